@@ -1,0 +1,180 @@
+//! The one little-endian cursor. Every codec reads through [`Reader`] and writes through
+//! [`Writer`], so that no decoder can run past its input and no encoder depends on the host.
+
+/// Reads little-endian fields from a byte slice. Every read is checked; `None` means the input
+/// ended early, which the caller turns into an error that names the file and offset.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the start of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes, at: 0 }
+    }
+
+    /// The offset of the next byte.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// How many bytes are left.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Takes the next `len` bytes.
+    pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(len)?;
+        let out = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(out)
+    }
+
+    /// Takes a fixed-size array.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.bytes(N)?);
+        Some(out)
+    }
+
+    /// Takes a byte.
+    pub fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|b| b[0])
+    }
+
+    /// Takes a 16-bit integer.
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    /// Takes a 32-bit integer.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// Takes a 64-bit integer.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// Takes an unsigned LEB128 integer of at most ten bytes, in its shortest form only.
+    pub fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return None;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return (byte != 0 || shift == 0).then_some(value);
+            }
+        }
+        None
+    }
+
+    /// A varint that must fit `usize`.
+    pub fn varint_usize(&mut self) -> Option<usize> {
+        usize::try_from(self.varint()?).ok()
+    }
+
+    /// Takes `len` bytes that must all be zero: the reserved bytes of a format.
+    pub fn zeros(&mut self, len: usize) -> Option<()> {
+        self.bytes(len)?.iter().all(|b| *b == 0).then_some(())
+    }
+}
+
+/// Appends little-endian fields to a byte vector.
+pub trait Writer {
+    /// Appends bytes as they are.
+    fn put(&mut self, bytes: &[u8]);
+
+    /// Appends a byte.
+    fn put_u8(&mut self, v: u8) {
+        self.put(&[v]);
+    }
+
+    /// Appends a 16-bit integer.
+    fn put_u16(&mut self, v: u16) {
+        self.put(&v.to_le_bytes());
+    }
+
+    /// Appends a 32-bit integer.
+    fn put_u32(&mut self, v: u32) {
+        self.put(&v.to_le_bytes());
+    }
+
+    /// Appends a 64-bit integer.
+    fn put_u64(&mut self, v: u64) {
+        self.put(&v.to_le_bytes());
+    }
+
+    /// Appends an unsigned LEB128 integer.
+    fn put_varint(&mut self, mut v: u64) {
+        loop {
+            let low = v.to_le_bytes()[0] & 0x7f;
+            v >>= 7;
+            if v == 0 {
+                self.put_u8(low);
+                return;
+            }
+            self.put_u8(low | 0x80);
+        }
+    }
+
+    /// Appends `len` zero bytes.
+    fn put_zeros(&mut self, len: usize) {
+        for _ in 0..len {
+            self.put_u8(0);
+        }
+    }
+}
+
+impl Writer for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// The number of bytes [`Writer::put_varint`] appends for `v`.
+#[must_use]
+pub fn varint_len(v: u64) -> usize {
+    let bits = usize::try_from(64 - (v | 1).leading_zeros()).unwrap_or(64);
+    bits.div_ceil(7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_round_trip_and_have_one_form() {
+        for v in [0, 1, 127, 128, 300, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            out.put_varint(v);
+            assert_eq!(out.len(), varint_len(v));
+            assert_eq!(Reader::new(&out).varint(), Some(v));
+            for cut in 0..out.len() {
+                assert_eq!(Reader::new(&out[..cut]).varint(), None);
+            }
+        }
+        assert_eq!(Reader::new(&[0x80, 0x00]).varint(), None, "a longer form of zero");
+        assert_eq!(Reader::new(&[0xff; 11]).varint(), None);
+    }
+
+    #[test]
+    fn reads_past_the_end_are_refused() {
+        let mut r = Reader::new(&[1, 2, 3]);
+        assert_eq!(r.u16(), Some(0x0201));
+        assert_eq!(r.u16(), None);
+        assert_eq!(r.bytes(usize::MAX), None);
+        assert_eq!(r.u8(), Some(3));
+    }
+}

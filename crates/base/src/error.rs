@@ -1,0 +1,169 @@
+//! The three families of errors, which have three fates.
+//!
+//! *Caller*: the argument was wrong; nothing happened. *Environment*: the machine refused; the
+//! failure is latched where trust is lost. *Corruption*: bytes are not what was written; it
+//! names the place, what was expected and found, and is never ignored. A torn log tail is an
+//! expected end and no error at all.
+
+use std::fmt;
+use std::io;
+
+/// A result of the core crates.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Damage: where it is, what was expected, what was found, what is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corruption {
+    /// The file.
+    pub file: String,
+    /// The byte offset within the file.
+    pub offset: u64,
+    /// What should have been there.
+    pub expected: String,
+    /// What was there.
+    pub found: String,
+    /// What is lost by it and what could repair it, in words for an operator.
+    pub consequence: String,
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at byte {}: expected {}, found {}. {}",
+            self.file, self.offset, self.expected, self.found, self.consequence
+        )
+    }
+}
+
+/// An error of any core crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Caller: an argument is out of its range. Says which, and the range.
+    #[error("{0}")]
+    Usage(String),
+
+    /// Caller: the write was refused because memory is at its limit. Reads and deletes work.
+    #[error("memory limit reached: {used} bytes of {limit}")]
+    OutOfMemory {
+        /// Bytes in use.
+        used: u64,
+        /// The limit, bytes.
+        limit: u64,
+    },
+
+    /// Caller: the log has no room until the flusher or the disk catches up; try again.
+    #[error("the log is full: {0}")]
+    LogFull(String),
+
+    /// Environment: an operation on a file failed.
+    #[error("{op} {file}: {source}")]
+    Io {
+        /// The operation, as a verb.
+        op: &'static str,
+        /// The file or directory.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// Environment: the database has stopped after an earlier failure and acknowledges nothing.
+    #[error("stopped after a failure: {0}. Restart the database; nothing acknowledged is lost")]
+    Stopped(String),
+
+    /// Environment: another process has the data directory open.
+    #[error("{dir} is in use by another process (its LOCK file is held)")]
+    Locked {
+        /// The data directory.
+        dir: String,
+    },
+
+    /// Corruption: bytes are not what was written.
+    #[error("damaged: {0}")]
+    Corrupt(Box<Corruption>),
+
+    /// Corruption family: the file is whole but was written by another version.
+    #[error(
+        "{file} has format version {found}; this build reads only version {supported}. \
+         Use the build that wrote it to export the data"
+    )]
+    Version {
+        /// The file.
+        file: String,
+        /// The version in the file.
+        found: u16,
+        /// The version this build reads.
+        supported: u16,
+    },
+
+    /// Corruption family: the file is whole but belongs to another database, or is not ours.
+    #[error("{file} does not belong to this database: {why}")]
+    Foreign {
+        /// The file.
+        file: String,
+        /// What gave it away.
+        why: String,
+    },
+}
+
+/// Which fate an error has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// The request was wrong; nothing happened.
+    Caller,
+    /// The machine failed.
+    Environment,
+    /// Bytes are damaged or foreign.
+    Corruption,
+}
+
+impl Error {
+    /// The family, and with it the fate, of this error.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        match self {
+            Error::Usage(_) | Error::OutOfMemory { .. } | Error::LogFull(_) => Family::Caller,
+            Error::Io { .. } | Error::Stopped(_) | Error::Locked { .. } => Family::Environment,
+            Error::Corrupt(_) | Error::Version { .. } | Error::Foreign { .. } => Family::Corruption,
+        }
+    }
+
+    /// An environment error.
+    #[must_use]
+    pub fn io(op: &'static str, file: impl Into<String>, source: io::Error) -> Error {
+        Error::Io { op, file: file.into(), source }
+    }
+
+    /// Damage without a known consequence; callers that know it use [`Error::Corrupt`].
+    #[must_use]
+    pub fn corrupt(
+        file: impl Into<String>,
+        offset: u64,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: file.into(),
+            offset,
+            expected: expected.into(),
+            found: found.into(),
+            consequence: consequence.into(),
+        }))
+    }
+
+    /// Whether the file or directory was not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether the disk has no space (or the quota is spent).
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        ))
+    }
+}

@@ -1,0 +1,119 @@
+//! The registry of seeded recovery bugs.
+//!
+//! Each flaw is a mistake that somebody has made, or that a printed algorithm invites. The code
+//! asks [`armed`] at the place where the mistake would be; without the `flaws` feature the answer
+//! is the constant `false` and the branch vanishes. The simulator must catch every flaw: that is
+//! how we know that the tests would notice.
+
+/// A seeded bug. The text says the story; the place is found by searching for the variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Flaw {
+    /// Blocks are not epoch-pure: a commit of e+1 is sealed into the block of e.
+    ImpureBlocks,
+    /// Restart keeps every valid block, not only those up to the cut of the durable epoch.
+    CutIgnored,
+    /// The void tail of an older incarnation stays readable for later restarts.
+    VoidTailRevived,
+    /// Pages born during a sweep are swept too.
+    BornPagesSwept,
+    /// After a crash the other image's pages are believed to be as the anchor left them.
+    OtherImageTrusted,
+    /// Pages changed by restart are not marked dirty for the image that was loaded.
+    RestartChangesClean,
+    /// The checkpoint epoch number of a crashed sweep is used again.
+    CkptEpochReused,
+    /// The anchor is written before the log of the window is durable.
+    AnchorBeforeLog,
+    /// The anchor is written before the image's pages are synced.
+    AnchorBeforeImage,
+    /// A transaction releases its latches before it appends its group.
+    LateAppend,
+    /// A record's tag is the database's checkpoint epoch, not its page's.
+    TagFromClock,
+    /// An epoch counts as durable when one stream holds its part.
+    OneStreamSuffices,
+    /// A reply computed from a pre-committed write does not wait for it.
+    EagerReadReply,
+    /// The image about to be overwritten is not marked as building first.
+    NoBuildingMark,
+    /// The log is cut at the newer image, so that the older is no fallback.
+    TruncateAtNewer,
+    /// Segments are recycled before the anchor that allows it is durable.
+    TruncateBeforeAnchor,
+    /// A new segment's directory entry is not synced before its blocks are acknowledged.
+    NoDirSync,
+    /// A failed sync is retried and its second answer believed.
+    SyncRetried,
+    /// A block is accepted wherever it is found: recycled segments resurrect old blocks.
+    PositionUnchecked,
+    /// The checkpoint copies a page after it has released the partition's latch.
+    CopyAfterLatch,
+    /// A page of the image is loaded without comparing its checksum with the directory.
+    ImageCrcUnchecked,
+    /// Pages beyond the image's directory are read from its file instead of being zeros.
+    JunkBeyondDirectory,
+    /// The dirty bit is cleared although the write of the page failed.
+    FailedWriteClean,
+    /// The anchor is written to both of its copies with one sync.
+    AnchorOneSync,
+    /// Restart starts its epochs right after the durable one, reusing void epochs.
+    EpochReused,
+}
+
+impl Flaw {
+    /// Every flaw, for the test that proves each is caught.
+    pub const ALL: [Flaw; 25] = [
+        Flaw::ImpureBlocks,
+        Flaw::CutIgnored,
+        Flaw::VoidTailRevived,
+        Flaw::BornPagesSwept,
+        Flaw::OtherImageTrusted,
+        Flaw::RestartChangesClean,
+        Flaw::CkptEpochReused,
+        Flaw::AnchorBeforeLog,
+        Flaw::AnchorBeforeImage,
+        Flaw::LateAppend,
+        Flaw::TagFromClock,
+        Flaw::OneStreamSuffices,
+        Flaw::EagerReadReply,
+        Flaw::NoBuildingMark,
+        Flaw::TruncateAtNewer,
+        Flaw::TruncateBeforeAnchor,
+        Flaw::NoDirSync,
+        Flaw::SyncRetried,
+        Flaw::PositionUnchecked,
+        Flaw::CopyAfterLatch,
+        Flaw::ImageCrcUnchecked,
+        Flaw::JunkBeyondDirectory,
+        Flaw::FailedWriteClean,
+        Flaw::AnchorOneSync,
+        Flaw::EpochReused,
+    ];
+}
+
+#[cfg(feature = "flaws")]
+std::thread_local! {
+    static ARMED: std::cell::Cell<Option<Flaw>> = const { std::cell::Cell::new(None) };
+}
+
+/// Arms one flaw on this thread, or disarms all.
+#[cfg(feature = "flaws")]
+pub fn arm(flaw: Option<Flaw>) {
+    ARMED.with(|armed| armed.set(flaw));
+}
+
+/// Whether the flaw is armed on this thread.
+#[cfg(feature = "flaws")]
+#[must_use]
+pub fn armed(flaw: Flaw) -> bool {
+    ARMED.with(std::cell::Cell::get) == Some(flaw)
+}
+
+/// Whether the flaw is armed: never, in a build without the registry.
+#[cfg(not(feature = "flaws"))]
+#[inline(always)]
+#[must_use]
+pub fn armed(_flaw: Flaw) -> bool {
+    false
+}

@@ -1,0 +1,186 @@
+//! Ids are newtypes, so that an epoch is never compared with a checkpoint epoch by accident.
+//!
+//! There are three clocks and no more: the commit epoch [`Epoch`] (durability and order across
+//! streams), the checkpoint epoch [`CkptEpoch`] (a page's tag), and the update number [`Useq`]
+//! (order within one page).
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$meta:meta])* $name:ident($inner:ty)) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id!(
+    /// A commit epoch: the unit of group commit. Zero means "before the first".
+    Epoch(u64)
+);
+id!(
+    /// A checkpoint epoch: the number of a sweep, and the tag a page carries since its last visit.
+    CkptEpoch(u64)
+);
+id!(
+    /// A life of the database between two restarts.
+    Incarnation(u32)
+);
+id!(
+    /// A log stream.
+    StreamId(u8)
+);
+id!(
+    /// A byte position in *one* stream, counted from the creation of the database. Positions of
+    /// two streams have no order; [`Lsn`], which names the stream, derives none.
+    Pos(u64)
+);
+id!(
+    /// A page of the heap. `chunk = id / chunk_pages`; the chunk belongs to partition
+    /// `chunk % partitions`.
+    PageId(u32)
+);
+id!(
+    /// A slot within a page.
+    SlotId(u16)
+);
+id!(
+    /// A table. Zero is the catalog; ids are never reused.
+    TableId(u32)
+);
+id!(
+    /// A virtual partition: one latch over a share of the key hash.
+    PartitionId(u16)
+);
+
+/// A position together with its stream. It has no order on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Lsn {
+    /// The stream.
+    pub stream: StreamId,
+    /// The position within it.
+    pub pos: Pos,
+}
+
+/// The dense number of updates a page has seen, modulo 2^32.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Useq(pub u32);
+
+impl Useq {
+    /// The number of the next update.
+    #[must_use]
+    pub fn next(self) -> Useq {
+        Useq(self.0.wrapping_add(1))
+    }
+
+    /// How many updates lie between `earlier` and `self`, modulo 2^32.
+    #[must_use]
+    pub fn since(self, earlier: Useq) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+
+    /// Whether `self` is later than `other` on the circle of 2^32 numbers.
+    #[must_use]
+    pub fn is_after(self, other: Useq) -> bool {
+        let distance = self.since(other);
+        distance != 0 && distance < 1 << 31
+    }
+}
+
+/// One of the two alternating checkpoint images (the paper's two backup databases).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum ImageSlot {
+    /// Image A.
+    A,
+    /// Image B.
+    B,
+}
+
+impl ImageSlot {
+    /// Both slots.
+    pub const ALL: [ImageSlot; 2] = [ImageSlot::A, ImageSlot::B];
+
+    /// The slot that is not `self`.
+    #[must_use]
+    pub fn other(self) -> ImageSlot {
+        match self {
+            ImageSlot::A => ImageSlot::B,
+            ImageSlot::B => ImageSlot::A,
+        }
+    }
+
+    /// 0 for A, 1 for B.
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            ImageSlot::A => 0,
+            ImageSlot::B => 1,
+        }
+    }
+}
+
+impl fmt::Display for ImageSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ImageSlot::A => "A",
+            ImageSlot::B => "B",
+        })
+    }
+}
+
+/// The database's identity, in every file it owns.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Uuid(pub [u8; 16]);
+
+impl Uuid {
+    /// A short form for block headers: enough to tell two databases' blocks apart.
+    #[must_use]
+    pub fn short(&self) -> u64 {
+        let mut low = [0; 8];
+        low.copy_from_slice(&self.0[..8]);
+        u64::from_le_bytes(low)
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn useq_order_survives_the_wrap() {
+        assert!(Useq(3).is_after(Useq(u32::MAX - 3)));
+        assert!(!Useq(u32::MAX - 3).is_after(Useq(3)));
+        assert_eq!(Useq(u32::MAX).next(), Useq(0));
+        assert_eq!(Useq(2).since(Useq(u32::MAX)), 3);
+    }
+}

@@ -1,0 +1,19 @@
+//! What every layer shares and nothing more: ids that carry their unit, checksums, one
+//! little-endian cursor, the limits, and the three families of errors.
+//!
+//! This crate performs no I/O and reads no clock.
+
+pub mod checksum;
+pub mod cursor;
+pub mod error;
+pub mod flaw;
+pub mod ids;
+pub mod limits;
+pub mod partset;
+
+pub use error::{Corruption, Error, Result};
+pub use ids::{
+    CkptEpoch, Epoch, ImageSlot, Incarnation, Lsn, PageId, PartitionId, Pos, SlotId, StreamId,
+    TableId, Useq, Uuid,
+};
+pub use partset::PartitionSet;

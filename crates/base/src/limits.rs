@@ -1,0 +1,25 @@
+//! Every limit in one place, checked at the door before anything is written.
+
+/// Bytes in a page of the heap.
+pub const PAGE_BYTES: usize = 16 * 1024;
+/// The unit of block alignment and of direct I/O, bytes.
+pub const SECTOR_BYTES: usize = 4096;
+/// The most log streams a database can have.
+pub const STREAMS_MAX: u8 = 16;
+/// The most virtual partitions a database can have.
+pub const PARTITIONS_MAX: u16 = 256;
+/// Virtual partitions of a new database.
+pub const PARTITIONS_DEFAULT: u16 = 256;
+/// Pages in a chunk of a new database: 2 MiB.
+pub const CHUNK_PAGES_DEFAULT: u16 = 128;
+/// The longest key, bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+/// The longest value the formats can hold, bytes.
+pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// The longest value accepted unless configured otherwise, bytes.
+pub const VALUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
+/// Bytes of one stream that may be written but not yet synced. Restart looks this far beyond the
+/// first gap for evidence that acknowledged data is missing.
+pub const IN_FLIGHT_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// The format version of every file. Before 1.0 other versions are refused.
+pub const FORMAT_VERSION: u16 = 1;

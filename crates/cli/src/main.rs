@@ -1,0 +1,2 @@
+//! The `perdura` command.
+fn main() {}

@@ -1,0 +1,81 @@
+//! Time comes in from outside. Nothing below the engine reads a clock of its own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// A source of time.
+pub trait Clock: Send + Sync + 'static {
+    /// Microseconds since the Unix epoch. It may jump in either direction; only files' time
+    /// stamps and expiry read it, and nothing is ordered by it.
+    fn wall_us(&self) -> u64;
+
+    /// Nanoseconds since some start; never goes back.
+    fn mono_ns(&self) -> u64;
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotone time starts now.
+    #[must_use]
+    pub fn new() -> Self {
+        SystemClock { start: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn wall_us(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn mono_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A clock that stands still until it is moved: the simulator's.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    wall_us: AtomicU64,
+    mono_ns: AtomicU64,
+}
+
+impl ManualClock {
+    /// A clock that shows `wall_us`.
+    #[must_use]
+    pub fn at(wall_us: u64) -> Self {
+        ManualClock { wall_us: AtomicU64::new(wall_us), mono_ns: AtomicU64::new(0) }
+    }
+
+    /// Moves both clocks forward.
+    pub fn advance_us(&self, us: u64) {
+        self.wall_us.fetch_add(us, Ordering::Relaxed);
+        self.mono_ns.fetch_add(us.saturating_mul(1000), Ordering::Relaxed);
+    }
+
+    /// Makes the wall clock jump, in either direction.
+    pub fn set_wall_us(&self, us: u64) {
+        self.wall_us.store(us, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn wall_us(&self) -> u64 {
+        self.wall_us.load(Ordering::Relaxed)
+    }
+
+    fn mono_ns(&self) -> u64 {
+        self.mono_ns.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,134 @@
+//! Disks and clocks, as the core sees them.
+//!
+//! Everything the engine does to the outside goes through [`Disk`], [`File`] and [`Clock`], as
+//! trait objects at the I/O boundary: the same machine code runs in production and under the
+//! simulator. One virtual call per I/O is noise beside a system call; hot in-memory paths never
+//! cross this boundary.
+//!
+//! | implementation | for |
+//! |---|---|
+//! | [`FileDisk`] | a directory of a real file system; direct I/O where it is allowed |
+//! | [`MemDisk`] | memory that forgets nothing: unit tests, benchmarks without a disk |
+//! | [`ModelDisk`] | another disk, slowed to a set bandwidth and latency |
+//! | [`SimDisk`] | memory that fails as disks do: power cuts, torn and lost writes, rot |
+//!
+//! # Contract
+//!
+//! * Paths are relative to the disk's root, with `/` between parts.
+//! * A write is durable when a later [`File::sync`] of that file has returned `Ok`, and not
+//!   before. A file's name is durable when a later [`Disk::sync_dir`] of its directory has.
+//! * After a failed sync nothing may be assumed of what was written since the last good one;
+//!   callers latch the failure and never retry.
+//! * [`File::read_at`] returns fewer bytes than asked only at the end of the file.
+
+mod aligned;
+mod clock;
+mod file;
+mod mem;
+mod model;
+mod sim;
+
+#[cfg(test)]
+mod conformance;
+
+use std::sync::Arc;
+
+use perdura_base::Result;
+
+pub use aligned::AlignedBuf;
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use file::FileDisk;
+pub use mem::MemDisk;
+pub use model::ModelDisk;
+pub use sim::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+
+/// How a file wants to be accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Through the operating system's cache.
+    Buffered,
+    /// Around it, where the file system allows. Offsets, lengths and addresses are multiples of
+    /// [`SECTOR_BYTES`](perdura_base::limits::SECTOR_BYTES); use [`AlignedBuf`].
+    Direct,
+}
+
+/// A directory tree that holds one database, or part of it.
+pub trait Disk: Send + Sync + 'static {
+    /// Creates an empty file. An existing file is an error.
+    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>>;
+
+    /// Opens an existing file for reading and writing; see
+    /// [`Error::is_not_found`](perdura_base::Error::is_not_found).
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>>;
+
+    /// The names in a directory, sorted. A missing directory is an error.
+    fn list(&self, dir: &str) -> Result<Vec<String>>;
+
+    /// Creates a directory and its parents; an existing one is fine.
+    fn make_dir(&self, dir: &str) -> Result<()>;
+
+    /// Renames a file within the disk, replacing an existing target. Files that are open stay
+    /// usable and keep the path they were opened with in their messages.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &str) -> Result<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &str) -> Result<()>;
+
+    /// Takes the exclusive lock file `path`, creating it if needed, until the guard is dropped.
+    /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if another holder exists.
+    fn lock(&self, path: &str) -> Result<Box<dyn std::any::Any + Send + Sync>>;
+
+    /// A name for messages: the root directory.
+    fn name(&self) -> String;
+}
+
+/// An open file.
+pub trait File: Send + Sync {
+    /// Its length, bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether it is empty.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Writes all of `data` at `offset`, growing the file if needed.
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Grows the file to `len` bytes of allocated, written zeros (from its current end), so that
+    /// later overwrites change no metadata. A full disk is an error and leaves the file shorter.
+    fn allocate(&self, len: u64) -> Result<()>;
+
+    /// Sets the length. New bytes read as zeros and may be holes.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// Makes all earlier writes to this file durable.
+    fn sync(&self) -> Result<()>;
+
+    /// The path it was opened with.
+    fn path(&self) -> &str;
+
+    /// Whether I/O really goes around the cache.
+    fn is_direct(&self) -> bool;
+}
+
+/// Reads exactly `buf.len()` bytes or reports the file as shorter than it must be.
+pub fn read_exact_at(file: &dyn File, offset: u64, buf: &mut [u8]) -> Result<()> {
+    let got = file.read_at(offset, buf)?;
+    if got == buf.len() {
+        return Ok(());
+    }
+    Err(perdura_base::Error::corrupt(
+        file.path(),
+        offset,
+        format!("{} bytes", buf.len()),
+        format!("{got} bytes before the end of the file"),
+        "The file is shorter than its contents say.",
+    ))
+}

@@ -1,0 +1,1 @@
+//! The embeddable database: wires the parts together and drives the background work.

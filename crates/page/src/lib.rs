@@ -1,0 +1,1 @@
+//! The page: header, slots, size classes and XOR differences. Bytes in, bytes out.

@@ -1,0 +1,1 @@
+//! The recovery core: checkpoints, images, restart methods and the recovery report.

@@ -1,0 +1,1 @@
+//! The Redis protocol in front of the engine.

@@ -1,0 +1,1 @@
+//! The crash simulator: seeded histories, faults, an independent oracle.

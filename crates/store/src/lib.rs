@@ -1,0 +1,1 @@
+//! The data component: memory-resident slotted pages, partitions, hash and ordered indexes.

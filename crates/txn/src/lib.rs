@@ -1,0 +1,1 @@
+//! The transaction component: virtual partitions, executor-mode transactions, tickets.

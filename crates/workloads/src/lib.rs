@@ -1,0 +1,1 @@
+//! Workloads that measure the engine and its peers.
