@@ -1,1 +1,22 @@
-//! The page: header, slots, size classes and XOR differences. Bytes in, bytes out.
+//! The page: header, slots, size classes, rows and XOR differences. Bytes in, bytes out.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`layout`] | where the fields of a page are; its header and its bitmap |
+//! | [`class`] | the table of slot sizes |
+//! | [`row`] | a row inside a slot |
+//! | [`diff`] | the sparse XOR difference of two states of a page |
+//! | [`record`] | the log record: the differences of one transaction |
+//!
+//! Nothing here owns memory, takes a latch or knows what a transaction is.
+
+pub mod class;
+pub mod diff;
+pub mod layout;
+pub mod record;
+pub mod row;
+
+pub use class::SlotClass;
+pub use layout::{PageHeader, PageKind};
+pub use record::{Group, PageRecord, decode_group};
+pub use row::{Place, Row};

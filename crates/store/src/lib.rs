@@ -1,1 +1,33 @@
 //! The data component: memory-resident slotted pages, partitions, hash and ordered indexes.
+//!
+//! A [`Heap`] is a fixed number of [`Partition`]s, each under one latch. The hash of a key decides
+//! its partition; a page belongs to one partition for ever, so that the partition's latch is the
+//! page's latch too and a checkpoint's visit needs no other lock. Rows live in slots, values
+//! beyond a page in chains of pages. Only pages are logged and imaged: indexes, free lists and
+//! counters are derived, kept in memory and built again at restart.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`geometry`] | which partition a key and a page belong to |
+//! | [`memory`] | the account of memory by use |
+//! | [`heap`] | the latches and the checkpoint epoch |
+//! | [`partition`] | the state under one latch |
+//! | [`undo`] | before-images: rollback and the difference at commit |
+//! | [`group`] | the log records of one transaction |
+//!
+//! The heap knows neither commit epochs nor streams: it encodes groups that others append.
+
+pub mod geometry;
+pub mod group;
+pub mod heap;
+pub mod memory;
+pub mod partition;
+pub mod undo;
+
+pub use geometry::{Geometry, KeyHash};
+pub use group::GroupBuilder;
+pub use heap::{Heap, PartitionGuard};
+pub use memory::{MemoryAccount, MemoryUse};
+pub use partition::{DetachedTable, IndexStats, Partition, RowRef, UseqGap, Visit};
+pub use perdura_page::{Group, PageRecord, decode_group};
+pub use undo::Undo;

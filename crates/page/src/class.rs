@@ -1,0 +1,159 @@
+//! The table of slot sizes.
+//!
+//! A page has slots of one size. Sizes grow by an eighth of a power of two from 16 bytes to
+//! 2 KiB, so that a row wastes less than an eighth of its slot. Above 2 KiB it is the number of
+//! slots per page that decides: the sizes are the payload divided by 7 down to 1, and the
+//! biggest slot is nearly a page. The table is part of the format: a page names its class by index.
+
+use crate::layout::{HEADER_BYTES, PAGE_BYTES};
+
+/// How many classes there are.
+pub const CLASS_COUNT: usize = 64;
+const STEPPED: usize = 57;
+const SMALLEST: usize = 16;
+
+/// Payload of a page whose bitmap is one word.
+const PAYLOAD: usize = PAGE_BYTES - HEADER_BYTES - 8;
+
+const SIZES: [usize; CLASS_COUNT] = sizes();
+const SLOTS: [usize; CLASS_COUNT] = slots();
+
+const fn sizes() -> [usize; CLASS_COUNT] {
+    let mut out = [0; CLASS_COUNT];
+    let mut i = 0;
+    let mut size = SMALLEST;
+    let mut power = SMALLEST;
+    while i < STEPPED {
+        out[i] = size;
+        size += power / 8;
+        if size == 2 * power {
+            power = size;
+        }
+        i += 1;
+    }
+    let mut n = 7;
+    while n > 0 {
+        out[i] = PAYLOAD / n;
+        i += 1;
+        n -= 1;
+    }
+    out
+}
+
+const fn slots() -> [usize; CLASS_COUNT] {
+    let mut out = [0; CLASS_COUNT];
+    let mut i = 0;
+    while i < CLASS_COUNT {
+        let mut n = (PAGE_BYTES - HEADER_BYTES) / SIZES[i];
+        while HEADER_BYTES + 8 * n.div_ceil(64) + n * SIZES[i] > PAGE_BYTES {
+            n -= 1;
+        }
+        out[i] = n;
+        i += 1;
+    }
+    out
+}
+
+/// A slot class: an index into the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SlotClass(u16);
+
+impl SlotClass {
+    /// The class with this index, if there is one.
+    #[must_use]
+    pub fn new(code: u16) -> Option<SlotClass> {
+        (usize::from(code) < CLASS_COUNT).then_some(SlotClass(code))
+    }
+
+    /// The smallest class whose slots hold `bytes`; `None` if no slot does.
+    #[must_use]
+    pub fn for_bytes(bytes: usize) -> Option<SlotClass> {
+        let index = SIZES.partition_point(|size| *size < bytes);
+        u16::try_from(index).ok().and_then(SlotClass::new)
+    }
+
+    /// The longest row that has a class, bytes.
+    #[must_use]
+    pub fn bytes_max() -> usize {
+        SIZES[CLASS_COUNT - 1]
+    }
+
+    /// Every class, smallest first.
+    pub fn all() -> impl Iterator<Item = SlotClass> {
+        (0..u16::MAX).map_while(SlotClass::new)
+    }
+
+    /// The index as it is written in a page.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        self.0
+    }
+
+    /// The index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Bytes of a slot.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        SIZES[self.index()]
+    }
+
+    /// Slots in a page.
+    #[must_use]
+    pub fn slots(self) -> usize {
+        SLOTS[self.index()]
+    }
+
+    /// Words of 64 bits in the bitmap.
+    #[must_use]
+    pub fn bitmap_words(self) -> usize {
+        self.slots().div_ceil(64)
+    }
+
+    /// Where slot `slot` begins, bytes from the start of the page.
+    #[must_use]
+    pub fn slot_offset(self, slot: usize) -> usize {
+        assert!(slot < self.slots(), "slot {slot} of class {} does not exist", self.0);
+        HEADER_BYTES + 8 * self.bitmap_words() + slot * self.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_at_most_an_eighth_apart_up_to_two_kib() {
+        for (small, big) in SIZES.iter().zip(&SIZES[1..]) {
+            assert!(small < big);
+            if *big <= 2048 {
+                assert!((big - small) * 8 <= *small, "{small} {big}");
+            }
+        }
+        assert_eq!((SIZES[0], SIZES[STEPPED - 1]), (16, 2048));
+    }
+
+    #[test]
+    fn every_row_size_finds_the_smallest_class_that_holds_it() {
+        for bytes in 1..=SlotClass::bytes_max() {
+            let class = SlotClass::for_bytes(bytes).expect("a class");
+            assert!(class.bytes() >= bytes);
+            assert!(class.index() == 0 || SIZES[class.index() - 1] < bytes);
+        }
+        assert_eq!(SlotClass::for_bytes(SlotClass::bytes_max() + 1), None);
+    }
+
+    #[test]
+    fn slots_fill_the_page_and_fit_an_index_entry() {
+        for class in SlotClass::all() {
+            let end = class.slot_offset(class.slots() - 1) + class.bytes();
+            assert!(end <= PAGE_BYTES);
+            assert!(PAGE_BYTES - end < class.bytes() + 8);
+            assert!(class.slots() <= 1024);
+        }
+        assert_eq!(SlotClass::all().count(), CLASS_COUNT);
+    }
+}

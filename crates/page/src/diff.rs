@@ -1,0 +1,148 @@
+//! The sparse XOR difference of two states of a page.
+//!
+//! The difference is a list of *fragments*: runs of bytes to XOR. Zeros at the ends are trimmed
+//! and a run of eight or more equal bytes splits a fragment, because a fragment's head costs two
+//! or three bytes. XOR is its own inverse and commutes, so that records of one page can be applied
+//! in any order, which is what lets log streams be replayed in parallel.
+//!
+//! # Source
+//! Differential logging: J. Lee, K. Kim, S. K. Cha, "Differential Logging: A Commutative and
+//! Associative Logging Scheme for Highly Parallel Main Memory Databases", section 2.
+
+use perdura_base::cursor::{Reader, Writer};
+
+use crate::layout::{META_BYTES, PAGE_BYTES};
+
+/// The shortest run of equal bytes that splits a fragment.
+pub const SPLIT_BYTES: usize = 8;
+
+/// Appends the fragments of one page to a buffer, in ascending order of their offsets.
+pub struct FragmentWriter<'a> {
+    out: &'a mut Vec<u8>,
+    end: usize,
+    count: u32,
+}
+
+impl<'a> FragmentWriter<'a> {
+    /// A writer for the next page.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        FragmentWriter { out, end: META_BYTES, count: 0 }
+    }
+
+    /// Fragments written so far. Zero: the page is as it was.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Appends the differences of a range that begins at `offset` of the page and does not
+    /// overlap an earlier one.
+    pub fn range(&mut self, offset: usize, before: &[u8], now: &[u8]) {
+        assert!(before.len() == now.len() && offset >= self.end);
+        assert!(offset + now.len() <= PAGE_BYTES);
+        let mut from = 0;
+        while let Some(start) = first_difference(before, now, from) {
+            let end = fragment_end(before, now, start);
+            self.out.put_varint(widen(offset + start - self.end));
+            self.out.put_varint(widen(end - start));
+            let bytes = before[start..end].iter().zip(&now[start..end]);
+            self.out.extend(bytes.map(|(b, n)| b ^ n));
+            self.end = offset + end;
+            self.count += 1;
+            from = end;
+        }
+    }
+}
+
+fn widen(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+fn xor_word(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
+    let a = a.get(at..at + 8)?.first_chunk()?;
+    let b = b.get(at..at + 8)?.first_chunk()?;
+    Some(u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b))
+}
+
+fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {
+    while let Some(word) = xor_word(before, now, at) {
+        if word != 0 {
+            return Some(at + usize::try_from(word.trailing_zeros() / 8).unwrap_or(0));
+        }
+        at += 8;
+    }
+    (at..now.len()).find(|i| before[*i] != now[*i])
+}
+
+/// The end of the fragment that starts at the difference `start`: behind the last difference
+/// before eight equal bytes or the end.
+fn fragment_end(before: &[u8], now: &[u8], start: usize) -> usize {
+    let mut end = start + 1;
+    while let Some(word) = xor_word(before, now, end) {
+        if word == 0 {
+            return end;
+        }
+        end += 8 - usize::try_from(word.leading_zeros() / 8).unwrap_or(0);
+    }
+    (end..now.len()).rev().find(|i| before[*i] != now[*i]).map_or(end, |last| last + 1)
+}
+
+/// One run of bytes to XOR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// Where it begins, bytes from the start of the page.
+    pub offset: usize,
+    /// What to XOR.
+    pub bytes: &'a [u8],
+}
+
+/// Reads `count` fragments; each step is checked and `None` ends a malformed list early.
+#[derive(Debug, Clone)]
+pub struct Fragments<'a> {
+    reader: Reader<'a>,
+    left: u64,
+    end: usize,
+}
+
+impl<'a> Fragments<'a> {
+    pub(crate) fn new(bytes: &'a [u8], count: u64) -> Self {
+        Fragments { reader: Reader::new(bytes), left: count, end: META_BYTES }
+    }
+
+    /// Walks to the end and gives the number of bytes the list takes; `None` if it is malformed.
+    pub(crate) fn check(mut self) -> Option<usize> {
+        for _ in 0..self.left {
+            self.step()?;
+        }
+        Some(self.reader.at())
+    }
+
+    fn step(&mut self) -> Option<Fragment<'a>> {
+        let gap = self.reader.varint_usize()?;
+        let len = self.reader.varint_usize()?;
+        let offset = self.end.checked_add(gap)?;
+        let end = offset.checked_add(len)?;
+        if len == 0 || end > PAGE_BYTES {
+            return None;
+        }
+        self.end = end;
+        Some(Fragment { offset, bytes: self.reader.bytes(len)? })
+    }
+}
+
+impl<'a> Iterator for Fragments<'a> {
+    type Item = Fragment<'a>;
+
+    fn next(&mut self) -> Option<Fragment<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        self.step()
+    }
+}
+
+/// XORs `bytes` into `target`, which are of one length.
+pub fn xor_into(target: &mut [u8], bytes: &[u8]) {
+    assert_eq!(target.len(), bytes.len());
+    for (t, b) in target.iter_mut().zip(bytes) {
+        *t ^= b;
+    }
+}

@@ -1,0 +1,120 @@
+#![doc = include_str!("../../../docs/formats/record.md")]
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{CkptEpoch, PageId, Useq};
+
+use crate::diff::{Fragments, xor_into};
+use crate::layout::PAGE_BYTES;
+
+/// The fields before a record's fragments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordHead {
+    /// The page.
+    pub page: PageId,
+    /// The number of this update of the page.
+    pub useq: Useq,
+    /// The page's checkpoint epoch at the update.
+    pub tag: CkptEpoch,
+    /// How many fragments follow.
+    pub fragments: u32,
+}
+
+/// Appends the head of a group.
+pub fn encode_group_head(out: &mut Vec<u8>, tag_max: CkptEpoch, records: usize) {
+    out.put_varint(tag_max.0);
+    out.put_varint(u64::try_from(records).unwrap_or(u64::MAX));
+}
+
+/// Appends the head of a record of a group whose highest tag is `tag_max`.
+pub fn encode_record_head(out: &mut Vec<u8>, tag_max: CkptEpoch, head: &RecordHead) {
+    assert!(head.tag <= tag_max && head.fragments > 0);
+    out.put_u32(head.page.0);
+    out.put_u32(head.useq.0);
+    out.put_varint(tag_max.0 - head.tag.0);
+    out.put_varint(u64::from(head.fragments));
+}
+
+/// The change of one page by one transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageRecord<'a> {
+    /// The page.
+    pub page: PageId,
+    /// The number of this update of the page.
+    pub useq: Useq,
+    /// The page's checkpoint epoch at the update: the record is reflected in image `k` exactly
+    /// if `tag < k`.
+    pub tag: CkptEpoch,
+    fragment_count: u64,
+    fragments: &'a [u8],
+}
+
+impl<'a> PageRecord<'a> {
+    /// The fragments in ascending order.
+    #[must_use]
+    pub fn fragments(&self) -> Fragments<'a> {
+        Fragments::new(self.fragments, self.fragment_count)
+    }
+
+    /// Bytes of the encoded fragments.
+    #[must_use]
+    pub fn fragment_bytes(&self) -> usize {
+        self.fragments.len()
+    }
+
+    /// XORs the fragments into a page.
+    pub fn xor_into(&self, page: &mut [u8]) {
+        assert_eq!(page.len(), PAGE_BYTES);
+        for fragment in self.fragments() {
+            let end = fragment.offset + fragment.bytes.len();
+            xor_into(&mut page[fragment.offset..end], fragment.bytes);
+        }
+    }
+
+    fn decode(r: &mut Reader<'a>, rest: &'a [u8], tag_max: u64) -> Option<PageRecord<'a>> {
+        let page = PageId(r.u32()?);
+        let useq = Useq(r.u32()?);
+        let tag = CkptEpoch(tag_max.checked_sub(r.varint()?)?);
+        let fragment_count = r.varint()?;
+        if fragment_count == 0 {
+            return None;
+        }
+        let bytes = Fragments::new(rest.get(r.at()..)?, fragment_count).check()?;
+        let fragments = r.bytes(bytes)?;
+        Some(PageRecord { page, useq, tag, fragment_count, fragments })
+    }
+}
+
+/// A whole, checked group.
+#[derive(Debug, Clone)]
+pub struct Group<'a> {
+    /// The highest tag of its records.
+    pub tag_max: CkptEpoch,
+    /// How many records it has.
+    pub records: u64,
+    body: &'a [u8],
+}
+
+impl<'a> Group<'a> {
+    /// The records in the order they were written.
+    pub fn records(&self) -> impl Iterator<Item = PageRecord<'a>> + use<'a> {
+        let mut reader = Reader::new(self.body);
+        let (body, tag_max) = (self.body, self.tag_max.0);
+        (0..self.records).map_while(move |_| PageRecord::decode(&mut reader, body, tag_max))
+    }
+}
+
+/// Reads and checks the group payload of one transaction, all of it: `None` if a byte is out of
+/// place or left over. Whether the pages exist is for the heap to say.
+#[must_use]
+pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
+    let mut head = Reader::new(payload);
+    let tag_max = head.varint()?;
+    let records = head.varint()?;
+    let body = payload.get(head.at()..)?;
+    let mut r = Reader::new(body);
+    for _ in 0..records {
+        PageRecord::decode(&mut r, body, tag_max)?;
+    }
+    let whole = records > 0 && r.remaining() == 0;
+    whole.then_some(Group { tag_max: CkptEpoch(tag_max), records, body })
+}

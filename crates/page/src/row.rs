@@ -1,0 +1,249 @@
+//! A row inside a slot, or the head of one whose content is in a chain of pages.
+//!
+//! The format is in `docs/formats/record.md`, section "Row". Decoding is checked: a slot is bytes
+//! from a disk until an index was built over it.
+
+use perdura_base::PageId;
+use perdura_base::cursor::{Reader, varint_len};
+use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+use crate::class::SlotClass;
+
+/// Keys up to this many bytes stay in the head of a large row; longer ones go to its chain.
+pub const HEAD_KEY_BYTES_MAX: usize = 1024;
+
+const HAS_EXPIRY: u8 = 1;
+const LARGE: u8 = 2;
+const KEY_IN_CHAIN: u8 = 4;
+
+/// Where the key and the value are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// Both in the slot.
+    Inline {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// In a chain of pages: first the key if it is not here, then the value.
+    Large {
+        /// The first page of the chain.
+        first: PageId,
+        /// The key's hash, so that an index can be built without the chain.
+        hash: u64,
+        /// The key, unless it is in the chain.
+        key: Option<&'a [u8]>,
+    },
+}
+
+/// A row: the one codec reads and writes the same struct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// When the row expires, milliseconds since 1970.
+    pub expiry_ms: Option<u64>,
+    /// Bytes of the key.
+    pub key_bytes: usize,
+    /// Bytes of the value.
+    pub value_bytes: usize,
+    /// The content.
+    pub place: Place<'a>,
+}
+
+impl<'a> Row<'a> {
+    /// A row whose content is in its slot.
+    #[must_use]
+    pub fn inline(key: &'a [u8], value: &'a [u8], expiry_ms: Option<u64>) -> Self {
+        Row {
+            expiry_ms,
+            key_bytes: key.len(),
+            value_bytes: value.len(),
+            place: Place::Inline { key, value },
+        }
+    }
+
+    /// The head of a row whose content is in a chain.
+    #[must_use]
+    pub fn large(
+        key: &'a [u8],
+        value_bytes: usize,
+        first: PageId,
+        hash: u64,
+        expiry_ms: Option<u64>,
+    ) -> Self {
+        let head_key = (key.len() <= HEAD_KEY_BYTES_MAX).then_some(key);
+        Row {
+            expiry_ms,
+            key_bytes: key.len(),
+            value_bytes,
+            place: Place::Large { first, hash, key: head_key },
+        }
+    }
+
+    /// Bytes it takes in a slot.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let body = match self.place {
+            Place::Inline { .. } => self.key_bytes + self.value_bytes,
+            Place::Large { key, .. } => 12 + key.map_or(0, <[u8]>::len),
+        };
+        head_bytes(self.key_bytes, self.value_bytes, self.expiry_ms.is_some()) + body
+    }
+
+    /// Bytes in its chain; 0 for an inline row.
+    #[must_use]
+    pub fn chain_bytes(&self) -> usize {
+        match self.place {
+            Place::Inline { .. } => 0,
+            Place::Large { key: Some(_), .. } => self.value_bytes,
+            Place::Large { key: None, .. } => self.key_bytes + self.value_bytes,
+        }
+    }
+
+    /// Reads the row at the start of `slot`.
+    #[must_use]
+    pub fn decode(slot: &'a [u8]) -> Option<Row<'a>> {
+        let mut r = Reader::new(slot);
+        let flags = r.u8()?;
+        if flags & !(HAS_EXPIRY | LARGE | KEY_IN_CHAIN) != 0
+            || flags & (LARGE | KEY_IN_CHAIN) == KEY_IN_CHAIN
+        {
+            return None;
+        }
+        let key_bytes = r.varint_usize()?;
+        let value_bytes = r.varint_usize()?;
+        if key_bytes > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX {
+            return None;
+        }
+        let expiry_ms = if flags & HAS_EXPIRY != 0 { Some(r.u64()?) } else { None };
+        let place = if flags & LARGE == 0 {
+            Place::Inline { key: r.bytes(key_bytes)?, value: r.bytes(value_bytes)? }
+        } else {
+            let first = PageId(r.u32()?);
+            let hash = r.u64()?;
+            let key =
+                if flags & KEY_IN_CHAIN == 0 { Some(r.bytes(key_bytes)?) } else { None };
+            Place::Large { first, hash, key }
+        };
+        let row = Row { expiry_ms, key_bytes, value_bytes, place };
+        (flags & LARGE == 0 || row.chain_bytes() > 0).then_some(row)
+    }
+
+    /// Writes the row at the start of `slot`, which has room for [`bytes`](Self::bytes).
+    pub fn encode(&self, slot: &mut [u8]) {
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            slot[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        let mut flags = if self.expiry_ms.is_some() { HAS_EXPIRY } else { 0 };
+        if let Place::Large { key, .. } = self.place {
+            flags |= LARGE | if key.is_none() { KEY_IN_CHAIN } else { 0 };
+        }
+        put(&[flags]);
+        for len in [self.key_bytes, self.value_bytes] {
+            let (bytes, n) = varint(len);
+            put(&bytes[..n]);
+        }
+        if let Some(expiry_ms) = self.expiry_ms {
+            put(&expiry_ms.to_le_bytes());
+        }
+        match self.place {
+            Place::Inline { key, value } => {
+                put(key);
+                put(value);
+            }
+            Place::Large { first, hash, key } => {
+                put(&first.0.to_le_bytes());
+                put(&hash.to_le_bytes());
+                put(key.unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// The class of an inline row of this shape; `None` if it must be a large row.
+#[must_use]
+pub fn inline_class(key_bytes: usize, value_bytes: usize, expires: bool) -> Option<SlotClass> {
+    let body = key_bytes.checked_add(value_bytes)?;
+    if body > SlotClass::bytes_max() {
+        return None;
+    }
+    SlotClass::for_bytes(head_bytes(key_bytes, value_bytes, expires) + body)
+}
+
+/// Whether the row in `slot` is anything but a plain inline row without expiry.
+#[must_use]
+pub fn is_special(slot: &[u8]) -> bool {
+    slot.first().is_none_or(|flags| *flags != 0)
+}
+
+fn head_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
+    let len = |n: usize| varint_len(u64::try_from(n).unwrap_or(u64::MAX));
+    1 + len(key_bytes) + len(value_bytes) + if expires { 8 } else { 0 }
+}
+
+/// LEB128 of a length, without a detour over the heap.
+fn varint(mut v: usize) -> ([u8; 10], usize) {
+    let mut out = [0; 10];
+    let mut n = 0;
+    loop {
+        let low = v.to_le_bytes()[0] & 0x7f;
+        v >>= 7;
+        out[n] = if v == 0 { low } else { low | 0x80 };
+        n += 1;
+        if v == 0 {
+            return (out, n);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_every_shape_round_trip() {
+        let long = vec![7; 2000];
+        for expiry in [None, Some(1), Some(u64::MAX)] {
+            for row in [
+                Row::inline(b"", b"", expiry),
+                Row::inline(b"key", b"value", expiry),
+                Row::inline(&long, &long, expiry),
+                Row::large(b"key", 1 << 29, PageId(9), 77, expiry),
+                Row::large(&long, 0, PageId(9), 77, expiry),
+            ] {
+                let mut slot = vec![0xee; row.bytes() + 3];
+                row.encode(&mut slot);
+                assert_eq!(slot[row.bytes()..], [0xee; 3], "bytes() is exact");
+                assert_eq!(Row::decode(&slot), Some(row));
+                for cut in 0..row.bytes() {
+                    assert_eq!(Row::decode(&slot[..cut]), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_flags_and_impossible_lengths_are_refused() {
+        assert_eq!(Row::decode(&[8, 0, 0]), None);
+        assert_eq!(Row::decode(&[KEY_IN_CHAIN, 0, 0]), None);
+        assert_eq!(Row::decode(&[0, 0xff, 0xff, 0xff, 0x7f, 0]), None);
+        assert_eq!(Row::decode(&[]), None);
+    }
+
+    #[test]
+    fn random_bytes_never_panic_a_decoder() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        for _ in 0..200_000 {
+            let mut slot = vec![0; rng.usize(0..64)];
+            rng.fill(&mut slot);
+            if let Some(first) = slot.first_mut() {
+                *first &= 7;
+            }
+            if let Some(row) = Row::decode(&slot) {
+                assert!(row.bytes() <= slot.len());
+            }
+        }
+    }
+}

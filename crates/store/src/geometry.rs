@@ -1,0 +1,101 @@
+//! Which partition a key and a page belong to: arithmetic, fixed when a database is made.
+//!
+//! The top bits of a key's hash choose its partition, other bits its place in an index. Chunks of
+//! pages are dealt out to the partitions in turn, for ever, so that no allocation state has to
+//! be logged or recovered: `page = chunk * chunk_pages + i`, and the chunk belongs to partition
+//! `chunk % partitions`. Within a partition pages are counted by their *local index*.
+
+use perdura_base::checksum::hash64;
+use perdura_base::{PageId, PartitionId};
+
+/// The 64-bit hash of a key under the database's seed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct KeyHash(pub u64);
+
+/// What is fixed when a database is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Virtual partitions: a power of two, at most 256.
+    pub partitions: u16,
+    /// Pages in a chunk, at least one.
+    pub chunk_pages: u16,
+    /// The seed of the hash of keys.
+    pub hash_seed: u64,
+}
+
+impl Geometry {
+    /// The hash of a key.
+    #[must_use]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        KeyHash(hash64(self.hash_seed, key))
+    }
+
+    /// The partition of a key with this hash, from the hash's top bits.
+    #[must_use]
+    pub fn partition_of(&self, hash: KeyHash) -> PartitionId {
+        let bits = self.partitions.trailing_zeros();
+        let top = hash.0.checked_shr(64 - bits).unwrap_or(0);
+        PartitionId(u16::try_from(top).unwrap_or(0))
+    }
+
+    /// The partition that owns a page.
+    #[must_use]
+    pub fn partition_of_page(&self, page: PageId) -> PartitionId {
+        let chunk = page.0 / u32::from(self.chunk_pages);
+        PartitionId(u16::try_from(chunk % u32::from(self.partitions)).unwrap_or(0))
+    }
+
+    /// The place of a page among those of its partition.
+    #[must_use]
+    pub fn local_index(&self, page: PageId) -> u32 {
+        let chunk_pages = u32::from(self.chunk_pages);
+        let chunk = page.0 / chunk_pages;
+        chunk / u32::from(self.partitions) * chunk_pages + page.0 % chunk_pages
+    }
+
+    /// The page at a local index of a partition; `None` beyond the 2^32 pages of a heap.
+    #[must_use]
+    pub fn page_id(&self, partition: PartitionId, local: u32) -> Option<PageId> {
+        let chunk_pages = u32::from(self.chunk_pages);
+        (local / chunk_pages)
+            .checked_mul(u32::from(self.partitions))?
+            .checked_add(u32::from(partition.0))?
+            .checked_mul(chunk_pages)?
+            .checked_add(local % chunk_pages)
+            .map(PageId)
+    }
+
+    /// Panics unless the fields are in their ranges: the door of [`Heap::new`](crate::Heap::new).
+    pub(crate) fn assert_sound(&self) {
+        assert!(self.partitions.is_power_of_two() && self.partitions <= 256);
+        assert!(self.chunk_pages > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_ids_and_local_indexes_are_inverse() {
+        for partitions in [1, 2, 256] {
+            for chunk_pages in [1, 3, 128] {
+                let g = Geometry { partitions, chunk_pages, hash_seed: 1 };
+                for page in (0..5000).map(PageId) {
+                    let p = g.partition_of_page(page);
+                    assert!(p.0 < partitions);
+                    assert_eq!(g.page_id(p, g.local_index(page)), Some(page));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_partition_gets_its_share_of_hashes() {
+        let g = Geometry { partitions: 256, chunk_pages: 128, hash_seed: 1 };
+        assert_eq!(g.partition_of(KeyHash(u64::MAX)), PartitionId(255));
+        assert_eq!(g.partition_of(KeyHash(1 << 56)), PartitionId(1));
+        let one = Geometry { partitions: 1, ..g };
+        assert_eq!(one.partition_of(KeyHash(u64::MAX)), PartitionId(0));
+    }
+}

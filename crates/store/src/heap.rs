@@ -1,0 +1,71 @@
+//! The latches and the checkpoint epoch.
+//!
+//! One mutex per partition is all the locking there is. A transaction takes the latches it needs
+//! in ascending order and holds them until its group is in the log; a checkpoint takes one at a
+//! time, between transactions. The checkpoint epoch `G` is published once, by the sweep that
+//! begins it, and read under a latch only when a page is born.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+use perdura_base::{CkptEpoch, PartitionId};
+
+use crate::geometry::Geometry;
+use crate::memory::MemoryAccount;
+use crate::partition::Partition;
+
+/// A latched partition.
+pub type PartitionGuard<'a> = MutexGuard<'a, Partition>;
+
+/// All rows of a database, in memory.
+pub struct Heap {
+    geometry: Geometry,
+    memory: Arc<MemoryAccount>,
+    ckpt_epoch: Arc<AtomicU64>,
+    parts: Box<[CachePadded<Mutex<Partition>>]>,
+}
+
+impl Heap {
+    /// An empty heap: every page is zeros, no table is attached. `G` is 0.
+    #[must_use]
+    pub fn new(geometry: Geometry, memory: Arc<MemoryAccount>) -> Heap {
+        geometry.assert_sound();
+        let ckpt_epoch = Arc::new(AtomicU64::new(0));
+        let parts = (0..geometry.partitions)
+            .map(PartitionId)
+            .map(|id| Partition::new(id, geometry, memory.clone(), ckpt_epoch.clone()))
+            .map(|part| CachePadded::new(Mutex::new(part)))
+            .collect();
+        Heap { geometry, memory, ckpt_epoch, parts }
+    }
+
+    /// What was fixed when the database was made.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The account that pages and indexes are on.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<MemoryAccount> {
+        &self.memory
+    }
+
+    /// Takes a partition's latch. Who needs several takes them in ascending order.
+    pub fn lock(&self, partition: PartitionId) -> PartitionGuard<'_> {
+        self.parts[usize::from(partition.0)].lock()
+    }
+
+    /// The current checkpoint epoch, `G`.
+    #[must_use]
+    pub fn ckpt_epoch(&self) -> CkptEpoch {
+        CkptEpoch(self.ckpt_epoch.load(Ordering::SeqCst))
+    }
+
+    /// Publishes the checkpoint epoch of a sweep that begins, or at restart.
+    pub fn set_ckpt_epoch(&self, epoch: CkptEpoch) {
+        self.ckpt_epoch.store(epoch.0, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,157 @@
+//! The account of memory by use. Writes are refused at the limit; reads and deletes are not.
+//!
+//! Each part adds what it takes; the sum is compared with the limit at the few places where
+//! memory grows. The counters are independent and approximate: nothing is derived from two of
+//! them being read at one instant.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What memory is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryUse {
+    /// Pages of the heap that hold something.
+    Pages,
+    /// Hash and ordered indexes.
+    Indexes,
+    /// Before-images of running transactions.
+    Undo,
+    /// Copies of pages on their way to an image.
+    Staging,
+    /// Log blocks that are not written yet.
+    Log,
+    /// Replies that wait for durability or for their client.
+    Output,
+}
+
+impl MemoryUse {
+    /// Every use.
+    pub const ALL: [MemoryUse; 6] = [
+        MemoryUse::Pages,
+        MemoryUse::Indexes,
+        MemoryUse::Undo,
+        MemoryUse::Staging,
+        MemoryUse::Log,
+        MemoryUse::Output,
+    ];
+
+    /// A word for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MemoryUse::Pages => "pages",
+            MemoryUse::Indexes => "indexes",
+            MemoryUse::Undo => "undo",
+            MemoryUse::Staging => "staging",
+            MemoryUse::Log => "log",
+            MemoryUse::Output => "output",
+        }
+    }
+}
+
+/// Bytes in use, by use, and the limit.
+#[derive(Debug)]
+pub struct MemoryAccount {
+    pages: AtomicU64,
+    indexes: AtomicU64,
+    undo: AtomicU64,
+    staging: AtomicU64,
+    log: AtomicU64,
+    output: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl MemoryAccount {
+    /// An empty account with a limit in bytes; `u64::MAX` is none.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        MemoryAccount {
+            pages: AtomicU64::new(0),
+            indexes: AtomicU64::new(0),
+            undo: AtomicU64::new(0),
+            staging: AtomicU64::new(0),
+            log: AtomicU64::new(0),
+            output: AtomicU64::new(0),
+            limit: AtomicU64::new(limit),
+        }
+    }
+
+    fn counter(&self, what: MemoryUse) -> &AtomicU64 {
+        match what {
+            MemoryUse::Pages => &self.pages,
+            MemoryUse::Indexes => &self.indexes,
+            MemoryUse::Undo => &self.undo,
+            MemoryUse::Staging => &self.staging,
+            MemoryUse::Log => &self.log,
+            MemoryUse::Output => &self.output,
+        }
+    }
+
+    /// Adds bytes to a use.
+    pub fn add(&self, what: MemoryUse, bytes: u64) {
+        self.counter(what).fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes bytes off a use, which were added before.
+    pub fn sub(&self, what: MemoryUse, bytes: u64) {
+        let before = self.counter(what).fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{what:?}: {before} - {bytes}");
+    }
+
+    /// Replaces an amount that was added before by another.
+    pub fn change(&self, what: MemoryUse, old: u64, new: u64) {
+        if new > old {
+            self.add(what, new - old);
+        } else if old > new {
+            self.sub(what, old - new);
+        }
+    }
+
+    /// Bytes of one use.
+    #[must_use]
+    pub fn get(&self, what: MemoryUse) -> u64 {
+        self.counter(what).load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all uses.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        MemoryUse::ALL.iter().map(|what| self.get(*what)).sum()
+    }
+
+    /// The limit, bytes.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit, bytes. What is in use stays even if it is more.
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether `bytes` more stay within the limit.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.used().saturating_add(bytes) <= self.limit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_add_up_and_the_limit_is_inclusive() {
+        let account = MemoryAccount::new(100);
+        for what in MemoryUse::ALL {
+            account.add(what, 10);
+        }
+        account.change(MemoryUse::Log, 10, 4);
+        account.change(MemoryUse::Undo, 10, 16);
+        assert_eq!(account.used(), 60);
+        assert!(account.has_room(40));
+        assert!(!account.has_room(41));
+        account.set_limit(50);
+        assert!(!account.has_room(0));
+    }
+}
