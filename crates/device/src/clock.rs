@@ -23,7 +23,9 @@ impl SystemClock {
     /// A clock whose monotone time starts now.
     #[must_use]
     pub fn new() -> Self {
-        SystemClock { start: Instant::now() }
+        SystemClock {
+            start: Instant::now(),
+        }
     }
 }
 
@@ -35,7 +37,9 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn wall_us(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
@@ -55,13 +59,17 @@ impl ManualClock {
     /// A clock that shows `wall_us`.
     #[must_use]
     pub fn at(wall_us: u64) -> Self {
-        ManualClock { wall_us: AtomicU64::new(wall_us), mono_ns: AtomicU64::new(0) }
+        ManualClock {
+            wall_us: AtomicU64::new(wall_us),
+            mono_ns: AtomicU64::new(0),
+        }
     }
 
     /// Moves both clocks forward.
     pub fn advance_us(&self, us: u64) {
         self.wall_us.fetch_add(us, Ordering::Relaxed);
-        self.mono_ns.fetch_add(us.saturating_mul(1000), Ordering::Relaxed);
+        self.mono_ns
+            .fetch_add(us.saturating_mul(1000), Ordering::Relaxed);
     }
 
     /// Makes the wall clock jump, in either direction.

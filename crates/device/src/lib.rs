@@ -26,6 +26,7 @@ mod clock;
 mod file;
 mod mem;
 mod model;
+mod path;
 mod sim;
 
 #[cfg(test)]
@@ -40,7 +41,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::FileDisk;
 pub use mem::MemDisk;
 pub use model::ModelDisk;
-pub use sim::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+pub use sim::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
 
 /// How a file wants to be accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,1 @@
+//! What every disk must do alike.

@@ -1,0 +1,73 @@
+//! Which paths a disk accepts: relative ones that stay below its root. The same rule on every
+//! disk, so that what passes in the simulator passes on a file system.
+
+use perdura_base::{Error, Result};
+
+/// Checks the path of a file.
+pub(crate) fn check_file(path: &str) -> Result<()> {
+    let bad = path.is_empty()
+        || path.contains('\0')
+        || path.split('/').any(|part| matches!(part, "" | "." | ".."));
+    if bad {
+        return Err(Error::Usage(format!(
+            "{path:?} is not a path below the disk's root: parts are separated by one '/', and \
+             none is empty, '.' or '..'"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks the path of a directory; the empty path and `.` both mean the root, which is returned
+/// as the empty path.
+pub(crate) fn check_dir(dir: &str) -> Result<&str> {
+    if dir.is_empty() || dir == "." {
+        return Ok("");
+    }
+    check_file(dir)?;
+    Ok(dir)
+}
+
+/// The directory a checked path lies in.
+pub(crate) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(dir, _)| dir)
+}
+
+/// The name of `path` within `dir`, if it lies directly there.
+pub(crate) fn name_in<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
+    let name = if dir.is_empty() {
+        path
+    } else {
+        path.strip_prefix(dir)?.strip_prefix('/')?
+    };
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+/// A length in memory as a length in a file.
+pub(crate) fn bytes_u64(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_leave_the_root_are_refused() {
+        for bad in ["", "/a", "a/../b", "..", "a//b", "a/", "./a", "a\0b"] {
+            assert!(matches!(check_file(bad), Err(Error::Usage(_))), "{bad:?}");
+        }
+        for good in ["a", "a/b", "a.b/..c"] {
+            assert!(check_file(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_contains_its_direct_children_only() {
+        assert_eq!(name_in("", "a"), Some("a"));
+        assert_eq!(name_in("", "a/b"), None);
+        assert_eq!(name_in("a", "a/b"), Some("b"));
+        assert_eq!(name_in("a", "ab/c"), None);
+        assert_eq!(parent("a/b/c"), "a/b");
+        assert_eq!(parent("a"), "");
+    }
+}

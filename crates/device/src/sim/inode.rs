@@ -1,0 +1,270 @@
+//! The bytes of one simulated file: what readers see, what the disk holds, and the changes
+//! between the two.
+//!
+//! # Invariants
+//!
+//! `live` and `durable` differ only inside the `dirty` ranges of pending changes and inside
+//! `stale` ranges. A sync or a crash therefore costs what was changed, not what the file holds:
+//! that is what makes a thousand crashes a second possible.
+
+use std::mem;
+use std::ops::Range;
+
+use fastrand::Rng;
+
+use super::Meters;
+
+/// The unit of a torn write, bytes. Disks promise no more than this.
+pub(super) const TORN_BYTES: usize = 512;
+/// The most bytes of a lost range that are filled with garbage; the rest are zeros.
+const GARBAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// A change that no sync has made durable.
+#[derive(Clone)]
+pub(super) struct Pending {
+    /// Its place among all pending operations of the disk.
+    pub(super) seq: u64,
+    change: Change,
+    /// Where it made `live` differ from `durable`.
+    dirty: Range<usize>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Write { offset: usize, data: Vec<u8> },
+    Resize { len: usize },
+}
+
+/// What a crash does with a pending change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Kept,
+    Lost,
+    /// A write keeps its first sectors; a resize is kept.
+    TornPrefix,
+    /// A write keeps any of its sectors; a resize is kept.
+    TornSubset,
+    /// The file gets the length but not the bytes.
+    LengthOnly,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Inode {
+    pub(super) live: Vec<u8>,
+    durable: Vec<u8>,
+    pub(super) pending: Vec<Pending>,
+    /// Where `live` shows bytes that a failed sync dropped.
+    stale: Vec<Range<usize>>,
+    /// Handles that are open in this life of the machine.
+    pub(super) handles: usize,
+}
+
+impl Inode {
+    pub(super) fn write(&mut self, seq: u64, offset: usize, data: &[u8]) {
+        let end = offset + data.len();
+        let dirty = self.live.len().min(offset)..end;
+        overwrite(&mut self.live, offset, data);
+        self.pending.push(Pending {
+            seq,
+            change: Change::Write {
+                offset,
+                data: data.to_vec(),
+            },
+            dirty,
+        });
+    }
+
+    pub(super) fn resize(&mut self, seq: u64, len: usize) {
+        let old = self.live.len();
+        self.live.resize(len, 0);
+        let dirty = old.min(len)..old.max(len);
+        self.pending.push(Pending {
+            seq,
+            change: Change::Resize { len },
+            dirty,
+        });
+    }
+
+    /// Makes all pending changes durable.
+    pub(super) fn sync(&mut self) {
+        for pending in self.pending.drain(..) {
+            match pending.change {
+                Change::Write { offset, data } => overwrite(&mut self.durable, offset, &data),
+                Change::Resize { len } => self.durable.resize(len, 0),
+            }
+        }
+    }
+
+    /// A failed sync after which reads still show the new bytes: some sectors are durable, and
+    /// what is not never will be.
+    pub(super) fn fail_sync_keeping(&mut self, rng: &mut Rng, meters: &mut Meters) {
+        let pending = mem::take(&mut self.pending);
+        for one in &pending {
+            let fate = if rng.bool() {
+                Fate::TornSubset
+            } else {
+                Fate::Lost
+            };
+            self.persist(one, fate, rng, meters);
+        }
+        self.stale.extend(pending.into_iter().map(|one| one.dirty));
+    }
+
+    /// The file reads as it did when it was last durable.
+    pub(super) fn revert(&mut self, meters: &mut Meters) {
+        meters.add("lost_write", self.pending.len());
+        self.settle();
+    }
+
+    /// A crash, which decides for each pending change on its own.
+    pub(super) fn crash(
+        &mut self,
+        mut fate: impl FnMut(&Pending, &mut Rng) -> Fate,
+        rng: &mut Rng,
+        meters: &mut Meters,
+    ) {
+        let pending = mem::take(&mut self.pending);
+        for one in &pending {
+            let fate = fate(one, rng);
+            self.persist(one, fate, rng, meters);
+        }
+        self.pending = pending;
+        self.settle();
+        self.handles = 0;
+    }
+
+    /// Brings `live` back to `durable`, at the cost of what differs.
+    fn settle(&mut self) {
+        let Inode {
+            live,
+            durable,
+            pending,
+            stale,
+            ..
+        } = self;
+        live.resize(durable.len(), 0);
+        for range in pending
+            .drain(..)
+            .map(|one| one.dirty)
+            .chain(stale.drain(..))
+        {
+            let range = range.start.min(durable.len())..range.end.min(durable.len());
+            live[range.clone()].copy_from_slice(&durable[range]);
+        }
+        #[cfg(test)]
+        assert_eq!(live, durable, "a difference outside the dirty ranges");
+    }
+
+    fn persist(&mut self, one: &Pending, fate: Fate, rng: &mut Rng, meters: &mut Meters) {
+        let durable = &mut self.durable;
+        match (&one.change, fate) {
+            (_, Fate::Lost) => meters.add("lost_write", 1),
+            (Change::Write { offset, data }, Fate::Kept) => overwrite(durable, *offset, data),
+            (Change::Write { offset, data }, Fate::TornPrefix | Fate::TornSubset) => {
+                let first = offset / TORN_BYTES;
+                let sectors = (offset + data.len()).div_ceil(TORN_BYTES) - first;
+                let kept = rng.usize(0..=sectors);
+                let lost = tear(durable, *offset, data, |sector| match fate {
+                    Fate::TornPrefix => sector - first < kept,
+                    _ => rng.bool(),
+                });
+                meters.add("torn_sector", lost);
+            }
+            (Change::Write { offset, data }, Fate::LengthOnly) => {
+                meters.add("lost_write", 1);
+                lengthen(durable, offset + data.len(), rng, meters);
+            }
+            (Change::Resize { len }, Fate::LengthOnly) if *len > durable.len() => {
+                lengthen(durable, *len, rng, meters);
+            }
+            (Change::Resize { len }, _) => durable.resize(*len, 0),
+        }
+    }
+
+    /// Flips a bit wherever the byte is held. Returns whether the file is that long.
+    pub(super) fn flip(&mut self, byte: usize, mask: u8) -> bool {
+        let mut found = false;
+        for bytes in [&mut self.live, &mut self.durable] {
+            if let Some(byte) = bytes.get_mut(byte) {
+                *byte ^= mask;
+                found = true;
+            }
+        }
+        for one in &mut self.pending {
+            if let Change::Write { offset, data } = &mut one.change
+                && let Some(byte) = byte.checked_sub(*offset).and_then(|at| data.get_mut(at))
+            {
+                *byte ^= mask;
+            }
+        }
+        found
+    }
+
+    /// Cuts the file to `len` bytes wherever they are held.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.live.truncate(len);
+        self.durable.truncate(len);
+        for one in &mut self.pending {
+            match &mut one.change {
+                Change::Write { offset, data } => data.truncate(len.saturating_sub(*offset)),
+                Change::Resize { len: to } => *to = len.min(*to),
+            }
+            one.dirty = one.dirty.start.min(len)..one.dirty.end.min(len);
+        }
+        self.pending.retain(|one| match &one.change {
+            Change::Write { data, .. } => !data.is_empty(),
+            Change::Resize { .. } => true,
+        });
+    }
+}
+
+fn overwrite(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
+    let end = offset + data.len();
+    if offset >= bytes.len() {
+        bytes.resize(offset, 0);
+        bytes.extend_from_slice(data);
+        return;
+    }
+    if end > bytes.len() {
+        bytes.resize(end, 0);
+    }
+    bytes[offset..end].copy_from_slice(data);
+}
+
+/// Writes the sectors of a write that `keep` chooses by their number in the file. Returns how
+/// many it did not choose.
+fn tear(
+    bytes: &mut Vec<u8>,
+    offset: usize,
+    data: &[u8],
+    mut keep: impl FnMut(usize) -> bool,
+) -> usize {
+    let (mut at, end, mut lost) = (offset, offset + data.len(), 0);
+    while at < end {
+        let sector = at / TORN_BYTES;
+        let next = end.min((sector + 1) * TORN_BYTES);
+        if keep(sector) {
+            overwrite(bytes, at, &data[at - offset..next - offset]);
+        } else {
+            lost += 1;
+        }
+        at = next;
+    }
+    lost
+}
+
+/// Makes the bytes `len` long, with zeros or garbage at the end.
+fn lengthen(bytes: &mut Vec<u8>, len: usize, rng: &mut Rng, meters: &mut Meters) {
+    let old = bytes.len();
+    if len <= old {
+        return;
+    }
+    bytes.resize(len, 0);
+    if rng.bool() {
+        let end = len.min(old + GARBAGE_BYTES_MAX);
+        rng.fill(&mut bytes[old..end]);
+        meters.add("garbage_tail", 1);
+    } else {
+        meters.add("zero_tail", 1);
+    }
+}

@@ -1,0 +1,326 @@
+//! The disk that fails: memory that remembers what was synced and what was not, and loses the
+//! latter in every way a real one may.
+//!
+//! Each file has the bytes programs see, the bytes the platter holds, and the writes between the
+//! two; each name likewise. A [`SimDisk::crash`] chooses which of the writes and names survive,
+//! by a [`CrashProfile`] and a seed, and starts the machine's next life: handles and locks of
+//! the life before are refused, so a stale engine cannot write into it. A [`FaultPlan`] makes
+//! single operations fail on the way. `docs/fault-model.md` lists every fault.
+//!
+//! # Why this way
+//!
+//! The simulator runs over a thousand crashes and recoveries a second, so no operation copies a
+//! file: a sync applies what was written since the last one, a crash touches what differs. Only
+//! [`SimDisk::snapshot`] copies everything.
+//!
+//! # Invariants
+//!
+//! * The same seed, operations, plans and crashes give the same bytes, errors and counts.
+//! * What a sync has returned `Ok` for survives every crash; a name with its directory's sync.
+
+mod file;
+mod inode;
+mod names;
+mod plan;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::{Error, Result};
+
+pub use plan::{CrashProfile, FaultPlan, SyncFailure};
+use state::{Meters, State, Storage};
+
+use crate::path::{bytes_u64, check_dir, check_file, name_in, parent};
+use crate::{Access, Disk, File};
+use file::SimFile;
+
+/// A simulated disk. Clones of the `Arc` are the same disk; so are the views of
+/// [`SimDisk::life`].
+pub struct SimDisk {
+    /// One lock over everything: the simulator is single-threaded, so it is never waited for.
+    state: Arc<Mutex<State>>,
+    /// The life this view belongs to; the disk itself belongs to all.
+    life: Option<u64>,
+}
+
+/// All that a simulated disk holds at one moment, unsynced changes included.
+#[derive(Clone)]
+pub struct SimSnapshot {
+    storage: Storage,
+}
+
+impl fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "SimDisk({} files)",
+            self.state.lock().storage.names.live.len()
+        )
+    }
+}
+
+impl fmt::Debug for SimSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimSnapshot({} files)", self.storage.names.live.len())
+    }
+}
+
+impl SimDisk {
+    /// An empty disk. `seed` decides what its failed syncs lose.
+    #[must_use]
+    pub fn new(seed: u64) -> Arc<SimDisk> {
+        Arc::new(SimDisk {
+            state: Arc::new(Mutex::new(State::new(seed))),
+            life: None,
+        })
+    }
+
+    /// A view of the disk that dies with the next crash, as the engine that holds it does.
+    #[must_use]
+    pub fn life(&self) -> Arc<SimDisk> {
+        let life = self.state.lock().life;
+        Arc::new(SimDisk {
+            state: Arc::clone(&self.state),
+            life: Some(life),
+        })
+    }
+
+    /// Plans the faults to come; their counts start at the next operation.
+    pub fn set_plan(&self, plan: FaultPlan) {
+        self.state.lock().set_plan(plan);
+    }
+
+    /// The machine fails and restarts: pending changes survive or not as `profile` and `seed`
+    /// choose, handles and locks are gone, and of the plan only the capacity is left.
+    pub fn crash(&self, profile: CrashProfile, seed: u64) {
+        self.state.lock().crash(profile, seed);
+    }
+
+    /// As [`crash`](Self::crash), and bit i of `keep` says whether the i-th of the
+    /// [`pending_ops`](Self::pending_ops) survives; beyond the 64th none does. For exhaustive
+    /// tests.
+    pub fn crash_keeping(&self, keep: u64) {
+        self.state.lock().crash_keeping(keep);
+    }
+
+    /// The number of writes, resizes and operations on names that nothing has made durable.
+    #[must_use]
+    pub fn pending_ops(&self) -> usize {
+        self.state.lock().storage.pending_seqs().len()
+    }
+
+    /// Mutating operations (create, rename, remove, write, allocate, `set_len`, sync,
+    /// `sync_dir`) since the disk was made, over all lives.
+    #[must_use]
+    pub fn ops(&self) -> u64 {
+        self.state.lock().ops
+    }
+
+    /// How many faults of each kind were injected since the disk was made.
+    #[must_use]
+    pub fn faults(&self) -> BTreeMap<&'static str, u64> {
+        self.state.lock().meters.0.clone()
+    }
+
+    /// Bit rot: flips bit `bit` (0 to 7) of a byte, on the disk and in all caches. Returns
+    /// whether the file exists and is that long.
+    pub fn flip(&self, path: &str, byte: u64, bit: u8) -> bool {
+        let mut state = self.state.lock();
+        let Some(&ino) = state.storage.names.live.get(path) else {
+            return false;
+        };
+        let Ok(byte) = usize::try_from(byte) else {
+            return false;
+        };
+        let flipped = state.inode(ino).flip(byte, 1 << (bit % 8));
+        state.meters.add("rot", usize::from(flipped));
+        flipped
+    }
+
+    /// All files and their lengths in bytes, sorted by path.
+    #[must_use]
+    pub fn files(&self) -> Vec<(String, u64)> {
+        let state = self.state.lock();
+        let Storage { names, inodes, .. } = &state.storage;
+        let len = |ino| bytes_u64(inodes[ino].live.len());
+        names
+            .live
+            .iter()
+            .map(|(path, ino)| (path.to_string(), len(ino)))
+            .collect()
+    }
+
+    /// The bytes of a file as programs see them; works without power and counts as no operation.
+    pub fn read_all(&self, path: &str) -> Result<Vec<u8>> {
+        let mut state = self.state.lock();
+        let ino = state.storage.names.live.get(path).copied();
+        let ino = ino.ok_or_else(|| Error::io("read", path, io::ErrorKind::NotFound.into()))?;
+        Ok(state.inode(ino).live.clone())
+    }
+
+    /// Cuts a file to `len` bytes on the disk and in all caches, as damage does. A shorter or
+    /// missing file stays as it is.
+    pub fn truncate_file(&self, path: &str, len: u64) {
+        let mut state = self.state.lock();
+        if let Some(&ino) = state.storage.names.live.get(path) {
+            state
+                .inode(ino)
+                .truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// A deep copy of all files, names and pending changes.
+    #[must_use]
+    pub fn snapshot(&self) -> SimSnapshot {
+        let mut storage = self.state.lock().storage.clone();
+        for inode in storage.inodes.values_mut() {
+            inode.handles = 0;
+        }
+        storage.forget_unreachable();
+        SimSnapshot { storage }
+    }
+
+    /// Puts everything back as it was at the snapshot, pending changes included, in a new life:
+    /// with power, without a plan, and without open handles or locks.
+    pub fn restore(&self, snapshot: &SimSnapshot) {
+        let mut state = self.state.lock();
+        state.storage = snapshot.storage.clone();
+        state.begin_life();
+        state.set_plan(FaultPlan::default());
+    }
+
+    fn life_of(&self, state: &State) -> u64 {
+        self.life.unwrap_or(state.life)
+    }
+
+    fn opened(&self, state: &mut State, path: &str, access: Access, ino: u64) -> Arc<dyn File> {
+        state.inode(ino).handles += 1;
+        Arc::new(SimFile {
+            state: Arc::clone(&self.state),
+            life: state.life,
+            path: path.to_owned(),
+            direct: access == Access::Direct,
+            ino,
+        })
+    }
+}
+
+impl Disk for SimDisk {
+    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        check_file(path)?;
+        let mut state = self.state.lock();
+        let life = self.life_of(&state);
+        let ino = state.create("create", path, life)?;
+        Ok(self.opened(&mut state, path, access, ino))
+    }
+
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        check_file(path)?;
+        let mut state = self.state.lock();
+        state.alive("open", path, self.life_of(&state))?;
+        let ino = state.storage.names.live.get(path).copied();
+        let ino = ino.ok_or_else(|| Error::io("open", path, io::ErrorKind::NotFound.into()))?;
+        Ok(self.opened(&mut state, path, access, ino))
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<String>> {
+        let dir = check_dir(dir)?;
+        let state = self.state.lock();
+        state.alive("list", dir, self.life_of(&state))?;
+        let names = &state.storage.names;
+        if !names.has_dir(dir) {
+            return Err(Error::io("list", dir, io::ErrorKind::NotFound.into()));
+        }
+        let paths = names.live.keys().map(|path| &**path);
+        let mut found: Vec<String> = paths
+            .chain(names.dirs.iter().map(String::as_str))
+            .filter_map(|path| name_in(dir, path))
+            .map(str::to_owned)
+            .collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn make_dir(&self, dir: &str) -> Result<()> {
+        let mut dir = check_dir(dir)?;
+        let mut state = self.state.lock();
+        state.alive("create directory", dir, self.life_of(&state))?;
+        while !dir.is_empty() {
+            if state.storage.names.live.contains_key(dir) {
+                let source = io::ErrorKind::NotADirectory.into();
+                return Err(Error::io("create directory", dir, source));
+            }
+            state.storage.names.dirs.insert(dir.to_owned());
+            dir = parent(dir);
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        check_file(from)?;
+        check_file(to)?;
+        let mut state = self.state.lock();
+        let life = self.life_of(&state);
+        state.rename(from, to, life)
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        check_file(path)?;
+        let mut state = self.state.lock();
+        let life = self.life_of(&state);
+        state.remove(path, life)
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        let dir = check_dir(dir)?;
+        let mut state = self.state.lock();
+        let life = self.life_of(&state);
+        state.sync_dir(dir, life)
+    }
+
+    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
+        check_file(path)?;
+        let mut state = self.state.lock();
+        let life = self.life_of(&state);
+        state.alive("lock", path, life)?;
+        if !state.storage.names.live.contains_key(path) {
+            state.create("lock", path, life)?;
+        }
+        if !state.locks.insert(path.to_owned()) {
+            return Err(Error::Locked { dir: self.name() });
+        }
+        Ok(Box::new(Guard {
+            state: Arc::clone(&self.state),
+            life,
+            path: path.to_owned(),
+        }))
+    }
+
+    fn name(&self) -> String {
+        "simulated disk".to_owned()
+    }
+}
+
+/// Gives a lock of this life back when it is dropped.
+struct Guard {
+    state: Arc<Mutex<State>>,
+    life: u64,
+    path: String,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        if state.life == self.life {
+            state.locks.remove(&self.path);
+        }
+    }
+}

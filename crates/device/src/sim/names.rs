@@ -1,0 +1,186 @@
+//! The names of the simulated disk: what programs see, what the disk holds, and the operations
+//! between the two.
+//!
+//! An operation becomes durable when its directory is synced; a rename when the directory of its
+//! target is. What becomes durable takes with it the earlier pending operations on the same
+//! names, as a journalling file system does: a name never goes back to what it was before.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::path::parent;
+
+/// The number of a file, never used again.
+pub(super) type Ino = u64;
+
+#[derive(Clone)]
+enum NameOp {
+    Create {
+        path: Arc<str>,
+        ino: Ino,
+    },
+    Rename {
+        from: Arc<str>,
+        to: Arc<str>,
+        ino: Ino,
+    },
+    Remove {
+        path: Arc<str>,
+        ino: Ino,
+    },
+}
+
+impl NameOp {
+    fn paths(&self) -> [&Arc<str>; 2] {
+        match self {
+            NameOp::Create { path, .. } | NameOp::Remove { path, .. } => [path, path],
+            NameOp::Rename { from, to, .. } => [from, to],
+        }
+    }
+
+    fn dir(&self) -> &str {
+        let [_, last] = self.paths();
+        parent(last)
+    }
+
+    fn ino(&self) -> Ino {
+        match self {
+            NameOp::Create { ino, .. }
+            | NameOp::Rename { ino, .. }
+            | NameOp::Remove { ino, .. } => *ino,
+        }
+    }
+
+    fn conflicts(&self, other: &NameOp) -> bool {
+        self.paths().iter().any(|path| other.paths().contains(path))
+    }
+}
+
+#[derive(Clone)]
+struct PendingName {
+    seq: u64,
+    op: NameOp,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    pub(super) live: BTreeMap<Arc<str>, Ino>,
+    durable: BTreeMap<Arc<str>, Ino>,
+    pending: Vec<PendingName>,
+    /// Directories are durable at once; only the names of files can be lost.
+    pub(super) dirs: BTreeSet<String>,
+}
+
+impl Names {
+    pub(super) fn has_dir(&self, dir: &str) -> bool {
+        dir.is_empty() || self.dirs.contains(dir)
+    }
+
+    /// The caller has checked that the name is free.
+    pub(super) fn create(&mut self, seq: u64, path: &str, ino: Ino) {
+        let path: Arc<str> = path.into();
+        self.live.insert(Arc::clone(&path), ino);
+        self.pending.push(PendingName {
+            seq,
+            op: NameOp::Create { path, ino },
+        });
+    }
+
+    /// Returns whether there was such a file.
+    pub(super) fn rename(&mut self, seq: u64, from: &str, to: &str) -> bool {
+        let Some((from, ino)) = self.live.remove_entry(from) else {
+            return false;
+        };
+        let to: Arc<str> = to.into();
+        self.live.insert(Arc::clone(&to), ino);
+        if from != to {
+            self.pending.push(PendingName {
+                seq,
+                op: NameOp::Rename { from, to, ino },
+            });
+        }
+        true
+    }
+
+    /// Returns whether there was such a file.
+    pub(super) fn remove(&mut self, seq: u64, path: &str) -> bool {
+        let Some((path, ino)) = self.live.remove_entry(path) else {
+            return false;
+        };
+        self.pending.push(PendingName {
+            seq,
+            op: NameOp::Remove { path, ino },
+        });
+        true
+    }
+
+    /// The places of all pending operations, in order.
+    pub(super) fn pending_seqs(&self) -> impl Iterator<Item = u64> {
+        self.pending.iter().map(|one| one.seq)
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: &str) {
+        let keep: Vec<bool> = self.pending.iter().map(|one| one.op.dir() == dir).collect();
+        self.persist(keep);
+    }
+
+    /// A crash keeps what `survives` chooses, and what that depends on. Returns the number of
+    /// operations lost.
+    pub(super) fn crash(&mut self, mut survives: impl FnMut(u64) -> bool) -> usize {
+        if self.pending.is_empty() {
+            return 0;
+        }
+        let keep = self.pending.iter().map(|one| survives(one.seq)).collect();
+        self.persist(keep);
+        let lost = self.pending.len();
+        self.pending.clear();
+        self.live = self.durable.clone();
+        lost
+    }
+
+    /// Makes the chosen operations durable, with the earlier ones on the same names.
+    fn persist(&mut self, mut keep: Vec<bool>) {
+        for later in (1..keep.len()).rev() {
+            if !keep[later] {
+                continue;
+            }
+            let op = &self.pending[later].op;
+            for (keeps, earlier) in keep[..later].iter_mut().zip(&self.pending) {
+                *keeps |= op.conflicts(&earlier.op);
+            }
+        }
+        let mut kept = keep.into_iter();
+        let durable = &mut self.durable;
+        self.pending.retain(|one| {
+            let persists = kept.next().unwrap_or(false);
+            if persists {
+                apply(durable, &one.op);
+            }
+            !persists
+        });
+    }
+
+    /// Every file that has a name, or had one that a crash can bring back.
+    pub(super) fn referenced(&self) -> BTreeSet<Ino> {
+        let named = self.live.values().chain(self.durable.values()).copied();
+        named
+            .chain(self.pending.iter().map(|one| one.op.ino()))
+            .collect()
+    }
+}
+
+fn apply(durable: &mut BTreeMap<Arc<str>, Ino>, op: &NameOp) {
+    match op {
+        NameOp::Create { path, ino } => {
+            durable.insert(Arc::clone(path), *ino);
+        }
+        NameOp::Rename { from, to, ino } => {
+            durable.remove(from);
+            durable.insert(Arc::clone(to), *ino);
+        }
+        NameOp::Remove { path, .. } => {
+            durable.remove(path);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! The simulated machine: its files, and the faults that strike its operations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use fastrand::Rng;
+use perdura_base::{Error, Result};
+
+use super::inode::{Fate, Inode, Pending};
+use super::names::{Ino, Names};
+use super::{CrashProfile, FaultPlan, SyncFailure};
+use crate::path::{bytes_u64, parent};
+
+/// The longest simulated file, bytes: a wild offset is an error and not an exhausted machine.
+const FILE_BYTES_MAX: u64 = 1 << 32;
+
+/// Counts of injected faults by kind.
+#[derive(Clone, Default)]
+pub(super) struct Meters(pub(super) BTreeMap<&'static str, u64>);
+
+impl Meters {
+    pub(super) fn add(&mut self, kind: &'static str, count: usize) {
+        if count > 0 {
+            *self.0.entry(kind).or_default() += bytes_u64(count);
+        }
+    }
+}
+
+/// What is stored, and the source of chance: all that a snapshot copies.
+#[derive(Clone)]
+pub(super) struct Storage {
+    pub(super) inodes: BTreeMap<Ino, Inode>,
+    pub(super) names: Names,
+    next_ino: Ino,
+    /// The order of pending operations over all files and names.
+    seq: u64,
+    rng: Rng,
+}
+
+/// Operations since the plan was set.
+#[derive(Default)]
+struct Since {
+    ops: u64,
+    syncs: u64,
+    grows: u64,
+    writes: u64,
+    reads: u64,
+}
+
+pub(super) struct State {
+    pub(super) storage: Storage,
+    plan: FaultPlan,
+    since: Since,
+    /// Mutating operations done, over all lives.
+    pub(super) ops: u64,
+    /// The life of the machine. Handles of an earlier one are refused.
+    pub(super) life: u64,
+    power_is_cut: bool,
+    pub(super) locks: BTreeSet<String>,
+    pub(super) meters: Meters,
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}
+
+/// The n-th operation of a kind is the one the plan names.
+fn is_nth(count: &mut u64, planned: Option<u64>) -> bool {
+    *count += 1;
+    planned == Some(*count)
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> State {
+        State {
+            storage: Storage {
+                inodes: BTreeMap::new(),
+                names: Names::default(),
+                next_ino: 1,
+                seq: 0,
+                rng: Rng::with_seed(seed),
+            },
+            plan: FaultPlan::default(),
+            since: Since::default(),
+            ops: 0,
+            life: 0,
+            power_is_cut: false,
+            locks: BTreeSet::new(),
+            meters: Meters::default(),
+        }
+    }
+
+    pub(super) fn set_plan(&mut self, plan: FaultPlan) {
+        self.plan = plan;
+        self.since = Since::default();
+    }
+
+    /// Refuses what a machine without power or of an earlier life asks for.
+    pub(super) fn alive(&self, op: &'static str, path: &str, life: u64) -> Result<()> {
+        if life != self.life {
+            let source = io::Error::other("the machine has restarted since this was opened");
+            return Err(Error::io(op, path, source));
+        }
+        if self.power_is_cut {
+            return Err(Error::io(op, path, io::Error::other("power cut")));
+        }
+        Ok(())
+    }
+
+    /// As [`alive`](Self::alive), for an operation that changes the disk.
+    pub(super) fn mutating(&mut self, op: &'static str, path: &str, life: u64) -> Result<()> {
+        self.alive(op, path, life)?;
+        if self
+            .plan
+            .cut_after_ops
+            .is_some_and(|n| self.since.ops + 1 >= n)
+        {
+            self.power_is_cut = true;
+            self.meters.add("power_cut", 1);
+            return self.alive(op, path, life);
+        }
+        self.since.ops += 1;
+        self.ops += 1;
+        Ok(())
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        self.storage.seq += 1;
+        self.storage.seq
+    }
+
+    /// An open file of this life.
+    pub(super) fn inode(&mut self, ino: Ino) -> &mut Inode {
+        self.storage
+            .inodes
+            .get_mut(&ino)
+            .expect("an open file keeps its inode")
+    }
+
+    pub(super) fn create(&mut self, op: &'static str, path: &str, life: u64) -> Result<Ino> {
+        self.mutating(op, path, life)?;
+        let names = &self.storage.names;
+        let refused = if !names.has_dir(parent(path)) {
+            Some(io::ErrorKind::NotFound)
+        } else if names.live.contains_key(path) || names.dirs.contains(path) {
+            Some(io::ErrorKind::AlreadyExists)
+        } else {
+            None
+        };
+        if let Some(kind) = refused {
+            return Err(Error::io(op, path, kind.into()));
+        }
+        let seq = self.next_seq();
+        let ino = self.storage.next_ino;
+        self.storage.next_ino += 1;
+        self.storage.inodes.insert(ino, Inode::default());
+        self.storage.names.create(seq, path, ino);
+        Ok(ino)
+    }
+
+    pub(super) fn rename(&mut self, from: &str, to: &str, life: u64) -> Result<()> {
+        self.mutating("rename", from, life)?;
+        let seq = self.next_seq();
+        let names = &mut self.storage.names;
+        if !names.has_dir(parent(to)) || !names.rename(seq, from, to) {
+            return Err(Error::io("rename", from, io::ErrorKind::NotFound.into()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, path: &str, life: u64) -> Result<()> {
+        self.mutating("remove", path, life)?;
+        let seq = self.next_seq();
+        if !self.storage.names.remove(seq, path) {
+            return Err(Error::io("remove", path, io::ErrorKind::NotFound.into()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: &str, life: u64) -> Result<()> {
+        self.mutating("sync directory", dir, life)?;
+        if !self.storage.names.has_dir(dir) {
+            return Err(Error::io(
+                "sync directory",
+                dir,
+                io::ErrorKind::NotFound.into(),
+            ));
+        }
+        self.storage.names.sync_dir(dir);
+        self.storage.forget_unreachable();
+        Ok(())
+    }
+
+    pub(super) fn read(
+        &mut self,
+        ino: Ino,
+        path: &str,
+        life: u64,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
+        self.alive("read", path, life)?;
+        if is_nth(&mut self.since.reads, self.plan.fail_read_at) {
+            self.meters.add("read_failed", 1);
+            return Err(Error::io("read", path, eio()));
+        }
+        let bytes = &self.inode(ino).live;
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let count = buf.len().min(bytes.len() - start);
+        buf[..count].copy_from_slice(&bytes[start..start + count]);
+        Ok(count)
+    }
+
+    pub(super) fn write(
+        &mut self,
+        ino: Ino,
+        path: &str,
+        life: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        self.mutating("write", path, life)?;
+        if is_nth(&mut self.since.writes, self.plan.fail_write_at) {
+            self.meters.add("write_failed", 1);
+            return Err(Error::io("write", path, eio()));
+        }
+        let end = offset.saturating_add(bytes_u64(data.len()));
+        let end = self.admit("write", ino, path, end)?;
+        if !data.is_empty() {
+            let seq = self.next_seq();
+            self.inode(ino).write(seq, end - data.len(), data);
+        }
+        Ok(())
+    }
+
+    /// Changes the length; an allocation never makes a file shorter.
+    pub(super) fn resize(
+        &mut self,
+        op: &'static str,
+        ino: Ino,
+        path: &str,
+        life: u64,
+        len: u64,
+    ) -> Result<()> {
+        self.mutating(op, path, life)?;
+        let len = self.admit(op, ino, path, len)?;
+        let old = self.inode(ino).live.len();
+        if len > old || (len < old && op != "allocate") {
+            let seq = self.next_seq();
+            self.inode(ino).resize(seq, len);
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self, ino: Ino, path: &str, life: u64) -> Result<()> {
+        self.mutating("sync", path, life)?;
+        self.since.syncs += 1;
+        let failure = match self.plan.fail_sync_at {
+            Some((nth, failure)) if nth == self.since.syncs => failure,
+            _ => {
+                self.inode(ino).sync();
+                return Ok(());
+            }
+        };
+        self.meters.add("sync_failed", 1);
+        let Storage { inodes, rng, .. } = &mut self.storage;
+        if let Some(inode) = inodes.get_mut(&ino) {
+            match failure {
+                SyncFailure::KeepsNew => inode.fail_sync_keeping(rng, &mut self.meters),
+                SyncFailure::Reverts => inode.revert(&mut self.meters),
+            }
+        }
+        Err(Error::io("sync", path, eio()))
+    }
+
+    /// Whether a file may reach to `end`; returns it as an index.
+    fn admit(&mut self, op: &'static str, ino: Ino, path: &str, end: u64) -> Result<usize> {
+        let index = usize::try_from(end.min(FILE_BYTES_MAX)).unwrap_or(usize::MAX);
+        let len = self.inode(ino).live.len();
+        if index <= len {
+            return Ok(index);
+        }
+        if end > FILE_BYTES_MAX {
+            return Err(Error::io(op, path, io::ErrorKind::FileTooLarge.into()));
+        }
+        self.since.grows += 1;
+        let nth = self.since.grows;
+        let refused = self
+            .plan
+            .enospc_at
+            .is_some_and(|(from, count)| nth >= from && nth - from < count);
+        let growth = bytes_u64(index - len);
+        let full = self
+            .plan
+            .capacity_bytes
+            .is_some_and(|max| self.used_bytes() + growth > max);
+        if refused || full {
+            self.meters.add("enospc", 1);
+            return Err(Error::io(
+                op,
+                path,
+                io::Error::from_raw_os_error(libc::ENOSPC),
+            ));
+        }
+        Ok(index)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let Storage { names, inodes, .. } = &self.storage;
+        names
+            .live
+            .values()
+            .map(|ino| bytes_u64(inodes[ino].live.len()))
+            .sum()
+    }
+
+    pub(super) fn crash(&mut self, profile: CrashProfile, seed: u64) {
+        let mut rng = Rng::with_seed(seed);
+        match profile {
+            CrashProfile::Nothing => self.end_life(&mut rng, |_, _| false, |_, _| Fate::Lost),
+            CrashProfile::Everything => self.end_life(&mut rng, |_, _| true, |_, _| Fate::Kept),
+            CrashProfile::Ordered => {
+                let seqs = self.storage.pending_seqs();
+                let kept = rng.usize(0..=seqs.len());
+                // Sequence numbers start at one.
+                let last = kept.checked_sub(1).map_or(0, |at| seqs[at]);
+                let torn = rng.bool();
+                let fate = move |one: &Pending, _: &mut Rng| match one.seq.cmp(&last) {
+                    std::cmp::Ordering::Equal if torn => Fate::TornPrefix,
+                    std::cmp::Ordering::Greater => Fate::Lost,
+                    _ => Fate::Kept,
+                };
+                self.end_life(&mut rng, |seq, _| seq <= last, fate);
+            }
+            CrashProfile::Worst => {
+                // The odds differ from crash to crash, so that nearly all and nearly nothing
+                // surviving are as common as half.
+                let (kept, torn) = (rng.u8(0..=100), rng.u8(0..=50));
+                let fate = move |_: &Pending, rng: &mut Rng| {
+                    if rng.u8(0..100) < torn {
+                        Fate::TornSubset
+                    } else if rng.u8(0..100) < kept {
+                        Fate::Kept
+                    } else if rng.u8(0..4) == 0 {
+                        Fate::LengthOnly
+                    } else {
+                        Fate::Lost
+                    }
+                };
+                self.end_life(&mut rng, |_, rng| rng.u8(0..100) < kept, fate);
+            }
+        }
+    }
+
+    /// A crash that keeps exactly the pending operations whose bit is set, in their order, and
+    /// the names those depend on.
+    pub(super) fn crash_keeping(&mut self, mask: u64) {
+        let seqs = self.storage.pending_seqs();
+        let keeps = |seq: u64| {
+            seqs.binary_search(&seq)
+                .is_ok_and(|at| at < 64 && mask & (1 << at) != 0)
+        };
+        let fate = |one: &Pending, _: &mut Rng| {
+            if keeps(one.seq) {
+                Fate::Kept
+            } else {
+                Fate::Lost
+            }
+        };
+        self.end_life(&mut Rng::with_seed(0), |seq, _| keeps(seq), fate);
+    }
+
+    fn end_life(
+        &mut self,
+        rng: &mut Rng,
+        mut name_survives: impl FnMut(u64, &mut Rng) -> bool,
+        mut fate: impl FnMut(&Pending, &mut Rng) -> Fate,
+    ) {
+        let lost = self.storage.names.crash(|seq| name_survives(seq, rng));
+        self.meters.add("lost_name", lost);
+        let Storage { inodes, names, .. } = &mut self.storage;
+        let named = names.referenced();
+        inodes.retain(|ino, _| named.contains(ino));
+        for inode in inodes.values_mut() {
+            inode.crash(&mut fate, rng, &mut self.meters);
+        }
+        self.begin_life();
+        let capacity_bytes = self.plan.capacity_bytes;
+        self.set_plan(FaultPlan {
+            capacity_bytes,
+            ..FaultPlan::default()
+        });
+    }
+
+    /// Power is back and nobody holds anything.
+    pub(super) fn begin_life(&mut self) {
+        self.life += 1;
+        self.power_is_cut = false;
+        self.locks.clear();
+    }
+}
+
+impl Storage {
+    /// The places of all pending operations, sorted.
+    pub(super) fn pending_seqs(&self) -> Vec<u64> {
+        let mut seqs: Vec<u64> = self.names.pending_seqs().collect();
+        for inode in self.inodes.values() {
+            seqs.extend(inode.pending.iter().map(|one| one.seq));
+        }
+        seqs.sort_unstable();
+        seqs
+    }
+
+    /// Drops files that no name, handle or crash can reach.
+    pub(super) fn forget_unreachable(&mut self) {
+        if self.inodes.len() > self.names.live.len() {
+            let named = self.names.referenced();
+            self.inodes
+                .retain(|ino, inode| inode.handles > 0 || named.contains(ino));
+        }
+    }
+}
