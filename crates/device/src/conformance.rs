@@ -1,1 +1,229 @@
-//! What every disk must do alike.
+//! What every disk must do alike, as one suite that each implementation passes.
+
+use std::sync::Arc;
+
+use perdura_base::{Error, Result};
+
+use crate::{
+    Access, AlignedBuf, Disk, File, FileDisk, MemDisk, ModelDisk, SimDisk, SystemClock,
+    read_exact_at,
+};
+
+const BOTH: [Access; 2] = [Access::Buffered, Access::Direct];
+
+fn kind(error: &Error) -> Option<std::io::ErrorKind> {
+    match error {
+        Error::Io { source, .. } => Some(source.kind()),
+        _ => None,
+    }
+}
+
+fn all(file: &dyn File) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    read_exact_at(file, 0, &mut bytes).unwrap();
+    bytes
+}
+
+fn write_new(disk: &dyn Disk, path: &str, data: &[u8]) -> Arc<dyn File> {
+    let file = disk.create(path, Access::Buffered).unwrap();
+    file.write_at(0, data).unwrap();
+    file
+}
+
+/// Runs every check, each on a fresh disk.
+fn suite(make: impl Fn() -> Arc<dyn Disk>) {
+    for access in BOTH {
+        bytes_read_back_as_written(&*make(), access);
+    }
+    lengths_grow_and_shrink(&*make());
+    names_are_created_renamed_and_removed(&*make());
+    open_files_outlive_their_names(&*make());
+    directories_nest_and_list(&*make());
+    the_lock_has_one_holder(&*make());
+    paths_outside_the_root_are_refused(&*make());
+}
+
+fn bytes_read_back_as_written(disk: &dyn Disk, access: Access) {
+    let file = disk.create("f", access).unwrap();
+    assert_eq!(file.path(), "f");
+    assert!(file.is_empty().unwrap());
+    let mut sectors = AlignedBuf::zeroed(3 * 4096);
+    for (at, byte) in sectors.iter_mut().enumerate() {
+        *byte = u8::try_from(at % 251).unwrap();
+    }
+    file.write_at(4096, &sectors).unwrap();
+    file.sync().unwrap();
+    assert_eq!(file.len().unwrap(), 4 * 4096);
+
+    let mut back = AlignedBuf::zeroed(8 * 4096);
+    assert_eq!(
+        file.read_at(0, &mut back).unwrap(),
+        4 * 4096,
+        "short only at the end"
+    );
+    assert!(
+        back[..4096].iter().all(|&byte| byte == 0),
+        "a gap reads as zeros"
+    );
+    assert_eq!(&back[4096..4 * 4096], &sectors[..]);
+    assert_eq!(file.read_at(4 * 4096, &mut back).unwrap(), 0);
+    assert_eq!(file.read_at(1 << 40, &mut back).unwrap(), 0);
+
+    file.write_at(5000, b"odd").unwrap();
+    let mut odd = [0; 3];
+    read_exact_at(&*disk.open("f", access).unwrap(), 5000, &mut odd).unwrap();
+    assert_eq!(&odd, b"odd");
+    let beyond = read_exact_at(&*file, 4 * 4096 - 1, &mut odd).unwrap_err();
+    assert!(matches!(beyond, Error::Corrupt(_)));
+}
+
+fn lengths_grow_and_shrink(disk: &dyn Disk) {
+    let file = write_new(disk, "f", b"abc");
+    file.allocate(10_000).unwrap();
+    assert_eq!(file.len().unwrap(), 10_000);
+    assert_eq!(&all(&*file)[..5], b"abc\0\0");
+    file.allocate(5).unwrap();
+    assert_eq!(
+        file.len().unwrap(),
+        10_000,
+        "an allocation never makes a file shorter"
+    );
+    file.set_len(2).unwrap();
+    file.set_len(4).unwrap();
+    assert_eq!(
+        all(&*file),
+        b"ab\0\0",
+        "what was cut off does not come back"
+    );
+    file.sync().unwrap();
+}
+
+fn names_are_created_renamed_and_removed(disk: &dyn Disk) {
+    assert!(
+        disk.open("a", Access::Buffered)
+            .err()
+            .unwrap()
+            .is_not_found()
+    );
+    assert!(
+        disk.create("no/a", Access::Buffered)
+            .err()
+            .unwrap()
+            .is_not_found()
+    );
+    write_new(disk, "a", b"a");
+    write_new(disk, "b", b"b");
+    let exists = disk.create("a", Access::Buffered).err().unwrap();
+    assert_eq!(kind(&exists), Some(std::io::ErrorKind::AlreadyExists));
+    disk.rename("a", "b").unwrap();
+    assert_eq!(disk.list("").unwrap(), ["b"]);
+    assert_eq!(
+        all(&*disk.open("b", Access::Buffered).unwrap()),
+        b"a",
+        "the target is replaced"
+    );
+    assert!(disk.rename("a", "c").unwrap_err().is_not_found());
+    disk.remove("b").unwrap();
+    assert!(disk.remove("b").unwrap_err().is_not_found());
+    disk.sync_dir("").unwrap();
+    assert!(disk.list("").unwrap().is_empty());
+}
+
+fn open_files_outlive_their_names(disk: &dyn Disk) {
+    let file = write_new(disk, "f", b"old");
+    disk.rename("f", "g").unwrap();
+    file.write_at(0, b"new").unwrap();
+    assert_eq!(all(&*disk.open("g", Access::Buffered).unwrap()), b"new");
+    assert_eq!(file.path(), "f");
+    disk.remove("g").unwrap();
+    disk.sync_dir("").unwrap();
+    file.write_at(3, b"er").unwrap();
+    file.sync().unwrap();
+    assert_eq!(all(&*file), b"newer");
+    write_new(disk, "g", b"another");
+    assert_eq!(all(&*file), b"newer");
+}
+
+fn directories_nest_and_list(disk: &dyn Disk) {
+    assert!(disk.list("d").unwrap_err().is_not_found());
+    assert!(disk.sync_dir("d").unwrap_err().is_not_found());
+    disk.make_dir("d/e").unwrap();
+    disk.make_dir("d").unwrap();
+    write_new(disk, "d/y", b"");
+    write_new(disk, "d/e/z", b"");
+    write_new(disk, "d/a", b"");
+    assert_eq!(disk.list("d").unwrap(), ["a", "e", "y"]);
+    assert_eq!(disk.list("d/e").unwrap(), ["z"]);
+    assert_eq!(disk.list(".").unwrap(), ["d"]);
+    disk.rename("d/e/z", "d/z").unwrap();
+    disk.sync_dir("d").unwrap();
+    assert_eq!(disk.list("d").unwrap(), ["a", "e", "y", "z"]);
+    assert!(
+        disk.open("d", Access::Buffered).is_err(),
+        "a directory is not a file"
+    );
+}
+
+fn the_lock_has_one_holder(disk: &dyn Disk) {
+    let held = disk.lock("LOCK").unwrap();
+    assert!(matches!(
+        disk.lock("LOCK").err(),
+        Some(Error::Locked { .. })
+    ));
+    assert_eq!(disk.list("").unwrap(), ["LOCK"]);
+    drop(held);
+    disk.lock("LOCK").unwrap();
+}
+
+fn paths_outside_the_root_are_refused(disk: &dyn Disk) {
+    fn usage<T>(result: Result<T>) -> bool {
+        matches!(result.err(), Some(Error::Usage(_)))
+    }
+    for bad in ["../f", "/f", "d/../../f"] {
+        for access in BOTH {
+            assert!(usage(disk.create(bad, access)));
+            assert!(usage(disk.open(bad, access)));
+        }
+        assert!(usage(disk.list(bad)));
+        assert!(usage(disk.make_dir(bad)));
+        assert!(usage(disk.rename(bad, "g")));
+        assert!(usage(disk.rename("g", bad)));
+        assert!(usage(disk.remove(bad)));
+        assert!(usage(disk.sync_dir(bad)));
+        assert!(usage(disk.lock(bad)));
+    }
+}
+
+#[test]
+fn real_files_conform() {
+    let dir = tempfile::tempdir().unwrap();
+    let next = std::cell::Cell::new(0);
+    suite(|| {
+        next.set(next.get() + 1);
+        Arc::new(FileDisk::new(&dir.path().join(next.get().to_string())).unwrap())
+    });
+}
+
+#[test]
+fn memory_conforms() {
+    suite(|| Arc::new(MemDisk::new()));
+}
+
+#[test]
+fn a_modelled_disk_conforms() {
+    suite(|| {
+        let clock = Arc::new(SystemClock::new());
+        Arc::new(ModelDisk::new(
+            Arc::new(MemDisk::new()),
+            1000,
+            10,
+            clock,
+            std::thread::sleep,
+        ))
+    });
+}
+
+#[test]
+fn the_simulated_disk_conforms() {
+    suite(|| SimDisk::new(1));
+}
