@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //!
-//! * Directories are created with mode 0700 and files with 0600, whatever the umask adds.
+//! * Directories are created with mode 0700 and files with 0600, however generous the umask.
 //! * A directory that [`Disk::make_dir`] has returned is durable: its parents are synced.
 //! * A sync is issued once: a failure is reported, never retried.
 
