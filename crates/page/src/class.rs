@@ -116,7 +116,11 @@ impl SlotClass {
     /// Where slot `slot` begins, bytes from the start of the page.
     #[must_use]
     pub fn slot_offset(self, slot: usize) -> usize {
-        assert!(slot < self.slots(), "slot {slot} of class {} does not exist", self.0);
+        assert!(
+            slot < self.slots(),
+            "slot {slot} of class {} does not exist",
+            self.0
+        );
         HEADER_BYTES + 8 * self.bitmap_words() + slot * self.bytes()
     }
 }

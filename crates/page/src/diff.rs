@@ -26,7 +26,11 @@ pub struct FragmentWriter<'a> {
 impl<'a> FragmentWriter<'a> {
     /// A writer for the next page.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
-        FragmentWriter { out, end: META_BYTES, count: 0 }
+        FragmentWriter {
+            out,
+            end: META_BYTES,
+            count: 0,
+        }
     }
 
     /// Fragments written so far. Zero: the page is as it was.
@@ -84,7 +88,10 @@ fn fragment_end(before: &[u8], now: &[u8], start: usize) -> usize {
         }
         end += 8 - usize::try_from(word.leading_zeros() / 8).unwrap_or(0);
     }
-    (end..now.len()).rev().find(|i| before[*i] != now[*i]).map_or(end, |last| last + 1)
+    (end..now.len())
+        .rev()
+        .find(|i| before[*i] != now[*i])
+        .map_or(end, |last| last + 1)
 }
 
 /// One run of bytes to XOR.
@@ -106,7 +113,11 @@ pub struct Fragments<'a> {
 
 impl<'a> Fragments<'a> {
     pub(crate) fn new(bytes: &'a [u8], count: u64) -> Self {
-        Fragments { reader: Reader::new(bytes), left: count, end: META_BYTES }
+        Fragments {
+            reader: Reader::new(bytes),
+            left: count,
+            end: META_BYTES,
+        }
     }
 
     /// Walks to the end and gives the number of bytes the list takes; `None` if it is malformed.
@@ -126,7 +137,10 @@ impl<'a> Fragments<'a> {
             return None;
         }
         self.end = end;
-        Some(Fragment { offset, bytes: self.reader.bytes(len)? })
+        Some(Fragment {
+            offset,
+            bytes: self.reader.bytes(len)?,
+        })
     }
 }
 

@@ -80,7 +80,13 @@ impl<'a> PageRecord<'a> {
         }
         let bytes = Fragments::new(rest.get(r.at()..)?, fragment_count).check()?;
         let fragments = r.bytes(bytes)?;
-        Some(PageRecord { page, useq, tag, fragment_count, fragments })
+        Some(PageRecord {
+            page,
+            useq,
+            tag,
+            fragment_count,
+            fragments,
+        })
     }
 }
 
@@ -116,5 +122,9 @@ pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
         PageRecord::decode(&mut r, body, tag_max)?;
     }
     let whole = records > 0 && r.remaining() == 0;
-    whole.then_some(Group { tag_max: CkptEpoch(tag_max), records, body })
+    whole.then_some(Group {
+        tag_max: CkptEpoch(tag_max),
+        records,
+        body,
+    })
 }

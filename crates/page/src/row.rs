@@ -76,7 +76,11 @@ impl<'a> Row<'a> {
             expiry_ms,
             key_bytes: key.len(),
             value_bytes,
-            place: Place::Large { first, hash, key: head_key },
+            place: Place::Large {
+                first,
+                hash,
+                key: head_key,
+            },
         }
     }
 
@@ -115,17 +119,32 @@ impl<'a> Row<'a> {
         if key_bytes > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX {
             return None;
         }
-        let expiry_ms = if flags & HAS_EXPIRY != 0 { Some(r.u64()?) } else { None };
+        let expiry_ms = if flags & HAS_EXPIRY != 0 {
+            Some(r.u64()?)
+        } else {
+            None
+        };
         let place = if flags & LARGE == 0 {
-            Place::Inline { key: r.bytes(key_bytes)?, value: r.bytes(value_bytes)? }
+            Place::Inline {
+                key: r.bytes(key_bytes)?,
+                value: r.bytes(value_bytes)?,
+            }
         } else {
             let first = PageId(r.u32()?);
             let hash = r.u64()?;
-            let key =
-                if flags & KEY_IN_CHAIN == 0 { Some(r.bytes(key_bytes)?) } else { None };
+            let key = if flags & KEY_IN_CHAIN == 0 {
+                Some(r.bytes(key_bytes)?)
+            } else {
+                None
+            };
             Place::Large { first, hash, key }
         };
-        let row = Row { expiry_ms, key_bytes, value_bytes, place };
+        let row = Row {
+            expiry_ms,
+            key_bytes,
+            value_bytes,
+            place,
+        };
         (flags & LARGE == 0 || row.chain_bytes() > 0).then_some(row)
     }
 
@@ -136,7 +155,11 @@ impl<'a> Row<'a> {
             slot[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
         };
-        let mut flags = if self.expiry_ms.is_some() { HAS_EXPIRY } else { 0 };
+        let mut flags = if self.expiry_ms.is_some() {
+            HAS_EXPIRY
+        } else {
+            0
+        };
         if let Place::Large { key, .. } = self.place {
             flags |= LARGE | if key.is_none() { KEY_IN_CHAIN } else { 0 };
         }

@@ -80,7 +80,11 @@ mod tests {
     fn page_ids_and_local_indexes_are_inverse() {
         for partitions in [1, 2, 256] {
             for chunk_pages in [1, 3, 128] {
-                let g = Geometry { partitions, chunk_pages, hash_seed: 1 };
+                let g = Geometry {
+                    partitions,
+                    chunk_pages,
+                    hash_seed: 1,
+                };
                 for page in (0..5000).map(PageId) {
                     let p = g.partition_of_page(page);
                     assert!(p.0 < partitions);
@@ -92,7 +96,11 @@ mod tests {
 
     #[test]
     fn every_partition_gets_its_share_of_hashes() {
-        let g = Geometry { partitions: 256, chunk_pages: 128, hash_seed: 1 };
+        let g = Geometry {
+            partitions: 256,
+            chunk_pages: 128,
+            hash_seed: 1,
+        };
         assert_eq!(g.partition_of(KeyHash(u64::MAX)), PartitionId(255));
         assert_eq!(g.partition_of(KeyHash(1 << 56)), PartitionId(1));
         let one = Geometry { partitions: 1, ..g };

@@ -38,7 +38,12 @@ impl Heap {
             .map(|id| Partition::new(id, geometry, memory.clone(), ckpt_epoch.clone()))
             .map(|part| CachePadded::new(Mutex::new(part)))
             .collect();
-        Heap { geometry, memory, ckpt_epoch, parts }
+        Heap {
+            geometry,
+            memory,
+            ckpt_epoch,
+            parts,
+        }
     }
 
     /// What was fixed when the database was made.

@@ -12,22 +12,38 @@
 //! | [`memory`] | the account of memory by use |
 //! | [`heap`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
-//! | [`undo`] | before-images: rollback and the difference at commit |
-//! | [`group`] | the log records of one transaction |
+//! | `pages`, `chain` | chunks, free pages; large values |
+//! | `index`, `rows`, [`row_ref`] | finding, writing and reading rows |
+//! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
+//! | [`visit`] | a checkpoint's visit of a page |
+//! | [`restart`], [`build`] | replay and its check; indexes from pages |
 //!
 //! The heap knows neither commit epochs nor streams: it encodes groups that others append.
 
+pub mod build;
+mod chain;
+mod commit;
 pub mod geometry;
 pub mod group;
 pub mod heap;
+mod index;
 pub mod memory;
+mod pages;
 pub mod partition;
+pub mod restart;
+pub mod row_ref;
+mod rows;
 pub mod undo;
+pub mod visit;
 
+pub use build::IndexStats;
 pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;
 pub use heap::{Heap, PartitionGuard};
 pub use memory::{MemoryAccount, MemoryUse};
-pub use partition::{DetachedTable, IndexStats, Partition, RowRef, UseqGap, Visit};
+pub use partition::{DetachedTable, Partition};
 pub use perdura_page::{Group, PageRecord, decode_group};
+pub use restart::UseqGap;
+pub use row_ref::RowRef;
 pub use undo::Undo;
+pub use visit::Visit;

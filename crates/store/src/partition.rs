@@ -1,106 +1,39 @@
-//! The state under one latch.
+//! The state under one latch: pages, tables, and what readers ask of them.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use perdura_base::{CkptEpoch, Epoch, ImageSlot, PageId, PartitionId, Result, TableId, Useq};
-use perdura_page::PageRecord;
+use perdura_base::{Epoch, PartitionId, TableId};
+use perdura_page::PageKind;
+use perdura_page::layout;
 
-use crate::geometry::{Geometry, KeyHash};
-use crate::group::GroupBuilder;
+use crate::geometry::Geometry;
+use crate::index::{Entry, Table};
 use crate::memory::MemoryAccount;
+use crate::pages::{Pages, index};
+use crate::restart::Touch;
+use crate::row_ref::RowRef;
 use crate::undo::Undo;
 
 /// A share of the pages and rows, by key hash. All methods run under its latch.
 pub struct Partition {
     id: PartitionId,
     last_write_epoch: Epoch,
+    pub(crate) pages: Pages,
+    pub(crate) tables: BTreeMap<TableId, Table>,
+    /// Where the next reclaim begins.
+    reclaim_next: u32,
+    /// During restart, what was replayed, by local page.
+    pub(crate) touched: Vec<Touch>,
 }
 
-/// A row as it lies in its page.
-#[derive(Clone, Copy)]
-pub struct RowRef<'a> {
-    partition: &'a Partition,
+/// The indexes of a table that was detached. Dropping them takes a while: do it without the
+/// latch.
+pub struct DetachedTable {
+    _table: Table,
 }
-
-impl<'a> RowRef<'a> {
-    /// The key.
-    #[must_use]
-    pub fn key(&self) -> Cow<'a, [u8]> {
-        todo!()
-    }
-    /// Bytes of the value.
-    #[must_use]
-    pub fn value_len(&self) -> usize {
-        todo!()
-    }
-    /// Appends the value to `out`.
-    pub fn copy_value(&self, out: &mut Vec<u8>) {
-        let _ = out;
-        todo!()
-    }
-    /// The value where it lies; `None` if it is in a chain of pages.
-    #[must_use]
-    pub fn value_slice(&self) -> Option<&'a [u8]> {
-        let _ = self.partition;
-        todo!()
-    }
-    /// When the row expires, milliseconds since 1970.
-    #[must_use]
-    pub fn expiry_ms(&self) -> Option<u64> {
-        todo!()
-    }
-}
-
-/// What a checkpoint's visit found.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Visit<'a> {
-    /// Born within this sweep: not in the image, which has zeros there.
-    Born,
-    /// Never used: zeros, in memory and in the image.
-    Untouched,
-    /// The image slot holds the page as it is.
-    Clean,
-    /// The page, to be copied before the latch is released. Its dirty bit is cleared.
-    Dirty(&'a [u8]),
-}
-
-/// A page whose replayed records are not exactly `image + 1 ..= last`, each once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UseqGap {
-    /// The page.
-    pub page: PageId,
-    /// The update number in its image.
-    pub image_useq: Useq,
-    /// Records applied.
-    pub seen: u64,
-    /// The lowest update number applied, counted from the image's.
-    pub first: Useq,
-    /// The highest update number applied, counted from the image's.
-    pub last: Useq,
-}
-
-/// What building the indexes did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IndexStats {
-    /// Rows in all tables.
-    pub rows: u64,
-    /// Index entries taken from the sidecar.
-    pub from_sidecar: u64,
-    /// Index entries built by reading rows.
-    pub from_rows: u64,
-    /// Pages that hold something.
-    pub pages: u64,
-    /// Pages of tables that are not in the catalog.
-    pub orphan_pages: u64,
-    /// Whether a sidecar was given and could not be used.
-    pub sidecar_refused: bool,
-}
-
-/// The indexes of a table that was detached, to be dropped outside the latch.
-pub struct DetachedTable {}
 
 impl Partition {
     pub(crate) fn new(
@@ -109,8 +42,14 @@ impl Partition {
         memory: Arc<MemoryAccount>,
         ckpt_epoch: Arc<AtomicU64>,
     ) -> Self {
-        let _ = (geometry, memory, ckpt_epoch);
-        Partition { id, last_write_epoch: Epoch(0) }
+        Partition {
+            id,
+            last_write_epoch: Epoch(0),
+            pages: Pages::new(id, geometry, memory, ckpt_epoch),
+            tables: BTreeMap::new(),
+            reclaim_next: 0,
+            touched: Vec::new(),
+        }
     }
 
     /// Its number.
@@ -119,79 +58,54 @@ impl Partition {
         self.id
     }
 
-    /// The row with this key.
-    #[must_use]
-    pub fn get(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
-        let _ = (table, key, hash);
-        todo!()
-    }
-
-    /// Inserts or overwrites a row.
-    ///
-    /// # Errors
-    /// `Usage` if the table is not attached or a length is over its limit, `OutOfMemory`; then
-    /// nothing has changed.
-    #[expect(clippy::too_many_arguments)]
-    pub fn put(
-        &mut self,
-        undo: &mut Undo,
-        table: TableId,
-        key: &[u8],
-        hash: KeyHash,
-        value: &[u8],
-        expiry_ms: Option<u64>,
-    ) -> Result<()> {
-        let _ = (undo, table, key, hash, value, expiry_ms);
-        todo!()
-    }
-
-    /// Sets or removes a row's expiry; false if there is no such row.
-    pub fn set_expiry(
-        &mut self,
-        undo: &mut Undo,
-        table: TableId,
-        key: &[u8],
-        hash: KeyHash,
-        expiry_ms: Option<u64>,
-    ) -> Result<bool> {
-        let _ = (undo, table, key, hash, expiry_ms);
-        todo!()
-    }
-
-    /// Removes a row; false if there is none.
-    pub fn delete(&mut self, undo: &mut Undo, table: TableId, key: &[u8], hash: KeyHash) -> bool {
-        let _ = (undo, table, key, hash);
-        todo!()
-    }
-
     /// Rows of a table in this partition.
     #[must_use]
     pub fn len(&self, table: TableId) -> u64 {
-        let _ = table;
-        todo!()
+        self.tables
+            .get(&table)
+            .map_or(0, |t| u64::try_from(t.hash.len()).unwrap_or(u64::MAX))
+    }
+
+    /// Whether a table has no row in this partition.
+    #[must_use]
+    pub fn is_empty(&self, table: TableId) -> bool {
+        self.len(table) == 0
     }
 
     /// Rows of a table that have an expiry.
     #[must_use]
     pub fn expiring(&self, table: TableId) -> u64 {
-        let _ = table;
-        todo!()
+        self.tables
+            .get(&table)
+            .map_or(0, |t| u64::try_from(t.expiries.len()).unwrap_or(u64::MAX))
     }
 
-    /// Keys that are due at `now_ms`, the longest overdue first, at most `max`.
+    /// Keys that are due at `now_ms` or before, the longest overdue first, at most `max`.
     #[must_use]
     pub fn expired(&self, table: TableId, now_ms: u64, max: usize) -> Vec<Vec<u8>> {
-        let _ = (table, now_ms, max);
-        todo!()
+        let Some(table) = self.tables.get(&table) else {
+            return Vec::new();
+        };
+        let due = table.expiries.range(..=(now_ms, Entry(u64::MAX))).take(max);
+        due.filter_map(|(_, entry)| self.row(*entry))
+            .map(|row| row.key().into_owned())
+            .collect()
     }
 
     /// Every row of a table, in no order.
-    pub fn for_each(&self, table: TableId, f: impl FnMut(RowRef<'_>)) {
-        let _ = (table, f);
-        todo!()
+    pub fn for_each(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
+        let Some(table) = self.tables.get(&table) else {
+            return;
+        };
+        table
+            .hash
+            .iter()
+            .filter_map(|entry| self.row(*entry))
+            .for_each(&mut f);
     }
 
-    /// Rows of an ordered table by key, at most `limit`; nothing for other tables.
+    /// Keys and values of an ordered table in the order of their keys, at most `limit`; nothing
+    /// for other tables or an empty range.
     #[must_use]
     pub fn scan(
         &self,
@@ -199,45 +113,77 @@ impl Partition {
         range: (Bound<&[u8]>, Bound<&[u8]>),
         limit: usize,
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let _ = (table, range, limit);
-        todo!()
+        let ordered = self.tables.get(&table).and_then(|t| t.ordered.as_ref());
+        let Some(ordered) = ordered.filter(|_| !is_empty_range(range)) else {
+            return Vec::new();
+        };
+        let rows = ordered.range::<[u8], _>(range).take(limit);
+        rows.filter_map(|(key, entry)| {
+            let mut value = Vec::new();
+            self.row(*entry)?.copy_value(&mut value);
+            Some((key.to_vec(), value))
+        })
+        .collect()
     }
 
-    /// A row chosen by the random number `r`.
+    /// A row chosen by the random number `r`, nearly evenly.
     #[must_use]
     pub fn random_row(&self, table: TableId, r: u64) -> Option<RowRef<'_>> {
-        let _ = (table, r);
-        todo!()
+        let hash = &self.tables.get(&table)?.hash;
+        let buckets = hash.num_buckets();
+        let start = usize::try_from(r % u64::try_from(buckets).ok()?.max(1)).ok()?;
+        let entry = (start..buckets)
+            .chain(0..start)
+            .find_map(|b| hash.get_bucket(b))?;
+        self.row(*entry)
+    }
+
+    fn row(&self, entry: Entry) -> Option<RowRef<'_>> {
+        self.pages
+            .row(entry)
+            .map(|row| RowRef::new(&self.pages, row))
     }
 
     /// Makes a table known, empty, unless it is.
     pub fn attach_table(&mut self, table: TableId, ordered: bool) {
-        let _ = (table, ordered);
-        todo!()
+        self.tables
+            .entry(table)
+            .or_insert_with(|| Table::new(ordered));
     }
 
     /// Forgets a table. Its pages wait for [`reclaim`](Self::reclaim).
     pub fn detach_table(&mut self, table: TableId) -> Option<DetachedTable> {
-        let _ = table;
-        todo!()
+        let mut table = self.tables.remove(&table)?;
+        table.unaccount(&self.pages.memory);
+        for local in table.open.iter().flatten() {
+            self.pages.state(*local).flags &= !crate::pages::flag::OPEN;
+        }
+        Some(DetachedTable { _table: table })
     }
 
-    /// Frees up to `max_pages` pages whose table is not attached. 0: a full pass found none.
+    /// Frees up to `max_pages` pages whose table is not attached, logged like any change.
+    /// Returns how many; 0: a full pass found none.
     pub fn reclaim(&mut self, undo: &mut Undo, max_pages: usize) -> usize {
-        let _ = (undo, max_pages);
-        todo!()
-    }
-
-    /// Appends this partition's records of a transaction that commits.
-    pub fn encode(&mut self, undo: &Undo, group: &mut GroupBuilder) {
-        let _ = (undo, group);
-        todo!()
-    }
-
-    /// Takes back this partition's changes of a transaction, latest first.
-    pub fn rollback(&mut self, undo: &Undo) {
-        let _ = undo;
-        todo!()
+        let part = undo.part_mut(self.id);
+        let mut freed = 0;
+        for _ in 0..self.pages.fresh {
+            if freed == max_pages {
+                break;
+            }
+            if self.reclaim_next >= self.pages.fresh {
+                self.reclaim_next = 0;
+            }
+            let local = self.reclaim_next;
+            self.reclaim_next += 1;
+            let page = self.pages.page(local);
+            let orphan = layout::kind(page) != Some(PageKind::Free)
+                && !self.tables.contains_key(&layout::table(page));
+            if orphan {
+                self.pages.free_page(part, local);
+                freed += 1;
+            }
+        }
+        freed
     }
 
     /// The commit epoch of the last write to this partition.
@@ -254,83 +200,21 @@ impl Partition {
     /// Local pages: those of all its chunks, used or not.
     #[must_use]
     pub fn pages(&self) -> u32 {
-        todo!()
-    }
-
-    /// Visits one page for checkpoint `k` into `slot`.
-    pub fn visit(&mut self, local: u32, slot: ImageSlot, k: CkptEpoch) -> Visit<'_> {
-        let _ = (local, slot, k);
-        todo!()
-    }
-
-    /// Notes that the image slot does not hold the page: its write failed.
-    pub fn mark_dirty(&mut self, local: u32, slot: ImageSlot) {
-        let _ = (local, slot);
-        todo!()
-    }
-
-    /// Appends the hash indexes as they stand. For an image: after its last visit of a page here.
-    pub fn sidecar(&self, out: &mut Vec<u8>) {
-        let _ = out;
-        todo!()
-    }
-
-    /// Assigns a page from an image, before any record of it is applied.
-    pub fn load_page(&mut self, local: u32, bytes: &[u8]) {
-        let _ = (local, bytes);
-        todo!()
-    }
-
-    /// XORs a record into its page.
-    ///
-    /// # Errors
-    /// `Corrupt` if the page cannot be one of this partition's.
-    pub fn apply(&mut self, record: &PageRecord<'_>) -> Result<()> {
-        let _ = record;
-        todo!()
-    }
-
-    /// The pages whose applied records have a gap or a duplicate. To be asked before
-    /// [`finish_restart`](Self::finish_restart).
-    #[must_use]
-    pub fn useq_gaps(&self) -> Vec<UseqGap> {
-        todo!()
-    }
-
-    /// Ends the replay: `epoch := image_epoch`, update numbers, dirty bits.
-    pub fn finish_restart(&mut self, image_epoch: CkptEpoch, image_slot: Option<ImageSlot>) {
-        let _ = (image_epoch, image_slot);
-        todo!()
-    }
-
-    /// Builds the index of table 0 alone, so that the catalog can be read.
-    ///
-    /// # Errors
-    /// `Corrupt`, as [`build_indexes`](Self::build_indexes).
-    pub fn build_catalog_index(&mut self) -> Result<()> {
-        todo!()
-    }
-
-    /// Builds all that is derived from pages. `ordered` says whether a table has an ordered
-    /// index; `None`: it is not in the catalog, its pages wait for [`reclaim`](Self::reclaim).
-    /// Entries of pages that no record touched come from `sidecar` if it is sound, all others
-    /// from rows.
-    ///
-    /// # Errors
-    /// `Corrupt` names the page and slot of a malformed row or a duplicate key.
-    pub fn build_indexes(
-        &mut self,
-        ordered: &dyn Fn(TableId) -> Option<bool>,
-        sidecar: Option<&[u8]>,
-    ) -> Result<IndexStats> {
-        let _ = (ordered, sidecar);
-        todo!()
+        self.pages.count()
     }
 
     /// The bytes of a page; `None` beyond [`pages`](Self::pages).
     #[must_use]
     pub fn page_bytes(&self, local: u32) -> Option<&[u8]> {
-        let _ = local;
-        todo!()
+        (index(local) < self.pages.states.len()).then(|| self.pages.page(local))
+    }
+}
+
+fn is_empty_range(range: (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
+    match range {
+        (Bound::Included(low), Bound::Included(high)) => low > high,
+        (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high))
+        | (Bound::Excluded(low), Bound::Included(high)) => low >= high,
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
     }
 }

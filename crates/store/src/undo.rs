@@ -1,10 +1,46 @@
 //! Before-images: rollback and the difference at commit.
+//!
+//! The first write of a range in a transaction saves its bytes; the same bytes serve rollback and
+//! the XOR difference. Ranges are whole slots, words of a bitmap, headers and chain pages. Saves
+//! are deduplicated by (page, offset); ranges that overlap otherwise (a page reformatted within
+//! one transaction) are rare and handled by undoing them latest first. A page that was never used
+//! is all zeros, so that one note stands for all of it.
+//!
+//! Indexes are derived and have operations instead of before-images.
+//!
+//! # Source
+//! The before-image as undo and as one side of the difference: differential logging, section 3.
 
-use perdura_base::PartitionSet;
+use hashbrown::HashTable;
+use perdura_base::checksum::mix64;
+use perdura_base::{PartitionId, PartitionSet, TableId, limits::PARTITIONS_MAX};
+use perdura_page::layout::{META_BYTES, PAGE_BYTES, ZERO_PAGE};
+
+use crate::index::Entry;
+
+/// Up to this many saves are searched one by one.
+const LINEAR_MAX: usize = 16;
+/// What a cleared buffer keeps, bytes: one huge value does not pin memory for ever.
+const KEPT_BYTES: usize = 1 << 20;
+const NOWHERE: u16 = u16::MAX;
 
 /// The undo of one transaction, over all the partitions it changed.
-#[derive(Default)]
-pub struct Undo {}
+pub struct Undo {
+    parts: Vec<PartUndo>,
+    active: usize,
+    place: Box<[u16]>,
+}
+
+impl Default for Undo {
+    fn default() -> Self {
+        let place = vec![NOWHERE; usize::from(PARTITIONS_MAX)].into_boxed_slice();
+        Undo {
+            parts: Vec::new(),
+            active: 0,
+            place,
+        }
+    }
+}
 
 impl Undo {
     /// An empty undo.
@@ -13,26 +49,236 @@ impl Undo {
         Self::default()
     }
 
-    /// Forgets everything and keeps the buffers.
+    /// Forgets everything and keeps the buffers, up to a mebibyte each.
     pub fn clear(&mut self) {
-        todo!()
+        for part in &mut self.parts[..self.active] {
+            self.place[usize::from(part.partition.0)] = NOWHERE;
+            part.clear();
+        }
+        self.active = 0;
     }
 
     /// Whether nothing was saved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        todo!()
+        self.parts[..self.active].iter().all(|p| p.saves.is_empty())
     }
 
     /// Bytes held, for the memory account.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        todo!()
+        let bytes: usize = self.parts.iter().map(PartUndo::bytes).sum();
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// The partitions something was saved of.
     #[must_use]
     pub fn partitions(&self) -> PartitionSet {
-        todo!()
+        let parts = self.parts[..self.active].iter();
+        parts
+            .filter(|p| !p.saves.is_empty())
+            .map(|p| p.partition)
+            .collect()
+    }
+
+    pub(crate) fn part(&self, partition: PartitionId) -> Option<&PartUndo> {
+        match self.place[usize::from(partition.0)] {
+            NOWHERE => None,
+            place => Some(&self.parts[usize::from(place)]),
+        }
+    }
+
+    pub(crate) fn part_mut(&mut self, partition: PartitionId) -> &mut PartUndo {
+        let place = &mut self.place[usize::from(partition.0)];
+        if *place == NOWHERE {
+            *place = u16::try_from(self.active).unwrap_or(NOWHERE);
+            if self.active == self.parts.len() {
+                self.parts.push(PartUndo::default());
+            }
+            self.parts[self.active].partition = partition;
+            self.active += 1;
+        }
+        &mut self.parts[usize::from(*place)]
+    }
+}
+
+/// A saved range.
+#[derive(Clone, Copy)]
+pub(crate) struct Save {
+    pub(crate) local: u32,
+    pub(crate) offset: u16,
+    bytes: u16,
+    /// Where the bytes are in the arena; [`ZEROS`] for a page that was never used.
+    at: usize,
+}
+
+const ZEROS: usize = usize::MAX;
+
+impl Save {
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        usize::from(self.offset)..usize::from(self.offset) + usize::from(self.bytes)
+    }
+
+    fn key(&self) -> u64 {
+        key(self.local, if self.at == ZEROS { 0 } else { self.offset })
+    }
+}
+
+/// Offsets below the logged region are free to mean "the whole page".
+fn key(local: u32, offset: u16) -> u64 {
+    u64::from(local) << 16 | u64::from(offset)
+}
+
+/// A change of an index, to be taken back.
+#[derive(Clone, Copy)]
+pub(crate) enum Op {
+    Inserted {
+        table: TableId,
+        entry: Entry,
+        key: KeyCopy,
+    },
+    Removed {
+        table: TableId,
+        entry: Entry,
+        key: KeyCopy,
+    },
+    ExpiryAdded {
+        table: TableId,
+        entry: Entry,
+        expiry_ms: u64,
+    },
+    ExpiryRemoved {
+        table: TableId,
+        entry: Entry,
+        expiry_ms: u64,
+    },
+}
+
+/// Where the copy of a key is; empty for tables without an ordered index.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct KeyCopy {
+    at: usize,
+    bytes: usize,
+}
+
+/// The undo of one partition.
+#[derive(Default)]
+pub(crate) struct PartUndo {
+    partition: PartitionId,
+    arena: Vec<u8>,
+    pub(crate) saves: Vec<Save>,
+    /// Indexes into `saves` by key, once there are many.
+    seen: HashTable<usize>,
+    any_born: bool,
+    pub(crate) ops: Vec<Op>,
+}
+
+impl PartUndo {
+    fn clear(&mut self) {
+        self.arena.clear();
+        self.arena.shrink_to(KEPT_BYTES);
+        self.saves.clear();
+        self.saves.shrink_to(KEPT_BYTES / size_of::<Save>());
+        self.seen.clear();
+        self.any_born = false;
+        self.ops.clear();
+        self.ops.shrink_to(KEPT_BYTES / size_of::<Op>());
+    }
+
+    fn bytes(&self) -> usize {
+        self.arena.capacity()
+            + self.saves.capacity() * size_of::<Save>()
+            + self.seen.allocation_size()
+            + self.ops.capacity() * size_of::<Op>()
+    }
+
+    /// Notes that a page was never used before.
+    pub(crate) fn born(&mut self, local: u32) {
+        self.any_born = true;
+        self.push(local, META_BYTES, PAGE_BYTES - META_BYTES, ZEROS);
+    }
+
+    /// Saves a range of a page unless it is saved already.
+    pub(crate) fn save(&mut self, page: &[u8], local: u32, offset: usize, bytes: usize) {
+        debug_assert!(offset >= META_BYTES && offset + bytes <= PAGE_BYTES);
+        let at_offset = key(local, u16::try_from(offset).unwrap_or(0));
+        let saved = self
+            .find(at_offset)
+            .is_some_and(|s| usize::from(s.bytes) >= bytes)
+            || self.any_born && self.find(key(local, 0)).is_some();
+        if !saved {
+            let at = self.arena.len();
+            self.arena.extend_from_slice(&page[offset..offset + bytes]);
+            self.push(local, offset, bytes, at);
+        }
+    }
+
+    fn find(&self, key: u64) -> Option<&Save> {
+        if self.saves.len() <= LINEAR_MAX {
+            return self.saves.iter().rev().find(|s| s.key() == key);
+        }
+        let found = self
+            .seen
+            .find(mix64(key), |i| self.saves[*i].key() == key)?;
+        self.saves.get(*found)
+    }
+
+    fn push(&mut self, local: u32, offset: usize, bytes: usize, at: usize) {
+        let offset = u16::try_from(offset).expect("an offset in a page");
+        let bytes = u16::try_from(bytes).expect("a length in a page");
+        self.saves.push(Save {
+            local,
+            offset,
+            bytes,
+            at,
+        });
+        let count = self.saves.len();
+        if count > LINEAR_MAX {
+            let from = if count == LINEAR_MAX + 1 {
+                0
+            } else {
+                count - 1
+            };
+            for i in from..count {
+                self.note_seen(i);
+            }
+        }
+    }
+
+    /// Makes save `i` the one found by its key, instead of a shorter one.
+    fn note_seen(&mut self, i: usize) {
+        let saves = &self.saves;
+        let key = saves[i].key();
+        match self.seen.find_mut(mix64(key), |j| saves[*j].key() == key) {
+            Some(found) => *found = i,
+            None => {
+                self.seen
+                    .insert_unique(mix64(key), i, |j| mix64(saves[*j].key()));
+            }
+        }
+    }
+
+    /// The bytes of a save as they were.
+    pub(crate) fn before(&self, save: &Save) -> &[u8] {
+        if save.at == ZEROS {
+            &ZERO_PAGE[save.range()]
+        } else {
+            &self.arena[save.at..save.at + usize::from(save.bytes)]
+        }
+    }
+
+    /// Keeps a copy of a key.
+    pub(crate) fn copy_key(&mut self, key: &[u8]) -> KeyCopy {
+        let at = self.arena.len();
+        self.arena.extend_from_slice(key);
+        KeyCopy {
+            at,
+            bytes: key.len(),
+        }
+    }
+
+    /// The copy of a key.
+    pub(crate) fn key(&self, copy: KeyCopy) -> &[u8] {
+        &self.arena[copy.at..copy.at + copy.bytes]
     }
 }

@@ -1,0 +1,316 @@
+//! Building all that is derived from pages: indexes, free lists, counts.
+//!
+//! It runs after the last record. Rows are found by the bitmaps and checked on the way: a slot's
+//! bytes are trusted afterwards. Hashing and comparing every key is the expensive part, so an
+//! image may carry a *sidecar* of index entries; it is used for the pages that no record changed
+//! and checked against their bitmaps. A sidecar is never needed: when it does not fit, all rows
+//! are read.
+//!
+//! Invariant: a key is in its table once. A second one is damage and named with its page and slot.
+
+use std::collections::btree_map;
+
+use perdura_base::cursor::Reader;
+use perdura_base::{Error, Result, TableId};
+use perdura_page::layout::{self, PAGE_BYTES};
+use perdura_page::{PageHeader, PageKind, Place, Row, SlotClass, row};
+
+use crate::geometry::KeyHash;
+use crate::index::{Entry, Table};
+use crate::pages::{Pages, flag, index};
+use crate::partition::Partition;
+use crate::rows::list_open;
+
+/// What building the indexes of a partition did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IndexStats {
+    /// Rows in all tables.
+    pub rows: u64,
+    /// Index entries taken from the sidecar.
+    pub from_sidecar: u64,
+    /// Index entries built by reading rows.
+    pub from_rows: u64,
+    /// Pages that hold something.
+    pub pages: u64,
+    /// Pages of tables that are not in the catalog, to be reclaimed.
+    pub orphan_pages: u64,
+    /// Whether a sidecar was given and could not be used.
+    pub sidecar_refused: bool,
+}
+
+impl IndexStats {
+    /// Adds the figures of another partition.
+    pub fn add(&mut self, other: &IndexStats) {
+        self.rows += other.rows;
+        self.from_sidecar += other.from_sidecar;
+        self.from_rows += other.from_rows;
+        self.pages += other.pages;
+        self.orphan_pages += other.orphan_pages;
+        self.sidecar_refused |= other.sidecar_refused;
+    }
+}
+
+impl Partition {
+    /// Builds the index of table 0 alone, so that the catalog can be read and
+    /// [`build_indexes`](Self::build_indexes) be told about the other tables.
+    ///
+    /// # Errors
+    /// `Corrupt`, as [`build_indexes`](Self::build_indexes).
+    pub fn build_catalog_index(&mut self) -> Result<()> {
+        let only_catalog = |table: TableId| (table.0 == 0).then_some(false);
+        self.tables.entry(TableId(0)).or_default();
+        let changed: Vec<u8> = self
+            .pages
+            .states
+            .iter()
+            .map(|s| s.flags & flag::CHANGED)
+            .collect();
+        self.build_indexes(&only_catalog, None)?;
+        for (state, flags) in self.pages.states.iter_mut().zip(changed) {
+            state.flags |= flags;
+        }
+        Ok(())
+    }
+
+    /// Builds all that is derived from pages. `ordered` says whether a table has an ordered
+    /// index; `None`: it is not in the catalog, its pages wait for [`reclaim`](Self::reclaim).
+    /// Tables in the catalog without a page here have to be attached by the caller, before or
+    /// after. Entries of pages that no record touched come from `sidecar` if it is sound, all
+    /// others from rows.
+    ///
+    /// # Errors
+    /// `Corrupt` names the page and slot of a malformed row or a duplicate key.
+    pub fn build_indexes(
+        &mut self,
+        ordered: &dyn Fn(TableId) -> Option<bool>,
+        sidecar: Option<&[u8]>,
+    ) -> Result<IndexStats> {
+        let mut stats = IndexStats::default();
+        self.forget_derived(ordered);
+        for local in (0..self.pages.fresh).rev() {
+            self.survey_page(local, ordered, &mut stats)?;
+        }
+        let use_sidecar = match sidecar.map(|bytes| self.load_sidecar(bytes)) {
+            None => false,
+            Some(Some(entries)) => {
+                stats.from_sidecar = entries;
+                true
+            }
+            Some(None) => {
+                stats.sidecar_refused = true;
+                self.tables.values_mut().for_each(|t| t.hash.clear());
+                false
+            }
+        };
+        for local in 0..self.pages.fresh {
+            self.index_page(local, use_sidecar, &mut stats)?;
+        }
+        for table in self.tables.values_mut() {
+            stats.rows += u64::try_from(table.hash.len()).unwrap_or(u64::MAX);
+            table.account(&self.pages.memory);
+        }
+        Ok(stats)
+    }
+
+    fn forget_derived(&mut self, ordered: &dyn Fn(TableId) -> Option<bool>) {
+        let attached = std::mem::take(&mut self.tables);
+        for (id, mut table) in attached {
+            table.unaccount(&self.pages.memory);
+            if let Some(ordered) = ordered(id) {
+                self.tables.insert(id, Table::new(ordered));
+            }
+        }
+        self.pages.free.clear();
+        for state in &mut self.pages.states {
+            state.flags &= !(flag::OPEN | flag::FREE);
+        }
+    }
+
+    /// Checks a page's header and bitmap and puts it on its list.
+    fn survey_page(
+        &mut self,
+        local: u32,
+        ordered: &dyn Fn(TableId) -> Option<bool>,
+        stats: &mut IndexStats,
+    ) -> Result<()> {
+        let page = self.pages.page(local);
+        let header = PageHeader::decode(page)
+            .ok_or_else(|| damaged(&self.pages, local, None, "a page header", "another"))?;
+        self.pages.resync(local);
+        if header.kind == PageKind::Free {
+            return Ok(());
+        }
+        stats.pages += 1;
+        if header.page_id != self.pages.page_id(local) {
+            let found = format!("page id {}", header.page_id);
+            return Err(damaged(&self.pages, local, None, "its own page id", &found));
+        }
+        if let btree_map::Entry::Vacant(unknown) = self.tables.entry(header.table) {
+            match ordered(header.table) {
+                Some(ordered) => {
+                    unknown.insert(Table::new(ordered));
+                }
+                None => stats.orphan_pages += 1,
+            }
+        }
+        if header.kind == PageKind::Slotted {
+            let page = self.pages.page(local);
+            if let Some(slot) = layout::taken(page, header.class).last()
+                && slot >= header.class.slots()
+            {
+                let found = "a bit beyond the last slot";
+                return Err(damaged(&self.pages, local, Some(slot), "a zero bit", found));
+            }
+            if let Some(table) = self.tables.get_mut(&header.table) {
+                list_open(&mut self.pages, table, local, header.class);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the entries of unchanged pages; `None` unless they fit the bitmaps exactly.
+    fn load_sidecar(&mut self, bytes: &[u8]) -> Option<u64> {
+        let mut r = Reader::new(bytes);
+        let pages = &self.pages;
+        let mut counts = vec![0usize; index(pages.fresh)];
+        let mut total = 0;
+        while r.remaining() > 0 {
+            let id = TableId(r.u32()?);
+            let count = usize::try_from(r.u32()?).ok()?;
+            let entries = r.bytes(count.checked_mul(8)?)?;
+            let Some(table) = self.tables.get_mut(&id) else {
+                continue;
+            };
+            table.hash.reserve(count, |e| e.spread());
+            for raw in entries.chunks_exact(8) {
+                let entry = Entry(u64::from_le_bytes(*raw.first_chunk()?));
+                let local = entry.local();
+                if local >= pages.fresh || pages.has_flag(local, flag::CHANGED) {
+                    continue;
+                }
+                let page = pages.page(local);
+                let class = layout::class(page)?;
+                let sound = layout::kind(page)? == PageKind::Slotted
+                    && layout::table(page) == id
+                    && entry.slot() < class.slots()
+                    && layout::is_taken(page, entry.slot());
+                if !sound {
+                    return None;
+                }
+                counts[index(local)] += 1;
+                total += 1;
+                table
+                    .hash
+                    .insert_unique(entry.spread(), entry, |e| e.spread());
+            }
+        }
+        for (local, count) in (0..pages.fresh).zip(counts) {
+            let page = pages.page(local);
+            let complete = pages.has_flag(local, flag::CHANGED)
+                || layout::kind(page)? != PageKind::Slotted
+                || !self.tables.contains_key(&layout::table(page))
+                || layout::taken_count(page, layout::class(page)?) == count;
+            if !complete {
+                return None;
+            }
+        }
+        Some(total)
+    }
+
+    fn index_page(&mut self, local: u32, use_sidecar: bool, stats: &mut IndexStats) -> Result<()> {
+        let changed = self.pages.has_flag(local, flag::CHANGED);
+        self.pages.state(local).flags &= !flag::CHANGED;
+        let has_entries = use_sidecar && !changed;
+        let page = self.pages.page(local);
+        if layout::kind(page) != Some(PageKind::Slotted) {
+            return Ok(());
+        }
+        let (Some(class), Some(table)) = (
+            layout::class(page),
+            self.tables.get_mut(&layout::table(page)),
+        ) else {
+            return Ok(());
+        };
+        for slot in layout::taken(page, class) {
+            let bytes = layout::slot(page, class, slot);
+            if has_entries && table.ordered.is_none() && !row::is_special(bytes) {
+                continue;
+            }
+            index_row(&self.pages, table, (local, class, slot), has_entries)?;
+            stats.from_rows += u64::from(!has_entries);
+        }
+        Ok(())
+    }
+}
+
+/// Checks one row and enters it where it is not yet.
+fn index_row(
+    pages: &Pages,
+    table: &mut Table,
+    (local, class, slot): (u32, SlotClass, usize),
+    has_entry: bool,
+) -> Result<()> {
+    let damage = |expected: &str, found: &str| damaged(pages, local, Some(slot), expected, found);
+    let bytes = layout::slot(pages.page(local), class, slot);
+    let row = Row::decode(bytes).ok_or_else(|| damage("a row", "bytes that are none"))?;
+    let mut chain_key = Vec::new();
+    let (hash, key) = match row.place {
+        Place::Inline { key, .. } => (pages.geometry.hash(key), key),
+        Place::Large { first, hash, key } => {
+            let whole: usize = pages
+                .chain(first, row.chain_bytes())
+                .map(|(_, content)| content.len())
+                .sum();
+            if whole != row.chain_bytes() {
+                let expected = format!("a chain of {} bytes", row.chain_bytes());
+                return Err(damage(&expected, &format!("{whole} bytes")));
+            }
+            if key.is_none() {
+                pages.read_chain(&row, 0, row.key_bytes, &mut chain_key);
+            }
+            (KeyHash(hash), key.unwrap_or(&chain_key))
+        }
+    };
+    if pages.geometry.partition_of(hash) != pages.id {
+        return Err(damage("a key of this partition", "a key of another"));
+    }
+    let entry = Entry::new(hash, local, slot);
+    if !has_entry {
+        let twin = table.hash.find(entry.spread(), |e| {
+            e.hash_is(hash) && pages.row(*e).is_some_and(|r| pages.key_is(&r, key, hash))
+        });
+        if let Some(twin) = twin {
+            let found = format!(
+                "one also in page {} slot {}",
+                pages.page_id(twin.local()),
+                twin.slot()
+            );
+            return Err(damage("a key of its own", &found));
+        }
+        table
+            .hash
+            .insert_unique(entry.spread(), entry, |e| e.spread());
+    }
+    if !table.insert_ordered(key, entry) {
+        return Err(damage("a key of its own", "a key that another row has"));
+    }
+    if let Some(expiry_ms) = row.expiry_ms {
+        table.expiries.insert((expiry_ms, entry));
+    }
+    Ok(())
+}
+
+fn damaged(pages: &Pages, local: u32, slot: Option<usize>, expected: &str, found: &str) -> Error {
+    let page = pages.page_id(local);
+    let place = slot.map_or(format!("page {page}"), |slot| {
+        format!("page {page} slot {slot}")
+    });
+    let page_bytes = u64::try_from(PAGE_BYTES).unwrap_or(u64::MAX);
+    Error::corrupt(
+        format!("heap {place}"),
+        u64::from(page.0) * page_bytes,
+        expected,
+        found,
+        "The page cannot be used; restart from the older image or a backup.",
+    )
+}

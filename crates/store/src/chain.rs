@@ -1,0 +1,139 @@
+//! Large values: chains of pages, written fresh and never differenced against the old value.
+//!
+//! The content of a chain is the key, if it is too long for the head, and then the value. Every
+//! page but the last is full. A chain is read with its length known from the head, so that a
+//! damaged one ends the walk early instead of running in circles.
+
+use perdura_base::{PageId, Result, TableId};
+use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES};
+use perdura_page::{PageKind, Place, Row};
+
+use crate::geometry::KeyHash;
+use crate::pages::Pages;
+use crate::undo::PartUndo;
+
+/// Walks the content of a chain: (local page, content).
+pub(crate) struct Chain<'a> {
+    pages: &'a Pages,
+    next: Option<PageId>,
+    left: usize,
+}
+
+impl<'a> Iterator for Chain<'a> {
+    type Item = (u32, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        let local = self.pages.local(self.next?)?;
+        let page = self.pages.page(local);
+        let used = usize::try_from(layout::used(page)).ok()?;
+        if layout::kind(page) != Some(PageKind::Large) || used != self.left.min(CHAIN_BYTES) {
+            return None;
+        }
+        self.left -= used;
+        self.next = layout::next(page);
+        Some((local, &page[HEADER_BYTES..HEADER_BYTES + used]))
+    }
+}
+
+impl Pages {
+    pub(crate) fn chain(&self, first: PageId, bytes: usize) -> Chain<'_> {
+        Chain {
+            pages: self,
+            next: Some(first),
+            left: bytes,
+        }
+    }
+
+    /// Appends `bytes` bytes of a row's chain from `skip` on.
+    pub(crate) fn read_chain(&self, row: &Row<'_>, skip: usize, bytes: usize, out: &mut Vec<u8>) {
+        let Place::Large { first, .. } = row.place else {
+            return;
+        };
+        let (mut skip, mut bytes) = (skip, bytes);
+        for (_, content) in self.chain(first, row.chain_bytes()) {
+            let from = skip.min(content.len());
+            let to = content.len().min(from + bytes);
+            out.extend_from_slice(&content[from..to]);
+            skip -= from;
+            bytes -= to - from;
+            if bytes == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Whether the row has this key.
+    pub(crate) fn key_is(&self, row: &Row<'_>, key: &[u8], hash: KeyHash) -> bool {
+        match row.place {
+            Place::Inline { key: mine, .. }
+            | Place::Large {
+                key: Some(mine), ..
+            } => mine == key,
+            Place::Large {
+                key: None,
+                hash: mine,
+                first,
+            } => {
+                if mine != hash.0 || row.key_bytes != key.len() {
+                    return false;
+                }
+                let mut rest = key;
+                for (_, content) in self.chain(first, row.chain_bytes()) {
+                    let (head, tail) = rest.split_at(content.len().min(rest.len()));
+                    if content[..head.len()] != *head {
+                        return false;
+                    }
+                    rest = tail;
+                    if rest.is_empty() {
+                        return true;
+                    }
+                }
+                false
+            }
+        }
+    }
+
+    /// Writes `[key, value]` as a chain of fresh pages and gives the first.
+    pub(crate) fn write_chain(
+        &mut self,
+        undo: &mut PartUndo,
+        table: TableId,
+        content: [&[u8]; 2],
+    ) -> Result<PageId> {
+        let bytes = content[0].len() + content[1].len();
+        let count = bytes.div_ceil(CHAIN_BYTES);
+        assert!(count > 0, "a large row has content");
+        self.check_room(table, count)?;
+        let mut locals = Vec::with_capacity(count);
+        for _ in 0..count {
+            match self.take(undo) {
+                Ok(local) => locals.push(local),
+                Err(error) => {
+                    locals.into_iter().for_each(|local| self.give_back(local));
+                    return Err(error);
+                }
+            }
+        }
+        let [mut key, mut value] = content;
+        for (i, local) in locals.iter().enumerate() {
+            let next = locals.get(i + 1).map(|next| self.page_id(*next));
+            let (key_piece, key_rest) = key.split_at(key.len().min(CHAIN_BYTES));
+            let room = CHAIN_BYTES - key_piece.len();
+            let (value_piece, value_rest) = value.split_at(value.len().min(room));
+            self.format_large(undo, *local, table, next, &[key_piece, value_piece]);
+            (key, value) = (key_rest, value_rest);
+        }
+        Ok(self.page_id(locals[0]))
+    }
+
+    /// Frees the pages of a chain.
+    pub(crate) fn free_chain(&mut self, undo: &mut PartUndo, first: PageId, bytes: usize) {
+        let locals: Vec<u32> = self.chain(first, bytes).map(|(local, _)| local).collect();
+        for local in locals {
+            self.free_page(undo, local);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The pages of one partition: chunks of zeroed memory, and which pages are free.
+//!
+//! Pages at and above `fresh` were never used. A page below it that holds nothing is on the free
+//! list and keeps its bytes as garbage; taking it again is logged like any change. Lists are
+//! checked when they are popped, so that a rollback need not search them.
+//!
+//! A page is *born* when it is used for the first time: it gets the current checkpoint epoch,
+//! read under the latch. Born within a sweep it is not in that sweep's image, and its records say
+//! so by their tag.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, TableId};
+use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES};
+use perdura_page::{PageKind, Row, SlotClass};
+
+use crate::geometry::Geometry;
+use crate::index::{Entry, LOCAL_PAGES_MAX};
+use crate::memory::{MemoryAccount, MemoryUse};
+use crate::undo::PartUndo;
+
+/// Bytes of a page on the memory account.
+pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
+
+/// What is kept in memory about a page.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PageState {
+    /// Slotted: free slots.
+    pub(crate) free_slots: u16,
+    /// One bit per image slot that does not hold the page as it is.
+    pub(crate) dirty: u8,
+    /// Bits of [`flag`].
+    pub(crate) flags: u8,
+}
+
+/// Bits of [`PageState::flags`].
+pub(crate) mod flag {
+    /// On an open list of its table.
+    pub(crate) const OPEN: u8 = 1;
+    /// On the free list.
+    pub(crate) const FREE: u8 = 2;
+    /// Holds something, and is on the memory account.
+    pub(crate) const IN_USE: u8 = 4;
+    /// Restart: loaded from the image.
+    pub(crate) const IN_IMAGE: u8 = 8;
+    /// Restart: changed by a record.
+    pub(crate) const CHANGED: u8 = 16;
+}
+
+/// The bits of both image slots.
+pub(crate) const DIRTY_BOTH: u8 = 3;
+
+pub(crate) struct Pages {
+    pub(crate) id: PartitionId,
+    pub(crate) geometry: Geometry,
+    pub(crate) memory: Arc<MemoryAccount>,
+    ckpt_epoch: Arc<AtomicU64>,
+    chunks: Vec<Vec<u8>>,
+    pub(crate) states: Vec<PageState>,
+    pub(crate) fresh: u32,
+    pub(crate) free: Vec<u32>,
+}
+
+pub(crate) fn index(local: u32) -> usize {
+    usize::try_from(local).expect("a local page index")
+}
+
+impl Pages {
+    pub(crate) fn new(
+        id: PartitionId,
+        geometry: Geometry,
+        memory: Arc<MemoryAccount>,
+        ckpt_epoch: Arc<AtomicU64>,
+    ) -> Pages {
+        let (chunks, states, free) = (Vec::new(), Vec::new(), Vec::new());
+        Pages {
+            id,
+            geometry,
+            memory,
+            ckpt_epoch,
+            chunks,
+            states,
+            fresh: 0,
+            free,
+        }
+    }
+
+    /// The current checkpoint epoch.
+    pub(crate) fn ckpt_epoch(&self) -> CkptEpoch {
+        CkptEpoch(self.ckpt_epoch.load(Ordering::SeqCst))
+    }
+
+    /// Local pages of all chunks.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.states.len()).expect("at most 2^24 local pages")
+    }
+
+    fn place(&self, local: u32) -> (usize, usize) {
+        let chunk_pages = usize::from(self.geometry.chunk_pages);
+        let local = index(local);
+        (local / chunk_pages, local % chunk_pages * PAGE_BYTES)
+    }
+
+    pub(crate) fn page(&self, local: u32) -> &[u8] {
+        let (chunk, at) = self.place(local);
+        &self.chunks[chunk][at..at + PAGE_BYTES]
+    }
+
+    pub(crate) fn page_mut(&mut self, local: u32) -> &mut [u8] {
+        let (chunk, at) = self.place(local);
+        &mut self.chunks[chunk][at..at + PAGE_BYTES]
+    }
+
+    pub(crate) fn state(&mut self, local: u32) -> &mut PageState {
+        &mut self.states[index(local)]
+    }
+
+    pub(crate) fn has_flag(&self, local: u32, flag: u8) -> bool {
+        self.states[index(local)].flags & flag != 0
+    }
+
+    /// The id of a page that exists.
+    pub(crate) fn page_id(&self, local: u32) -> PageId {
+        self.geometry
+            .page_id(self.id, local)
+            .expect("an existing page has an id")
+    }
+
+    /// The local index of a page that is this partition's and was used.
+    pub(crate) fn local(&self, page: PageId) -> Option<u32> {
+        let mine = self.geometry.partition_of_page(page) == self.id;
+        let local = self.geometry.local_index(page);
+        (mine && local < self.fresh).then_some(local)
+    }
+
+    /// Grows the chunks so that the page exists. Zeroed memory is not touched until it is used.
+    pub(crate) fn grow_to(&mut self, local: u32) {
+        let chunk_pages = usize::from(self.geometry.chunk_pages);
+        while self.states.len() <= index(local) {
+            self.chunks.push(vec![0; chunk_pages * PAGE_BYTES]);
+            self.states
+                .resize(self.states.len() + chunk_pages, PageState::default());
+        }
+    }
+
+    /// Refuses growth beyond the memory limit; the catalog may always grow.
+    pub(crate) fn check_room(&self, table: TableId, pages: usize) -> Result<()> {
+        let bytes = u64::try_from(pages)
+            .unwrap_or(u64::MAX)
+            .saturating_mul(PAGE_MEMORY);
+        if table.0 == 0 || self.memory.has_room(bytes) {
+            return Ok(());
+        }
+        Err(self.out_of_memory())
+    }
+
+    fn out_of_memory(&self) -> Error {
+        Error::OutOfMemory {
+            used: self.memory.used(),
+            limit: self.memory.limit(),
+        }
+    }
+
+    /// A page that holds nothing. The caller formats it or gives it back.
+    pub(crate) fn take(&mut self, undo: &mut PartUndo) -> Result<u32> {
+        while let Some(local) = self.free.pop() {
+            self.state(local).flags &= !flag::FREE;
+            if layout::kind(self.page(local)) == Some(PageKind::Free) {
+                return Ok(local);
+            }
+        }
+        let local = self.fresh;
+        let Some(id) = self
+            .geometry
+            .page_id(self.id, local)
+            .filter(|_| local < LOCAL_PAGES_MAX)
+        else {
+            return Err(self.out_of_memory());
+        };
+        self.grow_to(local);
+        self.fresh += 1;
+        let epoch = self.ckpt_epoch();
+        let page = self.page_mut(local);
+        layout::set_epoch(page, epoch);
+        layout::set_page_id(page, id);
+        self.state(local).dirty = DIRTY_BOTH;
+        undo.born(local);
+        Ok(local)
+    }
+
+    /// Puts a page that holds nothing on the free list, unless it is there.
+    pub(crate) fn give_back(&mut self, local: u32) {
+        let state = self.state(local);
+        if state.flags & flag::FREE == 0 {
+            state.flags |= flag::FREE;
+            self.free.push(local);
+        }
+    }
+
+    /// Saves the header, and the bitmap of a class, word by word: the same ranges as single
+    /// slots save, so that none overlap.
+    fn save_head(&self, undo: &mut PartUndo, local: u32, class: Option<SlotClass>) {
+        let page = self.page(local);
+        undo.save(page, local, META_BYTES, HEADER_BYTES - META_BYTES);
+        for word in 0..class.map_or(0, SlotClass::bitmap_words) {
+            undo.save(page, local, HEADER_BYTES + 8 * word, 8);
+        }
+    }
+
+    /// Makes a free page an empty slotted one.
+    pub(crate) fn format_slotted(
+        &mut self,
+        undo: &mut PartUndo,
+        local: u32,
+        table: TableId,
+        class: SlotClass,
+    ) {
+        self.save_head(undo, local, Some(class));
+        let page = self.page_mut(local);
+        layout::format(page, table, class, PageKind::Slotted, 0, 0);
+        page[HEADER_BYTES..HEADER_BYTES + 8 * class.bitmap_words()].fill(0);
+        self.resync(local);
+    }
+
+    /// Makes a free page a piece of a large value. The content's bytes are saved too.
+    pub(crate) fn format_large(
+        &mut self,
+        undo: &mut PartUndo,
+        local: u32,
+        table: TableId,
+        next: Option<PageId>,
+        content: &[&[u8]],
+    ) {
+        let used: usize = content.iter().map(|c| c.len()).sum();
+        self.save_head(undo, local, None);
+        undo.save(self.page(local), local, HEADER_BYTES, used);
+        let page = self.page_mut(local);
+        let next = next.map_or(layout::NO_PAGE, |id| id.0);
+        let used = u32::try_from(used).expect("content of one page");
+        layout::format(
+            page,
+            table,
+            SlotClass::default(),
+            PageKind::Large,
+            next,
+            used,
+        );
+        let mut at = HEADER_BYTES;
+        for piece in content {
+            page[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        self.resync(local);
+    }
+
+    /// Frees a page whatever it holds. Slots and content stay as garbage.
+    pub(crate) fn free_page(&mut self, undo: &mut PartUndo, local: u32) {
+        let page = self.page(local);
+        let class = match layout::kind(page) {
+            Some(PageKind::Slotted) => layout::class(page),
+            _ => None,
+        };
+        self.save_head(undo, local, class);
+        let words = class.map_or(0, SlotClass::bitmap_words);
+        let page = self.page_mut(local);
+        layout::format(page, TableId(0), SlotClass::default(), PageKind::Free, 0, 0);
+        page[HEADER_BYTES..HEADER_BYTES + 8 * words].fill(0);
+        self.resync(local);
+    }
+
+    /// Brings what is kept about a page in line with its bytes.
+    pub(crate) fn resync(&mut self, local: u32) {
+        let page = self.page(local);
+        let kind = layout::kind(page);
+        let free_slots = match (kind, layout::class(page)) {
+            (Some(PageKind::Slotted), Some(class)) => class
+                .slots()
+                .saturating_sub(layout::taken_count(page, class)),
+            _ => 0,
+        };
+        let in_use = kind != Some(PageKind::Free);
+        let state = self.state(local);
+        state.free_slots = u16::try_from(free_slots).unwrap_or(0);
+        let was = state.flags & flag::IN_USE != 0;
+        if in_use && !was {
+            state.flags |= flag::IN_USE;
+            self.memory.add(MemoryUse::Pages, PAGE_MEMORY);
+        } else if was && !in_use {
+            state.flags &= !flag::IN_USE;
+            self.memory.sub(MemoryUse::Pages, PAGE_MEMORY);
+        }
+        if !in_use {
+            self.give_back(local);
+        }
+    }
+
+    /// The row an entry names; `None` if its bytes are malformed.
+    pub(crate) fn row(&self, entry: Entry) -> Option<Row<'_>> {
+        let page = self.page(entry.local());
+        let class = layout::class(page)?;
+        Row::decode(layout::slot(page, class, entry.slot()))
+    }
+}
