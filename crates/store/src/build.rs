@@ -21,6 +21,9 @@ use crate::pages::{Pages, flag, index};
 use crate::partition::Partition;
 use crate::rows::list_open;
 
+/// Words of a bitmap that an index entry can name slots of.
+const SEEN_WORDS: usize = 1024 / 64;
+
 /// What building the indexes of a partition did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IndexStats {
@@ -168,11 +171,11 @@ impl Partition {
         Ok(())
     }
 
-    /// Takes the entries of unchanged pages; `None` unless they fit the bitmaps exactly.
+    /// Takes the entries of unchanged pages; `None` unless they are their bitmaps exactly.
     fn load_sidecar(&mut self, bytes: &[u8]) -> Option<u64> {
         let mut r = Reader::new(bytes);
         let pages = &self.pages;
-        let mut counts = vec![0usize; index(pages.fresh)];
+        let mut seen = vec![[0u64; SEEN_WORDS]; index(pages.fresh)];
         let mut total = 0;
         while r.remaining() > 0 {
             let id = TableId(r.u32()?);
@@ -189,28 +192,37 @@ impl Partition {
                     continue;
                 }
                 let page = pages.page(local);
-                let class = layout::class(page)?;
-                let sound = layout::kind(page)? == PageKind::Slotted
-                    && layout::table(page) == id
-                    && entry.slot() < class.slots()
-                    && layout::is_taken(page, entry.slot());
-                if !sound {
+                let word = &mut seen[index(local)][entry.slot() / 64];
+                let bit = 1 << (entry.slot() % 64);
+                if layout::table(page) != id || *word & bit != 0 {
                     return None;
                 }
-                counts[index(local)] += 1;
+                *word |= bit;
                 total += 1;
                 table
                     .hash
                     .insert_unique(entry.spread(), entry, |e| e.spread());
             }
         }
-        for (local, count) in (0..pages.fresh).zip(counts) {
+        for (local, seen) in (0..pages.fresh).zip(seen) {
             let page = pages.page(local);
-            let complete = pages.has_flag(local, flag::CHANGED)
-                || layout::kind(page)? != PageKind::Slotted
-                || !self.tables.contains_key(&layout::table(page))
-                || layout::taken_count(page, layout::class(page)?) == count;
-            if !complete {
+            let expected = !pages.has_flag(local, flag::CHANGED)
+                && layout::kind(page)? == PageKind::Slotted
+                && self.tables.contains_key(&layout::table(page));
+            let words = if expected {
+                layout::class(page)?.bitmap_words()
+            } else {
+                0
+            };
+            let exact = seen.iter().enumerate().all(|(w, bits)| {
+                *bits
+                    == if w < words {
+                        layout::bitmap_word(page, w)
+                    } else {
+                        0
+                    }
+            });
+            if !exact {
                 return None;
             }
         }

@@ -1,0 +1,7 @@
+//! The heap against a model: histories, restart, visits, limits.
+
+mod harness;
+mod history;
+mod limits;
+mod restart;
+mod visits;
