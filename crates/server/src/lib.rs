@@ -1,1 +1,38 @@
 //! The Redis protocol in front of the engine.
+//!
+//! One thread runs a loop over all sockets and executes every command itself, each as one
+//! transaction of the engine, in the order in which they arrive. A command is done in
+//! microseconds and its reply is appended at once; but a reply *leaves* only when the epoch it
+//! rests on is durable. So the loop never waits for the disk, the disk's one sync serves every
+//! command that ran meanwhile, and no client sees a state that a crash could take back.
+//!
+//! # Parts
+//! * `resp`: requests in, replies out, byte by byte.
+//! * `replies`: what holds a reply back until its epoch is durable.
+//! * `connection`, `session`: a client's bytes, and what it has told about itself.
+//! * `command`: the table of commands and their functions.
+//! * `poll`, `control`, `net`: the loop, how other threads reach it, and the sockets.
+//! * `serve`: start and end.
+//!
+//! # What is absent
+//! WATCH, FLUSHDB within MULTI, key iteration, types other than strings, users other than
+//! `default`, and TLS.
+
+mod auth;
+mod command;
+mod connection;
+mod control;
+mod engine;
+mod loading;
+mod net;
+mod number;
+mod options;
+mod poll;
+mod replies;
+mod resp;
+mod serve;
+mod session;
+mod state;
+
+pub use options::{ServeError, ServerOptions};
+pub use serve::{Server, serve};

@@ -1,0 +1,189 @@
+//! MULTI, EXEC and DISCARD.
+//!
+//! EXEC is one engine transaction over the union of its keys' partitions, in two steps. First
+//! the plain commands (SELECT, CLIENT, PING …) run once, in order, into a side buffer; they tell
+//! which database and protocol each data command sees. Then the data commands run inside the
+//! transaction, which may repeat them, and the replies are put together in order. A command that
+//! fails at run time replies its error and changes nothing; the others stand, as in Redis. If
+//! the engine refuses (memory, log), the whole block does not happen.
+
+use super::dispatch::{add_partitions, failed};
+use super::{After, Command, Cx, Data, Run, flag};
+use crate::engine::{Epoch, PartitionSet};
+use crate::replies::Replies;
+use crate::resp::parse::{Args, OwnedArgs};
+use crate::resp::reply::Out;
+use crate::session::{Block, Session};
+use crate::state::{Stage, State};
+use std::ops::Range;
+
+/// Keeps a command for EXEC.
+pub(crate) fn enqueue(
+    state: &State,
+    session: &mut Session,
+    replies: &mut Replies,
+    command: &'static Command,
+    args: &Args<'_>,
+) {
+    let mut out = Out::new(&mut replies.buf, session.resp3);
+    let Some(block) = &mut session.block else {
+        return;
+    };
+    if command.has(flag::NO_MULTI) {
+        block.broken = true;
+        return out.error("ERR Command not allowed inside a transaction");
+    }
+    let owned = OwnedArgs::copy(args);
+    block.bytes += owned.bytes();
+    if block.bytes > state.options.query_bytes_max {
+        block.broken = true;
+        block.queue.clear();
+        block.bytes = 0;
+        return out.error("ERR the transaction is too big (client-query-buffer-limit)");
+    }
+    block.queue.push((command, owned));
+    out.simple("QUEUED");
+}
+
+/// `MULTI`
+pub(crate) fn multi(cx: &mut Cx<'_>, _: &Args<'_>) {
+    if cx.session.block.is_some() {
+        return cx.out.error("ERR MULTI calls can not be nested");
+    }
+    cx.session.block = Some(Block::default());
+    cx.out.ok();
+}
+
+/// `DISCARD`
+pub(crate) fn discard(cx: &mut Cx<'_>, _: &Args<'_>) {
+    match cx.session.block.take() {
+        Some(_) => cx.out.ok(),
+        None => cx.out.error("ERR DISCARD without MULTI"),
+    }
+}
+
+/// `WATCH` and `UNWATCH`, which are not there yet.
+pub(crate) fn watch(cx: &mut Cx<'_>, _: &Args<'_>) {
+    if cx.session.block.is_some() {
+        return cx.out.error("ERR WATCH inside MULTI is not allowed");
+    }
+    cx.out
+        .error("ERR WATCH is not supported yet; MULTI and EXEC are atomic without it");
+}
+
+/// What the first step learned about one command.
+struct Step {
+    database: u8,
+    resp3: bool,
+    /// The reply of a plain command, in the side buffer.
+    reply: Option<Range<usize>>,
+}
+
+/// `EXEC`
+pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
+    let Some(block) = cx.session.block.take() else {
+        return cx.out.error("ERR EXEC without MULTI");
+    };
+    if block.broken {
+        let text = "EXECABORT Transaction discarded because of previous errors.";
+        return cx.out.error(text);
+    }
+    let mut partitions = PartitionSet::empty();
+    let mut aside = Vec::new();
+    let mut steps = Vec::with_capacity(block.queue.len());
+    for (command, owned) in &block.queue {
+        let (database, resp3) = (cx.session.database, cx.session.resp3);
+        let reply = match command.run {
+            Run::Plain(run) => {
+                let start = aside.len();
+                run_plain(cx, &mut aside, run, &owned.args());
+                Some(start..aside.len())
+            }
+            Run::Data(_) => {
+                if let Stage::Ready(db) = &cx.state.stage {
+                    add_partitions(db, command, &owned.args(), &mut partitions);
+                }
+                None
+            }
+        };
+        steps.push(Step {
+            database,
+            resp3,
+            reply,
+        });
+    }
+    let start = cx.out.buf.len();
+    if let Err(error) = run_steps(cx, &block, &steps, &aside, &partitions) {
+        cx.out.buf.truncate(start);
+        failed(cx.state, &error, &mut cx.out);
+    }
+}
+
+fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: super::PlainFn, args: &Args<'_>) {
+    let out = Out::new(aside, cx.session.resp3);
+    let mut inner = Cx {
+        state: cx.state,
+        session: cx.session,
+        out,
+        epoch: Epoch(0),
+        after: After::Continue,
+    };
+    run(&mut inner, args);
+    let (epoch, after) = (inner.epoch, inner.after);
+    cx.epoch = cx.epoch.max(epoch);
+    if after != After::Continue {
+        cx.after = after;
+    }
+    cx.out.resp3 = cx.session.resp3;
+}
+
+fn run_steps(
+    cx: &mut Cx<'_>,
+    block: &Block,
+    steps: &[Step],
+    aside: &[u8],
+    partitions: &PartitionSet,
+) -> perdura_base::Result<()> {
+    let start = cx.out.buf.len();
+    let plain_only = block
+        .queue
+        .iter()
+        .all(|(command, _)| matches!(command.run, Run::Plain(_)));
+    let db = match &cx.state.stage {
+        Stage::Ready(db) if !plain_only => db,
+        _ => {
+            cx.out.array(steps.len());
+            cx.out.buf.extend_from_slice(aside);
+            return Ok(());
+        }
+    };
+    let (state, out) = (&*cx.state, &mut cx.out);
+    let ((hits, misses), ticket) = db.transact(partitions, |tx| {
+        out.buf.truncate(start);
+        out.array(steps.len());
+        let mut data = Data {
+            tx,
+            table: db.database(0),
+            value_bytes_max: state.value_bytes_max,
+            reply_bytes_max: state.options.reply_bytes_max,
+            hits: 0,
+            misses: 0,
+        };
+        for ((command, owned), step) in block.queue.iter().zip(steps) {
+            match (command.run, &step.reply) {
+                (Run::Data(run), _) => {
+                    data.table = db.database(step.database);
+                    run(&mut data, &owned.args(), &mut Out::new(out.buf, step.resp3))?;
+                }
+                (Run::Plain(_), Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
+                (Run::Plain(_), None) => {}
+            }
+            data.check_reply(out.buf.len() - start)?;
+        }
+        Ok((data.hits, data.misses))
+    })?;
+    cx.state.stats.hits += hits;
+    cx.state.stats.misses += misses;
+    cx.epoch = cx.epoch.max(ticket.epoch);
+    Ok(())
+}

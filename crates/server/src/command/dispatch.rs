@@ -1,0 +1,181 @@
+//! From a parsed request to a reply: the checks that come before every command, in Redis's
+//! order, then the queue of MULTI, then the command itself.
+
+use super::{After, Command, Cx, Data, Keys, Run, flag, wrong_arity};
+use crate::engine::{Db, Epoch, Error, PartitionSet, error_text};
+use crate::loading;
+use crate::replies::Replies;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use crate::session::Session;
+use crate::state::{Stage, State};
+use perdura_base::limits::KEY_BYTES_MAX;
+
+/// Runs or queues one request and appends its reply.
+pub(crate) fn execute(
+    state: &mut State,
+    session: &mut Session,
+    replies: &mut Replies,
+    args: &Args<'_>,
+) -> After {
+    state.stats.commands += 1;
+    let (epoch, after) = match check(state, session, args) {
+        Err(error) => {
+            if let Some(block) = &mut session.block {
+                block.broken = true;
+            }
+            state.stats.errors += 1;
+            Out::new(&mut replies.buf, session.resp3).error(&error);
+            (Epoch(0), After::Continue)
+        }
+        Ok(command) => {
+            session.last = Some(command);
+            if session.block.is_some() && !command.has(flag::IMMEDIATE) {
+                super::block::enqueue(state, session, replies, command, args);
+                (Epoch(0), After::Continue)
+            } else {
+                match command.run {
+                    Run::Data(_) => {
+                        let epoch = run_data(state, session, replies, command, args);
+                        (epoch, After::Continue)
+                    }
+                    Run::Plain(run) => {
+                        let out = Out::new(&mut replies.buf, session.resp3);
+                        let epoch = Epoch(0);
+                        let mut cx = Cx {
+                            state,
+                            session,
+                            out,
+                            epoch,
+                            after: After::Continue,
+                        };
+                        run(&mut cx, args);
+                        (cx.epoch, cx.after)
+                    }
+                }
+            }
+        }
+    };
+    let epoch = if epoch > state.durable {
+        state.answer_epoch(session, epoch)
+    } else {
+        epoch
+    };
+    replies.seal(epoch, state.durable);
+    after
+}
+
+/// The command, if it may run now.
+fn check(state: &State, session: &Session, args: &Args<'_>) -> Result<&'static Command, String> {
+    let Some(command) = state.lookup.find(args.at(0)) else {
+        return Err(unknown(args));
+    };
+    if !command.takes(args.len()) {
+        return Err(wrong_arity(command.name));
+    }
+    if !session.authenticated && !command.has(flag::NO_AUTH) {
+        return Err(String::from("NOAUTH Authentication required."));
+    }
+    if let (Stage::Loading(progress), false) = (&state.stage, command.has(flag::LOADING)) {
+        return Err(loading::text(progress));
+    }
+    for key in command.key_args(args) {
+        if key.len() > KEY_BYTES_MAX {
+            let bytes = key.len();
+            return Err(format!(
+                "ERR a key has {bytes} bytes; the most is {KEY_BYTES_MAX}"
+            ));
+        }
+    }
+    Ok(command)
+}
+
+/// Redis's text for a name that is no command, with the first arguments.
+fn unknown(args: &Args<'_>) -> String {
+    let shown =
+        |arg: &[u8], max: usize| String::from_utf8_lossy(&arg[..arg.len().min(max)]).into_owned();
+    let mut list = String::new();
+    for arg in args.from(1) {
+        if list.len() >= 128 {
+            break;
+        }
+        list += &format!("'{}' ", shown(arg, 128 - list.len()));
+    }
+    let name = shown(args.at(0), 128);
+    format!("ERR unknown command '{name}', with args beginning with: {list}")
+}
+
+/// Adds the partitions of a command's keys.
+pub(crate) fn add_partitions(
+    db: &Db,
+    command: &Command,
+    args: &Args<'_>,
+    partitions: &mut PartitionSet,
+) {
+    if command.keys == Keys::All {
+        partitions.union(&db.all_partitions());
+    }
+    for key in command.key_args(args) {
+        partitions.insert(db.partition_of(key));
+    }
+}
+
+/// One command, one transaction. Answers the epoch that the reply rests on.
+fn run_data(
+    state: &mut State,
+    session: &Session,
+    replies: &mut Replies,
+    command: &'static Command,
+    args: &Args<'_>,
+) -> Epoch {
+    let (Stage::Ready(db), Run::Data(run)) = (&state.stage, command.run) else {
+        Out::new(&mut replies.buf, session.resp3).error("ERR the database is not open");
+        return Epoch(0);
+    };
+    let mut partitions = PartitionSet::empty();
+    add_partitions(db, command, args, &mut partitions);
+    let start = replies.buf.len();
+    let result = db.transact(&partitions, |tx| {
+        // The engine may run this again: then the first reply never was.
+        replies.buf.truncate(start);
+        let mut data = Data {
+            tx,
+            table: db.database(session.database),
+            value_bytes_max: state.value_bytes_max,
+            reply_bytes_max: state.options.reply_bytes_max,
+            hits: 0,
+            misses: 0,
+        };
+        run(
+            &mut data,
+            args,
+            &mut Out::new(&mut replies.buf, session.resp3),
+        )?;
+        Ok((data.hits, data.misses))
+    });
+    match result {
+        Ok(((hits, misses), ticket)) => {
+            state.stats.hits += hits;
+            state.stats.misses += misses;
+            ticket.epoch
+        }
+        Err(error) => {
+            replies.buf.truncate(start);
+            failed(
+                state,
+                &error,
+                &mut Out::new(&mut replies.buf, session.resp3),
+            );
+            Epoch(0)
+        }
+    }
+}
+
+/// Replies with an engine's error, and remembers if the engine has stopped.
+pub(crate) fn failed(state: &mut State, error: &Error, out: &mut Out<'_>) {
+    if let Error::Stopped(why) = error {
+        state.stopped.get_or_insert_with(|| why.clone());
+    }
+    state.stats.errors += 1;
+    out.error(&error_text(error));
+}

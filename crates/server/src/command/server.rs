@@ -1,0 +1,174 @@
+//! Commands about the server and its data as a whole, and the small ones of every connection.
+
+use super::dispatch::failed;
+use super::strings::integer_arg;
+use super::{After, Cx, SYNTAX, wrong_arity};
+use crate::control::Message;
+use crate::engine::Abort;
+use crate::resp::parse::Args;
+use crate::state::unix_seconds;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// `PING [text]`
+pub(crate) fn ping(cx: &mut Cx<'_>, args: &Args<'_>) {
+    match args.len() {
+        1 => cx.out.simple("PONG"),
+        2 => cx.out.bulk(args.at(1)),
+        _ => cx.out.error(&wrong_arity("ping")),
+    }
+}
+
+/// `ECHO text`
+pub(crate) fn echo(cx: &mut Cx<'_>, args: &Args<'_>) {
+    cx.out.bulk(args.at(1));
+}
+
+/// `QUIT`
+pub(crate) fn quit(cx: &mut Cx<'_>, _: &Args<'_>) {
+    cx.out.ok();
+    cx.after = After::Close;
+}
+
+/// `SELECT index`
+pub(crate) fn select(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let Some(index) = integer_arg(args.at(1), &mut cx.out) else {
+        return;
+    };
+    match u8::try_from(index) {
+        Ok(index @ 0..16) => {
+            cx.session.database = index;
+            cx.out.ok();
+        }
+        _ => cx.out.error("ERR DB index is out of range"),
+    }
+}
+
+/// `TIME`
+pub(crate) fn time(cx: &mut Cx<'_>, _: &Args<'_>) {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    cx.out.array(2);
+    cx.out.bulk(now.as_secs().to_string().as_bytes());
+    cx.out.bulk(now.subsec_micros().to_string().as_bytes());
+}
+
+/// `DEBUG`: refused as a whole.
+pub(crate) fn debug(cx: &mut Cx<'_>, _: &Args<'_>) {
+    cx.out.error("ERR DEBUG command not allowed");
+}
+
+/// `FLUSHDB [ASYNC|SYNC]`
+pub(crate) fn flushdb(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let database = cx.session.database;
+    flush(cx, args, Some(database));
+}
+
+/// `FLUSHALL [ASYNC|SYNC]`
+pub(crate) fn flushall(cx: &mut Cx<'_>, args: &Args<'_>) {
+    flush(cx, args, None);
+}
+
+fn flush(cx: &mut Cx<'_>, args: &Args<'_>, database: Option<u8>) {
+    let known =
+        |word: &[u8]| word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC");
+    if args.len() > 2 || !args.from(1).all(known) {
+        return cx.out.error(SYNTAX);
+    }
+    let Some(db) = cx.state.db() else { return };
+    match db.flush_database(database) {
+        Ok(ticket) => {
+            cx.epoch = ticket.epoch;
+            cx.out.ok();
+        }
+        Err(error) => failed(cx.state, &error, &mut cx.out),
+    }
+}
+
+/// `BGSAVE [SCHEDULE]`
+pub(crate) fn bgsave(cx: &mut Cx<'_>, args: &Args<'_>) {
+    if args.len() > 2
+        || !args
+            .from(1)
+            .all(|word| word.eq_ignore_ascii_case(b"SCHEDULE"))
+    {
+        return cx.out.error(SYNTAX);
+    }
+    let Some(db) = cx.state.db() else { return };
+    match db.begin_checkpoint() {
+        Ok(true) => {
+            cx.state.last_save = unix_seconds();
+            cx.out.simple("Background saving started");
+        }
+        Ok(false) => cx.out.error("ERR Background save already in progress"),
+        Err(error) => failed(cx.state, &error, &mut cx.out),
+    }
+}
+
+/// `SAVE`: this client waits for the checkpoint; the others do not.
+pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
+    if cx.state.saving.is_some() {
+        return cx.out.error("ERR Background save already in progress");
+    }
+    let Some(db) = cx.state.db().cloned() else {
+        return;
+    };
+    let (client, control) = (cx.session.id, cx.state.control.clone());
+    cx.state.saving = Some(client);
+    cx.after = After::Block;
+    thread::spawn(move || {
+        let result = db.checkpoint();
+        control.send(Message::Saved { client, result });
+    });
+}
+
+/// `LASTSAVE`
+pub(crate) fn lastsave(cx: &mut Cx<'_>, _: &Args<'_>) {
+    let seconds = cx.state.last_save;
+    cx.out.count(seconds);
+}
+
+/// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`: without a checkpoint the log alone brings
+/// everything back.
+pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let (mut save, mut nosave, mut abort) = (false, false, false);
+    for word in args.from(1) {
+        match () {
+            () if word.eq_ignore_ascii_case(b"SAVE") => save = true,
+            () if word.eq_ignore_ascii_case(b"NOSAVE") => nosave = true,
+            () if word.eq_ignore_ascii_case(b"ABORT") => abort = true,
+            () if word.eq_ignore_ascii_case(b"NOW") => {}
+            () if word.eq_ignore_ascii_case(b"FORCE") => {}
+            () => return cx.out.error(SYNTAX),
+        }
+    }
+    if (save && nosave) || (abort && args.len() > 2) {
+        return cx.out.error(SYNTAX);
+    }
+    if abort {
+        return cx.out.error("ERR No shutdown in progress.");
+    }
+    cx.after = After::Shutdown {
+        checkpoint: !nosave,
+    };
+}
+
+/// Keys and keys with an expiry of each database that has keys.
+pub(crate) fn keyspace(cx: &Cx<'_>) -> Vec<(u8, u64, u64)> {
+    let Some(db) = cx.state.db() else {
+        return Vec::new();
+    };
+    let counts = db.transact(&db.all_partitions(), |tx| {
+        let mut found = Vec::new();
+        for index in 0..16 {
+            let table = db.database(index);
+            let keys = tx.len(table)?;
+            if keys > 0 {
+                found.push((index, keys, tx.expiring(table)?));
+            }
+        }
+        Ok::<_, Abort>(found)
+    });
+    counts.map_or(Vec::new(), |(found, _)| found)
+}

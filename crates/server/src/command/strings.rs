@@ -1,0 +1,340 @@
+//! Strings: SET and its relatives.
+
+use super::expiry::{Deadline, deadline_option};
+use super::{Data, NOT_INTEGER, SYNTAX, TOO_LONG, wrong_arity};
+use crate::engine::Abort;
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+
+type Done = Result<(), Abort>;
+
+/// Appends the value of a row as a reply.
+macro_rules! reply_row {
+    ($out:expr, $row:expr) => {
+        match $row.value_slice() {
+            Some(value) => $out.bulk(value),
+            None => {
+                let mut value = Vec::with_capacity($row.value_len());
+                $row.copy_value(&mut value);
+                $out.bulk(&value);
+            }
+        }
+    };
+}
+
+/// Replies with the value of `key`, or with nothing; tells whether it was there, and its expiry.
+fn reply_value(
+    data: &mut Data<'_, '_>,
+    key: &[u8],
+    out: &mut Out<'_>,
+) -> Result<Option<Option<u64>>, Abort> {
+    let found = match data.tx.get(data.table, key)? {
+        Some(row) => {
+            reply_row!(out, row);
+            Some(row.expiry_ms())
+        }
+        None => {
+            out.null();
+            None
+        }
+    };
+    data.looked_up(found.is_some());
+    Ok(found)
+}
+
+/// Writes a value whose expiry may already have passed, which leaves nothing.
+fn write(data: &mut Data<'_, '_>, key: &[u8], value: &[u8], expiry: Option<u64>) -> Done {
+    if expiry.is_some_and(|at| at <= data.tx.now_ms()) {
+        data.tx.delete(data.table, key)?;
+        return Ok(());
+    }
+    data.tx.put(data.table, key, value, expiry)
+}
+
+/// `GET key`
+pub(crate) fn get(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    reply_value(data, args.at(1), out).map(|_| ())
+}
+
+#[derive(Default)]
+struct SetOptions {
+    only_new: bool,
+    only_old: bool,
+    reply_old: bool,
+    keep_expiry: bool,
+    deadline: Option<Deadline>,
+}
+
+fn set_options(args: &Args<'_>) -> Option<SetOptions> {
+    let mut options = SetOptions::default();
+    let mut at = 3;
+    while at < args.len() {
+        let word = args.at(at);
+        let free = options.deadline.is_none();
+        if word.eq_ignore_ascii_case(b"NX") && !options.only_old {
+            options.only_new = true;
+        } else if word.eq_ignore_ascii_case(b"XX") && !options.only_new {
+            options.only_old = true;
+        } else if word.eq_ignore_ascii_case(b"GET") {
+            options.reply_old = true;
+        } else if word.eq_ignore_ascii_case(b"KEEPTTL") && free {
+            options.keep_expiry = true;
+        } else {
+            let kind = deadline_option(word)?;
+            let same = options.deadline.as_ref().is_none_or(|d| d.kind == kind);
+            if options.keep_expiry || !same || at + 1 == args.len() {
+                return None;
+            }
+            at += 1;
+            options.deadline = Some(Deadline { kind, arg: at });
+        }
+        at += 1;
+    }
+    Some(options)
+}
+
+/// `SET key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL]`
+pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (key, value) = (args.at(1), args.at(2));
+    if value.len() > data.value_bytes_max {
+        out.error(TOO_LONG);
+        return Ok(());
+    }
+    if args.len() == 3 {
+        data.tx.put(data.table, key, value, None)?;
+        out.ok();
+        return Ok(());
+    }
+    let Some(options) = set_options(args) else {
+        out.error(SYNTAX);
+        return Ok(());
+    };
+    let mut expiry = None;
+    if let Some(deadline) = &options.deadline {
+        match deadline.resolve(args, data.tx.now_ms(), "set") {
+            Ok(at) => expiry = Some(at),
+            Err(error) => {
+                out.error(&error);
+                return Ok(());
+            }
+        }
+    }
+    let old = if options.reply_old {
+        reply_value(data, key, out)?
+    } else if options.only_new || options.only_old || options.keep_expiry {
+        data.tx.get(data.table, key)?.map(|row| row.expiry_ms())
+    } else {
+        None
+    };
+    if (options.only_new && old.is_some()) || (options.only_old && old.is_none()) {
+        if !options.reply_old {
+            out.null();
+        }
+        return Ok(());
+    }
+    if options.keep_expiry {
+        expiry = old.flatten();
+    }
+    write(data, key, value, expiry)?;
+    if !options.reply_old {
+        out.ok();
+    }
+    Ok(())
+}
+
+/// `SETNX key value`
+pub(crate) fn setnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if args.at(2).len() > data.value_bytes_max {
+        out.error(TOO_LONG);
+        return Ok(());
+    }
+    let absent = data.tx.get(data.table, args.at(1))?.is_none();
+    if absent {
+        data.tx.put(data.table, args.at(1), args.at(2), None)?;
+    }
+    out.integer(i64::from(absent));
+    Ok(())
+}
+
+fn set_with_ttl(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    (option, name): (&[u8], &str),
+) -> Done {
+    if args.at(3).len() > data.value_bytes_max {
+        out.error(TOO_LONG);
+        return Ok(());
+    }
+    let Some(kind) = deadline_option(option) else {
+        out.error(SYNTAX);
+        return Ok(());
+    };
+    match (Deadline { kind, arg: 2 }).resolve(args, data.tx.now_ms(), name) {
+        Ok(at) => {
+            write(data, args.at(1), args.at(3), Some(at))?;
+            out.ok();
+        }
+        Err(error) => out.error(&error),
+    }
+    Ok(())
+}
+
+/// `SETEX key seconds value`
+pub(crate) fn setex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    set_with_ttl(data, args, out, (b"EX", "setex"))
+}
+
+/// `PSETEX key milliseconds value`
+pub(crate) fn psetex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    set_with_ttl(data, args, out, (b"PX", "psetex"))
+}
+
+/// `GETSET key value`
+pub(crate) fn getset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if args.at(2).len() > data.value_bytes_max {
+        out.error(TOO_LONG);
+        return Ok(());
+    }
+    reply_value(data, args.at(1), out)?;
+    data.tx.put(data.table, args.at(1), args.at(2), None)
+}
+
+/// `GETDEL key`
+pub(crate) fn getdel(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if reply_value(data, args.at(1), out)?.is_some() {
+        data.tx.delete(data.table, args.at(1))?;
+    }
+    Ok(())
+}
+
+/// `GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST]`
+pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let key = args.at(1);
+    let persist = args.len() == 3 && args.at(2).eq_ignore_ascii_case(b"PERSIST");
+    let mut expiry = None;
+    if args.len() > 2 && !persist {
+        let Some(kind) = deadline_option(args.at(2)).filter(|_| args.len() == 4) else {
+            out.error(SYNTAX);
+            return Ok(());
+        };
+        match (Deadline { kind, arg: 3 }).resolve(args, data.tx.now_ms(), "getex") {
+            Ok(at) => expiry = Some(at),
+            Err(error) => {
+                out.error(&error);
+                return Ok(());
+            }
+        }
+    }
+    if reply_value(data, key, out)?.is_none() {
+        return Ok(());
+    }
+    match expiry {
+        Some(at) if at <= data.tx.now_ms() => data.tx.delete(data.table, key).map(|_| ()),
+        Some(_) => data.tx.set_expiry(data.table, key, expiry).map(|_| ()),
+        None if persist => data.tx.set_expiry(data.table, key, None).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// `STRLEN key`
+pub(crate) fn strlen(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let len = data
+        .tx
+        .get(data.table, args.at(1))?
+        .map(|row| row.value_len());
+    data.looked_up(len.is_some());
+    out.count(u64::try_from(len.unwrap_or(0)).unwrap_or(u64::MAX));
+    Ok(())
+}
+
+/// `APPEND key value`
+pub(crate) fn append(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (mut value, mut expiry) = (Vec::new(), None);
+    if let Some(row) = data.tx.get(data.table, args.at(1))? {
+        if row.value_len() + args.at(2).len() > data.value_bytes_max {
+            out.error(TOO_LONG);
+            return Ok(());
+        }
+        row.copy_value(&mut value);
+        expiry = row.expiry_ms();
+    }
+    value.extend_from_slice(args.at(2));
+    if value.len() > data.value_bytes_max {
+        out.error(TOO_LONG);
+        return Ok(());
+    }
+    data.tx.put(data.table, args.at(1), &value, expiry)?;
+    out.count(u64::try_from(value.len()).unwrap_or(u64::MAX));
+    Ok(())
+}
+
+/// `MGET key [key …]`
+pub(crate) fn mget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let start = out.buf.len();
+    out.array(args.len() - 1);
+    for key in args.from(1) {
+        reply_value(data, key, out)?;
+        data.check_reply(out.buf.len() - start)?;
+    }
+    Ok(())
+}
+
+/// Whether the pairs behind MSET or MSETNX are whole and within the limits; answers if not.
+fn check_pairs(data: &Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, name: &str) -> bool {
+    if args.len().is_multiple_of(2) {
+        out.error(&wrong_arity(name));
+        return false;
+    }
+    if args
+        .from(2)
+        .step_by(2)
+        .any(|value| value.len() > data.value_bytes_max)
+    {
+        out.error(TOO_LONG);
+        return false;
+    }
+    true
+}
+
+fn put_pairs(data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
+    for (key, value) in args.from(1).step_by(2).zip(args.from(2).step_by(2)) {
+        data.tx.put(data.table, key, value, None)?;
+    }
+    Ok(())
+}
+
+/// `MSET key value [key value …]`
+pub(crate) fn mset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if check_pairs(data, args, out, "mset") {
+        put_pairs(data, args)?;
+        out.ok();
+    }
+    Ok(())
+}
+
+/// `MSETNX key value [key value …]`: all or nothing.
+pub(crate) fn msetnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if !check_pairs(data, args, out, "msetnx") {
+        return Ok(());
+    }
+    for key in args.from(1).step_by(2) {
+        if data.tx.get(data.table, key)?.is_some() {
+            out.integer(0);
+            return Ok(());
+        }
+    }
+    put_pairs(data, args)?;
+    out.integer(1);
+    Ok(())
+}
+
+/// An integer argument, or the error as a reply.
+pub(crate) fn integer_arg(arg: &[u8], out: &mut Out<'_>) -> Option<i64> {
+    let value = parse_i64(arg);
+    if value.is_none() {
+        out.error(NOT_INTEGER);
+    }
+    value
+}

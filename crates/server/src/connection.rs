@@ -1,0 +1,286 @@
+//! One connection: bytes in, requests run, replies out.
+//!
+//! Requests are parsed where the read put them. Only what is left of an unfinished request is
+//! kept in the connection's own buffer, so that ten thousand idle clients hold no buffers.
+//!
+//! A client that sends faster than it reads is not read from: requests stop being run while more
+//! than `output_bytes_pause` of replies are unsent, and go on when they have left.
+
+use crate::command::After;
+use crate::command::dispatch::execute;
+use crate::engine::MemoryUse;
+use crate::net::Stream;
+use crate::replies::{Flushed, Replies};
+use crate::resp::parse::{Limits, Parser};
+use crate::resp::reply::Out;
+use crate::session::Session;
+use crate::state::State;
+use perdura_base::Epoch;
+use std::io::{ErrorKind, Read};
+
+/// The most arguments of a request.
+const ARGS_MAX: i64 = 1024 * 1024;
+/// A request may hold a value that is too long by this, to be told so and not disconnected.
+const SLACK_BYTES: usize = 1024 * 1024;
+
+/// A client.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The socket.
+    pub stream: Stream,
+    /// What the client has told.
+    pub session: Session,
+    /// What it will be told.
+    pub replies: Replies,
+    parser: Parser,
+    /// The start of an unfinished request, or requests not yet run.
+    input: Vec<u8>,
+    /// Whether the socket may have more to read; edge-triggered polling says so once.
+    pub readable: bool,
+    /// Whether the poller saw that nothing follows what is unread.
+    pub hung_up: bool,
+    /// Whether whole requests may wait in `input`.
+    pub paused: bool,
+    /// Whether the socket took less than it was given.
+    pub full: bool,
+    /// Runs nothing more and closes once its replies have left.
+    pub closing: bool,
+    /// Runs nothing until another thread answers.
+    pub blocked: bool,
+    /// Whether it is in the loop's list of those that wait for the disk.
+    pub listed: bool,
+    /// Bytes accounted to the database's memory.
+    accounted: u64,
+}
+
+impl Connection {
+    /// A connection that has just been accepted.
+    pub(crate) fn new(stream: Stream, session: Session) -> Self {
+        Connection {
+            stream,
+            session,
+            replies: Replies::default(),
+            parser: Parser::new(),
+            input: Vec::new(),
+            readable: false,
+            hung_up: false,
+            paused: false,
+            full: false,
+            closing: false,
+            blocked: false,
+            listed: false,
+            accounted: 0,
+        }
+    }
+
+    /// Whether requests may be run now.
+    pub(crate) fn open(&self, state: &State) -> bool {
+        !self.closing && !self.blocked && self.replies.unsent() <= state.options.output_bytes_pause
+    }
+
+    /// Whether there is something to do without waiting for the poller.
+    pub(crate) fn ready(&self, state: &State) -> bool {
+        (self.paused || self.readable) && self.open(state)
+    }
+
+    /// Runs what was read before, or reads once and runs that. `Err`: the connection is dead.
+    pub(crate) fn advance(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
+        if !self.ready(state) {
+            Ok(After::Continue)
+        } else if self.paused {
+            Ok(self.resume(state))
+        } else {
+            self.read(state, buffer)
+        }
+    }
+
+    fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
+        let read = loop {
+            match self.stream.read(buffer) {
+                Ok(read) => break read,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(After::Continue);
+                }
+                Err(_) => return Err(()),
+            }
+        };
+        if read == 0 {
+            // A half-closed peer still gets the replies to what it sent.
+            self.readable = false;
+            self.closing = true;
+            return Ok(After::Continue);
+        }
+        // Less than a buffer empties the socket; only a hang-up may hide behind it.
+        self.readable = read == buffer.len() || self.hung_up;
+        self.session.active = state.now;
+        state.stats.input_bytes += u64::try_from(read).unwrap_or(0);
+        if !self.input.is_empty() {
+            self.input.extend_from_slice(&buffer[..read]);
+            return Ok(self.resume(state));
+        }
+        let (consumed, after) = self.run(state, &buffer[..read]);
+        self.input.extend_from_slice(&buffer[consumed..read]);
+        self.check_input(state);
+        Ok(after)
+    }
+
+    fn resume(&mut self, state: &mut State) -> After {
+        let mut input = std::mem::take(&mut self.input);
+        let (consumed, after) = self.run(state, &input);
+        if consumed == input.len() && input.capacity() > 64 * 1024 {
+            input = Vec::new();
+        } else {
+            input.drain(..consumed);
+        }
+        self.input = input;
+        self.check_input(state);
+        after
+    }
+
+    /// Runs requests from `input` until it ends, or something forbids more; answers how many
+    /// bytes are done with.
+    fn run(&mut self, state: &mut State, input: &[u8]) -> (usize, After) {
+        let mut consumed = 0;
+        let value = i64::try_from(state.value_bytes_max + SLACK_BYTES).unwrap_or(i64::MAX);
+        let known = Limits {
+            args_max: ARGS_MAX,
+            bulk_bytes_max: value,
+            authenticated: true,
+        };
+        while consumed < input.len() && self.open(state) {
+            let limits = if self.session.authenticated {
+                &known
+            } else {
+                &Limits::STRANGER
+            };
+            let rest = &input[consumed..];
+            match self.parser.parse(rest, limits) {
+                Ok(None) => break,
+                Ok(Some(bytes)) => {
+                    consumed += bytes;
+                    let args = self.parser.args(rest);
+                    if args.len() == 0 {
+                        continue;
+                    }
+                    match execute(state, &mut self.session, &mut self.replies, &args) {
+                        After::Continue => {}
+                        After::Close => self.closing = true,
+                        After::Block => self.blocked = true,
+                        shutdown @ After::Shutdown { .. } => return (consumed, shutdown),
+                    }
+                }
+                Err(error) => {
+                    self.refuse(state, &format!("ERR {}", error.0));
+                    return (input.len(), After::Continue);
+                }
+            }
+        }
+        self.paused = consumed < input.len() && !self.open(state);
+        (consumed, After::Continue)
+    }
+
+    /// Replies with an error and closes.
+    pub(crate) fn refuse(&mut self, state: &State, error: &str) {
+        Out::new(&mut self.replies.buf, self.session.resp3).error(error);
+        self.replies.seal(Epoch(0), state.durable);
+        self.closing = true;
+    }
+
+    /// Disconnects a client whose request outgrows its limit.
+    fn check_input(&mut self, state: &State) {
+        let bytes = self.input.len().max(self.parser.needed());
+        if bytes > state.options.query_bytes_max && !self.closing {
+            self.input = Vec::new();
+            self.refuse(
+                state,
+                "ERR the request is too big (client-query-buffer-limit)",
+            );
+        }
+    }
+
+    /// Writes what may leave. `Err`: the connection is dead.
+    pub(crate) fn flush(&mut self, state: &mut State) -> Result<(), ()> {
+        self.replies.release(state.durable);
+        if self.replies.sendable() && !self.full {
+            let before = self.replies.unsent();
+            let flushed = self.replies.flush(&mut self.stream).map_err(|_| ())?;
+            let sent = before - self.replies.unsent();
+            state.stats.output_bytes += u64::try_from(sent).unwrap_or(0);
+            self.full = flushed == Flushed::Full;
+        }
+        self.account(state);
+        if self.closing && self.replies.unsent() == 0 {
+            Err(())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Tells the database how much memory the output takes.
+    fn account(&mut self, state: &State) {
+        let bytes = u64::try_from(self.replies.buf.capacity()).unwrap_or(u64::MAX);
+        if bytes == self.accounted {
+            return;
+        }
+        if let Some(db) = state.db() {
+            db.memory().change(MemoryUse::Output, self.accounted, bytes);
+            self.accounted = bytes;
+        }
+    }
+
+    /// Takes its output off the account, at the end.
+    pub(crate) fn unaccount(&mut self, state: &State) {
+        self.replies = Replies::default();
+        self.account(state);
+    }
+}
+
+/// All connections, by a small index that becomes the poller's token.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    slots: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    count: usize,
+}
+
+impl Connections {
+    /// How many there are, the running one included.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// An index for a new connection.
+    pub(crate) fn reserve(&mut self) -> usize {
+        self.count += 1;
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        })
+    }
+
+    /// Gives an index back.
+    pub(crate) fn release(&mut self, index: usize) {
+        self.count -= 1;
+        self.free.push(index);
+    }
+
+    /// Takes a connection out, to run it beside the server's state.
+    pub(crate) fn take(&mut self, index: usize) -> Option<Box<Connection>> {
+        self.slots.get_mut(index)?.take()
+    }
+
+    /// Puts it back.
+    pub(crate) fn put(&mut self, index: usize, connection: Box<Connection>) {
+        self.slots[index] = Some(connection);
+    }
+
+    /// Those that are not taken out, with their indices.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(i, slot)| Some((i, slot.as_deref()?)))
+    }
+}

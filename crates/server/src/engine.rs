@@ -1,0 +1,20 @@
+//! What the server uses of the engine, in one place.
+
+pub(crate) use perdura::{Db, MemoryUse, Options, Progress};
+pub(crate) use perdura_base::{Epoch, Error, PartitionSet, TableId};
+pub(crate) use perdura_txn::{Abort, Ticket, Tx};
+
+/// An engine's error as a reply, with the code that Redis clients look for.
+pub(crate) fn error_text(error: &Error) -> String {
+    match error {
+        Error::OutOfMemory { .. } => {
+            String::from("OOM command not allowed when used memory > 'maxmemory'.")
+        }
+        Error::LogFull(why) => format!(
+            "MISCONF the log has no room, so writes are refused and reads go on: {why}. \
+             Free space on the disk of the log; writes resume by themselves"
+        ),
+        Error::Stopped(why) => format!("ERR the database has stopped: {why}"),
+        other => format!("ERR {other}"),
+    }
+}

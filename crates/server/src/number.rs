@@ -1,0 +1,204 @@
+//! Integers and decimal fractions as Redis reads and writes them.
+//!
+//! `INCRBYFLOAT` adds decimals, not binary fractions: 0.1 + 0.2 is 0.3. Redis gets that from
+//! 80-bit floats printed with 17 digits; here both operands are scaled to whole multiples of
+//! 10^-17 and added exactly. Numbers too wide for that fall back to 64-bit floats.
+
+/// Reads an integer in its only form: no sign but `-`, no leading zeros, no spaces.
+pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    match digits {
+        [b'0'] => return (!negative).then_some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        _ => return None,
+    }
+    let mut magnitude: u64 = 0;
+    for byte in digits {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        magnitude = magnitude
+            .checked_mul(10)?
+            .checked_add(u64::from(byte - b'0'))?;
+    }
+    if negative {
+        0i64.checked_sub_unsigned(magnitude)
+    } else {
+        i64::try_from(magnitude).ok()
+    }
+}
+
+/// Appends an unsigned integer in decimal.
+pub(crate) fn push_u64(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10).to_le_bytes()[0];
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends an integer in decimal.
+pub(crate) fn push_i64(out: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    push_u64(out, value.unsigned_abs());
+}
+
+/// Digits behind the point that a decimal keeps.
+const SCALE: u32 = 17;
+/// Scaled decimals stay below this, so that the sum of two fits.
+const SCALED_MAX: i128 = i128::MAX / 4;
+
+/// Why a float operation was refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FloatError {
+    /// An operand is no number.
+    Invalid,
+    /// The sum is not finite.
+    Infinite,
+}
+
+/// The sum of two decimals, in the form Redis stores: no exponent, no trailing zeros.
+pub(crate) fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
+    let (x, y) = (parse_float(a)?, parse_float(b)?);
+    if let (Some(p), Some(q)) = (parse_scaled(a), parse_scaled(b)) {
+        return Ok(print_scaled(p + q));
+    }
+    let sum = x + y;
+    if !sum.is_finite() {
+        return Err(FloatError::Infinite);
+    }
+    Ok(trim_fraction(format!("{sum:.17}")).into_bytes())
+}
+
+fn parse_float(text: &[u8]) -> Result<f64, FloatError> {
+    let text = std::str::from_utf8(text).map_err(|_| FloatError::Invalid)?;
+    if text.is_empty() || text.starts_with(char::is_whitespace) {
+        return Err(FloatError::Invalid);
+    }
+    let value: f64 = text.parse().map_err(|_| FloatError::Invalid)?;
+    if value.is_nan() {
+        Err(FloatError::Invalid)
+    } else {
+        Ok(value)
+    }
+}
+
+/// The number as a multiple of 10^-17, if that is exact and fits.
+fn parse_scaled(text: &[u8]) -> Option<i128> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (negative, mantissa) = match mantissa.as_bytes() {
+        [b'-', ..] => (true, &mantissa[1..]),
+        [b'+', ..] => (false, &mantissa[1..]),
+        _ => (false, mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let mut value: i128 = 0;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value
+            .checked_mul(10)?
+            .checked_add(i128::from(digit - b'0'))?;
+    }
+    let places = i64::try_from(fraction.len()).ok()? - i64::from(exponent);
+    let shift = u32::try_from(i64::from(SCALE) - places).ok()?;
+    value = value.checked_mul(10i128.checked_pow(shift)?)?;
+    (value < SCALED_MAX).then_some(if negative { -value } else { value })
+}
+
+fn print_scaled(value: i128) -> Vec<u8> {
+    let unit = 10u128.pow(SCALE);
+    let magnitude = value.unsigned_abs();
+    let sign = if value < 0 { "-" } else { "" };
+    let width = usize::try_from(SCALE).unwrap_or(17);
+    trim_fraction(format!(
+        "{sign}{}.{:0width$}",
+        magnitude / unit,
+        magnitude % unit
+    ))
+    .into_bytes()
+}
+
+fn trim_fraction(mut text: String) -> String {
+    if text.contains('.') {
+        let kept = text.trim_end_matches('0').trim_end_matches('.').len();
+        text.truncate(kept);
+    }
+    if text == "-0" {
+        text.remove(0);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_have_one_form() {
+        for good in [
+            "0",
+            "1",
+            "-1",
+            "9223372036854775807",
+            "-9223372036854775808",
+        ] {
+            let value = parse_i64(good.as_bytes()).expect(good);
+            let mut out = Vec::new();
+            push_i64(&mut out, value);
+            assert_eq!(out, good.as_bytes());
+        }
+        for bad in [
+            "",
+            "-",
+            "-0",
+            "01",
+            "+1",
+            " 1",
+            "1 ",
+            "9223372036854775808",
+            "1.0",
+            "x",
+        ] {
+            assert_eq!(parse_i64(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn decimals_add_as_people_expect() {
+        for (a, b, sum) in [
+            ("0.1", "0.2", "0.3"),
+            ("10.50", "0.1", "10.6"),
+            ("5.0e3", "2.0e2", "5200"),
+            ("3", "-3", "0"),
+            ("-1.5", "1", "-0.5"),
+            ("1e-17", "0", "0.00000000000000001"),
+        ] {
+            let got = add_decimals(a.as_bytes(), b.as_bytes()).expect(a);
+            assert_eq!(String::from_utf8_lossy(&got), sum, "{a} + {b}");
+        }
+        assert_eq!(add_decimals(b"abc", b"1"), Err(FloatError::Invalid));
+        assert_eq!(add_decimals(b" 1", b"1"), Err(FloatError::Invalid));
+        assert_eq!(
+            add_decimals(b"1.7e308", b"1.7e308"),
+            Err(FloatError::Infinite)
+        );
+        assert_eq!(add_decimals(b"inf", b"1"), Err(FloatError::Infinite));
+    }
+}

@@ -1,0 +1,113 @@
+//! What the server is told at its start, and why it may refuse.
+
+use perdura_base::limits::VALUE_BYTES_MAX;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How to listen, and what clients may do.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// TCP addresses to listen on; port 0 picks a free one. May be empty if there is a socket.
+    pub listen: Vec<SocketAddr>,
+    /// A Unix socket to listen on. Only its owner can connect.
+    pub unix_socket: Option<PathBuf>,
+    /// The password of AUTH. Without one only loopback addresses are accepted.
+    pub requirepass: Option<String>,
+    /// The most clients at once.
+    pub maxclients: usize,
+    /// The most bytes one request, or one MULTI block, may take.
+    pub query_bytes_max: usize,
+    /// The most bytes one reply may take.
+    pub reply_bytes_max: usize,
+    /// Unsent bytes above which a client's further requests are left unread until it reads.
+    pub output_bytes_pause: usize,
+    /// Seconds after which an idle client is disconnected; 0 never.
+    pub idle_seconds_max: u64,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            unix_socket: None,
+            requirepass: None,
+            maxclients: 10_000,
+            query_bytes_max: 1 << 30,
+            reply_bytes_max: VALUE_BYTES_MAX,
+            output_bytes_pause: 1 << 20,
+            idle_seconds_max: 0,
+        }
+    }
+}
+
+impl ServerOptions {
+    /// Refuses options that would expose the database or leave it unreachable.
+    pub(crate) fn check(&self) -> Result<(), ServeError> {
+        if self.listen.is_empty() && self.unix_socket.is_none() {
+            return Err(ServeError::Options(String::from(
+                "there is neither an address nor a Unix socket to listen on",
+            )));
+        }
+        if self.requirepass.as_ref().is_some_and(String::is_empty) {
+            return Err(ServeError::Options(String::from("the password is empty")));
+        }
+        let exposed = self
+            .listen
+            .iter()
+            .find(|address| !address.ip().is_loopback());
+        if let (Some(address), None) = (exposed, &self.requirepass) {
+            return Err(ServeError::Options(format!(
+                "{address} can be reached from other machines; set a password (requirepass) \
+                 or listen on a loopback address such as 127.0.0.1"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Why the server did not start, or how it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The options contradict each other or expose the database.
+    #[error("{0}")]
+    Options(String),
+    /// An address or socket could not be bound.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address or path.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The event loop failed.
+    #[error("event loop: {0}")]
+    Loop(#[from] io::Error),
+    /// The database did not open, or did not close cleanly.
+    #[error(transparent)]
+    Database(#[from] perdura_base::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_address_needs_a_password() {
+        let mut options = ServerOptions {
+            listen: vec!["0.0.0.0:0".parse().expect("an address")],
+            ..ServerOptions::default()
+        };
+        let error = options.check().expect_err("exposed").to_string();
+        assert!(
+            error.contains("0.0.0.0:0") && error.contains("requirepass"),
+            "{error}"
+        );
+        options.requirepass = Some(String::from("secret"));
+        assert!(options.check().is_ok());
+        options.requirepass = Some(String::new());
+        assert!(options.check().is_err());
+        options.listen.clear();
+        assert!(options.check().is_err());
+    }
+}

@@ -1,0 +1,475 @@
+//! The event loop: one thread, every socket.
+//!
+//! A round: sleep until something happens; read from and run *every* ready connection; tell the
+//! engine once that somebody waits, so that its flusher syncs while we write; write every reply
+//! that may leave. A reply that waits for the disk puts its connection on a list; when the
+//! durable epoch has advanced, only that list is looked at.
+//!
+//! Polling is edge-triggered: what was announced and not used up is remembered in the connection
+//! and worked off in the next round, so that no client can keep the others waiting.
+
+use crate::command::After;
+use crate::connection::Connection;
+use crate::control::{Gate, Message};
+use crate::engine::{Db, Epoch, error_text};
+use crate::net::Listener;
+use crate::options::ServeError;
+use crate::resp::reply::Out;
+use crate::session::Session;
+use crate::state::{Stage, State};
+use mio::event::Event;
+use mio::net::UnixStream;
+use mio::{Events, Interest, Poll, Token};
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// The waker's token.
+pub(crate) const WAKER: Token = Token(usize::MAX - 1);
+const SIGNAL: Token = Token(usize::MAX - 2);
+/// Tokens below are listeners; connections start here.
+const CONNECTIONS: usize = 1024;
+/// One read takes at most this, bytes.
+const READ_BYTES: usize = 128 * 1024;
+/// How often the loop looks after itself.
+const TICK: Duration = Duration::from_millis(100);
+/// How long clients may take to read their last replies when the server ends.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How the loop ended.
+pub(crate) struct Ended {
+    /// The database, if it had opened.
+    pub db: Option<Db>,
+    /// Whether to close it with a checkpoint.
+    pub checkpoint: bool,
+}
+
+struct Stopping {
+    checkpoint: bool,
+    deadline: Instant,
+}
+
+/// The loop and what it owns.
+pub(crate) struct EventLoop {
+    poll: Poll,
+    listeners: Vec<Listener>,
+    signals: Option<UnixStream>,
+    state: State,
+    messages: Receiver<Message>,
+    gate: Arc<Gate>,
+    buffer: Box<[u8]>,
+    /// Connections to run in the next round whatever the poller says.
+    again: Vec<usize>,
+    /// Connections to flush in this round.
+    touched: Vec<usize>,
+    /// Connections whose replies wait for the disk, with their ids: an index may since belong
+    /// to another.
+    waiting: Vec<(usize, u64)>,
+    /// The durable epoch up to which that list has been worked off.
+    flushed: Epoch,
+    accept_pending: bool,
+    next_id: u64,
+    stopping: Option<Stopping>,
+    ticked: Instant,
+    counted: (Instant, u64),
+}
+
+impl EventLoop {
+    /// A loop over bound listeners. `signals` becomes readable when the process should end.
+    pub(crate) fn new(
+        poll: Poll,
+        mut listeners: Vec<Listener>,
+        mut signals: Option<UnixStream>,
+        state: State,
+        messages: Receiver<Message>,
+    ) -> io::Result<Self> {
+        for (i, listener) in listeners.iter_mut().enumerate() {
+            listener.register(poll.registry(), Token(i))?;
+        }
+        if let Some(signals) = &mut signals {
+            poll.registry()
+                .register(signals, SIGNAL, Interest::READABLE)?;
+        }
+        let now = Instant::now();
+        Ok(EventLoop {
+            gate: Arc::clone(&state.control.gate),
+            poll,
+            listeners,
+            signals,
+            state,
+            messages,
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            again: Vec::new(),
+            touched: Vec::new(),
+            waiting: Vec::new(),
+            flushed: Epoch(0),
+            accept_pending: false,
+            next_id: 1,
+            stopping: None,
+            ticked: now,
+            counted: (now, 0),
+        })
+    }
+
+    /// Runs until a message, a signal or a client ends it.
+    pub(crate) fn run(mut self) -> Result<Ended, ServeError> {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            self.sleep(&mut events)?;
+            self.state.begin_round();
+            let mut ready = std::mem::take(&mut self.again);
+            for event in &events {
+                self.note(event, &mut ready);
+            }
+            while let Ok(message) = self.messages.try_recv() {
+                self.handle(message)?;
+            }
+            for index in ready.drain(..) {
+                self.advance(index);
+            }
+            self.flush_round();
+            self.accept();
+            self.tick();
+            if let Some(checkpoint) = self.ended() {
+                let db = match self.state.stage {
+                    Stage::Ready(ref db) => Some(db.clone()),
+                    Stage::Loading(_) => None,
+                };
+                return Ok(Ended { db, checkpoint });
+            }
+        }
+    }
+
+    fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
+        self.gate.lie_down();
+        let advanced = !self.waiting.is_empty()
+            && self
+                .state
+                .db()
+                .is_some_and(|db| db.durable() > self.flushed);
+        let busy = advanced || !self.again.is_empty();
+        let timeout = if busy { Duration::ZERO } else { TICK };
+        let result = self.poll.poll(events, Some(timeout));
+        self.gate.get_up();
+        match result {
+            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Remembers what the poller announced.
+    fn note(&mut self, event: &Event, ready: &mut Vec<usize>) {
+        match event.token() {
+            WAKER => self.look_for_stop(),
+            SIGNAL => {
+                let mut sink = [0; 16];
+                // One byte per signal; only that there was one matters.
+                if let Some(signals) = &mut self.signals {
+                    while matches!(signals.read(&mut sink), Ok(1..)) {}
+                }
+                self.stop(true);
+            }
+            Token(token) if token < CONNECTIONS => self.accept_pending = true,
+            Token(token) => {
+                let index = token - CONNECTIONS;
+                if let Some(mut connection) = self.state.connections.take(index) {
+                    connection.readable |= event.is_readable() || event.is_read_closed();
+                    connection.hung_up |= event.is_read_closed();
+                    if event.is_writable() && connection.full {
+                        connection.full = false;
+                        self.touched.push(index);
+                    }
+                    self.state.connections.put(index, connection);
+                    ready.push(index);
+                }
+            }
+        }
+    }
+
+    /// Reads and runs one connection.
+    fn advance(&mut self, index: usize) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let Some(mut connection) = self.state.connections.take(index) else {
+            return;
+        };
+        match connection.advance(&mut self.state, &mut self.buffer) {
+            Ok(after) => {
+                self.state.connections.put(index, connection);
+                self.touched.push(index);
+                if let After::Shutdown { checkpoint } = after {
+                    self.stop(checkpoint);
+                }
+            }
+            Err(()) => self.close(index, connection),
+        }
+    }
+
+    /// Wakes the flusher, then writes what may leave: to those that ran in this round, and to
+    /// those that waited.
+    fn flush_round(&mut self) {
+        for at in 0..self.touched.len() {
+            self.list_if_waiting(self.touched[at]);
+        }
+        if let Some(db) = self.state.db() {
+            if !self.waiting.is_empty() {
+                db.nudge();
+            }
+            self.state.durable = db.durable();
+        }
+        if self.state.stopped.is_some() {
+            self.abandon_waiting();
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            self.flush(index);
+        }
+        self.touched = touched;
+        if self.state.durable > self.flushed {
+            self.flushed = self.state.durable;
+            self.flush_waiting();
+        }
+    }
+
+    fn list_if_waiting(&mut self, index: usize) {
+        if let Some(mut connection) = self.state.connections.take(index) {
+            if connection.replies.waits() && !connection.listed {
+                connection.listed = true;
+                self.waiting.push((index, connection.session.id));
+            }
+            self.state.connections.put(index, connection);
+        }
+    }
+
+    fn flush_waiting(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|(index, id)| {
+            let Some(mut connection) = self.state.connections.take(*index) else {
+                return false;
+            };
+            let same = connection.session.id == *id;
+            if !same || !connection.listed {
+                self.state.connections.put(*index, connection);
+                return false;
+            }
+            let flushed = connection.flush(&mut self.state);
+            let waits = flushed.is_ok() && connection.replies.waits();
+            connection.listed = waits;
+            self.settle(*index, connection, flushed);
+            waits
+        });
+        self.waiting = waiting;
+    }
+
+    fn flush(&mut self, index: usize) {
+        if let Some(mut connection) = self.state.connections.take(index) {
+            let flushed = connection.flush(&mut self.state);
+            self.settle(index, connection, flushed);
+        }
+    }
+
+    /// Puts a connection back after a flush, or closes it.
+    fn settle(&mut self, index: usize, connection: Box<Connection>, flushed: Result<(), ()>) {
+        if flushed.is_err() {
+            return self.close(index, connection);
+        }
+        if connection.ready(&self.state) && self.stopping.is_none() {
+            self.again.push(index);
+        }
+        self.state.connections.put(index, connection);
+    }
+
+    fn close(&mut self, index: usize, mut connection: Box<Connection>) {
+        // A socket that is gone cannot be deregistered; closing does it anyway.
+        let _ = connection.stream.deregister(self.poll.registry());
+        connection.unaccount(&self.state);
+        self.state.connections.release(index);
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), ServeError> {
+        match message {
+            Message::Opened(Ok(db)) => {
+                let gate = Arc::clone(&self.gate);
+                db.on_durable(Box::new(move |_| gate.advanced()));
+                self.state.durable = db.durable();
+                (self.state.log)("Ready to accept commands");
+                self.state.stage = Stage::Ready(db);
+            }
+            Message::Opened(Err(error)) => return Err(error.into()),
+            Message::Stop { checkpoint } => self.stop(checkpoint),
+            Message::Saved { client, result } => {
+                self.state.saving = None;
+                let found = self
+                    .state
+                    .connections
+                    .iter()
+                    .find(|(_, c)| c.session.id == client);
+                let Some(index) = found.map(|(index, _)| index) else {
+                    return Ok(());
+                };
+                let Some(mut connection) = self.state.connections.take(index) else {
+                    return Ok(());
+                };
+                let resp3 = connection.session.resp3;
+                let mut out = Out::new(&mut connection.replies.buf, resp3);
+                match result {
+                    Ok(()) => {
+                        self.state.last_save = crate::state::unix_seconds();
+                        out.ok();
+                    }
+                    Err(error) => out.error(&error_text(&error)),
+                }
+                connection.replies.seal(Epoch(0), self.state.durable);
+                connection.blocked = false;
+                self.state.connections.put(index, connection);
+                self.touched.push(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, checkpoint: bool) {
+        if self.stopping.is_some() {
+            return;
+        }
+        (self.state.log)("Ending: no more requests are taken");
+        self.listeners.clear();
+        self.accept_pending = false;
+        self.stopping = Some(Stopping {
+            checkpoint,
+            deadline: Instant::now() + FAREWELL,
+        });
+    }
+
+    /// Whether the server ends now, and how: once the replies have left, or at the deadline.
+    fn ended(&self) -> Option<bool> {
+        let stopping = self.stopping.as_ref()?;
+        let owed = self
+            .state
+            .connections
+            .iter()
+            .any(|(_, c)| c.replies.unsent() > 0);
+        (!owed || Instant::now() >= stopping.deadline).then_some(stopping.checkpoint)
+    }
+
+    fn look_for_stop(&mut self) {
+        if self.state.stopped.is_none()
+            && let Some(why) = self.state.db().and_then(Db::is_stopped)
+        {
+            (self.state.log)(&format!("The database has stopped: {why}"));
+            self.state.stopped = Some(why);
+        }
+    }
+
+    /// The database has stopped: what is not durable is never acknowledged.
+    fn abandon_waiting(&mut self) {
+        let why = self.state.stopped.clone().unwrap_or_default();
+        for (index, id) in std::mem::take(&mut self.waiting) {
+            let Some(mut connection) = self.state.connections.take(index) else {
+                continue;
+            };
+            if connection.session.id == id {
+                connection.listed = false;
+                connection.replies.release(self.state.durable);
+                if connection.replies.waits() {
+                    connection
+                        .replies
+                        .abandon(&format!("ERR the database has stopped: {why}"));
+                    connection.closing = true;
+                }
+                self.touched.push(index);
+            }
+            self.state.connections.put(index, connection);
+        }
+    }
+
+    fn accept(&mut self) {
+        if !std::mem::take(&mut self.accept_pending) {
+            return;
+        }
+        for at in 0..self.listeners.len() {
+            loop {
+                match self.listeners[at].accept() {
+                    Ok((stream, peer, local)) => {
+                        let unix = matches!(self.listeners[at], Listener::Unix(..));
+                        self.admit(stream, peer, local, unix);
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(e)
+                        if matches!(
+                            e.kind(),
+                            ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                        ) => {}
+                    Err(e) => {
+                        (self.state.log)(&format!("Cannot accept a connection: {e}"));
+                        self.accept_pending = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, mut stream: crate::net::Stream, peer: String, local: String, unix: bool) {
+        if self.state.connections.count() >= self.state.options.maxclients {
+            self.state.stats.rejected += 1;
+            // A courtesy; the peer may not take it.
+            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        let index = self.state.connections.reserve();
+        if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {
+            (self.state.log)(&format!("Cannot watch a connection: {e}"));
+            return self.state.connections.release(index);
+        }
+        self.state.stats.accepted += 1;
+        let session = Session::new(self.next_id, peer, local, unix, self.state.trusts_all());
+        self.next_id += 1;
+        self.state
+            .connections
+            .put(index, Box::new(Connection::new(stream, session)));
+    }
+
+    fn tick(&mut self) {
+        let now = self.state.now;
+        if now.duration_since(self.ticked) < TICK {
+            return;
+        }
+        self.ticked = now;
+        self.look_for_stop();
+        let (since, commands) = self.counted;
+        let elapsed = now.duration_since(since);
+        if elapsed >= Duration::from_secs(1) {
+            let ms = u64::try_from(elapsed.as_millis())
+                .unwrap_or(u64::MAX)
+                .max(1);
+            let done = self.state.stats.commands.saturating_sub(commands);
+            self.state.stats.ops_per_sec = done.saturating_mul(1000) / ms;
+            self.counted = (now, self.state.stats.commands);
+            self.close_idle();
+        }
+    }
+
+    fn close_idle(&mut self) {
+        let max = self.state.options.idle_seconds_max;
+        if max == 0 {
+            return;
+        }
+        let now = self.state.now;
+        let idle = |c: &Connection| now.duration_since(c.session.active).as_secs() > max;
+        let indices: Vec<usize> = self
+            .state
+            .connections
+            .iter()
+            .filter(|(_, c)| idle(c) && !c.blocked && !c.replies.waits())
+            .map(|(index, _)| index)
+            .collect();
+        for index in indices {
+            if let Some(connection) = self.state.connections.take(index) {
+                self.close(index, connection);
+            }
+        }
+    }
+}

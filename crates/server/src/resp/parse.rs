@@ -1,0 +1,334 @@
+//! An incremental parser of requests that copies nothing.
+//!
+//! A request is an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or a line of words.
+//! The parser is handed the bytes from the request's first byte on, as many as there are; it
+//! remembers where it stopped, so that bytes arriving one at a time cost no rescan. Arguments
+//! are spans of the input. Errors carry Redis's own words; after one the connection is closed,
+//! because the stream has no way to find the next request.
+//!
+//! Invariant: the result depends on the bytes alone, never on how they were split into reads.
+
+use super::inline::split_words;
+use crate::number::parse_i64;
+
+/// The longest line: an inline request or the digits of a count.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What a request may hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The most arguments.
+    pub args_max: i64,
+    /// The longest argument, bytes.
+    pub bulk_bytes_max: i64,
+    /// Whether the client has proved who it is: the errors of strangers say so.
+    pub authenticated: bool,
+}
+
+impl Limits {
+    /// What a stranger may send before AUTH.
+    pub(crate) const STRANGER: Limits = Limits {
+        args_max: 10,
+        bulk_bytes_max: 16 * 1024,
+        authenticated: false,
+    };
+}
+
+/// A violation of the protocol, in Redis's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProtocolError(pub(crate) String);
+
+impl ProtocolError {
+    fn new(text: &str) -> Self {
+        ProtocolError(format!("Protocol error: {text}"))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    start: usize,
+    end: usize,
+}
+
+/// One request's arguments; the first is the command's name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Args<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// How many arguments there are, the name included.
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The argument at `index`, which exists.
+    pub(crate) fn at(&self, index: usize) -> &'a [u8] {
+        let span = self.spans[index];
+        &self.bytes[span.start..span.end]
+    }
+
+    /// The arguments from `index` on.
+    pub(crate) fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let args = *self;
+        (index..args.len()).map(move |i| args.at(i))
+    }
+}
+
+/// A request kept for later, as MULTI does.
+#[derive(Debug, Default)]
+pub(crate) struct OwnedArgs {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl OwnedArgs {
+    /// Copies the arguments, and only them.
+    pub(crate) fn copy(args: &Args<'_>) -> Self {
+        let mut owned = OwnedArgs::default();
+        for arg in args.from(0) {
+            let start = owned.bytes.len();
+            owned.bytes.extend_from_slice(arg);
+            owned.spans.push(Span {
+                start,
+                end: owned.bytes.len(),
+            });
+        }
+        owned
+    }
+
+    /// The arguments.
+    pub(crate) fn args(&self) -> Args<'_> {
+        Args {
+            bytes: &self.bytes,
+            spans: &self.spans,
+        }
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before the first byte of a request.
+    Start,
+    /// Before the length of a bulk string.
+    Length { left: i64 },
+    /// Within a bulk string.
+    Content { left: i64, bytes: usize },
+}
+
+/// The parser of one connection.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    state: State,
+    /// The next byte to look at, from the request's first byte.
+    at: usize,
+    /// Up to here no line end was found.
+    scanned: usize,
+    spans: Vec<Span>,
+    /// The words of an inline request, whose quotes and escapes are resolved.
+    words: Vec<u8>,
+    inline: bool,
+}
+
+impl Parser {
+    /// A parser before the first byte.
+    pub(crate) fn new() -> Self {
+        Parser {
+            state: State::Start,
+            at: 0,
+            scanned: 0,
+            spans: Vec::new(),
+            words: Vec::new(),
+            inline: false,
+        }
+    }
+
+    /// Looks for one whole request at the start of `input`. `Some(n)`: it is `n` bytes long and
+    /// its arguments are [`args`](Self::args), maybe none. `None`: call again with the same
+    /// bytes and more behind them.
+    pub(crate) fn parse(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<usize>, ProtocolError> {
+        if self.state == State::Start && self.at == 0 {
+            self.spans.clear();
+            if self.spans.capacity() > 4096 {
+                self.spans = Vec::new();
+            }
+            self.inline = false;
+        }
+        loop {
+            match self.state {
+                State::Start => match input.first() {
+                    None => return Ok(None),
+                    Some(b'*') => {
+                        self.at = 1;
+                        let Some(count) = self.count(input, limits)? else {
+                            return Ok(None);
+                        };
+                        if count <= 0 {
+                            return Ok(Some(self.finish()));
+                        }
+                        self.state = State::Length { left: count };
+                    }
+                    Some(_) => return self.inline(input),
+                },
+                State::Length { left } => {
+                    let Some(bytes) = self.length(input, limits)? else {
+                        return Ok(None);
+                    };
+                    self.state = State::Content { left, bytes };
+                }
+                State::Content { left, bytes } => {
+                    let end = self.at + bytes;
+                    if input.len() < end + 2 {
+                        return Ok(None);
+                    }
+                    self.spans.push(Span {
+                        start: self.at,
+                        end,
+                    });
+                    self.at = end + 2;
+                    self.scanned = self.at;
+                    if left == 1 {
+                        return Ok(Some(self.finish()));
+                    }
+                    self.state = State::Length { left: left - 1 };
+                }
+            }
+        }
+    }
+
+    /// The arguments of the request that [`parse`](Self::parse) found at the start of `input`.
+    pub(crate) fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
+        let bytes = if self.inline {
+            self.words.as_slice()
+        } else {
+            input
+        };
+        Args {
+            bytes,
+            spans: &self.spans,
+        }
+    }
+
+    /// How many bytes of input the request at hand is known to need.
+    pub(crate) fn needed(&self) -> usize {
+        match self.state {
+            State::Content { bytes, .. } => self.at + bytes + 2,
+            _ => 0,
+        }
+    }
+
+    fn finish(&mut self) -> usize {
+        let bytes = self.at;
+        self.state = State::Start;
+        self.at = 0;
+        self.scanned = 0;
+        bytes
+    }
+
+    fn count(&mut self, input: &[u8], limits: &Limits) -> Result<Option<i64>, ProtocolError> {
+        let Some(line) = self.line(input, "too big mbulk count string")? else {
+            self.at = 0;
+            return Ok(None);
+        };
+        match parse_i64(line) {
+            Some(count) if count > limits.args_max && !limits.authenticated => {
+                Err(ProtocolError::new("unauthenticated multibulk length"))
+            }
+            Some(count) if count <= limits.args_max => Ok(Some(count)),
+            _ => Err(ProtocolError::new("invalid multibulk length")),
+        }
+    }
+
+    fn length(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
+        let Some(first) = input.get(self.at) else {
+            return Ok(None);
+        };
+        if *first != b'$' {
+            let got = char::from(*first);
+            return Err(ProtocolError::new(&format!("expected '$', got '{got}'")));
+        }
+        self.at += 1;
+        let Some(line) = self.line(input, "too big bulk count string")? else {
+            self.at -= 1;
+            return Ok(None);
+        };
+        match parse_i64(line) {
+            Some(bytes) if bytes > limits.bulk_bytes_max && !limits.authenticated => {
+                Err(ProtocolError::new("unauthenticated bulk length"))
+            }
+            Some(bytes) if bytes <= limits.bulk_bytes_max => usize::try_from(bytes)
+                .map(Some)
+                .map_err(|_| ProtocolError::new("invalid bulk length")),
+            _ => Err(ProtocolError::new("invalid bulk length")),
+        }
+    }
+
+    /// The rest of a line that ends in CR and one more byte, which becomes consumed. Like
+    /// Redis, only the CR is looked at.
+    fn line<'a>(
+        &mut self,
+        input: &'a [u8],
+        too_long: &str,
+    ) -> Result<Option<&'a [u8]>, ProtocolError> {
+        let from = self.scanned.max(self.at);
+        let found = input
+            .get(from..)
+            .and_then(|rest| rest.iter().position(|b| *b == b'\r'));
+        let Some(end) = found.map(|offset| from + offset) else {
+            self.scanned = input.len();
+            if input.len() - self.at > LINE_BYTES_MAX {
+                return Err(ProtocolError::new(too_long));
+            }
+            return Ok(None);
+        };
+        if end - self.at > LINE_BYTES_MAX {
+            return Err(ProtocolError::new(too_long));
+        }
+        if input.len() < end + 2 {
+            self.scanned = end;
+            return Ok(None);
+        }
+        let line = &input[self.at..end];
+        self.at = end + 2;
+        self.scanned = self.at;
+        Ok(Some(line))
+    }
+
+    fn inline(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let rest = &input[self.scanned..];
+        let found = rest
+            .iter()
+            .position(|b| *b == b'\n')
+            .map(|offset| self.scanned + offset);
+        if found.unwrap_or(input.len()) > LINE_BYTES_MAX {
+            return Err(ProtocolError::new("too big inline request"));
+        }
+        let Some(end) = found else {
+            self.scanned = input.len();
+            return Ok(None);
+        };
+        let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+        let spans = &mut self.spans;
+        self.words.clear();
+        split_words(line, &mut self.words, |start, end| {
+            spans.push(Span { start, end })
+        })
+        .ok_or_else(|| ProtocolError::new("unbalanced quotes in request"))?;
+        self.inline = true;
+        self.at = end + 1;
+        Ok(Some(self.finish()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Replies, appended to the connection's buffer. RESP3 adds nulls, maps, sets and text that
+//! names its format; a RESP2 client gets the nearest older form.
+
+use crate::number::{push_i64, push_u64};
+
+/// Appends replies in one version of the protocol.
+#[derive(Debug)]
+pub(crate) struct Out<'a> {
+    /// The buffer; replies are only ever appended, or cut off as a whole.
+    pub buf: &'a mut Vec<u8>,
+    /// Whether the client speaks RESP3.
+    pub resp3: bool,
+}
+
+impl<'a> Out<'a> {
+    /// An encoder that appends to `buf`.
+    pub(crate) fn new(buf: &'a mut Vec<u8>, resp3: bool) -> Self {
+        Out { buf, resp3 }
+    }
+
+    /// `+OK`.
+    pub(crate) fn ok(&mut self) {
+        self.buf.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A status line. The text holds no line ends.
+    pub(crate) fn simple(&mut self, text: &str) {
+        self.buf.push(b'+');
+        self.buf.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    /// An error line; the text begins with its code, such as `ERR`. Line ends become blanks.
+    pub(crate) fn error(&mut self, text: &str) {
+        self.buf.push(b'-');
+        self.buf.extend(
+            text.bytes()
+                .map(|b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }),
+        );
+        self.end();
+    }
+
+    /// An integer.
+    pub(crate) fn integer(&mut self, value: i64) {
+        if (0..10).contains(&value) {
+            self.buf
+                .extend_from_slice(&[b':', b'0' + value.to_le_bytes()[0], b'\r', b'\n']);
+            return;
+        }
+        self.buf.push(b':');
+        push_i64(self.buf, value);
+        self.end();
+    }
+
+    /// A count, which may exceed what a signed integer holds only in theory.
+    pub(crate) fn count(&mut self, value: u64) {
+        self.integer(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    /// A string of any bytes.
+    pub(crate) fn bulk(&mut self, bytes: &[u8]) {
+        self.bulk_head(bytes.len());
+        self.buf.extend_from_slice(bytes);
+        self.end();
+    }
+
+    /// The head of a string whose `len` bytes the caller appends next, and then
+    /// [`end`](Self::end).
+    pub(crate) fn bulk_head(&mut self, len: usize) {
+        self.head(b'$', len);
+    }
+
+    /// The line end behind a string.
+    pub(crate) fn end(&mut self) {
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// Nothing.
+    pub(crate) fn null(&mut self) {
+        self.buf
+            .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// No array.
+    pub(crate) fn null_array(&mut self) {
+        self.buf
+            .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// The head of an array of `len` replies.
+    pub(crate) fn array(&mut self, len: usize) {
+        self.head(b'*', len);
+    }
+
+    /// The head of a map of `pairs` keys and values.
+    pub(crate) fn map(&mut self, pairs: usize) {
+        if self.resp3 {
+            self.head(b'%', pairs)
+        } else {
+            self.head(b'*', pairs * 2)
+        }
+    }
+
+    /// The head of a set.
+    pub(crate) fn set(&mut self, len: usize) {
+        self.head(if self.resp3 { b'~' } else { b'*' }, len);
+    }
+
+    /// Plain text for people.
+    pub(crate) fn text(&mut self, text: &str) {
+        if !self.resp3 {
+            return self.bulk(text.as_bytes());
+        }
+        self.head(b'=', text.len() + 4);
+        self.buf.extend_from_slice(b"txt:");
+        self.buf.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    fn head(&mut self, kind: u8, len: usize) {
+        self.buf.push(kind);
+        push_u64(self.buf, u64::try_from(len).unwrap_or(u64::MAX));
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden(resp3: bool) -> String {
+        let mut buf = Vec::new();
+        let mut out = Out::new(&mut buf, resp3);
+        out.ok();
+        out.simple("PONG");
+        out.error("ERR two\r\nlines");
+        out.integer(7);
+        out.integer(-42);
+        out.count(1000);
+        out.bulk(b"a\0b");
+        out.bulk(b"");
+        out.null();
+        out.null_array();
+        out.array(2);
+        out.map(1);
+        out.set(3);
+        out.text("hi");
+        String::from_utf8(buf).expect("ASCII")
+    }
+
+    #[test]
+    fn replies_of_version_2_are_byte_for_byte_these() {
+        assert_eq!(
+            golden(false),
+            "+OK\r\n+PONG\r\n-ERR two  lines\r\n:7\r\n:-42\r\n:1000\r\n$3\r\na\0b\r\n$0\r\n\r\n\
+             $-1\r\n*-1\r\n*2\r\n*2\r\n*3\r\n$2\r\nhi\r\n"
+        );
+    }
+
+    #[test]
+    fn replies_of_version_3_are_byte_for_byte_these() {
+        assert_eq!(
+            golden(true),
+            "+OK\r\n+PONG\r\n-ERR two  lines\r\n:7\r\n:-42\r\n:1000\r\n$3\r\na\0b\r\n$0\r\n\r\n\
+             _\r\n_\r\n*2\r\n%1\r\n~3\r\n=6\r\ntxt:hi\r\n"
+        );
+    }
+}

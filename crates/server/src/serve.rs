@@ -1,0 +1,196 @@
+//! Start and end: bind, open the database in another thread, run the loop, close.
+
+use crate::control::{Control, Gate, Message};
+use crate::engine::{Db, Error, Options, Progress, Ticket};
+use crate::net::Listener;
+use crate::options::{ServeError, ServerOptions};
+use crate::poll::{Ended, EventLoop, WAKER};
+use crate::state::{Log, State};
+use mio::Poll;
+use signal_hook::consts::signal::{SIGINT, SIGTERM};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+
+/// The exit code of a process that got a second SIGTERM while it was closing.
+const EXIT_IMPATIENT: i32 = 1;
+
+/// Serves until SHUTDOWN, SIGTERM or SIGINT, then closes the database.
+///
+/// The addresses are bound before the database is opened, so that clients are told how far it is
+/// (`-LOADING`). A first signal ends cleanly, with a checkpoint; a second one at once, which loses
+/// nothing and makes the next start longer. `log` gets a few lines for people.
+///
+/// # Errors
+/// Options that expose the database, an address that cannot be bound, a database that does not
+/// open or close.
+pub fn serve(
+    options: ServerOptions,
+    db: Options,
+    log: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<(), ServeError> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    theirs.set_nonblocking(true)?;
+    let ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        let flag = || Arc::clone(&ending);
+        signal_hook::flag::register_conditional_shutdown(signal, EXIT_IMPATIENT, flag())?;
+        signal_hook::flag::register(signal, flag())?;
+        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+    }
+    let prepared = Prepared::new(options, db.value_bytes_max, Arc::new(log), Some(ours))?;
+    prepared.open_with(move |progress| Db::open_with_progress(db, progress));
+    prepared.run()
+}
+
+/// A server in a thread of its own, for tests and for programs that embed it.
+#[derive(Debug)]
+pub struct Server {
+    thread: JoinHandle<Result<(), ServeError>>,
+    control: Control,
+    address: Option<SocketAddr>,
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Control")
+    }
+}
+
+impl Server {
+    /// Binds, then opens the database and serves in the background.
+    ///
+    /// # Errors
+    /// Options that expose the database, and addresses that cannot be bound.
+    pub fn start(
+        options: ServerOptions,
+        db: Options,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Server, ServeError> {
+        let value_bytes_max = db.value_bytes_max;
+        let open = move |progress| Db::open_with_progress(db, progress);
+        Server::start_with(options, value_bytes_max, open, log)
+    }
+
+    /// Like [`start`](Self::start), for callers that open the database themselves: `open` runs
+    /// in a thread of its own while clients are told `-LOADING`.
+    ///
+    /// # Errors
+    /// Options that expose the database, and addresses that cannot be bound.
+    pub fn start_with(
+        options: ServerOptions,
+        value_bytes_max: usize,
+        open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Server, ServeError> {
+        let prepared = Prepared::new(options, value_bytes_max, Arc::new(log), None)?;
+        prepared.open_with(open);
+        let (control, address) = (prepared.control.clone(), prepared.address);
+        let thread = thread::spawn(move || prepared.run());
+        Ok(Server {
+            thread,
+            control,
+            address,
+        })
+    }
+
+    /// The first TCP address it listens on.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Ends as SIGTERM would, and waits for it.
+    ///
+    /// # Errors
+    /// What the server ended with.
+    pub fn stop(self) -> Result<(), ServeError> {
+        self.control.send(Message::Stop { checkpoint: true });
+        self.join()
+    }
+
+    /// Waits for the server to end by itself.
+    ///
+    /// # Errors
+    /// What the server ended with.
+    pub fn join(self) -> Result<(), ServeError> {
+        match self.thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// A bound server before its first round.
+struct Prepared {
+    event_loop: EventLoop,
+    control: Control,
+    progress: Arc<Progress>,
+    address: Option<SocketAddr>,
+}
+
+impl Prepared {
+    fn new(
+        options: ServerOptions,
+        value_bytes_max: usize,
+        log: Log,
+        signals: Option<UnixStream>,
+    ) -> Result<Self, ServeError> {
+        options.check()?;
+        let listeners = Listener::bind_all(&options)?;
+        let address = listeners.iter().find_map(Listener::tcp_address);
+        let poll = Poll::new()?;
+        let gate = Arc::new(Gate::new(mio::Waker::new(poll.registry(), WAKER)?));
+        let (sender, messages) = channel();
+        let control = Control { sender, gate };
+        let progress = Arc::new(Progress::default());
+        let state = State::new(
+            options,
+            value_bytes_max,
+            address.map_or(0, |a| a.port()),
+            Arc::clone(&progress),
+            control.clone(),
+            log,
+        );
+        let signals = signals.map(mio::net::UnixStream::from_std);
+        let event_loop = EventLoop::new(poll, listeners, signals, state, messages)?;
+        Ok(Prepared {
+            event_loop,
+            control,
+            progress,
+            address,
+        })
+    }
+
+    fn open_with(&self, open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static) {
+        let (control, progress) = (self.control.clone(), Arc::clone(&self.progress));
+        thread::spawn(move || {
+            // A panic must end the server, not leave it loading for ever.
+            let opened = catch_unwind(AssertUnwindSafe(|| open(progress)));
+            let crashed = |_| {
+                Err(Error::Stopped(String::from(
+                    "opening the database panicked",
+                )))
+            };
+            control.send(Message::Opened(opened.unwrap_or_else(crashed)));
+        });
+    }
+
+    fn run(self) -> Result<(), ServeError> {
+        let Ended { db, checkpoint } = self.event_loop.run()?;
+        let Some(db) = db else { return Ok(()) };
+        if checkpoint {
+            db.close()?;
+        } else {
+            let epoch = db.exposure().current;
+            db.nudge();
+            db.wait(Ticket { epoch })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! What all connections share. Only the loop's thread touches it.
+
+use crate::command::lookup::Lookup;
+use crate::connection::Connections;
+use crate::control::Control;
+use crate::engine::{Db, Epoch, Progress};
+use crate::options::ServerOptions;
+use crate::session::{Durability, Session};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// A `mem` reply waits for the disk once the oldest unsynced commit is older than this.
+const MEM_AGE_US_MAX: u64 = 10_000;
+
+/// The function that gets the server's few lines for people.
+pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Whether there is a database yet.
+pub(crate) enum Stage {
+    /// It is being opened in another thread.
+    Loading(Arc<Progress>),
+    /// It is open.
+    Ready(Db),
+}
+
+/// Counters since the start or CONFIG RESETSTAT.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    /// Requests with a command.
+    pub commands: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections refused for `maxclients`.
+    pub rejected: u64,
+    /// Bytes read.
+    pub input_bytes: u64,
+    /// Bytes written.
+    pub output_bytes: u64,
+    /// Keys found.
+    pub hits: u64,
+    /// Keys looked up in vain.
+    pub misses: u64,
+    /// Commands a second over the last second.
+    pub ops_per_sec: u64,
+}
+
+/// The server.
+pub(crate) struct State {
+    /// How it was started.
+    pub options: ServerOptions,
+    /// The longest value, bytes.
+    pub value_bytes_max: usize,
+    /// The TCP port, 0 for none.
+    pub port: u16,
+    /// The database.
+    pub stage: Stage,
+    /// Commands by name.
+    pub lookup: Lookup,
+    /// All connections but the one that is running.
+    pub connections: Connections,
+    /// Counters.
+    pub stats: Stats,
+    /// The durable epoch as last seen; refreshed once a round.
+    pub durable: Epoch,
+    /// Why the database stopped, if it did.
+    pub stopped: Option<String>,
+    /// The loop's time, once a round.
+    pub now: Instant,
+    /// When the server started.
+    pub started: Instant,
+    /// A random name of this life of the server, 40 hex digits.
+    pub run_id: String,
+    /// To the loop, from helper threads.
+    pub control: Control,
+    /// The client that waits for SAVE, if one does.
+    pub saving: Option<u64>,
+    /// When the last SAVE or BGSAVE began, seconds since 1970.
+    pub last_save: u64,
+    /// Where lines for people go.
+    pub log: Log,
+    mem_in_time: Option<bool>,
+}
+
+impl State {
+    /// The server before its first client.
+    pub(crate) fn new(
+        options: ServerOptions,
+        value_bytes_max: usize,
+        port: u16,
+        progress: Arc<Progress>,
+        control: Control,
+        log: Log,
+    ) -> Self {
+        let now = Instant::now();
+        State {
+            options,
+            value_bytes_max,
+            port,
+            stage: Stage::Loading(progress),
+            lookup: Lookup::new(),
+            connections: Connections::default(),
+            stats: Stats::default(),
+            durable: Epoch(0),
+            stopped: None,
+            now,
+            started: now,
+            run_id: run_id(),
+            control,
+            saving: None,
+            last_save: unix_seconds(),
+            log,
+            mem_in_time: None,
+        }
+    }
+
+    /// The database, once it is open.
+    pub(crate) fn db(&self) -> Option<&Db> {
+        match &self.stage {
+            Stage::Ready(db) => Some(db),
+            Stage::Loading(_) => None,
+        }
+    }
+
+    /// Begins a round of the loop.
+    pub(crate) fn begin_round(&mut self) {
+        self.now = Instant::now();
+        self.mem_in_time = None;
+        if let Some(db) = self.db() {
+            self.durable = db.durable();
+        }
+    }
+
+    /// The epoch that a reply waits for: none for a `mem` client while the disk keeps up.
+    pub(crate) fn answer_epoch(&mut self, session: &Session, epoch: Epoch) -> Epoch {
+        if session.durability == Durability::Disk {
+            return epoch;
+        }
+        let age = || self.db().map_or(u64::MAX, |db| db.exposure().age_us);
+        let in_time = match self.mem_in_time {
+            Some(known) => known,
+            None => age() <= MEM_AGE_US_MAX,
+        };
+        self.mem_in_time = Some(in_time);
+        if in_time { Epoch(0) } else { epoch }
+    }
+
+    /// Whether a client needs no password.
+    pub(crate) fn trusts_all(&self) -> bool {
+        self.options.requirepass.is_none()
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
+}
+
+/// Differs between any two starts on a machine: hashed from the clock and the process id.
+fn run_id() -> String {
+    let nanos = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos());
+    let seed = u64::from(std::process::id());
+    let word = |n: u64| perdura_base::checksum::hash64(seed ^ n, &nanos.to_le_bytes());
+    let mut text = format!(
+        "{:016x}{:016x}{:016x}",
+        word(1 << 40),
+        word(2 << 40),
+        word(3 << 40)
+    );
+    text.truncate(40);
+    text
+}
