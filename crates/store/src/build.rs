@@ -184,7 +184,7 @@ impl Partition {
             let Some(table) = self.tables.get_mut(&id) else {
                 continue;
             };
-            table.hash.reserve(count, |e| e.spread());
+            table.hash.reserve(count);
             for raw in entries.chunks_exact(8) {
                 let entry = Entry(u64::from_le_bytes(*raw.first_chunk()?));
                 let local = entry.local();
@@ -199,9 +199,7 @@ impl Partition {
                 }
                 *word |= bit;
                 total += 1;
-                table
-                    .hash
-                    .insert_unique(entry.spread(), entry, |e| e.spread());
+                table.hash.insert(entry);
             }
         }
         for (local, seen) in (0..pages.fresh).zip(seen) {
@@ -289,7 +287,7 @@ fn index_row(
     let entry = Entry::new(hash, local, slot);
     if !has_entry {
         let twin = table.hash.find(entry.spread(), |e| {
-            e.hash_is(hash) && pages.row(*e).is_some_and(|r| pages.key_is(&r, key, hash))
+            e.hash_is(hash) && pages.row(e).is_some_and(|r| pages.key_is(&r, key, hash))
         });
         if let Some(twin) = twin {
             let found = format!(
@@ -299,9 +297,7 @@ fn index_row(
             );
             return Err(damage("a key of its own", &found));
         }
-        table
-            .hash
-            .insert_unique(entry.spread(), entry, |e| e.spread());
+        table.hash.insert(entry);
     }
     if !table.insert_ordered(key, entry) {
         return Err(damage("a key of its own", "a key that another row has"));

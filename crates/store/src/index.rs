@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
 use perdura_page::SlotClass;
 
 use crate::geometry::KeyHash;
+use crate::hash_index::HashIndex;
 use crate::memory::{MemoryAccount, MemoryUse};
 
 /// Local pages that an entry can name.
@@ -63,7 +63,7 @@ pub(crate) fn spread(hash: KeyHash) -> u64 {
 /// What is derived for one table.
 #[derive(Default)]
 pub(crate) struct Table {
-    pub(crate) hash: HashTable<Entry>,
+    pub(crate) hash: HashIndex,
     pub(crate) ordered: Option<BTreeMap<Box<[u8]>, Entry>>,
     pub(crate) expiries: BTreeSet<(u64, Entry)>,
     /// Per class, pages that may have a free slot; checked when popped.
@@ -81,8 +81,7 @@ impl Table {
     }
 
     pub(crate) fn insert(&mut self, entry: Entry, key: impl FnOnce() -> Box<[u8]>) {
-        self.hash
-            .insert_unique(entry.spread(), entry, |e| e.spread());
+        self.hash.insert(entry);
         if let Some(ordered) = &mut self.ordered {
             let key = key();
             let bytes = bytes_of(&key);
@@ -93,12 +92,7 @@ impl Table {
     }
 
     pub(crate) fn remove(&mut self, entry: Entry, key: &[u8]) {
-        let found = self.hash.find_entry(entry.spread(), |e| *e == entry);
-        assert!(
-            found
-                .map(hashbrown::hash_table::OccupiedEntry::remove)
-                .is_ok()
-        );
+        assert!(self.hash.remove(entry), "an indexed row");
         if let Some(ordered) = &mut self.ordered
             && ordered.remove(key).is_some()
         {
@@ -124,7 +118,7 @@ impl Table {
 
     /// Brings the memory account up to date.
     pub(crate) fn account(&mut self, memory: &MemoryAccount) {
-        let hash = u64::try_from(self.hash.allocation_size()).unwrap_or(u64::MAX);
+        let hash = u64::try_from(self.hash.bytes()).unwrap_or(u64::MAX);
         let expiries = u64::try_from(self.expiries.len()).unwrap_or(u64::MAX) * EXPIRY_ENTRY_BYTES;
         let now = hash + expiries + self.ordered_bytes;
         memory.change(MemoryUse::Indexes, self.accounted, now);

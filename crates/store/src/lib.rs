@@ -13,7 +13,7 @@
 //! | [`heap`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
 //! | `pages`, `chain` | chunks, free pages; large values |
-//! | `index`, `rows`, [`row_ref`] | finding, writing and reading rows |
+//! | `index`, `hash_index`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
 //! | [`visit`] | a checkpoint's visit of a page |
 //! | [`restart`], [`build`] | replay and its check; indexes from pages |
@@ -25,6 +25,7 @@ mod chain;
 mod commit;
 pub mod geometry;
 pub mod group;
+mod hash_index;
 pub mod heap;
 mod index;
 pub mod memory;

@@ -28,6 +28,9 @@ pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
 pub(crate) struct PageState {
     /// Slotted: free slots.
     pub(crate) free_slots: u16,
+    /// Slotted: a copy of the class. Finding a row then waits for its own cache line only and
+    /// not for the header's first.
+    pub(crate) class: SlotClass,
     /// One bit per image slot that does not hold the page as it is.
     pub(crate) dirty: u8,
     /// Bits of [`flag`].
@@ -273,15 +276,18 @@ impl Pages {
     pub(crate) fn resync(&mut self, local: u32) {
         let page = self.page(local);
         let kind = layout::kind(page);
-        let free_slots = match (kind, layout::class(page)) {
-            (Some(PageKind::Slotted), Some(class)) => class
+        let slotted = (kind == Some(PageKind::Slotted))
+            .then(|| layout::class(page))
+            .flatten();
+        let free_slots = slotted.map_or(0, |class| {
+            class
                 .slots()
-                .saturating_sub(layout::taken_count(page, class)),
-            _ => 0,
-        };
+                .saturating_sub(layout::taken_count(page, class))
+        });
         let in_use = kind != Some(PageKind::Free);
         let state = self.state(local);
         state.free_slots = u16::try_from(free_slots).unwrap_or(0);
+        state.class = slotted.unwrap_or_default();
         let was = state.flags & flag::IN_USE != 0;
         if in_use && !was {
             state.flags |= flag::IN_USE;
@@ -297,8 +303,12 @@ impl Pages {
 
     /// The row an entry names; `None` if its bytes are malformed.
     pub(crate) fn row(&self, entry: Entry) -> Option<Row<'_>> {
-        let page = self.page(entry.local());
-        let class = layout::class(page)?;
-        Row::decode(layout::slot(page, class, entry.slot()))
+        let class = self.class(entry.local());
+        Row::decode(layout::slot(self.page(entry.local()), class, entry.slot()))
+    }
+
+    /// The class of a slotted page.
+    pub(crate) fn class(&self, local: u32) -> SlotClass {
+        self.states[index(local)].class
     }
 }

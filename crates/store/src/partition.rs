@@ -100,7 +100,7 @@ impl Partition {
         table
             .hash
             .iter()
-            .filter_map(|entry| self.row(*entry))
+            .filter_map(|entry| self.row(entry))
             .for_each(&mut f);
     }
 
@@ -130,12 +130,12 @@ impl Partition {
     #[must_use]
     pub fn random_row(&self, table: TableId, r: u64) -> Option<RowRef<'_>> {
         let hash = &self.tables.get(&table)?.hash;
-        let buckets = hash.num_buckets();
-        let start = usize::try_from(r % u64::try_from(buckets).ok()?.max(1)).ok()?;
-        let entry = (start..buckets)
+        let places = hash.place_count();
+        let start = usize::try_from(r % u64::try_from(places).ok()?.max(1)).ok()?;
+        let entry = (start..places)
             .chain(0..start)
-            .find_map(|b| hash.get_bucket(b))?;
-        self.row(*entry)
+            .find_map(|p| hash.place(p))?;
+        self.row(entry)
     }
 
     fn row(&self, entry: Entry) -> Option<RowRef<'_>> {

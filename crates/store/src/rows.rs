@@ -48,10 +48,10 @@ fn find<'a>(
     table.hash.find(spread(hash), |entry| {
         found = entry
             .hash_is(hash)
-            .then(|| pages.row(*entry))
+            .then(|| pages.row(entry))
             .flatten()
             .filter(|row| pages.key_is(row, key, hash))
-            .map(|row| (*entry, row));
+            .map(|row| (entry, row));
         found.is_some()
     });
     found
@@ -192,7 +192,7 @@ impl Partition {
         let in_place = old
             .as_ref()
             .map(|old| old.entry)
-            .filter(|entry| layout::class(pages.page(entry.local())) == Some(class));
+            .filter(|entry| pages.class(entry.local()) == class);
         let entry = match in_place {
             Some(entry) => {
                 write_slot(pages, part, entry.local(), class, entry.slot(), row);
@@ -330,7 +330,7 @@ fn release_slot(pages: &mut Pages, table: &mut Table, part: &mut PartUndo, entry
     save_bit(pages, part, local, slot);
     layout::set_taken(pages.page_mut(local), slot, false);
     pages.state(local).free_slots += 1;
-    let class = layout::class(pages.page(local)).expect("a slotted page");
+    let class = pages.class(local);
     if usize::from(pages.state(local).free_slots) == class.slots() {
         pages.free_page(part, local);
     } else {

@@ -81,7 +81,7 @@ impl Partition {
         for (id, table) in &self.tables {
             out.put_u32(id.0);
             out.put_u32(u32::try_from(table.hash.len()).expect("rows of a table in a partition"));
-            for entry in &table.hash {
+            for entry in table.hash.iter() {
                 out.put_u64(entry.0);
             }
         }
