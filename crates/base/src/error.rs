@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 
 /// A result of the core crates.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Damage: where it is, what was expected, what was found, what is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ pub mod error;
 pub mod flaw;
 pub mod ids;
 pub mod limits;
+pub mod num;
 pub mod partset;
 
 pub use error::{Corruption, Error, Result};

@@ -1,1 +1,39 @@
-//! The embeddable database: wires the parts together and drives the background work.
+//! Perdura: a transactional database whose product is recovery.
+//!
+//! ```no_run
+//! use perdura::{Db, Options};
+//! let db = Db::open(Options::new("data"))?;
+//! let parts = [b"greeting"].into_iter().map(|key| db.partition_of(key)).collect();
+//! let (_, ticket) = db.transact(&parts, |tx| tx.put(db.database(0), b"greeting", b"hello", None))?;
+//! db.wait(ticket)?; // from here on the write survives a power cut
+//! # Ok::<(), perdura::Error>(())
+//! ```
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`core`] | the database without a thread: every bit of background work is a step |
+//! | [`catalog`] | table 0 |
+//! | [`db`] | the same with threads: what users open |
+//! | [`pace`] | when to flush, and how fast to write an image |
+//! | [`options`] | settings |
+//! | [`stats`] | figures |
+//!
+//! The simulator drives [`core::Core`] from a seed; [`Db`] drives it from threads. There is no
+//! second implementation of anything.
+
+pub mod catalog;
+pub mod core;
+pub mod db;
+pub mod files;
+pub mod options;
+pub mod pace;
+pub mod stats;
+
+pub use crate::core::{Core, Env};
+pub use db::{Db, Exposure};
+pub use options::{CoreOptions, Options};
+pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
+pub use perdura_recovery::{CheckpointProgress, Progress, RestartReport};
+pub use perdura_store::{MemoryAccount, MemoryUse, RowRef};
+pub use perdura_txn::{Abort, Ticket, Tx};
+pub use stats::Stats;

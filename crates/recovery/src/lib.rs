@@ -1,1 +1,42 @@
-//! The recovery core: checkpoints, images, restart methods and the recovery report.
+//! Recovery: checkpoints while the database runs, and the way back after a crash.
+//!
+//! Everything here is one thought: **(image, log, target) → state**, with two predicates.
+//! `reflected(record, image)`: did the image see the change? `wanted(transaction, target)`: should
+//! the state have it? A commuting record is applied iff the two differ. Crash restart, the
+//! fallback to the older image and the repair of a single page are callers that differ in image
+//! and source; what distinguishes one restart method from another is a row of [`method::METHODS`].
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`image`] | the two images' files: pages and directory |
+//! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
+//! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
+//! | [`truncate`] | how far the log may be cut: one function, one assert |
+//! | [`rule`] | the two predicates |
+//! | [`method`] | the restart methods as rows over source, gate, apply, undo |
+//! | [`load`] | image to memory, with fallback and page repair |
+//! | [`replay`] | log to memory |
+//! | [`restart`] | the phases in order |
+//! | [`report`] | what a restart says of itself |
+//!
+//! # Source
+//! *Differential Logging* (000), algorithms 2 and 3 and section 4.2, with the corrections that
+//! [`checkpoint`] and [`rule`] name.
+
+pub mod anchor_cell;
+pub mod checkpoint;
+pub mod image;
+pub mod load;
+pub mod method;
+pub mod replay;
+pub mod report;
+pub mod restart;
+pub mod rule;
+pub mod truncate;
+
+pub use anchor_cell::AnchorCell;
+pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
+pub use image::{DirEntry, Directory};
+pub use method::{METHODS, Method};
+pub use report::{Progress, RestartReport};
+pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};

@@ -1,1 +1,24 @@
-//! The transaction component: virtual partitions, executor-mode transactions, tickets.
+//! The transaction component: serial execution over virtual partitions, one group per
+//! transaction, tickets for the durable epoch.
+//!
+//! A transaction takes the latches of the partitions it declares in ascending order, runs to
+//! completion in its caller's thread, appends its records as one group while it still holds the
+//! latches, and releases. It is visible then and *durable later*: its [`Ticket`] names the commit
+//! epoch to wait for. A transaction that only read waits for the newest write it could have seen.
+//!
+//! # Why nothing needs undo after a crash
+//! Differences are computed at commit from saved before-images, and the checkpoint visits pages
+//! under the same latches. So neither log nor image ever holds an uncommitted change, and the
+//! restart rule of *Differential Logging* (000) collapses to "apply iff tag >= k".
+//!
+//! # Invariants
+//! * I1: a page change, its tag and its append happen under the latch that owns the page.
+//! * I2: a commit's epoch is read under the latches it protects, so that a dependent transaction
+//!   never has a smaller epoch.
+//! * I3: a reply waits for the newest epoch its partitions were written in.
+
+pub mod executor;
+mod tx;
+
+pub use executor::{Executor, ExecutorOptions, Ticket};
+pub use tx::{Abort, Tx};

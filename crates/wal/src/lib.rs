@@ -1,1 +1,42 @@
-//! The log: epoch-pure blocks, N streams, group commit, segments, scans and the anchor.
+//! The log: what happened, in blocks that say which commit epoch they belong to.
+//!
+//! # One page to see it
+//! ```text
+//!  append(group) ──► open block of epoch e ──► sealed blocks ──► flusher: write, sync ──► D
+//!                        one per stream            queue          one per stream
+//! ```
+//! * A transaction appends its group while it still holds its latches, reads the epoch `E` under
+//!   the stream's lock, and may release its latches then. It is *acknowledged* when the durable
+//!   epoch `D` has reached that epoch.
+//! * Closing an epoch raises `E`, then visits every stream. After the visit no record of the old
+//!   epoch can be appended there, so the ends it notes (`V_e`) say exactly what must be durable.
+//! * Blocks are epoch-pure. Restart keeps whole durable epochs and voids the rest for ever.
+//!
+//! The log interprets no table: a group is bytes to it.
+//!
+//! # Source
+//! *Differential Logging* (000), section 4.1 for the streams; the epochs that make early release
+//! of latches safe over several streams are ours: without them an order-free log can keep a
+//! difference whose predecessor it lost, and recover bits that never existed.
+//!
+//! # Locks, in order
+//! `closing` < a stream's `inner` < `ends`. A flusher's state is taken before any of them. None is
+//! held during I/O but the flusher's own.
+
+pub mod anchor;
+pub mod block;
+pub mod cut;
+pub mod flush;
+pub mod frame;
+pub mod log;
+pub mod scan;
+pub mod segment;
+mod stream;
+
+pub use anchor::{Anchor, ChainLink, ImageState, ImageStatus};
+pub use block::BlockHeader;
+pub use cut::{Cut, decide_cut};
+pub use flush::FlushProgress;
+pub use frame::{Direction, Frame, FrameKind, RestartRecord};
+pub use log::{Wal, WalOptions, WalStart, WalStats};
+pub use scan::{BlockRef, StreamScan, scan_stream};

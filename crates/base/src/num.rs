@@ -1,0 +1,33 @@
+//! Conversions between integer widths that cannot lose anything here: the crate refuses to
+//! build where `usize` is not 64 bits wide.
+
+const _: () = assert!(usize::BITS == 64, "Perdura needs a 64-bit machine");
+
+/// A length as a file offset.
+#[must_use]
+#[allow(clippy::cast_possible_truncation)]
+pub const fn to_u64(n: usize) -> u64 {
+    n as u64
+}
+
+/// A file offset or count as a length in memory.
+#[must_use]
+#[allow(clippy::cast_possible_truncation)]
+pub const fn to_usize(n: u64) -> usize {
+    n as usize
+}
+
+/// A length that a format stores in 32 bits. Longer ones were refused at the door.
+///
+/// # Panics
+/// If `n` does not fit, which is a bug in the check at the door.
+#[must_use]
+pub fn to_u32(n: usize) -> u32 {
+    u32::try_from(n).expect("lengths over 4 GiB are refused at the door")
+}
+
+/// `n` rounded up to a multiple of `unit`.
+#[must_use]
+pub const fn round_up(n: u64, unit: u64) -> u64 {
+    n.div_ceil(unit) * unit
+}

@@ -1,0 +1,159 @@
+//! Table 0: which tables there are.
+#![doc = include_str!("../../../docs/formats/catalog.md")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{Error, PartitionId, Result, TableId};
+use perdura_recovery::restart::Catalog;
+use perdura_store::{DetachedTable, Heap};
+use perdura_txn::{Abort, Tx};
+
+/// The catalog's own table.
+pub const CATALOG: TableId = TableId(0);
+/// Redis databases.
+pub const DATABASES: u8 = 16;
+
+const NEXT_ID: &[u8] = b"n";
+
+fn name_of(database: u8) -> String {
+    format!("db{database}")
+}
+
+fn row_key(name: &str) -> Vec<u8> {
+    let mut key = b"t".to_vec();
+    key.put(name.as_bytes());
+    key
+}
+
+/// The catalog as transactions use it: the ids of the databases.
+#[derive(Default)]
+pub struct Databases {
+    ids: [AtomicU32; DATABASES as usize],
+}
+
+impl Databases {
+    /// The table of a database. It changes by a flush, which holds every latch: read it inside a
+    /// transaction.
+    #[must_use]
+    pub fn table(&self, database: u8) -> TableId {
+        TableId(self.ids[usize::from(database % DATABASES)].load(Ordering::Relaxed))
+    }
+
+    fn set(&self, database: u8, table: TableId) {
+        self.ids[usize::from(database)].store(table.0, Ordering::Relaxed);
+    }
+
+    /// Takes over what the catalog of a restarted heap says; `false` if it has no databases yet.
+    pub fn load(&self, heap: &Heap) -> Result<bool> {
+        let tables = read_tables(heap)?;
+        for database in 0..DATABASES {
+            let Some((id, _)) = tables.get(&name_of(database)) else { return Ok(false) };
+            self.set(database, *id);
+        }
+        Ok(true)
+    }
+
+    /// Gives databases new, empty tables, in a transaction that holds every latch. Returns the
+    /// old tables' indexes, to be dropped after the latches are released.
+    ///
+    /// # Errors
+    /// [`Abort`] before anything in memory has changed.
+    pub fn renew(
+        &self,
+        heap: &Heap,
+        tx: &mut Tx<'_>,
+        databases: impl Iterator<Item = u8>,
+    ) -> Result<Vec<DetachedTable>, Abort> {
+        let mut next = read_next_id(heap, tx)?;
+        let mut renewed = Vec::new();
+        for database in databases {
+            let mut value = Vec::new();
+            value.put_varint(u64::from(next));
+            value.put_u8(0);
+            value.put_u8(0);
+            put(heap, tx, &row_key(&name_of(database)), &value)?;
+            renewed.push((database, TableId(next)));
+            next += 1;
+        }
+        let mut value = Vec::new();
+        value.put_varint(u64::from(next));
+        put(heap, tx, NEXT_ID, &value)?;
+        let mut old = Vec::new();
+        for (database, table) in renewed {
+            let before = self.table(database);
+            for id in (0..heap.geometry().partitions).map(PartitionId) {
+                let (part, _) = tx.partition(id)?;
+                part.attach_table(table, false);
+                if before != CATALOG {
+                    old.extend(part.detach_table(before));
+                }
+            }
+            self.set(database, table);
+        }
+        Ok(old)
+    }
+}
+
+/// Writes a catalog row past the memory limit: the catalog is small, and a flush frees memory.
+fn put(heap: &Heap, tx: &mut Tx<'_>, key: &[u8], value: &[u8]) -> Result<(), Abort> {
+    let hash = heap.geometry().hash(key);
+    let (part, undo) = tx.partition(heap.geometry().partition_of(hash))?;
+    Ok(part.put(undo, CATALOG, key, hash, value, None)?)
+}
+
+fn read_next_id(heap: &Heap, tx: &mut Tx<'_>) -> Result<u32, Abort> {
+    let hash = heap.geometry().hash(NEXT_ID);
+    let (part, _) = tx.partition(heap.geometry().partition_of(hash))?;
+    let Some(row) = part.get(CATALOG, NEXT_ID, hash) else { return Ok(1) };
+    let mut value = Vec::new();
+    row.copy_value(&mut value);
+    let id = Reader::new(&value).varint().and_then(|id| u32::try_from(id).ok());
+    id.ok_or_else(|| damaged("the next table id").into())
+}
+
+fn damaged(what: &str) -> Error {
+    Error::corrupt(
+        "catalog (table 0)",
+        0,
+        what,
+        "a row that does not parse",
+        "Its pages' checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+    )
+}
+
+type Tables = BTreeMap<String, (TableId, bool)>;
+
+fn read_tables(heap: &Heap) -> Result<Tables> {
+    let mut tables = Tables::new();
+    let mut fault = None;
+    for id in (0..heap.geometry().partitions).map(PartitionId) {
+        heap.lock(id).for_each(CATALOG, |row| {
+            let key = row.key();
+            let Some(name) = key.strip_prefix(b"t") else { return };
+            let mut value = Vec::new();
+            row.copy_value(&mut value);
+            let mut r = Reader::new(&value);
+            let parsed = (|| {
+                let table = TableId(u32::try_from(r.varint()?).ok()?);
+                let order = r.u8().filter(|order| *order <= 1)?;
+                r.u8().filter(|addressing| *addressing == 0)?;
+                let name = String::from_utf8(name.to_vec()).ok()?;
+                (r.remaining() == 0).then_some((name, (table, order == 1)))
+            })();
+            match parsed {
+                Some((name, table)) => drop(tables.insert(name, table)),
+                None => fault = Some(damaged("a table's row")),
+            }
+        });
+    }
+    fault.map_or(Ok(tables), Err)
+}
+
+/// The tables of a heap whose table 0 is indexed, for the restart.
+pub fn read_catalog(heap: &Heap) -> Result<Catalog> {
+    let mut catalog: Catalog = read_tables(heap)?.into_values().collect();
+    catalog.insert(CATALOG, false);
+    Ok(catalog)
+}

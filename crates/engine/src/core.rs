@@ -1,0 +1,426 @@
+//! The database without a thread. A commit returns a ticket; flushing, checkpointing, expiry and
+//! reclaiming are steps that somebody else takes: threads in [`crate::Db`], a seed in the
+//! simulator.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use perdura_base::checksum::{hash64, mix64};
+use perdura_base::num::to_u64;
+use perdura_base::{Epoch, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
+use perdura_device::{Clock, Disk};
+use perdura_recovery::checkpoint::{CheckpointParts, only_cancels};
+use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::{
+    AnchorCell, CheckpointProgress, CheckpointStats, Checkpointer, Method, Progress, RestartReport,
+};
+use perdura_store::{Geometry, Heap, MemoryAccount};
+use perdura_txn::executor::ExecutorOptions;
+use perdura_txn::{Abort, Executor, Ticket, Tx};
+use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
+
+use crate::catalog::{DATABASES, Databases, read_catalog};
+use crate::options::CoreOptions;
+
+/// Rows removed, or pages freed, by one purge step at most.
+const PURGE_ROWS: usize = 32;
+const RECLAIM_PAGES: usize = 8;
+/// Past this many closed incarnations in the anchor, a restart checkpoints before it serves.
+const CHAIN_LONG: usize = 32;
+
+/// What comes from outside.
+#[derive(Clone)]
+pub struct Env {
+    /// The disk of anchor and images.
+    pub data: Arc<dyn Disk>,
+    /// The disk of each log stream.
+    pub logs: Vec<Arc<dyn Disk>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness: a new database's uuid and hash seed come from it.
+    pub seed: u64,
+}
+
+/// An open database that does nothing by itself.
+pub struct Core {
+    env: Env,
+    options: CoreOptions,
+    heap: Arc<Heap>,
+    wal: Arc<Wal>,
+    anchor: Arc<AnchorCell>,
+    executor: Executor,
+    databases: Databases,
+    /// Protects the checkpoint machine; a step holds it for one latch or one I/O.
+    checkpointer: Mutex<Checkpointer>,
+    report: RestartReport,
+    /// Partitions still to pass without finding a page to free.
+    reclaim_left: AtomicU32,
+    purge_next: AtomicU32,
+}
+
+impl Core {
+    /// Opens the database on these disks, making it if there is none.
+    ///
+    /// # Errors
+    /// See [`restart`]; nothing was changed if it fails before the anchor is updated.
+    pub fn open(env: Env, options: CoreOptions, progress: Arc<Progress>) -> Result<Core> {
+        options.check()?;
+        let memory = Arc::new(MemoryAccount::new(options.memory_limit));
+        let method = Method::by_name("auto").expect("the default method is in the table");
+        let restart_options = RestartOptions {
+            data: Arc::clone(&env.data),
+            logs: env.logs.clone(),
+            clock: Arc::clone(&env.clock),
+            threads: options.threads,
+            method,
+            dry_run: false,
+            memory,
+            catalog: &read_catalog,
+            progress,
+        };
+        let restarted = match restart(&restart_options)? {
+            Some(restarted) => restarted,
+            None => {
+                let new = new_database(&env, &options);
+                create(&env.data, &env.logs, env.clock.as_ref(), &new)?;
+                restart(&restart_options)?.expect("the database was made just now")
+            }
+        };
+        let record = &restarted.record;
+        let wal_options = WalOptions {
+            segment_bytes: record.segment_bytes,
+            block_bytes_max: options.block_bytes_max,
+            queue_bytes_max: options.queue_bytes_max,
+        };
+        let chain = record.chain.clone();
+        let is_live = |id: &perdura_wal::segment::SegmentId| {
+            chain.iter().any(|link| {
+                link.incarnation == id.incarnation && id.start < link.cut[usize::from(id.stream.0)]
+            })
+        };
+        let wal = Wal::open(
+            &env.logs,
+            Arc::clone(&env.clock),
+            wal_options,
+            restarted.wal_start,
+            is_live,
+        )?;
+        let wal = Arc::new(wal);
+        let cell = restarted.anchor.expect("not a dry run");
+        let anchor = Arc::new(cell);
+        let heap = restarted.heap;
+        let parts = CheckpointParts {
+            heap: Arc::clone(&heap),
+            wal: Arc::clone(&wal),
+            anchor: Arc::clone(&anchor),
+            disk: Arc::clone(&env.data),
+            clock: Arc::clone(&env.clock),
+        };
+        let checkpointer = Mutex::new(Checkpointer::new(parts, restarted.directories));
+        let executor_options = ExecutorOptions { value_bytes_max: options.value_bytes_max };
+        let executor = Executor::new(Arc::clone(&heap), Arc::clone(&wal), executor_options);
+        let core = Core {
+            env,
+            options,
+            heap,
+            wal,
+            anchor,
+            executor,
+            databases: Databases::default(),
+            checkpointer,
+            report: restarted.report,
+            reclaim_left: AtomicU32::new(0),
+            purge_next: AtomicU32::new(0),
+        };
+        core.wal.append_restart(&RestartRecord {
+            incarnation: restarted.record.incarnation,
+            durable: Epoch(core.report.durable_epoch),
+            ckpt_max: restarted.record.ckpt_max,
+            cut: core.report.cut.iter().map(|pos| Pos(*pos)).collect(),
+        });
+        if !core.databases.load(&core.heap)? {
+            let _durable_with_the_first_write = core.renew(0..DATABASES)?;
+        }
+        core.start_reclaim();
+        if restarted.record.chain.len() > CHAIN_LONG {
+            // Two, so that both images and with them the log leave the old incarnations behind.
+            core.checkpoint_now()?;
+            core.checkpoint_now()?;
+        }
+        Ok(core)
+    }
+
+    /// Runs a transaction; see [`Executor::run`].
+    ///
+    /// # Errors
+    /// What `f` fails with; a full log or a stopped database at its first write, with nothing
+    /// done.
+    pub fn transact<R>(
+        &self,
+        parts: &PartitionSet,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
+    ) -> Result<(R, Ticket)> {
+        self.executor.run(parts, self.env.clock.wall_us() / 1000, f)
+    }
+
+    /// Whether a transaction that writes may start now.
+    ///
+    /// # Errors
+    /// [`perdura_base::Error::LogFull`] or [`perdura_base::Error::Stopped`].
+    pub fn admit(&self, bytes: usize) -> Result<()> {
+        self.wal.admit(self.wal.idlest(), bytes)
+    }
+
+    /// The partition of a key.
+    #[must_use]
+    pub fn partition_of(&self, key: &[u8]) -> PartitionId {
+        let geometry = self.heap.geometry();
+        geometry.partition_of(geometry.hash(key))
+    }
+
+    /// Every partition.
+    #[must_use]
+    pub fn all_partitions(&self) -> PartitionSet {
+        PartitionSet::all(self.heap.geometry().partitions)
+    }
+
+    /// The table of a Redis database; read it inside a transaction.
+    #[must_use]
+    pub fn database(&self, index: u8) -> TableId {
+        self.databases.table(index)
+    }
+
+    /// Empties one database, or all.
+    ///
+    /// # Errors
+    /// A stopped database.
+    pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
+        self.admit(4096)?;
+        match index {
+            Some(index) => self.renew(index..index + 1),
+            None => self.renew(0..DATABASES),
+        }
+    }
+
+    fn renew(&self, databases: std::ops::Range<u8>) -> Result<Ticket> {
+        let all = self.all_partitions();
+        let (old, ticket) =
+            self.transact(&all, |tx| self.databases.renew(&self.heap, tx, databases.clone()))?;
+        self.start_reclaim();
+        drop(old);
+        Ok(ticket)
+    }
+
+    fn start_reclaim(&self) {
+        self.reclaim_left.store(u32::from(self.heap.geometry().partitions), Ordering::Relaxed);
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn wal(&self) -> &Arc<Wal> {
+        &self.wal
+    }
+
+    /// The pages.
+    #[must_use]
+    pub fn heap(&self) -> &Arc<Heap> {
+        &self.heap
+    }
+
+    /// The anchor.
+    #[must_use]
+    pub fn anchor(&self) -> &Arc<AnchorCell> {
+        &self.anchor
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn options(&self) -> &CoreOptions {
+        &self.options
+    }
+
+    /// Time, as this database sees it.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.env.clock
+    }
+
+    /// What the restart did.
+    #[must_use]
+    pub fn report(&self) -> &RestartReport {
+        &self.report
+    }
+
+    /// Closes the open epoch, if it has anything.
+    pub fn close_epoch(&self) -> Option<Epoch> {
+        self.wal.close_epoch()
+    }
+
+    /// One step of a stream's flusher.
+    ///
+    /// # Errors
+    /// See [`Wal::flush_step`].
+    pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
+        self.wal.flush_step(stream)
+    }
+
+    /// Closes the open epoch and flushes until everything is durable.
+    ///
+    /// # Errors
+    /// See [`Wal::flush_step`].
+    pub fn flush_all(&self) -> Result<()> {
+        self.close_epoch();
+        for stream in (0..self.wal.streams()).map(StreamId) {
+            while self.flush_step(stream)? != FlushProgress::Idle {}
+        }
+        Ok(())
+    }
+
+    /// Begins a checkpoint unless one is running. An error other than a full disk stops the
+    /// database.
+    pub fn checkpoint_begin(&self) -> Result<()> {
+        let begun = self.checkpointer.lock().begin();
+        self.stop_unless_cancelled(begun)
+    }
+
+    /// One step of the running checkpoint. An error other than a full disk stops the database.
+    pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
+        let step = self.checkpointer.lock().step();
+        self.stop_unless_cancelled(step)
+    }
+
+    fn stop_unless_cancelled<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if !only_cancels(error) {
+                self.wal.fail(&format!("checkpoint: {error}"));
+            }
+        })
+    }
+
+    /// Runs one whole checkpoint, flushing as it goes: for callers without threads.
+    pub fn checkpoint_now(&self) -> Result<()> {
+        self.checkpoint_begin()?;
+        loop {
+            match self.checkpoint_step()? {
+                CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
+                CheckpointProgress::Working(_) => {}
+                CheckpointProgress::Waiting => self.flush_all()?,
+            }
+        }
+    }
+
+    /// Whether the log has grown enough for a checkpoint.
+    #[must_use]
+    pub fn checkpoint_is_due(&self) -> bool {
+        let record = self.anchor.get();
+        let from = match record.newest_image() {
+            Some(slot) => record.image(slot).begin.clone(),
+            None => vec![Pos(0); usize::from(record.streams)],
+        };
+        self.wal.bytes_since(&from) >= self.options.checkpoint_log_bytes
+    }
+
+    /// Figures of the checkpointer.
+    #[must_use]
+    pub fn checkpoint_stats(&self) -> CheckpointStats {
+        self.checkpointer.lock().stats()
+    }
+
+    /// One step of the purge, for the next partition in turn: removes rows past their expiry and
+    /// frees pages of tables that are gone, each as a logged transaction. Returns how much it did.
+    ///
+    /// # Errors
+    /// A full log or a stopped database; nothing is lost by trying later.
+    pub fn purge_step(&self) -> Result<usize> {
+        let partitions = u32::from(self.heap.geometry().partitions);
+        let turn = self.purge_next.fetch_add(1, Ordering::Relaxed) % partitions;
+        let id = PartitionId(u16::try_from(turn).expect("at most 256 partitions"));
+        let now_ms = self.env.clock.wall_us() / 1000;
+        let due = |part: &perdura_store::Partition, database: u8| {
+            part.expired(self.database(database), now_ms, PURGE_ROWS)
+        };
+        let none_due = {
+            let part = self.heap.lock(id);
+            (0..DATABASES).all(|database| due(&part, database).is_empty())
+        };
+        let reclaim = self.reclaim_left.load(Ordering::Relaxed) > 0;
+        if none_due && !reclaim {
+            return Ok(0);
+        }
+        self.admit(PURGE_ROWS * 64)?;
+        let parts = [id].into_iter().collect();
+        let ((removed, freed), _) = self.transact(&parts, |tx| {
+            let (part, undo) = tx.partition(id)?;
+            let mut removed = 0;
+            for database in 0..DATABASES {
+                let table = self.database(database);
+                for key in due(part, database) {
+                    let hash = self.heap.geometry().hash(&key);
+                    removed += usize::from(part.delete(undo, table, &key, hash));
+                }
+            }
+            let freed = if reclaim { part.reclaim(undo, RECLAIM_PAGES) } else { 0 };
+            Ok((removed, freed))
+        })?;
+        if freed > 0 {
+            self.start_reclaim();
+        } else if reclaim {
+            self.reclaim_left.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(removed + freed)
+    }
+
+    /// Marks the anchor clean: the caller has checkpointed and flushed, and nothing runs.
+    ///
+    /// # Errors
+    /// An I/O error of the anchor.
+    pub fn mark_clean(&self) -> Result<()> {
+        self.anchor.update(|record| record.clean = true).map(drop)
+    }
+
+    /// The logical digest: an order-independent sum over table, key, value and expiry of every
+    /// row, equal for equal data whatever the method that recovered it.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        digest(&self.heap)
+    }
+}
+
+/// The logical digest of a heap whose indexes are built.
+#[must_use]
+pub fn digest(heap: &Heap) -> u64 {
+    let mut sum = 0u64;
+    let Ok(catalog) = read_catalog(heap) else { return 0 };
+    let mut value = Vec::new();
+    for id in (0..heap.geometry().partitions).map(PartitionId) {
+        let part = heap.lock(id);
+        for table in catalog.keys() {
+            part.for_each(*table, |row| {
+                value.clear();
+                row.copy_value(&mut value);
+                let of_key = hash64(u64::from(table.0), &row.key());
+                let of_value = hash64(of_key, &value);
+                let expiry = row.expiry_ms().map_or(0, |ms| ms.wrapping_add(1));
+                sum = sum.wrapping_add(mix64(of_value ^ mix64(expiry ^ to_u64(value.len()))));
+            });
+        }
+    }
+    sum
+}
+
+fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&mix64(env.seed).to_le_bytes());
+    uuid[8..].copy_from_slice(&mix64(env.seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    NewDatabase {
+        uuid: Uuid(uuid),
+        geometry: Geometry {
+            partitions: options.partitions,
+            chunk_pages: options.chunk_pages,
+            hash_seed: mix64(env.seed.wrapping_add(0x5851_f42d_4c95_7f2d)),
+        },
+        streams: u8::try_from(env.logs.len()).expect("at most 16 streams"),
+        segment_bytes: options.segment_bytes,
+    }
+}

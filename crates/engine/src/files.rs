@@ -1,0 +1,119 @@
+//! The data directory: who may open it, and what the machine offers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use perdura_base::limits::FORMAT_VERSION;
+use perdura_base::{Error, Result};
+use perdura_device::{Access, Disk, FileDisk};
+
+use crate::options::Options;
+
+const VERSION_PATH: &str = "VERSION";
+const LOCK_PATH: &str = "LOCK";
+
+/// Names that may stand in a data directory without an anchor: what a creation leaves that did
+/// not get that far, and what file systems put there.
+const KNOWN: [&str; 8] =
+    ["LOCK", "VERSION", "VERSION.tmp", "anchor.tmp", "image-a", "image-b", "log", "lost+found"];
+
+/// The disks of a database in a directory, with its lock held.
+pub struct OpenedFiles {
+    /// The data directory.
+    pub data: Arc<dyn Disk>,
+    /// The disk of each stream.
+    pub logs: Vec<Arc<dyn Disk>>,
+    /// Held as long as the database is open.
+    pub locks: Vec<Box<dyn std::any::Any + Send + Sync>>,
+}
+
+/// Opens and locks the directories of a database.
+///
+/// # Errors
+/// [`Error::Locked`], [`Error::Version`], [`Error::Foreign`] for a directory that holds other
+/// people's files.
+pub fn open(options: &Options) -> Result<OpenedFiles> {
+    let disk = FileDisk::new(&options.data)?;
+    let data: Arc<dyn Disk> = Arc::new(disk);
+    let names = data.list("")?;
+    let exists = names.iter().any(|name| name == perdura_wal::anchor::ANCHOR_PATH);
+    if let Some(stranger) = names.iter().find(|name| !exists && !KNOWN.contains(&name.as_str())) {
+        return Err(Error::Foreign {
+            file: format!("{}/{stranger}", data.name()),
+            why: "the directory holds files but no database; give a new or empty one".into(),
+        });
+    }
+    let mut locks = vec![data.lock(LOCK_PATH)?];
+    check_version(data.as_ref(), names.iter().any(|name| name == VERSION_PATH))?;
+    let mut logs: Vec<Arc<dyn Disk>> = Vec::new();
+    for stream in 0..usize::from(options.streams) {
+        let dir = match options.log_dirs.len() {
+            0 => None,
+            1 => options.log_dirs.first(),
+            _ => options.log_dirs.get(stream),
+        };
+        logs.push(match dir {
+            None => Arc::clone(&data),
+            Some(dir) => open_log_dir(dir, &mut locks, stream)?,
+        });
+    }
+    Ok(OpenedFiles { data, logs, locks })
+}
+
+fn open_log_dir(
+    dir: &Path,
+    locks: &mut Vec<Box<dyn std::any::Any + Send + Sync>>,
+    stream: usize,
+) -> Result<Arc<dyn Disk>> {
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir)?);
+    locks.push(disk.lock(&format!("{LOCK_PATH}.s{stream:02}"))?);
+    Ok(disk)
+}
+
+fn check_version(disk: &dyn Disk, exists: bool) -> Result<()> {
+    if !exists {
+        let file = disk.create("VERSION.tmp", Access::Buffered).or_else(|_| {
+            disk.remove("VERSION.tmp")?;
+            disk.create("VERSION.tmp", Access::Buffered)
+        })?;
+        file.write_at(0, format!("perdura {FORMAT_VERSION}\n").as_bytes())?;
+        file.sync()?;
+        disk.rename("VERSION.tmp", VERSION_PATH)?;
+        return disk.sync_dir("");
+    }
+    let file = disk.open(VERSION_PATH, Access::Buffered)?;
+    let mut text = vec![0; 64];
+    let got = file.read_at(0, &mut text)?;
+    let text = String::from_utf8_lossy(&text[..got]).trim().to_owned();
+    let version = text.strip_prefix("perdura ").and_then(|v| v.parse::<u16>().ok());
+    match version {
+        Some(FORMAT_VERSION) => Ok(()),
+        Some(found) => Err(Error::Version {
+            file: format!("{}/{VERSION_PATH}", disk.name()),
+            found,
+            supported: FORMAT_VERSION,
+        }),
+        None => Err(Error::Foreign {
+            file: format!("{}/{VERSION_PATH}", disk.name()),
+            why: format!("it says {text:?}"),
+        }),
+    }
+}
+
+/// 75 % of the memory of the container, or of the machine, whichever is less.
+#[must_use]
+pub fn default_memory_limit() -> u64 {
+    let number = |path: &str| {
+        std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok())
+    };
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+    });
+    let limits = [
+        machine,
+        number("/sys/fs/cgroup/memory.max"),
+        number("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+    ];
+    limits.into_iter().flatten().min().map_or(u64::MAX, |bytes| bytes / 4 * 3)
+}

@@ -1,0 +1,152 @@
+//! Settings. What a database fixes when it is made is marked so; the rest may change at each open.
+
+use std::path::PathBuf;
+
+use perdura_base::limits::{
+    CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT,
+};
+use perdura_base::{Error, Result};
+
+/// Settings of the database without threads or paths.
+#[derive(Debug, Clone)]
+pub struct CoreOptions {
+    /// Virtual partitions, a power of two up to 256. Fixed at creation.
+    pub partitions: u16,
+    /// Pages in a chunk. Fixed at creation.
+    pub chunk_pages: u16,
+    /// Size of a log segment, bytes. Fixed at creation.
+    pub segment_bytes: u64,
+    /// The longest log block, bytes.
+    pub block_bytes_max: usize,
+    /// Bytes that may wait for a stream's flusher before writes are refused.
+    pub queue_bytes_max: u64,
+    /// The longest value, bytes.
+    pub value_bytes_max: usize,
+    /// Memory for pages, indexes and buffers, bytes.
+    pub memory_limit: u64,
+    /// A checkpoint begins when the log has grown by this much since the last one, bytes.
+    pub checkpoint_log_bytes: u64,
+    /// Threads that load the image and play the log at restart.
+    pub threads: usize,
+}
+
+impl Default for CoreOptions {
+    fn default() -> Self {
+        CoreOptions {
+            partitions: PARTITIONS_DEFAULT,
+            chunk_pages: CHUNK_PAGES_DEFAULT,
+            segment_bytes: 64 << 20,
+            block_bytes_max: 256 << 10,
+            queue_bytes_max: 8 << 20,
+            value_bytes_max: VALUE_BYTES_DEFAULT,
+            memory_limit: u64::MAX,
+            checkpoint_log_bytes: 512 << 20,
+            threads: 1,
+        }
+    }
+}
+
+/// Settings of a database in a directory.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The data directory; made if it is not there.
+    pub data: PathBuf,
+    /// A directory for each log stream; empty: all streams in the data directory.
+    pub log_dirs: Vec<PathBuf>,
+    /// Log streams. Fixed at creation; more than one pays only with more than one disk.
+    pub streams: u8,
+    /// Virtual partitions, a power of two up to 256. Fixed at creation.
+    pub partitions: u16,
+    /// Size of a log segment, bytes. Fixed at creation.
+    pub segment_bytes: u64,
+    /// A checkpoint begins when the log has grown by this much since the last one, bytes.
+    pub checkpoint_log_bytes: u64,
+    /// A checkpoint is paced to take at most this long, seconds.
+    pub checkpoint_seconds_max: u64,
+    /// Memory for pages, indexes and buffers, bytes; `None`: 75 % of what the machine or its
+    /// container has.
+    pub memory_limit: Option<u64>,
+    /// The longest value, bytes.
+    pub value_bytes_max: usize,
+    /// Threads that load the image and play the log at restart; 0: one a core.
+    pub threads: usize,
+}
+
+impl Options {
+    /// The defaults for a data directory.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        let core = CoreOptions::default();
+        Options {
+            data: data.into(),
+            log_dirs: Vec::new(),
+            streams: 1,
+            partitions: core.partitions,
+            segment_bytes: core.segment_bytes,
+            checkpoint_log_bytes: core.checkpoint_log_bytes,
+            checkpoint_seconds_max: 60,
+            memory_limit: None,
+            value_bytes_max: core.value_bytes_max,
+            threads: 0,
+        }
+    }
+
+    /// The settings for the core, checked.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the setting that is out of its range.
+    pub fn core(&self) -> Result<CoreOptions> {
+        let core = CoreOptions {
+            partitions: self.partitions,
+            segment_bytes: self.segment_bytes,
+            value_bytes_max: self.value_bytes_max,
+            memory_limit: self.memory_limit.unwrap_or_else(crate::files::default_memory_limit),
+            checkpoint_log_bytes: self.checkpoint_log_bytes,
+            threads: match self.threads {
+                0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                threads => threads,
+            },
+            ..CoreOptions::default()
+        };
+        core.check()?;
+        if !(1..=perdura_base::limits::STREAMS_MAX).contains(&self.streams) {
+            return Err(Error::Usage(format!("streams is {}; it is 1 to 16", self.streams)));
+        }
+        let dirs = self.log_dirs.len();
+        if dirs > 1 && dirs != usize::from(self.streams) {
+            return Err(Error::Usage(format!(
+                "{dirs} log directories for {} stream(s); give one for each, one for all, or none",
+                self.streams
+            )));
+        }
+        Ok(core)
+    }
+}
+
+impl CoreOptions {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the setting.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |what: String| Err(Error::Usage(what));
+        if !self.partitions.is_power_of_two() || self.partitions > 256 {
+            return refuse(format!(
+                "partitions is {}; it is a power of two, 1 to 256",
+                self.partitions
+            ));
+        }
+        if self.segment_bytes % 4096 != 0 || self.segment_bytes < 16 * 4096 {
+            return refuse(format!(
+                "segment size is {} bytes; it is a multiple of 4096, at least 65536",
+                self.segment_bytes
+            ));
+        }
+        if self.value_bytes_max > perdura_base::limits::VALUE_BYTES_MAX {
+            return refuse(format!(
+                "the value limit is {} bytes; it is at most 512 MiB",
+                self.value_bytes_max
+            ));
+        }
+        Ok(())
+    }
+}

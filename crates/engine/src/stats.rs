@@ -1,0 +1,71 @@
+//! Figures, for INFO and the benches.
+
+use perdura_recovery::CheckpointStats;
+use serde::Serialize;
+
+/// Memory by use, bytes.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct MemoryStats {
+    /// All of it.
+    pub used: u64,
+    /// The limit.
+    pub limit: u64,
+    /// Pages that hold something.
+    pub pages: u64,
+    /// Indexes.
+    pub indexes: u64,
+    /// Before-images of running transactions.
+    pub undo: u64,
+    /// The checkpoint's staging buffer.
+    pub staging: u64,
+    /// Log blocks not written yet.
+    pub log: u64,
+    /// Replies not sent yet.
+    pub output: u64,
+}
+
+/// The log.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LogStats {
+    /// Streams.
+    pub streams: u8,
+    /// Frames appended, bytes, without block padding.
+    pub log_bytes: u64,
+    /// Blocks written, bytes.
+    pub log_device_bytes: u64,
+    /// Blocks written.
+    pub blocks: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Bytes of all segment files.
+    pub file_bytes: u64,
+    /// The current commit epoch, E.
+    pub epoch: u64,
+    /// The durable commit epoch, D.
+    pub durable_epoch: u64,
+    /// Age of the oldest epoch that is not durable, microseconds.
+    pub durable_lag_us: u64,
+    /// Smoothed CPU time of a flush, microseconds.
+    pub flush_cpu_us: u64,
+    /// Whether flushes are being spaced because the cores are saturated.
+    pub spaced: bool,
+    /// Whether the log's disk is full.
+    pub disk_full: bool,
+    /// Why the database has stopped, if it has.
+    pub stopped: Option<String>,
+}
+
+/// All figures.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Stats {
+    /// Memory.
+    pub memory: MemoryStats,
+    /// The log.
+    pub log: LogStats,
+    /// Checkpoints.
+    pub checkpoint: CheckpointStats,
+    /// Microseconds since the database was opened.
+    pub uptime_us: u64,
+    /// The database's identity.
+    pub uuid: String,
+}

@@ -1,0 +1,39 @@
+//! The anchor in memory, and the one way to change it: durable before it is visible.
+
+use parking_lot::Mutex;
+use perdura_base::Result;
+use perdura_wal::anchor::{Anchor, AnchorFile};
+
+/// The anchor of an open database.
+pub struct AnchorCell {
+    file: AnchorFile,
+    /// Protects the record and serializes updates. Held during the anchor's I/O; taken by
+    /// checkpoints, restart and close only.
+    record: Mutex<Anchor>,
+}
+
+impl AnchorCell {
+    /// A cell over an open file and the record read from it.
+    #[must_use]
+    pub fn new(file: AnchorFile, record: Anchor) -> Self {
+        AnchorCell { file, record: Mutex::new(record) }
+    }
+
+    /// A copy of the record.
+    #[must_use]
+    pub fn get(&self) -> Anchor {
+        self.record.lock().clone()
+    }
+
+    /// Changes the record: written and synced before anyone can read it. On an error the record
+    /// in memory is unchanged; what is on the disk is one of the two.
+    pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Anchor> {
+        let mut record = self.record.lock();
+        let mut next = record.clone();
+        change(&mut next);
+        next.seq += 1;
+        self.file.write(&next)?;
+        record.clone_from(&next);
+        Ok(next)
+    }
+}

@@ -1,0 +1,458 @@
+//! The fuzzy checkpoint: a machine that takes one latch or performs one I/O per step.
+//!
+//! ```text
+//! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
+//! ```
+//! * *begin*: the anchor says BUILDING for the slot about to be overwritten, so that it is no
+//!   fallback from then on; begin marks are appended to every stream; then `G := k` is published.
+//! * *Copy*: under the partition's latch, pages get `epoch := k`; those dirty for the slot are
+//!   copied to a staging buffer. Never in the middle of a transaction: the latch is its latch.
+//! * *Write*: the staged pages, outside the latch. At the partition's end its section of the
+//!   directory, with the hash index as it stood under the last latch.
+//! * *Mark*, *Await*: end marks; the image counts once their epoch is durable, because then every
+//!   record it reflects is.
+//! * *Anchor*: names the image, drops chain links that nothing needs, and only then the log is cut.
+//!
+//! A failed write marks its pages dirty again and cancels: cancelling is just stopping, since the
+//! epochs already assigned stay right. A failed sync stops the database.
+//!
+//! # Source
+//! *Differential Logging* (000), algorithm 2.
+//!
+//! # Deviations
+//! Pages are copied to memory under the latch where the paper copies "asynchronously": a live page
+//! that changes during its I/O mixes states that no tag can tell apart. A page born within the
+//! window carries tag `k` and is not swept: it is zeros in image `k`, and its records are replayed.
+
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
+use perdura_device::{AlignedBuf, Clock, Disk};
+use perdura_store::{Heap, MemoryUse, Visit};
+use perdura_wal::{ImageState, Wal};
+use serde::Serialize;
+
+use crate::anchor_cell::AnchorCell;
+use crate::image::{
+    DirEntry, Directory, DirectoryWriter, ImageFile, PageSummer, folder, remove_old_directories,
+};
+use crate::truncate::truncation_floor;
+
+/// Pages visited under one latch.
+pub const VISIT_PAGES: u32 = 16;
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointProgress {
+    /// No checkpoint is running.
+    Idle,
+    /// A step was taken; this many bytes were written to the image in it.
+    Working(u64),
+    /// Waits for the log to become durable; close the epoch and flush.
+    Waiting,
+    /// The checkpoint is complete.
+    Done,
+}
+
+/// Figures of checkpoints.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct CheckpointStats {
+    /// Completed since the database was opened.
+    pub completed: u64,
+    /// Cancelled since then, for instance because the disk was full.
+    pub cancelled: u64,
+    /// The newest complete checkpoint epoch.
+    pub last_k: u64,
+    /// Pages the newest one wrote.
+    pub last_pages: u64,
+    /// Bytes the newest one wrote.
+    pub last_bytes: u64,
+    /// How long it took, microseconds.
+    pub last_us: u64,
+    /// When it ended, microseconds since 1970; 0 if none since the start.
+    pub last_end_us: u64,
+    /// Whether one is running.
+    pub running: bool,
+    /// Partitions the running one has swept.
+    pub partitions_done: u64,
+}
+
+enum Phase {
+    Idle,
+    Copy { partition: u16, local: u32 },
+    /// `next_local` is `None` once the partition's last page was visited.
+    Write { partition: u16, next_local: Option<u32>, run: usize },
+    SyncPages,
+    Directory,
+    Mark,
+    Await { ends: Vec<Pos>, epoch: Epoch },
+    Anchor { ends: Vec<Pos>, epoch: Epoch, directory_crc: u32 },
+    Truncate,
+}
+
+/// The sweep that is running.
+struct Sweep {
+    slot: ImageSlot,
+    k: CkptEpoch,
+    begin: Vec<Pos>,
+    begin_us: u64,
+    begin_ns: u64,
+    image: ImageFile,
+    /// `None` once the file has been completed.
+    writer: Option<DirectoryWriter>,
+    directory_crc: u32,
+    pages: u64,
+    bytes: u64,
+}
+
+/// A page in the staging buffer.
+#[derive(Clone, Copy)]
+struct Staged {
+    local: u32,
+    page: PageId,
+}
+
+/// What a checkpoint works on.
+pub struct CheckpointParts {
+    /// The pages.
+    pub heap: Arc<Heap>,
+    /// The log.
+    pub wal: Arc<Wal>,
+    /// The anchor.
+    pub anchor: Arc<AnchorCell>,
+    /// The disk of the images.
+    pub disk: Arc<dyn Disk>,
+    /// Time, for the report only.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The checkpointer of a database.
+pub struct Checkpointer {
+    parts: CheckpointParts,
+    directories: [Directory; 2],
+    phase: Phase,
+    sweep: Option<Sweep>,
+    staging: AlignedBuf,
+    staged: Vec<Staged>,
+    sidecar: Vec<u8>,
+    summer: PageSummer,
+    stats: CheckpointStats,
+}
+
+impl Checkpointer {
+    /// A checkpointer that knows what the images on disk list.
+    #[must_use]
+    pub fn new(parts: CheckpointParts, directories: [Directory; 2]) -> Self {
+        let staging = AlignedBuf::zeroed(to_usize(u64::from(VISIT_PAGES)) * PAGE_BYTES);
+        parts.heap.memory().add(MemoryUse::Staging, to_u64(staging.len()));
+        let newest = parts.anchor.get();
+        let last_k = newest.newest_image().map_or(0, |slot| newest.image(slot).k.0);
+        Checkpointer {
+            parts,
+            directories,
+            phase: Phase::Idle,
+            sweep: None,
+            staging,
+            staged: Vec::new(),
+            sidecar: Vec::new(),
+            summer: PageSummer::new(),
+            stats: CheckpointStats { last_k, ..CheckpointStats::default() },
+        }
+    }
+
+    /// Figures so far.
+    #[must_use]
+    pub fn stats(&self) -> CheckpointStats {
+        CheckpointStats { running: self.is_running(), ..self.stats }
+    }
+
+    /// Whether a checkpoint is running.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.sweep.is_some()
+    }
+
+    /// Starts a checkpoint; nothing happens if one is running.
+    ///
+    /// # Errors
+    /// An I/O error of the anchor, after which the database must stop.
+    pub fn begin(&mut self) -> Result<()> {
+        if self.is_running() {
+            return Ok(());
+        }
+        let CheckpointParts { heap, wal, anchor, disk, clock } = &self.parts;
+        wal.check()?;
+        let record = anchor.get();
+        let slot = record.newest_image().map_or(ImageSlot::A, ImageSlot::other);
+        let k = CkptEpoch(heap.ckpt_epoch().0 + 1);
+        let image = ImageFile::open(disk.as_ref(), slot, &record.uuid)?;
+        let writer = DirectoryWriter::create(disk, slot, k, &record.uuid, heap.geometry())?;
+        let begin_ns = clock.mono_ns();
+        if !armed(Flaw::NoBuildingMark) {
+            anchor.update(|record| {
+                record.image_mut(slot).state = ImageState::Building;
+                record.image_mut(slot).k = k;
+            })?;
+        }
+        // The marks of all streams come before G is published: a record tagged k lies behind them.
+        let begin = wal.begin_checkpoint(k);
+        heap.set_ckpt_epoch(k);
+        self.sweep = Some(Sweep {
+            slot,
+            k,
+            begin,
+            begin_us: clock.wall_us(),
+            begin_ns,
+            image,
+            writer: Some(writer),
+            directory_crc: 0,
+            pages: 0,
+            bytes: 0,
+        });
+        self.stats.partitions_done = 0;
+        self.phase = Phase::Copy { partition: 0, local: 0 };
+        Ok(())
+    }
+
+    /// Takes one step.
+    ///
+    /// # Errors
+    /// A failed write or a full disk has cancelled the checkpoint and nothing is lost; begin
+    /// again later. Any error that [`Error::is_disk_full`] does not explain should stop the
+    /// database.
+    pub fn step(&mut self) -> Result<CheckpointProgress> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        let Some(mut sweep) = self.sweep.take() else { return Ok(CheckpointProgress::Idle) };
+        let result = self.advance(&mut sweep, phase);
+        match result {
+            Ok(CheckpointProgress::Done) => {
+                self.complete(&sweep);
+                Ok(CheckpointProgress::Done)
+            }
+            Ok(progress) => {
+                self.sweep = Some(sweep);
+                Ok(progress)
+            }
+            Err(error) => {
+                self.cancel(&sweep);
+                Err(error)
+            }
+        }
+    }
+
+    fn advance(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<CheckpointProgress> {
+        let mut written = 0;
+        self.phase = match phase {
+            Phase::Idle => return Ok(CheckpointProgress::Idle),
+            Phase::Copy { partition, local } => self.copy(sweep, partition, local),
+            Phase::Write { partition, next_local, run } if run < self.staged.len() => {
+                let end = self.write_run(sweep, PartitionId(partition), run)?;
+                written = to_u64((end - run) * PAGE_BYTES);
+                Phase::Write { partition, next_local, run: end }
+            }
+            Phase::Write { partition, next_local, .. } => {
+                self.finish_batch(sweep, partition, next_local)?
+            }
+            Phase::SyncPages => {
+                if !armed(Flaw::AnchorBeforeImage) {
+                    self.sync(sweep)?;
+                }
+                Phase::Directory
+            }
+            Phase::Directory => {
+                if let Some(writer) = sweep.writer.take() {
+                    sweep.directory_crc = writer.finish()?;
+                }
+                Phase::Mark
+            }
+            Phase::Mark => {
+                let (ends, epoch) = self.parts.wal.end_checkpoint(sweep.k);
+                Phase::Await { ends, epoch }
+            }
+            Phase::Await { ends, epoch } => {
+                self.parts.wal.check()?;
+                if self.parts.wal.durable() < epoch && !armed(Flaw::AnchorBeforeLog) {
+                    self.phase = Phase::Await { ends, epoch };
+                    return Ok(CheckpointProgress::Waiting);
+                }
+                Phase::Anchor { ends, epoch, directory_crc: sweep.directory_crc }
+            }
+            Phase::Anchor { ends, epoch, directory_crc } => {
+                self.name_image(sweep, ends, epoch, directory_crc)?;
+                Phase::Truncate
+            }
+            Phase::Truncate => {
+                let anchor = self.parts.anchor.get();
+                self.parts.wal.truncate(&truncation_floor(&anchor, None))?;
+                remove_old_directories(self.parts.disk.as_ref(), sweep.slot, sweep.k)?;
+                return Ok(CheckpointProgress::Done);
+            }
+        };
+        Ok(CheckpointProgress::Working(written))
+    }
+
+    /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
+    fn copy(&mut self, sweep: &mut Sweep, partition: u16, local: u32) -> Phase {
+        let id = PartitionId(partition);
+        let heap = &self.parts.heap;
+        self.staged.clear();
+        let mut part = heap.lock(id);
+        let pages = part.pages();
+        let end = pages.min(local.saturating_add(VISIT_PAGES));
+        for at in local..end {
+            match part.visit(at, sweep.slot, sweep.k) {
+                Visit::Born | Visit::Untouched => {
+                    self.directories[sweep.slot.index()].set(id, at, DirEntry::default());
+                }
+                Visit::Clean => {}
+                Visit::Dirty(bytes) => {
+                    let page = heap.geometry().page_id(id, at).expect("a page there is has an id");
+                    let room = self.staged.len() * PAGE_BYTES;
+                    self.staging[room..room + PAGE_BYTES].copy_from_slice(bytes);
+                    self.staged.push(Staged { local: at, page });
+                }
+            }
+        }
+        let next_local = (end < pages).then_some(end);
+        if next_local.is_none() {
+            self.sidecar.clear();
+            part.sidecar(&mut self.sidecar);
+        }
+        Phase::Write { partition, next_local, run: 0 }
+    }
+
+    /// Writes staged pages from `run` on that lie side by side; returns the first not written.
+    fn write_run(&mut self, sweep: &mut Sweep, id: PartitionId, run: usize) -> Result<usize> {
+        let first = self.staged[run];
+        let side_by_side = self.staged[run..]
+            .iter()
+            .zip(first.page.0..)
+            .take_while(|(staged, expected)| staged.page.0 == *expected)
+            .count();
+        let end = run + side_by_side;
+        if armed(Flaw::CopyAfterLatch) {
+            self.recopy(id, run..end);
+        }
+        for at in run..end {
+            let Staged { local, page } = self.staged[at];
+            let bytes = &self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];
+            let entry = DirEntry::describe(page, bytes, sweep.k, &self.summer);
+            self.directories[sweep.slot.index()].set(id, local, entry);
+        }
+        sweep.image.write(first.page, &self.staging[run * PAGE_BYTES..end * PAGE_BYTES])?;
+        sweep.pages += to_u64(side_by_side);
+        sweep.bytes += to_u64(side_by_side * PAGE_BYTES);
+        Ok(end)
+    }
+
+    /// The seeded bug of copying a page "asynchronously": as it is when it is written.
+    #[cold]
+    fn recopy(&mut self, id: PartitionId, staged: std::ops::Range<usize>) {
+        let part = self.parts.heap.lock(id);
+        for at in staged {
+            if let Some(bytes) = part.page_bytes(self.staged[at].local) {
+                self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES].copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// After a batch: the next batch, or the partition's section and the next partition.
+    fn finish_batch(
+        &mut self,
+        sweep: &mut Sweep,
+        partition: u16,
+        next_local: Option<u32>,
+    ) -> Result<Phase> {
+        self.staged.clear();
+        if let Some(local) = next_local {
+            return Ok(Phase::Copy { partition, local });
+        }
+        let directory = &self.directories[sweep.slot.index()];
+        let section = directory.encode_section(PartitionId(partition), &self.sidecar);
+        self.sidecar.clear();
+        if let Some(writer) = &mut sweep.writer {
+            writer.add_section(&section)?;
+        }
+        self.stats.partitions_done += 1;
+        if partition + 1 < self.parts.heap.geometry().partitions {
+            return Ok(Phase::Copy { partition: partition + 1, local: 0 });
+        }
+        Ok(Phase::SyncPages)
+    }
+
+    fn sync(&self, sweep: &Sweep) -> Result<()> {
+        sweep.image.sync().inspect_err(|error| {
+            self.parts.wal.fail(&format!("{}: {error}", folder(sweep.slot)));
+        })
+    }
+
+    fn name_image(
+        &mut self,
+        sweep: &Sweep,
+        ends: Vec<Pos>,
+        epoch: Epoch,
+        directory_crc: u32,
+    ) -> Result<()> {
+        if armed(Flaw::TruncateBeforeAnchor) {
+            self.parts.wal.truncate(&sweep.begin)?;
+        }
+        let now = self.parts.clock.wall_us();
+        let named = self.parts.anchor.update(|record| {
+            let image = record.image_mut(sweep.slot);
+            image.state = ImageState::Complete;
+            image.k = sweep.k;
+            image.directory_crc = directory_crc;
+            image.end_epoch = epoch;
+            image.wall_us = now;
+            image.begin.clone_from(&sweep.begin);
+            image.end = ends;
+            record.ckpt_max = record.ckpt_max.max(sweep.k);
+            let floor = truncation_floor(record, None);
+            // The last link stays: it says where the open incarnation starts.
+            let last = record.chain.last().map(|link| link.incarnation);
+            record.chain.retain(|link| {
+                Some(link.incarnation) == last
+                    || link.cut.iter().zip(&floor).any(|(cut, floor)| cut > floor)
+            });
+        });
+        named.map(drop).inspect_err(|error| self.parts.wal.fail(&format!("anchor: {error}")))
+    }
+
+    fn complete(&mut self, sweep: &Sweep) {
+        let clock = &self.parts.clock;
+        self.stats.completed += 1;
+        self.stats.last_k = sweep.k.0;
+        self.stats.last_pages = sweep.pages;
+        self.stats.last_bytes = sweep.bytes;
+        self.stats.last_us = clock.mono_ns().saturating_sub(sweep.begin_ns) / 1000;
+        self.stats.last_end_us = clock.wall_us().max(sweep.begin_us);
+    }
+
+    /// Pages that were copied but perhaps not written are dirty again for the slot.
+    fn cancel(&mut self, sweep: &Sweep) {
+        self.stats.cancelled += 1;
+        self.phase = Phase::Idle;
+        if armed(Flaw::FailedWriteClean) {
+            return;
+        }
+        for staged in self.staged.drain(..) {
+            let id = self.parts.heap.geometry().partition_of_page(staged.page);
+            self.parts.heap.lock(id).mark_dirty(staged.local, sweep.slot);
+        }
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.parts.heap.memory().sub(MemoryUse::Staging, to_u64(self.staging.len()));
+    }
+}
+
+/// Whether an error only cancels a checkpoint.
+#[must_use]
+pub fn only_cancels(error: &Error) -> bool {
+    error.is_disk_full()
+}

@@ -1,0 +1,475 @@
+//! The two images' files.
+#![doc = include_str!("../../../docs/formats/image.md")]
+
+use std::sync::Arc;
+
+use perdura_base::checksum::{affine_constant, crc32c, crc32c_append, linear_digest};
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, SECTOR_BYTES};
+use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
+use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, Useq, Uuid};
+use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
+use perdura_store::Geometry;
+
+/// Bytes before the first page.
+pub const PAGES_HEADER_BYTES: u64 = 4096;
+/// Bytes of a directory entry.
+const ENTRY_BYTES: usize = 28;
+/// Bytes of the logged region's complement at a page's start.
+const META_BYTES: usize = 16;
+
+/// The folder of an image.
+#[must_use]
+pub fn folder(slot: ImageSlot) -> &'static str {
+    match slot {
+        ImageSlot::A => "image-a",
+        ImageSlot::B => "image-b",
+    }
+}
+
+fn pages_path(slot: ImageSlot) -> String {
+    format!("{}/pages", folder(slot))
+}
+
+/// The path of the directory of checkpoint `k` in a slot.
+#[must_use]
+pub fn directory_path(slot: ImageSlot, k: CkptEpoch) -> String {
+    format!("{}/directory-{:020}", folder(slot), k.0)
+}
+
+/// The byte offset of a page in the pages file.
+#[must_use]
+pub fn page_offset(page: PageId) -> u64 {
+    PAGES_HEADER_BYTES + u64::from(page.0) * to_u64(PAGE_BYTES)
+}
+
+/// What the directory says of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DirEntry {
+    /// The checkpoint that wrote the page into this slot; 0 if the page is not in the image.
+    pub epoch: CkptEpoch,
+    /// Its update number in the image.
+    pub useq: Useq,
+    /// CRC-32C of page number and bytes.
+    pub crc: u32,
+    /// XOR-linear digest of the logged region.
+    pub digest: u64,
+}
+
+impl DirEntry {
+    /// Describes a page as checkpoint `k` writes it.
+    #[must_use]
+    pub fn describe(page: PageId, bytes: &[u8], k: CkptEpoch, summer: &PageSummer) -> DirEntry {
+        DirEntry {
+            epoch: k,
+            useq: perdura_page::layout::useq(bytes),
+            crc: page_crc(page, bytes),
+            digest: summer.digest(bytes),
+        }
+    }
+
+    /// Whether the page is in the image.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.epoch.0 != 0
+    }
+}
+
+fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
+    crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
+}
+
+/// Computes XOR-linear digests of pages.
+pub struct PageSummer {
+    zeros: u64,
+}
+
+impl PageSummer {
+    /// A summer.
+    #[must_use]
+    pub fn new() -> Self {
+        PageSummer { zeros: affine_constant(PAGE_BYTES - META_BYTES) }
+    }
+
+    /// The digest of a page's logged region.
+    #[must_use]
+    pub fn digest(&self, page: &[u8]) -> u64 {
+        linear_digest(&page[META_BYTES..], self.zeros)
+    }
+}
+
+impl Default for PageSummer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The entries of one image, in memory: by partition, by local page index.
+#[derive(Debug, Clone, Default)]
+pub struct Directory {
+    parts: Vec<Vec<DirEntry>>,
+}
+
+impl Directory {
+    /// A directory that lists nothing.
+    #[must_use]
+    pub fn empty(partitions: u16) -> Self {
+        Directory { parts: vec![Vec::new(); usize::from(partitions)] }
+    }
+
+    /// The entry of a page, present or not.
+    #[must_use]
+    pub fn get(&self, partition: PartitionId, local: u32) -> DirEntry {
+        let entries = &self.parts[usize::from(partition.0)];
+        entries.get(to_usize(u64::from(local))).copied().unwrap_or_default()
+    }
+
+    /// Sets the entry of a page.
+    pub fn set(&mut self, partition: PartitionId, local: u32, entry: DirEntry) {
+        let entries = &mut self.parts[usize::from(partition.0)];
+        let at = to_usize(u64::from(local));
+        if entries.len() <= at {
+            entries.resize(at + 1, DirEntry::default());
+        }
+        entries[at] = entry;
+    }
+
+    /// The present pages of a partition, ascending.
+    pub fn present(&self, partition: PartitionId) -> impl Iterator<Item = (u32, DirEntry)> + '_ {
+        let entries = &self.parts[usize::from(partition.0)];
+        (0u32..).zip(entries.iter().copied()).filter(|(_, entry)| entry.is_present())
+    }
+
+    /// How many pages are present.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        let present = |entries: &Vec<DirEntry>| entries.iter().filter(|e| e.is_present()).count();
+        to_u64(self.parts.iter().map(present).sum())
+    }
+
+    /// XOR of all present pages' digests.
+    #[must_use]
+    pub fn proof(&self) -> u64 {
+        self.parts.iter().flatten().fold(0, |sum, entry| sum ^ entry.digest)
+    }
+
+    /// The encoded section of a partition.
+    #[must_use]
+    pub fn encode_section(&self, partition: PartitionId, sidecar: &[u8]) -> Vec<u8> {
+        let count = self.present(partition).count();
+        let mut out = Vec::with_capacity(4 + count * ENTRY_BYTES + sidecar.len());
+        out.put_u32(to_u32(count));
+        for (local, entry) in self.present(partition) {
+            out.put_u32(local);
+            out.put_u64(entry.epoch.0);
+            out.put_u32(entry.useq.0);
+            out.put_u32(entry.crc);
+            out.put_u64(entry.digest);
+        }
+        out.put(sidecar);
+        out
+    }
+
+    /// Reads a section's entries into this directory and returns the sidecar's bytes.
+    fn decode_section<'a>(
+        &mut self,
+        partition: PartitionId,
+        bytes: &'a [u8],
+        k: CkptEpoch,
+        geometry: &Geometry,
+    ) -> Option<&'a [u8]> {
+        let mut r = Reader::new(bytes);
+        let count = r.u32()?;
+        let mut next = 0;
+        for _ in 0..count {
+            let local = r.u32()?;
+            let entry = DirEntry {
+                epoch: CkptEpoch(r.u64()?),
+                useq: Useq(r.u32()?),
+                crc: r.u32()?,
+                digest: r.u64()?,
+            };
+            let sound = local >= next && entry.is_present() && entry.epoch <= k;
+            if !sound || geometry.page_id(partition, local).is_none() {
+                return None;
+            }
+            next = local + 1;
+            self.set(partition, local, entry);
+        }
+        r.bytes(r.remaining())
+    }
+}
+
+/// The pages file of an image.
+pub struct ImageFile {
+    file: Arc<dyn File>,
+}
+
+impl ImageFile {
+    /// Creates the folder and an empty pages file, durable on return.
+    pub fn create(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid) -> Result<()> {
+        disk.make_dir(folder(slot))?;
+        let tmp = format!("{}.tmp", pages_path(slot));
+        match disk.remove(&tmp) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let file = disk.create(&tmp, Access::Buffered)?;
+        file.write_at(0, &encode_pages_header(slot, uuid))?;
+        file.sync()?;
+        disk.rename(&tmp, &pages_path(slot))?;
+        disk.sync_dir(folder(slot))
+    }
+
+    /// Opens the pages file of a slot and checks whose it is.
+    pub fn open(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid) -> Result<ImageFile> {
+        let path = pages_path(slot);
+        let file = disk.open(&path, Access::Direct)?;
+        let mut head = AlignedBuf::zeroed(SECTOR_BYTES);
+        let got = file.read_at(0, &mut head)?;
+        if head[..got] != encode_pages_header(slot, uuid) {
+            return Err(wrong_pages_header(&path, &head[..got], uuid));
+        }
+        Ok(ImageFile { file })
+    }
+
+    /// Writes pages that lie side by side, beginning with `first`. Not durable before
+    /// [`sync`](Self::sync).
+    pub fn write(&self, first: PageId, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(page_offset(first), bytes)
+    }
+
+    /// Reads pages that lie side by side. Whether they are the right ones the directory tells.
+    pub fn read(&self, first: PageId, bytes: &mut [u8]) -> Result<usize> {
+        self.file.read_at(page_offset(first), bytes)
+    }
+
+    /// Makes everything written durable.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync()
+    }
+
+    /// Whether `bytes` are what the directory lists for the page.
+    #[must_use]
+    pub fn is_listed(page: PageId, bytes: &[u8], entry: &DirEntry) -> bool {
+        page_crc(page, bytes) == entry.crc && perdura_page::layout::useq(bytes) == entry.useq
+    }
+}
+
+fn encode_pages_header(slot: ImageSlot, uuid: &Uuid) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SECTOR_BYTES);
+    out.put(b"PIMG");
+    out.put_u16(FORMAT_VERSION);
+    out.put_u8(if slot == ImageSlot::A { 0 } else { 1 });
+    out.put_u8(0);
+    out.put(&uuid.0);
+    out.put_zeros(SECTOR_BYTES - 4 - out.len());
+    out.put_u32(crc32c(&out));
+    out
+}
+
+fn wrong_pages_header(path: &str, head: &[u8], uuid: &Uuid) -> Error {
+    let whole = head.len() == SECTOR_BYTES
+        && head[SECTOR_BYTES - 4..] == crc32c(&head[..SECTOR_BYTES - 4]).to_le_bytes()
+        && head.starts_with(b"PIMG");
+    if whole && head[8..24] != uuid.0 {
+        return Error::Foreign {
+            file: path.to_owned(),
+            why: "its header names another database".into(),
+        };
+    }
+    Error::corrupt(
+        path,
+        0,
+        "the header of an image",
+        "other bytes",
+        "The image cannot be trusted; the other one is used if it is complete.",
+    )
+}
+
+/// Writes one directory file, section by section.
+pub struct DirectoryWriter {
+    disk: Arc<dyn Disk>,
+    file: Arc<dyn File>,
+    slot: ImageSlot,
+    k: CkptEpoch,
+    head: Vec<u8>,
+    head_room: u64,
+    at: u64,
+    partitions: u16,
+    sections: u16,
+}
+
+/// Bytes of a directory's head before it is padded.
+fn head_bytes(partitions: u16) -> usize {
+    40 + 20 * usize::from(partitions) + 4
+}
+
+fn head_room(partitions: u16) -> u64 {
+    round_up(to_u64(head_bytes(partitions)), to_u64(SECTOR_BYTES))
+}
+
+impl DirectoryWriter {
+    /// Starts the directory of checkpoint `k`.
+    pub fn create(
+        disk: &Arc<dyn Disk>,
+        slot: ImageSlot,
+        k: CkptEpoch,
+        uuid: &Uuid,
+        geometry: &Geometry,
+    ) -> Result<DirectoryWriter> {
+        let tmp = format!("{}.tmp", directory_path(slot, k));
+        match disk.remove(&tmp) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let file = disk.create(&tmp, Access::Buffered)?;
+        let mut head = Vec::with_capacity(head_bytes(geometry.partitions));
+        head.put(b"PDIR");
+        head.put_u16(FORMAT_VERSION);
+        head.put_u8(if slot == ImageSlot::A { 0 } else { 1 });
+        head.put_u8(0);
+        head.put(&uuid.0);
+        head.put_u64(k.0);
+        head.put_u16(geometry.partitions);
+        head.put_u16(geometry.chunk_pages);
+        head.put_u32(0);
+        let head_room = head_room(geometry.partitions);
+        Ok(DirectoryWriter {
+            disk: Arc::clone(disk),
+            file,
+            slot,
+            k,
+            head,
+            head_room,
+            at: head_room,
+            partitions: geometry.partitions,
+            sections: 0,
+        })
+    }
+
+    /// Appends the next partition's section.
+    pub fn add_section(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(self.at, bytes)?;
+        self.head.put_u64(self.at);
+        self.head.put_u64(to_u64(bytes.len()));
+        self.head.put_u32(crc32c(bytes));
+        self.at += to_u64(bytes.len());
+        self.sections += 1;
+        Ok(())
+    }
+
+    /// Completes the file and gives it its name; durable on return. Returns its CRC for the
+    /// anchor.
+    pub fn finish(mut self) -> Result<u32> {
+        assert_eq!(self.sections, self.partitions, "every partition has a section");
+        let crc = crc32c(&self.head);
+        self.head.put_u32(crc);
+        self.head.resize(to_usize(self.head_room), 0);
+        self.file.write_at(0, &self.head)?;
+        self.file.sync()?;
+        let path = directory_path(self.slot, self.k);
+        self.disk.rename(&format!("{path}.tmp"), &path)?;
+        self.disk.sync_dir(folder(self.slot))?;
+        Ok(crc)
+    }
+}
+
+/// Removes directory files of a slot other than checkpoint `k`'s, and leftovers.
+pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) -> Result<()> {
+    let keep = directory_path(slot, k);
+    for name in disk.list(folder(slot))? {
+        let path = format!("{}/{name}", folder(slot));
+        let ours = name
+            .strip_prefix("directory-")
+            .map(|rest| rest.strip_suffix(".tmp").unwrap_or(rest))
+            .is_some_and(|digits| digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()));
+        if ours && path != keep {
+            disk.remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// A directory read back, with where each partition's sidecar is.
+pub struct LoadedDirectory {
+    /// The entries.
+    pub directory: Directory,
+    /// Sidecar bytes by partition.
+    pub sidecars: Vec<Vec<u8>>,
+    /// Bytes read.
+    pub bytes: u64,
+}
+
+/// Reads and checks the directory of checkpoint `k`.
+///
+/// # Errors
+/// [`Error::Corrupt`] naming what does not hold; the caller falls back to the other image.
+pub fn read_directory(
+    disk: &dyn Disk,
+    slot: ImageSlot,
+    k: CkptEpoch,
+    head_crc: u32,
+    uuid: &Uuid,
+    geometry: &Geometry,
+) -> Result<LoadedDirectory> {
+    let path = directory_path(slot, k);
+    let bad = |offset: u64, expected: &str, found: &str| {
+        Error::corrupt(
+            path.clone(),
+            offset,
+            expected,
+            found,
+            "The image cannot be used; the other one is, if it is complete.",
+        )
+    };
+    let file = disk.open(&path, Access::Buffered)?;
+    let mut head = vec![0; to_usize(head_room(geometry.partitions))];
+    read_exact_at(file.as_ref(), 0, &mut head)?;
+    let used = head_bytes(geometry.partitions);
+    let (covered, crc) = head[..used].split_at(used - 4);
+    if crc != crc32c(covered).to_le_bytes() || crc32c(covered) != head_crc {
+        return Err(bad(0, "the directory head that the anchor names", "another checksum"));
+    }
+    let mut r = Reader::new(covered);
+    let fields = (|| {
+        let magic = r.array::<4>()?;
+        let version = r.u16()?;
+        let of_slot = r.u8()?;
+        r.u8()?;
+        Some((magic, version, of_slot, Uuid(r.array()?), CkptEpoch(r.u64()?), r.u16()?, r.u16()?))
+    })();
+    let slot_byte = u8::from(slot == ImageSlot::B);
+    let expected =
+        (*b"PDIR", FORMAT_VERSION, slot_byte, *uuid, k, geometry.partitions, geometry.chunk_pages);
+    if fields != Some(expected) {
+        return Err(bad(0, "this database's directory of this checkpoint", "another one's fields"));
+    }
+    let mut out = LoadedDirectory {
+        directory: Directory::empty(geometry.partitions),
+        sidecars: Vec::new(),
+        bytes: to_u64(head.len()),
+    };
+    let mut table = Reader::new(&covered[40..]);
+    for partition in (0..geometry.partitions).map(PartitionId) {
+        let place = (|| Some((table.u64()?, table.u64()?, table.u32()?)))();
+        let Some((offset, len, crc)) = place else {
+            return Err(bad(0, "a section for every partition", "fewer"));
+        };
+        if len > file.len()? {
+            return Err(bad(offset, "a section within the file", "a longer one"));
+        }
+        let mut section = vec![0; to_usize(len)];
+        read_exact_at(file.as_ref(), offset, &mut section)?;
+        if crc32c(&section) != crc {
+            return Err(bad(offset, "the section the head names", "another checksum"));
+        }
+        let sidecar = out.directory.decode_section(partition, &section, k, geometry);
+        let Some(sidecar) = sidecar else {
+            return Err(bad(offset, "a well-formed section", "fields out of their ranges"));
+        };
+        out.sidecars.push(sidecar.to_vec());
+        out.bytes += len;
+    }
+    Ok(out)
+}

@@ -1,0 +1,235 @@
+//! What a restart says of itself: while it runs, and when it is done.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use serde::Serialize;
+
+/// The phases, in order.
+pub const PHASES: [&str; 6] = ["start", "image", "scan", "log", "index", "done"];
+
+/// How far a restart is; shared with whoever answers clients meanwhile.
+#[derive(Debug, Default)]
+pub struct Progress {
+    phase: AtomicU8,
+    done: AtomicU64,
+    total: AtomicU64,
+    started_ns: AtomicU64,
+}
+
+impl Progress {
+    pub(crate) fn start(&self, now_ns: u64) {
+        self.started_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn enter(&self, phase: u8) {
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_total(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_done(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The name of the phase.
+    #[must_use]
+    pub fn phase(&self) -> &'static str {
+        let phase = usize::from(self.phase.load(Ordering::Relaxed));
+        PHASES.get(phase).copied().unwrap_or("start")
+    }
+
+    /// Bytes of image and log processed.
+    #[must_use]
+    pub fn loaded_bytes(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of image and log there are, as far as known.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Percent of the bytes known so far, 0 to 100.
+    #[must_use]
+    pub fn percent(&self) -> u8 {
+        if self.phase() == "done" {
+            return 100;
+        }
+        let total = self.total_bytes().max(1);
+        let percent = (self.loaded_bytes().min(total) * 100) / total;
+        u8::try_from(percent.min(99)).unwrap_or(99)
+    }
+
+    /// Seconds left at the rate so far; `None` before there is a rate.
+    #[must_use]
+    pub fn eta_seconds(&self, now_ns: u64) -> Option<u64> {
+        let done = self.loaded_bytes();
+        let left = self.total_bytes().saturating_sub(done);
+        let elapsed = now_ns.saturating_sub(self.started_ns.load(Ordering::Relaxed));
+        (done > 0).then(|| {
+            let left_ns = u128::from(left) * u128::from(elapsed) / u128::from(done);
+            u64::try_from(left_ns / 1_000_000_000).unwrap_or(u64::MAX) + 1
+        })
+    }
+}
+
+/// Seconds by phase, as restarts report them whatever the method.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Seconds {
+    /// All of it.
+    pub total: f64,
+    /// Reading the image and putting it in place.
+    pub backup_read: f64,
+    /// Playing the image; part of reading here, where pages are assigned as they come.
+    pub backup_play: f64,
+    /// Scanning the log: which blocks count, where it ends.
+    pub log_read: f64,
+    /// Playing the log.
+    pub log_play: f64,
+    /// Building the indexes.
+    pub index: f64,
+    /// Taking out what is not wanted.
+    pub undo: f64,
+}
+
+/// Records by fate.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Records {
+    /// Read.
+    pub seen: u64,
+    /// Applied.
+    pub applied: u64,
+    /// Skipped, by reason.
+    pub skipped: BTreeMap<&'static str, u64>,
+}
+
+/// Bytes by source.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Bytes {
+    /// Of the log.
+    pub log: u64,
+    /// Of the image.
+    pub backup: u64,
+}
+
+/// The whole report of a restart.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RestartReport {
+    /// The method.
+    pub method: &'static str,
+    /// The level of parallelism, 1 to 4.
+    pub level: u8,
+    /// Threads used.
+    pub threads: usize,
+    /// Whether the database had been closed cleanly.
+    pub clean: bool,
+    /// Whether this was its first start.
+    pub created: bool,
+    /// The image used: its slot, or `none`.
+    pub image: String,
+    /// Its checkpoint epoch.
+    pub checkpoint: u64,
+    /// The durable epoch that was kept.
+    pub durable_epoch: u64,
+    /// Where each stream was cut.
+    pub cut: Vec<u64>,
+    /// Blocks beyond the cut, which are void.
+    pub void_blocks: u64,
+    /// Transactions replayed.
+    pub transactions: u64,
+    /// The new incarnation.
+    pub incarnation: u32,
+    /// Seconds by phase.
+    pub seconds: Seconds,
+    /// Records by fate.
+    pub records: Records,
+    /// Bytes by source.
+    pub bytes: Bytes,
+    /// Pages loaded from the image.
+    pub pages_fetched: u64,
+    /// Index pages loaded; this store has none.
+    pub index_pages_fetched: u64,
+    /// Pages rebuilt from the older image.
+    pub pages_rebuilt: u64,
+    /// Rows found.
+    pub rows: u64,
+    /// Rows whose index entry came from the image's sidecar.
+    pub rows_from_sidecar: u64,
+    /// The logical digest, if it was asked for.
+    pub digest: Option<String>,
+    /// What an operator should know.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Display for RestartReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.seconds;
+        let way = if self.created {
+            "new database"
+        } else if self.clean {
+            "after a clean shutdown"
+        } else {
+            "after a crash"
+        };
+        writeln!(
+            f,
+            "restart   {way}: {:.3} s, method {}, level {}, {} thread(s), incarnation {}",
+            s.total, self.method, self.level, self.threads, self.incarnation
+        )?;
+        writeln!(
+            f,
+            "image     {} (checkpoint {}): {} pages, {} bytes, {:.3} s, {} page(s) rebuilt",
+            self.image,
+            self.checkpoint,
+            self.pages_fetched,
+            self.bytes.backup,
+            s.backup_read + s.backup_play,
+            self.pages_rebuilt
+        )?;
+        writeln!(
+            f,
+            "scan      durable epoch {}, {} void block(s) behind it, {:.3} s",
+            self.durable_epoch, self.void_blocks, s.log_read
+        )?;
+        writeln!(
+            f,
+            "log       {} transactions, {} records in {} bytes, {} applied, {:.3} s",
+            self.transactions, self.records.seen, self.bytes.log, self.records.applied, s.log_play
+        )?;
+        for (reason, count) in &self.records.skipped {
+            writeln!(f, "          {count} skipped: {reason}")?;
+        }
+        writeln!(
+            f,
+            "index     {} rows, {} from the sidecar, {:.3} s",
+            self.rows, self.rows_from_sidecar, s.index
+        )?;
+        for note in &self.notes {
+            writeln!(f, "note      {note}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_estimate_follows_the_rate_so_far() {
+        let progress = Progress::default();
+        progress.start(1_000_000_000);
+        assert_eq!(progress.eta_seconds(2_000_000_000), None);
+        progress.add_total(100);
+        progress.add_done(25);
+        assert_eq!(progress.percent(), 25);
+        assert_eq!(progress.eta_seconds(2_000_000_000), Some(4));
+        progress.enter(5);
+        assert_eq!(progress.percent(), 100);
+    }
+}

@@ -1,0 +1,187 @@
+//! A running transaction: reads and writes in place, under the latches it holds.
+
+use perdura_base::{Error, PartitionId, Result, TableId};
+use perdura_base::StreamId;
+use perdura_store::{Geometry, KeyHash, PartitionGuard, RowRef, Undo};
+use perdura_wal::Wal;
+use smallvec::SmallVec;
+
+/// Why a transaction did not commit. Everything it did is undone.
+#[derive(Debug)]
+pub enum Abort {
+    /// It touched a partition it had not declared; it runs again with that one added.
+    Undeclared(PartitionId),
+    /// An operation failed.
+    Error(Error),
+    /// Its own code asked for it.
+    User,
+}
+
+impl From<Error> for Abort {
+    fn from(error: Error) -> Self {
+        Abort::Error(error)
+    }
+}
+
+/// About what the log needs beside keys and values, bytes.
+const GROUP_BYTES_MIN: usize = 256;
+
+pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
+
+/// The view a transaction has of the database.
+pub struct Tx<'a> {
+    pub(crate) geometry: &'a Geometry,
+    pub(crate) guards: Guards<'a>,
+    pub(crate) undo: &'a mut Undo,
+    pub(crate) wal: &'a Wal,
+    /// The stream its group will go to.
+    pub(crate) stream: StreamId,
+    pub(crate) now_ms: u64,
+    pub(crate) value_bytes_max: usize,
+    /// Whether memory is at its limit, so that only deletes may change anything.
+    pub(crate) out_of_memory: Option<(u64, u64)>,
+}
+
+impl Tx<'_> {
+    /// The time this transaction takes place at, milliseconds since 1970.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn check_memory(&self) -> Result<(), Abort> {
+        match self.out_of_memory {
+            Some((used, limit)) => Err(Error::OutOfMemory { used, limit }.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn place(&self, key: &[u8]) -> Result<(usize, KeyHash), Abort> {
+        let hash = self.geometry.hash(key);
+        let partition = self.geometry.partition_of(hash);
+        Ok((self.guard_of(partition)?, hash))
+    }
+
+    fn guard_of(&self, partition: PartitionId) -> Result<usize, Abort> {
+        if let [(only, _)] = self.guards.as_slice()
+            && *only == partition
+        {
+            return Ok(0);
+        }
+        self.guards
+            .binary_search_by_key(&partition, |(id, _)| *id)
+            .map_err(|_| Abort::Undeclared(partition))
+    }
+
+    /// The row of a key; a row past its expiry is not there.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`], to be handed on.
+    pub fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>, Abort> {
+        let (at, hash) = self.place(key)?;
+        let now = self.now_ms;
+        let row = self.guards[at].1.get(table, key, hash);
+        Ok(row.filter(|row| row.expiry_ms().is_none_or(|expiry| expiry > now)))
+    }
+
+    /// Inserts or overwrites a row. `expiry_ms` is absolute, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] at the memory limit, [`Error::LogFull`] while the log cannot take
+    /// it, [`Error::Usage`] for keys and values over their limits, [`Abort::Undeclared`] to be handed on.
+    pub fn put(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<(), Abort> {
+        self.check_memory()?;
+        if key.len() > perdura_base::limits::KEY_BYTES_MAX {
+            return Err(over_limit("key", key.len(), perdura_base::limits::KEY_BYTES_MAX));
+        }
+        if value.len() > self.value_bytes_max {
+            return Err(over_limit("value", value.len(), self.value_bytes_max));
+        }
+        self.wal.admit(self.stream, key.len() + value.len() + GROUP_BYTES_MIN)?;
+        let (at, hash) = self.place(key)?;
+        Ok(self.guards[at].1.put(self.undo, table, key, hash, value, expiry_ms)?)
+    }
+
+    /// Removes a row. Returns whether it was there and not past its expiry.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`], to be handed on.
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        let (at, hash) = self.place(key)?;
+        let now = self.now_ms;
+        let part = &mut self.guards[at].1;
+        let alive = part
+            .get(table, key, hash)
+            .is_some_and(|row| row.expiry_ms().is_none_or(|expiry| expiry > now));
+        self.wal.admit(self.stream, GROUP_BYTES_MIN)?;
+        part.delete(self.undo, table, key, hash);
+        Ok(alive)
+    }
+
+    /// Sets or clears a row's expiry. Returns whether the row is there.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] at the memory limit, [`Abort::Undeclared`] to be handed on.
+    pub fn set_expiry(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<bool, Abort> {
+        if self.get(table, key)?.is_none() {
+            return Ok(false);
+        }
+        self.check_memory()?;
+        self.wal.admit(self.stream, GROUP_BYTES_MIN)?;
+        let (at, hash) = self.place(key)?;
+        Ok(self.guards[at].1.set_expiry(self.undo, table, key, hash, expiry_ms)?)
+    }
+
+    /// Rows of a table, those past their expiry but not yet removed included. Needs every
+    /// partition.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`] if a partition is missing.
+    pub fn len(&mut self, table: TableId) -> Result<u64, Abort> {
+        self.over_all(|part| part.len(table))
+    }
+
+    /// Rows of a table that have an expiry. Needs every partition.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`] if a partition is missing.
+    pub fn expiring(&mut self, table: TableId) -> Result<u64, Abort> {
+        self.over_all(|part| part.expiring(table))
+    }
+
+    fn over_all(&self, f: impl Fn(&perdura_store::Partition) -> u64) -> Result<u64, Abort> {
+        let mut sum = 0;
+        for id in 0..self.geometry.partitions {
+            let at = self.guard_of(PartitionId(id))?;
+            sum += f(&self.guards[at].1);
+        }
+        Ok(sum)
+    }
+
+    /// A latched partition, for the work that is about partitions: catalog, purge, reclaim.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`] if it is not latched.
+    pub fn partition(
+        &mut self,
+        id: PartitionId,
+    ) -> Result<(&mut perdura_store::Partition, &mut Undo), Abort> {
+        let at = self.guard_of(id)?;
+        Ok((&mut self.guards[at].1, self.undo))
+    }
+}
+
+fn over_limit(what: &str, got: usize, max: usize) -> Abort {
+    Abort::Error(Error::Usage(format!("the {what} has {got} bytes, more than the limit of {max}")))
+}

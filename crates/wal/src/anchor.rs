@@ -1,0 +1,484 @@
+//! The anchor: where a restart begins.
+#![doc = include_str!("../../../docs/formats/anchor.md")]
+
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, PARTITIONS_MAX, STREAMS_MAX};
+use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
+use perdura_base::{
+    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Pos, Result, Uuid,
+};
+use perdura_device::{Access, AlignedBuf, Disk, File};
+
+/// The anchor's path on the data disk.
+pub const ANCHOR_PATH: &str = "anchor";
+/// Bytes of one copy.
+pub const COPY_BYTES: usize = 64 * 1024;
+/// Closed incarnations an anchor can hold; a restart that would need more checkpoints first.
+pub const CHAIN_MAX: usize = 200;
+
+const MAGIC: &[u8; 4] = b"PANC";
+const SECTOR: u64 = 4096;
+/// Bytes before the record's length is known.
+const PREFIX_BYTES: usize = 12;
+
+/// The state of one checkpoint image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageState {
+    /// Nothing was ever written there.
+    Empty,
+    /// Being overwritten by checkpoint `k`: no fallback.
+    Building,
+    /// Holds checkpoint `k`, synced.
+    Complete,
+}
+
+/// What the anchor knows of one image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageStatus {
+    /// Its state.
+    pub state: ImageState,
+    /// Its checkpoint epoch.
+    pub k: CkptEpoch,
+    /// CRC-32C of its directory file.
+    pub directory_crc: u32,
+    /// The commit epoch that had to be durable before it counted.
+    pub end_epoch: Epoch,
+    /// Wall clock at its end, microseconds since 1970.
+    pub wall_us: u64,
+    /// Where each stream's window begins; a restart reads the log from here.
+    pub begin: Vec<Pos>,
+    /// Where each stream's window ends.
+    pub end: Vec<Pos>,
+}
+
+impl ImageStatus {
+    /// An image that was never written.
+    #[must_use]
+    pub fn empty(streams: u8) -> Self {
+        ImageStatus {
+            state: ImageState::Empty,
+            k: CkptEpoch(0),
+            directory_crc: 0,
+            end_epoch: Epoch(0),
+            wall_us: 0,
+            begin: vec![Pos(0); usize::from(streams)],
+            end: vec![Pos(0); usize::from(streams)],
+        }
+    }
+}
+
+/// A closed incarnation whose log is still needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainLink {
+    /// Which one.
+    pub incarnation: Incarnation,
+    /// The durable epoch it ended with.
+    pub durable: Epoch,
+    /// Where each stream of it starts.
+    pub start: Vec<Pos>,
+    /// Where each stream of it was cut: what lies beyond is void for ever.
+    pub cut: Vec<Pos>,
+}
+
+/// The record both copies hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchor {
+    /// Rises with every update.
+    pub seq: u64,
+    /// The database.
+    pub uuid: Uuid,
+    /// When it was made, microseconds since 1970.
+    pub created_us: u64,
+    /// Pages in a chunk.
+    pub chunk_pages: u16,
+    /// Virtual partitions.
+    pub partitions: u16,
+    /// Seed of the key hash.
+    pub hash_seed: u64,
+    /// Size of a log segment, bytes.
+    pub segment_bytes: u64,
+    /// Number of log streams.
+    pub streams: u8,
+    /// Closed cleanly: the newest image is the whole database.
+    pub clean: bool,
+    /// The newest life of the database.
+    pub incarnation: Incarnation,
+    /// Commit epochs up to this one are used up.
+    pub epoch_floor: Epoch,
+    /// Checkpoint epochs up to this one are used up.
+    pub ckpt_max: CkptEpoch,
+    /// Images A and B.
+    pub images: [ImageStatus; 2],
+    /// Closed incarnations, oldest first.
+    pub chain: Vec<ChainLink>,
+}
+
+impl Anchor {
+    /// The newest complete image, if any.
+    #[must_use]
+    pub fn newest_image(&self) -> Option<ImageSlot> {
+        ImageSlot::ALL
+            .into_iter()
+            .filter(|slot| self.image(*slot).state == ImageState::Complete)
+            .max_by_key(|slot| self.image(*slot).k)
+    }
+
+    /// One image's status.
+    #[must_use]
+    pub fn image(&self, slot: ImageSlot) -> &ImageStatus {
+        &self.images[slot.index()]
+    }
+
+    /// One image's status, to change it.
+    pub fn image_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
+        &mut self.images[slot.index()]
+    }
+
+    /// Where the newest incarnation's streams start: the last cut.
+    #[must_use]
+    pub fn open_start(&self) -> Vec<Pos> {
+        match self.chain.last() {
+            Some(link) => link.cut.clone(),
+            None => vec![Pos(0); usize::from(self.streams)],
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(1024);
+        out.put(MAGIC);
+        out.put_u16(FORMAT_VERSION);
+        out.put_u16(0);
+        out.put_u32(0);
+        out.put_u64(self.seq);
+        out.put(&self.uuid.0);
+        out.put_u64(self.created_us);
+        out.put_u32(to_u32(PAGE_BYTES));
+        out.put_u16(self.chunk_pages);
+        out.put_u16(self.partitions);
+        out.put_u64(self.hash_seed);
+        out.put_u64(self.segment_bytes);
+        out.put_u8(self.streams);
+        out.put_u8(u8::from(self.clean));
+        out.put_u16(0);
+        out.put_u32(self.incarnation.0);
+        out.put_u64(self.epoch_floor.0);
+        out.put_u64(self.ckpt_max.0);
+        for image in &self.images {
+            out.put_u8(match image.state {
+                ImageState::Empty => 0,
+                ImageState::Building => 1,
+                ImageState::Complete => 2,
+            });
+            out.put_zeros(3);
+            out.put_u32(image.directory_crc);
+            out.put_u64(image.k.0);
+            out.put_u64(image.end_epoch.0);
+            out.put_u64(image.wall_us);
+            image.begin.iter().chain(&image.end).for_each(|pos| out.put_u64(pos.0));
+        }
+        out.put_u16(u16::try_from(self.chain.len()).expect("the chain is bounded"));
+        for link in &self.chain {
+            out.put_u32(link.incarnation.0);
+            out.put_u64(link.durable.0);
+            for (start, cut) in link.start.iter().zip(&link.cut) {
+                out.put_u64(start.0);
+                out.put_u64(cut.0);
+            }
+        }
+        let len = to_u32(out.len() + 4);
+        out[8..PREFIX_BYTES].copy_from_slice(&len.to_le_bytes());
+        out.put_u32(crc32c(&out));
+        assert!(out.len() <= COPY_BYTES, "an anchor of {} bytes does not fit", out.len());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> std::result::Result<Anchor, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let head = (|| Some((r.array::<4>()?, r.u16()?, r.u16()?, r.u32()?)))();
+        let Some((magic, version, zero, len)) = head else {
+            return Err(DecodeError::Damaged("shorter than an anchor"));
+        };
+        if magic != *MAGIC {
+            return Err(DecodeError::Damaged("no anchor's magic number"));
+        }
+        let len = to_usize(u64::from(len));
+        let body = bytes.get(..len).filter(|_| len > PREFIX_BYTES + 4 && len <= COPY_BYTES);
+        let Some((covered, crc)) = body.map(|b| b.split_at(len - 4)) else {
+            return Err(DecodeError::Damaged("an impossible length"));
+        };
+        if crc != crc32c(covered).to_le_bytes() || zero != 0 {
+            return Err(DecodeError::Damaged("a checksum that does not hold"));
+        }
+        if version != FORMAT_VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let mut r = Reader::new(covered);
+        decode_fields(&mut r)
+            .filter(|_| r.remaining() == 0)
+            .ok_or(DecodeError::Damaged("fields out of their ranges"))
+    }
+}
+
+fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
+    r.bytes(PREFIX_BYTES)?;
+    let seq = r.u64()?;
+    let uuid = Uuid(r.array()?);
+    let created_us = r.u64()?;
+    let page_bytes = r.u32()?;
+    let chunk_pages = r.u16()?;
+    let partitions = r.u16()?;
+    let hash_seed = r.u64()?;
+    let segment_bytes = r.u64()?;
+    let streams = r.u8()?;
+    let clean = r.u8()?;
+    r.u16()?;
+    let incarnation = Incarnation(r.u32()?);
+    let epoch_floor = Epoch(r.u64()?);
+    let ckpt_max = CkptEpoch(r.u64()?);
+    let in_range = page_bytes == to_u32(PAGE_BYTES)
+        && (1..=STREAMS_MAX).contains(&streams)
+        && (1..=PARTITIONS_MAX).contains(&partitions)
+        && partitions.is_power_of_two()
+        && chunk_pages > 0
+        && clean <= 1;
+    if !in_range {
+        return None;
+    }
+    let positions = |r: &mut Reader<'_>| -> Option<Vec<Pos>> {
+        (0..streams).map(|_| r.u64().map(Pos)).collect()
+    };
+    let image = |r: &mut Reader<'_>| {
+        let state = match r.u8()? {
+            0 => ImageState::Empty,
+            1 => ImageState::Building,
+            2 => ImageState::Complete,
+            _ => return None,
+        };
+        r.zeros(3)?;
+        Some(ImageStatus {
+            state,
+            directory_crc: r.u32()?,
+            k: CkptEpoch(r.u64()?),
+            end_epoch: Epoch(r.u64()?),
+            wall_us: r.u64()?,
+            begin: positions(r)?,
+            end: positions(r)?,
+        })
+    };
+    let images = [image(r)?, image(r)?];
+    let mut chain = Vec::new();
+    for _ in 0..r.u16()? {
+        let incarnation = Incarnation(r.u32()?);
+        let durable = Epoch(r.u64()?);
+        let mut link = ChainLink { incarnation, durable, start: Vec::new(), cut: Vec::new() };
+        for _ in 0..streams {
+            link.start.push(Pos(r.u64()?));
+            link.cut.push(Pos(r.u64()?));
+        }
+        chain.push(link);
+    }
+    Some(Anchor {
+        seq,
+        uuid,
+        created_us,
+        chunk_pages,
+        partitions,
+        hash_seed,
+        segment_bytes,
+        streams,
+        clean: clean == 1,
+        incarnation,
+        epoch_floor,
+        ckpt_max,
+        images,
+        chain,
+    })
+}
+
+enum DecodeError {
+    Damaged(&'static str),
+    Version(u16),
+}
+
+/// The anchor's file, open for updates.
+pub struct AnchorFile {
+    file: std::sync::Arc<dyn File>,
+}
+
+impl AnchorFile {
+    /// Creates the file for a new database and writes both copies.
+    pub fn create(disk: &dyn Disk, anchor: &Anchor) -> Result<AnchorFile> {
+        let tmp = format!("{ANCHOR_PATH}.tmp");
+        match disk.remove(&tmp) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let file = disk.create(&tmp, Access::Direct)?;
+        file.allocate(to_u64(2 * COPY_BYTES))?;
+        let anchor_file = AnchorFile { file };
+        anchor_file.write(anchor)?;
+        disk.rename(&tmp, ANCHOR_PATH)?;
+        disk.sync_dir("")?;
+        Ok(anchor_file)
+    }
+
+    /// Opens the file and reads the newer valid copy. `Ok(None)` if there is no database here.
+    /// The second value says which copies were damaged or stale and should be rewritten.
+    pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<String>)>> {
+        let file = match disk.open(ANCHOR_PATH, Access::Direct) {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut found: Vec<Anchor> = Vec::new();
+        let mut notes = Vec::new();
+        let mut version = None;
+        for copy in 0..2u64 {
+            let mut buf = AlignedBuf::zeroed(COPY_BYTES);
+            let got = file.read_at(copy * to_u64(COPY_BYTES), &mut buf)?;
+            match Anchor::decode(&buf[..got]) {
+                Ok(anchor) => found.push(anchor),
+                Err(DecodeError::Damaged(why)) => {
+                    notes.push(format!("anchor copy {copy} has {why}"));
+                }
+                Err(DecodeError::Version(other)) => version = Some(other),
+            }
+        }
+        if let Some(found) = version {
+            let file = ANCHOR_PATH.to_owned();
+            return Err(Error::Version { file, found, supported: FORMAT_VERSION });
+        }
+        found.sort_by_key(|anchor| anchor.seq);
+        let stale = found.len() == 2 && found[0].seq != found[1].seq;
+        let Some(anchor) = found.pop() else {
+            return Err(Error::corrupt(
+                ANCHOR_PATH,
+                0,
+                "at least one whole copy of the anchor",
+                notes.join("; "),
+                "Without it nothing says which image and log are the newest. Restore a backup.",
+            ));
+        };
+        if stale {
+            notes.push("an update of the anchor was interrupted".to_owned());
+        }
+        Ok(Some((AnchorFile { file }, anchor, notes)))
+    }
+
+    /// Writes both copies, each synced before the next is touched. Durable on return.
+    pub fn write(&self, anchor: &Anchor) -> Result<()> {
+        let bytes = anchor.encode();
+        let mut buf = AlignedBuf::zeroed(to_usize(round_up(to_u64(bytes.len()), SECTOR)));
+        buf[..bytes.len()].copy_from_slice(&bytes);
+        self.file.write_at(0, &buf)?;
+        if !armed(Flaw::AnchorOneSync) {
+            self.file.sync()?;
+        }
+        self.file.write_at(to_u64(COPY_BYTES), &buf)?;
+        self.file.sync()
+    }
+}
+
+/// Reads the anchor without the right to change anything.
+pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
+    Ok(AnchorFile::open(disk)?.map(|(_, anchor, _)| anchor))
+}
+
+/// The partitions of a database, in latch order.
+pub fn partitions_of(anchor: &Anchor) -> impl Iterator<Item = PartitionId> {
+    (0..anchor.partitions).map(PartitionId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perdura_device::MemDisk;
+
+    fn example() -> Anchor {
+        let mut uuid = [0; 16];
+        for (i, byte) in (0..16u8).zip(uuid.iter_mut()) {
+            *byte = i;
+        }
+        Anchor {
+            seq: 1,
+            uuid: Uuid(uuid),
+            created_us: 1_000_000,
+            chunk_pages: 128,
+            partitions: 256,
+            hash_seed: 42,
+            segment_bytes: 64 << 20,
+            streams: 1,
+            clean: false,
+            incarnation: Incarnation(1),
+            epoch_floor: Epoch(0),
+            ckpt_max: CkptEpoch(0),
+            images: [ImageStatus::empty(1), ImageStatus::empty(1)],
+            chain: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_example_on_the_format_page_is_what_the_codec_writes() {
+        let page = include_str!("../../../docs/formats/anchor.md");
+        let hex = page.split("```text hex").nth(1).and_then(|s| s.split("```").next()).unwrap();
+        let digits: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
+        let ours: String = example().encode().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(digits, ours);
+    }
+
+    #[test]
+    fn the_longest_chain_of_the_most_streams_fits_a_copy() {
+        let mut anchor = example();
+        anchor.streams = STREAMS_MAX;
+        let many = vec![Pos(u64::MAX); usize::from(STREAMS_MAX)];
+        anchor.images = [ImageStatus::empty(STREAMS_MAX), ImageStatus::empty(STREAMS_MAX)];
+        anchor.chain = vec![
+            ChainLink {
+                incarnation: Incarnation(1),
+                durable: Epoch(1),
+                start: many.clone(),
+                cut: many
+            };
+            CHAIN_MAX
+        ];
+        let bytes = anchor.encode();
+        assert!(matches!(Anchor::decode(&bytes), Ok(back) if back == anchor));
+    }
+
+    #[test]
+    fn one_damaged_copy_never_takes_the_database_back_in_time() {
+        let disk = MemDisk::new();
+        let mut anchor = example();
+        let file = AnchorFile::create(&disk, &anchor).unwrap();
+        anchor.seq = 2;
+        anchor.incarnation = Incarnation(2);
+        file.write(&anchor).unwrap();
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        let len = anchor.encode().len();
+        for copy in 0..2 {
+            for at in 0..len {
+                let at = to_u64(copy * COPY_BYTES + at);
+                let mut byte = [0];
+                raw.read_at(at, &mut byte).unwrap();
+                raw.write_at(at, &[byte[0] ^ 1]).unwrap();
+                let (_, back, notes) = AnchorFile::open(&disk).unwrap().unwrap();
+                assert_eq!(back, anchor, "byte {at}");
+                assert_eq!(notes.len(), 1, "byte {at}");
+                raw.write_at(at, &byte).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn two_damaged_copies_are_an_error() {
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &example()).unwrap();
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        for at in [20, to_u64(COPY_BYTES) + 20] {
+            raw.write_at(at, &[0xff]).unwrap();
+        }
+        assert!(matches!(AnchorFile::open(&disk), Err(Error::Corrupt(_))));
+    }
+}

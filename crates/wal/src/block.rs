@@ -1,0 +1,243 @@
+//! The block: the unit of writing. The format page is the only text on its layout.
+#![doc = include_str!("../../../docs/formats/block.md")]
+
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES, STREAMS_MAX};
+use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
+use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId};
+
+/// Bytes of a block's header.
+pub const HEADER_BYTES: usize = 256;
+/// The longest block, bytes.
+pub const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+const MAGIC: &[u8; 4] = b"PBLK";
+const FLAG_LAST: u8 = 1;
+const BODY_CRC_AT: usize = 248;
+const HEADER_CRC_AT: usize = 252;
+
+/// The decoded header of a block, without its checksums.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// The stream it belongs to.
+    pub stream: StreamId,
+    /// First 8 bytes of the database's uuid.
+    pub database: u64,
+    /// The life of the database that wrote it.
+    pub incarnation: Incarnation,
+    /// Where it stands in its stream.
+    pub pos: Pos,
+    /// Where the block before it stands; `pos` itself for an incarnation's first.
+    pub prev_pos: Pos,
+    /// The commit epoch of all frames in it.
+    pub epoch: Epoch,
+    /// The durable epoch when it was written.
+    pub durable: Epoch,
+    /// Wall clock when it was written, microseconds since 1970.
+    pub wall_us: u64,
+    /// The highest checkpoint epoch among its records' tags.
+    pub ckpt_epoch: CkptEpoch,
+    /// Bytes of frames in the body.
+    pub body_len: u32,
+    /// Offset in the body of the first frame that starts in it; `body_len` if none.
+    pub first_frame: u32,
+    /// Number of streams of the database.
+    pub streams: u8,
+    /// The partitions its frames touch.
+    pub partitions: PartitionSet,
+    /// For the last block of its epoch in this stream: where every stream's part ends.
+    pub ends: Option<Vec<Pos>>,
+}
+
+impl BlockHeader {
+    /// Bytes from the header's start to the block's end.
+    #[must_use]
+    pub fn block_len(&self) -> u64 {
+        block_len(to_usize(u64::from(self.body_len)))
+    }
+
+    /// The position after the block.
+    #[must_use]
+    pub fn end(&self) -> Pos {
+        Pos(self.pos.0 + self.block_len())
+    }
+}
+
+/// The length of a block whose body holds `body_len` bytes.
+#[must_use]
+pub fn block_len(body_len: usize) -> u64 {
+    round_up(to_u64(HEADER_BYTES + body_len), to_u64(SECTOR_BYTES))
+}
+
+/// Completes a block in place: `bytes` is the whole block, its body already filled and padded
+/// with zeros; the header is written in front of it.
+pub fn seal(header: &BlockHeader, bytes: &mut [u8]) {
+    assert_eq!(to_u64(bytes.len()), header.block_len(), "a block is as long as it says");
+    let body_crc = crc32c(&bytes[HEADER_BYTES..]);
+    let mut out = Vec::with_capacity(HEADER_BYTES);
+    out.put(MAGIC);
+    out.put_u16(FORMAT_VERSION);
+    out.put_u8(header.stream.0);
+    out.put_u8(if header.ends.is_some() { FLAG_LAST } else { 0 });
+    out.put_u64(header.database);
+    out.put_u32(header.incarnation.0);
+    out.put_u32(header.body_len);
+    out.put_u64(header.pos.0);
+    out.put_u64(header.prev_pos.0);
+    out.put_u64(header.epoch.0);
+    out.put_u64(header.durable.0);
+    out.put_u64(header.wall_us);
+    out.put_u64(header.ckpt_epoch.0);
+    out.put_u32(to_u32(bytes.len()));
+    out.put_u32(header.first_frame);
+    out.put_u8(header.streams);
+    out.put_zeros(7);
+    out.put(&header.partitions.to_bytes());
+    let ends = header.ends.as_deref().unwrap_or(&[]);
+    for stream in 0..usize::from(STREAMS_MAX) {
+        out.put_u64(ends.get(stream).map_or(0, |pos| pos.0));
+    }
+    debug_assert_eq!(out.len(), BODY_CRC_AT);
+    out.put_u32(body_crc);
+    out.put_u32(crc32c(&out));
+    bytes[..HEADER_BYTES].copy_from_slice(&out);
+}
+
+/// Decodes and checks a header; `None` if these bytes are not one. The body's checksum is
+/// returned beside it for [`body_is_whole`].
+#[must_use]
+pub fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
+    let bytes = bytes.get(..HEADER_BYTES)?;
+    let (covered, _) = bytes.split_at(HEADER_CRC_AT);
+    let mut r = Reader::new(bytes);
+    if r.bytes(4)? != MAGIC || r.u16()? != FORMAT_VERSION {
+        return None;
+    }
+    let stream = StreamId(r.u8()?);
+    let flags = r.u8()?;
+    let database = r.u64()?;
+    let incarnation = Incarnation(r.u32()?);
+    let body_len = r.u32()?;
+    let pos = Pos(r.u64()?);
+    let prev_pos = Pos(r.u64()?);
+    let epoch = Epoch(r.u64()?);
+    let durable = Epoch(r.u64()?);
+    let wall_us = r.u64()?;
+    let ckpt_epoch = CkptEpoch(r.u64()?);
+    let block_len = r.u32()?;
+    let first_frame = r.u32()?;
+    let streams = r.u8()?;
+    r.zeros(7)?;
+    let partitions = PartitionSet::from_bytes(&r.array::<32>()?);
+    let mut ends = Vec::with_capacity(usize::from(STREAMS_MAX));
+    for _ in 0..STREAMS_MAX {
+        ends.push(Pos(r.u64()?));
+    }
+    let body_crc = r.u32()?;
+    if r.u32()? != crc32c(covered) {
+        return None;
+    }
+    let last = flags & FLAG_LAST != 0;
+    let well_formed = flags & !FLAG_LAST == 0
+        && (1..=STREAMS_MAX).contains(&streams)
+        && stream.0 < streams
+        && first_frame <= body_len
+        && u64::from(block_len) == self::block_len(to_usize(u64::from(body_len)))
+        && to_usize(u64::from(block_len)) <= BLOCK_BYTES_MAX
+        && (last || ends.iter().all(|end| end.0 == 0));
+    ends.truncate(usize::from(streams));
+    let ends = last.then_some(ends);
+    let header = BlockHeader {
+        stream,
+        database,
+        incarnation,
+        pos,
+        prev_pos,
+        epoch,
+        durable,
+        wall_us,
+        ckpt_epoch,
+        body_len,
+        first_frame,
+        streams,
+        partitions,
+        ends,
+    };
+    well_formed.then_some((header, body_crc))
+}
+
+/// Whether the bytes after the header, padding included, are the ones that were sealed.
+#[must_use]
+pub fn body_is_whole(body_and_padding: &[u8], body_crc: u32) -> bool {
+    crc32c(body_and_padding) == body_crc
+}
+
+/// The header of a block whose bytes are all here, if both checksums hold.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Option<BlockHeader> {
+    let (header, body_crc) = decode_header(bytes)?;
+    let whole = bytes.get(HEADER_BYTES..to_usize(header.block_len()))?;
+    body_is_whole(whole, body_crc).then_some(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perdura_base::PartitionId;
+
+    fn example() -> (BlockHeader, Vec<u8>) {
+        let mut ends = vec![Pos(8192)];
+        ends.truncate(1);
+        let header = BlockHeader {
+            stream: StreamId(0),
+            database: u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]),
+            incarnation: Incarnation(2),
+            pos: Pos(4096),
+            prev_pos: Pos(0),
+            epoch: Epoch(7),
+            durable: Epoch(6),
+            wall_us: 1000,
+            ckpt_epoch: CkptEpoch(3),
+            body_len: 2,
+            first_frame: 0,
+            streams: 1,
+            partitions: [0, 2].map(PartitionId).into_iter().collect(),
+            ends: Some(ends),
+        };
+        let mut bytes = vec![0; 4096];
+        bytes[HEADER_BYTES..HEADER_BYTES + 2].copy_from_slice(&[5, 0]);
+        seal(&header, &mut bytes);
+        (header, bytes)
+    }
+
+    #[test]
+    fn the_example_on_the_format_page_is_what_the_codec_writes() {
+        let page = include_str!("../../../docs/formats/block.md");
+        let hex = page.split("```text hex").nth(1).and_then(|s| s.split("```").next()).unwrap();
+        let digits: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
+        let (header, bytes) = example();
+        let ours: String =
+            bytes[..HEADER_BYTES + 2].iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(digits, ours);
+        assert_eq!(decode(&bytes), Some(header));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let (_, bytes) = example();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            assert_eq!(decode(&damaged), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_cut_block_is_no_block() {
+        let (_, bytes) = example();
+        for len in (0..bytes.len()).step_by(17) {
+            assert_eq!(decode(&bytes[..len]), None);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Frames: what blocks carry. Written across block boundaries, read forward or backward.
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos};
+
+/// What a frame is. A new kind is a list of compile errors, on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameKind {
+    /// One transaction's records, opaque to the log.
+    Group,
+    /// A checkpoint's window begins.
+    BeginCheckpoint,
+    /// A checkpoint's window ends.
+    EndCheckpoint,
+    /// The database came back: what it kept and what it voided.
+    Restart,
+    /// Nothing but the block's header: evidence of the durable epoch.
+    Beacon,
+}
+
+impl FrameKind {
+    /// The byte in the file.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            FrameKind::Group => 1,
+            FrameKind::BeginCheckpoint => 2,
+            FrameKind::EndCheckpoint => 3,
+            FrameKind::Restart => 4,
+            FrameKind::Beacon => 5,
+        }
+    }
+
+    /// The kind of a byte from a file.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<FrameKind> {
+        [
+            FrameKind::Group,
+            FrameKind::BeginCheckpoint,
+            FrameKind::EndCheckpoint,
+            FrameKind::Restart,
+            FrameKind::Beacon,
+        ]
+        .into_iter()
+        .find(|kind| kind.code() == code)
+    }
+}
+
+/// A frame read back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What it is.
+    pub kind: FrameKind,
+    /// Its payload.
+    pub payload: &'a [u8],
+}
+
+/// Which way a log is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Oldest first.
+    Forward,
+    /// Newest first.
+    Backward,
+}
+
+/// The first bytes of a frame: kind and length.
+pub(crate) fn put_frame_head(kind: FrameKind, payload_len: u64, out: &mut Vec<u8>) {
+    out.put_u8(kind.code());
+    out.put_varint(payload_len);
+}
+
+/// Hands each frame in `bytes`, the joined bodies of some blocks that begin with the start of a
+/// frame, to `each`. Returns the offset of the first byte that is not part of a whole frame.
+/// The caller knows whether that may happen.
+pub fn for_each_frame<'a, E>(
+    bytes: &'a [u8],
+    direction: Direction,
+    mut each: impl FnMut(Frame<'a>) -> Result<(), E>,
+) -> Result<usize, E> {
+    let mut r = Reader::new(bytes);
+    let mut whole = 0;
+    let mut later = Vec::new();
+    while let Some(frame) = next_frame(&mut r) {
+        whole = r.at();
+        match direction {
+            Direction::Forward => each(frame)?,
+            Direction::Backward => later.push(frame),
+        }
+    }
+    while let Some(frame) = later.pop() {
+        each(frame)?;
+    }
+    Ok(whole)
+}
+
+fn next_frame<'a>(r: &mut Reader<'a>) -> Option<Frame<'a>> {
+    let kind = FrameKind::from_code(r.u8()?)?;
+    let len = r.varint_usize()?;
+    Some(Frame { kind, payload: r.bytes(len)? })
+}
+
+/// What a restart decided, as the log records it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestartRecord {
+    /// The incarnation that begins.
+    pub incarnation: Incarnation,
+    /// The durable epoch it kept.
+    pub durable: Epoch,
+    /// The highest checkpoint epoch seen before it (`Gx` for lost transactions).
+    pub ckpt_max: CkptEpoch,
+    /// Where each stream was cut.
+    pub cut: Vec<Pos>,
+}
+
+impl RestartRecord {
+    /// The frame's payload.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_varint(u64::from(self.incarnation.0));
+        out.put_varint(self.durable.0);
+        out.put_varint(self.ckpt_max.0);
+        out.put_varint(perdura_base::num::to_u64(self.cut.len()));
+        for pos in &self.cut {
+            out.put_varint(pos.0);
+        }
+        out.put_varint(0);
+        out
+    }
+
+    /// The inverse of [`encode`](Self::encode).
+    #[must_use]
+    pub fn decode(payload: &[u8]) -> Option<RestartRecord> {
+        let mut r = Reader::new(payload);
+        let incarnation = Incarnation(u32::try_from(r.varint()?).ok()?);
+        let durable = Epoch(r.varint()?);
+        let ckpt_max = CkptEpoch(r.varint()?);
+        let streams = r.varint_usize()?;
+        if streams > usize::from(perdura_base::limits::STREAMS_MAX) {
+            return None;
+        }
+        let cut = (0..streams).map(|_| r.varint().map(Pos)).collect::<Option<Vec<_>>>()?;
+        (r.varint()? == 0 && r.remaining() == 0)
+            .then_some(RestartRecord { incarnation, durable, ckpt_max, cut })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_in_both_directions() {
+        let mut bytes = Vec::new();
+        for (kind, payload) in
+            [(FrameKind::Group, &b"one"[..]), (FrameKind::Beacon, b""), (FrameKind::Group, b"two")]
+        {
+            put_frame_head(kind, payload.len() as u64, &mut bytes);
+            bytes.extend_from_slice(payload);
+        }
+        let whole = bytes.len();
+        bytes.extend_from_slice(&[1, 9, b'x']);
+        let read = |direction| {
+            let mut seen = Vec::new();
+            let end = for_each_frame(&bytes, direction, |f| {
+                seen.push(f.payload.to_vec());
+                Ok::<_, ()>(())
+            });
+            assert_eq!(end, Ok(whole));
+            seen
+        };
+        let forward = read(Direction::Forward);
+        assert_eq!(forward, [b"one".to_vec(), b"".to_vec(), b"two".to_vec()]);
+        let mut backward = read(Direction::Backward);
+        backward.reverse();
+        assert_eq!(forward, backward);
+    }
+
+    #[test]
+    fn a_restart_record_round_trips_and_refuses_every_cut() {
+        let record = RestartRecord {
+            incarnation: Incarnation(9),
+            durable: Epoch(300),
+            ckpt_max: CkptEpoch(4),
+            cut: vec![Pos(4096), Pos(1 << 40)],
+        };
+        let bytes = record.encode();
+        assert_eq!(RestartRecord::decode(&bytes), Some(record));
+        for len in 0..bytes.len() {
+            assert_eq!(RestartRecord::decode(&bytes[..len]), None);
+        }
+    }
+}

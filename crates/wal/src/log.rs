@@ -1,0 +1,478 @@
+//! The log as transactions and checkpoints see it: append, close an epoch, learn what is durable.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{
+    CkptEpoch, Epoch, Error, Incarnation, PartitionSet, Pos, Result, StreamId, Uuid,
+};
+use perdura_device::{Clock, Disk};
+
+use crate::flush::FlushState;
+use crate::frame::{FrameKind, RestartRecord};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, SegmentShelf};
+use crate::stream::{FrameMeta, StreamInner};
+
+/// Settings of a log that its creation did not fix.
+#[derive(Debug, Clone)]
+pub struct WalOptions {
+    /// Size of a segment, bytes; fixed at creation, repeated here from the anchor.
+    pub segment_bytes: u64,
+    /// The longest block, bytes.
+    pub block_bytes_max: usize,
+    /// Bytes that may wait for a stream's flusher before appends are refused.
+    pub queue_bytes_max: u64,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        WalOptions {
+            segment_bytes: 64 << 20,
+            block_bytes_max: 256 << 10,
+            queue_bytes_max: 8 << 20,
+        }
+    }
+}
+
+/// Where a new incarnation starts: what restart decided.
+#[derive(Debug, Clone)]
+pub struct WalStart {
+    /// The database.
+    pub uuid: Uuid,
+    /// The new incarnation.
+    pub incarnation: Incarnation,
+    /// Where each stream starts.
+    pub start: Vec<Pos>,
+    /// The first commit epoch to use.
+    pub epoch: Epoch,
+    /// The durable epoch restart kept.
+    pub durable: Epoch,
+    /// The latest wall clock in any block.
+    pub wall_us: u64,
+}
+
+/// The ends of one closed epoch.
+pub(crate) struct EpochEnds {
+    pub epoch: Epoch,
+    pub ends: Vec<Pos>,
+}
+
+pub(crate) struct Stream {
+    pub inner: Mutex<StreamInner>,
+    pub flush: Mutex<FlushState>,
+    pub shelf: Mutex<SegmentShelf>,
+    /// Everything below is durable.
+    pub synced: AtomicU64,
+    /// The end of the last sealed block.
+    pub sealed_end: AtomicU64,
+    /// The position up to which files exist.
+    pub allocated_end: AtomicU64,
+}
+
+/// Figures for INFO and the benches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WalStats {
+    /// Payload and frame bytes appended, without block padding.
+    pub log_bytes: u64,
+    /// Bytes of blocks written.
+    pub device_bytes: u64,
+    /// Blocks written.
+    pub blocks: u64,
+    /// Syncs of segments.
+    pub syncs: u64,
+    /// Bytes waiting for the flushers.
+    pub queued_bytes: u64,
+    /// Bytes of all segment files.
+    pub file_bytes: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub log_bytes: AtomicU64,
+    pub device_bytes: AtomicU64,
+    pub blocks: AtomicU64,
+    pub syncs: AtomicU64,
+}
+
+/// The log: N streams under one commit epoch.
+pub struct Wal {
+    pub(crate) uuid: Uuid,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) start: Vec<Pos>,
+    pub(crate) options: WalOptions,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) streams: Vec<CachePadded<Stream>>,
+    /// `E`: the epoch that commits join.
+    epoch: CachePadded<AtomicU64>,
+    /// `D`: every epoch up to it is durable in every stream.
+    durable: CachePadded<AtomicU64>,
+    /// The newest epoch with a frame; the newest with one that is not a beacon.
+    last_appended: AtomicU64,
+    last_data: AtomicU64,
+    /// The highest D that a durable block names.
+    pub(crate) evidenced: AtomicU64,
+    /// Serializes epoch closing.
+    closing: Mutex<()>,
+    /// The ends of closed epochs that are not durable yet, in order.
+    pub(crate) ends: Mutex<VecDeque<EpochEnds>>,
+    pub(crate) wall_us: AtomicU64,
+    failed: Mutex<Option<String>>,
+    pub(crate) disk_full: AtomicU64,
+    pub(crate) counters: Counters,
+}
+
+impl Wal {
+    /// Opens the log for a new incarnation. `disks[s]` holds stream s. Segments for which
+    /// `is_live` is false are recycled: restart has just made them void in the anchor.
+    pub fn open(
+        disks: &[Arc<dyn Disk>],
+        clock: Arc<dyn Clock>,
+        options: WalOptions,
+        start: WalStart,
+        is_live: impl Fn(&SegmentId) -> bool,
+    ) -> Result<Wal> {
+        let room = options.segment_bytes - SEGMENT_HEADER_BYTES;
+        let mut streams = Vec::new();
+        for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
+            let stream = StreamId(number);
+            let shelf = SegmentShelf::open(
+                Arc::clone(disk),
+                stream,
+                start.uuid,
+                options.segment_bytes,
+                &is_live,
+            )?;
+            streams.push(CachePadded::new(Stream {
+                inner: Mutex::new(StreamInner::new(*from, room, options.block_bytes_max)),
+                flush: Mutex::new(FlushState::new()),
+                shelf: Mutex::new(shelf),
+                synced: AtomicU64::new(from.0),
+                sealed_end: AtomicU64::new(from.0),
+                allocated_end: AtomicU64::new(from.0),
+            }));
+        }
+        Ok(Wal {
+            uuid: start.uuid,
+            incarnation: start.incarnation,
+            start: start.start,
+            options,
+            clock,
+            streams,
+            epoch: CachePadded::new(AtomicU64::new(start.epoch.0)),
+            durable: CachePadded::new(AtomicU64::new(start.durable.0)),
+            last_appended: AtomicU64::new(0),
+            last_data: AtomicU64::new(0),
+            evidenced: AtomicU64::new(0),
+            closing: Mutex::new(()),
+            ends: Mutex::new(VecDeque::new()),
+            wall_us: AtomicU64::new(start.wall_us),
+            failed: Mutex::new(None),
+            disk_full: AtomicU64::new(0),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Number of streams.
+    #[must_use]
+    pub fn streams(&self) -> u8 {
+        u8::try_from(self.streams.len()).expect("at most 16 streams")
+    }
+
+    /// The stream with the least waiting to be written: where the next transaction should go.
+    #[must_use]
+    pub fn idlest(&self) -> StreamId {
+        if self.streams.len() == 1 {
+            return StreamId(0);
+        }
+        let waiting = |s: &Stream| {
+            s.sealed_end.load(Ordering::Relaxed).saturating_sub(s.synced.load(Ordering::Relaxed))
+        };
+        (0u8..)
+            .zip(&self.streams)
+            .min_by_key(|(_, stream)| waiting(stream))
+            .map_or(StreamId(0), |(number, _)| StreamId(number))
+    }
+
+    /// Whether a transaction of about `bytes` may append to `stream` now. Call it before taking
+    /// latches: an append never waits and never fails.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`] if the flusher is behind or the disk is full, [`Error::Stopped`] after
+    /// a failure.
+    pub fn admit(&self, stream: StreamId, bytes: usize) -> Result<()> {
+        let s = &self.streams[usize::from(stream.0)];
+        let sealed_end = s.sealed_end.load(Ordering::Relaxed);
+        let waiting = sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed));
+        if waiting >= self.options.queue_bytes_max {
+            self.check()?;
+            return Err(Error::LogFull("writes arrive faster than the disk takes them".into()));
+        }
+        if self.disk_full.load(Ordering::Relaxed) != 0 {
+            self.check()?;
+            let end = s.inner.lock().end_estimate();
+            let need = to_u64(bytes) + 2 * to_u64(self.options.block_bytes_max);
+            if end.0 + need > s.allocated_end.load(Ordering::Relaxed) {
+                return Err(Error::LogFull(
+                    "no space is left on the log's disk; free some and writes resume by themselves"
+                        .into(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends one frame and returns the commit epoch it belongs to. The caller holds the latches
+    /// of everything the frame describes.
+    pub fn append(
+        &self,
+        stream: StreamId,
+        kind: FrameKind,
+        payload: &[u8],
+        partitions: &PartitionSet,
+        ckpt_epoch: CkptEpoch,
+    ) -> Epoch {
+        let s = &self.streams[usize::from(stream.0)];
+        let mut inner = s.inner.lock();
+        // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
+        // of that epoch can be appended here.
+        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+        inner.append(epoch, kind, payload, FrameMeta { partitions, ckpt_epoch });
+        self.note_appended(epoch, kind, payload.len());
+        if let Some(block) = inner.sealed.back() {
+            s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        }
+        epoch
+    }
+
+    fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
+        self.last_appended.fetch_max(epoch.0, Ordering::SeqCst);
+        if kind != FrameKind::Beacon {
+            self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
+        }
+        let framed = payload_len + 1 + perdura_base::cursor::varint_len(to_u64(payload_len));
+        self.counters.log_bytes.fetch_add(to_u64(framed), Ordering::Relaxed);
+    }
+
+    /// Marks the begin of checkpoint `k` in every stream and returns where: a restart from image
+    /// `k` reads the log from there. Each mark starts a block.
+    pub fn begin_checkpoint(&self, k: CkptEpoch) -> Vec<Pos> {
+        self.mark_checkpoint(FrameKind::BeginCheckpoint, k).0
+    }
+
+    /// Marks the end of checkpoint `k` in every stream. Returns where, and the newest commit
+    /// epoch of the marks: once it is durable, so is every record the image reflects.
+    pub fn end_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
+        self.mark_checkpoint(FrameKind::EndCheckpoint, k)
+    }
+
+    fn mark_checkpoint(&self, kind: FrameKind, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
+        let mut payload = Vec::new();
+        perdura_base::cursor::Writer::put_varint(&mut payload, k.0);
+        let none = PartitionSet::empty();
+        let mut at = Vec::new();
+        let mut newest = Epoch(0);
+        for s in &self.streams {
+            let mut inner = s.inner.lock();
+            let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+            at.push(inner.split(epoch));
+            inner.append(epoch, kind, &payload, FrameMeta { partitions: &none, ckpt_epoch: k });
+            newest = newest.max(epoch);
+            self.note_appended(epoch, kind, payload.len());
+            if let Some(block) = inner.sealed.back() {
+                s.sealed_end.store(block.end().0, Ordering::Relaxed);
+            }
+        }
+        (at, newest)
+    }
+
+    /// Appends the record of the restart that began this incarnation.
+    pub fn append_restart(&self, record: &RestartRecord) -> Epoch {
+        let none = PartitionSet::empty();
+        self.append(StreamId(0), FrameKind::Restart, &record.encode(), &none, record.ckpt_max)
+    }
+
+    /// Appends a beacon if the newest durable data has no evidence yet: no durable block names a
+    /// durable epoch that covers it. Returns whether it did.
+    pub fn append_beacon(&self) -> bool {
+        let data = self.last_data.load(Ordering::Relaxed);
+        let due = data > self.evidenced.load(Ordering::Relaxed)
+            && self.durable().0 >= data
+            && self.last_appended.load(Ordering::SeqCst) <= data;
+        if due {
+            let none = PartitionSet::empty();
+            self.append(StreamId(0), FrameKind::Beacon, &[], &none, CkptEpoch(0));
+        }
+        due
+    }
+
+    /// Closes the current epoch if anything was appended in it, and returns it. Its blocks are
+    /// ready for the flushers then.
+    ///
+    /// An epoch without a frame is never closed: it would leave no evidence, and D must not name
+    /// one.
+    pub fn close_epoch(&self) -> Option<Epoch> {
+        let _closing = self.closing.lock();
+        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+        if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
+            return None;
+        }
+        self.epoch.store(epoch.0 + 1, Ordering::SeqCst);
+        let mut ends = Vec::with_capacity(self.streams.len());
+        for s in &self.streams {
+            let mut inner = s.inner.lock();
+            ends.push(inner.close(epoch));
+            if let Some(block) = inner.sealed.back() {
+                s.sealed_end.store(block.end().0, Ordering::Relaxed);
+            }
+        }
+        self.ends.lock().push_back(EpochEnds { epoch, ends });
+        Some(epoch)
+    }
+
+    /// Raises D as far as the streams' synced positions allow.
+    pub(crate) fn advance_durable(&self) {
+        let mut ends = self.ends.lock();
+        while let Some(front) = ends.front() {
+            let mut held = self
+                .streams
+                .iter()
+                .zip(&front.ends)
+                .map(|(s, end)| s.synced.load(Ordering::SeqCst) >= end.0);
+            let durable =
+                if armed(Flaw::OneStreamSuffices) { held.any(|h| h) } else { held.all(|h| h) };
+            if !durable {
+                return;
+            }
+            self.durable.store(front.epoch.0, Ordering::SeqCst);
+            ends.pop_front();
+        }
+    }
+
+    /// `D`: every transaction up to this epoch survives.
+    #[must_use]
+    pub fn durable(&self) -> Epoch {
+        Epoch(self.durable.load(Ordering::SeqCst))
+    }
+
+    /// `E`: the epoch that the next commit joins.
+    #[must_use]
+    pub fn current(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::SeqCst))
+    }
+
+    /// Whether something was appended that no closed epoch holds yet.
+    #[must_use]
+    pub fn has_open_frames(&self) -> bool {
+        self.last_appended.load(Ordering::SeqCst) >= self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Whether everything appended is durable.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.last_appended.load(Ordering::SeqCst) <= self.durable().0
+    }
+
+    /// Latches a failure: from now on nothing is acknowledged.
+    pub fn fail(&self, why: &str) {
+        self.failed.lock().get_or_insert_with(|| why.to_owned());
+    }
+
+    /// Why the log has stopped, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.failed.lock().clone()
+    }
+
+    /// [`Error::Stopped`] if the log has stopped.
+    pub fn check(&self) -> Result<()> {
+        self.failure().map_or(Ok(()), |why| Err(Error::Stopped(why)))
+    }
+
+    /// Whether the last attempt to extend the log found the disk full.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.disk_full.load(Ordering::Relaxed) != 0
+    }
+
+    /// A wall clock that never repeats and never goes back within the log.
+    pub(crate) fn stamp(&self) -> u64 {
+        let now = self.clock.wall_us();
+        let step = |last: u64| Some(now.max(last + 1));
+        let last = self.wall_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+        now.max(last.unwrap_or(now).saturating_add(1))
+    }
+
+    /// Bytes appended to all streams since `from` (a checkpoint's begin), padding included.
+    #[must_use]
+    pub fn bytes_since(&self, from: &[Pos]) -> u64 {
+        let end = |s: &Stream| s.sealed_end.load(Ordering::Relaxed);
+        self.streams.iter().zip(from).map(|(s, from)| end(s).saturating_sub(from.0)).sum()
+    }
+
+    /// Frees segments that lie wholly below `floor` in their stream. The caller has made sure
+    /// that no restart needs them; see the truncation rule in the recovery crate.
+    pub fn truncate(&self, floor: &[Pos]) -> Result<usize> {
+        let mut freed = 0;
+        for (s, floor) in self.streams.iter().zip(floor) {
+            freed += s.shelf.lock().truncate(*floor)?;
+        }
+        Ok(freed)
+    }
+
+    /// Prepares a spare segment for a stream that has none and is past the middle of its files.
+    /// Returns whether one was made. Slow: it writes a whole segment of zeros, without a lock.
+    pub fn prepare_segment(&self, stream: StreamId) -> Result<bool> {
+        let s = &self.streams[usize::from(stream.0)];
+        let room = self.options.segment_bytes - SEGMENT_HEADER_BYTES;
+        let ahead = s
+            .allocated_end
+            .load(Ordering::Relaxed)
+            .saturating_sub(s.sealed_end.load(Ordering::Relaxed));
+        let plan = {
+            let mut shelf = s.shelf.lock();
+            if shelf.spares() > 0 || ahead > room / 2 {
+                return Ok(false);
+            }
+            shelf.plan_spare()
+        };
+        match plan.prepare() {
+            Ok(path) => {
+                s.shelf.lock().add_spare(path);
+                self.disk_full.store(0, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(error) => {
+                if error.is_disk_full() {
+                    self.disk_full.store(1, Ordering::Relaxed);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Figures so far.
+    #[must_use]
+    pub fn stats(&self) -> WalStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let queued = |s: &Stream| load(&s.sealed_end).saturating_sub(load(&s.synced));
+        WalStats {
+            log_bytes: load(&self.counters.log_bytes),
+            device_bytes: load(&self.counters.device_bytes),
+            blocks: load(&self.counters.blocks),
+            syncs: load(&self.counters.syncs),
+            queued_bytes: self.streams.iter().map(|s| queued(s)).sum(),
+            file_bytes: self.streams.iter().map(|s| s.shelf.lock().bytes()).sum(),
+        }
+    }
+
+    /// Bytes a flusher may have written but not synced; see [`IN_FLIGHT_BYTES_MAX`].
+    pub(crate) fn batch_bytes_max(&self) -> usize {
+        to_usize(IN_FLIGHT_BYTES_MAX / 4)
+    }
+}

@@ -1,0 +1,397 @@
+//! Reading a stream back: which blocks count, where the log ends, and what the blocks prove.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, SECTOR_BYTES};
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{
+    CkptEpoch, Epoch, Error, Incarnation, PartitionSet, Pos, Result, StreamId, Uuid,
+};
+use perdura_device::{Access, Disk, File};
+
+use crate::anchor::Anchor;
+use crate::block::{self, BlockHeader, HEADER_BYTES};
+use crate::frame::{Direction, Frame, for_each_frame};
+use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
+
+/// How much is read at once, bytes.
+const READ_BYTES: usize = 1 << 20;
+
+/// A block that counts, found at its place.
+#[derive(Debug, Clone)]
+pub struct BlockRef {
+    /// Its position in the stream.
+    pub pos: Pos,
+    /// Bytes of frames in its body.
+    pub body_len: u32,
+    /// Offset of the first frame that starts in it.
+    pub first_frame: u32,
+    /// Its commit epoch.
+    pub epoch: Epoch,
+    /// Highest checkpoint epoch among its tags.
+    pub ckpt_epoch: CkptEpoch,
+    /// Wall clock when it was written, microseconds.
+    pub wall_us: u64,
+    /// Partitions it touches.
+    pub partitions: PartitionSet,
+    segment: usize,
+}
+
+impl BlockRef {
+    /// The position after it.
+    #[must_use]
+    pub fn end(&self) -> Pos {
+        Pos(self.pos.0 + block::block_len(to_usize(u64::from(self.body_len))))
+    }
+}
+
+/// What the blocks of a stream prove, valid end or not.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// The highest durable epoch any block names, and the block's position.
+    pub durable: Option<(Epoch, Pos)>,
+    /// The ends of epochs, as their last blocks give them.
+    pub ends: BTreeMap<Epoch, Vec<Pos>>,
+    /// The highest commit epoch seen.
+    pub epoch_max: Epoch,
+    /// The highest checkpoint epoch seen.
+    pub ckpt_max: CkptEpoch,
+    /// The latest wall clock seen, microseconds.
+    pub wall_us: u64,
+}
+
+impl Evidence {
+    fn note(&mut self, header: &BlockHeader) {
+        if self.durable.is_none_or(|(d, _)| header.durable > d) {
+            self.durable = Some((header.durable, header.pos));
+        }
+        if let Some(ends) = &header.ends {
+            self.ends.insert(header.epoch, ends.clone());
+        }
+        self.epoch_max = self.epoch_max.max(header.epoch);
+        self.ckpt_max = self.ckpt_max.max(header.ckpt_epoch);
+        self.wall_us = self.wall_us.max(header.wall_us);
+    }
+}
+
+struct OpenSegment {
+    id: SegmentId,
+    file: Arc<dyn File>,
+    header_fault: Option<String>,
+}
+
+/// The result of scanning one stream from some position.
+pub struct StreamScan {
+    /// The stream.
+    pub stream: StreamId,
+    /// Blocks that count, oldest first, without a gap.
+    pub blocks: Vec<BlockRef>,
+    /// Where the contiguous valid blocks end.
+    pub valid_end: Pos,
+    /// What all blocks prove, those beyond a gap included.
+    pub evidence: Evidence,
+    /// Why the block at `valid_end` does not count, if bytes are there.
+    pub torn: Option<String>,
+    /// What an operator should know although nothing is lost by it.
+    pub notes: Vec<String>,
+    /// Bytes read.
+    pub bytes_read: u64,
+    segments: Vec<OpenSegment>,
+}
+
+struct Scanner<'a> {
+    uuid: Uuid,
+    segment_room: u64,
+    stream: StreamId,
+    out: &'a mut StreamScan,
+    buf: Vec<u8>,
+    buf_at: Option<(usize, u64)>,
+}
+
+/// Scans a stream from `from`: through the closed incarnations of the anchor's chain up to their
+/// cuts, then the newest one as far as its blocks are valid, then a bounded way beyond for
+/// evidence.
+///
+/// # Errors
+/// [`Error::Corrupt`] if a block that a chain link vouches for is damaged or missing.
+pub fn scan_stream(
+    disk: &dyn Disk,
+    anchor: &Anchor,
+    stream: StreamId,
+    from: Pos,
+) -> Result<StreamScan> {
+    let mut out = StreamScan {
+        stream,
+        blocks: Vec::new(),
+        valid_end: from,
+        evidence: Evidence::default(),
+        torn: None,
+        notes: Vec::new(),
+        bytes_read: 0,
+        segments: open_segments(disk, anchor, stream)?,
+    };
+    let mut scanner = Scanner {
+        uuid: anchor.uuid,
+        segment_room: anchor.segment_bytes - SEGMENT_HEADER_BYTES,
+        stream,
+        out: &mut out,
+        buf: Vec::new(),
+        buf_at: None,
+    };
+    let s = usize::from(stream.0);
+    let mut pos = from;
+    for link in &anchor.chain {
+        let cut = link.cut[s];
+        if cut <= pos {
+            continue;
+        }
+        let limit = (!armed(Flaw::VoidTailRevived)).then_some(cut);
+        pos = scanner.contiguous(link.incarnation, pos, limit)?;
+        if pos < cut {
+            let found = scanner.out.torn.take().unwrap_or_else(|| "no block".into());
+            return Err(damaged(stream, link.incarnation, pos, cut, &found));
+        }
+    }
+    let start = anchor.open_start()[s].max(pos);
+    pos = scanner.contiguous(anchor.incarnation, start, None)?;
+    scanner.out.valid_end = pos;
+    scanner.beyond(anchor.incarnation, pos)?;
+    Ok(out)
+}
+
+fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) -> Error {
+    Error::corrupt(
+        format!("log stream {stream}, incarnation {inc}"),
+        pos.0,
+        format!("a valid block; the anchor vouches for this log up to {cut}"),
+        found,
+        "Acknowledged transactions from here on are lost unless an older image or a backup has \
+         them.",
+    )
+}
+
+fn open_segments(disk: &dyn Disk, anchor: &Anchor, stream: StreamId) -> Result<Vec<OpenSegment>> {
+    let mut segments = Vec::new();
+    let names = disk.list(LOG_DIR)?;
+    let mut ids: Vec<SegmentId> = names
+        .iter()
+        .filter_map(|name| SegmentId::parse(name))
+        .filter(|id| id.stream == stream)
+        .collect();
+    ids.sort_unstable();
+    for id in ids {
+        let file = disk.open(&id.path(), Access::Buffered)?;
+        let mut header = vec![0; SECTOR_BYTES];
+        let got = file.read_at(0, &mut header)?;
+        let header_fault = check_header(id, &anchor.uuid, &header[..got]).err();
+        segments.push(OpenSegment { id, file, header_fault });
+    }
+    Ok(segments)
+}
+
+impl Scanner<'_> {
+    /// Follows valid blocks of one incarnation from `pos` and returns where they end, at most
+    /// `limit`.
+    fn contiguous(&mut self, inc: Incarnation, from: Pos, limit: Option<Pos>) -> Result<Pos> {
+        let mut pos = from;
+        while limit.is_none_or(|limit| pos < limit) {
+            match self.block_at(inc, pos)? {
+                Ok((header, segment)) => {
+                    self.doubt_header(segment);
+                    self.out.evidence.note(&header);
+                    self.out.blocks.push(BlockRef {
+                        pos,
+                        body_len: header.body_len,
+                        first_frame: header.first_frame,
+                        epoch: header.epoch,
+                        ckpt_epoch: header.ckpt_epoch,
+                        wall_us: header.wall_us,
+                        partitions: header.partitions,
+                        segment,
+                    });
+                    pos = Pos(pos.0 + header.block_len());
+                }
+                Err(why) => {
+                    self.out.torn = why;
+                    break;
+                }
+            }
+        }
+        Ok(pos)
+    }
+
+    /// Looks for valid blocks beyond the end: they prove what the stream should hold. Blocks
+    /// written before the last sync returned may stand there after a crash; none can stand
+    /// farther away than what may be in flight.
+    fn beyond(&mut self, inc: Incarnation, end: Pos) -> Result<()> {
+        let sector = to_u64(SECTOR_BYTES);
+        let mut pos = Pos(end.0 + sector);
+        while pos.0 - end.0 <= IN_FLIGHT_BYTES_MAX && self.segment_of(inc, pos).is_some() {
+            match self.block_at(inc, pos)? {
+                Ok((header, segment)) => {
+                    self.doubt_header(segment);
+                    self.out.evidence.note(&header);
+                    pos = Pos(pos.0 + header.block_len());
+                }
+                Err(_) => pos = Pos(pos.0 + sector),
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a segment that holds valid blocks under a header that does not check out. Blocks
+    /// name their own database, stream, incarnation and position, so nothing is lost by it; after
+    /// a power cut it is even expected, since header and first blocks are synced together.
+    fn doubt_header(&mut self, segment: usize) {
+        let segment = &mut self.out.segments[segment];
+        if let Some(fault) = segment.header_fault.take() {
+            self.out.notes.push(format!("{}: {fault}; its blocks are valid", segment.id.path()));
+        }
+    }
+
+    fn segment_of(&self, inc: Incarnation, pos: Pos) -> Option<usize> {
+        self.out.segments.iter().position(|segment| {
+            segment.id.incarnation == inc
+                && segment.id.start <= pos
+                && pos.0 < segment.id.start.0 + self.segment_room
+        })
+    }
+
+    /// The block at a position, or why there is none (`None`: nothing but zeros or old bytes).
+    fn block_at(
+        &mut self,
+        inc: Incarnation,
+        pos: Pos,
+    ) -> Result<std::result::Result<(BlockHeader, usize), Option<String>>> {
+        let Some(segment) = self.segment_of(inc, pos) else { return Ok(Err(None)) };
+        let offset = SEGMENT_HEADER_BYTES + (pos.0 - self.out.segments[segment].id.start.0);
+        let head = self.read(segment, offset, HEADER_BYTES)?;
+        let Some((header, body_crc)) = block::decode_header(head) else {
+            let blank = head.iter().all(|b| *b == 0);
+            return Ok(Err((!blank).then(|| "a header that does not check out".into())));
+        };
+        let ours = header.database == self.uuid.short()
+            && header.stream == self.stream
+            && header.incarnation == inc
+            && (header.pos == pos || armed(Flaw::PositionUnchecked));
+        if !ours {
+            return Ok(Err(None));
+        }
+        let len = to_usize(header.block_len());
+        let body = self.read(segment, offset + to_u64(HEADER_BYTES), len - HEADER_BYTES)?;
+        if body.len() == len - HEADER_BYTES && block::body_is_whole(body, body_crc) {
+            return Ok(Ok((header, segment)));
+        }
+        // The header is whole, so what it says about the time of writing was true.
+        self.out.evidence.note(&header);
+        Ok(Err(Some("a body whose checksum does not hold".into())))
+    }
+
+    /// Bytes of a segment, through a read-ahead buffer; fewer at the end of the file.
+    fn read(&mut self, segment: usize, offset: u64, len: usize) -> Result<&[u8]> {
+        let held = match self.buf_at {
+            Some((s, at)) if s == segment && at <= offset => {
+                offset + to_u64(len) <= at + to_u64(self.buf.len())
+            }
+            _ => false,
+        };
+        if !held {
+            let file = &self.out.segments[segment].file;
+            self.buf.resize(len.max(READ_BYTES), 0);
+            let got = file.read_at(offset, &mut self.buf)?;
+            self.buf.truncate(got);
+            self.out.bytes_read += to_u64(got);
+            self.buf_at = Some((segment, offset));
+        }
+        let at = to_usize(offset - self.buf_at.map_or(offset, |(_, at)| at));
+        let end = (at + len).min(self.buf.len());
+        Ok(&self.buf[at.min(end)..end])
+    }
+}
+
+impl StreamScan {
+    /// Drops blocks at or beyond `cut`: they are void.
+    pub fn cut_at(&mut self, cut: Pos) {
+        self.blocks.retain(|block| block.pos < cut);
+    }
+
+    /// Ranges of blocks that begin with the start of a frame and end before another such block:
+    /// the units that can be read independently. `bytes` is about how much each should hold.
+    #[must_use]
+    pub fn units(&self, bytes: u64) -> Vec<std::ops::Range<usize>> {
+        let mut units = Vec::new();
+        let mut from = 0;
+        for (i, block) in self.blocks.iter().enumerate().skip(1) {
+            let long_enough = block.pos.0 - self.blocks[from].pos.0 >= bytes;
+            if block.first_frame == 0 && block.body_len > 0 && long_enough {
+                units.push(from..i);
+                from = i;
+            }
+        }
+        if from < self.blocks.len() {
+            units.push(from..self.blocks.len());
+        }
+        units
+    }
+
+    /// Reads the frames of one unit, each with the block it starts in.
+    ///
+    /// # Errors
+    /// Those of `each`; [`Error::Corrupt`] if the bytes changed since the scan or do not parse.
+    pub fn read_unit(
+        &self,
+        unit: std::ops::Range<usize>,
+        direction: Direction,
+        mut each: impl FnMut(Frame<'_>, &BlockRef) -> Result<()>,
+    ) -> Result<u64> {
+        let blocks = &self.blocks[unit];
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(0) };
+        let mut joined = Vec::new();
+        let mut starts = Vec::with_capacity(blocks.len());
+        let mut raw = Vec::new();
+        for block in blocks {
+            starts.push(joined.len());
+            self.read_body(block, &mut raw)?;
+            let body = to_usize(u64::from(block.body_len));
+            joined.extend_from_slice(&raw[HEADER_BYTES..HEADER_BYTES + body]);
+        }
+        // A unit starts with a frame, or at the first block scanned, which may carry the rest of
+        // a frame that an older block began.
+        let skip = to_usize(u64::from(first.first_frame)).min(joined.len());
+        let base = joined.as_ptr().addr();
+        let whole = for_each_frame(&joined[skip..], direction, |frame| {
+            let at = frame.payload.as_ptr().addr() - base;
+            let index = starts.partition_point(|start| *start <= at).max(1) - 1;
+            each(frame, &blocks[index])
+        })?;
+        if skip + whole != joined.len() {
+            return Err(Error::corrupt(
+                format!("log stream {}", self.stream),
+                last.pos.0,
+                "whole frames up to the end of the block",
+                format!("{} bytes that are no frame", joined.len() - skip - whole),
+                "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+            ));
+        }
+        Ok(to_u64(joined.len()))
+    }
+
+    fn read_body(&self, block: &BlockRef, raw: &mut Vec<u8>) -> Result<()> {
+        let segment = &self.segments[block.segment];
+        let offset = SEGMENT_HEADER_BYTES + (block.pos.0 - segment.id.start.0);
+        raw.resize(to_usize(block.end().0 - block.pos.0), 0);
+        perdura_device::read_exact_at(segment.file.as_ref(), offset, raw)?;
+        if block::decode(raw).is_none_or(|header| header.epoch != block.epoch) {
+            return Err(Error::corrupt(
+                segment.id.path(),
+                offset,
+                "the block that was there a moment ago",
+                "other bytes",
+                "The disk returns different data for the same place. Replace it.",
+            ));
+        }
+        Ok(())
+    }
+}

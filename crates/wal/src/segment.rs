@@ -1,0 +1,311 @@
+//! Segments: the files a stream is cut into, and their life from preparation to recycling.
+#![doc = include_str!("../../../docs/formats/segment.md")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_device::{Access, AlignedBuf, Disk, File};
+
+/// The directory of log segments on each log disk.
+pub const LOG_DIR: &str = "log";
+/// Bytes before the first block.
+pub const SEGMENT_HEADER_BYTES: u64 = 4096;
+
+const MAGIC: &[u8; 4] = b"PSEG";
+const CRC_AT: usize = 4092;
+
+/// What a segment's name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SegmentId {
+    /// The stream.
+    pub stream: StreamId,
+    /// Position of its first byte after the header.
+    pub start: Pos,
+    /// The life of the database that wrote it.
+    pub incarnation: Incarnation,
+}
+
+impl SegmentId {
+    /// Its path on the log disk.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!(
+            "{LOG_DIR}/s{:02}-i{:010}-p{:020}.log",
+            self.stream.0, self.incarnation.0, self.start.0
+        )
+    }
+
+    /// The inverse of [`path`](Self::path) for a file name without its directory.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<SegmentId> {
+        let rest = name.strip_prefix('s')?.strip_suffix(".log")?;
+        let (stream, rest) = rest.split_once("-i")?;
+        let (incarnation, start) = rest.split_once("-p")?;
+        let id = SegmentId {
+            stream: StreamId(stream.parse().ok()?),
+            incarnation: Incarnation(incarnation.parse().ok()?),
+            start: Pos(start.parse().ok()?),
+        };
+        (id.path() == format!("{LOG_DIR}/{name}")).then_some(id)
+    }
+}
+
+/// The header of a segment.
+#[must_use]
+pub fn encode_header(id: SegmentId, uuid: &Uuid, segment_bytes: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SECTOR_BYTES);
+    out.put(MAGIC);
+    out.put_u16(FORMAT_VERSION);
+    out.put_u8(id.stream.0);
+    out.put_u8(0);
+    out.put(&uuid.0);
+    out.put_u32(id.incarnation.0);
+    out.put_u32(0);
+    out.put_u64(id.start.0);
+    out.put_u64(segment_bytes);
+    out.put_zeros(CRC_AT - out.len());
+    out.put_u32(crc32c(&out));
+    out
+}
+
+/// What is wrong with a segment's header, or nothing.
+pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> std::result::Result<(), String> {
+    let read = || {
+        let mut r = Reader::new(bytes.get(..SECTOR_BYTES)?);
+        let magic = r.array::<4>()?;
+        let version = r.u16()?;
+        let stream = r.u8()?;
+        r.u8()?;
+        let owner = Uuid(r.array::<16>()?);
+        let incarnation = r.u32()?;
+        r.u32()?;
+        let start = r.u64()?;
+        let crc = u32::from_le_bytes(bytes.get(CRC_AT..SECTOR_BYTES)?.try_into().ok()?);
+        let whole = crc == crc32c(&bytes[..CRC_AT]);
+        Some((magic, version, stream, owner, incarnation, start, whole))
+    };
+    match read() {
+        None => Err("shorter than a header".into()),
+        Some((magic, ..)) if magic != *MAGIC => Err("not a log segment".into()),
+        Some((.., false)) => Err("the header's checksum does not hold".into()),
+        Some((_, version, ..)) if version != FORMAT_VERSION => Err(format!("version {version}")),
+        Some((_, _, _, owner, ..)) if owner != *uuid => Err(format!("database {owner}")),
+        Some((_, _, stream, _, incarnation, start, _))
+            if (stream, incarnation, start) != (id.stream.0, id.incarnation.0, id.start.0) =>
+        {
+            Err(format!("stream {stream}, incarnation {incarnation}, start {start}"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// The segments of one stream on its disk: which exist, which wait to be used.
+pub(crate) struct SegmentShelf {
+    pub disk: Arc<dyn Disk>,
+    stream: StreamId,
+    uuid: Uuid,
+    segment_bytes: u64,
+    /// Live segments, oldest first.
+    live: BTreeSet<SegmentId>,
+    /// Prepared or recycled files without a place yet.
+    spares: Vec<String>,
+    next_spare: u64,
+}
+
+/// Recycled files kept beside those in use; more are removed.
+const SPARES_MAX: usize = 2;
+
+impl SegmentShelf {
+    /// Takes stock of a stream's log directory, keeping `live` segments.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        stream: StreamId,
+        uuid: Uuid,
+        segment_bytes: u64,
+        is_live: impl Fn(&SegmentId) -> bool,
+    ) -> Result<Self> {
+        let mut shelf = SegmentShelf {
+            disk,
+            stream,
+            uuid,
+            segment_bytes,
+            live: BTreeSet::new(),
+            spares: Vec::new(),
+            next_spare: 0,
+        };
+        let spare_prefix = format!("spare-s{:02}-", stream.0);
+        for name in shelf.disk.list(LOG_DIR)? {
+            if let Some(id) = SegmentId::parse(&name).filter(|id| id.stream == stream) {
+                if is_live(&id) {
+                    shelf.live.insert(id);
+                } else {
+                    shelf.retire(&id.path())?;
+                }
+            } else if let Some(rest) = name.strip_prefix(&spare_prefix) {
+                if let Some(number) = rest.strip_suffix(".log").and_then(|n| n.parse::<u64>().ok())
+                {
+                    shelf.next_spare = shelf.next_spare.max(number + 1);
+                    shelf.spares.push(format!("{LOG_DIR}/{name}"));
+                } else if rest.ends_with(".tmp") {
+                    shelf.disk.remove(&format!("{LOG_DIR}/{name}"))?;
+                }
+            }
+        }
+        shelf.spares.retain(|path| {
+            let open = shelf.disk.open(path, Access::Buffered);
+            open.and_then(|f| f.len()).is_ok_and(|len| len == segment_bytes)
+        });
+        Ok(shelf)
+    }
+
+    pub fn spares(&self) -> usize {
+        self.spares.len()
+    }
+
+    /// The path and size for a file to prepare, outside the lock.
+    pub fn plan_spare(&mut self) -> SparePlan {
+        let number = self.next_spare;
+        self.next_spare += 1;
+        let base = format!("{LOG_DIR}/spare-s{:02}-{number}", self.stream.0);
+        SparePlan {
+            disk: Arc::clone(&self.disk),
+            tmp: format!("{base}.tmp"),
+            path: format!("{base}.log"),
+            bytes: self.segment_bytes,
+        }
+    }
+
+    pub fn add_spare(&mut self, path: String) {
+        self.spares.push(path);
+    }
+
+    /// Gives a spare its place in the stream: names it, then writes its header. Nothing is synced
+    /// here; the caller syncs file and directory before it acknowledges what it writes.
+    pub fn place(&mut self, id: SegmentId) -> Result<Arc<dyn File>> {
+        let spare = match self.spares.pop() {
+            Some(spare) => spare,
+            None => {
+                let plan = self.plan_spare();
+                plan.prepare()?
+            }
+        };
+        if let Err(error) = self.disk.rename(&spare, &id.path()) {
+            self.spares.push(spare);
+            return Err(error);
+        }
+        self.live.insert(id);
+        let file = self.disk.open(&id.path(), Access::Direct)?;
+        let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
+        header.copy_from_slice(&encode_header(id, &self.uuid, self.segment_bytes));
+        file.write_at(0, &header)?;
+        Ok(file)
+    }
+
+    /// Retires every live segment that ends at or below `floor`. Returns how many.
+    pub fn truncate(&mut self, floor: Pos) -> Result<usize> {
+        let room = self.segment_bytes - SEGMENT_HEADER_BYTES;
+        let dead: Vec<SegmentId> = self
+            .live
+            .iter()
+            .filter(|id| id.start.0 + room <= floor.0)
+            .copied()
+            .collect();
+        for id in &dead {
+            self.live.remove(id);
+            self.retire(&id.path())?;
+        }
+        Ok(dead.len())
+    }
+
+    /// Bytes of all files of this stream's log.
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.live.len() + self.spares.len()) * self.segment_bytes
+    }
+
+    fn retire(&mut self, path: &str) -> Result<()> {
+        if self.spares.len() >= SPARES_MAX {
+            return self.disk.remove(path);
+        }
+        let spare = self.plan_spare().path;
+        self.disk.rename(path, &spare)?;
+        self.spares.push(spare);
+        Ok(())
+    }
+}
+
+/// A file to be prepared without holding a lock: zeroing 64 MiB takes its time.
+pub(crate) struct SparePlan {
+    disk: Arc<dyn Disk>,
+    tmp: String,
+    path: String,
+    bytes: u64,
+}
+
+impl SparePlan {
+    /// Creates, zeroes and syncs the file. A full disk leaves nothing behind.
+    pub fn prepare(&self) -> Result<String> {
+        let made = self.disk.create(&self.tmp, Access::Direct).and_then(|file| {
+            file.allocate(self.bytes)?;
+            file.sync()
+        });
+        if let Err(error) = made {
+            // The half-made file must not eat the space that would bring the log back; if it
+            // cannot be removed now, the next open removes it.
+            return Err(match self.disk.remove(&self.tmp) {
+                Ok(()) => error,
+                Err(second) if second.is_not_found() => error,
+                Err(second) => Error::io(
+                    "remove",
+                    self.tmp.clone(),
+                    std::io::Error::other(format!("{second}, after: {error}")),
+                ),
+            });
+        }
+        self.disk.rename(&self.tmp, &self.path)?;
+        Ok(self.path.clone())
+    }
+}
+
+/// Syncs the log directory, so that a new segment's name survives.
+pub(crate) fn sync_log_dir(disk: &dyn Disk) -> Result<()> {
+    if armed(Flaw::NoDirSync) {
+        return Ok(());
+    }
+    disk.sync_dir(LOG_DIR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_foreign_names_are_not_ours() {
+        let id =
+            SegmentId { stream: StreamId(3), incarnation: Incarnation(12), start: Pos(1 << 33) };
+        let path = id.path();
+        assert_eq!(SegmentId::parse(path.strip_prefix("log/").unwrap()), Some(id));
+        for name in ["s3-i12-p0.log", "spare-s00-1.log", "notes.txt", "s03-i0000000012-p.log"] {
+            assert_eq!(SegmentId::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_header_names_its_segment_and_notices_every_flip() {
+        let id = SegmentId { stream: StreamId(0), incarnation: Incarnation(1), start: Pos(0) };
+        let uuid = Uuid([7; 16]);
+        let bytes = encode_header(id, &uuid, 65536);
+        assert_eq!(check_header(id, &uuid, &bytes), Ok(()));
+        assert!(check_header(id, &Uuid([8; 16]), &bytes).is_err());
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert!(check_header(id, &uuid, &damaged).is_err(), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! One stream's append side: the open block and the queue of sealed ones.
+//!
+//! Everything here happens under the stream's lock. Positions of blocks are arithmetic: a block's
+//! room ends where its segment ends, so segments are filled to the last sector and no block
+//! crosses from one file into the next.
+
+use std::collections::VecDeque;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{to_u32, to_u64, to_usize};
+use perdura_base::{CkptEpoch, Epoch, PartitionSet, Pos};
+use perdura_device::AlignedBuf;
+
+use crate::block::{self, HEADER_BYTES};
+use crate::frame::{FrameKind, put_frame_head};
+
+/// A block that still takes frames.
+struct OpenBlock {
+    epoch: Epoch,
+    buf: AlignedBuf,
+    /// Bytes of the body in use.
+    len: usize,
+    /// Bytes of the body there are.
+    room: usize,
+    first_frame: Option<usize>,
+    partitions: PartitionSet,
+    ckpt_epoch: CkptEpoch,
+}
+
+/// A block that waits for the flusher. Its header is written when it is.
+pub(crate) struct SealedBlock {
+    pub buf: AlignedBuf,
+    pub body_len: u32,
+    pub first_frame: u32,
+    pub pos: Pos,
+    pub prev_pos: Pos,
+    pub epoch: Epoch,
+    pub partitions: PartitionSet,
+    pub ckpt_epoch: CkptEpoch,
+    /// The last block of its epoch in this stream: it must carry the epoch's ends.
+    pub last: bool,
+}
+
+impl SealedBlock {
+    pub fn block_len(&self) -> u64 {
+        block::block_len(to_usize(u64::from(self.body_len)))
+    }
+
+    pub fn end(&self) -> Pos {
+        Pos(self.pos.0 + self.block_len())
+    }
+}
+
+/// What goes into a frame's block headers beside the frame.
+#[derive(Clone, Copy)]
+pub(crate) struct FrameMeta<'a> {
+    pub partitions: &'a PartitionSet,
+    pub ckpt_epoch: CkptEpoch,
+}
+
+pub(crate) struct StreamInner {
+    /// Where this incarnation's first segment starts.
+    start: Pos,
+    /// Bytes of blocks a segment holds.
+    segment_room: u64,
+    block_bytes_max: usize,
+    /// Where the next block to be opened, or the open one, stands.
+    next_pos: Pos,
+    prev_pos: Pos,
+    open: Option<OpenBlock>,
+    pub sealed: VecDeque<SealedBlock>,
+    /// The newest epoch with a block here, and where its first block stands.
+    newest: (Epoch, Pos),
+    spare_bufs: Vec<AlignedBuf>,
+    head: Vec<u8>,
+}
+
+impl StreamInner {
+    pub fn new(start: Pos, segment_room: u64, block_bytes_max: usize) -> Self {
+        StreamInner {
+            start,
+            segment_room,
+            block_bytes_max,
+            next_pos: start,
+            prev_pos: start,
+            open: None,
+            sealed: VecDeque::new(),
+            newest: (Epoch(0), start),
+            spare_bufs: Vec::new(),
+            head: Vec::new(),
+        }
+    }
+
+    /// Bytes that the log's end is ahead of the last sealed block, and of what was flushed.
+    pub fn end_estimate(&self) -> Pos {
+        let open = self.open.as_ref().map_or(0, |open| block::block_len(open.len));
+        Pos(self.next_pos.0 + open)
+    }
+
+    /// Appends one frame into blocks of epoch `epoch`, sealing an open block of an older epoch
+    /// first: that keeps blocks epoch-pure.
+    pub fn append(&mut self, epoch: Epoch, kind: FrameKind, payload: &[u8], meta: FrameMeta<'_>) {
+        let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
+        if stale && !armed(Flaw::ImpureBlocks) {
+            self.seal(true);
+        }
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        put_frame_head(kind, to_u64(payload.len()), &mut head);
+        self.start_frame(epoch);
+        self.put(epoch, &head, meta);
+        self.put(epoch, payload, meta);
+        self.head = head;
+    }
+
+    /// Makes sure that a block with room is open and notes that a frame starts in it.
+    fn start_frame(&mut self, epoch: Epoch) {
+        if self.open.as_ref().is_some_and(|open| open.len == open.room) {
+            self.seal(false);
+        }
+        let open = self.open_block(epoch);
+        if open.first_frame.is_none() {
+            open.first_frame = Some(open.len);
+        }
+    }
+
+    fn put(&mut self, epoch: Epoch, mut bytes: &[u8], meta: FrameMeta<'_>) {
+        while !bytes.is_empty() {
+            if self.open.as_ref().is_some_and(|open| open.len == open.room) {
+                self.seal(false);
+            }
+            let open = self.open_block(epoch);
+            let (now, later) = bytes.split_at(bytes.len().min(open.room - open.len));
+            let at = HEADER_BYTES + open.len;
+            open.buf[at..at + now.len()].copy_from_slice(now);
+            open.len += now.len();
+            open.partitions.union(meta.partitions);
+            open.ckpt_epoch = open.ckpt_epoch.max(meta.ckpt_epoch);
+            bytes = later;
+        }
+    }
+
+    fn open_block(&mut self, epoch: Epoch) -> &mut OpenBlock {
+        if self.open.is_none() {
+            let into_segment = (self.next_pos.0 - self.start.0) % self.segment_room;
+            let left = to_usize(self.segment_room - into_segment);
+            let room = left.min(self.block_bytes_max) - HEADER_BYTES;
+            if self.newest.0 != epoch {
+                self.newest = (epoch, self.next_pos);
+            }
+            let buf = self
+                .spare_bufs
+                .pop()
+                .unwrap_or_else(|| AlignedBuf::zeroed(self.block_bytes_max));
+            self.open = Some(OpenBlock {
+                epoch,
+                buf,
+                len: 0,
+                room,
+                first_frame: None,
+                partitions: PartitionSet::empty(),
+                ckpt_epoch: CkptEpoch(0),
+            });
+        }
+        self.open.as_mut().expect("it was opened just above")
+    }
+
+    /// Seals the open block. `last`: no further block of its epoch will follow here.
+    pub fn seal(&mut self, last: bool) {
+        let Some(mut open) = self.open.take() else { return };
+        let block_len = block::block_len(open.len);
+        open.buf[HEADER_BYTES + open.len..to_usize(block_len)].fill(0);
+        self.sealed.push_back(SealedBlock {
+            buf: open.buf,
+            body_len: to_u32(open.len),
+            first_frame: to_u32(open.first_frame.unwrap_or(open.len)),
+            pos: self.next_pos,
+            prev_pos: self.prev_pos,
+            epoch: open.epoch,
+            partitions: open.partitions,
+            ckpt_epoch: open.ckpt_epoch,
+            last,
+        });
+        self.prev_pos = self.next_pos;
+        self.next_pos = Pos(self.next_pos.0 + block_len);
+        debug_assert_eq!(self.next_pos.0 % to_u64(SECTOR_BYTES), 0);
+    }
+
+    /// Ends epoch `epoch` in this stream and returns where its part ends.
+    pub fn close(&mut self, epoch: Epoch) -> Pos {
+        if self.open.as_ref().is_some_and(|open| open.epoch <= epoch) {
+            self.seal(true);
+        }
+        if self.newest.0 > epoch { self.newest.1 } else { self.next_pos }
+    }
+
+    /// Starts a new block, so that the next frame begins at the returned position. The block
+    /// before it is not the last of its epoch: the caller appends a frame right away.
+    pub fn split(&mut self, epoch: Epoch) -> Pos {
+        let last = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
+        self.seal(last);
+        self.next_pos
+    }
+
+    /// Takes back a written block's buffer.
+    pub fn recycle(&mut self, buf: AlignedBuf) {
+        if self.spare_bufs.len() < 4 {
+            self.spare_bufs.push(buf);
+        }
+    }
+}
