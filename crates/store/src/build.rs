@@ -8,7 +8,7 @@
 //!
 //! Invariant: a key is in its table once. A second one is damage and named with its page and slot.
 
-use std::collections::btree_map;
+use std::collections::{BTreeMap, btree_map};
 
 use perdura_base::cursor::Reader;
 use perdura_base::{Error, Result, TableId};
@@ -90,8 +90,14 @@ impl Partition {
     ) -> Result<IndexStats> {
         let mut stats = IndexStats::default();
         self.forget_derived(ordered);
+        let mut rows = BTreeMap::new();
         for local in (0..self.pages.fresh).rev() {
-            self.survey_page(local, ordered, &mut stats)?;
+            self.survey_page(local, ordered, &mut rows, &mut stats)?;
+        }
+        for (id, rows) in rows {
+            if let Some(table) = self.tables.get_mut(&id) {
+                table.hash.reserve(rows);
+            }
         }
         let use_sidecar = match sidecar.map(|bytes| self.load_sidecar(bytes)) {
             None => false,
@@ -134,6 +140,7 @@ impl Partition {
         &mut self,
         local: u32,
         ordered: &dyn Fn(TableId) -> Option<bool>,
+        rows: &mut BTreeMap<TableId, usize>,
         stats: &mut IndexStats,
     ) -> Result<()> {
         let page = self.pages.page(local);
@@ -158,6 +165,7 @@ impl Partition {
         }
         if header.kind == PageKind::Slotted {
             let page = self.pages.page(local);
+            *rows.entry(header.table).or_default() += layout::taken_count(page, header.class);
             if let Some(slot) = layout::taken(page, header.class).last()
                 && slot >= header.class.slots()
             {
@@ -184,7 +192,6 @@ impl Partition {
             let Some(table) = self.tables.get_mut(&id) else {
                 continue;
             };
-            table.hash.reserve(count);
             for raw in entries.chunks_exact(8) {
                 let entry = Entry(u64::from_le_bytes(*raw.first_chunk()?));
                 let local = entry.local();

@@ -41,6 +41,9 @@ pub struct UseqGap {
 /// What was applied to one page: distances of update numbers from the image's.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Touch {
+    /// The image's number, kept here so that a record after the first needs no look at the
+    /// page's header.
+    image: Useq,
     count: u32,
     min: u32,
     max: u32,
@@ -109,11 +112,14 @@ impl Partition {
             self.touched
                 .resize(self.pages.states.len(), Touch::default());
         }
+        let touch = &mut self.touched[index(local)];
         let page = self.pages.page_mut(local);
+        if touch.count == 0 {
+            touch.image = layout::useq(page);
+            layout::set_page_id(page, record.page);
+        }
+        touch.note(record.useq.since(touch.image));
         record.xor_into(page);
-        layout::set_page_id(page, record.page);
-        let distance = record.useq.since(layout::useq(page));
-        self.touched[index(local)].note(distance);
         self.pages.state(local).flags |= flag::CHANGED;
         Ok(())
     }
@@ -126,7 +132,7 @@ impl Partition {
         touched
             .filter(|(_, touch)| !touch.is_dense())
             .map(|(local, touch)| {
-                let image_useq = layout::useq(self.pages.page(local));
+                let image_useq = touch.image;
                 UseqGap {
                     page: self.pages.page_id(local),
                     image_useq,
@@ -159,7 +165,7 @@ impl Partition {
             layout::set_epoch(page, image_epoch);
             layout::set_page_id(page, id);
             if touch.count > 0 {
-                let last = Useq(layout::useq(page).0.wrapping_add(touch.max));
+                let last = Useq(touch.image.0.wrapping_add(touch.max));
                 layout::set_useq(page, last);
             }
             let changed = touch.count > 0 && !armed(Flaw::RestartChangesClean);
