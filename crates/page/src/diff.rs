@@ -7,7 +7,7 @@
 //!
 //! # Source
 //! Differential logging: J. Lee, K. Kim, S. K. Cha, "Differential Logging: A Commutative and
-//! Associative Logging Scheme for Highly Parallel Main Memory Databases", section 2.
+//! Associative Logging Scheme for Highly Parallel Main Memory Databases".
 
 use perdura_base::cursor::{Reader, Writer};
 

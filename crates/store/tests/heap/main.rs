@@ -4,4 +4,5 @@ mod harness;
 mod history;
 mod limits;
 mod restart;
+mod sweeps;
 mod visits;
