@@ -9,7 +9,8 @@
 //! Indexes are derived and have operations instead of before-images.
 //!
 //! # Source
-//! The before-image as undo and as one side of the difference: differential logging, algorithm 1, step 1.
+//! The before-image as undo and as one side of the difference: differential logging,
+//! algorithm 1, step 1.
 
 use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
