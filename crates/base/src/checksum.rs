@@ -54,7 +54,9 @@ mod tests {
 
     #[test]
     fn the_page_digest_is_linear_over_xor() {
-        let a: Vec<u8> = (0..1000u32).map(|i| i.to_le_bytes()[0].wrapping_mul(7)).collect();
+        let a: Vec<u8> = (0..1000u32)
+            .map(|i| i.to_le_bytes()[0].wrapping_mul(7))
+            .collect();
         let b: Vec<u8> = (0..1000u32).map(|i| i.to_le_bytes()[0] ^ 0x5a).collect();
         let both: Vec<u8> = a.iter().zip(&b).map(|(x, y)| x ^ y).collect();
         let zeros = affine_constant(1000);

@@ -156,7 +156,17 @@ mod tests {
 
     #[test]
     fn varints_round_trip_and_have_one_form() {
-        for v in [0, 1, 127, 128, 300, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
+        for v in [
+            0,
+            1,
+            127,
+            128,
+            300,
+            16_383,
+            16_384,
+            u64::from(u32::MAX),
+            u64::MAX,
+        ] {
             let mut out = Vec::new();
             out.put_varint(v);
             assert_eq!(out.len(), varint_len(v));
@@ -165,7 +175,11 @@ mod tests {
                 assert_eq!(Reader::new(&out[..cut]).varint(), None);
             }
         }
-        assert_eq!(Reader::new(&[0x80, 0x00]).varint(), None, "a longer form of zero");
+        assert_eq!(
+            Reader::new(&[0x80, 0x00]).varint(),
+            None,
+            "a longer form of zero"
+        );
         assert_eq!(Reader::new(&[0xff; 11]).varint(), None);
     }
 

@@ -131,7 +131,11 @@ impl Error {
     /// An environment error.
     #[must_use]
     pub fn io(op: &'static str, file: impl Into<String>, source: io::Error) -> Error {
-        Error::Io { op, file: file.into(), source }
+        Error::Io {
+            op,
+            file: file.into(),
+            source,
+        }
     }
 
     /// Damage without a known consequence; callers that know it use [`Error::Corrupt`].

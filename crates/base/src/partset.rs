@@ -48,7 +48,10 @@ impl PartitionSet {
     /// How many partitions are in the set.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words.iter().map(|w| usize::try_from(w.count_ones()).unwrap_or(64)).sum()
+        self.words
+            .iter()
+            .map(|w| usize::try_from(w.count_ones()).unwrap_or(64))
+            .sum()
     }
 
     /// Whether the set has no member.
@@ -59,7 +62,9 @@ impl PartitionSet {
 
     /// The members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = PartitionId> + '_ {
-        (0..PARTITIONS_MAX).map(PartitionId).filter(|id| self.contains(*id))
+        (0..PARTITIONS_MAX)
+            .map(PartitionId)
+            .filter(|id| self.contains(*id))
     }
 
     /// The bitmap, bit `i` of byte `i / 8` for partition `i`.
@@ -103,7 +108,10 @@ mod tests {
     fn bitmap_round_trips_in_ascending_order() {
         let set: PartitionSet = [255, 0, 63, 64].map(PartitionId).into_iter().collect();
         assert_eq!(PartitionSet::from_bytes(&set.to_bytes()), set);
-        assert_eq!(set.iter().map(|p| p.0).collect::<Vec<_>>(), [0, 63, 64, 255]);
+        assert_eq!(
+            set.iter().map(|p| p.0).collect::<Vec<_>>(),
+            [0, 63, 64, 255]
+        );
         assert_eq!(set.len(), 4);
     }
 }

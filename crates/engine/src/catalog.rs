@@ -49,7 +49,9 @@ impl Databases {
     pub fn load(&self, heap: &Heap) -> Result<bool> {
         let tables = read_tables(heap)?;
         for database in 0..DATABASES {
-            let Some((id, _)) = tables.get(&name_of(database)) else { return Ok(false) };
+            let Some((id, _)) = tables.get(&name_of(database)) else {
+                return Ok(false);
+            };
             self.set(database, *id);
         }
         Ok(true)
@@ -106,10 +108,14 @@ fn put(heap: &Heap, tx: &mut Tx<'_>, key: &[u8], value: &[u8]) -> Result<(), Abo
 fn read_next_id(heap: &Heap, tx: &mut Tx<'_>) -> Result<u32, Abort> {
     let hash = heap.geometry().hash(NEXT_ID);
     let (part, _) = tx.partition(heap.geometry().partition_of(hash))?;
-    let Some(row) = part.get(CATALOG, NEXT_ID, hash) else { return Ok(1) };
+    let Some(row) = part.get(CATALOG, NEXT_ID, hash) else {
+        return Ok(1);
+    };
     let mut value = Vec::new();
     row.copy_value(&mut value);
-    let id = Reader::new(&value).varint().and_then(|id| u32::try_from(id).ok());
+    let id = Reader::new(&value)
+        .varint()
+        .and_then(|id| u32::try_from(id).ok());
     id.ok_or_else(|| damaged("the next table id").into())
 }
 
@@ -131,7 +137,9 @@ fn read_tables(heap: &Heap) -> Result<Tables> {
     for id in (0..heap.geometry().partitions).map(PartitionId) {
         heap.lock(id).for_each(CATALOG, |row| {
             let key = row.key();
-            let Some(name) = key.strip_prefix(b"t") else { return };
+            let Some(name) = key.strip_prefix(b"t") else {
+                return;
+            };
             let mut value = Vec::new();
             row.copy_value(&mut value);
             let mut r = Reader::new(&value);

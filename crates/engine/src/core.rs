@@ -118,7 +118,9 @@ impl Core {
             clock: Arc::clone(&env.clock),
         };
         let checkpointer = Mutex::new(Checkpointer::new(parts, restarted.directories));
-        let executor_options = ExecutorOptions { value_bytes_max: options.value_bytes_max };
+        let executor_options = ExecutorOptions {
+            value_bytes_max: options.value_bytes_max,
+        };
         let executor = Executor::new(Arc::clone(&heap), Arc::clone(&wal), executor_options);
         let core = Core {
             env,
@@ -139,6 +141,12 @@ impl Core {
             ckpt_max: restarted.record.ckpt_max,
             cut: core.report.cut.iter().map(|pos| Pos(*pos)).collect(),
         });
+        for id in (0..core.heap.geometry().partitions).map(PartitionId) {
+            let mut part = core.heap.lock(id);
+            for (table, ordered) in &restarted.catalog {
+                part.attach_table(*table, *ordered);
+            }
+        }
         if !core.databases.load(&core.heap)? {
             let _durable_with_the_first_write = core.renew(0..DATABASES)?;
         }
@@ -205,15 +213,19 @@ impl Core {
 
     fn renew(&self, databases: std::ops::Range<u8>) -> Result<Ticket> {
         let all = self.all_partitions();
-        let (old, ticket) =
-            self.transact(&all, |tx| self.databases.renew(&self.heap, tx, databases.clone()))?;
+        let (old, ticket) = self.transact(&all, |tx| {
+            self.databases.renew(&self.heap, tx, databases.clone())
+        })?;
         self.start_reclaim();
         drop(old);
         Ok(ticket)
     }
 
     fn start_reclaim(&self) {
-        self.reclaim_left.store(u32::from(self.heap.geometry().partitions), Ordering::Relaxed);
+        self.reclaim_left.store(
+            u32::from(self.heap.geometry().partitions),
+            Ordering::Relaxed,
+        );
     }
 
     /// The log.
@@ -360,7 +372,11 @@ impl Core {
                     removed += usize::from(part.delete(undo, table, &key, hash));
                 }
             }
-            let freed = if reclaim { part.reclaim(undo, RECLAIM_PAGES) } else { 0 };
+            let freed = if reclaim {
+                part.reclaim(undo, RECLAIM_PAGES)
+            } else {
+                0
+            };
             Ok((removed, freed))
         })?;
         if freed > 0 {
@@ -391,7 +407,9 @@ impl Core {
 #[must_use]
 pub fn digest(heap: &Heap) -> u64 {
     let mut sum = 0u64;
-    let Ok(catalog) = read_catalog(heap) else { return 0 };
+    let Ok(catalog) = read_catalog(heap) else {
+        return 0;
+    };
     let mut value = Vec::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {
         let part = heap.lock(id);

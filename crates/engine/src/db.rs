@@ -133,18 +133,25 @@ impl Db {
         });
         let mut handles = Vec::new();
         for stream in (0..streams).map(StreamId) {
-            let handle = spawn(&shared, &format!("flush-{stream}"), move |s| s.flusher(stream))?;
+            let handle = spawn(&shared, &format!("flush-{stream}"), move |s| {
+                s.flusher(stream)
+            })?;
             shared.flushers.write().push(handle.thread().clone());
             handles.push(handle);
         }
-        handles.push(spawn(&shared, "checkpoint", |shared| shared.checkpointer())?);
+        handles.push(spawn(&shared, "checkpoint", |shared| {
+            shared.checkpointer()
+        })?);
         handles.push(spawn(&shared, "housekeep", |shared| shared.housekeeper())?);
         let threads = Threads {
             shared: Arc::clone(&shared),
             handles: Mutex::new(handles),
             _locks: files.locks,
         };
-        Ok(Db { shared, threads: Arc::new(threads) })
+        Ok(Db {
+            shared,
+            threads: Arc::new(threads),
+        })
     }
 
     /// The partition of a key.
@@ -264,7 +271,9 @@ impl Db {
             std::thread::sleep(Duration::from_millis(2));
         }
         match shared.last_checkpoint_error.lock().take() {
-            Some(error) => Err(Error::Stopped(format!("the checkpoint was cancelled: {error}"))),
+            Some(error) => Err(Error::Stopped(format!(
+                "the checkpoint was cancelled: {error}"
+            ))),
             None => Ok(()),
         }
     }
@@ -338,13 +347,15 @@ fn spawn(
     run: impl FnOnce(&Shared) + Send + 'static,
 ) -> Result<JoinHandle<()>> {
     let theirs = Arc::clone(shared);
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&theirs)));
-        if outcome.is_err() {
-            theirs.core.wal().fail("a background thread panicked");
-            theirs.announce();
-        }
-    });
+    let thread = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&theirs)));
+            if outcome.is_err() {
+                theirs.core.wal().fail("a background thread panicked");
+                theirs.announce();
+            }
+        });
     thread.map_err(|error| Error::io("start thread", name, error))
 }
 
@@ -409,7 +420,8 @@ impl Shared {
             if let Err(stopped) = wal.check() {
                 break Err(stopped);
             }
-            self.progressed.wait_for(&mut waiting, Duration::from_millis(50));
+            self.progressed
+                .wait_for(&mut waiting, Duration::from_millis(50));
         };
         *waiting -= 1;
         result
@@ -426,7 +438,12 @@ impl Shared {
             self.clock.mono_ns().saturating_sub(since) / 1000
         };
         let oldest_unsynced = (!idle).then_some(Epoch(durable.0 + 1));
-        Exposure { oldest_unsynced, age_us, durable, current }
+        Exposure {
+            oldest_unsynced,
+            age_us,
+            durable,
+            current,
+        }
     }
 
     /// Tells everyone that D has advanced or the database has stopped.
@@ -512,7 +529,8 @@ impl Shared {
                     if self.core.wal().is_idle() {
                         self.unsynced_since_ns.store(0, Ordering::SeqCst);
                     } else {
-                        self.unsynced_since_ns.store(self.clock.mono_ns(), Ordering::SeqCst);
+                        self.unsynced_since_ns
+                            .store(self.clock.mono_ns(), Ordering::SeqCst);
                     }
                     self.announce();
                 }
@@ -577,7 +595,9 @@ impl Shared {
                 if let Err(error) = self.core.wal().prepare_segment(stream)
                     && !error.is_disk_full()
                 {
-                    self.core.wal().fail(&format!("log stream {stream}: {error}"));
+                    self.core
+                        .wal()
+                        .fail(&format!("log stream {stream}: {error}"));
                 }
             }
             for _ in 0..self.core.heap().geometry().partitions {
@@ -588,7 +608,10 @@ impl Shared {
                 }
             }
             let queued = self.core.wal().stats().queued_bytes;
-            self.core.heap().memory().change(MemoryUse::Log, log_bytes, queued);
+            self.core
+                .heap()
+                .memory()
+                .change(MemoryUse::Log, log_bytes, queued);
             log_bytes = queued;
         }
     }

@@ -14,8 +14,16 @@ const LOCK_PATH: &str = "LOCK";
 
 /// Names that may stand in a data directory without an anchor: what a creation leaves that did
 /// not get that far, and what file systems put there.
-const KNOWN: [&str; 8] =
-    ["LOCK", "VERSION", "VERSION.tmp", "anchor.tmp", "image-a", "image-b", "log", "lost+found"];
+const KNOWN: [&str; 8] = [
+    "LOCK",
+    "VERSION",
+    "VERSION.tmp",
+    "anchor.tmp",
+    "image-a",
+    "image-b",
+    "log",
+    "lost+found",
+];
 
 /// The disks of a database in a directory, with its lock held.
 pub struct OpenedFiles {
@@ -36,8 +44,13 @@ pub fn open(options: &Options) -> Result<OpenedFiles> {
     let disk = FileDisk::new(&options.data)?;
     let data: Arc<dyn Disk> = Arc::new(disk);
     let names = data.list("")?;
-    let exists = names.iter().any(|name| name == perdura_wal::anchor::ANCHOR_PATH);
-    if let Some(stranger) = names.iter().find(|name| !exists && !KNOWN.contains(&name.as_str())) {
+    let exists = names
+        .iter()
+        .any(|name| name == perdura_wal::anchor::ANCHOR_PATH);
+    if let Some(stranger) = names
+        .iter()
+        .find(|name| !exists && !KNOWN.contains(&name.as_str()))
+    {
         return Err(Error::Foreign {
             file: format!("{}/{stranger}", data.name()),
             why: "the directory holds files but no database; give a new or empty one".into(),
@@ -85,7 +98,9 @@ fn check_version(disk: &dyn Disk, exists: bool) -> Result<()> {
     let mut text = vec![0; 64];
     let got = file.read_at(0, &mut text)?;
     let text = String::from_utf8_lossy(&text[..got]).trim().to_owned();
-    let version = text.strip_prefix("perdura ").and_then(|v| v.parse::<u16>().ok());
+    let version = text
+        .strip_prefix("perdura ")
+        .and_then(|v| v.parse::<u16>().ok());
     match version {
         Some(FORMAT_VERSION) => Ok(()),
         Some(found) => Err(Error::Version {
@@ -104,16 +119,28 @@ fn check_version(disk: &dyn Disk, exists: bool) -> Result<()> {
 #[must_use]
 pub fn default_memory_limit() -> u64 {
     let number = |path: &str| {
-        std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok())
+        std::fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok())
     };
-    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
-    });
+    let machine = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+            line.split_whitespace()
+                .nth(1)?
+                .parse::<u64>()
+                .ok()
+                .map(|kib| kib * 1024)
+        });
     let limits = [
         machine,
         number("/sys/fs/cgroup/memory.max"),
         number("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
     ];
-    limits.into_iter().flatten().min().map_or(u64::MAX, |bytes| bytes / 4 * 3)
+    limits
+        .into_iter()
+        .flatten()
+        .min()
+        .map_or(u64::MAX, |bytes| bytes / 4 * 3)
 }

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use perdura_base::limits::{
-    CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT,
-};
+use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
 
 /// Settings of the database without threads or paths.
@@ -99,7 +97,9 @@ impl Options {
             partitions: self.partitions,
             segment_bytes: self.segment_bytes,
             value_bytes_max: self.value_bytes_max,
-            memory_limit: self.memory_limit.unwrap_or_else(crate::files::default_memory_limit),
+            memory_limit: self
+                .memory_limit
+                .unwrap_or_else(crate::files::default_memory_limit),
             checkpoint_log_bytes: self.checkpoint_log_bytes,
             threads: match self.threads {
                 0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -109,7 +109,10 @@ impl Options {
         };
         core.check()?;
         if !(1..=perdura_base::limits::STREAMS_MAX).contains(&self.streams) {
-            return Err(Error::Usage(format!("streams is {}; it is 1 to 16", self.streams)));
+            return Err(Error::Usage(format!(
+                "streams is {}; it is 1 to 16",
+                self.streams
+            )));
         }
         let dirs = self.log_dirs.len();
         if dirs > 1 && dirs != usize::from(self.streams) {
@@ -135,7 +138,7 @@ impl CoreOptions {
                 self.partitions
             ));
         }
-        if self.segment_bytes % 4096 != 0 || self.segment_bytes < 16 * 4096 {
+        if !self.segment_bytes.is_multiple_of(4096) || self.segment_bytes < 16 * 4096 {
             return refuse(format!(
                 "segment size is {} bytes; it is a multiple of 4096, at least 65536",
                 self.segment_bytes

@@ -124,8 +124,14 @@ impl ImagePacer {
     /// A pacer for about `expected_bytes` within `seconds_max`.
     #[must_use]
     pub fn new(expected_bytes: u64, seconds_max: u64, now_ns: u64) -> Self {
-        let rate = expected_bytes.div_ceil(seconds_max.max(1)).max(IMAGE_RATE_MIN);
-        ImagePacer { bytes_per_second: rate, started_ns: now_ns, written: 0 }
+        let rate = expected_bytes
+            .div_ceil(seconds_max.max(1))
+            .max(IMAGE_RATE_MIN);
+        ImagePacer {
+            bytes_per_second: rate,
+            started_ns: now_ns,
+            written: 0,
+        }
     }
 
     /// How long to wait after `bytes` more were written.

@@ -16,7 +16,10 @@ impl AnchorCell {
     /// A cell over an open file and the record read from it.
     #[must_use]
     pub fn new(file: AnchorFile, record: Anchor) -> Self {
-        AnchorCell { file, record: Mutex::new(record) }
+        AnchorCell {
+            file,
+            record: Mutex::new(record),
+        }
     }
 
     /// A copy of the record.

@@ -82,14 +82,28 @@ pub struct CheckpointStats {
 
 enum Phase {
     Idle,
-    Copy { partition: u16, local: u32 },
+    Copy {
+        partition: u16,
+        local: u32,
+    },
     /// `next_local` is `None` once the partition's last page was visited.
-    Write { partition: u16, next_local: Option<u32>, run: usize },
+    Write {
+        partition: u16,
+        next_local: Option<u32>,
+        run: usize,
+    },
     SyncPages,
     Directory,
     Mark,
-    Await { ends: Vec<Pos>, epoch: Epoch },
-    Anchor { ends: Vec<Pos>, epoch: Epoch, directory_crc: u32 },
+    Await {
+        ends: Vec<Pos>,
+        epoch: Epoch,
+    },
+    Anchor {
+        ends: Vec<Pos>,
+        epoch: Epoch,
+        directory_crc: u32,
+    },
     Truncate,
 }
 
@@ -147,9 +161,14 @@ impl Checkpointer {
     #[must_use]
     pub fn new(parts: CheckpointParts, directories: [Directory; 2]) -> Self {
         let staging = AlignedBuf::zeroed(to_usize(u64::from(VISIT_PAGES)) * PAGE_BYTES);
-        parts.heap.memory().add(MemoryUse::Staging, to_u64(staging.len()));
+        parts
+            .heap
+            .memory()
+            .add(MemoryUse::Staging, to_u64(staging.len()));
         let newest = parts.anchor.get();
-        let last_k = newest.newest_image().map_or(0, |slot| newest.image(slot).k.0);
+        let last_k = newest
+            .newest_image()
+            .map_or(0, |slot| newest.image(slot).k.0);
         Checkpointer {
             parts,
             directories,
@@ -159,14 +178,20 @@ impl Checkpointer {
             staged: Vec::new(),
             sidecar: Vec::new(),
             summer: PageSummer::new(),
-            stats: CheckpointStats { last_k, ..CheckpointStats::default() },
+            stats: CheckpointStats {
+                last_k,
+                ..CheckpointStats::default()
+            },
         }
     }
 
     /// Figures so far.
     #[must_use]
     pub fn stats(&self) -> CheckpointStats {
-        CheckpointStats { running: self.is_running(), ..self.stats }
+        CheckpointStats {
+            running: self.is_running(),
+            ..self.stats
+        }
     }
 
     /// Whether a checkpoint is running.
@@ -183,7 +208,13 @@ impl Checkpointer {
         if self.is_running() {
             return Ok(());
         }
-        let CheckpointParts { heap, wal, anchor, disk, clock } = &self.parts;
+        let CheckpointParts {
+            heap,
+            wal,
+            anchor,
+            disk,
+            clock,
+        } = &self.parts;
         wal.check()?;
         let record = anchor.get();
         let slot = record.newest_image().map_or(ImageSlot::A, ImageSlot::other);
@@ -213,7 +244,10 @@ impl Checkpointer {
             bytes: 0,
         });
         self.stats.partitions_done = 0;
-        self.phase = Phase::Copy { partition: 0, local: 0 };
+        self.phase = Phase::Copy {
+            partition: 0,
+            local: 0,
+        };
         Ok(())
     }
 
@@ -225,7 +259,9 @@ impl Checkpointer {
     /// database.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        let Some(mut sweep) = self.sweep.take() else { return Ok(CheckpointProgress::Idle) };
+        let Some(mut sweep) = self.sweep.take() else {
+            return Ok(CheckpointProgress::Idle);
+        };
         let result = self.advance(&mut sweep, phase);
         match result {
             Ok(CheckpointProgress::Done) => {
@@ -248,14 +284,24 @@ impl Checkpointer {
         self.phase = match phase {
             Phase::Idle => return Ok(CheckpointProgress::Idle),
             Phase::Copy { partition, local } => self.copy(sweep, partition, local),
-            Phase::Write { partition, next_local, run } if run < self.staged.len() => {
+            Phase::Write {
+                partition,
+                next_local,
+                run,
+            } if run < self.staged.len() => {
                 let end = self.write_run(sweep, PartitionId(partition), run)?;
                 written = to_u64((end - run) * PAGE_BYTES);
-                Phase::Write { partition, next_local, run: end }
+                Phase::Write {
+                    partition,
+                    next_local,
+                    run: end,
+                }
             }
-            Phase::Write { partition, next_local, .. } => {
-                self.finish_batch(sweep, partition, next_local)?
-            }
+            Phase::Write {
+                partition,
+                next_local,
+                ..
+            } => self.finish_batch(sweep, partition, next_local)?,
             Phase::SyncPages => {
                 if !armed(Flaw::AnchorBeforeImage) {
                     self.sync(sweep)?;
@@ -278,9 +324,17 @@ impl Checkpointer {
                     self.phase = Phase::Await { ends, epoch };
                     return Ok(CheckpointProgress::Waiting);
                 }
-                Phase::Anchor { ends, epoch, directory_crc: sweep.directory_crc }
+                Phase::Anchor {
+                    ends,
+                    epoch,
+                    directory_crc: sweep.directory_crc,
+                }
             }
-            Phase::Anchor { ends, epoch, directory_crc } => {
+            Phase::Anchor {
+                ends,
+                epoch,
+                directory_crc,
+            } => {
                 self.name_image(sweep, ends, epoch, directory_crc)?;
                 Phase::Truncate
             }
@@ -309,7 +363,10 @@ impl Checkpointer {
                 }
                 Visit::Clean => {}
                 Visit::Dirty(bytes) => {
-                    let page = heap.geometry().page_id(id, at).expect("a page there is has an id");
+                    let page = heap
+                        .geometry()
+                        .page_id(id, at)
+                        .expect("a page there is has an id");
                     let room = self.staged.len() * PAGE_BYTES;
                     self.staging[room..room + PAGE_BYTES].copy_from_slice(bytes);
                     self.staged.push(Staged { local: at, page });
@@ -321,7 +378,11 @@ impl Checkpointer {
             self.sidecar.clear();
             part.sidecar(&mut self.sidecar);
         }
-        Phase::Write { partition, next_local, run: 0 }
+        Phase::Write {
+            partition,
+            next_local,
+            run: 0,
+        }
     }
 
     /// Writes staged pages from `run` on that lie side by side; returns the first not written.
@@ -342,7 +403,10 @@ impl Checkpointer {
             let entry = DirEntry::describe(page, bytes, sweep.k, &self.summer);
             self.directories[sweep.slot.index()].set(id, local, entry);
         }
-        sweep.image.write(first.page, &self.staging[run * PAGE_BYTES..end * PAGE_BYTES])?;
+        sweep.image.write(
+            first.page,
+            &self.staging[run * PAGE_BYTES..end * PAGE_BYTES],
+        )?;
         sweep.pages += to_u64(side_by_side);
         sweep.bytes += to_u64(side_by_side * PAGE_BYTES);
         Ok(end)
@@ -378,14 +442,19 @@ impl Checkpointer {
         }
         self.stats.partitions_done += 1;
         if partition + 1 < self.parts.heap.geometry().partitions {
-            return Ok(Phase::Copy { partition: partition + 1, local: 0 });
+            return Ok(Phase::Copy {
+                partition: partition + 1,
+                local: 0,
+            });
         }
         Ok(Phase::SyncPages)
     }
 
     fn sync(&self, sweep: &Sweep) -> Result<()> {
         sweep.image.sync().inspect_err(|error| {
-            self.parts.wal.fail(&format!("{}: {error}", folder(sweep.slot)));
+            self.parts
+                .wal
+                .fail(&format!("{}: {error}", folder(sweep.slot)));
         })
     }
 
@@ -418,7 +487,9 @@ impl Checkpointer {
                     || link.cut.iter().zip(&floor).any(|(cut, floor)| cut > floor)
             });
         });
-        named.map(drop).inspect_err(|error| self.parts.wal.fail(&format!("anchor: {error}")))
+        named
+            .map(drop)
+            .inspect_err(|error| self.parts.wal.fail(&format!("anchor: {error}")))
     }
 
     fn complete(&mut self, sweep: &Sweep) {
@@ -440,14 +511,20 @@ impl Checkpointer {
         }
         for staged in self.staged.drain(..) {
             let id = self.parts.heap.geometry().partition_of_page(staged.page);
-            self.parts.heap.lock(id).mark_dirty(staged.local, sweep.slot);
+            self.parts
+                .heap
+                .lock(id)
+                .mark_dirty(staged.local, sweep.slot);
         }
     }
 }
 
 impl Drop for Checkpointer {
     fn drop(&mut self) {
-        self.parts.heap.memory().sub(MemoryUse::Staging, to_u64(self.staging.len()));
+        self.parts
+            .heap
+            .memory()
+            .sub(MemoryUse::Staging, to_u64(self.staging.len()));
     }
 }
 

@@ -88,7 +88,9 @@ impl PageSummer {
     /// A summer.
     #[must_use]
     pub fn new() -> Self {
-        PageSummer { zeros: affine_constant(PAGE_BYTES - META_BYTES) }
+        PageSummer {
+            zeros: affine_constant(PAGE_BYTES - META_BYTES),
+        }
     }
 
     /// The digest of a page's logged region.
@@ -114,14 +116,19 @@ impl Directory {
     /// A directory that lists nothing.
     #[must_use]
     pub fn empty(partitions: u16) -> Self {
-        Directory { parts: vec![Vec::new(); usize::from(partitions)] }
+        Directory {
+            parts: vec![Vec::new(); usize::from(partitions)],
+        }
     }
 
     /// The entry of a page, present or not.
     #[must_use]
     pub fn get(&self, partition: PartitionId, local: u32) -> DirEntry {
         let entries = &self.parts[usize::from(partition.0)];
-        entries.get(to_usize(u64::from(local))).copied().unwrap_or_default()
+        entries
+            .get(to_usize(u64::from(local)))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Sets the entry of a page.
@@ -137,7 +144,9 @@ impl Directory {
     /// The present pages of a partition, ascending.
     pub fn present(&self, partition: PartitionId) -> impl Iterator<Item = (u32, DirEntry)> + '_ {
         let entries = &self.parts[usize::from(partition.0)];
-        (0u32..).zip(entries.iter().copied()).filter(|(_, entry)| entry.is_present())
+        (0u32..)
+            .zip(entries.iter().copied())
+            .filter(|(_, entry)| entry.is_present())
     }
 
     /// How many pages are present.
@@ -150,7 +159,10 @@ impl Directory {
     /// XOR of all present pages' digests.
     #[must_use]
     pub fn proof(&self) -> u64 {
-        self.parts.iter().flatten().fold(0, |sum, entry| sum ^ entry.digest)
+        self.parts
+            .iter()
+            .flatten()
+            .fold(0, |sum, entry| sum ^ entry.digest)
     }
 
     /// The encoded section of a partition.
@@ -362,7 +374,10 @@ impl DirectoryWriter {
     /// Completes the file and gives it its name; durable on return. Returns its CRC for the
     /// anchor.
     pub fn finish(mut self) -> Result<u32> {
-        assert_eq!(self.sections, self.partitions, "every partition has a section");
+        assert_eq!(
+            self.sections, self.partitions,
+            "every partition has a section"
+        );
         let crc = crc32c(&self.head);
         self.head.put_u32(crc);
         self.head.resize(to_usize(self.head_room), 0);
@@ -429,7 +444,11 @@ pub fn read_directory(
     let used = head_bytes(geometry.partitions);
     let (covered, crc) = head[..used].split_at(used - 4);
     if crc != crc32c(covered).to_le_bytes() || crc32c(covered) != head_crc {
-        return Err(bad(0, "the directory head that the anchor names", "another checksum"));
+        return Err(bad(
+            0,
+            "the directory head that the anchor names",
+            "another checksum",
+        ));
     }
     let mut r = Reader::new(covered);
     let fields = (|| {
@@ -437,13 +456,32 @@ pub fn read_directory(
         let version = r.u16()?;
         let of_slot = r.u8()?;
         r.u8()?;
-        Some((magic, version, of_slot, Uuid(r.array()?), CkptEpoch(r.u64()?), r.u16()?, r.u16()?))
+        Some((
+            magic,
+            version,
+            of_slot,
+            Uuid(r.array()?),
+            CkptEpoch(r.u64()?),
+            r.u16()?,
+            r.u16()?,
+        ))
     })();
     let slot_byte = u8::from(slot == ImageSlot::B);
-    let expected =
-        (*b"PDIR", FORMAT_VERSION, slot_byte, *uuid, k, geometry.partitions, geometry.chunk_pages);
+    let expected = (
+        *b"PDIR",
+        FORMAT_VERSION,
+        slot_byte,
+        *uuid,
+        k,
+        geometry.partitions,
+        geometry.chunk_pages,
+    );
     if fields != Some(expected) {
-        return Err(bad(0, "this database's directory of this checkpoint", "another one's fields"));
+        return Err(bad(
+            0,
+            "this database's directory of this checkpoint",
+            "another one's fields",
+        ));
     }
     let mut out = LoadedDirectory {
         directory: Directory::empty(geometry.partitions),
@@ -462,11 +500,21 @@ pub fn read_directory(
         let mut section = vec![0; to_usize(len)];
         read_exact_at(file.as_ref(), offset, &mut section)?;
         if crc32c(&section) != crc {
-            return Err(bad(offset, "the section the head names", "another checksum"));
+            return Err(bad(
+                offset,
+                "the section the head names",
+                "another checksum",
+            ));
         }
-        let sidecar = out.directory.decode_section(partition, &section, k, geometry);
+        let sidecar = out
+            .directory
+            .decode_section(partition, &section, k, geometry);
         let Some(sidecar) = sidecar else {
-            return Err(bad(offset, "a well-formed section", "fields out of their ranges"));
+            return Err(bad(
+                offset,
+                "a well-formed section",
+                "fields out of their ranges",
+            ));
         };
         out.sidecars.push(sidecar.to_vec());
         out.bytes += len;

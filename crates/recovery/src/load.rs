@@ -94,7 +94,9 @@ pub fn load_image(
             Err(error) => return Err(error),
         };
         let older = slots.get(rank + 1).copied();
-        return load_candidate(heap, disk, anchor, candidate, older, threads, notes, progress);
+        return load_candidate(
+            heap, disk, anchor, candidate, older, threads, notes, progress,
+        );
     }
     if let Some(error) = last_error {
         return Err(error);
@@ -127,7 +129,12 @@ fn open_candidate(
     let geometry = heap.geometry();
     let crc = status.directory_crc;
     let listed = read_directory(disk, slot, status.k, crc, &anchor.uuid, geometry)?;
-    Ok(Candidate { slot, k: status.k, file, listed })
+    Ok(Candidate {
+        slot,
+        k: status.k,
+        file,
+        listed,
+    })
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -141,7 +148,12 @@ fn load_candidate(
     notes: Vec<String>,
     progress: &Progress,
 ) -> Result<LoadedImage> {
-    let Candidate { slot, k, file, listed } = candidate;
+    let Candidate {
+        slot,
+        k,
+        file,
+        listed,
+    } = candidate;
     progress.add_total(listed.directory.pages() * to_u64(PAGE_BYTES));
     let next = AtomicU64::new(0);
     let bytes = AtomicU64::new(listed.bytes);
@@ -150,7 +162,10 @@ fn load_candidate(
         let mut buf = AlignedBuf::zeroed(RUN_PAGES * PAGE_BYTES);
         loop {
             let taken = next.fetch_add(1, Ordering::Relaxed);
-            let Some(id) = u16::try_from(taken).ok().filter(|id| *id < anchor.partitions) else {
+            let Some(id) = u16::try_from(taken)
+                .ok()
+                .filter(|id| *id < anchor.partitions)
+            else {
                 return Ok(());
             };
             let id = PartitionId(id);
@@ -191,7 +206,11 @@ fn load_partition(
     progress: &Progress,
 ) -> Result<Vec<(PageId, u32)>> {
     let geometry = *heap.geometry();
-    let page_of = |local| geometry.page_id(id, local).expect("the directory was checked");
+    let page_of = |local| {
+        geometry
+            .page_id(id, local)
+            .expect("the directory was checked")
+    };
     let mut bad = Vec::new();
     let mut at = 0;
     while at < entries.len() {
@@ -235,7 +254,10 @@ fn rebuild_pages(
         Error::corrupt(
             format!("{}/pages", folder(slot)),
             crate::image::page_offset(worst),
-            format!("page {worst} as the directory of checkpoint {} lists it", image.k),
+            format!(
+                "page {worst} as the directory of checkpoint {} lists it",
+                image.k
+            ),
             format!("other bytes ({} page(s) are damaged)", bad.len()),
             format!("It cannot be rebuilt: {why}. Restore a backup."),
         )
@@ -273,7 +295,9 @@ fn rebuild_pages(
 fn load_junk(heap: &Heap, file: &ImageFile, id: PartitionId, listed: &Directory) -> Result<()> {
     let mut buf = AlignedBuf::zeroed(PAGE_BYTES);
     for local in 0..u32::from(heap.geometry().chunk_pages) {
-        let Some(page) = heap.geometry().page_id(id, local) else { return Ok(()) };
+        let Some(page) = heap.geometry().page_id(id, local) else {
+            return Ok(());
+        };
         let got = file.read(page, &mut buf)?;
         let whole = got == PAGE_BYTES && perdura_page::layout::page_id(&buf) == page;
         if !listed.get(id, local).is_present() && whole && buf.iter().any(|b| *b != 0) {
@@ -292,7 +316,9 @@ pub(crate) fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) 
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
         let mut result = work();
         for other in others {
-            let ended = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let ended = other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             result = result.and(ended);
         }
         result

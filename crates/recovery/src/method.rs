@@ -94,7 +94,10 @@ pub struct Method {
 pub const METHODS: &[Method] = &[Method {
     name: "differential",
     scheme: Scheme::Differential,
-    source: Source { direction: Direction::Forward, merged: false },
+    source: Source {
+        direction: Direction::Forward,
+        merged: false,
+    },
     apply: Apply::XorPage,
     undo: UndoWay::Nothing,
 }];
@@ -108,10 +111,16 @@ impl Method {
         if name == "auto" {
             return Ok(&METHODS[0]);
         }
-        METHODS.iter().find(|method| method.name == name).ok_or_else(|| {
-            let names: Vec<&str> = METHODS.iter().map(|method| method.name).collect();
-            format!("no restart method is called '{name}'; there are: auto, {}", names.join(", "))
-        })
+        METHODS
+            .iter()
+            .find(|method| method.name == name)
+            .ok_or_else(|| {
+                let names: Vec<&str> = METHODS.iter().map(|method| method.name).collect();
+                format!(
+                    "no restart method is called '{name}'; there are: auto, {}",
+                    names.join(", ")
+                )
+            })
     }
 }
 
@@ -127,6 +136,10 @@ mod tests {
             }
         }
         assert_eq!(Method::by_name("auto").unwrap().name, "differential");
-        assert!(Method::by_name("aries").unwrap_err().contains("differential"));
+        assert!(
+            Method::by_name("aries")
+                .unwrap_err()
+                .contains("differential")
+        );
     }
 }

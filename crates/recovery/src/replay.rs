@@ -56,10 +56,17 @@ pub fn replay(
     threads: usize,
     progress: &Progress,
 ) -> Result<ReplayStats> {
-    assert!(!method.source.merged, "an order-free scheme plays each stream for itself");
+    assert!(
+        !method.source.merged,
+        "an order-free scheme plays each stream for itself"
+    );
     let units: Vec<(&StreamScan, std::ops::Range<usize>)> = scans
         .iter()
-        .flat_map(|scan| scan.units(UNIT_BYTES).into_iter().map(move |unit| (scan, unit)))
+        .flat_map(|scan| {
+            scan.units(UNIT_BYTES)
+                .into_iter()
+                .map(move |unit| (scan, unit))
+        })
         .collect();
     let next = AtomicUsize::new(0);
     let total = Mutex::new(ReplayStats::default());

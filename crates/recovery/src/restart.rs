@@ -195,7 +195,15 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     progress.enter(3);
     let since = clock.mono_ns();
     let (method, threads) = (options.method, options.threads);
-    let stats = replay(&heap, &scans, &image, method, cut.durable, threads, progress)?;
+    let stats = replay(
+        &heap,
+        &scans,
+        &image,
+        method,
+        cut.durable,
+        threads,
+        progress,
+    )?;
     check_useq(&heap)?;
     report.seconds.log_play = seconds(since);
 
@@ -227,14 +235,25 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         wall_us: cut.wall_us,
     };
     fill_report(&mut report, &image, &cut, &stats, &record);
-    let mut directories = [Directory::empty(record.partitions), Directory::empty(record.partitions)];
+    let mut directories = [
+        Directory::empty(record.partitions),
+        Directory::empty(record.partitions),
+    ];
     if let Some(slot) = image.slot {
         directories[slot.index()] = image.directory;
     }
     report.notes.extend(image.notes);
     report.seconds.total = seconds(begin);
     progress.enter(5);
-    Ok(Some(Restarted { heap, anchor: anchor_cell, record, directories, wal_start, catalog, report }))
+    Ok(Some(Restarted {
+        heap,
+        anchor: anchor_cell,
+        record,
+        directories,
+        wal_start,
+        catalog,
+        report,
+    }))
 }
 
 /// Epochs seen anywhere, void ones included, are never used again.
@@ -250,7 +269,12 @@ fn next_ckpt_base(anchor: &Anchor, image: &LoadedImage, cut: &Cut) -> CkptEpoch 
     if armed(Flaw::CkptEpochReused) {
         return image.k;
     }
-    let building = anchor.images.iter().map(|image| image.k).max().unwrap_or_default();
+    let building = anchor
+        .images
+        .iter()
+        .map(|image| image.k)
+        .max()
+        .unwrap_or_default();
     cut.ckpt_max.max(building).max(image.k)
 }
 
@@ -264,7 +288,9 @@ fn scan_all(
     run_threads(options.threads.min(options.logs.len()), || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(disk) = options.logs.get(at) else { return Ok(()) };
+            let Some(disk) = options.logs.get(at) else {
+                return Ok(());
+            };
             let stream = StreamId(u8::try_from(at).expect("at most 16 streams"));
             let scan = scan_stream(disk.as_ref(), anchor, stream, begin[at])?;
             done.lock().push(scan);
@@ -277,7 +303,9 @@ fn scan_all(
 
 /// An image counted only once its records were durable; a log that ends before that has lost them.
 fn check_image(anchor: &Anchor, image: &LoadedImage, cut: &Cut) -> Result<()> {
-    let Some(slot) = image.slot else { return Ok(()) };
+    let Some(slot) = image.slot else {
+        return Ok(());
+    };
     let needs = anchor.image(slot).end_epoch;
     if cut.durable >= needs || armed(Flaw::AnchorBeforeLog) || armed(Flaw::OneStreamSuffices) {
         return Ok(());
@@ -317,7 +345,10 @@ fn build_indexes(
         let mut part = heap.lock(id);
         part.finish_restart(image.k, image.slot);
         // What stands in the slot for a rebuilt page is damaged: it must be written again.
-        let rebuilt = image.rebuilt.keys().filter(|p| heap.geometry().partition_of_page(**p) == id);
+        let rebuilt = image
+            .rebuilt
+            .keys()
+            .filter(|p| heap.geometry().partition_of_page(**p) == id);
         for (page, slot) in rebuilt.flat_map(|page| image.slot.map(|slot| (page, slot))) {
             part.mark_dirty(heap.geometry().local_index(*page), slot);
         }
@@ -336,7 +367,9 @@ fn build_indexes(
             let sidecar = &image.sidecars[usize::from(id)];
             let sidecar = (!sidecar.is_empty()).then_some(sidecar.as_slice());
             let ordered = |table: TableId| catalog.get(&table).copied();
-            let stats = heap.lock(PartitionId(id)).build_indexes(&ordered, sidecar)?;
+            let stats = heap
+                .lock(PartitionId(id))
+                .build_indexes(&ordered, sidecar)?;
             rows.fetch_add(stats.rows, Ordering::Relaxed);
             from_sidecar.fetch_add(stats.from_sidecar, Ordering::Relaxed);
         }
@@ -381,7 +414,10 @@ fn fill_report(
         applied: stats.applied,
         skipped: stats.skipped.clone(),
     };
-    report.bytes = Bytes { log: stats.bytes, backup: image.bytes };
+    report.bytes = Bytes {
+        log: stats.bytes,
+        backup: image.bytes,
+    };
     report.pages_fetched = image.pages;
     report.pages_rebuilt = to_u64(image.rebuilt.len());
 }

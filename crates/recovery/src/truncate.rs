@@ -11,12 +11,20 @@ use perdura_wal::{Anchor, ImageState};
 /// from, and a damaged page of one be rebuilt from the other.
 #[must_use]
 pub fn truncation_floor(anchor: &Anchor, archived: Option<&[Pos]>) -> Vec<Pos> {
-    let complete =
-        || anchor.images.iter().filter(|image| image.state == ImageState::Complete);
+    let complete = || {
+        anchor
+            .images
+            .iter()
+            .filter(|image| image.state == ImageState::Complete)
+    };
     let floor: Vec<Pos> = (0..usize::from(anchor.streams))
         .map(|s| {
             let images = complete().map(|image| image.begin[s]);
-            let reach = if armed(Flaw::TruncateAtNewer) { images.max() } else { images.min() };
+            let reach = if armed(Flaw::TruncateAtNewer) {
+                images.max()
+            } else {
+                images.min()
+            };
             let archive = archived.map(|archived| archived[s]);
             let reach = reach.unwrap_or(Pos(0));
             archive.map_or(reach, |archive| reach.min(archive))

@@ -89,8 +89,7 @@ impl Executor {
             guards.push((id, self.heap.lock(id)));
         }
         let memory = self.heap.memory();
-        let out_of_memory =
-            (!memory.has_room(0)).then(|| (memory.used(), memory.limit()));
+        let out_of_memory = (!memory.has_room(0)).then(|| (memory.used(), memory.limit()));
         let stream = self.wal.idlest();
         let mut tx = Tx {
             wal: &self.wal,
@@ -103,7 +102,9 @@ impl Executor {
             out_of_memory,
         };
         let result = f(&mut tx);
-        let Tx { mut guards, undo, .. } = tx;
+        let Tx {
+            mut guards, undo, ..
+        } = tx;
         match result {
             Ok(value) => Ok((value, self.commit(guards, stream, undo, group))),
             Err(abort) => {
@@ -131,13 +132,17 @@ impl Executor {
         }
         if group.is_empty() {
             let newest = guards.iter().map(|(_, part)| part.last_write_epoch()).max();
-            let epoch = newest.filter(|_| !armed(Flaw::EagerReadReply)).unwrap_or_default();
+            let epoch = newest
+                .filter(|_| !armed(Flaw::EagerReadReply))
+                .unwrap_or_default();
             return Ticket { epoch };
         }
         let partitions = group.partitions();
         let tag = group.tag_max();
-        let append =
-            |payload: &[u8]| self.wal.append(stream, FrameKind::Group, payload, &partitions, tag);
+        let append = |payload: &[u8]| {
+            self.wal
+                .append(stream, FrameKind::Group, payload, &partitions, tag)
+        };
         if armed(Flaw::LateAppend) {
             return late_append(guards, group, append);
         }

@@ -1,7 +1,7 @@
 //! A running transaction: reads and writes in place, under the latches it holds.
 
-use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_base::StreamId;
+use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_store::{Geometry, KeyHash, PartitionGuard, RowRef, Undo};
 use perdura_wal::Wal;
 use smallvec::SmallVec;
@@ -98,14 +98,21 @@ impl Tx<'_> {
     ) -> Result<(), Abort> {
         self.check_memory()?;
         if key.len() > perdura_base::limits::KEY_BYTES_MAX {
-            return Err(over_limit("key", key.len(), perdura_base::limits::KEY_BYTES_MAX));
+            return Err(over_limit(
+                "key",
+                key.len(),
+                perdura_base::limits::KEY_BYTES_MAX,
+            ));
         }
         if value.len() > self.value_bytes_max {
             return Err(over_limit("value", value.len(), self.value_bytes_max));
         }
-        self.wal.admit(self.stream, key.len() + value.len() + GROUP_BYTES_MIN)?;
+        self.wal
+            .admit(self.stream, key.len() + value.len() + GROUP_BYTES_MIN)?;
         let (at, hash) = self.place(key)?;
-        Ok(self.guards[at].1.put(self.undo, table, key, hash, value, expiry_ms)?)
+        Ok(self.guards[at]
+            .1
+            .put(self.undo, table, key, hash, value, expiry_ms)?)
     }
 
     /// Removes a row. Returns whether it was there and not past its expiry.
@@ -140,7 +147,9 @@ impl Tx<'_> {
         self.check_memory()?;
         self.wal.admit(self.stream, GROUP_BYTES_MIN)?;
         let (at, hash) = self.place(key)?;
-        Ok(self.guards[at].1.set_expiry(self.undo, table, key, hash, expiry_ms)?)
+        Ok(self.guards[at]
+            .1
+            .set_expiry(self.undo, table, key, hash, expiry_ms)?)
     }
 
     /// Rows of a table, those past their expiry but not yet removed included. Needs every
@@ -183,5 +192,7 @@ impl Tx<'_> {
 }
 
 fn over_limit(what: &str, got: usize, max: usize) -> Abort {
-    Abort::Error(Error::Usage(format!("the {what} has {got} bytes, more than the limit of {max}")))
+    Abort::Error(Error::Usage(format!(
+        "the {what} has {got} bytes, more than the limit of {max}"
+    )))
 }

@@ -176,7 +176,11 @@ impl Anchor {
             out.put_u64(image.k.0);
             out.put_u64(image.end_epoch.0);
             out.put_u64(image.wall_us);
-            image.begin.iter().chain(&image.end).for_each(|pos| out.put_u64(pos.0));
+            image
+                .begin
+                .iter()
+                .chain(&image.end)
+                .for_each(|pos| out.put_u64(pos.0));
         }
         out.put_u16(u16::try_from(self.chain.len()).expect("the chain is bounded"));
         for link in &self.chain {
@@ -190,7 +194,11 @@ impl Anchor {
         let len = to_u32(out.len() + 4);
         out[8..PREFIX_BYTES].copy_from_slice(&len.to_le_bytes());
         out.put_u32(crc32c(&out));
-        assert!(out.len() <= COPY_BYTES, "an anchor of {} bytes does not fit", out.len());
+        assert!(
+            out.len() <= COPY_BYTES,
+            "an anchor of {} bytes does not fit",
+            out.len()
+        );
         out
     }
 
@@ -204,7 +212,9 @@ impl Anchor {
             return Err(DecodeError::Damaged("no anchor's magic number"));
         }
         let len = to_usize(u64::from(len));
-        let body = bytes.get(..len).filter(|_| len > PREFIX_BYTES + 4 && len <= COPY_BYTES);
+        let body = bytes
+            .get(..len)
+            .filter(|_| len > PREFIX_BYTES + 4 && len <= COPY_BYTES);
         let Some((covered, crc)) = body.map(|b| b.split_at(len - 4)) else {
             return Err(DecodeError::Damaged("an impossible length"));
         };
@@ -272,7 +282,12 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
     for _ in 0..r.u16()? {
         let incarnation = Incarnation(r.u32()?);
         let durable = Epoch(r.u64()?);
-        let mut link = ChainLink { incarnation, durable, start: Vec::new(), cut: Vec::new() };
+        let mut link = ChainLink {
+            incarnation,
+            durable,
+            start: Vec::new(),
+            cut: Vec::new(),
+        };
         for _ in 0..streams {
             link.start.push(Pos(r.u64()?));
             link.cut.push(Pos(r.u64()?));
@@ -348,7 +363,11 @@ impl AnchorFile {
         }
         if let Some(found) = version {
             let file = ANCHOR_PATH.to_owned();
-            return Err(Error::Version { file, found, supported: FORMAT_VERSION });
+            return Err(Error::Version {
+                file,
+                found,
+                supported: FORMAT_VERSION,
+            });
         }
         found.sort_by_key(|anchor| anchor.seq);
         let stale = found.len() == 2 && found[0].seq != found[1].seq;
@@ -422,9 +441,17 @@ mod tests {
     #[test]
     fn the_example_on_the_format_page_is_what_the_codec_writes() {
         let page = include_str!("../../../docs/formats/anchor.md");
-        let hex = page.split("```text hex").nth(1).and_then(|s| s.split("```").next()).unwrap();
+        let hex = page
+            .split("```text hex")
+            .nth(1)
+            .and_then(|s| s.split("```").next())
+            .unwrap();
         let digits: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
-        let ours: String = example().encode().iter().map(|b| format!("{b:02x}")).collect();
+        let ours: String = example()
+            .encode()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         assert_eq!(digits, ours);
     }
 
@@ -433,7 +460,10 @@ mod tests {
         let mut anchor = example();
         anchor.streams = STREAMS_MAX;
         let many = vec![Pos(u64::MAX); usize::from(STREAMS_MAX)];
-        anchor.images = [ImageStatus::empty(STREAMS_MAX), ImageStatus::empty(STREAMS_MAX)];
+        anchor.images = [
+            ImageStatus::empty(STREAMS_MAX),
+            ImageStatus::empty(STREAMS_MAX),
+        ];
         anchor.chain = vec![
             ChainLink {
                 incarnation: Incarnation(1),

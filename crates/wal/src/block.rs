@@ -73,7 +73,11 @@ pub fn block_len(body_len: usize) -> u64 {
 /// Completes a block in place: `bytes` is the whole block, its body already filled and padded
 /// with zeros; the header is written in front of it.
 pub fn seal(header: &BlockHeader, bytes: &mut [u8]) {
-    assert_eq!(to_u64(bytes.len()), header.block_len(), "a block is as long as it says");
+    assert_eq!(
+        to_u64(bytes.len()),
+        header.block_len(),
+        "a block is as long as it says"
+    );
     let body_crc = crc32c(&bytes[HEADER_BYTES..]);
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.put(MAGIC);
@@ -214,11 +218,17 @@ mod tests {
     #[test]
     fn the_example_on_the_format_page_is_what_the_codec_writes() {
         let page = include_str!("../../../docs/formats/block.md");
-        let hex = page.split("```text hex").nth(1).and_then(|s| s.split("```").next()).unwrap();
+        let hex = page
+            .split("```text hex")
+            .nth(1)
+            .and_then(|s| s.split("```").next())
+            .unwrap();
         let digits: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
         let (header, bytes) = example();
-        let ours: String =
-            bytes[..HEADER_BYTES + 2].iter().map(|b| format!("{b:02x}")).collect();
+        let ours: String = bytes[..HEADER_BYTES + 2]
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         assert_eq!(digits, ours);
         assert_eq!(decode(&bytes), Some(header));
     }

@@ -33,7 +33,12 @@ pub struct Cut {
 pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
     let mut durable = anchor.chain.last().map_or(Epoch(0), |link| link.durable);
     let mut cut = anchor.open_start();
-    let held = |ends: &[Pos]| scans.iter().zip(ends).all(|(scan, end)| scan.valid_end >= *end);
+    let held = |ends: &[Pos]| {
+        scans
+            .iter()
+            .zip(ends)
+            .all(|(scan, end)| scan.valid_end >= *end)
+    };
     let mut proven: Option<(Epoch, Pos, usize)> = None;
     let mut ends_of_proven: Option<&Vec<Pos>> = None;
     let mut summary = Cut {
@@ -70,7 +75,10 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
     }
     for scan in scans {
         let end = cut[usize::from(scan.stream.0)];
-        let stray = scan.blocks.iter().find(|b| b.pos < end && b.epoch > durable);
+        let stray = scan
+            .blocks
+            .iter()
+            .find(|b| b.pos < end && b.epoch > durable);
         if let Some(block) = stray.filter(|_| !armed(Flaw::CutIgnored)) {
             return Err(Error::corrupt(
                 format!("log stream {}", scan.stream),
@@ -94,9 +102,9 @@ fn missing(
     witness: usize,
     ends: Option<&Vec<Pos>>,
 ) -> Error {
-    let short = scans.iter().find(|scan| {
-        ends.is_some_and(|ends| scan.valid_end < ends[usize::from(scan.stream.0)])
-    });
+    let short = scans
+        .iter()
+        .find(|scan| ends.is_some_and(|ends| scan.valid_end < ends[usize::from(scan.stream.0)]));
     let short = short.or_else(|| scans.iter().find(|scan| scan.torn.is_some()));
     let short = short.unwrap_or(&scans[witness]);
     Error::corrupt(

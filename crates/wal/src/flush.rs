@@ -99,7 +99,11 @@ impl Wal {
     /// ends, which are known once the epoch's closing has visited every stream.
     fn take_batch(&self, s: &Stream, state: &mut FlushState) {
         let mut inner = s.inner.lock();
-        let closed = self.ends.lock().back().map_or(Epoch(0), |newest| newest.epoch);
+        let closed = self
+            .ends
+            .lock()
+            .back()
+            .map_or(Epoch(0), |newest| newest.epoch);
         let mut bytes = 0;
         while let Some(front) = inner.sealed.front() {
             let known = !front.last || front.epoch <= closed.max(self.durable());
@@ -117,26 +121,43 @@ impl Wal {
         s: &Stream,
         state: &mut FlushState,
     ) -> Result<FlushProgress> {
-        let Some(next) = state.batch.front() else { return Ok(FlushProgress::Idle) };
+        let Some(next) = state.batch.front() else {
+            return Ok(FlushProgress::Idle);
+        };
         let (pos, end) = (next.pos, next.end());
-        if state.segment.as_ref().is_none_or(|segment| pos >= segment.end) {
+        if state
+            .segment
+            .as_ref()
+            .is_none_or(|segment| pos >= segment.end)
+        {
             self.next_segment(stream, s, state, pos)?;
         }
         let (Some(segment), Some(mut block)) = (&state.segment, state.batch.pop_front()) else {
             return Ok(FlushProgress::Idle);
         };
-        assert!(segment.start <= pos && end <= segment.end, "a block lies in one segment");
+        assert!(
+            segment.start <= pos && end <= segment.end,
+            "a block lies in one segment"
+        );
         let synced = s.synced.load(Ordering::Relaxed);
-        assert!(end.0 - synced <= IN_FLIGHT_BYTES_MAX, "too much is in flight");
+        assert!(
+            end.0 - synced <= IN_FLIGHT_BYTES_MAX,
+            "too much is in flight"
+        );
         let durable = self.durable();
         let header = self.header_of(stream, &block, durable);
         let len = to_usize(block.block_len());
         block::seal(&header, &mut block.buf[..len]);
-        segment.file.write_at(SEGMENT_HEADER_BYTES + (pos.0 - segment.start.0), &block.buf[..len])?;
+        segment.file.write_at(
+            SEGMENT_HEADER_BYTES + (pos.0 - segment.start.0),
+            &block.buf[..len],
+        )?;
         state.written_end = Some(end);
         state.names_durable = state.names_durable.max(durable);
         self.counters.blocks.fetch_add(1, Ordering::Relaxed);
-        self.counters.device_bytes.fetch_add(to_u64(len), Ordering::Relaxed);
+        self.counters
+            .device_bytes
+            .fetch_add(to_u64(len), Ordering::Relaxed);
         s.inner.lock().recycle(block.buf);
         Ok(FlushProgress::Wrote)
     }
@@ -145,7 +166,10 @@ impl Wal {
         let ends = block.last.then(|| {
             let ends = self.ends.lock();
             let of_epoch = ends.iter().find(|e| e.epoch == block.epoch);
-            of_epoch.expect("an epoch's ends stay until it is durable").ends.clone()
+            of_epoch
+                .expect("an epoch's ends stay until it is durable")
+                .ends
+                .clone()
         });
         BlockHeader {
             stream,
@@ -178,7 +202,11 @@ impl Wal {
         let room = self.options.segment_bytes - SEGMENT_HEADER_BYTES;
         let first = self.start[usize::from(stream.0)];
         let start = Pos(first.0 + (pos.0 - first.0) / room * room);
-        let id = SegmentId { stream, start, incarnation: self.incarnation };
+        let id = SegmentId {
+            stream,
+            start,
+            incarnation: self.incarnation,
+        };
         let file = s.shelf.lock().place(id)?;
         let end = Pos(start.0 + room);
         s.allocated_end.store(end.0, Ordering::Relaxed);
@@ -204,7 +232,8 @@ impl Wal {
             return Err(Error::Stopped("a sync without a write".into()));
         };
         s.synced.store(end.0, Ordering::SeqCst);
-        self.evidenced.fetch_max(state.names_durable.0, Ordering::SeqCst);
+        self.evidenced
+            .fetch_max(state.names_durable.0, Ordering::SeqCst);
         self.advance_durable();
         Ok(FlushProgress::Synced)
     }

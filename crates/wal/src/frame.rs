@@ -97,7 +97,10 @@ pub fn for_each_frame<'a, E>(
 fn next_frame<'a>(r: &mut Reader<'a>) -> Option<Frame<'a>> {
     let kind = FrameKind::from_code(r.u8()?)?;
     let len = r.varint_usize()?;
-    Some(Frame { kind, payload: r.bytes(len)? })
+    Some(Frame {
+        kind,
+        payload: r.bytes(len)?,
+    })
 }
 
 /// What a restart decided, as the log records it.
@@ -140,9 +143,15 @@ impl RestartRecord {
         if streams > usize::from(perdura_base::limits::STREAMS_MAX) {
             return None;
         }
-        let cut = (0..streams).map(|_| r.varint().map(Pos)).collect::<Option<Vec<_>>>()?;
-        (r.varint()? == 0 && r.remaining() == 0)
-            .then_some(RestartRecord { incarnation, durable, ckpt_max, cut })
+        let cut = (0..streams)
+            .map(|_| r.varint().map(Pos))
+            .collect::<Option<Vec<_>>>()?;
+        (r.varint()? == 0 && r.remaining() == 0).then_some(RestartRecord {
+            incarnation,
+            durable,
+            ckpt_max,
+            cut,
+        })
     }
 }
 
@@ -153,9 +162,11 @@ mod tests {
     #[test]
     fn frames_come_back_in_both_directions() {
         let mut bytes = Vec::new();
-        for (kind, payload) in
-            [(FrameKind::Group, &b"one"[..]), (FrameKind::Beacon, b""), (FrameKind::Group, b"two")]
-        {
+        for (kind, payload) in [
+            (FrameKind::Group, &b"one"[..]),
+            (FrameKind::Beacon, b""),
+            (FrameKind::Group, b"two"),
+        ] {
             put_frame_head(kind, payload.len() as u64, &mut bytes);
             bytes.extend_from_slice(payload);
         }

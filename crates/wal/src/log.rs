@@ -191,7 +191,9 @@ impl Wal {
             return StreamId(0);
         }
         let waiting = |s: &Stream| {
-            s.sealed_end.load(Ordering::Relaxed).saturating_sub(s.synced.load(Ordering::Relaxed))
+            s.sealed_end
+                .load(Ordering::Relaxed)
+                .saturating_sub(s.synced.load(Ordering::Relaxed))
         };
         (0u8..)
             .zip(&self.streams)
@@ -211,7 +213,9 @@ impl Wal {
         let waiting = sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed));
         if waiting >= self.options.queue_bytes_max {
             self.check()?;
-            return Err(Error::LogFull("writes arrive faster than the disk takes them".into()));
+            return Err(Error::LogFull(
+                "writes arrive faster than the disk takes them".into(),
+            ));
         }
         if self.disk_full.load(Ordering::Relaxed) != 0 {
             self.check()?;
@@ -242,7 +246,15 @@ impl Wal {
         // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
         // of that epoch can be appended here.
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-        inner.append(epoch, kind, payload, FrameMeta { partitions, ckpt_epoch });
+        inner.append(
+            epoch,
+            kind,
+            payload,
+            FrameMeta {
+                partitions,
+                ckpt_epoch,
+            },
+        );
         self.note_appended(epoch, kind, payload.len());
         if let Some(block) = inner.sealed.back() {
             s.sealed_end.store(block.end().0, Ordering::Relaxed);
@@ -256,7 +268,9 @@ impl Wal {
             self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
         }
         let framed = payload_len + 1 + perdura_base::cursor::varint_len(to_u64(payload_len));
-        self.counters.log_bytes.fetch_add(to_u64(framed), Ordering::Relaxed);
+        self.counters
+            .log_bytes
+            .fetch_add(to_u64(framed), Ordering::Relaxed);
     }
 
     /// Marks the begin of checkpoint `k` in every stream and returns where: a restart from image
@@ -281,7 +295,15 @@ impl Wal {
             let mut inner = s.inner.lock();
             let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
             at.push(inner.split(epoch));
-            inner.append(epoch, kind, &payload, FrameMeta { partitions: &none, ckpt_epoch: k });
+            inner.append(
+                epoch,
+                kind,
+                &payload,
+                FrameMeta {
+                    partitions: &none,
+                    ckpt_epoch: k,
+                },
+            );
             newest = newest.max(epoch);
             self.note_appended(epoch, kind, payload.len());
             if let Some(block) = inner.sealed.back() {
@@ -294,7 +316,13 @@ impl Wal {
     /// Appends the record of the restart that began this incarnation.
     pub fn append_restart(&self, record: &RestartRecord) -> Epoch {
         let none = PartitionSet::empty();
-        self.append(StreamId(0), FrameKind::Restart, &record.encode(), &none, record.ckpt_max)
+        self.append(
+            StreamId(0),
+            FrameKind::Restart,
+            &record.encode(),
+            &none,
+            record.ckpt_max,
+        )
     }
 
     /// Appends a beacon if the newest durable data has no evidence yet: no durable block names a
@@ -344,8 +372,11 @@ impl Wal {
                 .iter()
                 .zip(&front.ends)
                 .map(|(s, end)| s.synced.load(Ordering::SeqCst) >= end.0);
-            let durable =
-                if armed(Flaw::OneStreamSuffices) { held.any(|h| h) } else { held.all(|h| h) };
+            let durable = if armed(Flaw::OneStreamSuffices) {
+                held.any(|h| h)
+            } else {
+                held.all(|h| h)
+            };
             if !durable {
                 return;
             }
@@ -391,7 +422,8 @@ impl Wal {
 
     /// [`Error::Stopped`] if the log has stopped.
     pub fn check(&self) -> Result<()> {
-        self.failure().map_or(Ok(()), |why| Err(Error::Stopped(why)))
+        self.failure()
+            .map_or(Ok(()), |why| Err(Error::Stopped(why)))
     }
 
     /// Whether the last attempt to extend the log found the disk full.
@@ -404,7 +436,9 @@ impl Wal {
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.wall_us();
         let step = |last: u64| Some(now.max(last + 1));
-        let last = self.wall_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+        let last = self
+            .wall_us
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
         now.max(last.unwrap_or(now).saturating_add(1))
     }
 
@@ -412,7 +446,11 @@ impl Wal {
     #[must_use]
     pub fn bytes_since(&self, from: &[Pos]) -> u64 {
         let end = |s: &Stream| s.sealed_end.load(Ordering::Relaxed);
-        self.streams.iter().zip(from).map(|(s, from)| end(s).saturating_sub(from.0)).sum()
+        self.streams
+            .iter()
+            .zip(from)
+            .map(|(s, from)| end(s).saturating_sub(from.0))
+            .sum()
     }
 
     /// Frees segments that lie wholly below `floor` in their stream. The caller has made sure

@@ -186,7 +186,11 @@ fn open_segments(disk: &dyn Disk, anchor: &Anchor, stream: StreamId) -> Result<V
         let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;
         let header_fault = check_header(id, &anchor.uuid, &header[..got]).err();
-        segments.push(OpenSegment { id, file, header_fault });
+        segments.push(OpenSegment {
+            id,
+            file,
+            header_fault,
+        });
     }
     Ok(segments)
 }
@@ -247,7 +251,10 @@ impl Scanner<'_> {
     fn doubt_header(&mut self, segment: usize) {
         let segment = &mut self.out.segments[segment];
         if let Some(fault) = segment.header_fault.take() {
-            self.out.notes.push(format!("{}: {fault}; its blocks are valid", segment.id.path()));
+            self.out.notes.push(format!(
+                "{}: {fault}; its blocks are valid",
+                segment.id.path()
+            ));
         }
     }
 
@@ -265,12 +272,16 @@ impl Scanner<'_> {
         inc: Incarnation,
         pos: Pos,
     ) -> Result<std::result::Result<(BlockHeader, usize), Option<String>>> {
-        let Some(segment) = self.segment_of(inc, pos) else { return Ok(Err(None)) };
+        let Some(segment) = self.segment_of(inc, pos) else {
+            return Ok(Err(None));
+        };
         let offset = SEGMENT_HEADER_BYTES + (pos.0 - self.out.segments[segment].id.start.0);
         let head = self.read(segment, offset, HEADER_BYTES)?;
         let Some((header, body_crc)) = block::decode_header(head) else {
             let blank = head.iter().all(|b| *b == 0);
-            return Ok(Err((!blank).then(|| "a header that does not check out".into())));
+            return Ok(Err(
+                (!blank).then(|| "a header that does not check out".into())
+            ));
         };
         let ours = header.database == self.uuid.short()
             && header.stream == self.stream
@@ -347,7 +358,9 @@ impl StreamScan {
         mut each: impl FnMut(Frame<'_>, &BlockRef) -> Result<()>,
     ) -> Result<u64> {
         let blocks = &self.blocks[unit];
-        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(0) };
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
+            return Ok(0);
+        };
         let mut joined = Vec::new();
         let mut starts = Vec::with_capacity(blocks.len());
         let mut raw = Vec::new();

@@ -99,7 +99,9 @@ pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> std::result::Re
         Some((_, _, stream, _, incarnation, start, _))
             if (stream, incarnation, start) != (id.stream.0, id.incarnation.0, id.start.0) =>
         {
-            Err(format!("stream {stream}, incarnation {incarnation}, start {start}"))
+            Err(format!(
+                "stream {stream}, incarnation {incarnation}, start {start}"
+            ))
         }
         Some(_) => Ok(()),
     }
@@ -148,7 +150,9 @@ impl SegmentShelf {
                     shelf.retire(&id.path())?;
                 }
             } else if let Some(rest) = name.strip_prefix(&spare_prefix) {
-                if let Some(number) = rest.strip_suffix(".log").and_then(|n| n.parse::<u64>().ok())
+                if let Some(number) = rest
+                    .strip_suffix(".log")
+                    .and_then(|n| n.parse::<u64>().ok())
                 {
                     shelf.next_spare = shelf.next_spare.max(number + 1);
                     shelf.spares.push(format!("{LOG_DIR}/{name}"));
@@ -159,7 +163,8 @@ impl SegmentShelf {
         }
         shelf.spares.retain(|path| {
             let open = shelf.disk.open(path, Access::Buffered);
-            open.and_then(|f| f.len()).is_ok_and(|len| len == segment_bytes)
+            open.and_then(|f| f.len())
+                .is_ok_and(|len| len == segment_bytes)
         });
         Ok(shelf)
     }
@@ -250,10 +255,13 @@ pub(crate) struct SparePlan {
 impl SparePlan {
     /// Creates, zeroes and syncs the file. A full disk leaves nothing behind.
     pub fn prepare(&self) -> Result<String> {
-        let made = self.disk.create(&self.tmp, Access::Direct).and_then(|file| {
-            file.allocate(self.bytes)?;
-            file.sync()
-        });
+        let made = self
+            .disk
+            .create(&self.tmp, Access::Direct)
+            .and_then(|file| {
+                file.allocate(self.bytes)?;
+                file.sync()
+            });
         if let Err(error) = made {
             // The half-made file must not eat the space that would bring the log back; if it
             // cannot be removed now, the next open removes it.
@@ -286,18 +294,33 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_foreign_names_are_not_ours() {
-        let id =
-            SegmentId { stream: StreamId(3), incarnation: Incarnation(12), start: Pos(1 << 33) };
+        let id = SegmentId {
+            stream: StreamId(3),
+            incarnation: Incarnation(12),
+            start: Pos(1 << 33),
+        };
         let path = id.path();
-        assert_eq!(SegmentId::parse(path.strip_prefix("log/").unwrap()), Some(id));
-        for name in ["s3-i12-p0.log", "spare-s00-1.log", "notes.txt", "s03-i0000000012-p.log"] {
+        assert_eq!(
+            SegmentId::parse(path.strip_prefix("log/").unwrap()),
+            Some(id)
+        );
+        for name in [
+            "s3-i12-p0.log",
+            "spare-s00-1.log",
+            "notes.txt",
+            "s03-i0000000012-p.log",
+        ] {
             assert_eq!(SegmentId::parse(name), None, "{name}");
         }
     }
 
     #[test]
     fn a_header_names_its_segment_and_notices_every_flip() {
-        let id = SegmentId { stream: StreamId(0), incarnation: Incarnation(1), start: Pos(0) };
+        let id = SegmentId {
+            stream: StreamId(0),
+            incarnation: Incarnation(1),
+            start: Pos(0),
+        };
         let uuid = Uuid([7; 16]);
         let bytes = encode_header(id, &uuid, 65536);
         assert_eq!(check_header(id, &uuid, &bytes), Ok(()));

@@ -94,7 +94,10 @@ impl StreamInner {
 
     /// Bytes that the log's end is ahead of the last sealed block, and of what was flushed.
     pub fn end_estimate(&self) -> Pos {
-        let open = self.open.as_ref().map_or(0, |open| block::block_len(open.len));
+        let open = self
+            .open
+            .as_ref()
+            .map_or(0, |open| block::block_len(open.len));
         Pos(self.next_pos.0 + open)
     }
 
@@ -168,7 +171,9 @@ impl StreamInner {
 
     /// Seals the open block. `last`: no further block of its epoch will follow here.
     pub fn seal(&mut self, last: bool) {
-        let Some(mut open) = self.open.take() else { return };
+        let Some(mut open) = self.open.take() else {
+            return;
+        };
         let block_len = block::block_len(open.len);
         open.buf[HEADER_BYTES + open.len..to_usize(block_len)].fill(0);
         self.sealed.push_back(SealedBlock {
@@ -192,7 +197,11 @@ impl StreamInner {
         if self.open.as_ref().is_some_and(|open| open.epoch <= epoch) {
             self.seal(true);
         }
-        if self.newest.0 > epoch { self.newest.1 } else { self.next_pos }
+        if self.newest.0 > epoch {
+            self.newest.1
+        } else {
+            self.next_pos
+        }
     }
 
     /// Starts a new block, so that the next frame begins at the returned position. The block

@@ -1,0 +1,171 @@
+//! The database without threads, on a simulated disk.
+
+use std::sync::Arc;
+
+use perdura::{Core, CoreOptions, Env, Progress, Ticket};
+use perdura_base::{Epoch, StreamId};
+use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_wal::FlushProgress;
+
+pub fn small() -> CoreOptions {
+    CoreOptions {
+        partitions: 4,
+        chunk_pages: 4,
+        segment_bytes: 128 * 1024,
+        block_bytes_max: 16 * 1024,
+        ..CoreOptions::default()
+    }
+}
+
+pub fn env(disk: &Arc<SimDisk>, streams: usize) -> Env {
+    let life: Arc<dyn Disk> = disk.life();
+    Env {
+        data: Arc::clone(&life),
+        logs: vec![life; streams],
+        clock: Arc::new(ManualClock::at(1_000_000)) as Arc<dyn Clock>,
+        seed: 7,
+    }
+}
+
+fn open(disk: &Arc<SimDisk>, streams: usize) -> Core {
+    Core::open(env(disk, streams), small(), Arc::new(Progress::default())).expect("it opens")
+}
+
+fn set(core: &Core, key: &str, value: &[u8]) -> Ticket {
+    let parts = [core.partition_of(key.as_bytes())].into_iter().collect();
+    let done = core.transact(&parts, |tx| {
+        tx.put(core.database(0), key.as_bytes(), value, None)
+    });
+    done.expect("a put").1
+}
+
+fn get(core: &Core, key: &str) -> Option<Vec<u8>> {
+    let parts = [core.partition_of(key.as_bytes())].into_iter().collect();
+    let read = core.transact(&parts, |tx| {
+        let row = tx.get(core.database(0), key.as_bytes())?;
+        Ok(row.map(|row| {
+            let mut value = Vec::new();
+            row.copy_value(&mut value);
+            value
+        }))
+    });
+    read.expect("a get").0
+}
+
+/// A write that the test does not wait for by its ticket.
+fn put(core: &Core, key: &str, value: &[u8]) {
+    let _waited_for_by_flush_all = set(core, key, value);
+}
+
+#[test]
+fn what_is_durable_survives_a_power_cut_and_what_is_not_is_gone_whole() {
+    for streams in [1, 3] {
+        let disk = SimDisk::new(1);
+        let core = open(&disk, streams);
+        let kept = set(&core, "kept", b"one");
+        core.flush_all().unwrap();
+        assert!(core.wal().durable() >= kept.epoch);
+        let lost = set(&core, "lost", b"two");
+        assert!(core.wal().durable() < lost.epoch);
+        drop(core);
+        disk.crash(CrashProfile::Nothing, 1);
+        let core = open(&disk, streams);
+        assert_eq!(get(&core, "kept").as_deref(), Some(&b"one"[..]));
+        assert_eq!(get(&core, "lost"), None);
+        assert_eq!(core.report().durable_epoch, kept.epoch.0);
+    }
+}
+
+#[test]
+fn a_checkpoint_shortens_the_next_restart_and_changes_nothing() {
+    let disk = SimDisk::new(2);
+    let core = open(&disk, 2);
+    for i in 0..500 {
+        put(&core, &format!("key{i}"), &[1; 300]);
+        if i % 50 == 0 {
+            core.flush_all().unwrap();
+        }
+    }
+    core.checkpoint_now().unwrap();
+    for i in 0..100 {
+        put(&core, &format!("key{i}"), &[2; 300]);
+    }
+    core.flush_all().unwrap();
+    let digest = core.digest();
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 2);
+    let core = open(&disk, 2);
+    assert_eq!(core.digest(), digest);
+    assert_eq!(core.report().image, "A");
+    assert_eq!(core.report().records.applied, 100);
+    assert!(core.report().rows_from_sidecar > 0);
+    core.checkpoint_now().unwrap();
+    core.checkpoint_now().unwrap();
+    core.flush_all().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Worst, 3);
+    let core = open(&disk, 2);
+    assert_eq!(core.digest(), digest);
+}
+
+#[test]
+fn values_larger_than_pages_and_than_blocks_survive() {
+    let disk = SimDisk::new(3);
+    let core = open(&disk, 1);
+    let big: Vec<u8> = (0..200_000u32)
+        .map(|i| i.to_le_bytes()[1] ^ i.to_le_bytes()[0])
+        .collect();
+    put(&core, "big", &big);
+    core.flush_all().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 4);
+    let core = open(&disk, 1);
+    assert_eq!(get(&core, "big"), Some(big));
+}
+
+#[test]
+fn an_epoch_is_durable_only_when_every_stream_holds_its_part() {
+    let disk = SimDisk::new(4);
+    let core = open(&disk, 2);
+    core.flush_all().unwrap();
+    let mut newest = Epoch(0);
+    for i in 0..2000 {
+        newest = newest.max(set(&core, &format!("k{i}"), &[3; 64]).epoch);
+    }
+    core.close_epoch();
+    let drain = |stream| while core.flush_step(stream).unwrap() != FlushProgress::Idle {};
+    let before = core.wal().durable();
+    drain(StreamId(0));
+    let after_one = core.wal().durable();
+    drain(StreamId(1));
+    assert!(before < newest);
+    assert_eq!(core.wal().durable(), newest);
+    // Had the second stream nothing of the epoch, one stream would have sufficed.
+    assert!(after_one == before || after_one == newest);
+}
+
+#[test]
+fn a_flushed_database_is_empty_after_a_restart_and_its_pages_come_back() {
+    let disk = SimDisk::new(5);
+    let core = open(&disk, 1);
+    for i in 0..1000 {
+        put(&core, &format!("key{i}"), &[9; 200]);
+    }
+    let _flushed = core.flush_database(Some(0)).unwrap();
+    put(&core, "after", b"x");
+    core.flush_all().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 5);
+    let core = open(&disk, 1);
+    assert_eq!(get(&core, "key1"), None);
+    assert_eq!(get(&core, "after").as_deref(), Some(&b"x"[..]));
+    let before = core.heap().memory().get(perdura::MemoryUse::Pages);
+    for _ in 0..2000 {
+        core.purge_step().unwrap();
+    }
+    let after = core.heap().memory().get(perdura::MemoryUse::Pages);
+    assert!(
+        after * 4 < before,
+        "{before} bytes of pages, {after} after the purge"
+    );
+}

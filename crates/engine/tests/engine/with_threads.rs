@@ -1,0 +1,111 @@
+//! The database with threads, in a directory.
+
+use perdura::{Db, Error, Options};
+
+fn options(dir: &tempfile::TempDir) -> Options {
+    Options {
+        segment_bytes: 1 << 20,
+        ..Options::new(dir.path().join("data"))
+    }
+}
+
+fn set(db: &Db, key: &[u8], value: &[u8]) -> perdura::Ticket {
+    let parts = [db.partition_of(key)].into_iter().collect();
+    db.transact(&parts, |tx| tx.put(db.database(0), key, value, None))
+        .expect("a put")
+        .1
+}
+
+#[test]
+fn a_database_comes_back_with_and_without_a_clean_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(&dir)).unwrap();
+    for i in 0..1000u32 {
+        let ticket = set(&db, &i.to_le_bytes(), &[7; 100]);
+        if i % 100 == 99 {
+            db.wait(ticket).unwrap();
+        }
+    }
+    let digest = db.digest();
+    db.abandon();
+    let db = Db::open(options(&dir)).unwrap();
+    assert!(!db.report().clean);
+    assert_eq!(db.rows(0).unwrap(), (1000, 0));
+    assert_eq!(db.digest(), digest);
+    db.close().unwrap();
+    let db = Db::open(options(&dir)).unwrap();
+    assert!(db.report().clean);
+    assert_eq!(db.digest(), digest);
+    assert_eq!(db.report().records.applied, 0);
+}
+
+#[test]
+fn many_threads_commit_checkpoint_and_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(&dir);
+    options.checkpoint_log_bytes = 2 << 20;
+    options.streams = 2;
+    let db = Db::open(options.clone()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let db = db.clone();
+            scope.spawn(move || {
+                for i in 0..3000u32 {
+                    let key = [thread.to_le_bytes(), (i % 500).to_le_bytes()].concat();
+                    let ticket = set(&db, &key, &[i.to_le_bytes()[0]; 400]);
+                    if i % 64 == 0 {
+                        db.wait(ticket).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let last = set(&db, b"last", b"x");
+    db.wait(last).unwrap();
+    db.checkpoint().unwrap();
+    let digest = db.digest();
+    assert!(db.stats().checkpoint.completed > 0, "{:?}", db.stats());
+    db.abandon();
+    let db = Db::open(options).unwrap();
+    assert_eq!(db.digest(), digest);
+}
+
+#[test]
+fn a_directory_is_open_once_and_foreign_files_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(&dir)).unwrap();
+    assert!(matches!(Db::open(options(&dir)), Err(Error::Locked { .. })));
+    drop(db);
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("thesis.txt"), "years of work").unwrap();
+    assert!(matches!(
+        Db::open(Options::new(other.path())),
+        Err(Error::Foreign { .. })
+    ));
+    assert_eq!(
+        std::fs::read_dir(other.path()).unwrap().count(),
+        1,
+        "nothing was added"
+    );
+}
+
+#[test]
+fn another_version_and_wrong_settings_are_refused_with_their_name() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Db::open(options(&dir)).unwrap());
+    let two_streams = Options {
+        streams: 2,
+        ..options(&dir)
+    };
+    assert!(matches!(Db::open(two_streams), Err(Error::Usage(_))));
+    let odd = Options {
+        partitions: 3,
+        ..options(&dir)
+    };
+    assert!(matches!(Db::open(odd), Err(Error::Usage(text)) if text.contains("partitions")));
+    std::fs::write(dir.path().join("data/VERSION"), "perdura 9\n").unwrap();
+    assert!(matches!(
+        Db::open(options(&dir)),
+        Err(Error::Version { found: 9, .. })
+    ));
+}
