@@ -1,2 +1,49 @@
-//! Repository checks.
-fn main() {}
+//! Checks of the repository that the compiler does not make.
+//!
+//! * `cargo xtask layers`: a crate depends only on crates of lower layers.
+//! * `cargo xtask tidy`: the house rules that can be read from the text.
+//!
+//! Each prints every fault with its place and ends with exit code 1 if there is one.
+
+mod layers;
+mod scan;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask layers | cargo xtask tidy";
+
+fn main() -> ExitCode {
+    let verb = std::env::args().nth(1);
+    let faults = match verb.as_deref() {
+        Some("layers") => layers::check(&root()),
+        Some("tidy") => tidy::check(&root()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match faults {
+        Ok(faults) if faults.is_empty() => ExitCode::SUCCESS,
+        Ok(faults) => {
+            for fault in &faults {
+                eprintln!("{fault}");
+            }
+            eprintln!("{} fault(s)", faults.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace: two directories above this crate.
+fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors()
+        .nth(2)
+        .map_or_else(|| here.clone(), PathBuf::from)
+}

@@ -1,0 +1,102 @@
+//! Just enough reading of Rust source to judge it line by line: which lines are code of the
+//! product, and which are comments or tests.
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Code that ships.
+    Code,
+    /// A comment or a doc comment.
+    Comment,
+    /// Within a `#[cfg(test)]` item.
+    Test,
+}
+
+/// Each line with its kind. Test code is what follows `#[cfg(test)]` until its braces close.
+pub fn lines(source: &str) -> Vec<(Kind, &str)> {
+    let mut out = Vec::new();
+    let mut depth = 0usize;
+    let mut in_test = false;
+    let mut opened = false;
+    for line in source.lines() {
+        let trimmed = line.trim();
+        if !in_test && trimmed.starts_with("#[cfg(") && trimmed.contains("test") {
+            (in_test, opened, depth) = (true, false, 0);
+        }
+        let comment = trimmed.starts_with("//");
+        out.push((
+            match (in_test, comment) {
+                (true, _) => Kind::Test,
+                (false, true) => Kind::Comment,
+                (false, false) => Kind::Code,
+            },
+            line,
+        ));
+        if in_test && !comment {
+            let code = without_strings(trimmed);
+            let opens = code.matches('{').count();
+            depth = (depth + opens).saturating_sub(code.matches('}').count());
+            opened |= opens > 0;
+            let item_ends = (opened && depth == 0) || (!opened && code.ends_with(';'));
+            in_test = !item_ends;
+        }
+    }
+    out
+}
+
+/// A line of code with the contents of its string and character literals taken out.
+pub fn without_strings(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut chars = line.chars().peekable();
+    let mut in_string = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if in_string => drop(chars.next()),
+            '"' => {
+                in_string = !in_string;
+                out.push(c);
+            }
+            '\'' if !in_string => {
+                let rest: Vec<char> = chars.clone().take(3).collect();
+                let literal = match rest.as_slice() {
+                    ['\\', _, '\'', ..] => 3,
+                    [_, '\'', ..] => 2,
+                    _ => 0,
+                };
+                for _ in 0..literal {
+                    chars.next();
+                }
+            }
+            _ if in_string => {}
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_modules_end_where_their_braces_do() {
+        let source = "fn a() {}\n// note\n#[cfg(test)]\nmod tests {\n    fn b() { '{'; \"{\"; }\n}\n\
+                      fn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n";
+        let kinds: Vec<Kind> = lines(source).into_iter().map(|(kind, _)| kind).collect();
+        use Kind::{Code, Comment, Test};
+        assert_eq!(
+            kinds,
+            [
+                Code, Comment, Test, Test, Test, Test, Code, Test, Test, Code
+            ]
+        );
+    }
+
+    #[test]
+    fn literals_are_taken_out_and_lifetimes_stay() {
+        assert_eq!(
+            without_strings(r#"f("a{\"b", '}', &'a x)"#),
+            r#"f("", , &a x)"#
+        );
+    }
+}

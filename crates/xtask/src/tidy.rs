@@ -1,0 +1,240 @@
+//! House rules that can be read from the text of the sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::scan::{Kind, lines, without_strings};
+
+/// A file longer than this holds more than one idea.
+const LINES_MAX: usize = 700;
+
+/// Crates below the engine: no clock, no threads, no files of their own, no output.
+const BELOW_ENGINE: [&str; 7] = ["base", "page", "device", "wal", "store", "txn", "recovery"];
+
+/// Calls that are banned below the engine, and what to use instead.
+const BANNED: [(&str, &str); 9] = [
+    ("Instant::now", "the Clock"),
+    ("SystemTime::now", "the Clock"),
+    ("std::fs", "the Disk"),
+    ("thread::spawn", "steps that the engine drives"),
+    ("thread::sleep", "steps that the engine drives"),
+    ("println!", "a result or a report"),
+    ("eprintln!", "a result or a report"),
+    ("print!", "a result or a report"),
+    ("RandomState", "a seeded hash"),
+];
+
+/// Where the boundary to the machine is, and what may be used there.
+const BOUNDARY: [(&str, &[&str]); 2] = [
+    ("crates/device/src/file.rs", &["std::fs"]),
+    (
+        "crates/device/src/clock.rs",
+        &["Instant::now", "SystemTime::now"],
+    ),
+];
+
+/// All faults below `root`.
+pub fn check(root: &Path) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join("crates")).context("reading crates/")? {
+        let folder = entry?.path();
+        collect(&folder, &mut files)?;
+    }
+    files.sort();
+    for path in files {
+        let name = path
+            .strip_prefix(root)
+            .unwrap_or(&path)
+            .display()
+            .to_string();
+        let source = fs::read_to_string(&path).with_context(|| name.clone())?;
+        let test = name.contains("/tests/") || is_test_module(&path);
+        faults.extend(judge(&name, &source, test));
+        for page in format_pages(&source) {
+            if !root.join(&page).exists() {
+                faults.push(format!("{name}: {page} does not exist"));
+            }
+        }
+    }
+    Ok(faults)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                collect(&path, files)?;
+            }
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the module beside or above declares this file for tests only.
+fn is_test_module(path: &Path) -> bool {
+    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else {
+        return false;
+    };
+    let declaration = format!("#[cfg(test)]\nmod {};", stem.to_string_lossy());
+    ["lib.rs", "mod.rs", "main.rs"].iter().any(|parent| {
+        fs::read_to_string(folder.join(parent)).is_ok_and(|text| text.contains(&declaration))
+    })
+}
+
+/// Faults of one file. `name` is its path below the workspace; `is_test` says that none of it
+/// ships.
+fn judge(name: &str, source: &str, is_test: bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    let count = source.lines().count();
+    if count >= LINES_MAX {
+        faults.push(format!("{name}: {count} lines; split it below {LINES_MAX}"));
+    }
+    let root_file = name.ends_with("/src/lib.rs") || name.ends_with("/src/main.rs");
+    if root_file && !source.starts_with("//! ") {
+        faults.push(format!("{name}: the crate does not open with what it is"));
+    }
+    for (number, (kind, line)) in lines(source).into_iter().enumerate() {
+        let place = format!("{name}:{}", number + 1);
+        let test = is_test || kind == Kind::Test;
+        let code = if kind == Kind::Comment {
+            String::new()
+        } else {
+            without_strings(line)
+        };
+        for word in unfinished_words() {
+            if line.contains(&word) {
+                faults.push(format!("{place}: {word}; finish it or open an issue"));
+            }
+        }
+        if let Some(path) = machine_path(line).filter(|_| !test) {
+            faults.push(format!("{place}: a path of one machine: {path}"));
+        }
+        if !test && below_engine(name) {
+            for (call, instead) in BANNED {
+                if calls(&code, call) && !allowed(name, call) {
+                    faults.push(format!("{place}: {call} below the engine; use {instead}"));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// Whether code calls `call`; `print!` does not hide in `eprint!`.
+fn calls(code: &str, call: &str) -> bool {
+    code.match_indices(call).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+fn below_engine(name: &str) -> bool {
+    BELOW_ENGINE
+        .iter()
+        .any(|folder| name.starts_with(&format!("crates/{folder}/src/")))
+}
+
+fn allowed(name: &str, call: &str) -> bool {
+    BOUNDARY
+        .iter()
+        .any(|(file, calls)| *file == name && calls.contains(&call))
+}
+
+/// The marks of unfinished work, spelled so that this file does not contain them.
+fn unfinished_words() -> [String; 3] {
+    [
+        ["TO", "DO"].concat(),
+        ["FIX", "ME"].concat(),
+        ["XX", "X"].concat(),
+    ]
+}
+
+/// A path that exists on one machine only.
+fn machine_path(line: &str) -> Option<&'static str> {
+    [
+        "/tm\u{70}/",
+        "/hom\u{65}/",
+        "/wor\u{6b}/",
+        "/roo\u{74}/",
+        "/User\u{73}/",
+    ]
+    .into_iter()
+    .find(|path| line.contains(path))
+}
+
+/// The format pages that a source mentions.
+fn format_pages(source: &str) -> Vec<String> {
+    let mut pages = Vec::new();
+    for (at, _) in source.match_indices("docs/formats/") {
+        let page: String = source[at..]
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.'))
+            .collect();
+        let page = page.trim_end_matches('.');
+        if page.ends_with(".md") {
+            pages.push(page.to_owned());
+        }
+    }
+    pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_banned_call_is_found_in_code_and_not_in_words() {
+        let bad = "//! Doc.\nfn f() { let t = Instant::now(); }\n";
+        assert_eq!(judge("crates/wal/src/x.rs", bad, false).len(), 1);
+        assert_eq!(judge("crates/engine/src/x.rs", bad, false).len(), 0);
+        assert_eq!(judge("crates/device/src/clock.rs", bad, false).len(), 0);
+        let words = "// Instant::now is banned\nfn f() { g(\"Instant::now\"); }\n";
+        assert_eq!(judge("crates/wal/src/x.rs", words, false).len(), 0);
+        let tests = "#[cfg(test)]\nmod tests {\n    fn f() { println!(); }\n}\n";
+        assert_eq!(judge("crates/wal/src/x.rs", tests, false).len(), 0);
+        assert_eq!(
+            judge("crates/wal/src/x.rs", "fn f(, false) { println!(); }").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn unfinished_work_is_found_everywhere() {
+        for word in unfinished_words() {
+            let source = format!("// {word}: later\n");
+            assert_eq!(judge("crates/cli/tests/x.rs", &source, true).len(), 1);
+        }
+    }
+
+    #[test]
+    fn machine_paths_are_allowed_in_tests_only() {
+        let source = ["fn f() { open(\"/tm", "p/x\") }\n"].concat();
+        assert_eq!(judge("crates/cli/src/x.rs", &source, false).len(), 1);
+        assert_eq!(judge("crates/cli/tests/x.rs", &source, true).len(), 0);
+    }
+
+    #[test]
+    fn long_files_and_undocumented_crates_are_found() {
+        let long = "fn f() {}\n".repeat(LINES_MAX);
+        assert_eq!(judge("crates/wal/src/x.rs", &long, false).len(), 1);
+        assert_eq!(
+            judge("crates/wal/src/lib.rs", "fn f(, false) {}\n").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn mentioned_format_pages_are_listed() {
+        let source = ["see `docs/", "formats/page.md`, docs/", "formats/*.md"].concat();
+        assert_eq!(
+            format_pages(&source),
+            [["docs/", "formats/page.md"].concat()]
+        );
+    }
+}
