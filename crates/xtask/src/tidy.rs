@@ -199,7 +199,7 @@ mod tests {
         let tests = "#[cfg(test)]\nmod tests {\n    fn f() { println!(); }\n}\n";
         assert_eq!(judge("crates/wal/src/x.rs", tests, false).len(), 0);
         assert_eq!(
-            judge("crates/wal/src/x.rs", "fn f(, false) { println!(); }").len(),
+            judge("crates/wal/src/x.rs", "fn f() { println!(); }", false).len(),
             1
         );
     }
@@ -224,7 +224,7 @@ mod tests {
         let long = "fn f() {}\n".repeat(LINES_MAX);
         assert_eq!(judge("crates/wal/src/x.rs", &long, false).len(), 1);
         assert_eq!(
-            judge("crates/wal/src/lib.rs", "fn f(, false) {}\n").len(),
+            judge("crates/wal/src/lib.rs", "fn f() {}\n", false).len(),
             1
         );
     }
