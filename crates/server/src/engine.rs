@@ -1,8 +1,8 @@
 //! What the server uses of the engine, in one place.
 
-pub(crate) use perdura::{Db, MemoryUse, Options, Progress};
-pub(crate) use perdura_base::{Epoch, Error, PartitionSet, TableId};
-pub(crate) use perdura_txn::{Abort, Ticket, Tx};
+pub(crate) use perdura::{
+    Abort, Db, Epoch, Error, MemoryUse, Options, PartitionSet, Progress, TableId, Ticket, Tx,
+};
 
 /// An engine's error as a reply, with the code that Redis clients look for.
 pub(crate) fn error_text(error: &Error) -> String {

@@ -1,31 +1,40 @@
 //! What clients are told until the database has opened.
 
 use crate::engine::Progress;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Seconds left, if the rest goes as fast as what is done.
+fn seconds_left(progress: &Progress, elapsed: Duration) -> Option<u64> {
+    let (done, total) = (progress.loaded_bytes(), progress.total_bytes());
+    let left = u128::from(total.saturating_sub(done));
+    let ms = (elapsed.as_millis() * left).checked_div(u128::from(done))?;
+    u64::try_from(ms.div_ceil(1000)).ok()
+}
 
 /// The error that every command gets which needs the data.
-pub(crate) fn text(progress: &Progress) -> String {
+pub(crate) fn text(progress: &Progress, elapsed: Duration) -> String {
     let percent = progress.percent();
-    let left = match progress.eta_seconds() {
+    let left = match seconds_left(progress, elapsed) {
         Some(seconds) => format!("about {seconds} s left"),
-        None => String::from("time left unknown"),
+        None => String::from("time left not known yet"),
     };
     format!("LOADING Perdura is loading the dataset in memory: {percent}% done, {left}")
 }
 
 /// The fields of INFO's persistence section, by Redis's names.
-pub(crate) fn info(progress: &Progress, out: &mut String) {
-    use std::fmt::Write;
+pub(crate) fn info(progress: &Progress, elapsed: Duration, out: &mut String) {
+    let eta = seconds_left(progress, elapsed)
+        .and_then(|s| i64::try_from(s).ok())
+        .unwrap_or(-1);
     // Writing to a string cannot fail.
     let _ = write!(
         out,
         "loading_phase:{}\r\nloading_total_bytes:{}\r\nloading_loaded_bytes:{}\r\n\
-         loading_loaded_perc:{}.00\r\nloading_eta_seconds:{}\r\n",
+         loading_loaded_perc:{}.00\r\nloading_eta_seconds:{eta}\r\n",
         progress.phase(),
         progress.total_bytes(),
         progress.loaded_bytes(),
         progress.percent(),
-        progress
-            .eta_seconds()
-            .map_or(-1, |s| i64::try_from(s).unwrap_or(i64::MAX)),
     );
 }

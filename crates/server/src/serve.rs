@@ -187,9 +187,12 @@ impl Prepared {
         if checkpoint {
             db.close()?;
         } else {
-            let epoch = db.exposure().current;
-            db.nudge();
-            db.wait(Ticket { epoch })?;
+            // What `mem` clients were told already must not be lost by a clean end.
+            let last = db.exposure().current;
+            while let Some(epoch) = db.exposure().oldest_unsynced.filter(|e| *e <= last) {
+                db.wait(Ticket { epoch })?;
+            }
+            db.abandon();
         }
         Ok(())
     }

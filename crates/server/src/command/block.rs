@@ -45,6 +45,20 @@ pub(crate) fn enqueue(
     out.simple("QUEUED");
 }
 
+/// A command was refused: an open block will not run, and is over if the command was EXEC.
+/// Answers the error to reply with.
+pub(crate) fn broken_by(session: &mut Session, args: &Args<'_>, error: String) -> String {
+    if !args.at(0).eq_ignore_ascii_case(b"EXEC") {
+        if let Some(block) = &mut session.block {
+            block.broken = true;
+        }
+        return error;
+    }
+    session.block = None;
+    let why = error.strip_prefix("ERR ").unwrap_or(&error);
+    format!("EXECABORT Transaction discarded because of: {why}")
+}
+
 /// `MULTI`
 pub(crate) fn multi(cx: &mut Cx<'_>, _: &Args<'_>) {
     if cx.session.block.is_some() {

@@ -1,24 +1,25 @@
 //! CLIENT: what a connection says and asks about itself and the others.
 
-use super::{Cx, SYNTAX, unknown_subcommand, wrong_arity};
+use super::{Cx, SYNTAX};
 use crate::resp::parse::Args;
 use crate::session::Durability;
+
+/// The second words of CLIENT.
+pub(crate) const WORDS: &[(&str, i8)] = &[
+    ("durability", -2),
+    ("getname", 2),
+    ("help", 2),
+    ("id", 2),
+    ("info", 2),
+    ("list", -2),
+    ("no-evict", 3),
+    ("setinfo", 4),
+    ("setname", 3),
+];
 
 /// `CLIENT word …`
 pub(crate) fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
     let word = args.at(1).to_ascii_lowercase();
-    let arity_ok = match word.as_slice() {
-        b"setname" | b"no-evict" => args.len() == 3,
-        b"setinfo" => args.len() == 4,
-        b"getname" | b"id" | b"info" | b"help" => args.len() == 2,
-        b"durability" => args.len() <= 3,
-        b"list" => true,
-        _ => return cx.out.error(&unknown_subcommand("CLIENT", args.at(1))),
-    };
-    if !arity_ok {
-        let name = format!("client|{}", String::from_utf8_lossy(&word));
-        return cx.out.error(&wrong_arity(&name));
-    }
     match word.as_slice() {
         b"setname" => match check_name(args.at(2)) {
             Ok(()) => {
@@ -101,6 +102,9 @@ fn set_info(cx: &mut Cx<'_>, args: &Args<'_>) {
 
 /// `CLIENT DURABILITY [mem|disk]`
 fn durability(cx: &mut Cx<'_>, args: &Args<'_>) {
+    if args.len() > 3 {
+        return cx.out.error(SYNTAX);
+    }
     if args.len() == 2 {
         let name = match cx.session.durability {
             Durability::Disk => "disk",

@@ -1,7 +1,7 @@
 //! CONFIG: the settings by Redis's names. Most are facts here, not choices: they are shown so
 //! that clients and tools find them, and setting them to anything else is refused with a reason.
 
-use super::{Cx, unknown_subcommand, wrong_arity};
+use super::{Cx, wrong_arity};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::state::{State, Stats};
@@ -46,24 +46,36 @@ fn settings(state: &State) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The second words of CONFIG.
+pub(crate) const WORDS: &[(&str, i8)] = &[
+    ("get", -3),
+    ("help", 2),
+    ("resetstat", 2),
+    ("rewrite", 2),
+    ("set", -4),
+];
+
 /// `CONFIG GET|SET|RESETSTAT …`
 pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
     let word = args.at(1).to_ascii_lowercase();
-    let arity = |name: &str| wrong_arity(&format!("config|{name}"));
     match word.as_slice() {
-        b"get" if args.len() >= 3 => get(cx, args),
-        b"get" => cx.out.error(&arity("get")),
-        b"set" if args.len() >= 4 && args.len().is_multiple_of(2) => set(cx, args),
-        b"set" => cx.out.error(&arity("set")),
-        b"resetstat" if args.len() == 2 => {
+        b"get" => get(cx, args),
+        b"set" if args.len().is_multiple_of(2) => set(cx, args),
+        b"set" => cx.out.error(&wrong_arity("config|set")),
+        b"resetstat" => {
             cx.state.stats = Stats::default();
             cx.out.ok();
         }
-        b"resetstat" => cx.out.error(&arity("resetstat")),
         b"rewrite" => cx
             .out
             .error("ERR The server is running without a config file"),
-        _ => cx.out.error(&unknown_subcommand("CONFIG", args.at(1))),
+        _ => {
+            cx.out.array(2);
+            cx.out
+                .simple("CONFIG GET <pattern> [<pattern> ...]: settings and their values.");
+            cx.out
+                .simple("CONFIG SET <name> <value> ..., CONFIG RESETSTAT: change, or recount.");
+        }
     }
 }
 
@@ -91,10 +103,11 @@ enum Change {
 fn set(cx: &mut Cx<'_>, args: &Args<'_>) {
     let mut changes = Vec::new();
     for at in (2..args.len()).step_by(2) {
-        let name = String::from_utf8_lossy(args.at(at)).to_ascii_lowercase();
+        let given = String::from_utf8_lossy(args.at(at));
+        let name = given.to_ascii_lowercase();
         if !settings(cx.state).iter().any(|(known, _)| *known == name) {
             let text = "ERR Unknown option or number of arguments for CONFIG SET";
-            return cx.out.error(&format!("{text} - '{name}'"));
+            return cx.out.error(&format!("{text} - '{given}'"));
         }
         match check(cx.state, &name, args.at(at + 1)) {
             Ok(change) => changes.push(change),

@@ -1,11 +1,14 @@
 //! COMMAND: the table of commands, as clients ask for it.
 
 use super::table::COMMANDS;
-use super::{Command, Cx, Keys, flag, unknown_subcommand};
+use super::{Command, Cx, Keys, flag};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
-/// `COMMAND [COUNT|DOCS|INFO|LIST|GETKEYS …]`
+/// The second words of COMMAND.
+pub(crate) const WORDS: &[(&str, i8)] = &[("count", 2), ("docs", -2), ("info", -2), ("list", -2)];
+
+/// `COMMAND [COUNT|DOCS|INFO|LIST …]`
 pub(crate) fn command(cx: &mut Cx<'_>, args: &Args<'_>) {
     let out = &mut cx.out;
     if args.len() == 1 {
@@ -25,13 +28,14 @@ pub(crate) fn command(cx: &mut Cx<'_>, args: &Args<'_>) {
                 out.bulk(command.name.as_bytes());
             }
         }
-        b"info" if args.len() == 2 => {
+        // INFO without names is COMMAND itself.
+        _ if args.len() == 2 => {
             out.array(COMMANDS.len());
             for command in &COMMANDS {
                 describe(command, out);
             }
         }
-        b"info" => {
+        _ => {
             out.array(args.len() - 2);
             for name in args.from(2) {
                 match cx.state.lookup.find(name) {
@@ -40,7 +44,6 @@ pub(crate) fn command(cx: &mut Cx<'_>, args: &Args<'_>) {
                 }
             }
         }
-        _ => out.error(&unknown_subcommand("COMMAND", args.at(1))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! From a parsed request to a reply: the checks that come before every command, in Redis's
 //! order, then the queue of MULTI, then the command itself.
 
-use super::{After, Command, Cx, Data, Keys, Run, flag, wrong_arity};
+use super::{After, Command, Cx, Data, Keys, Run, flag};
 use crate::engine::{Db, Epoch, Error, PartitionSet, error_text};
 use crate::loading;
 use crate::replies::Replies;
@@ -21,9 +21,7 @@ pub(crate) fn execute(
     state.stats.commands += 1;
     let (epoch, after) = match check(state, session, args) {
         Err(error) => {
-            if let Some(block) = &mut session.block {
-                block.broken = true;
-            }
+            let error = super::block::broken_by(session, args, error);
             state.stats.errors += 1;
             Out::new(&mut replies.buf, session.resp3).error(&error);
             (Epoch(0), After::Continue)
@@ -70,14 +68,15 @@ fn check(state: &State, session: &Session, args: &Args<'_>) -> Result<&'static C
     let Some(command) = state.lookup.find(args.at(0)) else {
         return Err(unknown(args));
     };
-    if !command.takes(args.len()) {
-        return Err(wrong_arity(command.name));
-    }
+    command.check_shape(args)?;
     if !session.authenticated && !command.has(flag::NO_AUTH) {
         return Err(String::from("NOAUTH Authentication required."));
     }
     if let (Stage::Loading(progress), false) = (&state.stage, command.has(flag::LOADING)) {
-        return Err(loading::text(progress));
+        return Err(loading::text(
+            progress,
+            state.now.duration_since(state.started),
+        ));
     }
     for key in command.key_args(args) {
         if key.len() > KEY_BYTES_MAX {

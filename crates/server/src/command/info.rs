@@ -162,7 +162,11 @@ fn persistence(cx: &Cx<'_>, text: &mut Text, stats: &Value) {
         u8::from(matches!(state.stage, Stage::Loading(_))),
     );
     if let Stage::Loading(progress) = &state.stage {
-        loading::info(progress, &mut text.0);
+        loading::info(
+            progress,
+            state.now.duration_since(state.started),
+            &mut text.0,
+        );
     }
     let running = stats
         .pointer("/checkpoint/running")

@@ -81,6 +81,9 @@ pub(crate) struct Command {
     pub flags: u8,
     /// Its keys.
     pub keys: Keys,
+    /// The second words it knows with their arity, which counts both words; none if it takes
+    /// any.
+    pub words: &'static [(&'static str, i8)],
     /// Its function.
     pub run: Run,
 }
@@ -97,13 +100,28 @@ impl Command {
         self.flags & flags == flags
     }
 
-    /// Whether `count` arguments are right.
-    pub(crate) fn takes(&self, count: usize) -> bool {
-        let wanted = usize::from(self.arity.unsigned_abs());
-        if self.arity < 0 {
-            count >= wanted
-        } else {
-            count == wanted
+    /// Checks the second word and the number of arguments.
+    pub(crate) fn check_shape(&self, args: &Args<'_>) -> Result<(), String> {
+        if self.words.is_empty() || args.len() < 2 {
+            return if fits(self.arity, args.len()) {
+                Ok(())
+            } else {
+                Err(wrong_arity(self.name))
+            };
+        }
+        let word = args.at(1);
+        match self
+            .words
+            .iter()
+            .find(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes()))
+        {
+            Some((_, arity)) if fits(*arity, args.len()) => Ok(()),
+            Some((known, _)) => Err(wrong_arity(&format!("{}|{known}", self.name))),
+            None => {
+                let word = String::from_utf8_lossy(&word[..word.len().min(128)]);
+                let name = self.name.to_ascii_uppercase();
+                Err(format!("ERR unknown subcommand '{word}'. Try {name} HELP."))
+            }
         }
     }
 
@@ -194,16 +212,17 @@ pub(crate) struct Cx<'a> {
 
 /// Redis's text for a wrong number of arguments.
 pub(crate) fn wrong_arity(name: &str) -> String {
-    format!(
-        "ERR wrong number of arguments for '{}' command",
-        name.to_ascii_lowercase()
-    )
+    format!("ERR wrong number of arguments for '{name}' command")
 }
 
-/// Redis's text for an unknown word behind a command such as CLIENT.
-pub(crate) fn unknown_subcommand(command: &str, word: &[u8]) -> String {
-    let word = String::from_utf8_lossy(&word[..word.len().min(128)]);
-    format!("ERR unknown subcommand '{word}'. Try {command} HELP.")
+/// Whether `count` arguments are right for an arity.
+fn fits(arity: i8, count: usize) -> bool {
+    let wanted = usize::from(arity.unsigned_abs());
+    if arity < 0 {
+        count >= wanted
+    } else {
+        count == wanted
+    }
 }
 
 /// Redis's text for options that make no sense.

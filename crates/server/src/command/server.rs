@@ -40,7 +40,10 @@ pub(crate) fn select(cx: &mut Cx<'_>, args: &Args<'_>) {
             cx.session.database = index;
             cx.out.ok();
         }
-        _ => cx.out.error("ERR DB index is out of range"),
+        _ if i32::try_from(index).is_ok() => cx.out.error("ERR DB index is out of range"),
+        _ => cx
+            .out
+            .error("ERR value is out of range, value must between -2147483648 and 2147483647"),
     }
 }
 

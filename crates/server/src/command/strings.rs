@@ -213,22 +213,29 @@ pub(crate) fn getdel(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let key = args.at(1);
     let persist = args.len() == 3 && args.at(2).eq_ignore_ascii_case(b"PERSIST");
+    let kind = if args.len() == 4 {
+        deadline_option(args.at(2))
+    } else {
+        None
+    };
+    if args.len() > 2 && !persist && kind.is_none() {
+        out.error(SYNTAX);
+        return Ok(());
+    }
+    let start = out.buf.len();
+    if reply_value(data, key, out)?.is_none() {
+        return Ok(());
+    }
     let mut expiry = None;
-    if args.len() > 2 && !persist {
-        let Some(kind) = deadline_option(args.at(2)).filter(|_| args.len() == 4) else {
-            out.error(SYNTAX);
-            return Ok(());
-        };
+    if let Some(kind) = kind {
         match (Deadline { kind, arg: 3 }).resolve(args, data.tx.now_ms(), "getex") {
             Ok(at) => expiry = Some(at),
             Err(error) => {
+                out.buf.truncate(start);
                 out.error(&error);
                 return Ok(());
             }
         }
-    }
-    if reply_value(data, key, out)?.is_none() {
-        return Ok(());
     }
     match expiry {
         Some(at) if at <= data.tx.now_ms() => data.tx.delete(data.table, key).map(|_| ()),

@@ -12,6 +12,7 @@ const fn data(name: &'static str, arity: i8, flags: u8, keys: Keys, run: DataFn)
         arity,
         flags,
         keys,
+        words: &[],
         run: Run::Data(run),
     }
 }
@@ -22,6 +23,24 @@ const fn plain(name: &'static str, arity: i8, flags: u8, run: PlainFn) -> Comman
         arity,
         flags,
         keys: Keys::None,
+        words: &[],
+        run: Run::Plain(run),
+    }
+}
+
+const fn family(
+    name: &'static str,
+    arity: i8,
+    flags: u8,
+    words: &'static [(&'static str, i8)],
+    run: PlainFn,
+) -> Command {
+    Command {
+        name,
+        arity,
+        flags,
+        keys: Keys::None,
+        words,
         run: Run::Plain(run),
     }
 }
@@ -53,9 +72,9 @@ pub(crate) static COMMANDS: [Command; 57] = [
     data("append", 3, SET, ONE, strings::append),
     plain("auth", -2, LOADING | NO_AUTH | FAST, hello::auth),
     plain("bgsave", -1, ADMIN, server::bgsave),
-    plain("client", -2, LOADING, client::client),
-    plain("command", -1, LOADING, describe::command),
-    plain("config", -2, LOADING | ADMIN, config::config),
+    family("client", -2, LOADING, client::WORDS, client::client),
+    family("command", -1, LOADING, describe::WORDS, describe::command),
+    family("config", -2, LOADING | ADMIN, config::WORDS, config::config),
     data("dbsize", 1, GET, Keys::All, keys::dbsize),
     plain("debug", -2, LOADING | ADMIN, server::debug),
     data("decr", 2, SET, ONE, counters::decr),

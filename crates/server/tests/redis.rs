@@ -1,0 +1,12 @@
+//! The server over real sockets, against the words of Redis 7.0.
+//!
+//! The client below knows nothing of the server's code: it writes bytes and reads replies.
+
+mod redis {
+    pub mod client;
+    pub mod commands;
+    pub mod connections;
+    pub mod durability;
+    pub mod limits;
+    pub mod transactions;
+}

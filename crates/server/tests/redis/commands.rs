@@ -1,0 +1,367 @@
+use super::client::start;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const WRONG_TTL: &str = "-ERR invalid expire time in";
+
+#[test]
+fn strings_answer_as_redis_does() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[
+        ("GET k", "nil"),
+        ("SET k v", "+OK"),
+        ("get k", "\"v\""),
+        ("SET k w NX", "nil"),
+        ("SET k w XX", "+OK"),
+        ("SET k x GET", "\"w\""),
+        ("SET new x GET", "nil"),
+        ("SET new y NX GET", "\"x\""),
+        ("SET none y XX GET", "nil"),
+        ("EXISTS none", ":0"),
+        ("SETNX k z", ":0"),
+        ("SETNX fresh z", ":1"),
+        ("GETSET fresh y", "\"z\""),
+        ("GETDEL fresh", "\"y\""),
+        ("GETDEL fresh", "nil"),
+        ("STRLEN k", ":1"),
+        ("STRLEN none", ":0"),
+        ("APPEND k yz", ":3"),
+        ("APPEND a one", ":3"),
+        ("GET k", "\"xyz\""),
+        ("MSET a 1 b 2 c 3", "+OK"),
+        ("MGET a none c", "[\"1\", nil, \"3\"]"),
+        ("MSETNX d 4 a 5", ":0"),
+        ("EXISTS d", ":0"),
+        ("MSETNX d 4 e 5", ":1"),
+        ("MGET d e", "[\"4\", \"5\"]"),
+        ("EXISTS a a none b", ":3"),
+        ("TOUCH a none", ":1"),
+        ("TYPE a", "+string"),
+        ("TYPE none", "+none"),
+        ("DEL a none b", ":2"),
+        ("UNLINK c c", ":1"),
+        ("DBSIZE", ":4"),
+    ]);
+}
+
+#[test]
+fn wrong_options_have_the_errors_of_redis() {
+    let running = start();
+    let mut client = running.connect();
+    let syntax = "-ERR syntax error";
+    let integer = "-ERR value is not an integer or out of range";
+    client.expect(&[
+        ("SET k v NX XX", syntax),
+        ("SET k v EX", syntax),
+        ("SET k v EX 10 PX 10", syntax),
+        ("SET k v EX 10 KEEPTTL", syntax),
+        ("SET k v KEEPTTL PXAT 10", syntax),
+        ("SET k v FOO", syntax),
+        ("SET k v EX abc", integer),
+        ("SET k v EX 0", "-ERR invalid expire time in 'set' command"),
+        ("SET k v PX -1", "-ERR invalid expire time in 'set' command"),
+        (
+            "SET k v EX 9223372036854775807",
+            "-ERR invalid expire time in 'set' command",
+        ),
+        ("SETEX k 0 v", "-ERR invalid expire time in 'setex' command"),
+        (
+            "PSETEX k -5 v",
+            "-ERR invalid expire time in 'psetex' command",
+        ),
+        ("SETEX k x v", integer),
+        ("GETEX k EX 0", "nil"),
+        ("GETEX k EX 1 PERSIST", syntax),
+        ("GETEX k KEEPTTL", syntax),
+        (
+            "MSET a",
+            "-ERR wrong number of arguments for 'mset' command",
+        ),
+        (
+            "MSET a 1 b",
+            "-ERR wrong number of arguments for 'mset' command",
+        ),
+        (
+            "MSETNX a 1 b",
+            "-ERR wrong number of arguments for 'msetnx' command",
+        ),
+        ("GET", "-ERR wrong number of arguments for 'get' command"),
+        (
+            "get a b",
+            "-ERR wrong number of arguments for 'get' command",
+        ),
+        ("FLUSHDB NOW", syntax),
+        ("FLUSHALL ASYNC SYNC", syntax),
+        (
+            "foo",
+            "-ERR unknown command 'foo', with args beginning with: ",
+        ),
+        (
+            "foo a b",
+            "-ERR unknown command 'foo', with args beginning with: 'a' 'b' ",
+        ),
+        ("SELECT 16", "-ERR DB index is out of range"),
+        ("SELECT -1", "-ERR DB index is out of range"),
+        ("SELECT x", integer),
+        ("DEBUG SLEEP 1", "-ERR DEBUG command not allowed"),
+        ("EXISTS k", ":0"),
+    ]);
+}
+
+#[test]
+fn counters_count_and_keep_their_expiry() {
+    let running = start();
+    let mut client = running.connect();
+    let integer = "-ERR value is not an integer or out of range";
+    client.expect(&[
+        ("INCR n", ":1"),
+        ("INCRBY n 41", ":42"),
+        ("DECR n", ":41"),
+        ("DECRBY n 50", ":-9"),
+        ("GET n", "\"-9\""),
+        ("EXPIRE n 100", ":1"),
+        ("INCR n", ":-8"),
+        ("TTL n", ":100"),
+        ("APPEND n x", ":3"),
+        ("TTL n", ":100"),
+        ("INCR n", integer),
+        ("INCRBY n x", integer),
+        ("SET n 9223372036854775807", "+OK"),
+        ("INCR n", "-ERR increment or decrement would overflow"),
+        ("SET n 01", "+OK"),
+        ("INCR n", integer),
+        (
+            "DECRBY n -9223372036854775808",
+            "-ERR decrement would overflow",
+        ),
+        ("SET f 10.50", "+OK"),
+        ("INCRBYFLOAT f 0.1", "\"10.6\""),
+        ("INCRBYFLOAT f -5", "\"5.6\""),
+        ("SET f 5.0e3", "+OK"),
+        ("INCRBYFLOAT f 2.0e2", "\"5200\""),
+        ("INCRBYFLOAT none 3", "\"3\""),
+        ("INCRBYFLOAT f x", "-ERR value is not a valid float"),
+        (
+            "INCRBYFLOAT f inf",
+            "-ERR increment would produce NaN or Infinity",
+        ),
+        ("SET f abc", "+OK"),
+        ("INCRBYFLOAT f 1", "-ERR value is not a valid float"),
+    ]);
+}
+
+#[test]
+fn expiry_follows_its_conditions() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[
+        ("TTL k", ":-2"),
+        ("PTTL k", ":-2"),
+        ("EXPIRETIME k", ":-2"),
+        ("PERSIST k", ":0"),
+        ("EXPIRE k 10", ":0"),
+        ("SET k v", "+OK"),
+        ("TTL k", ":-1"),
+        ("PEXPIRETIME k", ":-1"),
+        ("EXPIRE k 10 XX", ":0"),
+        ("EXPIRE k 10 GT", ":0"),
+        ("EXPIRE k 10 NX", ":1"),
+        ("EXPIRE k 20 NX", ":0"),
+        ("EXPIRE k 20 LT", ":0"),
+        ("EXPIRE k 20 GT", ":1"),
+        ("EXPIRE k 5 LT", ":1"),
+        ("TTL k", ":5"),
+        ("PERSIST k", ":1"),
+        ("PERSIST k", ":0"),
+        ("EXPIRE k 5 LT", ":1"),
+        ("EXPIREAT k 4000000000", ":1"),
+        ("EXPIRETIME k", ":4000000000"),
+        ("PEXPIREAT k 4000000000123", ":1"),
+        ("PEXPIRETIME k", ":4000000000123"),
+        ("SET k w KEEPTTL", "+OK"),
+        ("PEXPIRETIME k", ":4000000000123"),
+        ("GETEX k", "\"w\""),
+        (
+            "GETEX k EX 0",
+            "-ERR invalid expire time in 'getex' command",
+        ),
+        ("PEXPIRETIME k", ":4000000000123"),
+        ("GETEX k PERSIST", "\"w\""),
+        ("TTL k", ":-1"),
+        ("GETEX k EXAT 4000000000", "\"w\""),
+        ("EXPIRETIME k", ":4000000000"),
+        ("SET k v", "+OK"),
+        ("TTL k", ":-1"),
+        ("SET k v PXAT 4000000000123", "+OK"),
+        ("PEXPIRETIME k", ":4000000000123"),
+        ("SETEX k 100 v", "+OK"),
+        ("TTL k", ":100"),
+        ("EXPIRE k -1", ":1"),
+        ("EXISTS k", ":0"),
+        ("SET k v EXAT 1", "+OK"),
+        ("GET k", "nil"),
+        ("SET k v", "+OK"),
+        ("GETEX k PXAT 1", "\"v\""),
+        ("GET k", "nil"),
+        ("EXPIRE k 1 FOO", "-ERR Unsupported option FOO"),
+        (
+            "EXPIRE k 1 NX XX",
+            "-ERR NX and XX, GT or LT options at the same time are not compatible",
+        ),
+        (
+            "EXPIRE k 1 GT LT",
+            "-ERR GT and LT options at the same time are not compatible",
+        ),
+        ("EXPIRE k x", "-ERR value is not an integer or out of range"),
+    ]);
+    for command in ["expire", "expireat", "pexpire"] {
+        let reply = client.send(&format!("{command} k 9223372036854775807"));
+        let want = format!("{WRONG_TTL} '{command}' command");
+        assert_eq!(reply, want);
+    }
+    client.expect(&[("PSETEX short 30 v", "+OK"), ("GET short", "\"v\"")]);
+    std::thread::sleep(Duration::from_millis(40));
+    client.expect(&[
+        ("GET short", "nil"),
+        ("TTL short", ":-2"),
+        ("SET short v NX", "+OK"),
+    ]);
+}
+
+#[test]
+fn databases_are_apart_and_flushed_apart() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[
+        ("SET k 0", "+OK"),
+        ("SELECT 15", "+OK"),
+        ("GET k", "nil"),
+        ("SET k 15", "+OK"),
+        ("FLUSHDB", "+OK"),
+        ("DBSIZE", ":0"),
+        ("SET k 15", "+OK"),
+        ("SELECT 0", "+OK"),
+        ("GET k", "\"0\""),
+        ("FLUSHDB ASYNC", "+OK"),
+        ("GET k", "nil"),
+        ("FLUSHALL SYNC", "+OK"),
+        ("SELECT 15", "+OK"),
+        ("DBSIZE", ":0"),
+    ]);
+}
+
+#[test]
+fn the_server_describes_itself() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[
+        ("SET k v EX 100", "+OK"),
+        ("GET k", "\"v\""),
+        ("GET none", "nil"),
+    ]);
+    let info = client.send("INFO");
+    for field in [
+        "# Server",
+        "redis_version:7.0.15",
+        "perdura_version:",
+        "connected_clients:",
+        "used_memory:",
+        "maxmemory_policy:noeviction",
+        "loading:0",
+        "keyspace_hits:1",
+        "keyspace_misses:1",
+        "# Log",
+        "# Checkpoint",
+        "# Recovery",
+        "db0:keys=1,expires=1,avg_ttl=0",
+    ] {
+        assert!(info.contains(field), "{field} is missing in {info}");
+    }
+    let keyspace = client.send("INFO keyspace");
+    assert_eq!(
+        keyspace,
+        "\"# Keyspace\r\ndb0:keys=1,expires=1,avg_ttl=0\r\n\""
+    );
+    client.expect(&[
+        ("CONFIG GET save", "[\"save\", \"\"]"),
+        ("CONFIG GET appendonly", "[\"appendonly\", \"yes\"]"),
+        ("CONFIG GET nothing", "[]"),
+        (
+            "CONFIG GET maxmemory-p*",
+            "[\"maxmemory-policy\", \"noeviction\"]",
+        ),
+        ("CONFIG SET timeout 7", "+OK"),
+        ("CONFIG GET timeout", "[\"timeout\", \"7\"]"),
+        ("CONFIG SET maxmemory 2gb", "+OK"),
+        ("CONFIG GET maxmemory", "[\"maxmemory\", \"2147483648\"]"),
+        (
+            "CONFIG SET maxmemory-policy allkeys-lru",
+            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - only \
+             noeviction is supported for now",
+        ),
+        (
+            "CONFIG SET nothing 1",
+            "-ERR Unknown option or number of arguments for CONFIG SET - 'nothing'",
+        ),
+        (
+            "CONFIG SET port 1 timeout",
+            "-ERR wrong number of arguments for 'config|set' command",
+        ),
+        (
+            "CONFIG GET",
+            "-ERR wrong number of arguments for 'config|get' command",
+        ),
+        (
+            "CONFIG FOO",
+            "-ERR unknown subcommand 'FOO'. Try CONFIG HELP.",
+        ),
+        ("CONFIG RESETSTAT", "+OK"),
+        ("COMMAND DOCS", "[]"),
+        (
+            "COMMAND INFO get nothing",
+            "[[\"get\", :2, [+readonly, +fast], :1, :1, :1, [], [], [], []], nil array]",
+        ),
+        ("PING hi", "\"hi\""),
+        (
+            "PING a b",
+            "-ERR wrong number of arguments for 'ping' command",
+        ),
+        ("ECHO hi", "\"hi\""),
+        ("BGSAVE NOW", "-ERR syntax error"),
+        ("SAVE", "+OK"),
+    ]);
+    let count: usize = client.send("COMMAND COUNT")[1..].parse().expect("a count");
+    assert_eq!(client.send("COMMAND").matches("[\"").count(), count);
+    assert!(client.send("TIME").starts_with("[\"1"));
+    let saved: u64 = client.send("LASTSAVE")[1..].parse().expect("seconds");
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs();
+    assert!(now - saved < 100);
+    let bgsave = client.send("BGSAVE");
+    assert!(bgsave == "+Background saving started" || bgsave.starts_with("-ERR Background save"));
+}
+
+#[test]
+fn keys_and_values_may_hold_any_bytes() {
+    let running = start();
+    let mut client = running.connect();
+    let key = [0, b'\r', b'\n', 0xff];
+    for len in [0, 1, 100, 16_000, 17_000, 300_000] {
+        let value: Vec<u8> = (0..len)
+            .map(|i: u32| b'a' + i.to_le_bytes()[0] % 26)
+            .collect();
+        assert_eq!(client.call(&[b"SET", &key, &value]), "+OK");
+        let text = String::from_utf8(value).expect("letters");
+        assert_eq!(client.call(&[b"GET", &key]), format!("\"{text}\""));
+        assert_eq!(
+            client.call(&[b"APPEND", &key, b"!"]),
+            format!(":{}", len + 1)
+        );
+        assert_eq!(
+            client.call(&[b"MGET", &key, b"none"]),
+            format!("[\"{text}!\", nil]")
+        );
+    }
+}

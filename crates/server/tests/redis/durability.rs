@@ -1,0 +1,77 @@
+use super::client::{local, small, start};
+use perdura_server::Server;
+use tempfile::TempDir;
+
+fn started(dir: &TempDir) -> super::client::Running {
+    let data = small(&dir.path().join("data"));
+    let server = Server::start(local(), data, |_| {}).expect("a server");
+    let running = super::client::Running {
+        server,
+        _dir: TempDir::new().expect("another directory"),
+    };
+    running.wait_until_loaded(None);
+    running
+}
+
+#[test]
+fn what_was_written_is_there_after_every_kind_of_end() {
+    let dir = TempDir::new().expect("a directory");
+    let running = started(&dir);
+    let mut client = running.connect();
+    client.expect(&[("SET k 1", "+OK"), ("SET ttl v EXAT 4000000000", "+OK")]);
+    assert_eq!(client.send("SHUTDOWN NOSAVE"), "closed");
+    running.server.join().expect("an end without a checkpoint");
+
+    let running = started(&dir);
+    let mut client = running.connect();
+    client.expect(&[
+        ("GET k", "\"1\""),
+        ("EXPIRETIME ttl", ":4000000000"),
+        ("INCR k", ":2"),
+    ]);
+    client.expect(&[
+        ("SHUTDOWN FOO", "-ERR syntax error"),
+        ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),
+        ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
+    ]);
+    assert_eq!(client.send("SHUTDOWN"), "closed");
+    running.server.join().expect("an end with a checkpoint");
+
+    let running = started(&dir);
+    running
+        .connect()
+        .expect(&[("GET k", "\"2\""), ("DBSIZE", ":2")]);
+    running.server.stop().expect("a stop");
+
+    let running = started(&dir);
+    running
+        .connect()
+        .expect(&[("GET k", "\"2\""), ("DBSIZE", ":2"), ("FLUSHALL", "+OK")]);
+    running.server.stop().expect("a stop");
+}
+
+#[test]
+fn a_pipeline_before_shutdown_is_answered() {
+    let running = start();
+    let mut client = running.connect();
+    for i in 0..500 {
+        client.push(&[b"SET", format!("k{i}").as_bytes(), b"v"]);
+    }
+    client.push(&[b"SHUTDOWN"]);
+    for _ in 0..500 {
+        assert_eq!(client.read(), "+OK");
+    }
+    assert_eq!(client.read(), "closed");
+    running.server.join().expect("an end");
+}
+
+#[test]
+fn clients_at_both_levels_see_each_other() {
+    let running = start();
+    let (mut fast, mut safe) = (running.connect(), running.connect());
+    fast.expect(&[("CLIENT DURABILITY mem", "+OK")]);
+    for i in 0..200 {
+        fast.expect(&[("INCR n", format!(":{}", i * 2 + 1).as_str())]);
+        safe.expect(&[("INCR n", format!(":{}", i * 2 + 2).as_str())]);
+    }
+}
