@@ -37,6 +37,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// How often a flusher tries again on a full disk.
 const FULL_RETRY: Duration = Duration::from_millis(100);
 
+/// How long after a cancelled checkpoint the next one begins by itself, nanoseconds.
+const CANCELLED_PAUSE_NS: u64 = 5_000_000_000;
+
 type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
 /// How far behind the durable epoch is.
@@ -539,13 +542,16 @@ impl Shared {
     }
 
     fn checkpointer(&self) {
+        // After a cancelled checkpoint nobody hurries: each attempt writes marks to the log.
+        let mut not_before_ns = 0;
         while !self.is_stopping() {
             std::thread::park_timeout(TICK);
             if self.core.wal().failure().is_some() {
                 continue;
             }
             let asked = self.checkpoint_wanted.swap(false, Ordering::SeqCst);
-            if !asked && !self.core.checkpoint_is_due() {
+            let due = self.clock.mono_ns() >= not_before_ns && self.core.checkpoint_is_due();
+            if !asked && !due {
                 continue;
             }
             let outcome = self.run_checkpoint();
@@ -554,7 +560,7 @@ impl Shared {
             }
             self.checkpoints_ended.fetch_add(1, Ordering::SeqCst);
             if outcome.is_err() {
-                std::thread::park_timeout(FULL_RETRY);
+                not_before_ns = self.clock.mono_ns() + CANCELLED_PAUSE_NS;
             }
         }
     }

@@ -1,0 +1,182 @@
+//! Flipped bytes and cut files: an error, or exactly a prefix of whole epochs.
+
+use std::sync::Arc;
+
+use perdura_base::{Error, StreamId};
+use perdura_device::{CrashProfile, SimDisk};
+use perdura_wal::{Anchor, Direction, FlushProgress};
+
+use crate::setup::{anchor, append, flush, groups, open, scan};
+
+/// Three epochs over two streams; returns the disk after a power cut.
+fn small_log(beacon: bool) -> (Arc<SimDisk>, Anchor) {
+    let disk = SimDisk::new(9);
+    let anchor = anchor(2);
+    let wal = open(&disk, &anchor, 1);
+    for epoch in 0..3u8 {
+        append(&wal, 0, &[epoch; 5000]);
+        append(&wal, 1, &[epoch; 10]);
+        flush(&wal);
+    }
+    if beacon {
+        assert!(wal.append_beacon());
+        flush(&wal);
+        assert!(!wal.append_beacon(), "one is enough");
+    }
+    disk.crash(CrashProfile::Nothing, 1);
+    (disk, anchor)
+}
+
+/// The epochs that survive, or the corruption that was reported.
+fn outcome(disk: &Arc<SimDisk>, anchor: &Anchor) -> Result<usize, Error> {
+    let (scans, cut) = scan(disk, anchor)?;
+    let all = groups(&scans, 0, Direction::Forward);
+    assert_eq!(all[0].len(), all[1].len(), "whole epochs");
+    for (epoch, (first, second)) in (0..).zip(all[0].iter().zip(&all[1])) {
+        assert_eq!((first, second), (&vec![epoch; 5000], &vec![epoch; 10]));
+    }
+    assert!(cut.durable.0 >= all[0].len() as u64);
+    Ok(all[0].len())
+}
+
+fn data_blocks_end() -> u64 {
+    4096 + 3 * 8192 + 8192
+}
+
+#[test]
+fn with_a_beacon_no_flipped_byte_loses_an_epoch_in_silence() {
+    let (disk, anchor) = small_log(true);
+    let before = disk.snapshot();
+    let paths: Vec<String> = disk.files().into_iter().map(|(path, _)| path).collect();
+    for path in paths {
+        for at in (0..data_blocks_end()).step_by(37) {
+            disk.restore(&before);
+            disk.flip(&path, at, 3);
+            match outcome(&disk, &anchor) {
+                Ok(epochs) => assert_eq!(epochs, 3, "{path} byte {at}"),
+                Err(Error::Corrupt(_)) => {}
+                Err(other) => panic!("{path} byte {at}: {other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn without_later_evidence_only_the_newest_epoch_can_be_missing() {
+    let (disk, anchor) = small_log(false);
+    let before = disk.snapshot();
+    let (mut whole, mut shorter, mut refused) = (0, 0, 0);
+    let paths: Vec<String> = disk.files().into_iter().map(|(path, _)| path).collect();
+    for path in paths {
+        for at in (0..data_blocks_end()).step_by(41) {
+            disk.restore(&before);
+            disk.flip(&path, at, 6);
+            match outcome(&disk, &anchor) {
+                Ok(3) => whole += 1,
+                Ok(2) => shorter += 1,
+                Ok(epochs) => panic!("{path} byte {at}: {epochs} epochs left"),
+                Err(Error::Corrupt(_)) => refused += 1,
+                Err(other) => panic!("{path} byte {at}: {other}"),
+            }
+        }
+    }
+    assert!(
+        whole > 0 && shorter > 0 && refused > 0,
+        "{whole} {shorter} {refused}"
+    );
+}
+
+#[test]
+fn a_log_cut_anywhere_is_a_prefix_or_an_error() {
+    let (disk, anchor) = small_log(true);
+    let before = disk.snapshot();
+    let paths: Vec<String> = disk.files().into_iter().map(|(path, _)| path).collect();
+    for path in paths {
+        for len in (0..data_blocks_end()).step_by(509) {
+            disk.restore(&before);
+            disk.truncate_file(&path, len);
+            match outcome(&disk, &anchor) {
+                Ok(_) | Err(Error::Corrupt(_)) => {}
+                Err(other) => panic!("{path} cut at {len}: {other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_stops_the_log_for_good() {
+    use perdura_device::{FaultPlan, SyncFailure};
+    for kind in [SyncFailure::KeepsNew, SyncFailure::Reverts] {
+        let disk = SimDisk::new(5);
+        let wal = open(&disk, &anchor(1), 1);
+        append(&wal, 0, b"first");
+        flush(&wal);
+        disk.set_plan(FaultPlan {
+            fail_sync_at: Some((1, kind)),
+            ..FaultPlan::default()
+        });
+        append(&wal, 0, b"second");
+        wal.close_epoch();
+        let failed = (0..5).find_map(|_| wal.flush_step(StreamId(0)).err());
+        assert!(matches!(failed, Some(Error::Io { .. })));
+        assert_eq!(wal.durable().0, 1);
+        assert!(matches!(
+            wal.flush_step(StreamId(0)),
+            Err(Error::Stopped(_))
+        ));
+        assert!(matches!(
+            wal.admit(StreamId(0), 1),
+            Ok(()) | Err(Error::Stopped(_))
+        ));
+    }
+}
+
+#[test]
+fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
+    use perdura_device::FaultPlan;
+    let disk = SimDisk::new(6);
+    let wal = open(&disk, &anchor(1), 1);
+    append(&wal, 0, b"first");
+    flush(&wal);
+    let plan = FaultPlan {
+        enospc_at: Some((1, u64::MAX)),
+        ..FaultPlan::default()
+    };
+    disk.set_plan(plan);
+    let mut accepted = 1;
+    let refused = loop {
+        if let Err(error) = wal.admit(StreamId(0), 3000) {
+            break error;
+        }
+        append(&wal, 0, &[7; 3000]);
+        accepted += 1;
+        wal.close_epoch();
+        loop {
+            match wal.flush_step(StreamId(0)) {
+                Ok(FlushProgress::Idle) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    assert!(error.is_disk_full(), "{error}");
+                    break;
+                }
+            }
+        }
+        // The housekeeper prepares ahead, which is how fullness is noticed in time.
+        assert!(wal.prepare_segment(StreamId(0)).is_ok_and(|made| !made) || wal.is_disk_full());
+    };
+    assert!(matches!(refused, Error::LogFull(text) if text.contains("no space")));
+    assert!(accepted > 5);
+    assert_eq!(
+        wal.durable().0,
+        accepted,
+        "nothing that was accepted waits for space"
+    );
+    disk.set_plan(FaultPlan::default());
+    wal.prepare_segment(StreamId(0)).unwrap();
+    wal.admit(StreamId(0), 3000).unwrap();
+    for _ in 0..40 {
+        append(&wal, 0, &[8; 3000]);
+        flush(&wal);
+    }
+    assert!(wal.is_idle());
+}

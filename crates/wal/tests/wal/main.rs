@@ -1,0 +1,5 @@
+//! The log from outside: what is written is read back, and damage is told from an expected end.
+
+mod damage;
+mod round_trip;
+mod setup;

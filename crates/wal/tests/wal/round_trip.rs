@@ -1,0 +1,116 @@
+//! What goes in comes out, whole epochs only.
+
+use perdura_base::{Incarnation, Pos, StreamId};
+use perdura_device::{CrashProfile, SimDisk};
+use perdura_wal::{ChainLink, Direction, FlushProgress};
+
+use crate::setup::{anchor, append, flush, groups, open, scan};
+
+#[test]
+fn groups_of_any_size_come_back_in_order_in_both_directions_and_in_any_units() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let disk = SimDisk::new(1);
+    let anchor = anchor(2);
+    let wal = open(&disk, &anchor, 1);
+    let mut written = vec![Vec::new(), Vec::new()];
+    for i in 0..400 {
+        let len = if i % 40 == 7 {
+            rng.usize(8000..90_000)
+        } else {
+            rng.usize(0..600)
+        };
+        let payload: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(len).collect();
+        let stream = rng.u8(0..2);
+        append(&wal, stream, &payload);
+        written[usize::from(stream)].push(payload);
+        if rng.u8(0..9) == 0 {
+            flush(&wal);
+        }
+    }
+    flush(&wal);
+    disk.crash(CrashProfile::Nothing, 1);
+    let (scans, cut) = scan(&disk, &anchor).unwrap();
+    assert_eq!(cut.durable, wal.durable());
+    for unit_bytes in [0, 10_000, u64::MAX] {
+        assert_eq!(groups(&scans, unit_bytes, Direction::Forward), written);
+        let mut backward = groups(&scans, unit_bytes, Direction::Backward);
+        backward.iter_mut().for_each(|groups| groups.reverse());
+        assert_eq!(backward, written);
+    }
+}
+
+#[test]
+fn an_epoch_that_one_stream_lacks_is_void_in_all() {
+    let disk = SimDisk::new(2);
+    let anchor = anchor(2);
+    let wal = open(&disk, &anchor, 1);
+    append(&wal, 0, b"kept");
+    append(&wal, 1, b"kept too");
+    flush(&wal);
+    append(&wal, 0, b"reached the disk");
+    append(&wal, 1, b"did not");
+    wal.close_epoch();
+    while wal.flush_step(StreamId(0)).unwrap() != FlushProgress::Idle {}
+    disk.crash(CrashProfile::Nothing, 2);
+    let (scans, cut) = scan(&disk, &anchor).unwrap();
+    assert_eq!(cut.durable.0, 1);
+    assert_eq!(
+        cut.epoch_max.0, 2,
+        "the void epoch is seen, so that it is not used again"
+    );
+    let all = groups(&scans, 0, Direction::Forward);
+    assert_eq!(all, [vec![b"kept".to_vec()], vec![b"kept too".to_vec()]]);
+}
+
+#[test]
+fn the_void_tail_of_an_old_life_stays_dead_behind_the_next() {
+    let disk = SimDisk::new(3);
+    let mut anchor = anchor(1);
+    let wal = open(&disk, &anchor, 1);
+    append(&wal, 0, b"one");
+    flush(&wal);
+    let cut = scan(&disk, &anchor).unwrap().1;
+    append(&wal, 0, b"void, though it reached the disk later");
+    flush(&wal);
+    disk.crash(CrashProfile::Everything, 3);
+    anchor.chain.push(ChainLink {
+        incarnation: Incarnation(1),
+        durable: cut.durable,
+        start: vec![Pos(0)],
+        cut: cut.cut,
+    });
+    anchor.incarnation = Incarnation(2);
+    let wal = open(&disk, &anchor, 9);
+    append(&wal, 0, b"two");
+    flush(&wal);
+    disk.crash(CrashProfile::Nothing, 4);
+    let (scans, cut) = scan(&disk, &anchor).unwrap();
+    assert_eq!(cut.durable.0, 9);
+    let all = groups(&scans, 0, Direction::Forward);
+    assert_eq!(all, [vec![b"one".to_vec(), b"two".to_vec()]]);
+}
+
+#[test]
+fn truncated_segments_are_used_again_and_their_old_blocks_do_not_count() {
+    let disk = SimDisk::new(4);
+    let anchor = anchor(1);
+    let wal = open(&disk, &anchor, 1);
+    let mut floor = vec![Pos(0)];
+    for round in 0..40u8 {
+        append(&wal, 0, &[round; 20_000]);
+        flush(&wal);
+        if round == 30 {
+            floor = wal.begin_checkpoint(perdura_base::CkptEpoch(1));
+            flush(&wal);
+            assert!(wal.truncate(&floor).unwrap() > 2);
+        }
+    }
+    disk.crash(CrashProfile::Nothing, 5);
+    let life = disk.life();
+    let scan = perdura_wal::scan_stream(life.as_ref(), &anchor, StreamId(0), floor[0]).unwrap();
+    let cut = perdura_wal::decide_cut(&anchor, std::slice::from_ref(&scan)).unwrap();
+    assert_eq!(cut.durable, wal.durable());
+    let found = groups(&[scan], 0, Direction::Forward);
+    let expected: Vec<Vec<u8>> = (31..40u8).map(|round| vec![round; 20_000]).collect();
+    assert_eq!(found, [expected]);
+}
