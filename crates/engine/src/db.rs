@@ -34,6 +34,8 @@ use crate::stats::{LogStats, MemoryStats, Stats};
 const BEACON_EVERY: Duration = Duration::from_millis(15);
 /// The housekeeper's and checkpointer's rhythm.
 const TICK: Duration = Duration::from_millis(20);
+/// Expired rows are looked for every so many ticks.
+const PURGE_TICKS: u64 = 5;
 /// How often a flusher tries again on a full disk.
 const FULL_RETRY: Duration = Duration::from_millis(100);
 
@@ -592,6 +594,7 @@ impl Shared {
 
     fn housekeeper(&self) {
         let mut log_bytes = 0;
+        let mut tick = 0u64;
         while !self.is_stopping() {
             std::thread::park_timeout(TICK);
             if self.core.wal().failure().is_some() {
@@ -606,6 +609,18 @@ impl Shared {
                         .fail(&format!("log stream {stream}: {error}"));
                 }
             }
+            tick += 1;
+            if tick.is_multiple_of(PURGE_TICKS) {
+                self.purge();
+            }
+            let queued = self.core.wal().stats().queued_bytes;
+            self.core.heap().memory().change(MemoryUse::Log, log_bytes, queued);
+            log_bytes = queued;
+        }
+    }
+
+    /// One step for every partition.
+    fn purge(&self) {
             for _ in 0..self.core.heap().geometry().partitions {
                 // A full log or a stopped database: expired rows are hidden anyway, and removing
                 // them can wait.

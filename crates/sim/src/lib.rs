@@ -1,1 +1,30 @@
 //! The crash simulator: seeded histories, faults, an independent oracle.
+//!
+//! One thread takes every step of the real engine — transactions, flushers, checkpoints, purges,
+//! restarts — in an order that a seed decides, over disks that fail as real ones do, and holds
+//! what comes back after each crash against a sequential model. The same seed does the same
+//! again, byte for byte: a violation is a number that anybody can replay.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`model`] | what must be there: the oracle |
+//! | [`content`] | values that are their own description |
+//! | [`swarm`] | what a run is like |
+//! | [`world`] | the machine: disks, clock, engine, client |
+//! | [`steps`] | what a step does |
+//! | [`check`] | the comparison after a restart |
+//! | [`run`] | runs: crash chains, what counts, the report |
+//!
+//! See `docs/simulator.md`.
+
+pub mod check;
+pub mod content;
+pub mod model;
+pub mod report;
+pub mod run;
+pub mod steps;
+pub mod swarm;
+pub mod world;
+
+pub use report::{CrashOptions, CrashReport, Violation};
+pub use run::run;
