@@ -1,0 +1,198 @@
+//! `kv`: SET and GET of random keys with values that do not compress.
+//!
+//! The same options drive a server over the Redis protocol, ours or another, and the engine
+//! inside this process. A run is: fill, measure, check; each part may be left out.
+//!
+//! # What is fair
+//! Every SET carries fresh random bytes, so that a log of differences has as much to write as one
+//! of values. A latency is what a client sees: from handing a batch of `pipeline` requests to the
+//! socket until the reply in question has arrived.
+
+mod data;
+mod embedded;
+mod remote;
+mod reply;
+mod report;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+pub use data::{key_of, nth_key};
+pub use report::{KvReport, LatencyUs};
+
+/// Which requests a run is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mix {
+    /// SET only.
+    Set,
+    /// GET only.
+    Get,
+    /// This many SETs in a hundred, the rest GETs.
+    Mixed(u8),
+}
+
+impl Mix {
+    /// SETs in a hundred.
+    #[must_use]
+    pub fn set_percent(self) -> u8 {
+        match self {
+            Mix::Set => 100,
+            Mix::Get => 0,
+            Mix::Mixed(percent) => percent,
+        }
+    }
+}
+
+impl std::str::FromStr for Mix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mix, String> {
+        match (text, text.strip_prefix("mixed:").map(str::parse::<u8>)) {
+            ("set", _) => Ok(Mix::Set),
+            ("get", _) => Ok(Mix::Get),
+            (_, Some(Ok(percent))) if percent <= 100 => Ok(Mix::Mixed(percent)),
+            _ => Err("a mix is set, get or mixed:PERCENT_OF_SETS".into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Mix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Mix::Set => f.write_str("set"),
+            Mix::Get => f.write_str("get"),
+            Mix::Mixed(percent) => write!(f, "mixed:{percent}"),
+        }
+    }
+}
+
+/// When a write counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// When it has been logged in memory.
+    Mem,
+    /// When a power cut would not take it back.
+    Disk,
+}
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A server that speaks the Redis protocol: `host:port`, or the path of a Unix socket.
+    Server(String),
+    /// The engine in this process.
+    Data(Box<perdura::Options>),
+}
+
+/// The settings of a run.
+#[derive(Debug, Clone)]
+pub struct KvOptions {
+    /// What is measured.
+    pub target: Target,
+    /// The server's password.
+    pub password: Option<String>,
+    /// Connections, or threads inside the process.
+    pub clients: usize,
+    /// Requests sent before their replies are awaited.
+    pub pipeline: usize,
+    /// Threads the connections are spread over.
+    pub threads: usize,
+    /// How long to measure; zero measures nothing.
+    pub duration: Duration,
+    /// Stop after this many requests even if time is left.
+    pub txns_max: Option<u64>,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Which requests.
+    pub mix: Mix,
+    /// Seed of keys and values.
+    pub seed: u64,
+    /// When a write counts as done.
+    pub durability: Durability,
+    /// First set this many distinct keys, in scattered order, to values that follow from key and
+    /// seed alone.
+    pub fill: u64,
+    /// At the end read this many of the filled keys and compare.
+    pub check: u64,
+}
+
+impl KvOptions {
+    fn verify(&self) -> Result<()> {
+        if self.clients == 0 || self.pipeline == 0 || self.threads == 0 || self.keys == 0 {
+            bail!("clients, pipeline, threads and keys are at least 1");
+        }
+        if self.fill > self.keys {
+            bail!(
+                "fill is {}, but there are only {} keys",
+                self.fill,
+                self.keys
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Runs the workload.
+///
+/// # Errors
+/// A server that cannot be reached or that breaks the protocol, a database that does not open,
+/// and values that a check finds wrong.
+pub fn run(options: &KvOptions) -> Result<KvReport> {
+    options.verify()?;
+    match &options.target {
+        Target::Server(address) => remote::run(options, address),
+        Target::Data(db) => embedded::run(options, db.as_ref().clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixes_are_read_and_written() {
+        for text in ["set", "get", "mixed:30"] {
+            assert_eq!(text.parse::<Mix>().unwrap().to_string(), text);
+        }
+        for text in ["mixed:101", "mixed:", "put", ""] {
+            assert!(text.parse::<Mix>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_engine_in_this_process_is_filled_measured_and_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut db = perdura::Options::new(dir.path());
+        db.segment_bytes = 1 << 20;
+        db.partitions = 4;
+        let mut options = KvOptions {
+            target: Target::Data(Box::new(db)),
+            password: None,
+            clients: 2,
+            pipeline: 4,
+            threads: 1,
+            duration: Duration::from_secs(20),
+            txns_max: Some(200),
+            keys: 100,
+            value_bytes: 50,
+            mix: Mix::Mixed(50),
+            seed: 1,
+            durability: Durability::Disk,
+            fill: 100,
+            check: 0,
+        };
+        let report = run(&options).unwrap();
+        assert!(report.txns >= 200, "{report:?}");
+        assert_eq!(report.aborts, 0);
+        assert!(report.syncs.is_some_and(|syncs| syncs > 0));
+        options.duration = Duration::ZERO;
+        options.check = 100;
+        assert_eq!(run(&options).unwrap().checked, 100);
+        options.fill = 0;
+        options.seed = 2;
+        assert!(run(&options).unwrap_err().to_string().contains("key:"));
+    }
+}

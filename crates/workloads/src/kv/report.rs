@@ -1,0 +1,136 @@
+//! What a run found, in the words that all benches share.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::KvOptions;
+
+/// The longest latency told apart, microseconds.
+const LATENCY_US_MAX: u64 = 60_000_000;
+
+/// An empty histogram of microseconds, three digits.
+pub(super) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("fixed bounds")
+}
+
+/// Records `count` latencies of one length.
+pub(super) fn record(latencies: &mut Histogram<u64>, us: u64, count: u64) {
+    latencies.saturating_record_n(us.clamp(1, LATENCY_US_MAX), count);
+}
+
+/// Latencies as a client sees them, microseconds.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct LatencyUs {
+    /// The median.
+    pub p50: u64,
+    /// 99 of 100 are at most this.
+    pub p99: u64,
+    /// 999 of 1000 are at most this.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+impl LatencyUs {
+    fn of(latencies: &Histogram<u64>) -> LatencyUs {
+        if latencies.is_empty() {
+            return LatencyUs::default();
+        }
+        LatencyUs {
+            p50: latencies.value_at_quantile(0.5),
+            p99: latencies.value_at_quantile(0.99),
+            p999: latencies.value_at_quantile(0.999),
+            max: latencies.max(),
+        }
+    }
+}
+
+/// The result of a run; figures that the target does not give are `None`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct KvReport {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The target: `embedded`, or a server's name and version.
+    pub target: String,
+    /// The logging scheme.
+    pub scheme: Option<&'static str>,
+    /// Log streams.
+    pub streams: Option<u64>,
+    /// Partitions.
+    pub partitions: Option<u64>,
+    /// Connections or threads.
+    pub clients: usize,
+    /// Requests sent before their replies are awaited.
+    pub pipeline: usize,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Which requests.
+    pub mix: String,
+    /// The seed.
+    pub seed: u64,
+    /// Requests measured.
+    pub txns: u64,
+    /// Time measured, seconds.
+    pub seconds: f64,
+    /// Requests a second.
+    pub tps: f64,
+    /// Requests that were refused.
+    pub aborts: u64,
+    /// The first refusal.
+    pub first_error: Option<String>,
+    /// Latencies.
+    pub latency_us: LatencyUs,
+    /// Bytes of log records written, without padding.
+    pub log_bytes: Option<u64>,
+    /// Bytes written to the log's device.
+    pub log_device_bytes: Option<u64>,
+    /// Bytes of log records for one transaction.
+    pub log_bytes_per_txn: Option<f64>,
+    /// Syncs of the log.
+    pub syncs: Option<u64>,
+    /// CPU time the target used, seconds.
+    pub cpu_seconds: Option<f64>,
+    /// The most memory the target has had resident, bytes.
+    pub peak_rss_bytes: Option<u64>,
+    /// Keys set before the measurement.
+    pub filled: u64,
+    /// How long that took, seconds.
+    pub fill_seconds: f64,
+    /// Keys read back and found right.
+    pub checked: u64,
+}
+
+impl KvReport {
+    /// A report that knows only what was asked for.
+    pub(super) fn of(options: &KvOptions) -> KvReport {
+        KvReport {
+            workload: "kv",
+            clients: options.clients,
+            pipeline: options.pipeline,
+            keys: options.keys,
+            value_bytes: options.value_bytes,
+            mix: options.mix.to_string(),
+            seed: options.seed,
+            ..KvReport::default()
+        }
+    }
+
+    /// Enters the measured part.
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn measured(&mut self, latencies: &Histogram<u64>, seconds: f64) {
+        self.txns = latencies.len();
+        self.seconds = seconds;
+        self.tps = if seconds > 0.0 {
+            self.txns as f64 / seconds
+        } else {
+            0.0
+        };
+        self.latency_us = LatencyUs::of(latencies);
+        self.log_bytes_per_txn = self
+            .log_bytes
+            .filter(|_| self.txns > 0)
+            .map(|bytes| bytes as f64 / self.txns as f64);
+    }
+}

@@ -1,0 +1,48 @@
+//! What the kernel says of a process. Everything is `None` where it says nothing.
+
+use std::fs;
+
+/// Clock ticks a second, as the kernel reports CPU time to programs.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The most memory a process has had resident, bytes.
+#[must_use]
+pub fn peak_rss_bytes(pid: u32) -> Option<u64> {
+    status_kib(pid, "VmHWM:").map(|kib| kib * 1024)
+}
+
+/// The memory a process has resident, bytes.
+#[must_use]
+pub fn rss_bytes(pid: u32) -> Option<u64> {
+    status_kib(pid, "VmRSS:").map(|kib| kib * 1024)
+}
+
+fn status_kib(pid: u32, field: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The CPU time a process has used, user and system, seconds.
+#[must_use]
+pub fn cpu_seconds(pid: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; the fields are counted after it.
+    let (_, rest) = text.rsplit_once(')')?;
+    let ticks = |field: usize| rest.split_whitespace().nth(field)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_time() {
+        let me = std::process::id();
+        assert!(peak_rss_bytes(me).is_some_and(|peak| peak > 1 << 20));
+        assert!(rss_bytes(me) <= peak_rss_bytes(me));
+        assert!(cpu_seconds(me).is_some());
+        assert_eq!(cpu_seconds(u32::MAX), None);
+    }
+}
