@@ -1,0 +1,186 @@
+//! The comparison after a restart: everything that can be seen, against the model.
+
+use std::sync::Arc;
+
+use perdura::Core;
+use perdura_base::PartitionId;
+use perdura_base::error::Family;
+use perdura_device::{Clock, Disk, SimDisk};
+use perdura_recovery::{METHODS, Method, Progress, RestartOptions, restart};
+use perdura_wal::{Direction, ImageState};
+
+use crate::model::State;
+use crate::steps::{key_bytes, key_number};
+use crate::world::{Check, World};
+
+/// The method with its streams read backwards.
+static BACKWARD: Method = Method {
+    source: perdura_recovery::method::Source { direction: Direction::Backward, merged: false },
+    ..METHODS[0]
+};
+
+impl World {
+    /// Holds an open engine against the rows that must be there.
+    pub(crate) fn compare(&self, core: &Core, expected: &State) -> Check {
+        let mut value = Vec::new();
+        let partitions = core.heap().geometry().partitions;
+        for database in 0..self.swarm.databases {
+            let table = core.database(database);
+            let (mut rows, mut wrong) = (0, None);
+            for partition in (0..partitions).map(PartitionId) {
+                core.heap().lock(partition).for_each(table, |row| {
+                    rows += 1;
+                    let key = row.key();
+                    value.clear();
+                    row.copy_value(&mut value);
+                    let place = key_number(&key).map(|key| (database, key));
+                    let same = place.and_then(|place| expected.get(&place)).is_some_and(|row_is| {
+                        row_is.value.matches(&value) && row_is.expiry_ms == row.expiry_ms()
+                    });
+                    if !same || core.partition_of(&key) != partition {
+                        wrong = Some(String::from_utf8_lossy(&key).into_owned());
+                    }
+                });
+            }
+            if let Some(key) = wrong {
+                return Err(format!("database {database}: the row of {key} is not the model's"));
+            }
+            let of_database = expected.range((database, 0)..=(database, u8::MAX));
+            let (count, expiring) = of_database.clone().fold((0u64, 0u64), |(rows, due), row| {
+                (rows + 1, due + u64::from(row.1.expiry_ms.is_some()))
+            });
+            if rows != count {
+                return Err(format!("database {database}: {rows} rows, the model has {count}"));
+            }
+            let ((len, due, found), _) = core
+                .transact(&core.all_partitions(), |tx| {
+                    let mut found = 0;
+                    for (place, row) in of_database.clone() {
+                        let visible = row.expiry_ms.is_none_or(|ms| ms > tx.now_ms());
+                        let got = tx.get(table, &key_bytes(place.1))?;
+                        found += u64::from(got.is_some() == visible);
+                    }
+                    Ok((tx.len(table)?, tx.expiring(table)?, found))
+                })
+                .map_err(|error| format!("a read after the restart failed: {error}"))?;
+            if (len, due, found) != (count, expiring, count) {
+                return Err(format!(
+                    "database {database}: {len} rows of which {due} expire by count and {found} by \
+                     key; the model has {count}, {expiring}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds a restart without damage against the model, which then forgets what was not durable.
+    pub(crate) fn check_restart(&mut self) -> Check {
+        let core = self.core();
+        let report = core.report();
+        let durable = report.durable_epoch;
+        if durable < self.must_survive {
+            return Err(format!(
+                "epoch {} was acknowledged, the restart kept only {durable}",
+                self.must_survive
+            ));
+        }
+        if report.pages_rebuilt > 0 || report.notes.iter().any(|note| note.contains("cannot be used"))
+        {
+            return Err(format!("an image is damaged although nothing rots: {:?}", report.notes));
+        }
+        if report.void_blocks > 0 && core.wal().current().0 < durable + 2 {
+            return Err(format!("epoch {} is in a void block and used again", durable + 1));
+        }
+        let expected = self.model.state_at(durable);
+        self.compare(core, &expected)
+            .map_err(|what| format!("after the restart at epoch {durable}: {what}"))?;
+        self.model.restart(durable);
+        self.must_survive = durable;
+        self.evidence = durable;
+        self.tally.restarts += 1;
+        self.note(durable);
+        Ok(())
+    }
+
+    /// Copies of the disks as they are.
+    pub(crate) fn copy_disks(&self) -> Vec<Arc<SimDisk>> {
+        let copy = |disk: &Arc<SimDisk>| {
+            let copy = SimDisk::new(0);
+            copy.restore(&disk.snapshot());
+            copy
+        };
+        self.disks.iter().map(copy).collect()
+    }
+
+    /// With the image that a restart used damaged, the other one must lead to the same rows; and
+    /// the log read backwards to the same as forwards. `before` are the disks as the restart
+    /// found them.
+    pub(crate) fn check_other_ways(&self, before: &[Arc<SimDisk>]) -> Check {
+        let core = self.core();
+        let durable = core.report().durable_epoch;
+        let anchor = core.anchor().get();
+        let digest = core.digest();
+        if self.dry_run(before, &METHODS[0])? != self.dry_run(before, &BACKWARD)? {
+            return Err("the log read backwards gives other rows than forwards".to_owned());
+        }
+        let Some(newest) = anchor.newest_image() else { return Ok(()) };
+        let path = perdura_recovery::image::directory_path(newest, anchor.image(newest).k);
+        if !before[0].flip(&path, 40, 3) {
+            return Err(format!("{path} is not there although the anchor names it"));
+        }
+        let both = anchor.images.iter().all(|image| image.state == ImageState::Complete);
+        match self.open_on(before) {
+            Ok(other) if both => {
+                if other.report().durable_epoch != durable || other.digest() != digest {
+                    return Err("the older image leads to other rows than the newer".to_owned());
+                }
+                self.compare(&other, self.model.live())
+                    .map_err(|what| format!("from the older image: {what}"))
+            }
+            Ok(_) => Err("the only image is damaged and yet the database started".to_owned()),
+            Err(error) if both => Err(format!("the older image does not stand in: {error}")),
+            Err(error) if error.family() == Family::Corruption => Ok(()),
+            Err(error) => Err(format!("a damaged image: {error}")),
+        }
+    }
+
+    fn dry_run(&self, disks: &[Arc<SimDisk>], method: &'static Method) -> Check<u64> {
+        let env = self.env(disks);
+        let options = RestartOptions {
+            data: Arc::clone(&env.data) as Arc<dyn Disk>,
+            logs: env.logs,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            threads: 1,
+            method,
+            dry_run: true,
+            memory: Arc::new(perdura::MemoryAccount::new(u64::MAX)),
+            catalog: &perdura::catalog::read_catalog,
+            progress: Arc::new(Progress::default()),
+        };
+        match restart(&options) {
+            Ok(Some(restarted)) => Ok(perdura::core::digest(&restarted.heap)),
+            Ok(None) => Ok(0),
+            Err(error) => Err(format!("dry run: {error}")),
+        }
+    }
+
+    /// After damage: an error of the corruption family, or exactly a durable prefix from which
+    /// only epochs without later evidence may be missing.
+    pub(crate) fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<bool> {
+        let core = match self.open_on(disks) {
+            Ok(core) => core,
+            Err(error) if error.family() == Family::Corruption => return Ok(false),
+            Err(error) => return Err(format!("{damage}: {error}")),
+        };
+        let durable = core.report().durable_epoch;
+        if durable < self.evidence {
+            return Err(format!(
+                "{damage}: started at epoch {durable}, but {} has later evidence",
+                self.evidence
+            ));
+        }
+        self.compare(&core, &self.model.state_at(durable))
+            .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,63 @@
+//! Values that are their own description: a seed and a length stand for the bytes, so that the
+//! model holds no bytes and a comparison needs no second copy.
+
+/// A value, described.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content {
+    /// What the bytes follow from.
+    pub seed: u64,
+    /// How many there are.
+    pub len: usize,
+}
+
+/// One step of splitmix64, as published; the oracle shares no code with the engine.
+pub(crate) fn scramble(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl Content {
+    fn words(self) -> impl Iterator<Item = [u8; 8]> {
+        (0..).map(move |i: u64| scramble(self.seed ^ i.wrapping_mul(0xd6e8_feb8_6659_fd93)).to_le_bytes())
+    }
+
+    /// Writes the bytes into `out`, replacing what is there.
+    pub fn fill(self, out: &mut Vec<u8>) {
+        out.clear();
+        out.reserve(self.len + 8);
+        for word in self.words().take(self.len.div_ceil(8)) {
+            out.extend_from_slice(&word);
+        }
+        out.truncate(self.len);
+    }
+
+    /// Whether these are the bytes.
+    #[must_use]
+    pub fn matches(self, bytes: &[u8]) -> bool {
+        bytes.len() == self.len
+            && bytes.chunks(8).zip(self.words()).all(|(chunk, word)| chunk == &word[..chunk.len()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_matches_its_own_bytes_and_no_others() {
+        let mut bytes = Vec::new();
+        for len in [0, 1, 7, 8, 9, 100] {
+            let content = Content { seed: 7, len };
+            content.fill(&mut bytes);
+            assert!(content.matches(&bytes));
+            assert!(!Content { seed: 7, len: len + 1 }.matches(&bytes));
+            if len > 0 {
+                assert!(!Content { seed: 8, len }.matches(&bytes));
+                bytes[len - 1] ^= 1;
+                assert!(!content.matches(&bytes));
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The oracle: a sequential interpreter over a sorted map, and the history since the last
+//! restart. It shares no code with the engine and knows nothing of pages, logs or images.
+//!
+//! A restart that kept epoch R must show exactly the base state with every transaction of an
+//! epoch up to R applied in the order of commit: nothing less, nothing more.
+
+use std::collections::BTreeMap;
+
+use crate::content::Content;
+
+/// Where a row is: a database and a key by number.
+pub type Place = (u8, u8);
+
+/// A row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Its value.
+    pub value: Content,
+    /// When it expires, milliseconds since 1970.
+    pub expiry_ms: Option<u64>,
+}
+
+/// One change that a transaction made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The row is now this.
+    Put(Place, Row),
+    /// The row is gone.
+    Delete(Place),
+    /// All rows of a database are gone, or of all databases.
+    Flush(Option<u8>),
+}
+
+/// Rows by place. A row past its expiry is there until something removes it.
+pub type State = BTreeMap<Place, Row>;
+
+/// The sequential model.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    base: State,
+    live: State,
+    history: Vec<(u64, Vec<Change>)>,
+    written: BTreeMap<Place, u64>,
+    /// The newest epoch in which anything was written since the last restart.
+    newest: u64,
+}
+
+fn apply(state: &mut State, change: &Change) {
+    match change {
+        Change::Put(place, row) => drop(state.insert(*place, *row)),
+        Change::Delete(place) => drop(state.remove(place)),
+        Change::Flush(None) => state.clear(),
+        Change::Flush(Some(database)) => state.retain(|(of, _), _| of != database),
+    }
+}
+
+impl Model {
+    /// All committed rows, durable or not.
+    #[must_use]
+    pub fn live(&self) -> &State {
+        &self.live
+    }
+
+    /// A transaction has committed in `epoch`.
+    pub fn commit(&mut self, epoch: u64, changes: Vec<Change>) {
+        for change in &changes {
+            match change {
+                Change::Put(place, _) | Change::Delete(place) => {
+                    self.written.insert(*place, epoch);
+                }
+                Change::Flush(database) => {
+                    for place in self.live.keys().filter(|p| database.is_none_or(|d| d == p.0)) {
+                        self.written.insert(*place, epoch);
+                    }
+                }
+            }
+            apply(&mut self.live, change);
+        }
+        self.newest = self.newest.max(epoch);
+        self.history.push((epoch, changes));
+    }
+
+    /// The epoch in which a place was written last; 0 if not since the last restart.
+    #[must_use]
+    pub fn written(&self, place: Place) -> u64 {
+        self.written.get(&place).copied().unwrap_or(0)
+    }
+
+    /// The newest epoch written in since the last restart.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// What must be there if exactly the epochs up to `durable` survived.
+    #[must_use]
+    pub fn state_at(&self, durable: u64) -> State {
+        let mut state = self.base.clone();
+        for (_, changes) in self.history.iter().filter(|(epoch, _)| *epoch <= durable) {
+            changes.iter().for_each(|change| apply(&mut state, change));
+        }
+        state
+    }
+
+    /// Only epochs up to `durable` survived; the others never happened.
+    pub fn restart(&mut self, durable: u64) {
+        self.base = self.state_at(durable);
+        self.live.clone_from(&self.base);
+        self.history.clear();
+        self.written.clear();
+        self.newest = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(place: Place, seed: u64) -> Change {
+        Change::Put(place, Row { value: Content { seed, len: 1 }, expiry_ms: None })
+    }
+
+    #[test]
+    fn a_restart_forgets_the_epochs_beyond_the_durable_one() {
+        let mut model = Model::default();
+        model.commit(1, vec![put((0, 1), 1), put((1, 1), 1)]);
+        model.commit(2, vec![Change::Delete((0, 1)), put((0, 2), 2)]);
+        model.commit(3, vec![Change::Flush(Some(0))]);
+        assert_eq!(model.live().keys().copied().collect::<Vec<_>>(), [(1, 1)]);
+        assert_eq!((model.written((0, 2)), model.written((1, 1)), model.newest()), (3, 1, 3));
+        assert_eq!(model.state_at(2).keys().copied().collect::<Vec<_>>(), [(0, 2), (1, 1)]);
+        model.restart(1);
+        assert_eq!(model.live().keys().copied().collect::<Vec<_>>(), [(0, 1), (1, 1)]);
+        assert_eq!(model.written((0, 2)), 0);
+    }
+}

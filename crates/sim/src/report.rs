@@ -1,0 +1,91 @@
+//! What is asked of the simulator, and what it answers.
+
+use std::collections::BTreeMap;
+
+use perdura_device::CrashProfile;
+use serde::Serialize;
+
+/// What to simulate.
+#[derive(Debug, Clone)]
+pub struct CrashOptions {
+    /// The seed of the first run; run i has seed `seed + i`.
+    pub seed: u64,
+    /// How many runs.
+    pub runs: u64,
+    /// Log streams; drawn for each run if not given.
+    pub streams: Option<u8>,
+    /// What crashes keep; drawn for each crash if not given.
+    pub profile: Option<CrashProfile>,
+    /// Stop after so many violations.
+    pub violations_max: usize,
+}
+
+impl Default for CrashOptions {
+    fn default() -> Self {
+        CrashOptions { seed: 1, runs: 1000, streams: None, profile: None, violations_max: 10 }
+    }
+}
+
+/// A run in which the oracle was contradicted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// The run's seed.
+    pub seed: u64,
+    /// What was wrong.
+    pub what: String,
+    /// The command that does it again.
+    pub replay_command: String,
+}
+
+/// Counts of what was done.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CrashReport {
+    /// Runs that count: each with at least 20 transactions, a completed checkpoint, a crash, a
+    /// restart and a full comparison.
+    pub runs: u64,
+    /// Crashes, those within restarts included.
+    pub crashes: u64,
+    /// Restarts that came up and were compared with the model.
+    pub restarts: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Transactions committed or read.
+    pub transactions: u64,
+    /// Answers that could be given: their epoch was durable.
+    pub acknowledged: u64,
+    /// Faults injected, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// What went wrong.
+    pub violations: Vec<Violation>,
+    /// Time it took.
+    pub seconds: f64,
+    /// Runs in a second.
+    pub runs_per_second: f64,
+    /// A hash over everything that happened: equal for equal seeds.
+    pub trace: u64,
+}
+
+impl CrashReport {
+    /// Adds a part's counts.
+    pub(crate) fn absorb(&mut self, part: &Tally) {
+        self.crashes += part.crashes;
+        self.restarts += part.restarts;
+        self.checkpoints += part.checkpoints;
+        self.transactions += part.transactions;
+        self.acknowledged += part.acknowledged;
+        for (kind, count) in &part.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+    }
+}
+
+/// Counts of one run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tally {
+    pub crashes: u64,
+    pub restarts: u64,
+    pub checkpoints: u64,
+    pub transactions: u64,
+    pub acknowledged: u64,
+    pub faults: BTreeMap<&'static str, u64>,
+}

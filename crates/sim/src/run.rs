@@ -1,0 +1,200 @@
+//! Runs: lives and crashes in a chain, until the run counts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fastrand::Rng;
+use perdura_base::error::Family;
+use perdura_device::{Clock, FaultPlan, SystemClock};
+
+use crate::content::scramble;
+use crate::report::{CrashOptions, CrashReport, Tally, Violation};
+use crate::swarm::Swarm;
+use crate::world::{Check, World};
+
+/// A run counts with so many transactions.
+const TRANSACTIONS_MIN: u64 = 20;
+/// How deep crashes within restarts go.
+const NESTED_MAX: u32 = 5;
+/// Runs between two reports of progress.
+const PROGRESS_RUNS: u64 = 256;
+
+/// Runs the simulator; `progress` sees the report as it grows.
+pub fn run(options: &CrashOptions, mut progress: impl FnMut(&CrashReport)) -> CrashReport {
+    let clock = SystemClock::new();
+    let seconds = || std::time::Duration::from_nanos(clock.mono_ns()).as_secs_f64();
+    let mut report = CrashReport::default();
+    for i in 0..options.runs {
+        let seed = options.seed.wrapping_add(i);
+        let (tally, trace, result) = run_seed(seed, options);
+        report.absorb(&tally);
+        report.trace = scramble(report.trace ^ trace);
+        match result {
+            Ok(()) => report.runs += 1,
+            Err(what) => report.violations.push(Violation {
+                seed,
+                what,
+                replay_command: replay_command(seed, options),
+            }),
+        }
+        report.seconds = seconds();
+        if (i + 1) % PROGRESS_RUNS == 0 {
+            progress(&report);
+        }
+        if report.violations.len() >= options.violations_max {
+            break;
+        }
+    }
+    let runs = f64::from(u32::try_from(report.runs).unwrap_or(u32::MAX));
+    report.runs_per_second = runs / report.seconds.max(1e-9);
+    progress(&report);
+    report
+}
+
+fn replay_command(seed: u64, options: &CrashOptions) -> String {
+    let mut command = format!("perdura crash --seed {seed} --runs 1");
+    if let Some(streams) = options.streams {
+        command += &format!(" --streams {streams}");
+    }
+    if let Some(profile) = options.profile {
+        command += &format!(" --profile {}", format!("{profile:?}").to_lowercase());
+    }
+    command
+}
+
+/// One run. A panic of the engine is a contradiction like any other.
+fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
+    let mut rng = Rng::with_seed(scramble(seed));
+    let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
+    let mut world = World::new(seed, rng, swarm);
+    let result = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let result = result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    });
+    for disk in &world.disks {
+        for (kind, count) in disk.faults() {
+            *world.tally.faults.entry(kind).or_default() += count;
+        }
+        world.trace = scramble(world.trace ^ disk.ops());
+    }
+    (std::mem::take(&mut world.tally), world.trace, result)
+}
+
+impl World {
+    fn counts(&self) -> bool {
+        self.tally.transactions >= TRANSACTIONS_MIN && self.tally.checkpoints > 0
+    }
+
+    /// Lives and crashes until everything planned has happened and the run counts.
+    fn run(&mut self) -> Check {
+        self.restart()?;
+        let mut lives = 0;
+        loop {
+            lives += 1;
+            self.live(lives)?;
+            let last = lives >= self.swarm.crashes && self.counts();
+            self.crash();
+            if last && self.swarm.rot {
+                self.rot()?;
+            }
+            self.restart()?;
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A life of the machine, until it is time to crash.
+    fn live(&mut self, number: u32) -> Check {
+        self.faults_before = self.faults_struck();
+        let overdue = number > self.swarm.crashes;
+        if overdue {
+            self.disks.iter().for_each(|disk| disk.set_plan(FaultPlan::default()));
+        } else if self.rng.u8(0..100) < self.swarm.faults {
+            self.plan_faults(150);
+        }
+        if self.rng.u8(0..3) == 0 {
+            self.checkpoint_begin()?;
+        }
+        let steps = self.rng.u32(1..=self.swarm.steps);
+        let space_returns = self.rng.u32(0..=self.swarm.steps);
+        let mut grace = self.rng.u8(0..4);
+        for step in 0..steps {
+            if self.stopped {
+                let Some(left) = grace.checked_sub(1) else { break };
+                grace = left;
+            }
+            if step == space_returns && self.swarm.faults > 0 && !self.stopped {
+                self.disks.iter().for_each(|disk| disk.set_plan(FaultPlan::default()));
+            }
+            self.step()?;
+            self.observe();
+        }
+        if overdue && !self.stopped && self.tally.checkpoints == 0 {
+            self.checkpoint_now()?;
+        }
+        Ok(())
+    }
+
+    /// Restarts until the engine is up, through crashes within, and compares.
+    fn restart(&mut self) -> Check {
+        let depth = match self.rng.u8(0..100) < self.swarm.nested {
+            true => self.rng.u32(1..=NESTED_MAX),
+            false => 0,
+        };
+        let other_ways = self.rng.u8(0..8) == 0;
+        for attempt in 0..=depth {
+            let before = self.faults_struck();
+            if attempt < depth {
+                self.plan_faults(12);
+            }
+            let copies = other_ways.then(|| self.copy_disks());
+            match self.open_on(&self.disks) {
+                Ok(core) => {
+                    self.core = Some(core);
+                    self.faults_before = before;
+                    self.check_restart()?;
+                    return copies.map_or(Ok(()), |copies| self.check_other_ways(&copies));
+                }
+                Err(error) if error.family() == Family::Corruption => {
+                    return Err(format!("the restart refuses: {error}"));
+                }
+                Err(error) if self.faults_struck() == before => {
+                    return Err(format!("the restart failed without a fault: {error}"));
+                }
+                Err(_) => self.crash(),
+            }
+        }
+        Err("the restart failed without a fault".to_owned())
+    }
+
+    /// Bit rot: one bit of one file, on a copy of the disks.
+    fn rot(&mut self) -> Check {
+        for _ in 0..4 {
+            let copies = self.copy_disks();
+            let disk = self.rng.usize(0..copies.len());
+            let files = copies[disk].files();
+            if files.is_empty() {
+                continue;
+            }
+            let (path, len) = &files[self.rng.usize(0..files.len())];
+            if *len == 0 {
+                continue;
+            }
+            let bytes = copies[disk].read_all(path).map_err(|error| error.to_string())?;
+            let mut at = self.rng.usize(0..bytes.len());
+            // Most of a file is zeros; where there is something, damage is more telling.
+            if self.rng.u8(0..4) > 0 {
+                at = (at..bytes.len()).find(|at| bytes[*at] != 0).unwrap_or(at);
+            }
+            let at = u64::try_from(at).unwrap_or(0);
+            copies[disk].flip(path, at, self.rng.u8(0..8));
+            let damage = format!("byte {at} of {path} flipped");
+            let started = self.check_damaged(&copies, &damage)?;
+            *self.tally.faults.entry("rot").or_default() += 1;
+            self.note(u64::from(started));
+        }
+        Ok(())
+    }
+}

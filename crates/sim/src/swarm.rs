@@ -1,0 +1,144 @@
+//! What a run is like: each seed switches features on and off and shifts the odds of the rest, so
+//! that runs differ more than one mixture would let them (swarm testing).
+//!
+//! # Source
+//! Groce et al., *Swarm Testing*, ISSTA 2012.
+
+use fastrand::Rng;
+use perdura::CoreOptions;
+use perdura_device::CrashProfile;
+
+/// The character of a run.
+#[derive(Debug, Clone)]
+pub struct Swarm {
+    /// Log streams.
+    pub streams: u8,
+    /// Whether each stream has a disk of its own.
+    pub disks_apart: bool,
+    /// Fixed at creation.
+    pub options: CoreOptions,
+    /// Crashes that are planned.
+    pub crashes: u32,
+    /// Steps in a life at most.
+    pub steps: u32,
+    /// Keys in a database.
+    pub keys: u8,
+    /// Databases in use.
+    pub databases: u8,
+    /// Odds of medium and large values, of 100.
+    pub medium: u8,
+    /// Odds of values longer than a page, of 100.
+    pub large: u8,
+    /// Odds of an expiry, of 100.
+    pub expiry: u8,
+    /// Odds of the kinds of step.
+    pub odds: Odds,
+    /// How willingly each stream flushes, of 100.
+    pub stream_speed: Vec<u8>,
+    /// Odds that a life has a fault planned, of 100.
+    pub faults: u8,
+    /// Odds that a restart is disturbed, of 100.
+    pub nested: u8,
+    /// Bit rot strikes at the last crash.
+    pub rot: bool,
+    /// What crashes keep, if not drawn each time.
+    pub profile: Option<CrashProfile>,
+}
+
+/// Odds of the kinds of step, as weights.
+#[derive(Debug, Clone, Copy)]
+pub struct Odds {
+    /// A transaction that writes.
+    pub write: u32,
+    /// One that reads.
+    pub read: u32,
+    /// Close the epoch.
+    pub close: u32,
+    /// Flush a stream.
+    pub flush: u32,
+    /// Begin a checkpoint.
+    pub begin: u32,
+    /// Step the checkpoint.
+    pub sweep: u32,
+    /// Prepare a segment.
+    pub prepare: u32,
+    /// Purge and reclaim.
+    pub purge: u32,
+    /// Append a beacon.
+    pub beacon: u32,
+    /// Empty a database.
+    pub empty: u32,
+    /// Move the clock.
+    pub clock: u32,
+}
+
+impl Odds {
+    pub(crate) fn all(&self) -> [u32; 11] {
+        [
+            self.write,
+            self.read,
+            self.close,
+            self.flush,
+            self.begin,
+            self.sweep,
+            self.prepare,
+            self.purge,
+            self.beacon,
+            self.empty,
+            self.clock,
+        ]
+    }
+}
+
+fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.usize(0..of.len())]
+}
+
+impl Swarm {
+    /// The character that a seed gives.
+    #[must_use]
+    pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
+        let streams = streams.unwrap_or_else(|| pick(rng, &[1, 1, 2, 2, 3, 4]));
+        let long = rng.u8(0..6) == 0;
+        let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
+        let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
+        let options = CoreOptions {
+            partitions: pick(rng, &[2, 2, 4, 8]),
+            chunk_pages: pick(rng, &[2, 4]),
+            segment_bytes: 65536,
+            block_bytes_max: pick(rng, &[8192, 16384]),
+            ..CoreOptions::default()
+        };
+        let rot = rng.u8(0..12) == 0;
+        Swarm {
+            streams,
+            disks_apart: streams > 1 && rng.bool(),
+            options,
+            crashes: pick(rng, &[1, 1, 1, 2, 2, 2, 4, 5, 6]),
+            steps: if long { 400 } else { pick(rng, &[40, 80, 120]) },
+            keys: pick(rng, &[3, 8, 20]),
+            databases: pick(rng, &[1, 1, 3]),
+            medium: pick(rng, &[0, 10, 40]),
+            large: pick(rng, &[0, 0, 0, 3]),
+            expiry: pick(rng, &[0, 0, 20]),
+            odds: Odds {
+                write: shift(rng, 10),
+                read: shift(rng, 2),
+                close: shift(rng, 8),
+                flush: shift(rng, 12),
+                begin: shift(rng, 1),
+                sweep: shift(rng, 10),
+                prepare: sometimes(rng, 1),
+                purge: sometimes(rng, 2),
+                beacon: sometimes(rng, 1),
+                empty: if rng.u8(0..4) == 0 { 1 } else { 0 },
+                clock: sometimes(rng, 1),
+            },
+            stream_speed: (0..streams).map(|_| pick(rng, &[100, 100, 50, 5])).collect(),
+            faults: pick(rng, &[0, 30, 70]),
+            nested: pick(rng, &[0, 20, 60]),
+            rot,
+            profile,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The machine of a run: its disks, its clock, the engine that is open on them, and the client
+//! that remembers what it was promised.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura::{Core, CoreOptions, Env, Error, Progress};
+use perdura_base::error::Family;
+use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
+
+use crate::content::scramble;
+use crate::model::Model;
+use crate::report::Tally;
+use crate::swarm::Swarm;
+
+/// What a step may end with: a contradiction, in words.
+pub type Check<T = ()> = Result<T, String>;
+
+/// An answer that waits for its epoch.
+pub(crate) struct Promise {
+    /// The ticket: from when on the client may be told.
+    pub ticket: u64,
+    /// The newest epoch that what it is told follows from.
+    pub needs: u64,
+}
+
+/// Everything a run consists of.
+pub struct World {
+    pub(crate) swarm: Swarm,
+    pub(crate) rng: Rng,
+    /// The data disk first; then, if they are apart, one for each stream.
+    pub(crate) disks: Vec<Arc<SimDisk>>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) core: Option<Core>,
+    pub(crate) model: Model,
+    pub(crate) promises: Vec<Promise>,
+    /// Every epoch up to here was acknowledged or seen after a restart: it must not be lost.
+    pub(crate) must_survive: u64,
+    /// Every epoch up to here has proof in a durable block or in the anchor.
+    pub(crate) evidence: u64,
+    /// What each stream's unsynced blocks would prove.
+    pub(crate) named: Vec<u64>,
+    /// The engine has failed, or the power is gone: the life is over.
+    pub(crate) stopped: bool,
+    pub(crate) purge_turn: u64,
+    pub(crate) faults_before: u64,
+    pub(crate) tally: Tally,
+    pub(crate) trace: u64,
+    pub(crate) seed: u64,
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl World {
+    /// A machine with empty disks.
+    #[must_use]
+    pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
+        let count = if swarm.disks_apart { u64::from(swarm.streams) + 1 } else { 1 };
+        let disks = (0..count).map(|i| SimDisk::new(scramble(seed ^ (i << 56)))).collect();
+        let streams = usize::from(swarm.streams);
+        World {
+            swarm,
+            rng,
+            disks,
+            clock: Arc::new(ManualClock::at(1_700_000_000_000_000)),
+            core: None,
+            model: Model::default(),
+            promises: Vec::new(),
+            must_survive: 0,
+            evidence: 0,
+            named: vec![0; streams],
+            stopped: false,
+            purge_turn: 0,
+            faults_before: 0,
+            tally: Tally::default(),
+            trace: scramble(seed),
+            seed,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Folds something that happened into the trace.
+    pub(crate) fn note(&mut self, what: u64) {
+        self.trace = scramble(self.trace ^ what);
+    }
+
+    /// What an engine on the given disks sees of the outside.
+    pub(crate) fn env(&self, disks: &[Arc<SimDisk>]) -> Env {
+        let logs = (0..self.swarm.streams)
+            .map(|s| match self.swarm.disks_apart {
+                true => disks[usize::from(s) + 1].life() as Arc<dyn Disk>,
+                false => disks[0].life() as Arc<dyn Disk>,
+            })
+            .collect();
+        Env {
+            data: disks[0].life(),
+            logs,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            seed: self.seed,
+        }
+    }
+
+    pub(crate) fn options(&self) -> CoreOptions {
+        self.swarm.options.clone()
+    }
+
+    pub(crate) fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
+        Core::open(self.env(disks), self.options(), Arc::new(Progress::default()))
+    }
+
+    /// The engine; steps are taken only while it is open.
+    pub(crate) fn core(&self) -> &Core {
+        self.core.as_ref().expect("a step is taken only while the engine is open")
+    }
+
+    /// Faults that struck so far, whatever their kind.
+    pub(crate) fn faults_struck(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.faults().values().sum::<u64>()).sum()
+    }
+
+    /// Power fails, or the process dies: nothing of the engine remains.
+    pub(crate) fn crash(&mut self) {
+        let drawn = CrashProfile::ALL[self.rng.usize(0..CrashProfile::ALL.len())];
+        let profile = self.swarm.profile.unwrap_or(drawn);
+        for disk in &self.disks {
+            disk.crash(profile, self.rng.u64(..));
+            disk.set_plan(FaultPlan::default());
+        }
+        self.core = None;
+        self.promises.clear();
+        self.named.fill(0);
+        self.stopped = false;
+        self.purge_turn = 0;
+        self.tally.crashes += 1;
+    }
+
+    /// The client looks which of its answers may be given now.
+    pub(crate) fn observe(&mut self) {
+        let Some(core) = &self.core else { return };
+        if self.promises.is_empty() || core.wal().failure().is_some() {
+            return;
+        }
+        let durable = core.wal().durable().0;
+        let (must_survive, tally) = (&mut self.must_survive, &mut self.tally);
+        self.promises.retain(|promise| {
+            let due = promise.ticket <= durable;
+            if due {
+                *must_survive = promise.needs.max(*must_survive);
+                tally.acknowledged += 1;
+            }
+            !due
+        });
+    }
+
+    /// Whether an error is one that the faults injected so far explain.
+    ///
+    /// # Errors
+    /// A contradiction: nothing explains it.
+    pub(crate) fn tolerate(&mut self, step: &str, error: &Error) -> Check {
+        if error.family() == Family::Corruption {
+            return Err(format!("{step}: {error}"));
+        }
+        if matches!(error, Error::LogFull(_)) {
+            return Ok(());
+        }
+        if self.faults_struck() == self.faults_before {
+            return Err(format!("{step} failed without a fault: {error}"));
+        }
+        if !error.is_disk_full() {
+            self.stopped = true;
+        }
+        Ok(())
+    }
+}
