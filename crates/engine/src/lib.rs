@@ -14,6 +14,7 @@
 //! | [`core`] | the database without a thread: every bit of background work is a step |
 //! | [`catalog`] | table 0 |
 //! | [`db`] | the same with threads: what users open |
+//! | `shared`, `flusher`, `background` | those threads |
 //! | [`pace`] | when to flush, and how fast to write an image |
 //! | [`options`] | settings |
 //! | [`stats`] | figures |
@@ -21,19 +22,23 @@
 //! The simulator drives [`core::Core`] from a seed; [`Db`] drives it from threads. There is no
 //! second implementation of anything.
 
+mod background;
 pub mod catalog;
 pub mod core;
 pub mod db;
 pub mod files;
+mod flusher;
 pub mod options;
 pub mod pace;
+mod shared;
 pub mod stats;
 
 pub use crate::core::{Core, Env};
-pub use db::{Db, Exposure};
+pub use db::Db;
 pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_recovery::{CheckpointProgress, Progress, RestartReport};
 pub use perdura_store::{MemoryAccount, MemoryUse, RowRef};
 pub use perdura_txn::{Abort, Ticket, Tx};
+pub use shared::Exposure;
 pub use stats::Stats;

@@ -1,0 +1,111 @@
+//! The checkpointer's and the housekeeper's threads.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use perdura_base::{Error, Result, StreamId};
+use perdura_device::Clock;
+use perdura_recovery::CheckpointProgress;
+use perdura_store::MemoryUse;
+
+use crate::pace::ImagePacer;
+use crate::shared::Shared;
+
+/// The housekeeper's and checkpointer's rhythm.
+const TICK: Duration = Duration::from_millis(20);
+/// Expired rows are looked for every so many ticks.
+const PURGE_TICKS: u64 = 5;
+/// How long after a cancelled checkpoint the next one begins by itself, nanoseconds.
+const CANCELLED_PAUSE_NS: u64 = 5_000_000_000;
+
+impl Shared {
+    pub fn checkpointer(&self) {
+        // After a cancelled checkpoint nobody hurries: each attempt writes marks to the log.
+        let mut not_before_ns = 0;
+        while !self.is_stopping() {
+            std::thread::park_timeout(TICK);
+            if self.core.wal().failure().is_some() {
+                continue;
+            }
+            let asked = self.checkpoint_wanted.swap(false, Ordering::SeqCst);
+            let due = self.clock.mono_ns() >= not_before_ns && self.core.checkpoint_is_due();
+            if !asked && !due {
+                continue;
+            }
+            let outcome = self.run_checkpoint();
+            if let Err(error) = &outcome {
+                *self.last_checkpoint_error.lock() = Some(error.to_string());
+            }
+            self.checkpoints_ended.fetch_add(1, Ordering::SeqCst);
+            if outcome.is_err() {
+                not_before_ns = self.clock.mono_ns() + CANCELLED_PAUSE_NS;
+            }
+        }
+    }
+
+    fn run_checkpoint(&self) -> Result<()> {
+        self.core.checkpoint_begin()?;
+        let pages = self.core.heap().memory().get(MemoryUse::Pages);
+        let seconds = self.options.checkpoint_seconds_max;
+        let mut pacer = ImagePacer::new(pages, seconds, self.clock.mono_ns());
+        loop {
+            match self.core.checkpoint_step()? {
+                CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
+                CheckpointProgress::Working(bytes) => {
+                    let wait = pacer.wait_after(bytes, self.clock.mono_ns());
+                    if bytes > 0 && !wait.is_zero() && !self.is_stopping() {
+                        std::thread::sleep(wait);
+                    }
+                }
+                CheckpointProgress::Waiting => {
+                    if self.is_stopping() {
+                        return Err(Error::Stopped("the database is being closed".into()));
+                    }
+                    self.nudge();
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+        }
+    }
+
+    pub fn housekeeper(&self) {
+        let mut log_bytes = 0;
+        let mut tick = 0u64;
+        while !self.is_stopping() {
+            std::thread::park_timeout(TICK);
+            if self.core.wal().failure().is_some() {
+                continue;
+            }
+            for stream in (0..self.core.wal().streams()).map(StreamId) {
+                if let Err(error) = self.core.wal().prepare_segment(stream)
+                    && !error.is_disk_full()
+                {
+                    self.core
+                        .wal()
+                        .fail(&format!("log stream {stream}: {error}"));
+                }
+            }
+            tick += 1;
+            if tick.is_multiple_of(PURGE_TICKS) {
+                self.purge();
+            }
+            let queued = self.core.wal().stats().queued_bytes;
+            self.core
+                .heap()
+                .memory()
+                .change(MemoryUse::Log, log_bytes, queued);
+            log_bytes = queued;
+        }
+    }
+
+    /// One step for every partition.
+    fn purge(&self) {
+        for _ in 0..self.core.heap().geometry().partitions {
+            // A full log or a stopped database: expired rows are hidden anyway, and removing
+            // them can wait.
+            if self.core.purge_step().is_err() {
+                return;
+            }
+        }
+    }
+}

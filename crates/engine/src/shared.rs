@@ -1,0 +1,160 @@
+//! What the handles and the threads of an open database share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use perdura_base::{Epoch, Result};
+use perdura_device::{Clock, SystemClock};
+use perdura_store::MemoryUse;
+
+use crate::core::Core;
+use crate::options::Options;
+use crate::stats::{LogStats, MemoryStats, Stats};
+
+pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
+
+/// How far behind the durable epoch is.
+#[derive(Debug, Clone, Copy)]
+pub struct Exposure {
+    /// The oldest commit epoch that is not durable yet.
+    pub oldest_unsynced: Option<Epoch>,
+    /// How long ago it began, microseconds.
+    pub age_us: u64,
+    /// The durable epoch.
+    pub durable: Epoch,
+    /// The current epoch.
+    pub current: Epoch,
+}
+
+pub(crate) struct Shared {
+    pub core: Core,
+    pub options: Options,
+    pub clock: Arc<SystemClock>,
+    pub opened_ns: u64,
+    pub stopping: AtomicBool,
+    /// Flusher threads, to be unparked.
+    pub flushers: RwLock<Vec<Thread>>,
+    /// Set when somebody wants a flush; cleared by the flusher that starts one.
+    pub wanted: AtomicBool,
+    /// When the oldest epoch that is not durable began, nanoseconds; 0: nothing is open.
+    pub unsynced_since_ns: AtomicU64,
+    pub waiting: Mutex<usize>,
+    pub progressed: Condvar,
+    pub listeners: RwLock<Vec<Listener>>,
+    pub checkpoint_wanted: AtomicBool,
+    pub checkpoints_ended: AtomicU64,
+    pub last_checkpoint_error: Mutex<Option<String>>,
+    pub flush_cpu_ns: AtomicU64,
+    pub spaced: AtomicBool,
+}
+
+impl Shared {
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub fn nudge(&self) {
+        if !self.wanted.swap(true, Ordering::SeqCst) {
+            let now = self.clock.mono_ns().max(1);
+            self.unsynced_since_ns
+                .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |since| {
+                    (since == 0).then_some(now)
+                })
+                .ok();
+            if let Some(first) = self.flushers.read().first() {
+                first.unpark();
+            }
+        }
+    }
+
+    pub fn wait(&self, epoch: Epoch) -> Result<()> {
+        let wal = self.core.wal();
+        if wal.durable() >= epoch {
+            return Ok(());
+        }
+        self.nudge();
+        let mut waiting = self.waiting.lock();
+        *waiting += 1;
+        let result = loop {
+            if wal.durable() >= epoch {
+                break Ok(());
+            }
+            if let Err(stopped) = wal.check() {
+                break Err(stopped);
+            }
+            self.progressed
+                .wait_for(&mut waiting, Duration::from_millis(50));
+        };
+        *waiting -= 1;
+        result
+    }
+
+    pub fn exposure(&self) -> Exposure {
+        let wal = self.core.wal();
+        let (durable, current) = (wal.durable(), wal.current());
+        let since = self.unsynced_since_ns.load(Ordering::SeqCst);
+        let idle = wal.is_idle();
+        let age_us = if idle || since == 0 {
+            0
+        } else {
+            self.clock.mono_ns().saturating_sub(since) / 1000
+        };
+        let oldest_unsynced = (!idle).then_some(Epoch(durable.0 + 1));
+        Exposure {
+            oldest_unsynced,
+            age_us,
+            durable,
+            current,
+        }
+    }
+
+    /// Tells everyone that D has advanced or the database has stopped.
+    pub fn announce(&self) {
+        if *self.waiting.lock() > 0 {
+            self.progressed.notify_all();
+        }
+        let durable = self.core.wal().durable();
+        for listener in self.listeners.read().iter() {
+            listener(durable);
+        }
+    }
+
+    pub fn stats(&self) -> Stats {
+        let memory = self.core.heap().memory();
+        let wal = self.core.wal();
+        let log = wal.stats();
+        Stats {
+            memory: MemoryStats {
+                used: memory.used(),
+                limit: memory.limit(),
+                pages: memory.get(MemoryUse::Pages),
+                indexes: memory.get(MemoryUse::Indexes),
+                undo: memory.get(MemoryUse::Undo),
+                staging: memory.get(MemoryUse::Staging),
+                log: memory.get(MemoryUse::Log),
+                output: memory.get(MemoryUse::Output),
+            },
+            log: LogStats {
+                streams: wal.streams(),
+                log_bytes: log.log_bytes,
+                log_device_bytes: log.device_bytes,
+                blocks: log.blocks,
+                syncs: log.syncs,
+                file_bytes: log.file_bytes,
+                epoch: wal.current().0,
+                durable_epoch: wal.durable().0,
+                durable_lag_us: self.exposure().age_us,
+                flush_cpu_us: self.flush_cpu_ns.load(Ordering::Relaxed) / 1000,
+                spaced: self.spaced.load(Ordering::Relaxed),
+                disk_full: wal.is_disk_full(),
+                stopped: wal.failure(),
+            },
+            checkpoint: self.core.checkpoint_stats(),
+            uptime_us: self.clock.mono_ns().saturating_sub(self.opened_ns) / 1000,
+            uuid: self.core.anchor().get().uuid.to_string(),
+        }
+    }
+}
