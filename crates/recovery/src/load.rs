@@ -38,6 +38,10 @@ pub struct LoadedImage {
     pub begin: Vec<Pos>,
     /// Pages that came from the older image, with its epoch.
     pub rebuilt: BTreeMap<PageId, CkptEpoch>,
+    /// Slots that were complete and cannot be relied on any more, wholly or in part. They must not
+    /// be named again before they are rewritten, and be rewritten first: the image that stood in
+    /// for them is the only one left.
+    pub damaged: Vec<ImageSlot>,
     /// What an operator should know.
     pub notes: Vec<String>,
     /// Pages loaded.
@@ -47,6 +51,12 @@ pub struct LoadedImage {
 }
 
 impl LoadedImage {
+    /// The slot whose pages on disk are what memory was loaded from, all of them.
+    #[must_use]
+    pub fn trusted_slot(&self) -> Option<ImageSlot> {
+        self.slot.filter(|slot| !self.damaged.contains(slot))
+    }
+
     /// The epoch that a page's records are held against.
     #[must_use]
     pub fn base_of(&self, page: PageId) -> CkptEpoch {
@@ -82,6 +92,7 @@ pub fn load_image(
         .collect();
     slots.sort_by_key(|slot| std::cmp::Reverse(anchor.image(*slot).k));
     let mut notes = Vec::new();
+    let mut damaged = Vec::new();
     let mut last_error = None;
     for (rank, slot) in slots.iter().enumerate() {
         let candidate = match open_candidate(heap, disk.as_ref(), anchor, *slot) {
@@ -89,14 +100,16 @@ pub fn load_image(
             Err(error) if is_damage(&error) => {
                 notes.push(format!("image {slot} cannot be used: {error}"));
                 last_error = Some(error);
+                damaged.push(*slot);
                 continue;
             }
             Err(error) => return Err(error),
         };
         let older = slots.get(rank + 1).copied();
-        return load_candidate(
-            heap, disk, anchor, candidate, older, threads, notes, progress,
-        );
+        let mut image = load_candidate(heap, disk, anchor, candidate, older, threads, progress)?;
+        image.damaged.append(&mut damaged);
+        image.notes.append(&mut notes);
+        return Ok(image);
     }
     if let Some(error) = last_error {
         return Err(error);
@@ -108,6 +121,7 @@ pub fn load_image(
         sidecars: vec![Vec::new(); usize::from(anchor.partitions)],
         begin: vec![Pos(0); usize::from(anchor.streams)],
         rebuilt: BTreeMap::new(),
+        damaged,
         notes,
         pages: 0,
         bytes: 0,
@@ -137,7 +151,6 @@ fn open_candidate(
     })
 }
 
-#[allow(clippy::too_many_arguments)]
 fn load_candidate(
     heap: &Heap,
     disk: &Arc<dyn Disk>,
@@ -145,7 +158,6 @@ fn load_candidate(
     candidate: Candidate,
     older: Option<ImageSlot>,
     threads: usize,
-    notes: Vec<String>,
     progress: &Progress,
 ) -> Result<LoadedImage> {
     let Candidate {
@@ -186,7 +198,8 @@ fn load_candidate(
         sidecars: listed.sidecars,
         begin: anchor.image(slot).begin.clone(),
         rebuilt: BTreeMap::new(),
-        notes,
+        damaged: Vec::new(),
+        notes: Vec::new(),
         bytes: bytes.into_inner(),
     };
     let bad = bad.into_inner();
@@ -283,6 +296,7 @@ fn rebuild_pages(
             "page {page} of image {slot} is damaged; rebuilt from image {older} and the log"
         ));
     }
+    image.damaged.push(slot);
     let reach = &anchor.image(older).begin;
     for (begin, older) in image.begin.iter_mut().zip(reach) {
         *begin = (*begin).min(*older);

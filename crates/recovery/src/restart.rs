@@ -26,7 +26,9 @@ use perdura_device::{Clock, Disk};
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::{Anchor, AnchorFile};
 use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{ChainLink, Cut, ImageStatus, StreamScan, WalStart, decide_cut, scan_stream};
+use perdura_wal::{
+    ChainLink, Cut, ImageState, ImageStatus, StreamScan, WalStart, decide_cut, scan_stream,
+};
 
 use crate::anchor_cell::AnchorCell;
 use crate::image::{Directory, ImageFile, folder};
@@ -214,7 +216,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     report.seconds.index = seconds(since);
 
     let mut record = anchor.clone();
-    close_incarnation(&mut record, &cut);
+    close_incarnation(&mut record, &cut, &image.damaged);
     let anchor_cell = if options.dry_run {
         None
     } else {
@@ -239,7 +241,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         Directory::empty(record.partitions),
         Directory::empty(record.partitions),
     ];
-    if let Some(slot) = image.slot {
+    if let Some(slot) = image.trusted_slot() {
         directories[slot.index()] = image.directory;
     }
     report.notes.extend(image.notes);
@@ -343,15 +345,7 @@ fn build_indexes(
     let partitions = heap.geometry().partitions;
     for id in (0..partitions).map(PartitionId) {
         let mut part = heap.lock(id);
-        part.finish_restart(image.k, image.slot);
-        // What stands in the slot for a rebuilt page is damaged: it must be written again.
-        let rebuilt = image
-            .rebuilt
-            .keys()
-            .filter(|p| heap.geometry().partition_of_page(**p) == id);
-        for (page, slot) in rebuilt.flat_map(|page| image.slot.map(|slot| (page, slot))) {
-            part.mark_dirty(heap.geometry().local_index(*page), slot);
-        }
+        part.finish_restart(image.k, image.trusted_slot());
         part.build_catalog_index()?;
     }
     let catalog = (options.catalog)(heap)?;
@@ -380,7 +374,10 @@ fn build_indexes(
 }
 
 /// Ends the incarnation that crashed and begins the next: in the anchor, before any work.
-fn close_incarnation(record: &mut Anchor, cut: &Cut) {
+fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) {
+    for slot in damaged {
+        record.image_mut(*slot).state = ImageState::Empty;
+    }
     let start = record.open_start();
     if start != cut.cut {
         record.chain.push(ChainLink {

@@ -141,31 +141,40 @@ impl SegmentShelf {
             spares: Vec::new(),
             next_spare: 0,
         };
+        let mut dead = Vec::new();
+        let mut found = Vec::new();
         let spare_prefix = format!("spare-s{:02}-", stream.0);
         for name in shelf.disk.list(LOG_DIR)? {
+            let path = format!("{LOG_DIR}/{name}");
             if let Some(id) = SegmentId::parse(&name).filter(|id| id.stream == stream) {
                 if is_live(&id) {
                     shelf.live.insert(id);
                 } else {
-                    shelf.retire(&id.path())?;
+                    dead.push(id);
                 }
             } else if let Some(rest) = name.strip_prefix(&spare_prefix) {
-                if let Some(number) = rest
+                let number = rest
                     .strip_suffix(".log")
-                    .and_then(|n| n.parse::<u64>().ok())
-                {
+                    .and_then(|n| n.parse::<u64>().ok());
+                if let Some(number) = number {
                     shelf.next_spare = shelf.next_spare.max(number + 1);
-                    shelf.spares.push(format!("{LOG_DIR}/{name}"));
+                    found.push(path);
                 } else if rest.ends_with(".tmp") {
-                    shelf.disk.remove(&format!("{LOG_DIR}/{name}"))?;
+                    shelf.disk.remove(&path)?;
                 }
             }
         }
-        shelf.spares.retain(|path| {
-            let open = shelf.disk.open(path, Access::Buffered);
-            open.and_then(|f| f.len())
-                .is_ok_and(|len| len == segment_bytes)
-        });
+        for path in found {
+            if shelf.disk.open(&path, Access::Buffered)?.len()? == segment_bytes {
+                shelf.spares.push(path);
+            } else {
+                shelf.disk.remove(&path)?;
+            }
+        }
+        // Retiring gives files new names as spares: the names in use must all be known before.
+        for id in dead {
+            shelf.retire(&id.path())?;
+        }
         Ok(shelf)
     }
 
@@ -312,6 +321,43 @@ mod tests {
         ] {
             assert_eq!(SegmentId::parse(name), None, "{name}");
         }
+    }
+
+    /// Found by the simulator: dead segments were retired while the directory was still being
+    /// listed, "s00-..." before "spare-...", so a new spare took the name of one that was there.
+    #[test]
+    fn a_retired_segment_never_takes_the_name_of_a_spare_that_is_there() {
+        let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
+        disk.make_dir(LOG_DIR).unwrap();
+        let dead = SegmentId {
+            stream: StreamId(0),
+            incarnation: Incarnation(1),
+            start: Pos(0),
+        };
+        for path in [dead.path(), format!("{LOG_DIR}/spare-s00-0.log")] {
+            disk.create(&path, Access::Buffered)
+                .unwrap()
+                .set_len(65536)
+                .unwrap();
+        }
+        let open = || {
+            SegmentShelf::open(Arc::clone(&disk), StreamId(0), Uuid([1; 16]), 65536, |_| {
+                false
+            })
+        };
+        let mut shelf = open().unwrap();
+        assert_eq!(shelf.spares(), 2);
+        for number in 0..2 {
+            let start = Pos(number * 61440);
+            shelf
+                .place(SegmentId {
+                    incarnation: Incarnation(2),
+                    start,
+                    ..dead
+                })
+                .unwrap();
+        }
+        assert_eq!(shelf.spares(), 0);
     }
 
     #[test]

@@ -169,3 +169,93 @@ fn a_flushed_database_is_empty_after_a_restart_and_its_pages_come_back() {
         "{before} bytes of pages, {after} after the purge"
     );
 }
+
+/// Two images and a log behind each; returns the digest.
+fn two_images(disk: &Arc<SimDisk>) -> u64 {
+    let core = open(disk, 1);
+    for round in 0..3u8 {
+        for i in 0..200 {
+            put(&core, &format!("key{i}"), &[round; 300]);
+        }
+        core.flush_all().unwrap();
+        if round < 2 {
+            core.checkpoint_now().unwrap();
+        }
+    }
+    core.digest()
+}
+
+fn pages_of(disk: &Arc<SimDisk>, image: &str) -> (String, u64) {
+    let files = disk.files();
+    files.into_iter().find(|(path, _)| *path == format!("{image}/pages")).unwrap()
+}
+
+/// The only image left must not be the first to be overwritten.
+#[test]
+fn after_a_page_was_rebuilt_the_damaged_image_is_rewritten_first() {
+    let disk = SimDisk::new(6);
+    let digest = two_images(&disk);
+    disk.crash(CrashProfile::Nothing, 6);
+    let (path, len) = pages_of(&disk, "image-b");
+    for at in (4096..len).step_by(1000) {
+        disk.flip(&path, at, 1);
+    }
+    let core = open(&disk, 1);
+    assert_eq!(core.digest(), digest);
+    assert!(core.report().pages_rebuilt > 0);
+    core.checkpoint_begin().unwrap();
+    for _ in 0..5 {
+        core.checkpoint_step().unwrap();
+    }
+    drop(core);
+    disk.crash(CrashProfile::Worst, 7);
+    let core = open(&disk, 1);
+    assert_eq!(core.digest(), digest, "image A is whole and still named");
+    core.checkpoint_now().unwrap();
+    core.checkpoint_now().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 8);
+    let core = open(&disk, 1);
+    assert_eq!((core.digest(), core.report().pages_rebuilt), (digest, 0));
+}
+
+#[test]
+fn a_damaged_directory_falls_back_to_the_older_image_and_is_rewritten_first() {
+    let disk = SimDisk::new(7);
+    let digest = two_images(&disk);
+    disk.crash(CrashProfile::Nothing, 9);
+    let directory = disk
+        .files()
+        .into_iter()
+        .find(|(path, _)| path.starts_with("image-b/directory"))
+        .unwrap();
+    disk.flip(&directory.0, 50, 2);
+    let core = open(&disk, 1);
+    assert_eq!(core.digest(), digest);
+    assert_eq!(core.report().image, "A");
+    assert!(core.report().notes.iter().any(|note| note.contains("image B cannot be used")));
+    core.checkpoint_begin().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 10);
+    assert_eq!(open(&disk, 1).digest(), digest);
+}
+
+#[test]
+fn damage_that_nothing_can_repair_is_reported_and_changes_nothing() {
+    let disk = SimDisk::new(8);
+    let core = open(&disk, 1);
+    put(&core, "key", &[1; 300]);
+    core.checkpoint_now().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 11);
+    let (path, len) = pages_of(&disk, "image-a");
+    for at in (4096..len).step_by(1000) {
+        disk.flip(&path, at, 1);
+    }
+    let before = disk.read_all("anchor").unwrap();
+    let refused = Core::open(env(&disk, 1), small(), Arc::new(Progress::default()));
+    let Err(perdura::Error::Corrupt(corruption)) = refused else { panic!("it must refuse") };
+    assert!(corruption.file.contains("image-a/pages"), "{corruption}");
+    assert!(corruption.consequence.contains("the other image is not complete"), "{corruption}");
+    assert_eq!(disk.read_all("anchor").unwrap(), before);
+}
