@@ -20,6 +20,6 @@ pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
 pub const VALUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Bytes of one stream that may be written but not yet synced. Restart looks this far beyond the
 /// first gap for evidence that acknowledged data is missing.
-pub const IN_FLIGHT_BYTES_MAX: u64 = 32 * 1024 * 1024;
+pub const IN_FLIGHT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// The format version of every file. Before 1.0 other versions are refused.
 pub const FORMAT_VERSION: u16 = 1;

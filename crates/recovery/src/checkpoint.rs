@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
-use perdura_base::num::{to_u64, to_usize};
+use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock, Disk};
 use perdura_store::{Heap, MemoryUse, Visit};
@@ -43,6 +43,7 @@ use crate::truncate::truncation_floor;
 
 /// Pages visited under one latch.
 pub const VISIT_PAGES: u32 = 16;
+const STAGING_BYTES: usize = 16 * PAGE_BYTES;
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,11 +161,6 @@ impl Checkpointer {
     /// A checkpointer that knows what the images on disk list.
     #[must_use]
     pub fn new(parts: CheckpointParts, directories: [Directory; 2]) -> Self {
-        let staging = AlignedBuf::zeroed(to_usize(u64::from(VISIT_PAGES)) * PAGE_BYTES);
-        parts
-            .heap
-            .memory()
-            .add(MemoryUse::Staging, to_u64(staging.len()));
         let newest = parts.anchor.get();
         let last_k = newest
             .newest_image()
@@ -174,7 +170,7 @@ impl Checkpointer {
             directories,
             phase: Phase::Idle,
             sweep: None,
-            staging,
+            staging: AlignedBuf::zeroed(0),
             staged: Vec::new(),
             sidecar: Vec::new(),
             summer: PageSummer::new(),
@@ -221,6 +217,10 @@ impl Checkpointer {
         let k = CkptEpoch(heap.ckpt_epoch().0 + 1);
         let image = ImageFile::open(disk.as_ref(), slot, &record.uuid)?;
         let writer = DirectoryWriter::create(disk, slot, k, &record.uuid, heap.geometry())?;
+        if self.staging.is_empty() {
+            self.staging = AlignedBuf::zeroed(STAGING_BYTES);
+            heap.memory().add(MemoryUse::Staging, to_u64(STAGING_BYTES));
+        }
         let begin_ns = clock.mono_ns();
         if !armed(Flaw::NoBuildingMark) {
             anchor.update(|record| {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
-use perdura_base::num::{to_u64, to_usize};
+use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Disk};
 use perdura_store::Heap;
@@ -171,7 +171,9 @@ fn load_candidate(
     let bytes = AtomicU64::new(listed.bytes);
     let bad = Mutex::new(Vec::new());
     run_threads(threads, || {
-        let mut buf = AlignedBuf::zeroed(RUN_PAGES * PAGE_BYTES);
+        // Pages of a partition lie side by side only within a chunk.
+        let run = RUN_PAGES.min(usize::from(anchor.chunk_pages));
+        let mut buf = AlignedBuf::zeroed(run * PAGE_BYTES);
         loop {
             let taken = next.fetch_add(1, Ordering::Relaxed);
             let Some(id) = u16::try_from(taken)
@@ -230,7 +232,7 @@ fn load_partition(
         let first = page_of(entries[at].0);
         let run = entries[at..]
             .iter()
-            .take(RUN_PAGES)
+            .take(buf.len() / PAGE_BYTES)
             .zip(first.0..)
             .take_while(|((local, _), expected)| page_of(*local).0 == *expected)
             .count();
@@ -338,11 +340,3 @@ pub(crate) fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) 
         result
     })
 }
-
-/// How many pages of a heap are in use, in bytes.
-#[must_use]
-pub fn image_bytes(pages: u64) -> u64 {
-    pages * to_u64(PAGE_BYTES)
-}
-
-const _: () = assert!(to_usize(to_u64(RUN_PAGES)) == RUN_PAGES);

@@ -169,19 +169,13 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         notes,
         ..RestartReport::default()
     };
-    let seconds = |since: u64| {
-        let ns = clock.mono_ns().saturating_sub(since);
-        std::time::Duration::from_nanos(ns).as_secs_f64()
-    };
+    let seconds = |since| seconds_since(clock, since);
 
     progress.enter(1);
-    let since = clock.mono_ns();
-    let image = load_image(&heap, &options.data, &anchor, options.threads, progress)?;
-    report.seconds.backup_read = seconds(since);
+    let Sources { image, mut scans } = read_sources(options, &heap, &anchor, &mut report)?;
 
     progress.enter(2);
     let since = clock.mono_ns();
-    let mut scans = scan_all(options, &anchor, &image.begin)?;
     let cut = decide_cut(&anchor, &scans)?;
     check_image(&anchor, &image, &cut)?;
     for scan in &mut scans {
@@ -192,7 +186,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         let log_bytes = scan.blocks.iter().map(|b| u64::from(b.body_len)).sum();
         progress.add_total(log_bytes);
     }
-    report.seconds.log_read = seconds(since);
+    report.seconds.log_read += seconds(since);
 
     progress.enter(3);
     let since = clock.mono_ns();
@@ -278,6 +272,73 @@ fn next_ckpt_base(anchor: &Anchor, image: &LoadedImage, cut: &Cut) -> CkptEpoch 
         .max()
         .unwrap_or_default();
     cut.ckpt_max.max(building).max(image.k)
+}
+
+/// The two things a restart reads.
+struct Sources {
+    image: LoadedImage,
+    scans: Vec<StreamScan>,
+}
+
+/// Loads the image and scans the log, beside each other if there is more than one thread: both
+/// mostly wait for a disk.
+fn read_sources(
+    options: &RestartOptions<'_>,
+    heap: &Heap,
+    anchor: &Anchor,
+    report: &mut RestartReport,
+) -> Result<Sources> {
+    let clock = options.clock.as_ref();
+    let begin = match anchor.newest_image() {
+        Some(slot) => anchor.image(slot).begin.clone(),
+        None => vec![Pos(0); usize::from(anchor.streams)],
+    };
+    let load = || {
+        let since = clock.mono_ns();
+        let image = load_image(
+            heap,
+            &options.data,
+            anchor,
+            options.threads,
+            &options.progress,
+        );
+        (image, seconds_since(clock, since))
+    };
+    let scan = || {
+        let since = clock.mono_ns();
+        (
+            scan_all(options, anchor, &begin),
+            seconds_since(clock, since),
+        )
+    };
+    let ((image, image_seconds), (scans, scan_seconds)) = if options.threads > 1 {
+        std::thread::scope(|scope| {
+            let scanning = scope.spawn(scan);
+            let loaded = load();
+            let scanned = scanning.join();
+            (
+                loaded,
+                scanned.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            )
+        })
+    } else {
+        (load(), scan())
+    };
+    report.seconds.backup_read = image_seconds;
+    report.seconds.log_read = scan_seconds;
+    let image = image?;
+    // An older image, or a page of one, needs the log from further back.
+    let scans = if image.begin == begin {
+        scans?
+    } else {
+        scan_all(options, anchor, &image.begin)?
+    };
+    Ok(Sources { image, scans })
+}
+
+fn seconds_since(clock: &dyn Clock, since_ns: u64) -> f64 {
+    let ns = clock.mono_ns().saturating_sub(since_ns);
+    std::time::Duration::from_nanos(ns).as_secs_f64()
 }
 
 fn scan_all(

@@ -63,6 +63,12 @@ pub(crate) struct EpochEnds {
     pub ends: Vec<Pos>,
 }
 
+/// An epoch that is being closed: where each visited stream's part of it ends.
+struct Closing {
+    epoch: Epoch,
+    ends: Vec<Option<Pos>>,
+}
+
 pub(crate) struct Stream {
     pub inner: Mutex<StreamInner>,
     pub flush: Mutex<FlushState>,
@@ -117,8 +123,8 @@ pub struct Wal {
     last_data: AtomicU64,
     /// The highest D that a durable block names.
     pub(crate) evidenced: AtomicU64,
-    /// Serializes epoch closing.
-    closing: Mutex<()>,
+    /// Serializes epoch closing, and holds one that was begun.
+    closing: Mutex<Option<Closing>>,
     /// The ends of closed epochs that are not durable yet, in order.
     pub(crate) ends: Mutex<VecDeque<EpochEnds>>,
     pub(crate) wall_us: AtomicU64,
@@ -169,7 +175,7 @@ impl Wal {
             last_appended: AtomicU64::new(0),
             last_data: AtomicU64::new(0),
             evidenced: AtomicU64::new(0),
-            closing: Mutex::new(()),
+            closing: Mutex::new(None),
             ends: Mutex::new(VecDeque::new()),
             wall_us: AtomicU64::new(start.wall_us),
             failed: Mutex::new(None),
@@ -341,26 +347,79 @@ impl Wal {
 
     /// Closes the current epoch if anything was appended in it, and returns it. Its blocks are
     /// ready for the flushers then.
-    ///
+    pub fn close_epoch(&self) -> Option<Epoch> {
+        let mut closing = self.closing.lock();
+        self.finish_closing(&mut closing);
+        let begun = self.begin_closing(&mut closing);
+        self.finish_closing(&mut closing);
+        begun
+    }
+
+    /// The first half of [`close_epoch`](Self::close_epoch), for those who interleave by hand:
+    /// later appends join the next epoch, streams not visited yet still hold the old one open.
+    pub fn close_begin(&self) -> Option<Epoch> {
+        let mut closing = self.closing.lock();
+        self.finish_closing(&mut closing);
+        self.begin_closing(&mut closing)
+    }
+
+    /// Visits one stream of a closing that [`close_begin`](Self::close_begin) began; the last
+    /// visit completes it.
+    pub fn close_visit(&self, stream: StreamId) {
+        let mut closing = self.closing.lock();
+        if let Some(begun) = closing.as_mut() {
+            self.visit(begun, usize::from(stream.0));
+        }
+        self.complete_closing(&mut closing);
+    }
+
     /// An epoch without a frame is never closed: it would leave no evidence, and D must not name
     /// one.
-    pub fn close_epoch(&self) -> Option<Epoch> {
-        let _closing = self.closing.lock();
+    fn begin_closing(&self, closing: &mut Option<Closing>) -> Option<Epoch> {
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
         if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
             return None;
         }
         self.epoch.store(epoch.0 + 1, Ordering::SeqCst);
-        let mut ends = Vec::with_capacity(self.streams.len());
-        for s in &self.streams {
-            let mut inner = s.inner.lock();
-            ends.push(inner.close(epoch));
-            if let Some(block) = inner.sealed.back() {
-                s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        *closing = Some(Closing {
+            epoch,
+            ends: vec![None; self.streams.len()],
+        });
+        Some(epoch)
+    }
+
+    fn finish_closing(&self, closing: &mut Option<Closing>) {
+        if let Some(begun) = closing.as_mut() {
+            for stream in 0..self.streams.len() {
+                self.visit(begun, stream);
             }
         }
-        self.ends.lock().push_back(EpochEnds { epoch, ends });
-        Some(epoch)
+        self.complete_closing(closing);
+    }
+
+    fn visit(&self, closing: &mut Closing, stream: usize) {
+        if closing.ends[stream].is_some() {
+            return;
+        }
+        let s = &self.streams[stream];
+        let mut inner = s.inner.lock();
+        closing.ends[stream] = Some(inner.close(closing.epoch));
+        if let Some(block) = inner.sealed.back() {
+            s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        }
+    }
+
+    fn complete_closing(&self, closing: &mut Option<Closing>) {
+        let ends = closing
+            .as_ref()
+            .and_then(|begun| begun.ends.iter().copied().collect());
+        if let (Some(ends), Some(done)) = (ends, closing.as_ref()) {
+            self.ends.lock().push_back(EpochEnds {
+                epoch: done.epoch,
+                ends,
+            });
+            *closing = None;
+        }
     }
 
     /// Raises D as far as the streams' synced positions allow.
@@ -511,6 +570,6 @@ impl Wal {
 
     /// Bytes a flusher may have written but not synced; see [`IN_FLIGHT_BYTES_MAX`].
     pub(crate) fn batch_bytes_max(&self) -> usize {
-        to_usize(IN_FLIGHT_BYTES_MAX / 4)
+        to_usize(IN_FLIGHT_BYTES_MAX / 2)
     }
 }

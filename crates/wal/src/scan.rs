@@ -107,7 +107,14 @@ struct Scanner<'a> {
     stream: StreamId,
     out: &'a mut StreamScan,
     buf: Vec<u8>,
-    buf_at: Option<(usize, u64)>,
+    /// What the first bytes of the buffer are.
+    held: Option<Held>,
+}
+
+struct Held {
+    segment: usize,
+    from: u64,
+    len: usize,
 }
 
 /// Scans a stream from `from`: through the closed incarnations of the anchor's chain up to their
@@ -138,7 +145,7 @@ pub fn scan_stream(
         stream,
         out: &mut out,
         buf: Vec::new(),
-        buf_at: None,
+        held: None,
     };
     let s = usize::from(stream.0);
     let mut pos = from;
@@ -302,22 +309,32 @@ impl Scanner<'_> {
 
     /// Bytes of a segment, through a read-ahead buffer; fewer at the end of the file.
     fn read(&mut self, segment: usize, offset: u64, len: usize) -> Result<&[u8]> {
-        let held = match self.buf_at {
-            Some((s, at)) if s == segment && at <= offset => {
-                offset + to_u64(len) <= at + to_u64(self.buf.len())
-            }
-            _ => false,
-        };
+        let held = self.held.as_ref().is_some_and(|held| {
+            held.segment == segment
+                && held.from <= offset
+                && offset + to_u64(len) <= held.from + to_u64(held.len)
+        });
         if !held {
+            let rest = (self.segment_room + SEGMENT_HEADER_BYTES).saturating_sub(offset);
+            let want = len.max(READ_BYTES.min(to_usize(rest)));
+            if self.buf.len() < want {
+                self.buf.resize(want, 0);
+            }
             let file = &self.out.segments[segment].file;
-            self.buf.resize(len.max(READ_BYTES), 0);
-            let got = file.read_at(offset, &mut self.buf)?;
-            self.buf.truncate(got);
+            let got = file.read_at(offset, &mut self.buf[..want])?;
             self.out.bytes_read += to_u64(got);
-            self.buf_at = Some((segment, offset));
+            self.held = Some(Held {
+                segment,
+                from: offset,
+                len: got,
+            });
         }
-        let at = to_usize(offset - self.buf_at.map_or(offset, |(_, at)| at));
-        let end = (at + len).min(self.buf.len());
+        let (from, got) = self
+            .held
+            .as_ref()
+            .map_or((offset, 0), |held| (held.from, held.len));
+        let at = to_usize(offset - from);
+        let end = (at + len).min(got);
         Ok(&self.buf[at.min(end)..end])
     }
 }
