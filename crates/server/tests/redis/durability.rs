@@ -1,5 +1,7 @@
-use super::client::{local, small, start};
+use super::client::{Running, local, small, start};
+use perdura::Db;
 use perdura_server::Server;
+use std::sync::mpsc::channel;
 use tempfile::TempDir;
 
 fn started(dir: &TempDir) -> super::client::Running {
@@ -74,4 +76,32 @@ fn clients_at_both_levels_see_each_other() {
         fast.expect(&[("INCR n", format!(":{}", i * 2 + 1).as_str())]);
         safe.expect(&[("INCR n", format!(":{}", i * 2 + 2).as_str())]);
     }
+}
+
+#[test]
+fn a_stopped_database_acknowledges_nothing_more() {
+    let dir = TempDir::new().expect("a directory");
+    let data = small(&dir.path().join("data"));
+    let (give, take) = channel();
+    let open = move |progress| {
+        let db = Db::open_with_progress(data, progress)?;
+        give.send(db.clone()).expect("the test waits");
+        Ok(db)
+    };
+    let server = Server::start_with(local(), 1 << 20, open, |_| {}).expect("a server");
+    let running = Running { server, _dir: dir };
+    running.wait_until_loaded(None);
+    let mut client = running.connect();
+    client.expect(&[("SET k v", "+OK")]);
+    let db = take.recv().expect("a handle");
+    db.close().expect("closed behind the server's back");
+    for line in ["SET k w", "INCR n", "FLUSHALL", "BGSAVE"] {
+        let reply = running.connect().send(line);
+        assert!(
+            reply.starts_with("-ERR the database has stopped: "),
+            "{line}: {reply}"
+        );
+    }
+    let info = running.connect().send("INFO server");
+    assert!(info.contains("stopped:it was closed"), "{info}");
 }
