@@ -1,0 +1,101 @@
+//! The loop's upkeep: newcomers are let in or turned away, idle clients leave, figures are taken.
+
+use super::{CONNECTIONS, EventLoop, TICK};
+use crate::connection::Connection;
+use crate::net::{Listener, Stream};
+use crate::session::Session;
+use mio::Token;
+use std::io::{ErrorKind, Write};
+use std::time::Duration;
+
+impl EventLoop {
+    /// Accepts all that wait, if the poller announced any.
+    pub(super) fn accept(&mut self) {
+        if !std::mem::take(&mut self.accept_pending) {
+            return;
+        }
+        for at in 0..self.listeners.len() {
+            loop {
+                match self.listeners[at].accept() {
+                    Ok((stream, peer, local)) => {
+                        let unix = matches!(self.listeners[at], Listener::Unix(..));
+                        self.admit(stream, peer, local, unix);
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(e)
+                        if matches!(
+                            e.kind(),
+                            ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                        ) => {}
+                    Err(e) => {
+                        (self.state.log)(&format!("Cannot accept a connection: {e}"));
+                        self.accept_pending = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, mut stream: Stream, peer: String, local: String, unix: bool) {
+        if self.state.connections.count() >= self.state.options.maxclients {
+            self.state.stats.rejected += 1;
+            // A courtesy; the peer may not take it.
+            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        let index = self.state.connections.reserve();
+        if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {
+            (self.state.log)(&format!("Cannot watch a connection: {e}"));
+            return self.state.connections.release(index);
+        }
+        self.state.stats.accepted += 1;
+        let session = Session::new(self.next_id, peer, local, unix, self.state.trusts_all());
+        self.next_id += 1;
+        self.state
+            .connections
+            .put(index, Box::new(Connection::new(stream, session)));
+    }
+
+    /// Looks after the loop every now and then.
+    pub(super) fn tick(&mut self) {
+        let now = self.state.now;
+        if now.duration_since(self.ticked) < TICK {
+            return;
+        }
+        self.ticked = now;
+        self.look_for_stop();
+        let (since, commands) = self.counted;
+        let elapsed = now.duration_since(since);
+        if elapsed >= Duration::from_secs(1) {
+            let ms = u64::try_from(elapsed.as_millis())
+                .unwrap_or(u64::MAX)
+                .max(1);
+            let done = self.state.stats.commands.saturating_sub(commands);
+            self.state.stats.ops_per_sec = done.saturating_mul(1000) / ms;
+            self.counted = (now, self.state.stats.commands);
+            self.close_idle();
+        }
+    }
+
+    fn close_idle(&mut self) {
+        let max = self.state.options.idle_seconds_max;
+        if max == 0 {
+            return;
+        }
+        let now = self.state.now;
+        let idle = |c: &Connection| now.duration_since(c.session.active).as_secs() > max;
+        let indices: Vec<usize> = self
+            .state
+            .connections
+            .iter()
+            .filter(|(_, c)| idle(c) && !c.blocked && !c.replies.waits())
+            .map(|(index, _)| index)
+            .collect();
+        for index in indices {
+            if let Some(connection) = self.state.connections.take(index) {
+                self.close(index, connection);
+            }
+        }
+    }
+}
