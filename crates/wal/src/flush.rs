@@ -8,7 +8,6 @@
 //! segment is being added: the blocks wait, and the step is taken again later.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
@@ -20,6 +19,7 @@ use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, sync_log_dir};
 use crate::stream::SealedBlock;
+use crate::sync::Ordering;
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,6 +32,7 @@ pub mod log;
 pub mod scan;
 pub mod segment;
 mod stream;
+mod sync;
 
 pub use anchor::{Anchor, ChainLink, ImageState, ImageStatus};
 pub use block::BlockHeader;

@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
 use perdura_base::num::{to_u64, to_usize};
@@ -18,6 +16,7 @@ use crate::flush::FlushState;
 use crate::frame::{FrameKind, RestartRecord};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, SegmentShelf};
 use crate::stream::{FrameMeta, StreamInner};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Settings of a log that its creation did not fix.
 #[derive(Debug, Clone)]

@@ -1,0 +1,30 @@
+//! The locks and counters of the log, so that the interleaving tests can supply their own: with
+//! the `shuttle` feature every lock and atomic is a point where another thread may run.
+
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use parking_lot::Mutex;
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "shuttle")]
+pub(crate) use under_shuttle::Mutex;
+
+#[cfg(feature = "shuttle")]
+mod under_shuttle {
+    use shuttle::sync::{Mutex as Inner, MutexGuard, PoisonError};
+
+    /// The same face as the production mutex: no poisoning.
+    pub(crate) struct Mutex<T>(Inner<T>);
+
+    impl<T> Mutex<T> {
+        pub fn new(value: T) -> Self {
+            Mutex(Inner::new(value))
+        }
+
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}

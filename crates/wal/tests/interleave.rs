@@ -1,0 +1,153 @@
+//! Appends, closings and flushes of several threads under every schedule that a seeded search
+//! finds. Run with `--features shuttle`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId, Uuid};
+use perdura_device::{Clock, Disk, ManualClock, MemDisk};
+use perdura_wal::segment::LOG_DIR;
+use perdura_wal::{
+    Anchor, Direction, FlushProgress, FrameKind, ImageStatus, Wal, WalOptions, WalStart,
+    decide_cut, scan_stream,
+};
+use shuttle::sync::Mutex;
+use shuttle::thread;
+
+const STREAMS: u8 = 2;
+
+fn anchor() -> Anchor {
+    Anchor {
+        seq: 1,
+        uuid: Uuid([5; 16]),
+        created_us: 0,
+        chunk_pages: 4,
+        partitions: 4,
+        hash_seed: 1,
+        segment_bytes: 128 * 1024,
+        streams: STREAMS,
+        clean: false,
+        incarnation: Incarnation(1),
+        epoch_floor: Epoch(0),
+        ckpt_max: CkptEpoch(0),
+        images: [ImageStatus::empty(STREAMS), ImageStatus::empty(STREAMS)],
+        chain: Vec::new(),
+    }
+}
+
+fn open(disk: &Arc<dyn Disk>) -> Arc<Wal> {
+    let start = WalStart {
+        uuid: Uuid([5; 16]),
+        incarnation: Incarnation(1),
+        start: vec![Pos(0); usize::from(STREAMS)],
+        epoch: Epoch(1),
+        durable: Epoch(0),
+        wall_us: 0,
+    };
+    let options = WalOptions {
+        segment_bytes: 128 * 1024,
+        block_bytes_max: 4096,
+        ..WalOptions::default()
+    };
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
+    let disks = vec![Arc::clone(disk); usize::from(STREAMS)];
+    Arc::new(Wal::open(&disks, clock, options, start, |_| true).unwrap())
+}
+
+/// What a writer learned: its payload and the epoch it was told, in an order that its latch gives.
+type Told = Arc<Mutex<Vec<(u8, Epoch)>>>;
+
+/// Writers share one latch, so each depends on the one before: epochs must never go back along
+/// that order. A crash at any moment keeps a prefix of it: whole epochs, nothing after a gap.
+fn history() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    disk.make_dir(LOG_DIR).unwrap();
+    let wal = open(&disk);
+    let told: Told = Arc::new(Mutex::new(Vec::new()));
+    let mut threads = Vec::new();
+    for writer in 0..2u8 {
+        let (wal, told) = (Arc::clone(&wal), Arc::clone(&told));
+        threads.push(thread::spawn(move || {
+            for i in 0..3u8 {
+                let payload = writer * 16 + i;
+                let mut latch = told.lock().unwrap();
+                let none = PartitionSet::empty();
+                // Long enough that some groups span blocks.
+                let bytes = vec![payload; 1500];
+                let stream = StreamId((writer + i) % STREAMS);
+                let epoch = wal.append(stream, FrameKind::Group, &bytes, &none, CkptEpoch(0));
+                latch.push((payload, epoch));
+            }
+        }));
+    }
+    for stream in (0..STREAMS).map(StreamId) {
+        let wal = Arc::clone(&wal);
+        threads.push(thread::spawn(move || {
+            for _ in 0..3 {
+                wal.close_epoch();
+                while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
+            }
+        }));
+    }
+    // A power cut now and then: what the disk holds is scanned while the others run.
+    let durable_before = wal.durable();
+    let scans: Vec<_> = (0..STREAMS)
+        .map(|stream| scan_stream(disk.as_ref(), &anchor(), StreamId(stream), Pos(0)).unwrap())
+        .collect();
+    // The streams are read one after the other, so a later one may be ahead; never behind.
+    if let Ok(cut) = decide_cut(&anchor(), &scans) {
+        assert!(
+            cut.durable >= durable_before,
+            "{cut:?} after {durable_before}"
+        );
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    wal.close_epoch();
+    for stream in (0..STREAMS).map(StreamId) {
+        while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
+    }
+    check(disk.as_ref(), &wal, &told.lock().unwrap());
+}
+
+fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
+    assert!(
+        told.is_sorted_by_key(|(_, epoch)| *epoch),
+        "a dependent has a smaller epoch: {told:?}"
+    );
+    assert_eq!(wal.durable(), told.last().unwrap().1);
+    let mut scans: Vec<_> = (0..STREAMS)
+        .map(|stream| scan_stream(disk, &anchor(), StreamId(stream), Pos(0)).unwrap())
+        .collect();
+    let cut = decide_cut(&anchor(), &scans).unwrap();
+    assert_eq!(cut.durable, wal.durable());
+    let mut found = BTreeMap::new();
+    for scan in &mut scans {
+        scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
+        for unit in scan.units(0) {
+            scan.read_unit(unit, Direction::Forward, |frame, block| {
+                assert_eq!(frame.payload.len(), 1500);
+                assert!(frame.payload.iter().all(|b| *b == frame.payload[0]));
+                assert_eq!(found.insert(frame.payload[0], block.epoch), None, "once");
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+    let expected: BTreeMap<u8, Epoch> = told.iter().copied().collect();
+    assert_eq!(
+        found, expected,
+        "each group in a block of the epoch its writer was told"
+    );
+}
+
+#[test]
+fn epochs_are_pure_complete_and_in_dependency_order_under_random_schedules() {
+    shuttle::check_random(history, 3000);
+}
+
+#[test]
+fn epochs_are_pure_complete_and_in_dependency_order_under_preempting_schedules() {
+    shuttle::check_pct(history, 2000, 3);
+}
