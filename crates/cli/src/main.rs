@@ -1,2 +1,58 @@
-//! The `perdura` command.
-fn main() {}
+//! The `perdura` command: one verb a file.
+//!
+//! stdout is data, stderr is for people. Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged.
+
+mod exit;
+mod offline;
+mod output;
+mod read_disk;
+mod units;
+mod verb;
+
+use clap::{ColorChoice, Parser, Subcommand};
+
+/// A database whose product is recovery, behind the Redis protocol.
+#[derive(Debug, Parser)]
+#[command(
+    name = "perdura",
+    version,
+    color = ColorChoice::Never,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Every acknowledged write survives kill -9 and a power cut.\n\n\
+        Examples:\n  \
+        perdura serve                          serve ./perdura-data on 127.0.0.1:6379\n  \
+        redis-cli set greeting hello           talk to it with any Redis client\n  \
+        perdura verify --data perdura-data     check a stopped database\n\n\
+        Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Serve(verb::serve::Args),
+    Restart(verb::restart::Args),
+    #[command(subcommand)]
+    Dump(verb::dump::Object),
+    Verify(verb::verify::Args),
+    Digest(verb::digest::Args),
+    Crash(verb::crash::Args),
+    #[command(subcommand)]
+    Bench(verb::bench::Workload),
+}
+
+fn main() -> std::process::ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Serve(args) => verb::serve::run(args),
+        Verb::Restart(args) => verb::restart::run(&args),
+        Verb::Dump(object) => verb::dump::run(&object),
+        Verb::Verify(args) => verb::verify::run(&args),
+        Verb::Digest(args) => verb::digest::run(&args),
+        Verb::Crash(args) => verb::crash::run(&args),
+        Verb::Bench(workload) => verb::bench::run(&workload),
+    };
+    exit::code(done)
+}

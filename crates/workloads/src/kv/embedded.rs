@@ -159,16 +159,11 @@ fn one_client(db: &Db, options: &KvOptions, client: usize, begin: Instant) -> Re
 }
 
 fn check(db: &Db, options: &KvOptions) -> Result<u64> {
-    let filled = if options.fill > 0 {
-        options.fill
-    } else {
-        options.keys
-    };
     let mut rng = fastrand::Rng::with_seed(options.seed);
     let mut expected = vec![0; options.value_bytes];
     let mut found = Vec::new();
     for _ in 0..options.check {
-        let number = nth_key(rng.u64(..filled), options.keys);
+        let number = nth_key(rng.u64(..options.filled.max(1)), options.keys);
         fill_value(number, options.seed, &mut expected);
         let key = key_of(number);
         let read = get(db, &key, &mut found)?;

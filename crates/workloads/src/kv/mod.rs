@@ -115,6 +115,9 @@ pub struct KvOptions {
     /// First set this many distinct keys, in scattered order, to values that follow from key and
     /// seed alone.
     pub fill: u64,
+    /// How many keys are filled when the check begins, by this run or an earlier one with the
+    /// same seed.
+    pub filled: u64,
     /// At the end read this many of the filled keys and compare.
     pub check: u64,
 }
@@ -182,6 +185,7 @@ mod tests {
             seed: 1,
             durability: Durability::Disk,
             fill: 100,
+            filled: 100,
             check: 0,
         };
         let report = run(&options).unwrap();

@@ -391,12 +391,7 @@ impl Connection {
             }
             Work::Check { left } => {
                 *left -= 1;
-                let filled = if options.fill > 0 {
-                    options.fill
-                } else {
-                    options.keys
-                };
-                let number = nth_key(self.rng.u64(..filled), options.keys);
+                let number = nth_key(self.rng.u64(..options.filled.max(1)), options.keys);
                 self.asked.push(number);
                 put_get(&mut self.out, number);
             }

@@ -1,0 +1,127 @@
+//! Errors to exit codes: each family has its own.
+
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use perdura_base::error::Family;
+use perdura_server::ServeError;
+
+/// The command line asks for something that cannot be.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+/// What was found was printed as data already; only the exit code is left to say.
+#[derive(Debug)]
+pub struct Damaged(pub usize);
+
+/// A check found that something does not hold, which was printed already.
+#[derive(Debug)]
+pub struct Violated(pub usize);
+
+macro_rules! message {
+    ($name:ident, $self:ident, $f:ident, $write:expr) => {
+        impl std::fmt::Display for $name {
+            fn fmt(&$self, $f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $write
+            }
+        }
+        impl std::error::Error for $name {}
+    };
+}
+message!(Usage, self, f, f.write_str(&self.0));
+message!(Damaged, self, f, write!(f, "{} problem(s) found", self.0));
+message!(
+    Violated,
+    self,
+    f,
+    write!(f, "{} violation(s) found", self.0)
+);
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const DAMAGED: u8 = 3;
+
+/// Says on stderr what went wrong, and gives the exit code.
+pub fn code(done: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = done else {
+        return ExitCode::SUCCESS;
+    };
+    if is_closed_pipe(&error) {
+        return ExitCode::SUCCESS;
+    }
+    let code = code_of(&error);
+    eprintln!("perdura: {error:#}");
+    match code {
+        DAMAGED => eprintln!(
+            "perdura: nothing was changed. `perdura verify` lists all damage; keep a copy of the \
+             files before trying anything else."
+        ),
+        USAGE => eprintln!("perdura: see --help"),
+        _ => {}
+    }
+    ExitCode::from(code)
+}
+
+/// Whoever read our output has seen enough.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|io| io.kind() == ErrorKind::BrokenPipe)
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    if error.downcast_ref::<Usage>().is_some() {
+        return USAGE;
+    }
+    if error.downcast_ref::<Damaged>().is_some() {
+        return DAMAGED;
+    }
+    match error.downcast_ref::<ServeError>() {
+        Some(ServeError::Options(_)) => return USAGE,
+        Some(ServeError::Database(database)) => return code_of_core(database),
+        Some(ServeError::Bind { .. } | ServeError::Loop(_)) | None => {}
+    }
+    error
+        .downcast_ref::<perdura::Error>()
+        .map_or(FAILED, code_of_core)
+}
+
+fn code_of_core(error: &perdura::Error) -> u8 {
+    match (error, error.family()) {
+        (perdura::Error::Usage(_), _) => USAGE,
+        (_, Family::Corruption) => DAMAGED,
+        (_, Family::Caller | Family::Environment) => FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn each_family_of_errors_has_its_code_under_any_context() {
+        let core = |error: perdura::Error| {
+            let direct = code_of(&anyhow::Error::new(error));
+            assert!((1..=3).contains(&direct));
+            direct
+        };
+        assert_eq!(core(perdura::Error::Usage("no".into())), 2);
+        assert_eq!(core(perdura::Error::Locked { dir: "d".into() }), 1);
+        assert_eq!(
+            core(perdura::Error::Foreign {
+                file: "f".into(),
+                why: "w".into()
+            }),
+            3
+        );
+        let deep: anyhow::Result<()> = Err(perdura::Error::corrupt("f", 0, "a", "b", "c"))
+            .context("opening")
+            .context("x");
+        assert_eq!(code_of(&deep.unwrap_err()), 3);
+        assert_eq!(
+            code_of(&anyhow::Error::new(ServeError::Options("no".into()))),
+            2
+        );
+        assert_eq!(code_of(&anyhow::anyhow!("anything")), 1);
+    }
+}

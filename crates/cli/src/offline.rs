@@ -1,0 +1,205 @@
+//! A stopped database, opened to be read.
+
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use perdura::core::digest;
+use perdura::{Error, Progress, RestartReport};
+use perdura_base::limits::FORMAT_VERSION;
+use perdura_base::{Pos, StreamId};
+use perdura_device::{Access, Disk, SystemClock};
+use perdura_recovery::Method;
+use perdura_recovery::restart::{RestartOptions, Restarted, restart};
+use perdura_store::{Geometry, MemoryAccount};
+use perdura_wal::anchor::AnchorFile;
+use perdura_wal::{Anchor, StreamScan, scan_stream};
+
+use crate::exit::Usage;
+use crate::read_disk::ReadDisk;
+
+/// Where the database is.
+#[derive(Debug, Clone, Args)]
+pub struct Place {
+    /// The data directory.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// The directory of the log, if it is not in the data directory; once for all streams or once
+    /// for each.
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Vec<PathBuf>,
+}
+
+/// A stopped database.
+pub struct Offline {
+    /// The disk of anchor and images.
+    pub data: Arc<dyn Disk>,
+    /// The disk of each stream.
+    pub logs: Vec<Arc<dyn Disk>>,
+    /// What the anchor says.
+    pub anchor: Anchor,
+    /// What is wrong with the anchor although it can be read.
+    pub anchor_notes: Vec<String>,
+    _locks: Vec<Box<dyn Any + Send + Sync>>,
+}
+
+impl Offline {
+    /// Opens a database without the right to change it.
+    ///
+    /// # Errors
+    /// A directory without a database, one of another version, and one that a server has open.
+    pub fn open(place: &Place) -> Result<Offline> {
+        let dir = place.data.display();
+        let data: Arc<dyn Disk> = Arc::new(ReadDisk::new(&place.data));
+        let names = data
+            .list("")
+            .with_context(|| format!("there is no database in {dir}"))?;
+        let mut locks = vec![lock(data.as_ref(), "LOCK")?];
+        if names.iter().any(|name| name == "VERSION") {
+            check_version(data.as_ref())?;
+        }
+        let Some((_, anchor, notes)) =
+            AnchorFile::open(data.as_ref()).with_context(|| format!("in {dir}"))?
+        else {
+            bail!("there is no database in {dir}: it has no anchor");
+        };
+        let streams = usize::from(anchor.streams);
+        if place.log_dir.len() > 1 && place.log_dir.len() != streams {
+            bail!(Usage(format!(
+                "{} log directories for {streams} stream(s)",
+                place.log_dir.len()
+            )));
+        }
+        let mut logs: Vec<Arc<dyn Disk>> = Vec::new();
+        for stream in 0..streams {
+            let dir = place.log_dir.get(stream).or(place.log_dir.first());
+            logs.push(match dir {
+                None => Arc::clone(&data),
+                Some(dir) => {
+                    let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
+                    locks.push(lock(disk.as_ref(), &format!("LOCK.s{stream:02}"))?);
+                    disk
+                }
+            });
+        }
+        Ok(Offline {
+            data,
+            logs,
+            anchor,
+            anchor_notes: notes,
+            _locks: locks,
+        })
+    }
+
+    /// The shape of its pages.
+    pub fn geometry(&self) -> Geometry {
+        Geometry {
+            partitions: self.anchor.partitions,
+            chunk_pages: self.anchor.chunk_pages,
+            hash_seed: self.anchor.hash_seed,
+        }
+    }
+
+    /// Where the log that a restart could need begins, in each stream: at the older image.
+    pub fn log_begin(&self) -> Vec<Pos> {
+        let complete = self
+            .anchor
+            .images
+            .iter()
+            .filter(|image| image.state == perdura_wal::ImageState::Complete);
+        let oldest = complete.min_by_key(|image| image.k);
+        oldest.map_or_else(
+            || vec![Pos(0); usize::from(self.anchor.streams)],
+            |image| image.begin.clone(),
+        )
+    }
+
+    /// Scans one stream.
+    pub fn scan(&self, stream: StreamId, from: Pos) -> perdura::Result<StreamScan> {
+        scan_stream(
+            self.logs[usize::from(stream.0)].as_ref(),
+            &self.anchor,
+            stream,
+            from,
+        )
+    }
+
+    /// Restarts in memory, and changes nothing.
+    pub fn restart(&self, method: &'static Method, threads: usize) -> Result<(Restarted, u64)> {
+        let options = RestartOptions {
+            data: Arc::clone(&self.data),
+            logs: self.logs.clone(),
+            clock: Arc::new(SystemClock::new()),
+            threads: threads_or_cores(threads),
+            method,
+            dry_run: true,
+            memory: Arc::new(MemoryAccount::new(u64::MAX)),
+            catalog: &perdura::catalog::read_catalog,
+            progress: Arc::new(Progress::default()),
+        };
+        let restarted = restart(&options)?.context("the anchor is gone")?;
+        let digest = digest(&restarted.heap);
+        Ok((restarted, digest))
+    }
+}
+
+/// `0` means one thread a core.
+pub fn threads_or_cores(threads: usize) -> usize {
+    match threads {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    }
+}
+
+/// The report with the digest in it.
+pub fn with_digest(mut report: RestartReport, digest: u64) -> RestartReport {
+    report.digest = Some(hex(digest));
+    report
+}
+
+/// A digest as text.
+pub fn hex(digest: u64) -> String {
+    format!("{digest:016x}")
+}
+
+fn lock(disk: &dyn Disk, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
+    disk.lock(path).map_err(|error| match error {
+        locked @ Error::Locked { .. } => anyhow::Error::new(locked)
+            .context("this verb works on a stopped database: stop the server first"),
+        other => other.into(),
+    })
+}
+
+/// Refuses a database of another format.
+pub fn check_version(disk: &dyn Disk) -> Result<()> {
+    let file = disk.open("VERSION", Access::Buffered)?;
+    let mut text = vec![0; 64];
+    let got = file.read_at(0, &mut text)?;
+    let text = String::from_utf8_lossy(&text[..got]).trim().to_owned();
+    match text
+        .strip_prefix("perdura ")
+        .and_then(|version| version.parse::<u16>().ok())
+    {
+        Some(FORMAT_VERSION) => Ok(()),
+        Some(found) => {
+            bail!(Error::Version {
+                file: file.path().to_owned(),
+                found,
+                supported: FORMAT_VERSION
+            })
+        }
+        None => bail!(Error::Foreign {
+            file: file.path().to_owned(),
+            why: format!("it says {text:?}")
+        }),
+    }
+}
+
+/// The anchor of the database in a directory, if there is one that can be read.
+pub fn peek(dir: &Path) -> Option<Anchor> {
+    perdura_wal::anchor::read_anchor(&ReadDisk::new(dir))
+        .ok()
+        .flatten()
+}

@@ -1,0 +1,184 @@
+//! A disk that can only be read: what verbs use that must not change anything.
+//!
+//! Files are opened without the right to write, so that these verbs also work on a read-only
+//! mount, and no fault of theirs can do harm.
+
+use std::any::Any;
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Result};
+use perdura_device::{Access, Disk, File};
+
+/// A directory, to be read.
+#[derive(Debug)]
+pub struct ReadDisk {
+    root: PathBuf,
+}
+
+impl ReadDisk {
+    /// The disk below `root`, which is not created.
+    pub fn new(root: &Path) -> ReadDisk {
+        ReadDisk {
+            root: root.to_owned(),
+        }
+    }
+
+    fn full(&self, path: &str) -> PathBuf {
+        if path.is_empty() {
+            self.root.clone()
+        } else {
+            self.root.join(path)
+        }
+    }
+}
+
+fn refused(op: &'static str, path: &str) -> Error {
+    Error::io(op, path, io::Error::from(io::ErrorKind::ReadOnlyFilesystem))
+}
+
+impl Disk for ReadDisk {
+    fn create(&self, path: &str, _: Access) -> Result<Arc<dyn File>> {
+        Err(refused("create", path))
+    }
+
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        let full = self.full(path);
+        let name = full.display().to_string();
+        let named = |source| Error::io("open", name.clone(), source);
+        let cached = fs::File::open(&full).map_err(named)?;
+        // Without direct I/O reads go through the cache, which is only a matter of speed.
+        let around = match access {
+            Access::Buffered => None,
+            Access::Direct => OpenOptions::new()
+                .read(true)
+                .custom_flags(libc::O_DIRECT)
+                .open(&full)
+                .ok(),
+        };
+        Ok(Arc::new(ReadFile {
+            name,
+            cached,
+            around,
+        }))
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<String>> {
+        let full = self.full(dir);
+        let names = || -> io::Result<Vec<String>> {
+            let mut names = Vec::new();
+            for entry in fs::read_dir(&full)? {
+                names.push(entry?.file_name().to_string_lossy().into_owned());
+            }
+            names.sort_unstable();
+            Ok(names)
+        };
+        names().map_err(|source| Error::io("list", full.display().to_string(), source))
+    }
+
+    fn make_dir(&self, dir: &str) -> Result<()> {
+        Err(refused("create directory", dir))
+    }
+
+    fn rename(&self, from: &str, _: &str) -> Result<()> {
+        Err(refused("rename", from))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        Err(refused("remove", path))
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        Err(refused("sync", dir))
+    }
+
+    /// Shares the lock with other readers; a server holds it alone. Without a lock file there is
+    /// nobody to exclude, and none is made.
+    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
+        let full = self.full(path);
+        let named = |source| Error::io("lock", full.display().to_string(), source);
+        let file = match fs::File::open(&full) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Box::new(())),
+            Err(error) => return Err(named(error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(Error::Locked { dir: self.name() }),
+            Err(TryLockError::Error(error)) => Err(named(error)),
+        }
+    }
+
+    fn name(&self) -> String {
+        self.root.display().to_string()
+    }
+}
+
+struct ReadFile {
+    name: String,
+    cached: fs::File,
+    around: Option<fs::File>,
+}
+
+impl ReadFile {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let aligned = at.is_multiple_of(to_u64(SECTOR_BYTES))
+            && buf.len().is_multiple_of(SECTOR_BYTES)
+            && buf.as_ptr().addr().is_multiple_of(SECTOR_BYTES);
+        match &self.around {
+            Some(around) if aligned => around
+                .read_at(buf, at)
+                .or_else(|_| self.cached.read_at(buf, at)),
+            _ => self.cached.read_at(buf, at),
+        }
+    }
+}
+
+impl File for ReadFile {
+    fn len(&self) -> Result<u64> {
+        let length = self.cached.metadata().map(|data| data.len());
+        length.map_err(|source| Error::io("stat", self.name.clone(), source))
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_some(&mut buf[done..], offset + to_u64(done)) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read", self.name.clone(), error)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<()> {
+        Err(refused("write", &self.name))
+    }
+
+    fn allocate(&self, _: u64) -> Result<()> {
+        Err(refused("allocate", &self.name))
+    }
+
+    fn set_len(&self, _: u64) -> Result<()> {
+        Err(refused("resize", &self.name))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Err(refused("sync", &self.name))
+    }
+
+    fn path(&self) -> &str {
+        &self.name
+    }
+
+    fn is_direct(&self) -> bool {
+        self.around.is_some()
+    }
+}

@@ -1,0 +1,185 @@
+//! `perdura bench`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+use perdura_workloads::kv::{self, KvOptions, Mix, Target};
+
+use super::database::DatabaseArgs;
+use crate::exit::Usage;
+use crate::{output, units};
+
+/// Measure a workload.
+#[derive(Debug, Subcommand)]
+pub enum Workload {
+    Kv(Box<KvArgs>),
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Durability {
+    Mem,
+    Disk,
+}
+
+/// SET and GET of random keys with values that do not compress.
+///
+/// Against a server (ours or any other that speaks the Redis protocol) or, with --data, the engine
+/// inside this process.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura bench kv --server 127.0.0.1:6379 --clients 50 --pipeline 16 --seconds 5\n  \
+    perdura bench kv --data bench-data --clients 4 --pipeline 16 --mix mixed:20\n  \
+    perdura bench kv --server 127.0.0.1:6379 --fill 1000000 --seconds 0\n  \
+    perdura bench kv --server 127.0.0.1:6379 --check 1000 --seconds 0")]
+pub struct KvArgs {
+    /// The server to measure, HOST:PORT or the path of a Unix socket [default: 127.0.0.1:6379].
+    #[arg(long, value_name = "ADDR", conflicts_with = "data")]
+    server: Option<String>,
+    /// Measure the engine in this process on this data directory.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The server's password (or the variable PERDURA_REQUIREPASS).
+    #[arg(long, value_name = "PASSWORD")]
+    password: Option<String>,
+    /// Connections, or threads with --data.
+    #[arg(long, value_name = "C", default_value_t = 50)]
+    clients: usize,
+    /// Requests sent before their replies are awaited.
+    #[arg(long, value_name = "P", default_value_t = 1)]
+    pipeline: usize,
+    /// Threads of the client.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    client_threads: usize,
+    /// How long to measure; 0 measures nothing.
+    #[arg(long, value_name = "S", default_value = "5", value_parser = units::duration)]
+    seconds: Duration,
+    /// Stop after so many requests.
+    #[arg(long, value_name = "N")]
+    txns: Option<u64>,
+    /// Distinct keys.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    keys: u64,
+    /// Bytes of a value.
+    #[arg(long, value_name = "B", default_value_t = 100)]
+    value_bytes: usize,
+    /// set, get or mixed:PERCENT_OF_SETS.
+    #[arg(long, value_name = "MIX", default_value = "set")]
+    mix: Mix,
+    /// Seed of keys and values.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// When a write counts as done; mem needs a Perdura server.
+    #[arg(long, value_enum, default_value = "disk")]
+    durability: Durability,
+    /// First set so many distinct keys to values that follow from key and seed.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    fill: u64,
+    /// At the end read so many of the filled keys and compare their values. Without --fill, all
+    /// keys must have been filled with this seed before.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    check: u64,
+    /// With --check and no --fill: how many keys were filled [default: all].
+    #[arg(long, value_name = "N")]
+    filled: Option<u64>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+pub fn run(workload: &Workload) -> Result<()> {
+    match workload {
+        Workload::Kv(args) => run_kv(args),
+    }
+}
+
+fn run_kv(args: &KvArgs) -> Result<()> {
+    let target = match &args.data {
+        Some(data) => Target::Data(Box::new(args.database.options(data.clone())?)),
+        None => Target::Server(
+            args.server
+                .clone()
+                .unwrap_or_else(|| "127.0.0.1:6379".into()),
+        ),
+    };
+    if args.clients == 0 || args.pipeline == 0 || args.client_threads == 0 || args.keys == 0 {
+        bail!(Usage(
+            "--clients, --pipeline, --client-threads and --keys are at least 1".into()
+        ));
+    }
+    if args.fill > args.keys || args.filled.is_some_and(|filled| filled > args.keys) {
+        bail!(Usage(
+            "more keys to fill than there are; raise --keys".into()
+        ));
+    }
+    let report = kv::run(&KvOptions {
+        target,
+        password: args
+            .password
+            .clone()
+            .or_else(|| std::env::var("PERDURA_REQUIREPASS").ok()),
+        clients: args.clients,
+        pipeline: args.pipeline,
+        threads: args.client_threads,
+        duration: args.seconds,
+        txns_max: args.txns,
+        keys: args.keys,
+        value_bytes: args.value_bytes,
+        mix: args.mix,
+        seed: args.seed,
+        durability: match args.durability {
+            Durability::Mem => kv::Durability::Mem,
+            Durability::Disk => kv::Durability::Disk,
+        },
+        fill: args.fill,
+        filled: args
+            .filled
+            .unwrap_or(if args.fill > 0 { args.fill } else { args.keys }),
+        check: args.check,
+    })?;
+    if args.json {
+        return output::json(&report);
+    }
+    let shown = |figure: Option<u64>| figure.map_or("-".into(), |figure| figure.to_string());
+    let mut text = format!("target    {}\n", report.target);
+    if report.filled > 0 {
+        text += &format!(
+            "fill      {} keys in {:.3} s\n",
+            report.filled, report.fill_seconds
+        );
+    }
+    if report.txns > 0 {
+        let latency = report.latency_us;
+        text += &format!(
+            "rate      {:.0} requests/s ({} in {:.3} s, {} refused)\n\
+             latency   p50 {} us, p99 {} us, p99.9 {} us, max {} us\n\
+             log       {} bytes of records, {} bytes to the device, {} syncs\n\
+             machine   {} bytes of memory at most, {} s of CPU\n",
+            report.tps,
+            report.txns,
+            report.seconds,
+            report.aborts,
+            latency.p50,
+            latency.p99,
+            latency.p999,
+            latency.max,
+            shown(report.log_bytes),
+            shown(report.log_device_bytes),
+            shown(report.syncs),
+            shown(report.peak_rss_bytes),
+            report
+                .cpu_seconds
+                .map_or("-".into(), |seconds| format!("{seconds:.2}")),
+        );
+    }
+    if let Some(error) = &report.first_error {
+        text += &format!("refused   {error}\n");
+    }
+    if report.checked > 0 {
+        text += &format!("check     {} values are right\n", report.checked);
+    }
+    output::text(&text)
+}

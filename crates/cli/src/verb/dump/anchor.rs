@@ -1,0 +1,155 @@
+//! `perdura dump anchor`
+
+use anyhow::Result;
+use clap::Parser;
+use perdura_wal::{Anchor, ImageState, ImageStatus};
+use serde::Serialize;
+
+use crate::offline::{Offline, Place};
+use crate::output::{self, moment};
+
+/// Show the anchor: where a restart begins.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  perdura dump anchor --data perdura-data --json")]
+pub struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    seq: u64,
+    uuid: String,
+    created: String,
+    clean: bool,
+    incarnation: u32,
+    epoch_floor: u64,
+    ckpt_max: u64,
+    streams: u8,
+    partitions: u16,
+    chunk_pages: u16,
+    segment_bytes: u64,
+    image_a: ShownImage,
+    image_b: ShownImage,
+    chain: Vec<ShownLink>,
+    notes: Vec<String>,
+}
+
+/// What the anchor says of an image.
+#[derive(Serialize)]
+pub struct ShownImage {
+    /// `empty`, `building` or `complete`.
+    pub state: &'static str,
+    /// Its checkpoint epoch.
+    pub checkpoint: u64,
+    /// The commit epoch it rests on.
+    pub end_epoch: u64,
+    /// When it ended.
+    pub ended: String,
+    /// Where its window begins in each stream.
+    pub begin: Vec<u64>,
+    /// Where its window ends in each stream.
+    pub end: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct ShownLink {
+    incarnation: u32,
+    durable_epoch: u64,
+    start: Vec<u64>,
+    cut: Vec<u64>,
+}
+
+impl ShownImage {
+    /// An image's status in words.
+    pub fn of(image: &ImageStatus) -> ShownImage {
+        ShownImage {
+            state: match image.state {
+                ImageState::Empty => "empty",
+                ImageState::Building => "building",
+                ImageState::Complete => "complete",
+            },
+            checkpoint: image.k.0,
+            end_epoch: image.end_epoch.0,
+            ended: moment(image.wall_us),
+            begin: image.begin.iter().map(|pos| pos.0).collect(),
+            end: image.end.iter().map(|pos| pos.0).collect(),
+        }
+    }
+}
+
+fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
+    Shown {
+        seq: anchor.seq,
+        uuid: anchor.uuid.to_string(),
+        created: moment(anchor.created_us),
+        clean: anchor.clean,
+        incarnation: anchor.incarnation.0,
+        epoch_floor: anchor.epoch_floor.0,
+        ckpt_max: anchor.ckpt_max.0,
+        streams: anchor.streams,
+        partitions: anchor.partitions,
+        chunk_pages: anchor.chunk_pages,
+        segment_bytes: anchor.segment_bytes,
+        image_a: ShownImage::of(&anchor.images[0]),
+        image_b: ShownImage::of(&anchor.images[1]),
+        chain: anchor
+            .chain
+            .iter()
+            .map(|link| ShownLink {
+                incarnation: link.incarnation.0,
+                durable_epoch: link.durable.0,
+                start: link.start.iter().map(|pos| pos.0).collect(),
+                cut: link.cut.iter().map(|pos| pos.0).collect(),
+            })
+            .collect(),
+        notes,
+    }
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let offline = Offline::open(&args.place)?;
+    let anchor = shown(&offline.anchor, offline.anchor_notes.clone());
+    if args.json {
+        return output::json(&anchor);
+    }
+    let mut text = format!(
+        "database     {}, made {}\nanchor       update {}, {}\n\
+         incarnation  {}, epochs up to {} and checkpoints up to {} used\n\
+         shape        {} stream(s), {} partitions, {} pages a chunk, segments of {} bytes\n",
+        anchor.uuid,
+        anchor.created,
+        anchor.seq,
+        if anchor.clean {
+            "closed cleanly"
+        } else {
+            "open or crashed"
+        },
+        anchor.incarnation,
+        anchor.epoch_floor,
+        anchor.ckpt_max,
+        anchor.streams,
+        anchor.partitions,
+        anchor.chunk_pages,
+        anchor.segment_bytes
+    );
+    for (name, image) in [("A", &anchor.image_a), ("B", &anchor.image_b)] {
+        text += &format!(
+            "image {name}      {}, checkpoint {}, epoch {}, ended {}, log from {:?} to {:?}\n",
+            image.state, image.checkpoint, image.end_epoch, image.ended, image.begin, image.end
+        );
+    }
+    for link in &anchor.chain {
+        text += &format!(
+            "closed       incarnation {}, durable epoch {}, from {:?} to {:?}\n",
+            link.incarnation, link.durable_epoch, link.start, link.cut
+        );
+    }
+    for note in &anchor.notes {
+        text += &format!("note         {note}\n");
+    }
+    output::text(&text)
+}

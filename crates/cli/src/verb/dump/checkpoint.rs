@@ -1,0 +1,153 @@
+//! `perdura dump checkpoint`
+
+use anyhow::Result;
+use clap::Parser;
+use perdura_base::{ImageSlot, PartitionId};
+use perdura_recovery::image::{LoadedDirectory, directory_path, folder, read_directory};
+use perdura_wal::ImageState;
+use serde::Serialize;
+
+use super::anchor::ShownImage;
+use crate::offline::{Offline, Place, hex};
+use crate::output;
+
+/// Show both checkpoint images: status, directory, proof.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura dump checkpoint --data perdura-data\n  \
+    perdura dump checkpoint --data perdura-data --entries --json")]
+pub struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// List every page, too.
+    #[arg(long)]
+    entries: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    slot: String,
+    file: String,
+    #[serde(flatten)]
+    status: ShownImage,
+    pages: Option<u64>,
+    directory_bytes: Option<u64>,
+    sidecar_bytes: Option<usize>,
+    proof: Option<String>,
+    problem: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    entries: Vec<ShownEntry>,
+}
+
+#[derive(Serialize)]
+struct ShownEntry {
+    page: u32,
+    epoch: u64,
+    useq: u32,
+    crc32c: String,
+    digest: String,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let offline = Offline::open(&args.place)?;
+    let mut damage = None;
+    let mut images = Vec::new();
+    for slot in ImageSlot::ALL {
+        let status = offline.anchor.image(slot);
+        let mut shown = Shown {
+            slot: slot.to_string(),
+            file: format!("{}/pages, {}", folder(slot), directory_path(slot, status.k)),
+            status: ShownImage::of(status),
+            pages: None,
+            directory_bytes: None,
+            sidecar_bytes: None,
+            proof: None,
+            problem: None,
+            entries: Vec::new(),
+        };
+        if status.state == ImageState::Complete {
+            let listed = read_directory(
+                offline.data.as_ref(),
+                slot,
+                status.k,
+                status.directory_crc,
+                &offline.anchor.uuid,
+                &offline.geometry(),
+            );
+            match listed {
+                Ok(listed) => fill(&mut shown, &offline, &listed, args.entries),
+                Err(error) => {
+                    shown.problem = Some(error.to_string());
+                    damage = Some(error);
+                }
+            }
+        }
+        images.push(shown);
+    }
+    if args.json {
+        output::json(&images)?;
+    } else {
+        for image in &images {
+            output::text(&describe(image))?;
+        }
+    }
+    damage.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn fill(shown: &mut Shown, offline: &Offline, listed: &LoadedDirectory, entries: bool) {
+    shown.pages = Some(listed.directory.pages());
+    shown.directory_bytes = Some(listed.bytes);
+    shown.sidecar_bytes = Some(listed.sidecars.iter().map(Vec::len).sum());
+    shown.proof = Some(hex(listed.directory.proof()));
+    if !entries {
+        return;
+    }
+    let geometry = offline.geometry();
+    for partition in (0..geometry.partitions).map(PartitionId) {
+        for (local, entry) in listed.directory.present(partition) {
+            shown
+                .entries
+                .extend(geometry.page_id(partition, local).map(|page| ShownEntry {
+                    page: page.0,
+                    epoch: entry.epoch.0,
+                    useq: entry.useq.0,
+                    crc32c: format!("{:08x}", entry.crc),
+                    digest: hex(entry.digest),
+                }));
+        }
+    }
+}
+
+fn describe(image: &Shown) -> String {
+    let mut text = format!(
+        "image {}    {}, checkpoint {}, ended {}\n",
+        image.slot, image.status.state, image.status.checkpoint, image.status.ended
+    );
+    text += &format!("  files    {}\n", image.file);
+    if let (Some(pages), Some(bytes), Some(sidecar), Some(proof)) = (
+        image.pages,
+        image.directory_bytes,
+        image.sidecar_bytes,
+        &image.proof,
+    ) {
+        text += &format!(
+            "  log      from {:?} to {:?}, rests on epoch {}\n\
+             \x20 pages    {pages}\n  listing  {bytes} bytes, {sidecar} of them hash index\n\
+             \x20 proof    {proof}\n",
+            image.status.begin, image.status.end, image.status.end_epoch
+        );
+    }
+    if let Some(problem) = &image.problem {
+        text += &format!("  damaged  {problem}\n");
+    }
+    for entry in &image.entries {
+        text += &format!(
+            "  page {}: epoch {}, useq {}, crc32c {}, digest {}\n",
+            entry.page, entry.epoch, entry.useq, entry.crc32c, entry.digest
+        );
+    }
+    text
+}

@@ -1,0 +1,243 @@
+//! `perdura dump log`
+
+use std::io::{BufWriter, Write};
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use perdura_base::cursor::Reader;
+use perdura_base::{Pos, StreamId};
+use perdura_store::decode_group;
+use perdura_wal::{BlockRef, Cut, Direction, Frame, FrameKind, RestartRecord, decide_cut};
+use serde::Serialize;
+
+use crate::exit::Usage;
+use crate::offline::{Offline, Place};
+use crate::output::{self, moment};
+
+/// Show the log, block by block and frame by frame.
+///
+/// Begins at the oldest image's checkpoint, or where --from says. Blocks beyond the cut are shown
+/// as void. With --json each block is one line.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura dump log --data perdura-data | less\n  \
+    perdura dump log --data perdura-data --stream 0 --blocks\n  \
+    perdura dump log --data perdura-data --json | jq .epoch")]
+pub struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Only this stream.
+    #[arg(long, value_name = "N")]
+    stream: Option<u8>,
+    /// Begin with the block at this position.
+    #[arg(long, value_name = "POS")]
+    from: Option<u64>,
+    /// End after so many blocks of each stream.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Show blocks only, without their frames.
+    #[arg(long)]
+    blocks: bool,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct ShownBlock {
+    stream: u8,
+    pos: u64,
+    end: u64,
+    epoch: u64,
+    checkpoint_epoch: u64,
+    written: String,
+    body_bytes: u32,
+    partitions: Vec<u16>,
+    void: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    frames: Vec<ShownFrame>,
+}
+
+#[derive(Serialize)]
+struct ShownFrame {
+    kind: &'static str,
+    bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    records: Vec<ShownRecord>,
+}
+
+#[derive(Serialize)]
+struct ShownRecord {
+    page: u32,
+    useq: u32,
+    tag: u64,
+    fragments: usize,
+    bytes: usize,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let offline = Offline::open(&args.place)?;
+    let streams = offline.anchor.streams;
+    if let Some(stream) = args.stream.filter(|stream| *stream >= streams) {
+        bail!(Usage(format!(
+            "there is no stream {stream}; the database has {streams}"
+        )));
+    }
+    let begin = offline.log_begin();
+    let mut scans = Vec::new();
+    for stream in (0..streams).map(StreamId) {
+        let from = args.from.map_or(begin[usize::from(stream.0)], Pos);
+        scans.push(offline.scan(stream, from)?);
+    }
+    // Where the log contradicts itself it is shown none the less; the error ends the verb.
+    let cut = decide_cut(&offline.anchor, &scans);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut unreadable = None;
+    for scan in &scans {
+        if args.stream.is_some_and(|stream| stream != scan.stream.0) {
+            continue;
+        }
+        let limit = args.limit.unwrap_or(usize::MAX);
+        let mut shown: Vec<ShownBlock> = scan
+            .blocks
+            .iter()
+            .take(limit)
+            .map(|block| show_block(scan.stream, block, cut.as_ref().ok()))
+            .collect();
+        if !args.blocks {
+            for unit in scan.units(0) {
+                if unit.start >= shown.len() {
+                    break;
+                }
+                let frames = scan.read_unit(unit, Direction::Forward, |frame, block| {
+                    let at = shown.binary_search_by_key(&block.pos.0, |shown| shown.pos);
+                    if let Ok(at) = at {
+                        shown[at].frames.push(show_frame(frame));
+                    }
+                    Ok(())
+                });
+                unreadable = unreadable.or(frames.err());
+            }
+        }
+        for block in &shown {
+            print_block(&mut out, block, args.json)?;
+        }
+        if !args.json {
+            let why = scan.torn.as_deref().unwrap_or("nothing");
+            writeln!(
+                out,
+                "stream {} ends at {}: {why} there",
+                scan.stream, scan.valid_end
+            )?;
+            for note in &scan.notes {
+                writeln!(out, "note: {note}")?;
+            }
+        }
+    }
+    if let (Ok(cut), false) = (&cut, args.json) {
+        let cuts: Vec<u64> = cut.cut.iter().map(|pos| pos.0).collect();
+        writeln!(out, "durable epoch {}, cut at {cuts:?}", cut.durable)?;
+    }
+    out.flush()?;
+    cut?;
+    unreadable.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn show_block(stream: StreamId, block: &BlockRef, cut: Option<&Cut>) -> ShownBlock {
+    let beyond = |cut: &Cut| block.pos >= cut.cut[usize::from(stream.0)];
+    ShownBlock {
+        stream: stream.0,
+        pos: block.pos.0,
+        end: block.end().0,
+        epoch: block.epoch.0,
+        checkpoint_epoch: block.ckpt_epoch.0,
+        written: moment(block.wall_us),
+        body_bytes: block.body_len,
+        partitions: block
+            .partitions
+            .iter()
+            .map(|partition| partition.0)
+            .collect(),
+        void: cut.is_some_and(beyond),
+        frames: Vec::new(),
+    }
+}
+
+fn show_frame(frame: Frame<'_>) -> ShownFrame {
+    let number = || {
+        let k = Reader::new(frame.payload).varint();
+        k.map_or("does not parse".into(), |k| format!("checkpoint {k}"))
+    };
+    let (kind, detail) = match frame.kind {
+        FrameKind::Group => ("group", None),
+        FrameKind::BeginCheckpoint => ("begin-checkpoint", Some(number())),
+        FrameKind::EndCheckpoint => ("end-checkpoint", Some(number())),
+        FrameKind::Restart => ("restart", Some(restart_detail(frame.payload))),
+        FrameKind::Beacon => ("beacon", None),
+    };
+    let mut shown = ShownFrame {
+        kind,
+        bytes: frame.payload.len(),
+        detail,
+        records: Vec::new(),
+    };
+    if frame.kind == FrameKind::Group {
+        match decode_group(frame.payload) {
+            None => shown.detail = Some("does not parse".into()),
+            Some(group) => shown
+                .records
+                .extend(group.records().map(|record| ShownRecord {
+                    page: record.page.0,
+                    useq: record.useq.0,
+                    tag: record.tag.0,
+                    fragments: record.fragments().count(),
+                    bytes: record.fragment_bytes(),
+                })),
+        }
+    }
+    shown
+}
+
+fn restart_detail(payload: &[u8]) -> String {
+    let Some(record) = RestartRecord::decode(payload) else {
+        return "does not parse".into();
+    };
+    let cut: Vec<u64> = record.cut.iter().map(|pos| pos.0).collect();
+    format!(
+        "incarnation {}, kept up to epoch {}, checkpoints up to {}, cut at {cut:?}",
+        record.incarnation, record.durable, record.ckpt_max
+    )
+}
+
+fn print_block(out: &mut impl Write, block: &ShownBlock, json: bool) -> Result<()> {
+    if json {
+        return output::json_line(out, block);
+    }
+    writeln!(
+        out,
+        "block {}:{} to {}  epoch {}  checkpoint epoch {}  {} bytes  {} partition(s)  {}{}",
+        block.stream,
+        block.pos,
+        block.end,
+        block.epoch,
+        block.checkpoint_epoch,
+        block.body_bytes,
+        block.partitions.len(),
+        block.written,
+        if block.void { "  VOID" } else { "" }
+    )?;
+    for frame in &block.frames {
+        let detail = frame.detail.as_deref().unwrap_or_default();
+        writeln!(out, "  {} {} bytes  {detail}", frame.kind, frame.bytes)?;
+        for record in &frame.records {
+            writeln!(
+                out,
+                "    page {} useq {} tag {}: {} fragment(s), {} bytes",
+                record.page, record.useq, record.tag, record.fragments, record.bytes
+            )?;
+        }
+    }
+    Ok(())
+}

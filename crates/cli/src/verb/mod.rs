@@ -1,0 +1,10 @@
+//! The verbs.
+
+pub mod bench;
+pub mod crash;
+pub mod database;
+pub mod digest;
+pub mod dump;
+pub mod restart;
+pub mod serve;
+pub mod verify;
