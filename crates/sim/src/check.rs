@@ -5,7 +5,9 @@ use std::sync::Arc;
 use perdura::Core;
 use perdura_base::PartitionId;
 use perdura_base::error::Family;
-use perdura_device::{Clock, Disk, SimDisk};
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_device::{Clock, CrashProfile, Disk, SimDisk};
 use perdura_recovery::{METHODS, Method, Progress, RestartOptions, restart};
 use perdura_wal::{Direction, ImageState};
 
@@ -15,7 +17,10 @@ use crate::world::{Check, World};
 
 /// The method with its streams read backwards.
 static BACKWARD: Method = Method {
-    source: perdura_recovery::method::Source { direction: Direction::Backward, merged: false },
+    source: perdura_recovery::method::Source {
+        direction: Direction::Backward,
+        merged: false,
+    },
     ..METHODS[0]
 };
 
@@ -34,23 +39,29 @@ impl World {
                     value.clear();
                     row.copy_value(&mut value);
                     let place = key_number(&key).map(|key| (database, key));
-                    let same = place.and_then(|place| expected.get(&place)).is_some_and(|row_is| {
-                        row_is.value.matches(&value) && row_is.expiry_ms == row.expiry_ms()
-                    });
+                    let same = place
+                        .and_then(|place| expected.get(&place))
+                        .is_some_and(|row_is| {
+                            row_is.value.matches(&value) && row_is.expiry_ms == row.expiry_ms()
+                        });
                     if !same || core.partition_of(&key) != partition {
                         wrong = Some(String::from_utf8_lossy(&key).into_owned());
                     }
                 });
             }
             if let Some(key) = wrong {
-                return Err(format!("database {database}: the row of {key} is not the model's"));
+                return Err(format!(
+                    "database {database}: the row of {key} is not the model's"
+                ));
             }
             let of_database = expected.range((database, 0)..=(database, u8::MAX));
             let (count, expiring) = of_database.clone().fold((0u64, 0u64), |(rows, due), row| {
                 (rows + 1, due + u64::from(row.1.expiry_ms.is_some()))
             });
             if rows != count {
-                return Err(format!("database {database}: {rows} rows, the model has {count}"));
+                return Err(format!(
+                    "database {database}: {rows} rows, the model has {count}"
+                ));
             }
             let ((len, due, found), _) = core
                 .transact(&core.all_partitions(), |tx| {
@@ -73,9 +84,8 @@ impl World {
         Ok(())
     }
 
-    /// Holds a restart without damage against the model, which then forgets what was not durable.
-    pub(crate) fn check_restart(&mut self) -> Check {
-        let core = self.core();
+    /// Holds a restart without damage against the model.
+    pub(crate) fn verify(&self, core: &Core) -> Check {
         let report = core.report();
         let durable = report.durable_epoch;
         if durable < self.must_survive {
@@ -84,16 +94,33 @@ impl World {
                 self.must_survive
             ));
         }
-        if report.pages_rebuilt > 0 || report.notes.iter().any(|note| note.contains("cannot be used"))
+        if report.pages_rebuilt > 0
+            || report
+                .notes
+                .iter()
+                .any(|note| note.contains("cannot be used"))
         {
-            return Err(format!("an image is damaged although nothing rots: {:?}", report.notes));
+            return Err(format!(
+                "an image is damaged although nothing rots: {:?}",
+                report.notes
+            ));
         }
         if report.void_blocks > 0 && core.wal().current().0 < durable + 2 {
-            return Err(format!("epoch {} is in a void block and used again", durable + 1));
+            return Err(format!(
+                "epoch {} is in a void block and used again",
+                durable + 1
+            ));
         }
         let expected = self.model.state_at(durable);
         self.compare(core, &expected)
-            .map_err(|what| format!("after the restart at epoch {durable}: {what}"))?;
+            .map_err(|what| format!("after the restart at epoch {durable}: {what}"))
+    }
+
+    /// As [`verify`](Self::verify), for the engine that is open; the model then forgets what was
+    /// not durable.
+    pub(crate) fn check_restart(&mut self) -> Check {
+        self.verify(self.core())?;
+        let durable = self.core().report().durable_epoch;
         self.model.restart(durable);
         self.must_survive = durable;
         self.evidence = durable;
@@ -112,36 +139,82 @@ impl World {
         self.disks.iter().map(copy).collect()
     }
 
-    /// With the image that a restart used damaged, the other one must lead to the same rows; and
-    /// the log read backwards to the same as forwards. `before` are the disks as the restart
-    /// found them.
-    pub(crate) fn check_other_ways(&self, before: &[Arc<SimDisk>]) -> Check {
+    /// With the image that a restart used damaged, wholly or in one page, the other one must lead
+    /// to the same rows, now and after the next checkpoint; and the log read backwards to the same
+    /// as forwards. `before` are the disks as the restart found them.
+    pub(crate) fn check_other_ways(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let core = self.core();
-        let durable = core.report().durable_epoch;
-        let anchor = core.anchor().get();
-        let digest = core.digest();
         if self.dry_run(before, &METHODS[0])? != self.dry_run(before, &BACKWARD)? {
             return Err("the log read backwards gives other rows than forwards".to_owned());
         }
-        let Some(newest) = anchor.newest_image() else { return Ok(()) };
-        let path = perdura_recovery::image::directory_path(newest, anchor.image(newest).k);
-        if !before[0].flip(&path, 40, 3) {
-            return Err(format!("{path} is not there although the anchor names it"));
+        let anchor = core.anchor().get();
+        let Some(newest) = anchor.newest_image() else {
+            return Ok(());
+        };
+        let folder = perdura_recovery::image::folder(newest);
+        let directory = perdura_recovery::image::directory_path(newest, anchor.image(newest).k);
+        let both = anchor
+            .images
+            .iter()
+            .all(|image| image.state == ImageState::Complete);
+        let one_page = choice.is_multiple_of(2) && core.report().pages_fetched > 0;
+        if one_page {
+            self.damage_page(&before[0], &format!("{folder}/pages"), choice / 2);
+        } else if !before[0].flip(&directory, 40, 3) {
+            return Err(format!(
+                "{directory} is not there although the anchor names it"
+            ));
         }
-        let both = anchor.images.iter().all(|image| image.state == ImageState::Complete);
-        match self.open_on(before) {
-            Ok(other) if both => {
-                if other.report().durable_epoch != durable || other.digest() != digest {
-                    return Err("the older image leads to other rows than the newer".to_owned());
-                }
-                self.compare(&other, self.model.live())
-                    .map_err(|what| format!("from the older image: {what}"))
+        let other = match self.open_on(before) {
+            Ok(other) => other,
+            Err(error) if both => {
+                return Err(format!("the older image does not stand in: {error}"));
             }
-            Ok(_) => Err("the only image is damaged and yet the database started".to_owned()),
-            Err(error) if both => Err(format!("the older image does not stand in: {error}")),
-            Err(error) if error.family() == Family::Corruption => Ok(()),
-            Err(error) => Err(format!("a damaged image: {error}")),
+            Err(error) if error.family() == Family::Corruption => return Ok(()),
+            Err(error) => return Err(format!("a damaged image: {error}")),
+        };
+        // The page may be one that the image does not list.
+        if !both && !one_page {
+            return Err("the only image is damaged and yet the database started".to_owned());
         }
+        let same = |other: &Core, when: &str| {
+            if other.report().durable_epoch < core.report().durable_epoch {
+                return Err(format!("{when}: acknowledged epochs are missing"));
+            }
+            self.compare(other, self.model.live())
+                .map_err(|what| format!("{when}: {what}"))
+        };
+        same(&other, "from the older image")?;
+        other
+            .checkpoint_now()
+            .map_err(|error| format!("the repairing checkpoint: {error}"))?;
+        before
+            .iter()
+            .for_each(|disk| disk.crash(CrashProfile::Nothing, choice));
+        drop(other);
+        let again = self.open_on(before);
+        let again = again.map_err(|error| format!("after the repairing checkpoint: {error}"))?;
+        same(&again, "after the repairing checkpoint")
+    }
+
+    /// Flips a byte in one of the pages that hold something.
+    fn damage_page(&self, disk: &SimDisk, path: &str, choice: u64) {
+        let Ok(bytes) = disk.read_all(path) else {
+            return;
+        };
+        let header = to_usize(perdura_recovery::image::PAGES_HEADER_BYTES);
+        let pages = bytes.len().saturating_sub(header) / PAGE_BYTES;
+        let used = |page: &usize| {
+            bytes[header + page * PAGE_BYTES..][..64]
+                .iter()
+                .any(|b| *b != 0)
+        };
+        let used: Vec<usize> = (0..pages).filter(used).collect();
+        if used.is_empty() {
+            return;
+        }
+        let page = used[to_usize(choice % to_u64(used.len()))];
+        disk.flip(path, to_u64(header + page * PAGE_BYTES + 9), 3);
     }
 
     fn dry_run(&self, disks: &[Arc<SimDisk>], method: &'static Method) -> Check<u64> {
@@ -164,23 +237,27 @@ impl World {
         }
     }
 
-    /// After damage: an error of the corruption family, or exactly a durable prefix from which
-    /// only epochs without later evidence may be missing.
-    pub(crate) fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<bool> {
+    /// After damage: an error of the corruption family, or exactly a durable prefix that reaches
+    /// at least to `evidence`. Returns the epoch it started at.
+    pub(crate) fn check_damaged(
+        &self,
+        disks: &[Arc<SimDisk>],
+        evidence: u64,
+        damage: &str,
+    ) -> Check<Option<u64>> {
         let core = match self.open_on(disks) {
             Ok(core) => core,
-            Err(error) if error.family() == Family::Corruption => return Ok(false),
+            Err(error) if error.family() == Family::Corruption => return Ok(None),
             Err(error) => return Err(format!("{damage}: {error}")),
         };
         let durable = core.report().durable_epoch;
-        if durable < self.evidence {
+        if durable < evidence {
             return Err(format!(
-                "{damage}: started at epoch {durable}, but {} has later evidence",
-                self.evidence
+                "{damage}: started at epoch {durable}, but {evidence} has later evidence"
             ));
         }
         self.compare(&core, &self.model.state_at(durable))
             .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
-        Ok(true)
+        Ok(Some(durable))
     }
 }

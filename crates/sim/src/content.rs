@@ -1,8 +1,8 @@
 //! Values that are their own description: a seed and a length stand for the bytes, so that the
 //! model holds no bytes and a comparison needs no second copy.
 
-/// A value, described.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A value, described. Two are equal if their bytes are.
+#[derive(Debug, Clone, Copy)]
 pub struct Content {
     /// What the bytes follow from.
     pub seed: u64,
@@ -18,9 +18,29 @@ pub(crate) fn scramble(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+impl PartialEq for Content {
+    fn eq(&self, other: &Content) -> bool {
+        let head = |of: &Content| {
+            let mut words = of.words();
+            let word = u64::from_le_bytes(words.next().unwrap_or_default());
+            // Two values that agree in eight random bytes have the same seed.
+            if of.len < 8 {
+                word & ((1 << (8 * of.len)) - 1)
+            } else {
+                word
+            }
+        };
+        self.len == other.len && (self.seed == other.seed || head(self) == head(other))
+    }
+}
+
+impl Eq for Content {}
+
 impl Content {
     fn words(self) -> impl Iterator<Item = [u8; 8]> {
-        (0..).map(move |i: u64| scramble(self.seed ^ i.wrapping_mul(0xd6e8_feb8_6659_fd93)).to_le_bytes())
+        (0..).map(move |i: u64| {
+            scramble(self.seed ^ i.wrapping_mul(0xd6e8_feb8_6659_fd93)).to_le_bytes()
+        })
     }
 
     /// Writes the bytes into `out`, replacing what is there.
@@ -37,7 +57,10 @@ impl Content {
     #[must_use]
     pub fn matches(self, bytes: &[u8]) -> bool {
         bytes.len() == self.len
-            && bytes.chunks(8).zip(self.words()).all(|(chunk, word)| chunk == &word[..chunk.len()])
+            && bytes
+                .chunks(8)
+                .zip(self.words())
+                .all(|(chunk, word)| chunk == &word[..chunk.len()])
     }
 }
 
@@ -52,7 +75,15 @@ mod tests {
             let content = Content { seed: 7, len };
             content.fill(&mut bytes);
             assert!(content.matches(&bytes));
-            assert!(!Content { seed: 7, len: len + 1 }.matches(&bytes));
+            assert!(
+                !Content {
+                    seed: 7,
+                    len: len + 1
+                }
+                .matches(&bytes)
+            );
+            let other = Content { seed: 9, len };
+            assert_eq!(content == other, other.matches(&bytes));
             if len > 0 {
                 assert!(!Content { seed: 8, len }.matches(&bytes));
                 bytes[len - 1] ^= 1;

@@ -13,12 +13,16 @@
 //! | [`world`] | the machine: disks, clock, engine, client |
 //! | [`steps`] | what a step does |
 //! | [`check`] | the comparison after a restart |
+//! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
+//! | [`damage`] | every byte of a small database, one at a time |
 //! | [`run`] | runs: crash chains, what counts, the report |
 //!
 //! See `docs/simulator.md`.
 
 pub mod check;
 pub mod content;
+pub mod damage;
+pub mod exhaustive;
 pub mod model;
 pub mod report;
 pub mod run;

@@ -69,7 +69,11 @@ impl Model {
                     self.written.insert(*place, epoch);
                 }
                 Change::Flush(database) => {
-                    for place in self.live.keys().filter(|p| database.is_none_or(|d| d == p.0)) {
+                    for place in self
+                        .live
+                        .keys()
+                        .filter(|p| database.is_none_or(|d| d == p.0))
+                    {
                         self.written.insert(*place, epoch);
                     }
                 }
@@ -117,7 +121,13 @@ mod tests {
     use super::*;
 
     fn put(place: Place, seed: u64) -> Change {
-        Change::Put(place, Row { value: Content { seed, len: 1 }, expiry_ms: None })
+        Change::Put(
+            place,
+            Row {
+                value: Content { seed, len: 1 },
+                expiry_ms: None,
+            },
+        )
     }
 
     #[test]
@@ -127,10 +137,19 @@ mod tests {
         model.commit(2, vec![Change::Delete((0, 1)), put((0, 2), 2)]);
         model.commit(3, vec![Change::Flush(Some(0))]);
         assert_eq!(model.live().keys().copied().collect::<Vec<_>>(), [(1, 1)]);
-        assert_eq!((model.written((0, 2)), model.written((1, 1)), model.newest()), (3, 1, 3));
-        assert_eq!(model.state_at(2).keys().copied().collect::<Vec<_>>(), [(0, 2), (1, 1)]);
+        assert_eq!(
+            (model.written((0, 2)), model.written((1, 1)), model.newest()),
+            (3, 1, 3)
+        );
+        assert_eq!(
+            model.state_at(2).keys().copied().collect::<Vec<_>>(),
+            [(0, 2), (1, 1)]
+        );
         model.restart(1);
-        assert_eq!(model.live().keys().copied().collect::<Vec<_>>(), [(0, 1), (1, 1)]);
+        assert_eq!(
+            model.live().keys().copied().collect::<Vec<_>>(),
+            [(0, 1), (1, 1)]
+        );
         assert_eq!(model.written((0, 2)), 0);
     }
 }

@@ -22,7 +22,13 @@ pub struct CrashOptions {
 
 impl Default for CrashOptions {
     fn default() -> Self {
-        CrashOptions { seed: 1, runs: 1000, streams: None, profile: None, violations_max: 10 }
+        CrashOptions {
+            seed: 1,
+            runs: 1000,
+            streams: None,
+            profile: None,
+            violations_max: 10,
+        }
     }
 }
 

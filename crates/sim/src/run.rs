@@ -110,7 +110,9 @@ impl World {
         self.faults_before = self.faults_struck();
         let overdue = number > self.swarm.crashes;
         if overdue {
-            self.disks.iter().for_each(|disk| disk.set_plan(FaultPlan::default()));
+            self.disks
+                .iter()
+                .for_each(|disk| disk.set_plan(FaultPlan::default()));
         } else if self.rng.u8(0..100) < self.swarm.faults {
             self.plan_faults(150);
         }
@@ -122,11 +124,15 @@ impl World {
         let mut grace = self.rng.u8(0..4);
         for step in 0..steps {
             if self.stopped {
-                let Some(left) = grace.checked_sub(1) else { break };
+                let Some(left) = grace.checked_sub(1) else {
+                    break;
+                };
                 grace = left;
             }
             if step == space_returns && self.swarm.faults > 0 && !self.stopped {
-                self.disks.iter().for_each(|disk| disk.set_plan(FaultPlan::default()));
+                self.disks
+                    .iter()
+                    .for_each(|disk| disk.set_plan(FaultPlan::default()));
             }
             self.step()?;
             self.observe();
@@ -143,19 +149,21 @@ impl World {
             true => self.rng.u32(1..=NESTED_MAX),
             false => 0,
         };
-        let other_ways = self.rng.u8(0..8) == 0;
+        let other_ways = self.rng.u8(0..24) == 0;
         for attempt in 0..=depth {
             let before = self.faults_struck();
             if attempt < depth {
                 self.plan_faults(12);
             }
             let copies = other_ways.then(|| self.copy_disks());
+
             match self.open_on(&self.disks) {
                 Ok(core) => {
                     self.core = Some(core);
                     self.faults_before = before;
                     self.check_restart()?;
-                    return copies.map_or(Ok(()), |copies| self.check_other_ways(&copies));
+                    let choice = self.rng.u64(..);
+                    return copies.map_or(Ok(()), |copies| self.check_other_ways(&copies, choice));
                 }
                 Err(error) if error.family() == Family::Corruption => {
                     return Err(format!("the restart refuses: {error}"));
@@ -171,7 +179,7 @@ impl World {
 
     /// Bit rot: one bit of one file, on a copy of the disks.
     fn rot(&mut self) -> Check {
-        for _ in 0..4 {
+        for _ in 0..3 {
             let copies = self.copy_disks();
             let disk = self.rng.usize(0..copies.len());
             let files = copies[disk].files();
@@ -182,7 +190,9 @@ impl World {
             if *len == 0 {
                 continue;
             }
-            let bytes = copies[disk].read_all(path).map_err(|error| error.to_string())?;
+            let bytes = copies[disk]
+                .read_all(path)
+                .map_err(|error| error.to_string())?;
             let mut at = self.rng.usize(0..bytes.len());
             // Most of a file is zeros; where there is something, damage is more telling.
             if self.rng.u8(0..4) > 0 {
@@ -191,9 +201,9 @@ impl World {
             let at = u64::try_from(at).unwrap_or(0);
             copies[disk].flip(path, at, self.rng.u8(0..8));
             let damage = format!("byte {at} of {path} flipped");
-            let started = self.check_damaged(&copies, &damage)?;
+            let started = self.check_damaged(&copies, self.evidence, &damage)?;
             *self.tally.faults.entry("rot").or_default() += 1;
-            self.note(u64::from(started));
+            self.note(started.unwrap_or(u64::MAX));
         }
         Ok(())
     }

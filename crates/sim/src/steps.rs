@@ -35,7 +35,11 @@ pub(crate) fn key_bytes(key: u8) -> Vec<u8> {
 /// The number of a key, from its bytes.
 pub(crate) fn key_number(bytes: &[u8]) -> Option<u8> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let key = text.strip_prefix("key")?.trim_end_matches('.').parse().ok()?;
+    let key = text
+        .strip_prefix("key")?
+        .trim_end_matches('.')
+        .parse()
+        .ok()?;
     (key_bytes(key) == bytes).then_some(key)
 }
 
@@ -43,34 +47,55 @@ pub(crate) fn key_number(bytes: &[u8]) -> Option<u8> {
 struct View<'a> {
     live: &'a State,
     own: BTreeMap<Place, Option<Row>>,
-    changes: Vec<Change>,
     now_ms: u64,
 }
 
 impl View<'_> {
     fn stored(&self, place: Place) -> Option<Row> {
-        self.own.get(&place).copied().unwrap_or_else(|| self.live.get(&place).copied())
+        self.own
+            .get(&place)
+            .copied()
+            .unwrap_or_else(|| self.live.get(&place).copied())
     }
 
     fn visible(&self, place: Place) -> Option<Row> {
-        self.stored(place).filter(|row| row.expiry_ms.is_none_or(|ms| ms > self.now_ms))
+        self.stored(place)
+            .filter(|row| row.expiry_ms.is_none_or(|ms| ms > self.now_ms))
     }
 
     fn put(&mut self, place: Place, row: Row) {
         self.own.insert(place, Some(row));
-        self.changes.push(Change::Put(place, row));
     }
 
     fn delete(&mut self, place: Place) {
         if self.stored(place).is_some() {
             self.own.insert(place, None);
-            self.changes.push(Change::Delete(place));
         }
     }
 
+    /// What is different in the end: a row put and deleted again was never written, and nobody
+    /// has to wait for it.
+    fn changes(&self) -> Vec<Change> {
+        let changed = self
+            .own
+            .iter()
+            .filter(|(place, row)| self.live.get(place) != row.as_ref());
+        let change = |(place, row): (&Place, &Option<Row>)| match row {
+            Some(row) => Change::Put(*place, *row),
+            None => Change::Delete(*place),
+        };
+        changed.map(change).collect()
+    }
+
     fn count(&self, database: u8) -> usize {
-        let untouched = self.live.keys().filter(|p| p.0 == database && !self.own.contains_key(*p));
-        let own = self.own.iter().filter(|(p, row)| p.0 == database && row.is_some());
+        let untouched = self
+            .live
+            .keys()
+            .filter(|p| p.0 == database && !self.own.contains_key(*p));
+        let own = self
+            .own
+            .iter()
+            .filter(|(p, row)| p.0 == database && row.is_some());
         untouched.count() + own.count()
     }
 }
@@ -103,7 +128,12 @@ fn perform(
             }
             Op::Put(place, row) => {
                 row.value.fill(scratch);
-                tx.put(core.database(place.0), &key_bytes(place.1), scratch, row.expiry_ms)?;
+                tx.put(
+                    core.database(place.0),
+                    &key_bytes(place.1),
+                    scratch,
+                    row.expiry_ms,
+                )?;
                 view.put(place, row);
                 None
             }
@@ -150,7 +180,13 @@ fn draw_row(rng: &mut Rng, swarm: &Swarm, now_ms: u64) -> Row {
     };
     let expires = rng.u8(0..100) < swarm.expiry;
     let expiry_ms = expires.then(|| now_ms + rng.u64(0..3000));
-    Row { value: Content { seed: rng.u64(..), len }, expiry_ms }
+    Row {
+        value: Content {
+            seed: rng.u64(..),
+            len,
+        },
+        expiry_ms,
+    }
 }
 
 impl World {
@@ -168,7 +204,7 @@ impl World {
             0 => self.transact(true),
             1 => self.transact(false),
             2 => {
-                self.core().close_epoch();
+                self.close();
                 Ok(())
             }
             3 => self.flush_one(),
@@ -191,6 +227,18 @@ impl World {
                 self.move_clock();
                 Ok(())
             }
+        }
+    }
+
+    /// Closes the epoch, or takes a part of closing it.
+    fn close(&mut self) {
+        let stream = StreamId(self.rng.u8(0..self.swarm.streams));
+        let part = self.rng.u8(0..4);
+        let core = self.core();
+        match part {
+            0 => drop(core.wal().close_begin()),
+            1 => core.wal().close_visit(stream),
+            _ => drop(core.close_epoch()),
         }
     }
 
@@ -225,7 +273,7 @@ impl World {
         (0..count).map(draw).collect()
     }
 
-    fn declare(&mut self, ops: &[Op]) -> PartitionSet {
+    fn declare(&self, ops: &[Op]) -> PartitionSet {
         let core = self.core();
         // A partition that is not declared makes the engine undo and run again.
         let careless = self.seed.is_multiple_of(3);
@@ -245,26 +293,35 @@ impl World {
     /// A transaction of the client; some change their mind.
     fn transact(&mut self, writes: bool) -> Check {
         let ops = self.draw_ops(writes);
-        let parts = self.declare(&ops);
         let gives_up = writes && self.rng.u8(0..12) == 0;
+        self.transact_ops(&ops, gives_up)
+    }
+
+    /// Runs operations as one transaction, against the model.
+    pub(crate) fn transact_ops(&mut self, ops: &[Op], gives_up: bool) -> Check {
+        let parts = self.declare(ops);
         let now_ms = self.clock.wall_us() / 1000;
         let core = self.core.as_ref().expect("open");
         let scratch = &mut self.scratch;
         let live = self.model.live();
         let mut changes = Vec::new();
         let result = core.transact(&parts, |tx| {
-            let mut view = View { live, own: BTreeMap::new(), changes: Vec::new(), now_ms };
-            let check = perform(core, tx, &ops, &mut view, scratch)?;
+            let mut view = View {
+                live,
+                own: BTreeMap::new(),
+                now_ms,
+            };
+            let check = perform(core, tx, ops, &mut view, scratch)?;
             if gives_up {
                 return Err(Abort::User);
             }
-            changes = view.changes;
+            changes = view.changes();
             Ok(check)
         });
         match result {
             Ok((check, ticket)) => {
                 check?;
-                self.committed(&ops, changes, ticket);
+                self.committed(ops, changes, ticket);
                 Ok(())
             }
             Err(Error::Usage(_)) if gives_up => Ok(()),
@@ -287,7 +344,10 @@ impl World {
             needs = needs.max(ticket.epoch.0);
             self.model.commit(ticket.epoch.0, changes);
         }
-        self.promises.push(Promise { ticket: ticket.epoch.0, needs });
+        self.promises.push(Promise {
+            ticket: ticket.epoch.0,
+            needs,
+        });
         self.tally.transactions += 1;
         self.note(ticket.epoch.0);
     }
@@ -318,7 +378,11 @@ impl World {
         let due = |row: &Row| row.expiry_ms.is_some_and(|ms| ms <= now_ms);
         let core = self.core();
         let here = |key: u8| u64::from(core.partition_of(&key_bytes(key)).0) == turn;
-        let gone = self.model.live().iter().filter(|(place, row)| due(row) && here(place.1));
+        let gone = self
+            .model
+            .live()
+            .iter()
+            .filter(|(place, row)| due(row) && here(place.1));
         let changes: Vec<Change> = gone.map(|(place, _)| Change::Delete(*place)).collect();
         if !changes.is_empty() {
             self.model.commit(epoch, changes);
@@ -343,6 +407,7 @@ impl World {
     fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
         let s = usize::from(stream);
         let durable = self.core().wal().durable().0;
+
         match self.core().flush_step(StreamId(stream)) {
             Ok(progress) => {
                 match progress {
@@ -422,17 +487,22 @@ impl World {
 
     /// Plans what is to go wrong in the life that begins.
     pub(crate) fn plan_faults(&mut self, ops_max: u64) {
+        let cuts = if ops_max < 20 { 5 } else { 3 };
         let rng = &mut self.rng;
         let struck = rng.usize(0..self.disks.len());
         let disk = &self.disks[struck];
-        let failure = if rng.bool() { SyncFailure::KeepsNew } else { SyncFailure::Reverts };
+        let failure = if rng.bool() {
+            SyncFailure::KeepsNew
+        } else {
+            SyncFailure::Reverts
+        };
         let mut plan = FaultPlan::default();
-        match rng.u8(0..8) {
-            0..=2 => plan.cut_after_ops = Some(rng.u64(1..=ops_max)),
-            3 => plan.fail_sync_at = Some((rng.u64(1..=1 + ops_max / 4), failure)),
-            4 => plan.fail_write_at = Some(rng.u64(1..=1 + ops_max / 2)),
-            5 => plan.fail_read_at = Some(rng.u64(1..=8)),
-            6 => plan.enospc_at = Some((rng.u64(1..=4), rng.u64(1..=6))),
+        match rng.u8(0..5 + cuts).saturating_sub(cuts - 1) {
+            0 => plan.cut_after_ops = Some(rng.u64(1..=ops_max)),
+            1 => plan.fail_sync_at = Some((rng.u64(1..=1 + ops_max / 4), failure)),
+            2 => plan.fail_write_at = Some(rng.u64(1..=1 + ops_max / 2)),
+            3 => plan.fail_read_at = Some(rng.u64(1..=8)),
+            4 => plan.enospc_at = Some((rng.u64(1..=4), rng.u64(1..=6))),
             _ => {
                 let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
                 plan.capacity_bytes = Some(used + rng.u64(0..200_000));

@@ -98,8 +98,8 @@ impl Swarm {
     /// The character that a seed gives.
     #[must_use]
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
-        let streams = streams.unwrap_or_else(|| pick(rng, &[1, 1, 2, 2, 3, 4]));
-        let long = rng.u8(0..6) == 0;
+        let streams = streams.unwrap_or_else(|| pick(rng, &[1, 1, 1, 2, 2, 2, 3, 4, 8]));
+        let long = rng.u8(0..10) == 0;
         let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
         let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
         let options = CoreOptions {
@@ -109,12 +109,12 @@ impl Swarm {
             block_bytes_max: pick(rng, &[8192, 16384]),
             ..CoreOptions::default()
         };
-        let rot = rng.u8(0..12) == 0;
+        let rot = rng.u8(0..16) == 0;
         Swarm {
             streams,
             disks_apart: streams > 1 && rng.bool(),
             options,
-            crashes: pick(rng, &[1, 1, 1, 2, 2, 2, 4, 5, 6]),
+            crashes: pick(rng, &[1, 1, 1, 1, 2, 2, 2, 4, 5]),
             steps: if long { 400 } else { pick(rng, &[40, 80, 120]) },
             keys: pick(rng, &[3, 8, 20]),
             databases: pick(rng, &[1, 1, 3]),
@@ -134,9 +134,11 @@ impl Swarm {
                 empty: if rng.u8(0..4) == 0 { 1 } else { 0 },
                 clock: sometimes(rng, 1),
             },
-            stream_speed: (0..streams).map(|_| pick(rng, &[100, 100, 50, 5])).collect(),
+            stream_speed: (0..streams)
+                .map(|_| pick(rng, &[100, 100, 50, 5]))
+                .collect(),
             faults: pick(rng, &[0, 30, 70]),
-            nested: pick(rng, &[0, 20, 60]),
+            nested: pick(rng, &[0, 0, 20, 50]),
             rot,
             profile,
         }

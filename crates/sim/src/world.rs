@@ -54,8 +54,14 @@ impl World {
     /// A machine with empty disks.
     #[must_use]
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
-        let count = if swarm.disks_apart { u64::from(swarm.streams) + 1 } else { 1 };
-        let disks = (0..count).map(|i| SimDisk::new(scramble(seed ^ (i << 56)))).collect();
+        let count = if swarm.disks_apart {
+            u64::from(swarm.streams) + 1
+        } else {
+            1
+        };
+        let disks = (0..count)
+            .map(|i| SimDisk::new(scramble(seed ^ (i << 56))))
+            .collect();
         let streams = usize::from(swarm.streams);
         World {
             swarm,
@@ -104,17 +110,26 @@ impl World {
     }
 
     pub(crate) fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
-        Core::open(self.env(disks), self.options(), Arc::new(Progress::default()))
+        Core::open(
+            self.env(disks),
+            self.options(),
+            Arc::new(Progress::default()),
+        )
     }
 
     /// The engine; steps are taken only while it is open.
     pub(crate) fn core(&self) -> &Core {
-        self.core.as_ref().expect("a step is taken only while the engine is open")
+        self.core
+            .as_ref()
+            .expect("a step is taken only while the engine is open")
     }
 
     /// Faults that struck so far, whatever their kind.
     pub(crate) fn faults_struck(&self) -> u64 {
-        self.disks.iter().map(|disk| disk.faults().values().sum::<u64>()).sum()
+        self.disks
+            .iter()
+            .map(|disk| disk.faults().values().sum::<u64>())
+            .sum()
     }
 
     /// Power fails, or the process dies: nothing of the engine remains.
@@ -125,12 +140,17 @@ impl World {
             disk.crash(profile, self.rng.u64(..));
             disk.set_plan(FaultPlan::default());
         }
+        self.forget_engine();
+        self.tally.crashes += 1;
+    }
+
+    /// The engine and everything that only it knew are gone.
+    pub(crate) fn forget_engine(&mut self) {
         self.core = None;
         self.promises.clear();
         self.named.fill(0);
         self.stopped = false;
         self.purge_turn = 0;
-        self.tally.crashes += 1;
     }
 
     /// The client looks which of its answers may be given now.

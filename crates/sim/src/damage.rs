@@ -1,0 +1,157 @@
+//! Every byte of a small database, one at a time: flipped, and the log cut there.
+//!
+//! The outcome is an error that names the damage, or exactly a durable prefix; a flip may cost
+//! only epochs that nothing later gives evidence of, a cut those whose blocks it removes. Never a
+//! panic, never anything else.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura_base::num::to_u64;
+use perdura_device::{CrashProfile, FaultPlan, SimDisk};
+
+use crate::swarm::Swarm;
+use crate::world::{Check, World};
+
+/// What was damaged and how it ended.
+#[derive(Debug, Clone, Default)]
+pub struct Damaged {
+    /// Bytes flipped or cut at.
+    pub cases: u64,
+    /// Cases in which the database started.
+    pub started: u64,
+    /// Cases in which it refused.
+    pub refused: u64,
+    /// What went wrong.
+    pub violations: Vec<String>,
+}
+
+/// A small database with two images, a log beyond both, and a void tail of an earlier life.
+fn small(seed: u64) -> Check<World> {
+    let mut rng = Rng::with_seed(seed);
+    let drawn = Swarm::draw(&mut rng, Some(2), Some(CrashProfile::Ordered));
+    let options = perdura::CoreOptions {
+        partitions: 2,
+        chunk_pages: 2,
+        ..drawn.options
+    };
+    let swarm = Swarm {
+        options,
+        disks_apart: false,
+        keys: 4,
+        databases: 1,
+        medium: 5,
+        large: 0,
+        expiry: 0,
+        faults: 0,
+        nested: 0,
+        rot: false,
+        stream_speed: vec![100; 2],
+        ..drawn
+    };
+    let mut world = World::new(seed, rng, swarm);
+    for _ in 0..2 {
+        world.open()?;
+        for _ in 0..2 {
+            world.steps(12)?;
+            world.checkpoint_now()?;
+        }
+        world.steps(20)?;
+        world.crash();
+    }
+    Ok(world)
+}
+
+impl World {
+    fn open(&mut self) -> Check {
+        let core = self
+            .open_on(&self.disks)
+            .map_err(|error| error.to_string())?;
+        self.core = Some(core);
+        self.check_restart()
+    }
+
+    fn steps(&mut self, count: u32) -> Check {
+        for _ in 0..count {
+            self.step()?;
+            self.observe();
+        }
+        Ok(())
+    }
+}
+
+fn try_one(world: &World, evidence: u64, what: &str, out: &mut Damaged) -> Option<u64> {
+    out.cases += 1;
+    let attempt = || world.check_damaged(&world.disks, evidence, what);
+    match catch_unwind(AssertUnwindSafe(attempt)) {
+        Ok(Ok(Some(epoch))) => {
+            out.started += 1;
+            return Some(epoch);
+        }
+        Ok(Ok(None)) => out.refused += 1,
+        Ok(Err(wrong)) => out.violations.push(wrong),
+        Err(_) => out.violations.push(format!("{what}: a panic")),
+    }
+    None
+}
+
+/// Flips a bit of every `stride`-th byte of every file.
+///
+/// # Errors
+/// The small database could not be made.
+pub fn flip_bytes(seed: u64, stride: usize) -> Check<Damaged> {
+    let world = small(seed)?;
+    let disk = Arc::clone(&world.disks[0]);
+    let snapshot = disk.snapshot();
+    let mut out = Damaged::default();
+    let mut at = 0;
+    for (path, len) in disk.files() {
+        while at < len {
+            disk.restore(&snapshot);
+            let bit = u8::try_from(at % 8).unwrap_or(0);
+            disk.flip(&path, at, bit);
+            try_one(
+                &world,
+                world.evidence,
+                &format!("byte {at} of {path} flipped"),
+                &mut out,
+            );
+            at += to_u64(stride);
+        }
+        at -= len;
+    }
+    Ok(out)
+}
+
+/// Cuts every segment of the log at every `stride`-th byte. A longer log never leads to an older
+/// epoch.
+///
+/// # Errors
+/// The small database could not be made.
+pub fn cut_log(seed: u64, stride: usize) -> Check<Damaged> {
+    let world = small(seed)?;
+    let disk: Arc<SimDisk> = Arc::clone(&world.disks[0]);
+    disk.set_plan(FaultPlan::default());
+    let snapshot = disk.snapshot();
+    let mut out = Damaged::default();
+    for (path, len) in disk.files() {
+        if !path.starts_with("log/s0") {
+            continue;
+        }
+        let mut newest = 0;
+        for at in (0..len).step_by(stride) {
+            disk.restore(&snapshot);
+            disk.truncate_file(&path, at);
+            let what = format!("{path} cut at {at}");
+            if let Some(epoch) = try_one(&world, 0, &what, &mut out) {
+                if epoch < newest {
+                    out.violations
+                        .push(format!("{what}: epoch {epoch}, less gave {newest}"));
+                }
+                newest = epoch;
+            }
+        }
+    }
+    Ok(out)
+}

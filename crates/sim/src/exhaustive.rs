@@ -1,0 +1,372 @@
+//! Small histories, completely: a crash at every I/O with every subset of what was not yet
+//! durable; and one failing I/O, the first, the second, and so on until a pass without a failure.
+//!
+//! Random histories find what nobody thought of; these find what needs one exact moment.
+//!
+//! # Source
+//! The n-th failure loop is SQLite's way of testing (its *out-of-memory* and *I/O error* tests).
+
+use fastrand::Rng;
+use perdura::CoreOptions;
+use perdura_base::num::to_u64;
+use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+
+use crate::content::Content;
+use crate::model::Row;
+use crate::steps::Op;
+use crate::swarm::Swarm;
+use crate::world::{Check, World};
+
+/// A step of a small history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Letter {
+    /// A transaction that writes this key, made durable.
+    Write(u8),
+    /// A checkpoint.
+    Checkpoint,
+    /// A crash that keeps everything, and a restart.
+    Restart,
+}
+
+/// What was tried.
+#[derive(Debug, Clone, Default)]
+pub struct Tried {
+    /// Histories.
+    pub histories: u64,
+    /// Crashes or failures, each in a run of its own.
+    pub cases: u64,
+    /// Restarts compared with the model.
+    pub restarts: u64,
+    /// What went wrong.
+    pub violations: Vec<String>,
+}
+
+/// Pending operations whose every subset is tried; with more, profiles and seeds.
+const SUBSETS_MAX: usize = 8;
+
+fn small(streams: u8) -> World {
+    let mut rng = Rng::with_seed(1);
+    let options = CoreOptions {
+        partitions: 2,
+        chunk_pages: 2,
+        segment_bytes: 65536,
+        block_bytes_max: 8192,
+        ..CoreOptions::default()
+    };
+    let swarm = Swarm {
+        streams,
+        disks_apart: false,
+        options,
+        keys: 2,
+        databases: 1,
+        faults: 0,
+        nested: 0,
+        rot: false,
+        stream_speed: vec![100; usize::from(streams)],
+        ..Swarm::draw(&mut rng, Some(streams), None)
+    };
+    World::new(1, rng, swarm)
+}
+
+impl World {
+    /// Takes a history as far as it goes; a failure that was injected ends it.
+    fn play(&mut self, history: &[Letter]) -> Check {
+        self.faults_before = 0;
+        if !self.reopen()? {
+            return Ok(());
+        }
+        for (at, letter) in history.iter().enumerate() {
+            match letter {
+                Letter::Write(key) => {
+                    let value = Content {
+                        seed: to_u64(at),
+                        len: 40,
+                    };
+                    self.write(
+                        (0, *key),
+                        Row {
+                            value,
+                            expiry_ms: None,
+                        },
+                    )?;
+                    self.flush_all()?;
+                }
+                Letter::Checkpoint => self.checkpoint_now()?,
+                Letter::Restart => {
+                    self.disks[0].crash(CrashProfile::Everything, 0);
+                    self.forget_engine();
+                    if !self.reopen()? {
+                        return Ok(());
+                    }
+                }
+            }
+            if self.stopped {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the engine and compares; `false` if an injected failure prevents it.
+    fn reopen(&mut self) -> Check<bool> {
+        match self.open_on(&self.disks) {
+            Ok(core) => {
+                self.core = Some(core);
+                self.check_restart()?;
+                Ok(true)
+            }
+            Err(error) => {
+                self.tolerate("restart", &error)?;
+                self.stopped = true;
+                Ok(false)
+            }
+        }
+    }
+
+    fn write(&mut self, place: (u8, u8), row: Row) -> Check {
+        self.transact_ops(&[Op::Put(place, row)], false)
+    }
+
+    /// The machine has just crashed: what comes back must be right, stand a checkpoint, and come
+    /// back again.
+    fn recover(&self, further: bool) -> Check {
+        let open = || {
+            self.open_on(&self.disks)
+                .map_err(|error| format!("the restart: {error}"))
+        };
+        let core = open()?;
+        self.verify(&core)?;
+        if further {
+            let durable = core.report().durable_epoch;
+            core.checkpoint_now()
+                .map_err(|error| format!("the next checkpoint: {error}"))?;
+            self.disks[0].crash(CrashProfile::Nothing, 0);
+            drop(core);
+            self.compare(&open()?, &self.model.state_at(durable))
+                .map_err(|what| format!("after the next checkpoint: {what}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// All histories of up to `letters` steps over two keys and a checkpoint, at most three
+/// transactions each.
+#[must_use]
+pub fn histories(letters: usize) -> Vec<Vec<Letter>> {
+    let alphabet = [Letter::Write(0), Letter::Write(1), Letter::Checkpoint];
+    let mut all: Vec<Vec<Letter>> = vec![Vec::new()];
+    let mut from = 0;
+    for _ in 0..letters {
+        let to = all.len();
+        for at in from..to {
+            for letter in alphabet {
+                let mut longer = all[at].clone();
+                longer.push(letter);
+                if longer
+                    .iter()
+                    .filter(|letter| **letter != Letter::Checkpoint)
+                    .count()
+                    <= 3
+                {
+                    all.push(longer);
+                }
+            }
+        }
+        from = to;
+    }
+    all
+}
+
+/// Plays each history once for every mutating I/O in it, with a power cut there, and restarts
+/// from every subset of what was not durable; from four profiles where there are too many.
+#[must_use]
+pub fn crash_at_every_io(histories: &[Vec<Letter>], streams: u8) -> Tried {
+    let mut tried = Tried::default();
+    for history in histories {
+        tried.histories += 1;
+        for cut in 1.. {
+            let mut world = small(streams);
+            let cut_after_ops = Some(cut);
+            world.disks[0].set_plan(FaultPlan {
+                cut_after_ops,
+                ..FaultPlan::default()
+            });
+            if let Err(what) = world.play(history) {
+                tried
+                    .violations
+                    .push(format!("{history:?}, power cut at I/O {cut}: {what}"));
+                break;
+            }
+            tried.cases += 1;
+            let cut_struck = world.faults_struck() > 0;
+            if let Err(what) = all_outcomes(&mut world, cut, &mut tried) {
+                tried
+                    .violations
+                    .push(format!("{history:?}, power cut at I/O {cut}, {what}"));
+                break;
+            }
+            if !cut_struck {
+                break;
+            }
+        }
+    }
+    tried
+}
+
+fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
+    let disk = std::sync::Arc::clone(&world.disks[0]);
+    let snapshot = disk.snapshot();
+    let pending = disk.pending_ops();
+    world.forget_engine();
+    if pending <= SUBSETS_MAX {
+        for keep in 0..1u64 << pending {
+            disk.restore(&snapshot);
+            disk.crash_keeping(keep);
+            world
+                .recover(keep == cut % (1 << pending))
+                .map_err(|what| format!("keeping {keep:#b} of {pending} pending: {what}"))?;
+            tried.restarts += 1;
+        }
+    }
+    for (seed, profile) in (0..8).zip(CrashProfile::ALL.into_iter().cycle()) {
+        // What survives wholly has been tried; what is torn has not.
+        if pending <= SUBSETS_MAX && profile != CrashProfile::Worst {
+            continue;
+        }
+        disk.restore(&snapshot);
+        disk.crash(profile, seed);
+        world
+            .recover(seed == 1)
+            .map_err(|what| format!("{profile:?} {seed}: {what}"))?;
+        tried.restarts += 1;
+    }
+    Ok(())
+}
+
+/// One kind of failure.
+type Failure = (&'static str, fn(u64) -> FaultPlan);
+
+const FAILURES: [Failure; 7] = [
+    ("power cut", |n| FaultPlan {
+        cut_after_ops: Some(n),
+        ..FaultPlan::default()
+    }),
+    ("write EIO", |n| FaultPlan {
+        fail_write_at: Some(n),
+        ..FaultPlan::default()
+    }),
+    ("read EIO", |n| FaultPlan {
+        fail_read_at: Some(n),
+        ..FaultPlan::default()
+    }),
+    ("failed sync, new bytes kept", |n| FaultPlan {
+        fail_sync_at: Some((n, SyncFailure::KeepsNew)),
+        ..FaultPlan::default()
+    }),
+    ("failed sync, reverted", |n| FaultPlan {
+        fail_sync_at: Some((n, SyncFailure::Reverts)),
+        ..FaultPlan::default()
+    }),
+    ("disk full once", |n| FaultPlan {
+        enospc_at: Some((n, 1)),
+        ..FaultPlan::default()
+    }),
+    ("disk full for long", |n| FaultPlan {
+        enospc_at: Some((n, 1000)),
+        ..FaultPlan::default()
+    }),
+];
+
+/// Plays `before` without, then `history` with the n-th operation failing, for n from one until a
+/// pass without a failure; after each, a crash by every profile and a restart.
+#[must_use]
+pub fn nth_failure(before: &[Letter], history: &[Letter], streams: u8) -> Tried {
+    let mut tried = Tried {
+        histories: 1,
+        ..Tried::default()
+    };
+    for (kind, plan) in FAILURES {
+        for nth in 1.. {
+            tried.cases += 1;
+            match fail_nth(before, history, streams, &plan(nth), &mut tried) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(what) => {
+                    tried.violations.push(format!("{kind} at {nth}: {what}"));
+                    break;
+                }
+            }
+        }
+    }
+    tried
+}
+
+fn fail_nth(
+    before: &[Letter],
+    history: &[Letter],
+    streams: u8,
+    plan: &FaultPlan,
+    tried: &mut Tried,
+) -> Check<bool> {
+    let mut world = small(streams);
+    if !before.is_empty() {
+        world.play(before)?;
+        world.disks[0].crash(CrashProfile::Everything, 0);
+        world.forget_engine();
+    }
+    let disk = std::sync::Arc::clone(&world.disks[0]);
+    disk.set_plan(plan.clone());
+    world.play(history)?;
+    let struck = world.faults_struck() > 0;
+    let snapshot = disk.snapshot();
+    world.forget_engine();
+    for (seed, profile) in (0..).zip(CrashProfile::ALL) {
+        disk.restore(&snapshot);
+        disk.crash(profile, seed);
+        world
+            .recover(seed == 0)
+            .map_err(|what| format!("{profile:?}: {what}"))?;
+        tried.restarts += 1;
+    }
+    Ok(struck)
+}
+
+/// Crashes at the first I/Os of a restart whose anchor is longer than a sector, many times torn.
+#[must_use]
+pub fn torn_anchor(seeds: u64) -> Tried {
+    let mut tried = Tried {
+        histories: 1,
+        ..Tried::default()
+    };
+    let life = [Letter::Write(0), Letter::Restart];
+    let before: Vec<Letter> = life.into_iter().cycle().take(12).collect();
+    for cut in 1..=6 {
+        let mut world = small(4);
+        if let Err(what) = world.play(&before) {
+            tried.violations.push(what);
+            break;
+        }
+        let disk: std::sync::Arc<SimDisk> = std::sync::Arc::clone(&world.disks[0]);
+        disk.crash(CrashProfile::Everything, 0);
+        world.forget_engine();
+        disk.set_plan(FaultPlan {
+            cut_after_ops: Some(cut),
+            ..FaultPlan::default()
+        });
+        drop(world.open_on(&world.disks));
+        let snapshot = disk.snapshot();
+        for seed in 0..seeds {
+            disk.restore(&snapshot);
+            disk.crash(CrashProfile::Worst, seed);
+            tried.cases += 1;
+            if let Err(what) = world.recover(false) {
+                tried
+                    .violations
+                    .push(format!("power cut at I/O {cut}, torn by {seed}: {what}"));
+                break;
+            }
+            tried.restarts += 1;
+        }
+    }
+    tried
+}
