@@ -53,7 +53,8 @@ impl Shared {
                 CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
                 CheckpointProgress::Working(bytes) => {
                     let wait = pacer.wait_after(bytes, self.clock.mono_ns());
-                    if bytes > 0 && !wait.is_zero() && !self.is_stopping() {
+                    let hurry = self.is_stopping() || self.hurry.load(Ordering::SeqCst);
+                    if bytes > 0 && !wait.is_zero() && !hurry {
                         std::thread::sleep(wait);
                     }
                 }

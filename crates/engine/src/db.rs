@@ -81,6 +81,7 @@ impl Db {
             progressed: Condvar::new(),
             listeners: RwLock::new(Vec::new()),
             checkpoint_wanted: AtomicBool::new(false),
+            hurry: AtomicBool::new(false),
             checkpoints_ended: AtomicU64::new(0),
             last_checkpoint_error: Mutex::new(None),
             flush_cpu_ns: AtomicU64::new(0),
@@ -282,11 +283,13 @@ impl Db {
     /// # Errors
     /// What kept it from ending cleanly; nothing acknowledged is lost by it.
     pub fn close(self) -> Result<()> {
+        self.shared.hurry.store(true, Ordering::SeqCst);
         self.checkpoint()?;
         self.threads.stop();
         self.shared.core.flush_all()?;
         self.shared.core.mark_clean()?;
         self.shared.core.wal().fail("it was closed");
+        self.shared.announce();
         Ok(())
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub progressed: Condvar,
     pub listeners: RwLock<Vec<Listener>>,
     pub checkpoint_wanted: AtomicBool,
+    /// Checkpoints need not spare anyone: the database is being closed.
+    pub hurry: AtomicBool,
     pub checkpoints_ended: AtomicU64,
     pub last_checkpoint_error: Mutex<Option<String>>,
     pub flush_cpu_ns: AtomicU64,

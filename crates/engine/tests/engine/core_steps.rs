@@ -187,7 +187,10 @@ fn two_images(disk: &Arc<SimDisk>) -> u64 {
 
 fn pages_of(disk: &Arc<SimDisk>, image: &str) -> (String, u64) {
     let files = disk.files();
-    files.into_iter().find(|(path, _)| *path == format!("{image}/pages")).unwrap()
+    files
+        .into_iter()
+        .find(|(path, _)| *path == format!("{image}/pages"))
+        .unwrap()
 }
 
 /// The only image left must not be the first to be overwritten.
@@ -233,7 +236,12 @@ fn a_damaged_directory_falls_back_to_the_older_image_and_is_rewritten_first() {
     let core = open(&disk, 1);
     assert_eq!(core.digest(), digest);
     assert_eq!(core.report().image, "A");
-    assert!(core.report().notes.iter().any(|note| note.contains("image B cannot be used")));
+    assert!(
+        core.report()
+            .notes
+            .iter()
+            .any(|note| note.contains("image B cannot be used"))
+    );
     core.checkpoint_begin().unwrap();
     drop(core);
     disk.crash(CrashProfile::Nothing, 10);
@@ -254,8 +262,15 @@ fn damage_that_nothing_can_repair_is_reported_and_changes_nothing() {
     }
     let before = disk.read_all("anchor").unwrap();
     let refused = Core::open(env(&disk, 1), small(), Arc::new(Progress::default()));
-    let Err(perdura::Error::Corrupt(corruption)) = refused else { panic!("it must refuse") };
+    let Err(perdura::Error::Corrupt(corruption)) = refused else {
+        panic!("it must refuse")
+    };
     assert!(corruption.file.contains("image-a/pages"), "{corruption}");
-    assert!(corruption.consequence.contains("the other image is not complete"), "{corruption}");
+    assert!(
+        corruption
+            .consequence
+            .contains("the other image is not complete"),
+        "{corruption}"
+    );
     assert_eq!(disk.read_all("anchor").unwrap(), before);
 }
