@@ -146,10 +146,14 @@ impl World {
     /// Restarts until the engine is up, through crashes within, and compares.
     fn restart(&mut self) -> Check {
         let depth = match self.rng.u8(0..100) < self.swarm.nested {
-            true => self.rng.u32(1..=NESTED_MAX),
+            true => self
+                .rng
+                .u32(1..=NESTED_MAX)
+                .min(self.rng.u32(1..=NESTED_MAX)),
             false => 0,
         };
-        let other_ways = self.rng.u8(0..24) == 0;
+        // Copies are costly; they tell most where images hold mixtures.
+        let other_ways = self.rng.u8(0..if self.interrupted { 20 } else { 60 }) == 0;
         for attempt in 0..=depth {
             let before = self.faults_struck();
             if attempt < depth {
@@ -179,7 +183,7 @@ impl World {
 
     /// Bit rot: one bit of one file, on a copy of the disks.
     fn rot(&mut self) -> Check {
-        for _ in 0..3 {
+        for _ in 0..2 {
             let copies = self.copy_disks();
             let disk = self.rng.usize(0..copies.len());
             let files = copies[disk].files();

@@ -98,8 +98,9 @@ impl Swarm {
     /// The character that a seed gives.
     #[must_use]
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
-        let streams = streams.unwrap_or_else(|| pick(rng, &[1, 1, 1, 2, 2, 2, 3, 4, 8]));
-        let long = rng.u8(0..10) == 0;
+        let streams = streams
+            .unwrap_or_else(|| pick(rng, &[1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 8]));
+        let long = rng.u8(0..12) == 0;
         let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
         let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
         let options = CoreOptions {
@@ -109,13 +110,13 @@ impl Swarm {
             block_bytes_max: pick(rng, &[8192, 16384]),
             ..CoreOptions::default()
         };
-        let rot = rng.u8(0..16) == 0;
+        let rot = rng.u8(0..20) == 0;
         Swarm {
             streams,
             disks_apart: streams > 1 && rng.bool(),
             options,
             crashes: pick(rng, &[1, 1, 1, 1, 2, 2, 2, 4, 5]),
-            steps: if long { 400 } else { pick(rng, &[40, 80, 120]) },
+            steps: if long { 400 } else { pick(rng, &[30, 60, 100]) },
             keys: pick(rng, &[3, 8, 20]),
             databases: pick(rng, &[1, 1, 3]),
             medium: pick(rng, &[0, 10, 40]),

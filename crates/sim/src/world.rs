@@ -40,6 +40,8 @@ pub struct World {
     pub(crate) evidence: u64,
     /// What each stream's unsynced blocks would prove.
     pub(crate) named: Vec<u64>,
+    /// A crash has interrupted a checkpoint: its slot holds a mixture.
+    pub(crate) interrupted: bool,
     /// The engine has failed, or the power is gone: the life is over.
     pub(crate) stopped: bool,
     pub(crate) purge_turn: u64,
@@ -74,6 +76,7 @@ impl World {
             must_survive: 0,
             evidence: 0,
             named: vec![0; streams],
+            interrupted: false,
             stopped: false,
             purge_turn: 0,
             faults_before: 0,
@@ -140,6 +143,8 @@ impl World {
             disk.crash(profile, self.rng.u64(..));
             disk.set_plan(FaultPlan::default());
         }
+        let running = |core: &Core| core.checkpoint_stats().running;
+        self.interrupted |= self.core.as_ref().is_some_and(running);
         self.forget_engine();
         self.tally.crashes += 1;
     }
