@@ -9,7 +9,8 @@
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.
 //!
 //! # Locks
-//! `Shared::waiting` protects nothing but the wait itself; it is taken with no other lock held.
+//! `Shared::turn` is taken before any lock of the log, and held while the first stream is flushed.
+//! `Shared::waiting` protects nothing but the wait itself; no other lock is taken under it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +27,7 @@ use perdura_txn::{Abort, Ticket, Tx};
 use crate::core::{Core, Env};
 use crate::files;
 use crate::options::Options;
+use crate::pace::FlushPacer;
 use crate::shared::{Exposure, Shared};
 use crate::stats::Stats;
 
@@ -77,6 +79,7 @@ impl Db {
             flushers: RwLock::new(Vec::new()),
             wanted: AtomicBool::new(true),
             unsynced_since_ns: AtomicU64::new(0),
+            turn: Mutex::new(FlushPacer::default()),
             waiting: Mutex::new(0),
             progressed: Condvar::new(),
             listeners: RwLock::new(Vec::new()),
@@ -181,6 +184,13 @@ impl Db {
     /// Says that somebody waits: the flusher starts at once.
     pub fn nudge(&self) {
         self.shared.nudge();
+    }
+
+    /// Flushes in this thread if that is the quicker way, for a thread that has nothing left to do
+    /// but wait. `false`: it is not; [`nudge`](Db::nudge) and wait.
+    #[must_use]
+    pub fn flush_here(&self) -> bool {
+        self.shared.flush_here()
     }
 
     /// Waits until a ticket is durable.

@@ -10,8 +10,9 @@ use perdura_wal::FlushProgress;
 use crate::pace::{FlushPacer, thread_cpu_ns};
 use crate::shared::Shared;
 
-/// An idle flusher looks up this often: the beacon's bound.
-const BEACON_EVERY: Duration = Duration::from_millis(15);
+/// A flusher that nobody wakes looks up this often: the bound for writes whose replies do not
+/// wait, and for the beacon.
+const LOOK_EVERY: Duration = Duration::from_millis(7);
 /// How often a flusher tries again on a full disk.
 const FULL_RETRY: Duration = Duration::from_millis(100);
 
@@ -20,29 +21,22 @@ impl Shared {
     /// closing left them.
     pub fn flusher(&self, stream: StreamId) {
         let first = stream == StreamId(0);
-        let mut pacer = FlushPacer::default();
         while !self.is_stopping() {
             if self.core.wal().failure().is_some() {
                 self.announce();
                 std::thread::park_timeout(FULL_RETRY);
                 continue;
             }
-            if first {
-                self.start_epoch_end(&mut pacer);
-            }
-            let start_ns = self.clock.mono_ns();
-            let cpu = thread_cpu_ns();
-            match self.flush(stream) {
-                Ok(true) => {
-                    pacer.note(start_ns, thread_cpu_ns().saturating_sub(cpu));
-                    if first {
-                        self.flush_cpu_ns.store(pacer.cost_ns(), Ordering::Relaxed);
-                        self.spaced.store(pacer.is_saturated(), Ordering::Relaxed);
-                    }
-                }
+            let flushed = if first {
+                self.lead()
+            } else {
+                self.flush(stream)
+            };
+            match flushed {
+                Ok(true) => {}
                 Ok(false) if first && self.wanted.load(Ordering::SeqCst) => {}
                 Ok(false) => {
-                    std::thread::park_timeout(BEACON_EVERY);
+                    std::thread::park_timeout(LOOK_EVERY);
                     if first && self.core.wal().append_beacon() {
                         self.wanted.store(true, Ordering::SeqCst);
                     }
@@ -53,20 +47,36 @@ impl Shared {
         }
     }
 
-    /// Closes the epoch if somebody wants it, after the pause that the CPU budget asks for.
-    fn start_epoch_end(&self, pacer: &mut FlushPacer) {
-        let open = self.core.wal().has_open_frames();
-        if !self.wanted.load(Ordering::SeqCst) && !open {
-            return;
-        }
-        let delay = pacer.delay_ns(self.clock.mono_ns());
-        if delay > 0 {
+    /// Ends the epoch and flushes the first stream, after the pause that the CPU budget asks for.
+    fn lead(&self) -> Result<bool> {
+        let delay = self.turn.lock().delay_ns(self.clock.mono_ns());
+        let wanted = self.wanted.load(Ordering::SeqCst) || self.core.wal().has_open_frames();
+        if wanted && delay > 0 {
             std::thread::sleep(Duration::from_nanos(delay));
         }
+        self.take_turn(&mut self.turn.lock())
+    }
+
+    /// Flushes in the calling thread, if that is the quicker way: one stream, a fast disk and
+    /// nobody flushing already. For a thread that would otherwise go to sleep until the flusher
+    /// has been woken, has flushed and has woken it again. Whether it did.
+    pub fn flush_here(&self) -> bool {
+        if self.core.wal().streams() > 1 || self.core.wal().failure().is_some() {
+            return false;
+        }
+        let Some(mut pacer) = self.turn.try_lock() else {
+            return false;
+        };
+        // A failure has latched the log, which everyone sees.
+        pacer.is_short() && self.take_turn(&mut pacer).unwrap_or(false)
+    }
+
+    fn take_turn(&self, pacer: &mut FlushPacer) -> Result<bool> {
+        let start_ns = self.clock.mono_ns().max(1);
+        let cpu = thread_cpu_ns();
         self.wanted.store(false, Ordering::SeqCst);
-        let now = self.clock.mono_ns().max(1);
         if self.core.close_epoch().is_some() {
-            let since = self.unsynced_since_ns.swap(now, Ordering::SeqCst);
+            let since = self.unsynced_since_ns.swap(start_ns, Ordering::SeqCst);
             if since != 0 {
                 self.unsynced_since_ns.fetch_min(since, Ordering::SeqCst);
             }
@@ -74,6 +84,17 @@ impl Shared {
                 other.unpark();
             }
         }
+        let flushed = self.flush(StreamId(0))?;
+        if flushed {
+            pacer.note(
+                start_ns,
+                self.clock.mono_ns(),
+                thread_cpu_ns().saturating_sub(cpu),
+            );
+            self.flush_cpu_ns.store(pacer.cost_ns(), Ordering::Relaxed);
+            self.spaced.store(pacer.is_saturated(), Ordering::Relaxed);
+        }
+        Ok(flushed)
     }
 
     /// Steps a stream's flusher until it is idle; whether it made anything durable.

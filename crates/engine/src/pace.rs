@@ -11,6 +11,9 @@ use std::time::Duration;
 pub const SPACING_NS_MAX: u64 = 5_000_000;
 /// Syncs may use one part in this many of a core while the cores are saturated.
 const SYNC_SHARE: u64 = 8;
+/// A flush up to this long is made by a thread that has nothing else to do, nanoseconds: handing
+/// it over and being woken again would take about as long.
+const SHORT_NS: u64 = 400_000;
 /// How often the machine's idle time is read, nanoseconds.
 const GAUGE_NS: u64 = 20_000_000;
 
@@ -19,6 +22,8 @@ const GAUGE_NS: u64 = 20_000_000;
 pub struct FlushPacer {
     /// Smoothed CPU time of a flush, nanoseconds.
     cost_ns: u64,
+    /// Smoothed duration of a flush, nanoseconds.
+    wall_ns: u64,
     last_start_ns: u64,
     gauge: IdleGauge,
 }
@@ -32,10 +37,17 @@ impl FlushPacer {
         spacing_ns(self.cost_ns).saturating_sub(now_ns.saturating_sub(self.last_start_ns))
     }
 
-    /// Notes that a flush started at `start_ns` and used `cpu_ns` of CPU.
-    pub fn note(&mut self, start_ns: u64, cpu_ns: u64) {
+    /// Notes that a flush took from `start_ns` to `end_ns` and used `cpu_ns` of CPU.
+    pub fn note(&mut self, start_ns: u64, end_ns: u64, cpu_ns: u64) {
         self.last_start_ns = start_ns;
+        self.wall_ns = (self.wall_ns * 7 + end_ns.saturating_sub(start_ns)) / 8;
         self.cost_ns = (self.cost_ns * 7 + cpu_ns) / 8;
+    }
+
+    /// Whether a flush is short enough to be made by the thread that waits for it.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.wall_ns <= SHORT_NS
     }
 
     /// Whether the cores were saturated when last looked at.

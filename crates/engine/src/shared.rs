@@ -12,6 +12,7 @@ use perdura_store::MemoryUse;
 
 use crate::core::Core;
 use crate::options::Options;
+use crate::pace::FlushPacer;
 use crate::stats::{LogStats, MemoryStats, Stats};
 
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub wanted: AtomicBool,
     /// When the oldest epoch that is not durable began, nanoseconds; 0: nothing is open.
     pub unsynced_since_ns: AtomicU64,
+    /// Held by whoever ends epochs and flushes the first stream.
+    pub turn: Mutex<FlushPacer>,
     pub waiting: Mutex<usize>,
     pub progressed: Condvar,
     pub listeners: RwLock<Vec<Listener>>,
@@ -75,6 +78,9 @@ impl Shared {
     pub fn wait(&self, epoch: Epoch) -> Result<()> {
         let wal = self.core.wal();
         if wal.durable() >= epoch {
+            return Ok(());
+        }
+        if self.flush_here() && wal.durable() >= epoch {
             return Ok(());
         }
         self.nudge();

@@ -33,6 +33,8 @@ const SIGNAL: Token = Token(usize::MAX - 2);
 const CONNECTIONS: usize = 1024;
 /// One read takes at most this, bytes.
 const READ_BYTES: usize = 128 * 1024;
+/// How long a busy loop lets clients wait before it has the flusher work beside it.
+const PATIENCE: Duration = Duration::from_micros(250);
 /// How often the loop looks after itself.
 const TICK: Duration = Duration::from_millis(100);
 /// How long clients may take to read their last replies when the server ends.
@@ -69,6 +71,8 @@ pub(crate) struct EventLoop {
     waiting: Vec<(usize, u64)>,
     /// The durable epoch up to which that list has been worked off.
     flushed: Epoch,
+    /// Since when clients wait without the durable epoch having advanced.
+    owed_since: Instant,
     accept_pending: bool,
     next_id: u64,
     stopping: Option<Stopping>,
@@ -105,6 +109,7 @@ impl EventLoop {
             touched: Vec::new(),
             waiting: Vec::new(),
             flushed: Epoch(0),
+            owed_since: now,
             accept_pending: false,
             next_id: 1,
             stopping: None,
@@ -142,7 +147,17 @@ impl EventLoop {
         }
     }
 
+    /// Waits for something to do. A loop with nothing left to run, whose clients wait for the
+    /// disk, flushes by itself: being woken by another thread would take longer than the sync.
     fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
+        if let Some(db) = self.state.db().filter(|_| self.owes()) {
+            let db = db.clone();
+            self.look(events, Duration::ZERO)?;
+            if !events.is_empty() || db.flush_here() {
+                return Ok(());
+            }
+            db.nudge();
+        }
         self.gate.lie_down();
         let advanced = !self.waiting.is_empty()
             && self
@@ -151,10 +166,23 @@ impl EventLoop {
                 .is_some_and(|db| db.durable() > self.flushed);
         let busy = advanced || !self.again.is_empty();
         let timeout = if busy { Duration::ZERO } else { TICK };
-        let result = self.poll.poll(events, Some(timeout));
+        let result = self.look(events, timeout);
         self.gate.get_up();
-        match result {
-            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
+        result
+    }
+
+    /// Whether clients wait for an epoch that nobody has made durable yet, and no connection has
+    /// requests left.
+    fn owes(&self) -> bool {
+        !self.waiting.is_empty() && self.again.is_empty()
+    }
+
+    fn look(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        match self.poll.poll(events, Some(timeout)) {
+            Err(e) if e.kind() == ErrorKind::Interrupted => {
+                events.clear();
+                Ok(())
+            }
             other => other,
         }
     }
@@ -211,11 +239,15 @@ impl EventLoop {
     /// Wakes the flusher, then writes what may leave: to those that ran in this round, and to
     /// those that waited.
     fn flush_round(&mut self) {
+        if self.waiting.is_empty() {
+            self.owed_since = self.state.now;
+        }
         for at in 0..self.touched.len() {
             self.list_if_waiting(self.touched[at]);
         }
         if let Some(db) = self.state.db() {
-            if !self.waiting.is_empty() {
+            // A busy loop has the flusher work beside it; an idle one flushes by itself.
+            if !self.waiting.is_empty() && self.owed_since.elapsed() > PATIENCE {
                 db.nudge();
             }
             self.state.durable = db.durable();
@@ -230,6 +262,7 @@ impl EventLoop {
         self.touched = touched;
         if self.state.durable > self.flushed {
             self.flushed = self.state.durable;
+            self.owed_since = self.state.now;
             self.flush_waiting();
         }
     }
