@@ -19,6 +19,18 @@ pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
+impl std::fmt::Display for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Listener::Tcp(listener) => match listener.local_addr() {
+                Ok(address) => write!(f, "{address}"),
+                Err(_) => f.write_str("a TCP address"),
+            },
+            Listener::Unix(_, path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = self {

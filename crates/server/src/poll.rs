@@ -328,6 +328,9 @@ impl EventLoop {
                 let gate = Arc::clone(&self.gate);
                 db.on_durable(Box::new(move |_| gate.advanced()));
                 self.state.durable = db.durable();
+                for line in db.report().to_string().lines() {
+                    (self.state.log)(line);
+                }
                 (self.state.log)("Ready to accept commands");
                 self.state.stage = Stage::Ready(db);
             }

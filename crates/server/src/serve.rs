@@ -144,6 +144,9 @@ impl Prepared {
         options.check()?;
         let listeners = Listener::bind_all(&options)?;
         let address = listeners.iter().find_map(Listener::tcp_address);
+        for listener in &listeners {
+            log(&format!("Listening on {listener}"));
+        }
         let poll = Poll::new()?;
         let gate = Arc::new(Gate::new(mio::Waker::new(poll.registry(), WAKER)?));
         let (sender, messages) = channel();
