@@ -57,44 +57,81 @@ impl Databases {
         Ok(true)
     }
 
-    /// Gives databases new, empty tables, in a transaction that holds every latch. Returns the
-    /// old tables' indexes, to be dropped after the latches are released.
+    /// Gives databases new, empty tables that only the running transaction knows yet; it holds
+    /// every latch. An abort leaves at most empty tables that the next attempt takes again.
     ///
     /// # Errors
-    /// [`Abort`] before anything in memory has changed.
-    pub fn renew(
+    /// [`Abort`] if a latch is missing or the catalog is damaged.
+    pub fn begin_renewal(
         &self,
         heap: &Heap,
         tx: &mut Tx<'_>,
         databases: impl Iterator<Item = u8>,
-    ) -> Result<Vec<DetachedTable>, Abort> {
+        renewal: &mut Renewal,
+    ) -> Result<(), Abort> {
         let mut next = read_next_id(heap, tx)?;
-        let mut renewed = Vec::new();
         for database in databases {
             let mut value = Vec::new();
             value.put_varint(u64::from(next));
             value.put_u8(0);
             value.put_u8(0);
             put(heap, tx, &row_key(&name_of(database)), &value)?;
-            renewed.push((database, TableId(next)));
+            let table = TableId(next);
             next += 1;
+            for id in (0..heap.geometry().partitions).map(PartitionId) {
+                tx.partition(id)?.0.attach_table(table, false);
+            }
+            let before = renewal.tables[usize::from(database % DATABASES)].replace(table);
+            renewal.superseded.extend(before);
         }
         let mut value = Vec::new();
         value.put_varint(u64::from(next));
-        put(heap, tx, NEXT_ID, &value)?;
-        let mut old = Vec::new();
-        for (database, table) in renewed {
-            let before = self.table(database);
-            for id in (0..heap.geometry().partitions).map(PartitionId) {
-                let (part, _) = tx.partition(id)?;
-                part.attach_table(table, false);
-                if before != CATALOG {
-                    old.extend(part.detach_table(before));
-                }
-            }
+        put(heap, tx, NEXT_ID, &value)
+    }
+
+    /// Publishes a renewal: the last thing a transaction does before it commits. Returns the old
+    /// tables' indexes, to be dropped after the latches are released.
+    ///
+    /// # Errors
+    /// [`Abort`] if a latch is missing, before anything has changed.
+    pub fn install(
+        &self,
+        heap: &Heap,
+        tx: &mut Tx<'_>,
+        renewal: &Renewal,
+    ) -> Result<Vec<DetachedTable>, Abort> {
+        for id in (0..heap.geometry().partitions).map(PartitionId) {
+            tx.partition(id)?;
+        }
+        let mut gone = renewal.superseded.clone();
+        for (database, table) in (0..DATABASES).zip(renewal.tables) {
+            let Some(table) = table else { continue };
+            gone.push(self.table(database));
             self.set(database, table);
         }
-        Ok(old)
+        let mut detached = Vec::new();
+        for table in gone.into_iter().filter(|table| *table != CATALOG) {
+            for id in (0..heap.geometry().partitions).map(PartitionId) {
+                detached.extend(tx.partition(id)?.0.detach_table(table));
+            }
+        }
+        Ok(detached)
+    }
+}
+
+/// New, empty tables of databases that are being flushed, before anyone else sees them.
+#[derive(Debug, Default)]
+pub struct Renewal {
+    tables: [Option<TableId>; DATABASES as usize],
+    /// Renewed once more within the same transaction.
+    superseded: Vec<TableId>,
+}
+
+impl Renewal {
+    /// The new table of a database, if it is being flushed.
+    #[must_use]
+    pub fn table(&self, database: u8) -> Option<TableId> {
+        self.tables[usize::from(database % DATABASES)]
     }
 }
 

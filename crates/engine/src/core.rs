@@ -15,12 +15,12 @@ use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::{
     AnchorCell, CheckpointProgress, CheckpointStats, Checkpointer, Method, Progress, RestartReport,
 };
-use perdura_store::{Geometry, Heap, MemoryAccount};
+use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Abort, Executor, Ticket, Tx};
 use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
 
-use crate::catalog::{DATABASES, Databases, read_catalog};
+use crate::catalog::{DATABASES, Databases, Renewal, read_catalog};
 use crate::options::CoreOptions;
 
 /// Rows removed, or pages freed, by one purge step at most.
@@ -41,6 +41,10 @@ pub struct Env {
     /// Randomness: a new database's uuid and hash seed come from it.
     pub seed: u64,
 }
+
+/// The indexes of flushed tables, to be dropped when no latch is held.
+#[must_use = "pages of flushed tables are freed by `reclaim_flushed`"]
+pub struct Flushed(Vec<DetachedTable>);
 
 /// An open database that does nothing by itself.
 pub struct Core {
@@ -212,13 +216,48 @@ impl Core {
     }
 
     fn renew(&self, databases: std::ops::Range<u8>) -> Result<Ticket> {
-        let all = self.all_partitions();
-        let (old, ticket) = self.transact(&all, |tx| {
-            self.databases.renew(&self.heap, tx, databases.clone())
+        let (flushed, ticket) = self.transact(&self.all_partitions(), |tx| {
+            let mut flush = Renewal::default();
+            self.databases
+                .begin_renewal(&self.heap, tx, databases.clone(), &mut flush)?;
+            self.finish_flush(tx, &flush)
         })?;
-        self.start_reclaim();
-        drop(old);
+        self.reclaim_flushed(flushed);
         Ok(ticket)
+    }
+
+    /// Empties one database, or all, within a transaction that holds every partition: from here
+    /// on [`Renewal::table`] is the database's table for this transaction. Nobody else sees it
+    /// before [`finish_flush`](Self::finish_flush).
+    ///
+    /// # Errors
+    /// [`Abort`], to be handed on.
+    pub fn begin_flush(
+        &self,
+        tx: &mut Tx<'_>,
+        database: Option<u8>,
+        flush: &mut Renewal,
+    ) -> Result<(), Abort> {
+        let databases = match database {
+            Some(index) => index..index + 1,
+            None => 0..DATABASES,
+        };
+        self.databases
+            .begin_renewal(&self.heap, tx, databases, flush)
+    }
+
+    /// Publishes a flush: the last thing its transaction does.
+    ///
+    /// # Errors
+    /// [`Abort`], to be handed on.
+    pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed, Abort> {
+        Ok(Flushed(self.databases.install(&self.heap, tx, flush)?))
+    }
+
+    /// After the transaction: frees what the flush left behind, in the background.
+    pub fn reclaim_flushed(&self, flushed: Flushed) {
+        self.start_reclaim();
+        drop(flushed.0);
     }
 
     fn start_reclaim(&self) {

@@ -24,7 +24,8 @@ use perdura_recovery::{Progress, RestartReport};
 use perdura_store::MemoryAccount;
 use perdura_txn::{Abort, Ticket, Tx};
 
-use crate::core::{Core, Env};
+use crate::catalog::Renewal;
+use crate::core::{Core, Env, Flushed};
 use crate::files;
 use crate::options::Options;
 use crate::pace::FlushPacer;
@@ -161,6 +162,32 @@ impl Db {
     /// As [`Db::transact`].
     pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
         self.shared.core.flush_database(index)
+    }
+
+    /// Empties databases within a transaction; see [`crate::core::Core::begin_flush`].
+    ///
+    /// # Errors
+    /// [`Abort`], to be handed on.
+    pub fn begin_flush(
+        &self,
+        tx: &mut Tx<'_>,
+        database: Option<u8>,
+        flush: &mut Renewal,
+    ) -> Result<(), Abort> {
+        self.shared.core.begin_flush(tx, database, flush)
+    }
+
+    /// Publishes a flush, last in its transaction.
+    ///
+    /// # Errors
+    /// [`Abort`], to be handed on.
+    pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed, Abort> {
+        self.shared.core.finish_flush(tx, flush)
+    }
+
+    /// After the transaction of a flush.
+    pub fn reclaim_flushed(&self, flushed: Flushed) {
+        self.shared.core.reclaim_flushed(flushed);
     }
 
     /// The durable epoch: transactions up to it survive.

@@ -33,7 +33,8 @@ pub mod pace;
 mod shared;
 pub mod stats;
 
-pub use crate::core::{Core, Env};
+pub use crate::catalog::Renewal;
+pub use crate::core::{Core, Env, Flushed};
 pub use db::Db;
 pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
