@@ -18,12 +18,15 @@ const PASSWORD_VARIABLE: &str = "PERDURA_REQUIREPASS";
 /// a power cut, unless the client asks for less with CLIENT DURABILITY. Ends on SIGTERM, SIGINT or
 /// SHUTDOWN, with a checkpoint; a second signal ends at once and loses nothing.
 #[derive(Debug, Parser)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
     perdura serve\n  \
     perdura serve --data /srv/db --listen 127.0.0.1:7000 --maxmemory 8GiB\n  \
     PERDURA_REQUIREPASS=... perdura serve --listen 0.0.0.0:6379\n  \
     perdura serve --unix-socket run/perdura.sock\n\n\
-    An address that other machines can reach needs a password.")]
+    An address that other machines can reach needs a password."
+)]
 pub struct Args {
     /// The data directory.
     #[arg(long, value_name = "DIR", default_value = "perdura-data")]

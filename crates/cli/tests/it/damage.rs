@@ -1,0 +1,223 @@
+//! Damaged, foreign and misplaced files: an error that names the file and says what to do, and
+//! exit code 3.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Reply, Server, arg, ended};
+
+/// A stopped database of a few hundred rows with both images complete and some log behind them.
+fn database(dir: &Path) -> PathBuf {
+    let data = dir.join("db");
+    let server = Server::start(&data, &["--partitions", "4"]);
+    for round in 0..3 {
+        for i in 0..200 {
+            server.ask(&[
+                "SET",
+                &format!("key{i}"),
+                &format!("value{i} of round {round}"),
+            ]);
+        }
+        if round < 2 {
+            assert_eq!(server.ask(&["SAVE"]), Reply::Status("OK".into()));
+        }
+    }
+    server.kill();
+    assert_eq!(ended(&["verify", "--data", arg(&data)]).0, 0);
+    data
+}
+
+fn flip(path: &Path, offset: u64) {
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x40], offset).unwrap();
+}
+
+/// Serving refuses with exit code 3, and says all of these.
+fn refuses(data: &Path, words: &[&str]) {
+    let server = Server::spawn(data, &[]);
+    let (status, text) = server.wait();
+    assert_eq!(status.code(), Some(3), "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+/// Serving works, with every row there.
+fn serves(data: &Path) {
+    let server = Server::start(data, &[]);
+    assert_eq!(server.ask(&["DBSIZE"]), Reply::Number(200));
+    let last = Reply::Bulk(Some(b"value199 of round 2".to_vec()));
+    assert_eq!(server.ask(&["GET", "key199"]), last);
+    server.kill();
+}
+
+/// verify ends with exit code 3 and names the file.
+fn verify_finds(data: &Path, file: &str) {
+    let (code, text) = ended(&["verify", "--data", arg(data)]);
+    assert_eq!(code, 3, "{text}");
+    let named = text
+        .lines()
+        .any(|line| line.starts_with("DAMAGED") && line.contains(file));
+    assert!(named || text.contains("damaged:"), "{file}: {text}");
+    assert!(text.contains(file), "{file}: {text}");
+}
+
+#[test]
+fn a_directory_of_other_files_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("thesis.tex"), "chapter one").unwrap();
+    refuses(dir.path(), &["thesis.tex", "empty"]);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_database_of_another_version_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    std::fs::write(data.join("VERSION"), "perdura 99\n").unwrap();
+    refuses(&data, &["version 99", "export"]);
+    for verb in ["verify", "digest"] {
+        let (code, text) = ended(&[verb, "--data", arg(&data)]);
+        assert_eq!(code, 3, "{text}");
+        assert!(text.contains("version 99"), "{text}");
+    }
+    std::fs::write(data.join("VERSION"), "something else\n").unwrap();
+    refuses(&data, &["VERSION", "does not belong"]);
+}
+
+#[test]
+fn one_damaged_copy_of_the_anchor_is_reported_and_two_are_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    flip(&data.join("anchor"), 20);
+    verify_finds(&data, "anchor");
+    serves(&data);
+    assert_eq!(
+        ended(&["verify", "--data", arg(&data)]).0,
+        0,
+        "the restart did not mend the copy"
+    );
+    flip(&data.join("anchor"), 20);
+    flip(&data.join("anchor"), 64 * 1024 + 20);
+    refuses(&data, &["anchor", "backup"]);
+    verify_finds(&data, "anchor");
+}
+
+/// The offset of a page that both images have.
+fn a_page(data: &Path) -> u64 {
+    let (_, text) = ended(&[
+        "dump",
+        "checkpoint",
+        "--entries",
+        "--json",
+        "--data",
+        arg(data),
+    ]);
+    let images: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let page = images[0]["entries"][0]["page"].as_u64().unwrap();
+    4096 + page * 16 * 1024
+}
+
+#[test]
+fn a_page_damaged_in_one_image_is_rebuilt_and_in_both_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let at = a_page(&data) + 100;
+    for image in ["image-a", "image-b"] {
+        let pages = data.join(image).join("pages");
+        flip(&pages, at);
+        verify_finds(&data, &format!("{image}/pages"));
+        // Not opened to serve here, which would rewrite images: only read.
+        let (code, text) = ended(&["restart", "--dry-run", "--data", arg(&data)]);
+        assert_eq!(code, 0, "{text}");
+        flip(&pages, at);
+    }
+    flip(&data.join("image-a/pages"), at);
+    flip(&data.join("image-b/pages"), at);
+    refuses(&data, &["image", "page"]);
+    flip(&data.join("image-b/pages"), at);
+    serves(&data);
+}
+
+#[test]
+fn another_databases_image_is_not_taken_for_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let other_dir = tempfile::tempdir().unwrap();
+    let other = database(other_dir.path());
+    for image in ["image-a", "image-b"] {
+        std::fs::copy(
+            other.join(image).join("pages"),
+            data.join(image).join("pages"),
+        )
+        .unwrap();
+    }
+    refuses(&data, &["pages", "another database"]);
+    verify_finds(&data, "image-a/pages");
+}
+
+/// The log's segments, oldest first.
+fn segments(data: &Path) -> Vec<PathBuf> {
+    let names = std::fs::read_dir(data.join("log")).unwrap();
+    let mut segments: Vec<PathBuf> = names.map(|entry| entry.unwrap().path()).collect();
+    segments.retain(|path| {
+        path.file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("s00-")
+    });
+    segments.sort();
+    segments
+}
+
+/// The file and offset of a position in the log.
+fn locate(data: &Path, pos: u64) -> (PathBuf, u64) {
+    let start = |path: &PathBuf| -> u64 {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        name.rsplit_once("-p").unwrap().1.parse().unwrap()
+    };
+    let holds = |path: &PathBuf| start(path) <= pos;
+    let path = segments(data).into_iter().rfind(holds).unwrap();
+    let offset = 4096 + pos - start(&path);
+    (path, offset)
+}
+
+#[test]
+fn damage_in_the_log_before_its_durable_end_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let (code, text) = ended(&["dump", "log", "--blocks", "--json", "--data", arg(&data)]);
+    assert_eq!(code, 0);
+    let blocks: Vec<serde_json::Value> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    // Late enough to be behind the newest image's checkpoint, early enough to be acknowledged.
+    let late = &blocks[blocks.len() - 20];
+    let (segment, offset) = locate(&data, late["pos"].as_u64().unwrap());
+    // Behind the block's header, in its body.
+    flip(&segment, offset + 257);
+    refuses(&data, &["log stream 0", "Acknowledged transactions"]);
+    verify_finds(&data, "log stream 0");
+    let (code, _) = ended(&["dump", "log", "--data", arg(&data)]);
+    assert_eq!(code, 3);
+    flip(&segment, offset + 257);
+    serves(&data);
+}
+
+#[test]
+fn a_log_that_is_gone_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    segments(&data)
+        .iter()
+        .for_each(|path| std::fs::remove_file(path).unwrap());
+    refuses(&data, &["log", "missing"]);
+}

@@ -1,0 +1,13 @@
+//! The built `perdura` command from outside: its words and exit codes, what damage and full disks
+//! do to it, and what survives when it is killed or the power is cut.
+//!
+//! One binary for all of it; `support` starts servers and speaks to them, `clients` is the
+//! concurrent load that knows what must be there afterwards.
+
+mod clients;
+mod damage;
+mod disks;
+mod kill;
+mod powercut;
+mod support;
+mod verbs;

@@ -1,0 +1,268 @@
+//! Servers, and a client small enough to be obviously right.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The built command.
+pub const PERDURA: &str = env!("CARGO_BIN_EXE_perdura");
+
+/// Small files, so that tests make many.
+pub const SMALL: [&str; 4] = ["--segment-size", "1MiB", "--checkpoint-log-size", "4MiB"];
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs the command to its end.
+pub fn perdura(args: &[&str]) -> Output {
+    Command::new(PERDURA)
+        .args(args)
+        .env_remove("PERDURA_REQUIREPASS")
+        .output()
+        .unwrap()
+}
+
+/// The exit code and all that was printed.
+pub fn ended(args: &[&str]) -> (i32, String) {
+    let output = perdura(args);
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+/// A path as an argument.
+pub fn arg(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// A running server. It is killed when dropped.
+pub struct Server {
+    child: Child,
+    port: u16,
+    stderr: PathBuf,
+}
+
+impl Server {
+    /// Starts a server with small files and waits until it answers.
+    pub fn start(data: &Path, extra: &[&str]) -> Server {
+        let mut server = Server::spawn(data, extra);
+        server.await_ready();
+        server
+    }
+
+    /// Starts a server and does not wait.
+    pub fn spawn(data: &Path, extra: &[&str]) -> Server {
+        let port = free_port();
+        let stderr = std::env::temp_dir().join(format!("perdura-test-{port}.stderr"));
+        let child = Command::new(PERDURA)
+            .args([
+                "serve",
+                "--data",
+                arg(data),
+                "--listen",
+                &format!("127.0.0.1:{port}"),
+            ])
+            .args(SMALL)
+            .args(extra)
+            .env_remove("PERDURA_REQUIREPASS")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        Server {
+            child,
+            port,
+            stderr,
+        }
+    }
+
+    /// Waits until the database has opened.
+    pub fn await_ready(&mut self) {
+        let begin = Instant::now();
+        loop {
+            let pong = self.connect().and_then(|mut client| client.ask(&["PING"]));
+            if matches!(pong, Ok(Reply::Status(text)) if text == "PONG") {
+                return;
+            }
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("the server ended with {status}: {}", self.said());
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "the server does not answer: {}",
+                self.said()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What it has written to stderr.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status, self.said());
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "the server does not end: {}",
+                self.said()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// kill -9.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, which ends cleanly.
+    pub fn stop(mut self) {
+        signal(self.pid(), rustix::process::Signal::TERM);
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {}", self.said());
+    }
+
+    pub fn connect(&self) -> io::Result<Client> {
+        Client::connect(self.port)
+    }
+
+    /// One question on a connection of its own.
+    pub fn ask(&self, words: &[&str]) -> Reply {
+        self.connect().unwrap().ask(words).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.stderr);
+    }
+}
+
+/// Sends a signal to a process of ours.
+pub fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// A reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    Status(String),
+    Error(String),
+    Number(i64),
+    Bulk(Option<Vec<u8>>),
+    Array(Vec<Reply>),
+}
+
+/// A connection.
+pub struct Client {
+    socket: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub fn connect(port: u16) -> io::Result<Client> {
+        let socket = TcpStream::connect(("127.0.0.1", port))?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(Client {
+            socket: BufReader::new(socket),
+        })
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.socket.get_mut().write_all(bytes)
+    }
+
+    pub fn ask(&mut self, words: &[&str]) -> io::Result<Reply> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.send(&request(&words))?;
+        self.reply()
+    }
+
+    pub fn reply(&mut self) -> io::Result<Reply> {
+        let mut line = String::new();
+        if self.socket.read_line(&mut line)? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        }
+        let bad = || io::Error::new(io::ErrorKind::InvalidData, line.clone());
+        // A line without its end was cut off by the end of the connection.
+        let text = line
+            .strip_suffix("\r\n")
+            .ok_or_else(|| io::Error::other("cut off"))?;
+        let (kind, rest) = text.split_at_checked(1).ok_or_else(bad)?;
+        let number = || rest.parse::<i64>().map_err(|_| bad());
+        match kind {
+            "+" => Ok(Reply::Status(rest.to_owned())),
+            "-" => Ok(Reply::Error(rest.to_owned())),
+            ":" => Ok(Reply::Number(number()?)),
+            "$" => match usize::try_from(number()?) {
+                Err(_) => Ok(Reply::Bulk(None)),
+                Ok(len) => {
+                    let mut body = vec![0; len + 2];
+                    self.socket.read_exact(&mut body)?;
+                    body.truncate(len);
+                    Ok(Reply::Bulk(Some(body)))
+                }
+            },
+            "*" => match usize::try_from(number()?) {
+                Err(_) => Ok(Reply::Bulk(None)),
+                Ok(len) => Ok(Reply::Array(
+                    (0..len).map(|_| self.reply()).collect::<io::Result<_>>()?,
+                )),
+            },
+            _ => Err(bad()),
+        }
+    }
+}
+
+/// A request's bytes.
+pub fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+/// An environment variable that is a number.
+pub fn number_from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .map_or(default, |text| text.parse().expect(name))
+}
