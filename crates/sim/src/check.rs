@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use perdura::Core;
-use perdura_base::PartitionId;
 use perdura_base::error::Family;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, CrashProfile, Disk, SimDisk};
+use perdura_recovery::image::{ImageFile, PageSummer, read_directory};
 use perdura_recovery::{METHODS, Method, Progress, RestartOptions, restart};
 use perdura_wal::{Direction, ImageState};
 
@@ -111,6 +112,9 @@ impl World {
                 durable + 1
             ));
         }
+        if self.closed_cleanly.is_some_and(|was| was != report.clean) && !report.created {
+            return Err(format!("the report says clean: {}", report.clean));
+        }
         let expected = self.model.state_at(durable);
         self.compare(core, &expected)
             .map_err(|what| format!("after the restart at epoch {durable}: {what}"))
@@ -122,6 +126,7 @@ impl World {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;
         self.model.restart(durable);
+        self.closed_cleanly = Some(false);
         self.must_survive = durable;
         self.evidence = durable;
         self.tally.restarts += 1;
@@ -147,6 +152,7 @@ impl World {
         if self.dry_run(before, &METHODS[0])? != self.dry_run(before, &BACKWARD)? {
             return Err("the log read backwards gives other rows than forwards".to_owned());
         }
+        self.check_images(&before[0])?;
         let anchor = core.anchor().get();
         let Some(newest) = anchor.newest_image() else {
             return Ok(());
@@ -195,6 +201,47 @@ impl World {
         let again = self.open_on(before);
         let again = again.map_err(|error| format!("after the repairing checkpoint: {error}"))?;
         same(&again, "after the repairing checkpoint")
+    }
+
+    /// Every page that a complete image lists is there with its checksum and its digest, and the
+    /// digests add up to the image's proof.
+    fn check_images(&self, disk: &SimDisk) -> Check {
+        let anchor = self.core().anchor().get();
+        let geometry = *self.core().heap().geometry();
+        let disk = disk.life();
+        let summer = PageSummer::new();
+        let mut bytes = vec![0; PAGE_BYTES];
+        for slot in ImageSlot::ALL {
+            let status = anchor.image(slot);
+            if status.state != ImageState::Complete {
+                continue;
+            }
+            let (k, crc) = (status.k, status.directory_crc);
+            let failed = |error: perdura::Error| format!("image {slot}: {error}");
+            let listed = read_directory(disk.as_ref(), slot, k, crc, &anchor.uuid, &geometry);
+            let listed = listed.map_err(failed)?.directory;
+            let file = ImageFile::open(disk.as_ref(), slot, &anchor.uuid).map_err(failed)?;
+            let mut proof = 0;
+            for id in (0..geometry.partitions).map(PartitionId) {
+                for (local, entry) in listed.present(id) {
+                    let page = geometry
+                        .page_id(id, local)
+                        .ok_or("a page beyond the last")?;
+                    file.read(page, &mut bytes).map_err(failed)?;
+                    let digest = summer.digest(&bytes);
+                    if !ImageFile::is_listed(page, &bytes, &entry) || digest != entry.digest {
+                        return Err(format!("image {slot}: page {page} is not as listed"));
+                    }
+                    proof ^= digest;
+                }
+            }
+            if proof != listed.proof() {
+                return Err(format!(
+                    "image {slot}: the pages do not add up to its proof"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Flips a byte in one of the pages that hold something.

@@ -119,7 +119,7 @@ impl World {
         if self.rng.u8(0..3) == 0 {
             self.checkpoint_begin()?;
         }
-        let steps = self.rng.u32(1..=self.swarm.steps);
+        let steps = self.rng.u32(self.swarm.steps / 2..=self.swarm.steps);
         let space_returns = self.rng.u32(0..=self.swarm.steps);
         let mut grace = self.rng.u8(0..4);
         for step in 0..steps {
@@ -134,11 +134,18 @@ impl World {
                     .iter()
                     .for_each(|disk| disk.set_plan(FaultPlan::default()));
             }
+            // A life that only makes the run count ends soon after it does.
+            if overdue && self.counts() && self.rng.u8(0..8) == 0 {
+                break;
+            }
             self.step()?;
             self.observe();
         }
         if overdue && !self.stopped && self.tally.checkpoints == 0 {
             self.checkpoint_now()?;
+        }
+        if !self.stopped && self.rng.u8(0..24) == 0 {
+            self.close_cleanly()?;
         }
         Ok(())
     }
@@ -155,6 +162,10 @@ impl World {
         // Copies are costly; they tell most where images hold mixtures.
         let other_ways = self.rng.u8(0..if self.interrupted { 20 } else { 60 }) == 0;
         for attempt in 0..=depth {
+            // A restart that fails may or may not have taken the mark of a clean shutdown away.
+            if attempt > 0 {
+                self.closed_cleanly = None;
+            }
             let before = self.faults_struck();
             if attempt < depth {
                 self.plan_faults(12);

@@ -472,14 +472,39 @@ impl World {
         }
     }
 
-    /// A whole checkpoint, flushing as it goes.
+    /// A whole checkpoint, flushing as it goes, unless a fault is in its way.
     pub(crate) fn checkpoint_now(&mut self) -> Check {
         self.checkpoint_begin()?;
         while !self.stopped {
             match self.checkpoint_step()? {
                 Some(CheckpointProgress::Working(_)) => {}
-                Some(CheckpointProgress::Waiting) => self.flush_all()?,
+                Some(CheckpointProgress::Waiting) => {
+                    self.flush_all()?;
+                    // The log's disk is full: it waits on.
+                    if !self.core().wal().is_idle() {
+                        break;
+                    }
+                }
                 _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// What a shutdown does, as far as it gets.
+    pub(crate) fn close_cleanly(&mut self) -> Check {
+        self.checkpoint_now()?;
+        self.flush_all()?;
+        if self.stopped || !self.core().wal().is_idle() {
+            return Ok(());
+        }
+        match self.core().mark_clean() {
+            Ok(()) => self.closed_cleanly = Some(true),
+            Err(error) => {
+                // One of the anchor's two copies may have it.
+                self.closed_cleanly = None;
+                self.tolerate("mark_clean", &error)?;
+                self.stopped = true;
             }
         }
         Ok(())

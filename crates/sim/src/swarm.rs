@@ -100,7 +100,7 @@ impl Swarm {
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams
             .unwrap_or_else(|| pick(rng, &[1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 8]));
-        let long = rng.u8(0..12) == 0;
+        let long = rng.u8(0..24) == 0;
         let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
         let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
         let options = CoreOptions {
@@ -108,22 +108,28 @@ impl Swarm {
             chunk_pages: pick(rng, &[2, 4]),
             segment_bytes: 65536,
             block_bytes_max: pick(rng, &[8192, 16384]),
+            queue_bytes_max: pick(rng, &[65536, 8 << 20, 8 << 20, 8 << 20]),
+            memory_limit: if rng.u8(0..20) == 0 {
+                rng.u64(200_000..2_000_000)
+            } else {
+                u64::MAX
+            },
             ..CoreOptions::default()
         };
-        let rot = rng.u8(0..20) == 0;
+        let rot = rng.u8(0..24) == 0;
         Swarm {
             streams,
             disks_apart: streams > 1 && rng.bool(),
             options,
             crashes: pick(rng, &[1, 1, 1, 1, 2, 2, 2, 4, 5]),
-            steps: if long { 400 } else { pick(rng, &[30, 60, 100]) },
+            steps: if long { 400 } else { pick(rng, &[40, 60, 80]) },
             keys: pick(rng, &[3, 8, 20]),
             databases: pick(rng, &[1, 1, 3]),
             medium: pick(rng, &[0, 10, 40]),
             large: pick(rng, &[0, 0, 0, 3]),
             expiry: pick(rng, &[0, 0, 20]),
             odds: Odds {
-                write: shift(rng, 10),
+                write: shift(rng, 12),
                 read: shift(rng, 2),
                 close: shift(rng, 8),
                 flush: shift(rng, 12),
@@ -139,7 +145,7 @@ impl Swarm {
                 .map(|_| pick(rng, &[100, 100, 50, 5]))
                 .collect(),
             faults: pick(rng, &[0, 30, 70]),
-            nested: pick(rng, &[0, 0, 20, 50]),
+            nested: pick(rng, &[0, 0, 10, 40]),
             rot,
             profile,
         }

@@ -42,6 +42,8 @@ pub struct World {
     pub(crate) named: Vec<u64>,
     /// A crash has interrupted a checkpoint: its slot holds a mixture.
     pub(crate) interrupted: bool,
+    /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
+    pub(crate) closed_cleanly: Option<bool>,
     /// The engine has failed, or the power is gone: the life is over.
     pub(crate) stopped: bool,
     pub(crate) purge_turn: u64,
@@ -77,6 +79,7 @@ impl World {
             evidence: 0,
             named: vec![0; streams],
             interrupted: false,
+            closed_cleanly: Some(false),
             stopped: false,
             purge_turn: 0,
             faults_before: 0,
@@ -184,8 +187,11 @@ impl World {
         if error.family() == Family::Corruption {
             return Err(format!("{step}: {error}"));
         }
-        if matches!(error, Error::LogFull(_)) {
-            return Ok(());
+        let memory_is_short = self.swarm.options.memory_limit < u64::MAX;
+        match error {
+            Error::LogFull(_) => return Ok(()),
+            Error::OutOfMemory { .. } if memory_is_short => return Ok(()),
+            _ => {}
         }
         if self.faults_struck() == self.faults_before {
             return Err(format!("{step} failed without a fault: {error}"));
