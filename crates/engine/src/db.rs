@@ -256,11 +256,9 @@ impl Db {
         let running = u64::from(shared.core.checkpoint_stats().running);
         let target = shared.checkpoints_ended.load(Ordering::SeqCst) + 1 + running;
         *shared.last_checkpoint_error.lock() = None;
+        shared.checkpoint_wanted.store(true, Ordering::SeqCst);
         while shared.checkpoints_ended.load(Ordering::SeqCst) < target {
             shared.core.wal().check()?;
-            if !shared.core.checkpoint_stats().running {
-                shared.checkpoint_wanted.store(true, Ordering::SeqCst);
-            }
             std::thread::sleep(Duration::from_millis(2));
         }
         match shared.last_checkpoint_error.lock().take() {
