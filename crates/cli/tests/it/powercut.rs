@@ -17,7 +17,8 @@ use crate::support::{Server, arg, ended, number_from_env, signal};
 /// `_IOR('X', 125, u32)`: EXT4_IOC_SHUTDOWN; flag 2 is "without flushing the log".
 const CUT: &str = r#"
     open(my $root, '<', $ARGV[0]) or die "open: $!";
-    ioctl($root, 0x8004587d, pack('L', 2)) or die "ioctl: $!";
+    my $flags = pack('L', 2);
+    ioctl($root, 0x8004587d, $flags) or die "ioctl: $!";
 "#;
 
 /// A mounted file system in a file; unmounted when dropped.

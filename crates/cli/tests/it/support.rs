@@ -202,6 +202,14 @@ impl Client {
         })
     }
 
+    /// Waits at most this long for a reply.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.socket
+            .get_ref()
+            .set_read_timeout(Some(patience))
+            .unwrap();
+    }
+
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.get_mut().write_all(bytes)

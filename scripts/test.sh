@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# All tests: units and integration, the seeded recovery bugs, and 20,000 simulated crash runs.
+#
+#   PERDURA_KILL_ROUNDS=200 PERDURA_POWERCUT_ROUNDS=50 scripts/test.sh    the long way
+#   PERDURA_CRASH_RUNS=1000000 scripts/test.sh                            more crash runs
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install-test-deps.sh
+PATH=$PATH:/usr/sbin:/sbin
+
+step() {
+    printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"
+}
+
+step "units and integration"
+cargo test --locked --workspace
+
+step "seeded bugs: each must be caught"
+cargo test --locked --release -p perdura-sim
+
+step "crash runs"
+cargo run --locked --quiet --release -p perdura-cli -- \
+    crash --seed 1 --runs "${PERDURA_CRASH_RUNS:-20000}" --jobs "$(nproc)" --json
+
+step "all is well"
