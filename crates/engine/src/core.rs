@@ -57,6 +57,7 @@ pub struct Core {
     databases: Databases,
     /// Protects the checkpoint machine; a step holds it for one latch or one I/O.
     checkpointer: Mutex<Checkpointer>,
+    checkpoint_figures: Arc<Mutex<CheckpointStats>>,
     report: RestartReport,
     /// Partitions still to pass without finding a page to free.
     reclaim_left: AtomicU32,
@@ -121,7 +122,7 @@ impl Core {
             disk: Arc::clone(&env.data),
             clock: Arc::clone(&env.clock),
         };
-        let checkpointer = Mutex::new(Checkpointer::new(parts, restarted.directories));
+        let checkpointer = Checkpointer::new(parts, restarted.directories);
         let executor_options = ExecutorOptions {
             value_bytes_max: options.value_bytes_max,
         };
@@ -134,7 +135,8 @@ impl Core {
             anchor,
             executor,
             databases: Databases::default(),
-            checkpointer,
+            checkpoint_figures: checkpointer.published(),
+            checkpointer: Mutex::new(checkpointer),
             report: restarted.report,
             reclaim_left: AtomicU32::new(0),
             purge_next: AtomicU32::new(0),
@@ -375,7 +377,7 @@ impl Core {
     /// Figures of the checkpointer.
     #[must_use]
     pub fn checkpoint_stats(&self) -> CheckpointStats {
-        self.checkpointer.lock().stats()
+        *self.checkpoint_figures.lock()
     }
 
     /// One step of the purge, for the next partition in turn: removes rows past their expiry and

@@ -7,8 +7,9 @@ use perdura_wal::anchor::{Anchor, AnchorFile};
 /// The anchor of an open database.
 pub struct AnchorCell {
     file: AnchorFile,
-    /// Protects the record and serializes updates. Held during the anchor's I/O; taken by
-    /// checkpoints, restart and close only.
+    /// Serializes updates; held during the anchor's I/O.
+    updating: Mutex<()>,
+    /// The record as it is on disk; held for a copy only.
     record: Mutex<Anchor>,
 }
 
@@ -18,6 +19,7 @@ impl AnchorCell {
     pub fn new(file: AnchorFile, record: Anchor) -> Self {
         AnchorCell {
             file,
+            updating: Mutex::new(()),
             record: Mutex::new(record),
         }
     }
@@ -31,12 +33,12 @@ impl AnchorCell {
     /// Changes the record: written and synced before anyone can read it. On an error the record
     /// in memory is unchanged; what is on the disk is one of the two.
     pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Anchor> {
-        let mut record = self.record.lock();
-        let mut next = record.clone();
+        let _updating = self.updating.lock();
+        let mut next = self.get();
         change(&mut next);
         next.seq += 1;
         self.file.write(&next)?;
-        record.clone_from(&next);
+        self.record.lock().clone_from(&next);
         Ok(next)
     }
 }

@@ -26,6 +26,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -155,6 +156,8 @@ pub struct Checkpointer {
     sidecar: Vec<u8>,
     summer: PageSummer,
     stats: CheckpointStats,
+    /// A copy of the figures for others, who must not wait for a step's I/O.
+    published: Arc<Mutex<CheckpointStats>>,
 }
 
 impl Checkpointer {
@@ -165,6 +168,10 @@ impl Checkpointer {
         let last_k = newest
             .newest_image()
             .map_or(0, |slot| newest.image(slot).k.0);
+        let stats = CheckpointStats {
+            last_k,
+            ..CheckpointStats::default()
+        };
         Checkpointer {
             parts,
             directories,
@@ -174,20 +181,22 @@ impl Checkpointer {
             staged: Vec::new(),
             sidecar: Vec::new(),
             summer: PageSummer::new(),
-            stats: CheckpointStats {
-                last_k,
-                ..CheckpointStats::default()
-            },
+            stats,
+            published: Arc::new(Mutex::new(stats)),
         }
     }
 
-    /// Figures so far.
+    /// The figures, kept up to date after every step; reading them never waits for one.
     #[must_use]
-    pub fn stats(&self) -> CheckpointStats {
-        CheckpointStats {
+    pub fn published(&self) -> Arc<Mutex<CheckpointStats>> {
+        Arc::clone(&self.published)
+    }
+
+    fn publish(&self) {
+        *self.published.lock() = CheckpointStats {
             running: self.is_running(),
             ..self.stats
-        }
+        };
     }
 
     /// Whether a checkpoint is running.
@@ -248,6 +257,7 @@ impl Checkpointer {
             partition: 0,
             local: 0,
         };
+        self.publish();
         Ok(())
     }
 
@@ -263,20 +273,13 @@ impl Checkpointer {
             return Ok(CheckpointProgress::Idle);
         };
         let result = self.advance(&mut sweep, phase);
-        match result {
-            Ok(CheckpointProgress::Done) => {
-                self.complete(&sweep);
-                Ok(CheckpointProgress::Done)
-            }
-            Ok(progress) => {
-                self.sweep = Some(sweep);
-                Ok(progress)
-            }
-            Err(error) => {
-                self.cancel(&sweep);
-                Err(error)
-            }
+        match &result {
+            Ok(CheckpointProgress::Done) => self.complete(&sweep),
+            Ok(_) => self.sweep = Some(sweep),
+            Err(_) => self.cancel(&sweep),
         }
+        self.publish();
+        result
     }
 
     fn advance(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<CheckpointProgress> {

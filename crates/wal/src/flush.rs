@@ -207,6 +207,14 @@ impl Wal {
             start,
             incarnation: self.incarnation,
         };
+        let plan = {
+            let mut shelf = s.shelf.lock();
+            (shelf.spares() == 0).then(|| shelf.plan_spare())
+        };
+        if let Some(plan) = plan {
+            let path = plan.prepare()?;
+            s.shelf.lock().add_spare(path);
+        }
         let file = s.shelf.lock().place(id)?;
         let end = Pos(start.0 + room);
         s.allocated_end.store(end.0, Ordering::Relaxed);

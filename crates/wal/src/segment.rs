@@ -199,15 +199,11 @@ impl SegmentShelf {
         self.spares.push(path);
     }
 
-    /// Gives a spare its place in the stream: names it, then writes its header. Nothing is synced
+    /// Gives a spare, which there must be, its place in the stream: names it, then writes its header. Nothing is synced
     /// here; the caller syncs file and directory before it acknowledges what it writes.
     pub fn place(&mut self, id: SegmentId) -> Result<Arc<dyn File>> {
-        let spare = match self.spares.pop() {
-            Some(spare) => spare,
-            None => {
-                let plan = self.plan_spare();
-                plan.prepare()?
-            }
+        let Some(spare) = self.spares.pop() else {
+            return Err(Error::Usage("no spare segment is prepared".into()));
         };
         if let Err(error) = self.disk.rename(&spare, &id.path()) {
             self.spares.push(spare);
