@@ -159,8 +159,15 @@ impl World {
                 .min(self.rng.u32(1..=NESTED_MAX)),
             false => 0,
         };
-        // Copies are costly; they tell most where images hold mixtures.
-        let other_ways = self.rng.u8(0..if self.interrupted { 20 } else { 60 }) == 0;
+        // Copies are costly. They tell most while a slot holds a mixture, and once the interrupted
+        // checkpoint has been taken again.
+        let since = self.interrupted.map(|then| self.tally.checkpoints - then);
+        let one_in = match since {
+            Some(1 | 2) => 5,
+            Some(_) => 20,
+            None => 60,
+        };
+        let other_ways = self.rng.u8(0..one_in) == 0;
         for attempt in 0..=depth {
             // A restart that fails may or may not have taken the mark of a clean shutdown away.
             if attempt > 0 {

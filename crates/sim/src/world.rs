@@ -40,8 +40,8 @@ pub struct World {
     pub(crate) evidence: u64,
     /// What each stream's unsynced blocks would prove.
     pub(crate) named: Vec<u64>,
-    /// A crash has interrupted a checkpoint: its slot holds a mixture.
-    pub(crate) interrupted: bool,
+    /// How many checkpoints had been completed when a crash interrupted one last, if any did.
+    pub(crate) interrupted: Option<u64>,
     /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
     pub(crate) closed_cleanly: Option<bool>,
     /// The engine has failed, or the power is gone: the life is over.
@@ -78,7 +78,7 @@ impl World {
             must_survive: 0,
             evidence: 0,
             named: vec![0; streams],
-            interrupted: false,
+            interrupted: None,
             closed_cleanly: Some(false),
             stopped: false,
             purge_turn: 0,
@@ -147,7 +147,9 @@ impl World {
             disk.set_plan(FaultPlan::default());
         }
         let running = |core: &Core| core.checkpoint_stats().running;
-        self.interrupted |= self.core.as_ref().is_some_and(running);
+        if self.core.as_ref().is_some_and(running) {
+            self.interrupted = Some(self.tally.checkpoints);
+        }
         self.forget_engine();
         self.tally.crashes += 1;
     }
