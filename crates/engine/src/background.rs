@@ -15,6 +15,8 @@ use crate::shared::Shared;
 const TICK: Duration = Duration::from_millis(20);
 /// Expired rows are looked for every so many ticks.
 const PURGE_TICKS: u64 = 5;
+/// Between two parts of a segment being zeroed.
+const ZEROING_PAUSE: Duration = Duration::from_millis(1);
 /// How long after a cancelled checkpoint the next one begins by itself, nanoseconds.
 const CANCELLED_PAUSE_NS: u64 = 5_000_000_000;
 
@@ -72,13 +74,14 @@ impl Shared {
     pub fn housekeeper(&self) {
         let mut log_bytes = 0;
         let mut tick = 0u64;
+        let pause = || std::thread::sleep(ZEROING_PAUSE);
         while !self.is_stopping() {
             std::thread::park_timeout(TICK);
             if self.core.wal().failure().is_some() {
                 continue;
             }
             for stream in (0..self.core.wal().streams()).map(StreamId) {
-                if let Err(error) = self.core.wal().prepare_segment(stream)
+                if let Err(error) = self.core.wal().prepare_segment(stream, &pause)
                     && !error.is_disk_full()
                 {
                     self.core

@@ -212,7 +212,7 @@ impl World {
             5 => self.checkpoint_steps(),
             6 => {
                 let stream = StreamId(self.rng.u8(0..self.swarm.streams));
-                match self.core().wal().prepare_segment(stream) {
+                match self.core().wal().prepare_segment(stream, &|| {}) {
                     Ok(_) => Ok(()),
                     Err(error) => self.tolerate("prepare_segment", &error),
                 }

@@ -212,7 +212,7 @@ impl Wal {
             (shelf.spares() == 0).then(|| shelf.plan_spare())
         };
         if let Some(plan) = plan {
-            let path = plan.prepare()?;
+            let path = plan.prepare(&|| {})?;
             s.shelf.lock().add_spare(path);
         }
         let file = s.shelf.lock().place(id)?;

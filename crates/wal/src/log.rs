@@ -522,8 +522,9 @@ impl Wal {
     }
 
     /// Prepares a spare segment for a stream that has none and is past the middle of its files.
-    /// Returns whether one was made. Slow: it writes a whole segment of zeros, without a lock.
-    pub fn prepare_segment(&self, stream: StreamId) -> Result<bool> {
+    /// Returns whether one was made. Slow: it writes a whole segment of zeros, without a lock and
+    /// with a `pause` after every part of it.
+    pub fn prepare_segment(&self, stream: StreamId, pause: &dyn Fn()) -> Result<bool> {
         let s = &self.streams[usize::from(stream.0)];
         let room = self.options.segment_bytes - SEGMENT_HEADER_BYTES;
         let ahead = s
@@ -537,7 +538,7 @@ impl Wal {
             }
             shelf.plan_spare()
         };
-        match plan.prepare() {
+        match plan.prepare(pause) {
             Ok(path) => {
                 s.shelf.lock().add_spare(path);
                 self.disk_full.store(0, Ordering::Relaxed);

@@ -120,8 +120,11 @@ pub(crate) struct SegmentShelf {
     next_spare: u64,
 }
 
-/// Recycled files kept beside those in use; more are removed.
-const SPARES_MAX: usize = 2;
+/// Recycled files kept beside those in use; more are removed. A checkpoint interval's worth by
+/// default, so that a database in its stride zeroes no new ones.
+const SPARES_MAX: usize = 8;
+/// Bytes zeroed between two pauses.
+const ZERO_BYTES: u64 = 1 << 20;
 
 impl SegmentShelf {
     /// Takes stock of a stream's log directory, keeping `live` segments.
@@ -258,13 +261,19 @@ pub(crate) struct SparePlan {
 }
 
 impl SparePlan {
-    /// Creates, zeroes and syncs the file. A full disk leaves nothing behind.
-    pub fn prepare(&self) -> Result<String> {
+    /// Creates, zeroes and syncs the file, with a `pause` now and then so that the log's own syncs
+    /// get their turn on the disk. A full disk leaves nothing behind.
+    pub fn prepare(&self, pause: &dyn Fn()) -> Result<String> {
         let made = self
             .disk
             .create(&self.tmp, Access::Direct)
             .and_then(|file| {
-                file.allocate(self.bytes)?;
+                let mut len = 0;
+                while len < self.bytes {
+                    len = (len + ZERO_BYTES).min(self.bytes);
+                    file.allocate(len)?;
+                    pause();
+                }
                 file.sync()
             });
         if let Err(error) = made {

@@ -162,7 +162,11 @@ fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
             }
         }
         // The housekeeper prepares ahead, which is how fullness is noticed in time.
-        assert!(wal.prepare_segment(StreamId(0)).is_ok_and(|made| !made) || wal.is_disk_full());
+        assert!(
+            wal.prepare_segment(StreamId(0), &|| {})
+                .is_ok_and(|made| !made)
+                || wal.is_disk_full()
+        );
     };
     assert!(matches!(refused, Error::LogFull(text) if text.contains("no space")));
     assert!(accepted > 5);
@@ -172,7 +176,7 @@ fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
         "nothing that was accepted waits for space"
     );
     disk.set_plan(FaultPlan::default());
-    wal.prepare_segment(StreamId(0)).unwrap();
+    wal.prepare_segment(StreamId(0), &|| {}).unwrap();
     wal.admit(StreamId(0), 3000).unwrap();
     for _ in 0..40 {
         append(&wal, 0, &[8; 3000]);
