@@ -20,6 +20,8 @@ use std::io::{ErrorKind, Read};
 
 /// The most arguments of a request.
 const ARGS_MAX: i64 = 1024 * 1024;
+/// A read that begins with a new request takes at most this, bytes.
+const PIPELINE_BYTES: usize = 32 * 1024;
 /// A request may hold a value that is too long by this, to be told so and not disconnected.
 const SLACK_BYTES: usize = 1024 * 1024;
 
@@ -95,6 +97,14 @@ impl Connection {
     }
 
     fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
+        // The rest of a long request comes in long reads; whole pipelines in short ones, so that
+        // nobody waits for thousands of another's requests.
+        let window = if self.input.is_empty() {
+            PIPELINE_BYTES.min(buffer.len())
+        } else {
+            buffer.len()
+        };
+        let buffer = &mut buffer[..window];
         let read = loop {
             match self.stream.read(buffer) {
                 Ok(read) => break read,

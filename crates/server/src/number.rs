@@ -1,8 +1,9 @@
 //! Integers and decimal fractions as Redis reads and writes them.
 //!
 //! `INCRBYFLOAT` adds decimals, not binary fractions: 0.1 + 0.2 is 0.3. Redis gets that from
-//! 80-bit floats printed with 17 digits; here both operands are scaled to whole multiples of
-//! 10^-17 and added exactly. Numbers too wide for that fall back to 64-bit floats.
+//! 80-bit floats printed with 17 digits, whose noise shows in long sums and differs between
+//! machines; here both operands are rounded to whole multiples of 10^-17 and added exactly.
+//! Numbers too large for that fall back to 64-bit floats.
 
 /// Reads an integer in its only form: no sign but `-`, no leading zeros, no spaces.
 pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
@@ -87,14 +88,16 @@ fn parse_float(text: &[u8]) -> Result<f64, FloatError> {
         return Err(FloatError::Invalid);
     }
     let value: f64 = text.parse().map_err(|_| FloatError::Invalid)?;
-    if value.is_nan() {
+    // Digits that overflow are refused; an infinity in words is a number, as in Redis.
+    let overflown = value.is_infinite() && text.bytes().any(|b| b.is_ascii_digit());
+    if value.is_nan() || overflown {
         Err(FloatError::Invalid)
     } else {
         Ok(value)
     }
 }
 
-/// The number as a multiple of 10^-17, if that is exact and fits.
+/// The number as a multiple of 10^-17, rounded, if that fits.
 fn parse_scaled(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -107,19 +110,34 @@ fn parse_scaled(text: &[u8]) -> Option<i128> {
         _ => (false, mantissa),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let mut value: i128 = 0;
-    for digit in whole.bytes().chain(fraction.bytes()) {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        value = value
-            .checked_mul(10)?
-            .checked_add(i128::from(digit - b'0'))?;
+    let (mut value, mut places) = (0i128, -i64::from(exponent));
+    for digit in whole.bytes() {
+        value = append(value, digit)?;
     }
-    let places = i64::try_from(fraction.len()).ok()? - i64::from(exponent);
-    let shift = u32::try_from(i64::from(SCALE) - places).ok()?;
-    value = value.checked_mul(10i128.checked_pow(shift)?)?;
+    for digit in fraction.bytes() {
+        // Digits that far behind the point are beyond every rounding.
+        if value < SCALED_MAX / 10 {
+            value = append(value, digit)?;
+            places += 1;
+        }
+    }
+    let shift = i64::from(SCALE) - places;
+    let unit = u32::try_from(shift.unsigned_abs())
+        .ok()
+        .and_then(|shift| 10i128.checked_pow(shift));
+    value = match unit {
+        Some(unit) if shift >= 0 => value.checked_mul(unit)?,
+        Some(unit) => value / unit + i128::from(value % unit >= unit - unit / 2),
+        // Smaller than can be told from nothing, unless it is large.
+        None if shift < 0 || value == 0 => 0,
+        None => return None,
+    };
     (value < SCALED_MAX).then_some(if negative { -value } else { value })
+}
+
+fn append(value: i128, digit: u8) -> Option<i128> {
+    let digit = digit.is_ascii_digit().then(|| i128::from(digit - b'0'))?;
+    value.checked_mul(10)?.checked_add(digit)
 }
 
 fn print_scaled(value: i128) -> Vec<u8> {
@@ -189,6 +207,15 @@ mod tests {
             ("3", "-3", "0"),
             ("-1.5", "1", "-0.5"),
             ("1e-17", "0", "0.00000000000000001"),
+            ("123456789.123456789", "1e-20", "123456789.123456789"),
+            ("16109402.022021046", "5e-324", "16109402.022021046"),
+            ("0.00000000000000000500001", "0", "0.00000000000000001"),
+            (
+                "3.14159265358979323846264338327950288419716939937510",
+                "0",
+                "3.14159265358979324",
+            ),
+            ("0e99", "1", "1"),
         ] {
             let got = add_decimals(a.as_bytes(), b.as_bytes()).expect(a);
             assert_eq!(String::from_utf8_lossy(&got), sum, "{a} + {b}");
@@ -200,5 +227,6 @@ mod tests {
             Err(FloatError::Infinite)
         );
         assert_eq!(add_decimals(b"inf", b"1"), Err(FloatError::Infinite));
+        assert_eq!(add_decimals(b"1e999", b"1"), Err(FloatError::Invalid));
     }
 }

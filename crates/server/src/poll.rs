@@ -17,7 +17,7 @@ use crate::engine::{Db, Epoch, error_text};
 use crate::net::Listener;
 use crate::options::ServeError;
 use crate::resp::reply::Out;
-use crate::state::{Stage, State};
+use crate::state::{Stage, State, unix_seconds};
 use mio::event::Event;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
@@ -332,6 +332,7 @@ impl EventLoop {
                     (self.state.log)(line);
                 }
                 (self.state.log)("Ready to accept commands");
+                self.state.opened_at = unix_seconds();
                 self.state.stage = Stage::Ready(db);
             }
             Message::Opened(Err(error)) => return Err(error.into()),
@@ -352,10 +353,7 @@ impl EventLoop {
                 let resp3 = connection.session.resp3;
                 let mut out = Out::new(&mut connection.replies.buf, resp3);
                 match result {
-                    Ok(()) => {
-                        self.state.last_save = crate::state::unix_seconds();
-                        out.ok();
-                    }
+                    Ok(()) => out.ok(),
                     Err(error) => out.error(&error_text(&error)),
                 }
                 connection.replies.seal(Epoch(0), self.state.durable);

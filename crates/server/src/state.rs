@@ -46,6 +46,28 @@ pub(crate) struct Stats {
     pub ops_per_sec: u64,
 }
 
+/// Tells from two counts, looked at now and then, whether the newest checkpoint was cancelled.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    completed: u64,
+    cancelled: u64,
+    failed: bool,
+}
+
+impl Checkpoints {
+    /// Whether the newest one to end was cancelled. If both counts have moved since the last
+    /// look, one has completed at least, and that is what is told.
+    pub(crate) fn failed(&mut self, completed: u64, cancelled: u64) -> bool {
+        if completed > self.completed {
+            self.failed = false;
+        } else if cancelled > self.cancelled {
+            self.failed = true;
+        }
+        (self.completed, self.cancelled) = (completed, cancelled);
+        self.failed
+    }
+}
+
 /// The server.
 pub(crate) struct State {
     /// How it was started.
@@ -76,8 +98,10 @@ pub(crate) struct State {
     pub control: Control,
     /// The client that waits for SAVE, if one does.
     pub saving: Option<u64>,
-    /// When the last SAVE or BGSAVE began, seconds since 1970.
-    pub last_save: u64,
+    /// When the database was opened, seconds since 1970.
+    pub opened_at: u64,
+    /// How the newest checkpoint ended, as far as anybody has asked.
+    pub checkpoints: Checkpoints,
     /// Where lines for people go.
     pub log: Log,
     mem_in_time: Option<bool>,
@@ -109,7 +133,8 @@ impl State {
             run_id: run_id(),
             control,
             saving: None,
-            last_save: unix_seconds(),
+            opened_at: unix_seconds(),
+            checkpoints: Checkpoints::default(),
             log,
             mem_in_time: None,
         }
@@ -146,6 +171,12 @@ impl State {
         if in_time { Epoch(0) } else { epoch }
     }
 
+    /// When the data was last saved by Redis's measure, seconds since 1970: the end of the newest
+    /// checkpoint, or the start, which is as good as one.
+    pub(crate) fn last_save(&self, checkpoint_end_us: u64) -> u64 {
+        self.opened_at.max(checkpoint_end_us / 1_000_000)
+    }
+
     /// Whether a client needs no password.
     pub(crate) fn trusts_all(&self) -> bool {
         self.options.requirepass.is_none()
@@ -174,4 +205,17 @@ fn run_id() -> String {
     );
     text.truncate(40);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_checkpoint_decides_what_is_told() {
+        let mut seen = Checkpoints::default();
+        let told = [(0, 0), (1, 0), (1, 1), (1, 1), (2, 1), (3, 2), (3, 4)];
+        let failed = told.map(|(completed, cancelled)| seen.failed(completed, cancelled));
+        assert_eq!(failed, [false, false, true, true, false, false, true]);
+    }
 }

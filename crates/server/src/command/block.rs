@@ -172,21 +172,14 @@ fn run_steps(
         }
     };
     let (state, out) = (&*cx.state, &mut cx.out);
-    let ((hits, misses), ticket) = db.transact(partitions, |tx| {
+    let (outcome, ticket) = db.transact(partitions, |tx| {
         out.buf.truncate(start);
         out.array(steps.len());
-        let mut data = Data {
-            tx,
-            table: db.database(0),
-            value_bytes_max: state.value_bytes_max,
-            reply_bytes_max: state.options.reply_bytes_max,
-            hits: 0,
-            misses: 0,
-        };
+        let mut data = Data::new(state, db, tx, 0);
         for ((command, owned), step) in block.queue.iter().zip(steps) {
             match (command.run, &step.reply) {
                 (Run::Data(run), _) => {
-                    data.table = db.database(step.database);
+                    data.select(step.database);
                     run(&mut data, &owned.args(), &mut Out::new(out.buf, step.resp3))?;
                 }
                 (Run::Plain(_), Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
@@ -194,10 +187,9 @@ fn run_steps(
             }
             data.check_reply(out.buf.len() - start)?;
         }
-        Ok((data.hits, data.misses))
+        data.finish()
     })?;
-    cx.state.stats.hits += hits;
-    cx.state.stats.misses += misses;
+    outcome.settle(cx.state);
     cx.epoch = cx.epoch.max(ticket.epoch);
     Ok(())
 }

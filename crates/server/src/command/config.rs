@@ -92,6 +92,10 @@ fn get(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
+/// Redis's own limits of `maxclients` and `timeout`.
+const CLIENTS_MAX: usize = 4_294_967_295;
+const SECONDS_MAX: u64 = 2_147_483_647;
+
 /// A change that has been checked.
 enum Change {
     Nothing,
@@ -134,7 +138,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>) {
 }
 
 fn check(state: &State, name: &str, value: &[u8]) -> Result<Change, &'static str> {
-    let number = || parse_i64(value).and_then(|n| u64::try_from(n).ok());
+    let integer = || parse_i64(value).ok_or("argument couldn't be parsed into an integer");
     let same = || {
         let value = String::from_utf8_lossy(value);
         settings(state)
@@ -146,14 +150,16 @@ fn check(state: &State, name: &str, value: &[u8]) -> Result<Change, &'static str
         "maxmemory" => bytes(value)
             .map(Change::MaxMemory)
             .ok_or("argument must be a memory value"),
-        "maxclients" => number()
-            .and_then(|n| usize::try_from(n).ok())
-            .filter(|n| *n > 0)
+        "maxclients" => usize::try_from(integer()?)
+            .ok()
+            .filter(|n| (1..=CLIENTS_MAX).contains(n))
             .map(Change::MaxClients)
-            .ok_or("argument must be a positive integer"),
-        "timeout" => number()
+            .ok_or("argument must be between 1 and 4294967295 inclusive"),
+        "timeout" => u64::try_from(integer()?)
+            .ok()
+            .filter(|n| *n <= SECONDS_MAX)
             .map(Change::Timeout)
-            .ok_or("argument must be a number of seconds"),
+            .ok_or("argument must be between 0 and 2147483647 inclusive"),
         _ if same() => Ok(Change::Nothing),
         "maxmemory-policy" => Err("only noeviction is supported for now"),
         "save" => Err("there are no snapshots by time: checkpoints follow the log"),

@@ -40,7 +40,7 @@ pub(crate) fn command(cx: &mut Cx<'_>, args: &Args<'_>) {
             for name in args.from(2) {
                 match cx.state.lookup.find(name) {
                     Some(command) => describe(command, out),
-                    None => out.null_array(),
+                    None => out.null(),
                 }
             }
         }

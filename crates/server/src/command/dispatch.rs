@@ -91,8 +91,12 @@ fn check(state: &State, session: &Session, args: &Args<'_>) -> Result<&'static C
 
 /// Redis's text for a name that is no command, with the first arguments.
 fn unknown(args: &Args<'_>) -> String {
-    let shown =
-        |arg: &[u8], max: usize| String::from_utf8_lossy(&arg[..arg.len().min(max)]).into_owned();
+    let shown = |arg: &[u8], max: usize| {
+        let shown = &arg[..arg.len().min(max)];
+        // As in C, where a string ends at its first zero byte.
+        let end = shown.iter().position(|b| *b == 0).unwrap_or(shown.len());
+        String::from_utf8_lossy(&shown[..end]).into_owned()
+    };
     let mut list = String::new();
     for arg in args.from(1) {
         if list.len() >= 128 {
@@ -137,25 +141,17 @@ fn run_data(
     let result = db.transact(&partitions, |tx| {
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
-        let mut data = Data {
-            tx,
-            table: db.database(session.database),
-            value_bytes_max: state.value_bytes_max,
-            reply_bytes_max: state.options.reply_bytes_max,
-            hits: 0,
-            misses: 0,
-        };
+        let mut data = Data::new(state, db, tx, session.database);
         run(
             &mut data,
             args,
             &mut Out::new(&mut replies.buf, session.resp3),
         )?;
-        Ok((data.hits, data.misses))
+        data.finish()
     });
     match result {
-        Ok(((hits, misses), ticket)) => {
-            state.stats.hits += hits;
-            state.stats.misses += misses;
+        Ok((outcome, ticket)) => {
+            outcome.settle(state);
             ticket.epoch
         }
         Err(error) => {

@@ -4,9 +4,10 @@
 use super::Cx;
 use super::hello::REDIS_VERSION;
 use super::server::keyspace;
+use crate::engine::Db;
 use crate::loading;
 use crate::resp::parse::Args;
-use crate::state::Stage;
+use crate::state::{Stage, State};
 use serde_json::Value;
 use std::fmt::{Display, Write};
 
@@ -70,14 +71,18 @@ pub(crate) fn info(cx: &mut Cx<'_>, args: &Args<'_>) {
         .collect();
     let all = ["all", "everything", "default"];
     let every = wanted.is_empty() || wanted.iter().any(|word| all.contains(&word.as_str()));
+    let chosen = |section: &str| every || wanted.iter().any(|word| word == section);
+    let figures = ["memory", "persistence", "stats", "log", "checkpoint"];
     let stats = cx
         .state
         .db()
-        .and_then(|db| serde_json::to_value(db.stats()).ok());
+        .filter(|_| figures.iter().any(|section| chosen(section)))
+        .map(Db::stats);
+    let stats = stats.and_then(|stats| serde_json::to_value(stats).ok());
     let stats = stats.unwrap_or(Value::Null);
     let mut text = Text::default();
     for section in SECTIONS {
-        if !every && !wanted.iter().any(|word| word == section) {
+        if !chosen(section) {
             continue;
         }
         text.section(section);
@@ -85,15 +90,10 @@ pub(crate) fn info(cx: &mut Cx<'_>, args: &Args<'_>) {
             "server" => server(cx, &mut text),
             "clients" => clients(cx, &mut text),
             "memory" => memory(cx, &mut text, &stats),
-            "persistence" => persistence(cx, &mut text, &stats),
+            "persistence" => persistence(cx.state, &mut text, &stats),
             "stats" => counters(cx, &mut text, &stats),
             "recovery" => recovery(cx, &mut text),
-            "keyspace" => {
-                for (index, keys, expires) in keyspace(cx) {
-                    let name = format!("db{index}");
-                    text.field(&name, format!("keys={keys},expires={expires},avg_ttl=0"));
-                }
-            }
+            "keyspace" => databases(cx, &mut text),
             _ => {
                 if let Some(value) = stats.get(section) {
                     text.tree(section, value);
@@ -155,8 +155,22 @@ fn human(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-fn persistence(cx: &Cx<'_>, text: &mut Text, stats: &Value) {
-    let state = &cx.state;
+/// The counts rest on transactions like any reply, unless the database has stopped: then no
+/// reply would ever leave, and what is told is told of a stopped database.
+fn databases(cx: &mut Cx<'_>, text: &mut Text) {
+    let Some(Ok((counts, epoch))) = cx.state.db().map(keyspace) else {
+        return;
+    };
+    for (index, (keys, expires)) in counts.iter().enumerate().filter(|(_, c)| c.0 > 0) {
+        let name = format!("db{index}");
+        text.field(&name, format!("keys={keys},expires={expires},avg_ttl=0"));
+    }
+    if cx.state.stopped.is_none() {
+        cx.epoch = cx.epoch.max(epoch);
+    }
+}
+
+fn persistence(state: &mut State, text: &mut Text, stats: &Value) {
     text.field(
         "loading",
         u8::from(matches!(state.stage, Stage::Loading(_))),
@@ -168,16 +182,21 @@ fn persistence(cx: &Cx<'_>, text: &mut Text, stats: &Value) {
             &mut text.0,
         );
     }
-    let running = stats
-        .pointer("/checkpoint/running")
-        .and_then(Value::as_bool)
-        .unwrap_or(false);
-    text.field(
-        "rdb_bgsave_in_progress",
-        u8::from(running || state.saving.is_some()),
-    );
-    text.field("rdb_last_save_time", state.last_save);
-    text.field("rdb_last_bgsave_status", "ok");
+    let checkpoint = stats.get("checkpoint").unwrap_or(&Value::Null);
+    let count = |name: &str| checkpoint.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let running = checkpoint.get("running").and_then(Value::as_bool) == Some(true);
+    let running = running || state.saving.is_some();
+    text.field("rdb_bgsave_in_progress", u8::from(running));
+    text.field("rdb_last_save_time", state.last_save(count("last_end_us")));
+    let failed = state
+        .checkpoints
+        .failed(count("completed"), count("cancelled"));
+    text.field("rdb_last_bgsave_status", if failed { "err" } else { "ok" });
+    let seconds = count("last_us") / 1_000_000;
+    match count("completed") {
+        0 => text.field("rdb_last_bgsave_time_sec", -1),
+        _ => text.field("rdb_last_bgsave_time_sec", seconds),
+    }
     text.field("aof_enabled", 1);
     text.field("aof_rewrite_in_progress", 0);
     text.field(

@@ -20,7 +20,7 @@ pub(crate) mod server;
 pub(crate) mod strings;
 pub(crate) mod table;
 
-use crate::engine::{Abort, Epoch, Error, TableId, Tx};
+use crate::engine::{Abort, Db, Epoch, Error, Flushed, Renewal, TableId, Tx};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::session::Session;
@@ -148,8 +148,13 @@ impl Command {
 pub(crate) struct Data<'a, 'tx> {
     /// The transaction.
     pub tx: &'a mut Tx<'tx>,
-    /// The table of the client's database.
+    /// The client's database, 0 to 15.
+    pub database: u8,
+    /// Its table.
     pub table: TableId,
+    db: &'a Db,
+    /// New tables of what this transaction has flushed.
+    renewal: Option<Renewal>,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
     /// The longest reply, bytes.
@@ -160,7 +165,76 @@ pub(crate) struct Data<'a, 'tx> {
     pub misses: u64,
 }
 
-impl Data<'_, '_> {
+/// What a transaction leaves to be done when it has committed.
+#[must_use]
+pub(crate) struct Outcome {
+    hits: u64,
+    misses: u64,
+    flushed: Option<Flushed>,
+}
+
+impl Outcome {
+    /// Counts the lookups, and gives back what a flush has emptied.
+    pub(crate) fn settle(self, state: &mut State) {
+        state.stats.hits += self.hits;
+        state.stats.misses += self.misses;
+        if let (Some(flushed), Some(db)) = (self.flushed, state.db()) {
+            db.reclaim_flushed(flushed);
+        }
+    }
+}
+
+impl<'a, 'tx> Data<'a, 'tx> {
+    /// What the commands of one transaction work on, beginning with a database.
+    pub(crate) fn new(state: &State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
+        Data {
+            tx,
+            database,
+            table: db.database(database),
+            db,
+            renewal: None,
+            value_bytes_max: state.value_bytes_max,
+            reply_bytes_max: state.options.reply_bytes_max,
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    /// Goes on with a database.
+    pub(crate) fn select(&mut self, database: u8) {
+        self.database = database;
+        self.table = self.table_of(database);
+    }
+
+    fn table_of(&self, database: u8) -> TableId {
+        let renewed = self.renewal.as_ref().and_then(|r| r.table(database));
+        renewed.unwrap_or_else(|| self.db.database(database))
+    }
+
+    /// Empties a database for the rest of this transaction, and for all when it commits. One
+    /// that is empty stays as it is.
+    pub(crate) fn flush(&mut self, database: u8) -> Result<(), Abort> {
+        if self.tx.len(self.table_of(database))? > 0 {
+            let renewal = self.renewal.get_or_insert_default();
+            self.db.begin_flush(self.tx, Some(database), renewal)?;
+            self.select(self.database);
+        }
+        Ok(())
+    }
+
+    /// Ends the transaction; nothing may fail after it.
+    pub(crate) fn finish(self) -> Result<Outcome, Abort> {
+        let flushed = match &self.renewal {
+            Some(renewal) => Some(self.db.finish_flush(self.tx, renewal)?),
+            None => None,
+        };
+        Ok(Outcome {
+            hits: self.hits,
+            misses: self.misses,
+            flushed,
+        })
+    }
+
     /// Counts a lookup.
     pub(crate) fn looked_up(&mut self, found: bool) {
         if found {

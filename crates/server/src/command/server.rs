@@ -4,9 +4,8 @@ use super::dispatch::failed;
 use super::strings::integer_arg;
 use super::{After, Cx, SYNTAX, wrong_arity};
 use crate::control::Message;
-use crate::engine::Abort;
+use crate::engine::{Abort, Db, Epoch, PartitionSet};
 use crate::resp::parse::Args;
-use crate::state::unix_seconds;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,33 +61,6 @@ pub(crate) fn debug(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.error("ERR DEBUG command not allowed");
 }
 
-/// `FLUSHDB [ASYNC|SYNC]`
-pub(crate) fn flushdb(cx: &mut Cx<'_>, args: &Args<'_>) {
-    let database = cx.session.database;
-    flush(cx, args, Some(database));
-}
-
-/// `FLUSHALL [ASYNC|SYNC]`
-pub(crate) fn flushall(cx: &mut Cx<'_>, args: &Args<'_>) {
-    flush(cx, args, None);
-}
-
-fn flush(cx: &mut Cx<'_>, args: &Args<'_>, database: Option<u8>) {
-    let known =
-        |word: &[u8]| word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC");
-    if args.len() > 2 || !args.from(1).all(known) {
-        return cx.out.error(SYNTAX);
-    }
-    let Some(db) = cx.state.db() else { return };
-    match db.flush_database(database) {
-        Ok(ticket) => {
-            cx.epoch = ticket.epoch;
-            cx.out.ok();
-        }
-        Err(error) => failed(cx.state, &error, &mut cx.out),
-    }
-}
-
 /// `BGSAVE [SCHEDULE]`
 pub(crate) fn bgsave(cx: &mut Cx<'_>, args: &Args<'_>) {
     if args.len() > 2
@@ -101,7 +73,6 @@ pub(crate) fn bgsave(cx: &mut Cx<'_>, args: &Args<'_>) {
     let Some(db) = cx.state.db() else { return };
     match db.begin_checkpoint() {
         Ok(true) => {
-            cx.state.last_save = unix_seconds();
             cx.out.simple("Background saving started");
         }
         Ok(false) => cx.out.error("ERR Background save already in progress"),
@@ -128,7 +99,8 @@ pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
 
 /// `LASTSAVE`
 pub(crate) fn lastsave(cx: &mut Cx<'_>, _: &Args<'_>) {
-    let seconds = cx.state.last_save;
+    let ended = cx.state.db().map(|db| db.stats().checkpoint.last_end_us);
+    let seconds = cx.state.last_save(ended.unwrap_or(0));
     cx.out.count(seconds);
 }
 
@@ -157,21 +129,31 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
     };
 }
 
-/// Keys and keys with an expiry of each database that has keys.
-pub(crate) fn keyspace(cx: &Cx<'_>) -> Vec<(u8, u64, u64)> {
-    let Some(db) = cx.state.db() else {
-        return Vec::new();
-    };
-    let counts = db.transact(&db.all_partitions(), |tx| {
-        let mut found = Vec::new();
-        for index in 0..16 {
-            let table = db.database(index);
-            let keys = tx.len(table)?;
-            if keys > 0 {
-                found.push((index, keys, tx.expiring(table)?));
+/// Keys and keys with an expiry of each database that has keys, and what these counts rest on.
+/// One partition at a time: the loop is the only one to run commands, so the counts belong
+/// together, and nobody waits for all latches.
+pub(crate) fn keyspace(db: &Db) -> perdura_base::Result<([(u64, u64); 16], Epoch)> {
+    let (mut counts, mut newest) = ([(0, 0); 16], Epoch(0));
+    for id in db.all_partitions().iter() {
+        let mut parts = PartitionSet::empty();
+        parts.insert(id);
+        let (part, ticket) = db.transact(&parts, |tx| {
+            let (part, _) = tx.partition(id)?;
+            let tables = (0..16).map(|index| db.database(index));
+            let mut found = [(0, 0); 16];
+            for (found, table) in found.iter_mut().zip(tables) {
+                found.0 = part.len(table);
+                if found.0 > 0 {
+                    found.1 = part.expiring(table);
+                }
             }
+            Ok::<_, Abort>(found)
+        })?;
+        newest = newest.max(ticket.epoch);
+        for (sum, (keys, expires)) in counts.iter_mut().zip(part) {
+            sum.0 += keys;
+            sum.1 += expires;
         }
-        Ok::<_, Abort>(found)
-    });
-    counts.map_or(Vec::new(), |(found, _)| found)
+    }
+    Ok((counts, newest))
 }

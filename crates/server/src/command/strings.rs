@@ -58,32 +58,36 @@ pub(crate) fn get(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
 }
 
 #[derive(Default)]
-struct SetOptions {
+struct ValueOptions {
     only_new: bool,
     only_old: bool,
     reply_old: bool,
     keep_expiry: bool,
+    drop_expiry: bool,
     deadline: Option<Deadline>,
 }
 
-fn set_options(args: &Args<'_>) -> Option<SetOptions> {
-    let mut options = SetOptions::default();
-    let mut at = 3;
+/// The options from argument `at` on; those about writing only if it is SET that `writes`.
+fn value_options(args: &Args<'_>, mut at: usize, writes: bool) -> Option<ValueOptions> {
+    let mut options = ValueOptions::default();
     while at < args.len() {
         let word = args.at(at);
         let free = options.deadline.is_none();
-        if word.eq_ignore_ascii_case(b"NX") && !options.only_old {
+        if word.eq_ignore_ascii_case(b"PERSIST") && free && !writes {
+            options.drop_expiry = true;
+        } else if word.eq_ignore_ascii_case(b"NX") && !options.only_old && writes {
             options.only_new = true;
-        } else if word.eq_ignore_ascii_case(b"XX") && !options.only_new {
+        } else if word.eq_ignore_ascii_case(b"XX") && !options.only_new && writes {
             options.only_old = true;
-        } else if word.eq_ignore_ascii_case(b"GET") {
+        } else if word.eq_ignore_ascii_case(b"GET") && writes {
             options.reply_old = true;
-        } else if word.eq_ignore_ascii_case(b"KEEPTTL") && free {
+        } else if word.eq_ignore_ascii_case(b"KEEPTTL") && free && writes {
             options.keep_expiry = true;
         } else {
             let kind = deadline_option(word)?;
             let same = options.deadline.as_ref().is_none_or(|d| d.kind == kind);
-            if options.keep_expiry || !same || at + 1 == args.len() {
+            let fixed = options.keep_expiry || options.drop_expiry;
+            if fixed || !same || at + 1 == args.len() {
                 return None;
             }
             at += 1;
@@ -106,7 +110,7 @@ pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
         out.ok();
         return Ok(());
     }
-    let Some(options) = set_options(args) else {
+    let Some(options) = value_options(args, 3, true) else {
         out.error(SYNTAX);
         return Ok(());
     };
@@ -212,23 +216,17 @@ pub(crate) fn getdel(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 /// `GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST]`
 pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let key = args.at(1);
-    let persist = args.len() == 3 && args.at(2).eq_ignore_ascii_case(b"PERSIST");
-    let kind = if args.len() == 4 {
-        deadline_option(args.at(2))
-    } else {
-        None
-    };
-    if args.len() > 2 && !persist && kind.is_none() {
+    let Some(options) = value_options(args, 2, false) else {
         out.error(SYNTAX);
         return Ok(());
-    }
+    };
     let start = out.buf.len();
     if reply_value(data, key, out)?.is_none() {
         return Ok(());
     }
     let mut expiry = None;
-    if let Some(kind) = kind {
-        match (Deadline { kind, arg: 3 }).resolve(args, data.tx.now_ms(), "getex") {
+    if let Some(deadline) = &options.deadline {
+        match deadline.resolve(args, data.tx.now_ms(), "getex") {
             Ok(at) => expiry = Some(at),
             Err(error) => {
                 out.buf.truncate(start);
@@ -240,7 +238,7 @@ pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
     match expiry {
         Some(at) if at <= data.tx.now_ms() => data.tx.delete(data.table, key).map(|_| ()),
         Some(_) => data.tx.set_expiry(data.table, key, expiry).map(|_| ()),
-        None if persist => data.tx.set_expiry(data.table, key, None).map(|_| ()),
+        None if options.drop_expiry => data.tx.set_expiry(data.table, key, None).map(|_| ()),
         None => Ok(()),
     }
 }

@@ -81,12 +81,6 @@ impl<'a> Out<'a> {
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// No array.
-    pub(crate) fn null_array(&mut self) {
-        self.buf
-            .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
-    }
-
     /// The head of an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
         self.head(b'*', len);
@@ -140,7 +134,6 @@ mod tests {
         out.bulk(b"a\0b");
         out.bulk(b"");
         out.null();
-        out.null_array();
         out.array(2);
         out.map(1);
         out.set(3);
@@ -153,7 +146,7 @@ mod tests {
         assert_eq!(
             golden(false),
             "+OK\r\n+PONG\r\n-ERR two  lines\r\n:7\r\n:-42\r\n:1000\r\n$3\r\na\0b\r\n$0\r\n\r\n\
-             $-1\r\n*-1\r\n*2\r\n*2\r\n*3\r\n$2\r\nhi\r\n"
+             $-1\r\n*2\r\n*2\r\n*3\r\n$2\r\nhi\r\n"
         );
     }
 
@@ -162,7 +155,7 @@ mod tests {
         assert_eq!(
             golden(true),
             "+OK\r\n+PONG\r\n-ERR two  lines\r\n:7\r\n:-42\r\n:1000\r\n$3\r\na\0b\r\n$0\r\n\r\n\
-             _\r\n_\r\n*2\r\n%1\r\n~3\r\n=6\r\ntxt:hi\r\n"
+             _\r\n*2\r\n%1\r\n~3\r\n=6\r\ntxt:hi\r\n"
         );
     }
 }

@@ -319,7 +319,7 @@ fn the_server_describes_itself() {
         ("COMMAND DOCS", "[]"),
         (
             "COMMAND INFO get nothing",
-            "[[\"get\", :2, [+readonly, +fast], :1, :1, :1, [], [], [], []], nil array]",
+            "[[\"get\", :2, [+readonly, +fast], :1, :1, :1, [], [], [], []], nil]",
         ),
         ("PING hi", "\"hi\""),
         (
@@ -328,8 +328,19 @@ fn the_server_describes_itself() {
         ),
         ("ECHO hi", "\"hi\""),
         ("BGSAVE NOW", "-ERR syntax error"),
-        ("SAVE", "+OK"),
     ]);
+    let before = client.send("INFO persistence");
+    assert!(before.contains("rdb_last_bgsave_time_sec:-1"), "{before}");
+    std::thread::sleep(Duration::from_millis(1_100));
+    client.expect(&[("SAVE", "+OK")]);
+    let after = client.send("INFO persistence");
+    assert!(after.contains("rdb_last_bgsave_time_sec:0"), "{after}");
+    assert!(after.contains("rdb_last_bgsave_status:ok"), "{after}");
+    assert!(after.contains("rdb_bgsave_in_progress:0"), "{after}");
+    assert!(
+        saved_at(&after) > saved_at(&before),
+        "the end of a checkpoint is the time of the last save"
+    );
     let count: usize = client.send("COMMAND COUNT")[1..].parse().expect("a count");
     assert_eq!(client.send("COMMAND").matches("[\"").count(), count);
     assert!(client.send("TIME").starts_with("[\"1"));
@@ -339,8 +350,16 @@ fn the_server_describes_itself() {
         .expect("after 1970")
         .as_secs();
     assert!(now - saved < 100);
+    assert_eq!(saved, saved_at(&after));
     let bgsave = client.send("BGSAVE");
     assert!(bgsave == "+Background saving started" || bgsave.starts_with("-ERR Background save"));
+}
+
+fn saved_at(info: &str) -> u64 {
+    let time = info
+        .lines()
+        .find_map(|line| line.strip_prefix("rdb_last_save_time:"));
+    time.expect("a field").parse().expect("seconds")
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn an_error_while_queueing_aborts_the_block() {
     let running = start();
     let mut client = running.connect();
     let aborted = "-EXECABORT Transaction discarded because of previous errors.";
-    for broken in ["FOO", "GET", "SHUTDOWN", "SAVE", "FLUSHALL"] {
+    for broken in ["FOO", "GET", "SHUTDOWN", "SAVE"] {
         client.expect(&[("MULTI", "+OK"), ("SET a 1", "+QUEUED")]);
         assert!(client.send(broken).starts_with("-ERR "));
         client.expect(&[("EXEC", aborted), ("GET a", "nil")]);
@@ -69,6 +69,72 @@ fn an_error_while_queueing_aborts_the_block() {
             .send("WATCH k")
             .starts_with("-ERR WATCH is not supported")
     );
+}
+
+#[test]
+fn a_flush_is_part_of_its_block() {
+    let running = start();
+    let (mut client, mut other) = (running.connect(), running.connect());
+    client.expect(&[
+        ("MSET a 1 b 2", "+OK"),
+        ("SELECT 1", "+OK"),
+        ("SET c 3", "+OK"),
+        ("SELECT 0", "+OK"),
+        ("MULTI", "+OK"),
+        ("INCR a", "+QUEUED"),
+        ("FLUSHDB", "+QUEUED"),
+        ("INCR a", "+QUEUED"),
+        ("FLUSHDB FOO", "+QUEUED"),
+        ("DBSIZE", "+QUEUED"),
+        ("FLUSHDB", "+QUEUED"),
+        ("GET a", "+QUEUED"),
+        ("SET d 4", "+QUEUED"),
+        ("SELECT 1", "+QUEUED"),
+        ("GET c", "+QUEUED"),
+    ]);
+    assert_eq!(other.send("GET a"), "\"1\"");
+    assert_eq!(
+        client.send("EXEC"),
+        "[:2, +OK, :1, -ERR syntax error, :1, +OK, nil, +OK, +OK, \"3\"]"
+    );
+    other.expect(&[("MGET a b d", "[nil, nil, \"4\"]"), ("DBSIZE", ":1")]);
+    client.expect(&[
+        ("MULTI", "+OK"),
+        ("FLUSHALL ASYNC", "+QUEUED"),
+        ("SET e 5", "+QUEUED"),
+        ("DBSIZE", "+QUEUED"),
+        ("EXEC", "[+OK, +OK, :1]"),
+        ("MGET c e", "[nil, \"5\"]"),
+        ("SELECT 0", "+OK"),
+        ("DBSIZE", ":0"),
+    ]);
+}
+
+#[test]
+fn a_block_that_does_not_happen_flushes_nothing() {
+    let running = start();
+    let mut client = running.connect();
+    let oom = "-OOM command not allowed when used memory > 'maxmemory'.";
+    client.expect(&[
+        ("MSET a 1 b 2", "+OK"),
+        ("CONFIG SET maxmemory 1", "+OK"),
+        ("MULTI", "+OK"),
+        ("DEL a", "+QUEUED"),
+        ("FLUSHALL", "+QUEUED"),
+        ("SET c 3", "+QUEUED"),
+        ("EXEC", oom),
+        ("MGET a b c", "[\"1\", \"2\", nil]"),
+        ("CONFIG SET maxmemory 0", "+OK"),
+        ("SET c 3", "+OK"),
+        ("CONFIG SET maxmemory 1", "+OK"),
+        ("MULTI", "+OK"),
+        ("FLUSHALL", "+QUEUED"),
+        ("EXEC", "[+OK]"),
+        ("DBSIZE", ":0"),
+        ("CONFIG SET maxmemory 0", "+OK"),
+        ("SET c 4", "+OK"),
+        ("MGET a b c", "[nil, nil, \"4\"]"),
+    ]);
 }
 
 #[test]
