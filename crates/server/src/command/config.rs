@@ -1,7 +1,7 @@
 //! CONFIG: the settings by Redis's names. Most are facts here, not choices: they are shown so
 //! that clients and tools find them, and setting them to anything else is refused with a reason.
 
-use super::{Cx, wrong_arity};
+use super::{Cx, SYNTAX};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::state::{State, Stats};
@@ -61,7 +61,7 @@ pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
     match word.as_slice() {
         b"get" => get(cx, args),
         b"set" if args.len().is_multiple_of(2) => set(cx, args),
-        b"set" => cx.out.error(&wrong_arity("config|set")),
+        b"set" => cx.out.error(SYNTAX),
         b"resetstat" => {
             cx.state.stats = Stats::default();
             cx.out.ok();

@@ -303,10 +303,7 @@ fn the_server_describes_itself() {
             "CONFIG SET nothing 1",
             "-ERR Unknown option or number of arguments for CONFIG SET - 'nothing'",
         ),
-        (
-            "CONFIG SET port 1 timeout",
-            "-ERR wrong number of arguments for 'config|set' command",
-        ),
+        ("CONFIG SET port 1 timeout", "-ERR syntax error"),
         (
             "CONFIG GET",
             "-ERR wrong number of arguments for 'config|get' command",
