@@ -240,6 +240,7 @@ impl Core {
         database: Option<u8>,
         flush: &mut Renewal,
     ) -> Result<(), Abort> {
+        self.admit(4096)?;
         let databases = match database {
             Some(index) => index..index + 1,
             None => 0..DATABASES,

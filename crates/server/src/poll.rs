@@ -34,7 +34,7 @@ const CONNECTIONS: usize = 1024;
 /// One read takes at most this, bytes.
 const READ_BYTES: usize = 128 * 1024;
 /// How long a busy loop lets clients wait before it has the flusher work beside it.
-const PATIENCE: Duration = Duration::from_micros(250);
+const PATIENCE: Duration = Duration::from_micros(1000);
 /// How often the loop looks after itself.
 const TICK: Duration = Duration::from_millis(100);
 /// How long clients may take to read their last replies when the server ends.
