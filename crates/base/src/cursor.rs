@@ -141,6 +141,10 @@ impl Writer for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
+
+    fn put_zeros(&mut self, len: usize) {
+        self.resize(self.len() + len, 0);
+    }
 }
 
 /// The number of bytes [`Writer::put_varint`] appends for `v`.

@@ -351,9 +351,7 @@ impl AnchorFile {
         let mut notes = Vec::new();
         let mut version = None;
         for copy in 0..2u64 {
-            let mut buf = AlignedBuf::zeroed(COPY_BYTES);
-            let got = file.read_at(copy * to_u64(COPY_BYTES), &mut buf)?;
-            match Anchor::decode(&buf[..got]) {
+            match Anchor::decode(&read_copy(file.as_ref(), copy)?) {
                 Ok(anchor) => found.push(anchor),
                 Err(DecodeError::Damaged(why)) => {
                     notes.push(format!("anchor copy {copy} has {why}"));
@@ -398,6 +396,21 @@ impl AnchorFile {
         self.file.write_at(to_u64(COPY_BYTES), &buf)?;
         self.file.sync()
     }
+}
+
+/// The bytes of one copy, as many as its own length field says, if that can be.
+fn read_copy(file: &dyn File, copy: u64) -> Result<AlignedBuf> {
+    let from = copy * to_u64(COPY_BYTES);
+    let mut buf = AlignedBuf::zeroed(to_usize(SECTOR));
+    file.read_at(from, &mut buf)?;
+    let len = Reader::new(&buf[PREFIX_BYTES - 4..])
+        .u32()
+        .map_or(0, u64::from);
+    if len > SECTOR && len <= to_u64(COPY_BYTES) {
+        buf = AlignedBuf::zeroed(to_usize(round_up(len, SECTOR)));
+        file.read_at(from, &mut buf)?;
+    }
+    Ok(buf)
 }
 
 /// Reads the anchor without the right to change anything.

@@ -7,6 +7,9 @@
 //! `stale` ranges. A sync or a crash therefore costs what was changed, not what the file holds:
 //! that is what makes a thousand crashes a second possible.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
 use std::mem;
 use std::ops::Range;
 
@@ -18,6 +21,25 @@ use super::Meters;
 pub(super) const TORN_BYTES: usize = 512;
 /// The most bytes of a lost range that are filled with garbage; the rest are zeros.
 const GARBAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// A file's bytes, shared with snapshots until either side changes them: taking a snapshot, which
+/// the simulator does all the time, costs no copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Content(Arc<Vec<u8>>);
+
+impl Deref for Content {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.0
+    }
+}
+
+impl DerefMut for Content {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        Arc::make_mut(&mut self.0)
+    }
+}
 
 /// A change that no sync has made durable.
 #[derive(Clone)]
@@ -50,8 +72,8 @@ pub(super) enum Fate {
 
 #[derive(Clone, Default)]
 pub(super) struct Inode {
-    pub(super) live: Vec<u8>,
-    durable: Vec<u8>,
+    pub(super) live: Content,
+    durable: Content,
     pub(super) pending: Vec<Pending>,
     /// Where `live` shows bytes that a failed sync dropped.
     stale: Vec<Range<usize>>,

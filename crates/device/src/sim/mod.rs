@@ -163,7 +163,7 @@ impl SimDisk {
         let mut state = self.state.lock();
         let ino = state.storage.names.live.get(path).copied();
         let ino = ino.ok_or_else(|| Error::io("read", path, io::ErrorKind::NotFound.into()))?;
-        Ok(state.inode(ino).live.clone())
+        Ok(state.inode(ino).live.to_vec())
     }
 
     /// Cuts a file to `len` bytes on the disk and in all caches, as damage does. A shorter or
@@ -177,7 +177,7 @@ impl SimDisk {
         }
     }
 
-    /// A deep copy of all files, names and pending changes.
+    /// All files, names and pending changes as they are now.
     #[must_use]
     pub fn snapshot(&self) -> SimSnapshot {
         let mut storage = self.state.lock().storage.clone();
