@@ -10,14 +10,14 @@
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
+use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, SECTOR_BYTES};
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Pos, Result, StreamId};
-use perdura_device::File;
+use perdura_device::{AlignedBuf, File};
 
 use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, sync_log_dir};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header, sync_log_dir};
 use crate::stream::SealedBlock;
 use crate::sync::Ordering;
 
@@ -49,7 +49,8 @@ pub(crate) struct FlushState {
     segment: Option<Segment>,
     /// Files to sync: the segment written last, and those left behind in this batch.
     unsynced: Vec<Arc<dyn File>>,
-    names_changed: bool,
+    /// A segment is being added: a full disk then only means "later".
+    placing: bool,
 }
 
 impl FlushState {
@@ -60,7 +61,7 @@ impl FlushState {
             names_durable: Epoch(0),
             segment: None,
             unsynced: Vec::new(),
-            names_changed: false,
+            placing: false,
         }
     }
 }
@@ -87,7 +88,7 @@ impl Wal {
             self.write_block(stream, s, state)
         };
         step.inspect_err(|error| {
-            if error.is_disk_full() && state.segment.is_none() {
+            if error.is_disk_full() && state.placing {
                 self.disk_full.store(1, Ordering::Relaxed);
             } else {
                 self.fail(&format!("log stream {stream}: {error}"));
@@ -196,9 +197,7 @@ impl Wal {
         state: &mut FlushState,
         pos: Pos,
     ) -> Result<()> {
-        if let Some(old) = state.segment.take() {
-            state.unsynced.push(old.file);
-        }
+        state.placing = true;
         let room = self.options.segment_bytes - SEGMENT_HEADER_BYTES;
         let first = self.start[usize::from(stream.0)];
         let start = Pos(first.0 + (pos.0 - first.0) / room * room);
@@ -219,8 +218,26 @@ impl Wal {
         let end = Pos(start.0 + room);
         s.allocated_end.store(end.0, Ordering::Relaxed);
         self.disk_full.store(0, Ordering::Relaxed);
-        state.names_changed = true;
-        state.segment = Some(Segment { start, end, file });
+        // The name first: then the segment before it may say that this one exists, and a restart
+        // that misses it knows that it was lost.
+        let disk = Arc::clone(&s.shelf.lock().disk);
+        sync_log_dir(disk.as_ref())?;
+        if let Some(old) = state.segment.replace(Segment { start, end, file }) {
+            let id = SegmentId {
+                start: old.start,
+                ..id
+            };
+            let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
+            header.copy_from_slice(&encode_header(
+                id,
+                &self.uuid,
+                self.options.segment_bytes,
+                true,
+            ));
+            old.file.write_at(0, &header)?;
+            state.unsynced.push(old.file);
+        }
+        state.placing = false;
         Ok(())
     }
 
@@ -231,10 +248,6 @@ impl Wal {
         state.unsynced.clear();
         if let Some(segment) = &state.segment {
             self.sync_file(segment.file.as_ref())?;
-        }
-        if state.names_changed {
-            sync_log_dir(s.shelf.lock().disk.as_ref())?;
-            state.names_changed = false;
         }
         let Some(end) = state.written_end.take() else {
             return Err(Error::Stopped("a sync without a write".into()));

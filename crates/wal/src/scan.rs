@@ -80,6 +80,8 @@ struct OpenSegment {
     id: SegmentId,
     file: Arc<dyn File>,
     header_fault: Option<String>,
+    /// Its header says that the stream went on in a next segment.
+    followed: bool,
 }
 
 /// The result of scanning one stream from some position.
@@ -163,6 +165,7 @@ pub fn scan_stream(
     }
     let start = anchor.open_start()[s].max(pos);
     pos = scanner.contiguous(anchor.incarnation, start, None)?;
+    scanner.check_end(anchor.incarnation, pos)?;
     scanner.out.valid_end = pos;
     scanner.beyond(anchor.incarnation, pos)?;
     Ok(out)
@@ -192,11 +195,14 @@ fn open_segments(disk: &dyn Disk, anchor: &Anchor, stream: StreamId) -> Result<V
         let file = disk.open(&id.path(), Access::Buffered)?;
         let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;
-        let header_fault = check_header(id, &anchor.uuid, &header[..got]).err();
+        let checked = check_header(id, &anchor.uuid, &header[..got]);
+        let followed = *checked.as_ref().unwrap_or(&false);
+        let header_fault = checked.err();
         segments.push(OpenSegment {
             id,
             file,
             header_fault,
+            followed,
         });
     }
     Ok(segments)
@@ -233,6 +239,30 @@ impl Scanner<'_> {
         Ok(pos)
     }
 
+    /// A stream that ends exactly where a segment does, though that segment says it was followed,
+    /// has lost the next one.
+    fn check_end(&self, inc: Incarnation, end: Pos) -> Result<()> {
+        let lost = self.out.segments.iter().any(|segment| {
+            let of_inc = segment.id.incarnation == inc;
+            of_inc && segment.followed && segment.id.start.0 + self.segment_room == end.0
+        });
+        if !lost || self.segment_of(inc, end).is_some() {
+            return Ok(());
+        }
+        let next = SegmentId {
+            stream: self.stream,
+            start: end,
+            incarnation: inc,
+        };
+        Err(Error::corrupt(
+            next.path(),
+            0,
+            "the segment that the one before it names",
+            "no such file",
+            "Acknowledged transactions in it are missing. Restore the file from a backup.",
+        ))
+    }
+
     /// Looks for valid blocks beyond the end: they prove what the stream should hold. Blocks
     /// written before the last sync returned may stand there after a crash; none can stand
     /// farther away than what may be in flight.
@@ -247,6 +277,19 @@ impl Scanner<'_> {
                     pos = Pos(pos.0 + header.block_len());
                 }
                 Err(_) => pos = Pos(pos.0 + sector),
+            }
+        }
+        // A missing segment in between would hide all later ones from that walk.
+        let later: Vec<Pos> = self
+            .out
+            .segments
+            .iter()
+            .filter(|segment| segment.id.incarnation == inc && segment.id.start > end)
+            .map(|segment| segment.id.start)
+            .collect();
+        for start in later {
+            if let Ok((header, _)) = self.block_at(inc, start)? {
+                self.out.evidence.note(&header);
             }
         }
         Ok(())

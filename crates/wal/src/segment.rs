@@ -56,14 +56,15 @@ impl SegmentId {
     }
 }
 
-/// The header of a segment.
+/// The header of a segment. `followed`: the stream goes on in a next segment, whose name is
+/// durable.
 #[must_use]
-pub fn encode_header(id: SegmentId, uuid: &Uuid, segment_bytes: u64) -> Vec<u8> {
+pub fn encode_header(id: SegmentId, uuid: &Uuid, segment_bytes: u64, followed: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(SECTOR_BYTES);
     out.put(MAGIC);
     out.put_u16(FORMAT_VERSION);
     out.put_u8(id.stream.0);
-    out.put_u8(0);
+    out.put_u8(u8::from(followed));
     out.put(&uuid.0);
     out.put_u32(id.incarnation.0);
     out.put_u32(0);
@@ -74,21 +75,30 @@ pub fn encode_header(id: SegmentId, uuid: &Uuid, segment_bytes: u64) -> Vec<u8> 
     out
 }
 
-/// What is wrong with a segment's header, or nothing.
-pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> std::result::Result<(), String> {
+/// Whether a segment says that it is followed by another; or what is wrong with its header.
+pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, String> {
     let read = || {
         let mut r = Reader::new(bytes.get(..SECTOR_BYTES)?);
         let magic = r.array::<4>()?;
         let version = r.u16()?;
         let stream = r.u8()?;
-        r.u8()?;
+        let followed = r.u8()?;
         let owner = Uuid(r.array::<16>()?);
         let incarnation = r.u32()?;
         r.u32()?;
         let start = r.u64()?;
         let crc = u32::from_le_bytes(bytes.get(CRC_AT..SECTOR_BYTES)?.try_into().ok()?);
         let whole = crc == crc32c(&bytes[..CRC_AT]);
-        Some((magic, version, stream, owner, incarnation, start, whole))
+        Some((
+            magic,
+            version,
+            stream,
+            owner,
+            incarnation,
+            start,
+            followed,
+            whole,
+        ))
     };
     match read() {
         None => Err("shorter than a header".into()),
@@ -96,14 +106,15 @@ pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> std::result::Re
         Some((.., false)) => Err("the header's checksum does not hold".into()),
         Some((_, version, ..)) if version != FORMAT_VERSION => Err(format!("version {version}")),
         Some((_, _, _, owner, ..)) if owner != *uuid => Err(format!("database {owner}")),
-        Some((_, _, stream, _, incarnation, start, _))
+        Some((_, _, stream, _, incarnation, start, ..))
             if (stream, incarnation, start) != (id.stream.0, id.incarnation.0, id.start.0) =>
         {
             Err(format!(
                 "stream {stream}, incarnation {incarnation}, start {start}"
             ))
         }
-        Some(_) => Ok(()),
+        Some((.., followed, _)) if followed <= 1 => Ok(followed == 1),
+        Some(_) => Err("unknown flags".into()),
     }
 }
 
@@ -215,7 +226,7 @@ impl SegmentShelf {
         self.live.insert(id);
         let file = self.disk.open(&id.path(), Access::Direct)?;
         let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
-        header.copy_from_slice(&encode_header(id, &self.uuid, self.segment_bytes));
+        header.copy_from_slice(&encode_header(id, &self.uuid, self.segment_bytes, false));
         file.write_at(0, &header)?;
         Ok(file)
     }
@@ -373,8 +384,10 @@ mod tests {
             start: Pos(0),
         };
         let uuid = Uuid([7; 16]);
-        let bytes = encode_header(id, &uuid, 65536);
-        assert_eq!(check_header(id, &uuid, &bytes), Ok(()));
+        let bytes = encode_header(id, &uuid, 65536, false);
+        assert_eq!(check_header(id, &uuid, &bytes), Ok(false));
+        let followed = encode_header(id, &uuid, 65536, true);
+        assert_eq!(check_header(id, &uuid, &followed), Ok(true));
         assert!(check_header(id, &Uuid([8; 16]), &bytes).is_err());
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura_base::{Error, StreamId};
-use perdura_device::{CrashProfile, SimDisk};
+use perdura_device::{CrashProfile, Disk, SimDisk};
 use perdura_wal::{Anchor, Direction, FlushProgress};
 
 use crate::setup::{anchor, append, flush, groups, open, scan};
@@ -183,4 +183,33 @@ fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
         flush(&wal);
     }
     assert!(wal.is_idle());
+}
+
+/// A file that is gone leaves no damaged byte behind: the one before it must know of it.
+#[test]
+fn a_lost_segment_is_noticed_wherever_it_was() {
+    let disk = SimDisk::new(7);
+    let anchor = anchor(1);
+    let wal = open(&disk, &anchor, 1);
+    for round in 0..12u8 {
+        append(&wal, 0, &[round; 20_000]);
+        flush(&wal);
+    }
+    disk.crash(CrashProfile::Nothing, 2);
+    let before = disk.snapshot();
+    let segments: Vec<String> = disk
+        .files()
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| path.contains("/s00-"))
+        .collect();
+    assert!(segments.len() >= 4, "{segments:?}");
+    for path in &segments[1..] {
+        disk.restore(&before);
+        disk.life().remove(path).unwrap();
+        assert!(
+            matches!(scan(&disk, &anchor), Err(Error::Corrupt(_))),
+            "{path}"
+        );
+    }
 }
