@@ -16,6 +16,9 @@ step() {
 step "units and integration"
 cargo test --locked --workspace
 
+step "interleavings of the log's few locks"
+cargo test --locked -p perdura-wal --features shuttle --test interleave
+
 step "seeded bugs: each must be caught"
 cargo test --locked --release -p perdura-sim
 
