@@ -15,6 +15,8 @@ use crate::shared::Shared;
 const TICK: Duration = Duration::from_millis(20);
 /// Expired rows are looked for every so many ticks.
 const PURGE_TICKS: u64 = 5;
+/// How long a checkpoint waits for a full disk before it is put off, nanoseconds.
+const FULL_PATIENCE_NS: u64 = 2_000_000_000;
 /// Between two parts of a segment being zeroed.
 const ZEROING_PAUSE: Duration = Duration::from_millis(1);
 /// How long after a cancelled checkpoint the next one begins by itself, nanoseconds.
@@ -29,19 +31,22 @@ impl Shared {
             if self.core.wal().failure().is_some() {
                 continue;
             }
-            let asked = self.checkpoint_wanted.swap(false, Ordering::SeqCst);
             let due = self.clock.mono_ns() >= not_before_ns && self.core.checkpoint_is_due();
-            if !asked && !due {
-                continue;
+            {
+                let mut book = self.checkpoints.lock();
+                if !std::mem::take(&mut book.wanted) && !due {
+                    continue;
+                }
+                book.started += 1;
             }
             let outcome = self.run_checkpoint();
-            if let Err(error) = &outcome {
-                *self.last_checkpoint_error.lock() = Some(error.to_string());
-            }
-            self.checkpoints_ended.fetch_add(1, Ordering::SeqCst);
             if outcome.is_err() {
                 not_before_ns = self.clock.mono_ns() + CANCELLED_PAUSE_NS;
             }
+            let mut book = self.checkpoints.lock();
+            book.ended = book.started;
+            book.error = outcome.err().map(|error| error.to_string());
+            self.checkpoint_ended.notify_all();
         }
     }
 
@@ -50,19 +55,26 @@ impl Shared {
         let pages = self.core.heap().memory().get(MemoryUse::Pages);
         let seconds = self.options.checkpoint_seconds_max;
         let mut pacer = ImagePacer::new(pages, seconds, self.clock.mono_ns());
+        let mut waiting_since = None;
         loop {
+            if self.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
             match self.core.checkpoint_step()? {
                 CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
                 CheckpointProgress::Working(bytes) => {
                     let wait = pacer.wait_after(bytes, self.clock.mono_ns());
-                    let hurry = self.is_stopping() || self.hurry.load(Ordering::SeqCst);
+                    let hurry = self.hurry.load(Ordering::SeqCst);
                     if bytes > 0 && !wait.is_zero() && !hurry {
                         std::thread::sleep(wait);
                     }
                 }
                 CheckpointProgress::Waiting => {
-                    if self.is_stopping() {
-                        return Err(Error::Stopped("the database is being closed".into()));
+                    let now = self.clock.mono_ns();
+                    let waited = now - *waiting_since.get_or_insert(now);
+                    if waited > FULL_PATIENCE_NS && self.core.wal().is_disk_full() {
+                        let why = "the log's disk is full, so the image cannot be completed";
+                        return Err(Error::LogFull(why.into()));
                     }
                     self.nudge();
                     std::thread::sleep(Duration::from_micros(200));

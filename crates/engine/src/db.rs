@@ -29,7 +29,7 @@ use crate::core::{Core, Env, Flushed};
 use crate::files;
 use crate::options::Options;
 use crate::pace::FlushPacer;
-use crate::shared::{Exposure, Shared};
+use crate::shared::{Checkpoints, Exposure, Shared};
 use crate::stats::Stats;
 
 /// The threads end when this is dropped.
@@ -84,34 +84,30 @@ impl Db {
             waiting: Mutex::new(0),
             progressed: Condvar::new(),
             listeners: RwLock::new(Vec::new()),
-            checkpoint_wanted: AtomicBool::new(false),
+            checkpoints: Mutex::new(Checkpoints::default()),
+            checkpoint_ended: Condvar::new(),
             hurry: AtomicBool::new(false),
-            checkpoints_ended: AtomicU64::new(0),
-            last_checkpoint_error: Mutex::new(None),
             flush_cpu_ns: AtomicU64::new(0),
             spaced: AtomicBool::new(false),
         });
-        let mut handles = Vec::new();
+        // From here on an early return stops the threads that have started.
+        let threads = Arc::new(Threads {
+            shared: Arc::clone(&shared),
+            handles: Mutex::new(Vec::new()),
+            _locks: files.locks,
+        });
         for stream in (0..streams).map(StreamId) {
             let handle = spawn(&shared, &format!("flush-{stream}"), move |s| {
                 s.flusher(stream)
             })?;
             shared.flushers.write().push(handle.thread().clone());
-            handles.push(handle);
+            threads.handles.lock().push(handle);
         }
-        handles.push(spawn(&shared, "checkpoint", |shared| {
-            shared.checkpointer()
-        })?);
-        handles.push(spawn(&shared, "housekeep", |shared| shared.housekeeper())?);
-        let threads = Threads {
-            shared: Arc::clone(&shared),
-            handles: Mutex::new(handles),
-            _locks: files.locks,
-        };
-        Ok(Db {
-            shared,
-            threads: Arc::new(threads),
-        })
+        let checkpointer = spawn(&shared, "checkpoint", |shared| shared.checkpointer())?;
+        threads.handles.lock().push(checkpointer);
+        let housekeeper = spawn(&shared, "housekeep", |shared| shared.housekeeper())?;
+        threads.handles.lock().push(housekeeper);
+        Ok(Db { shared, threads })
     }
 
     /// The partition of a key.
@@ -241,8 +237,9 @@ impl Db {
     /// [`Error::Stopped`].
     pub fn begin_checkpoint(&self) -> Result<bool> {
         self.shared.core.wal().check()?;
-        let running = self.shared.core.checkpoint_stats().running;
-        self.shared.checkpoint_wanted.store(true, Ordering::SeqCst);
+        let mut book = self.shared.checkpoints.lock();
+        let running = book.started > book.ended;
+        book.wanted |= !running;
         Ok(!running)
     }
 
@@ -252,16 +249,20 @@ impl Db {
     /// What cancelled it, or [`Error::Stopped`].
     pub fn checkpoint(&self) -> Result<()> {
         let shared = &self.shared;
-        // One that is running began before this call; wait for the next.
-        let running = u64::from(shared.core.checkpoint_stats().running);
-        let target = shared.checkpoints_ended.load(Ordering::SeqCst) + 1 + running;
-        *shared.last_checkpoint_error.lock() = None;
-        shared.checkpoint_wanted.store(true, Ordering::SeqCst);
-        while shared.checkpoints_ended.load(Ordering::SeqCst) < target {
+        let mut book = shared.checkpoints.lock();
+        // One that is running began before this call: wait for the next.
+        let number = book.started + 1;
+        book.wanted = true;
+        while book.ended < number {
             shared.core.wal().check()?;
-            std::thread::sleep(Duration::from_millis(2));
+            if shared.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
+            shared
+                .checkpoint_ended
+                .wait_for(&mut book, Duration::from_millis(50));
         }
-        match shared.last_checkpoint_error.lock().take() {
+        match book.error.clone().filter(|_| book.ended == number) {
             Some(error) => Err(Error::Stopped(format!(
                 "the checkpoint was cancelled: {error}"
             ))),
@@ -319,18 +320,20 @@ impl Db {
     /// What kept it from ending cleanly; nothing acknowledged is lost by it.
     pub fn close(self) -> Result<()> {
         self.shared.hurry.store(true, Ordering::SeqCst);
-        self.checkpoint()?;
+        let checkpoint = self.checkpoint();
         self.threads.stop();
-        self.shared.core.flush_all()?;
-        self.shared.core.mark_clean()?;
-        self.shared.core.wal().fail("it was closed");
-        self.shared.announce();
-        Ok(())
+        let ended = checkpoint.and_then(|()| {
+            self.shared.core.flush_all()?;
+            self.shared.core.mark_clean()
+        });
+        self.shared.end();
+        ended
     }
 
     /// Ends the threads without a checkpoint; what is acknowledged is in the log.
     pub fn abandon(self) {
         self.threads.stop();
+        self.shared.end();
     }
 }
 

@@ -8,6 +8,7 @@ use perdura_base::{Error, Result};
 use perdura_device::{Access, Disk, FileDisk};
 
 use crate::options::Options;
+use perdura_wal::segment::SegmentId;
 
 const VERSION_PATH: &str = "VERSION";
 const LOCK_PATH: &str = "LOCK";
@@ -56,6 +57,9 @@ pub fn open(options: &Options) -> Result<OpenedFiles> {
             why: "the directory holds files but no database; give a new or empty one".into(),
         });
     }
+    if !exists {
+        refuse_leftovers(data.as_ref(), &names)?;
+    }
     let mut locks = vec![data.lock(LOCK_PATH)?];
     check_version(data.as_ref(), names.iter().any(|name| name == VERSION_PATH))?;
     let mut logs: Vec<Arc<dyn Disk>> = Vec::new();
@@ -71,6 +75,33 @@ pub fn open(options: &Options) -> Result<OpenedFiles> {
         });
     }
     Ok(OpenedFiles { data, logs, locks })
+}
+
+/// A database whose anchor is gone must not be taken for a new one: a creation that was interrupted
+/// leaves neither directories of images nor log segments behind.
+fn refuse_leftovers(data: &dyn Disk, names: &[String]) -> Result<()> {
+    for (dir, sign) in [
+        ("image-a", "directory-"),
+        ("image-b", "directory-"),
+        ("log", "s"),
+    ] {
+        if !names.iter().any(|name| name == dir) {
+            continue;
+        }
+        let found = data.list(dir)?.into_iter().find(|name| {
+            name.starts_with(sign) && (dir != "log" || SegmentId::parse(name).is_some())
+        });
+        if let Some(name) = found {
+            return Err(Error::corrupt(
+                format!("{}/{}", data.name(), perdura_wal::anchor::ANCHOR_PATH),
+                0,
+                "the anchor of the database whose files are here",
+                format!("no such file, though there is {dir}/{name}"),
+                "Nothing was changed. Restore the anchor from a backup, or move the files away.",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn open_log_dir(

@@ -61,7 +61,9 @@ impl Shared {
     /// nobody flushing already. For a thread that would otherwise go to sleep until the flusher
     /// has been woken, has flushed and has woken it again. Whether it did.
     pub fn flush_here(&self) -> bool {
-        if self.core.wal().streams() > 1 || self.core.wal().failure().is_some() {
+        let wal = self.core.wal();
+        let slow = wal.is_disk_full() || !wal.has_room_ahead(StreamId(0));
+        if wal.streams() > 1 || slow || wal.failure().is_some() {
             return false;
         }
         let Some(mut pacer) = self.turn.try_lock() else {
@@ -100,17 +102,21 @@ impl Shared {
     /// Steps a stream's flusher until it is idle; whether it made anything durable.
     fn flush(&self, stream: StreamId) -> Result<bool> {
         let mut synced = false;
+        let begin_ns = self.clock.mono_ns().max(1);
+        let mut durable = self.core.wal().durable();
         loop {
             match self.core.flush_step(stream)? {
                 FlushProgress::Idle => return Ok(synced),
                 FlushProgress::Wrote => {}
                 FlushProgress::Synced => {
                     synced = true;
-                    if self.core.wal().is_idle() {
-                        self.unsynced_since_ns.store(0, Ordering::SeqCst);
-                    } else {
-                        self.unsynced_since_ns
-                            .store(self.clock.mono_ns(), Ordering::SeqCst);
+                    let advanced = self.core.wal().durable() > durable;
+                    durable = self.core.wal().durable();
+                    // What is not durable yet was appended after this flush began.
+                    if advanced {
+                        let idle = self.core.wal().is_idle();
+                        let since = if idle { 0 } else { begin_ns };
+                        self.unsynced_since_ns.store(since, Ordering::SeqCst);
                     }
                     self.announce();
                 }

@@ -144,6 +144,14 @@ impl CoreOptions {
                 self.segment_bytes
             ));
         }
+        if !self.block_bytes_max.is_multiple_of(4096)
+            || !(4096..=perdura_wal::block::BLOCK_BYTES_MAX).contains(&self.block_bytes_max)
+        {
+            return refuse(format!(
+                "the longest block is {} bytes; it is a multiple of 4096, at most 4 MiB",
+                self.block_bytes_max
+            ));
+        }
         if self.value_bytes_max > perdura_base::limits::VALUE_BYTES_MAX {
             return refuse(format!(
                 "the value limit is {} bytes; it is at most 512 MiB",

@@ -30,6 +30,16 @@ pub struct Exposure {
     pub current: Epoch,
 }
 
+/// The checkpointer's book: runs are numbered from 1.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    pub wanted: bool,
+    pub started: u64,
+    pub ended: u64,
+    /// What cancelled the run that ended last.
+    pub error: Option<String>,
+}
+
 pub(crate) struct Shared {
     pub core: Core,
     pub options: Options,
@@ -47,16 +57,22 @@ pub(crate) struct Shared {
     pub waiting: Mutex<usize>,
     pub progressed: Condvar,
     pub listeners: RwLock<Vec<Listener>>,
-    pub checkpoint_wanted: AtomicBool,
+    /// Requests for checkpoints, and how the last one ended; `checkpoint_ended` tells of changes.
+    pub checkpoints: Mutex<Checkpoints>,
+    pub checkpoint_ended: Condvar,
     /// Checkpoints need not spare anyone: the database is being closed.
     pub hurry: AtomicBool,
-    pub checkpoints_ended: AtomicU64,
-    pub last_checkpoint_error: Mutex<Option<String>>,
     pub flush_cpu_ns: AtomicU64,
     pub spaced: AtomicBool,
 }
 
 impl Shared {
+    /// After the threads have ended: other handles see a stopped database, nobody waits for ever.
+    pub fn end(&self) {
+        self.core.wal().fail("it was closed");
+        self.announce();
+    }
+
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }

@@ -38,7 +38,8 @@ use serde::Serialize;
 
 use crate::anchor_cell::AnchorCell;
 use crate::image::{
-    DirEntry, Directory, DirectoryWriter, ImageFile, PageSummer, folder, remove_old_directories,
+    DirEntry, Directory, DirectoryWriter, ImageFile, PageSummer, directory_path, folder,
+    remove_old_directories,
 };
 use crate::truncate::truncation_floor;
 
@@ -509,6 +510,10 @@ impl Checkpointer {
     fn cancel(&mut self, sweep: &Sweep) {
         self.stats.cancelled += 1;
         self.phase = Phase::Idle;
+        let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
+        // On a full disk it would be in the way; if it cannot go now, the next complete checkpoint
+        // of this slot removes it.
+        let _gone_or_later = self.parts.disk.remove(&tmp);
         if armed(Flaw::FailedWriteClean) {
             return;
         }

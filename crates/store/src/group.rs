@@ -3,6 +3,7 @@
 //! Records are collected partition by partition; their tags are written relative to the highest,
 //! which is known at the end. The layout is in `docs/formats/record.md`.
 
+use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, PartitionId, PartitionSet};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
@@ -51,6 +52,12 @@ impl GroupBuilder {
             start = *end;
         }
         &self.out
+    }
+
+    /// Bytes of buffers held.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.body.capacity() + self.out.capacity())
     }
 
     /// Whether no page changed so far.

@@ -1,6 +1,7 @@
 //! Runs transactions: latches, undo, group, append, release.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
@@ -31,6 +32,9 @@ pub struct Executor {
     wal: Arc<Wal>,
     options: ExecutorOptions,
 }
+
+/// A thread keeps buffers up to this size between its transactions, bytes.
+const SCRATCH_BYTES_MAX: u64 = 1 << 20;
 
 /// Buffers a thread keeps between its transactions.
 #[derive(Default)]
@@ -71,6 +75,9 @@ impl Executor {
                 Err(Abort::User) => break Err(Error::Usage("aborted".into())),
             }
         };
+        if scratch.undo.bytes() > SCRATCH_BYTES_MAX || scratch.group.bytes() > SCRATCH_BYTES_MAX {
+            *scratch = Scratch::default();
+        }
         SCRATCH.set(Some(scratch));
         result
     }
@@ -97,14 +104,23 @@ impl Executor {
             geometry: self.heap.geometry(),
             guards,
             undo,
+            appending: 0,
             now_ms,
             value_bytes_max: self.options.value_bytes_max,
             out_of_memory,
         };
-        let result = f(&mut tx);
+        // A panic must not let the latches go while pages hold half a transaction.
+        let result = catch_unwind(AssertUnwindSafe(|| f(&mut tx)));
         let Tx {
             mut guards, undo, ..
         } = tx;
+        let result = result.unwrap_or_else(|panic| {
+            self.wal.fail("a transaction panicked");
+            for (_, part) in &mut guards {
+                part.rollback(undo);
+            }
+            resume_unwind(panic)
+        });
         match result {
             Ok(value) => Ok((value, self.commit(guards, stream, undo, group))),
             Err(abort) => {

@@ -36,6 +36,8 @@ pub struct Tx<'a> {
     pub(crate) wal: &'a Wal,
     /// The stream its group will go to.
     pub(crate) stream: StreamId,
+    /// About how much its group will take of the log so far, bytes.
+    pub(crate) appending: usize,
     pub(crate) now_ms: u64,
     pub(crate) value_bytes_max: usize,
     /// Whether memory is at its limit, so that only deletes may change anything.
@@ -47,6 +49,12 @@ impl Tx<'_> {
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    /// Asks for room in the log for all of this transaction, this write included.
+    fn admit(&mut self, bytes: usize) -> Result<(), Abort> {
+        self.appending += bytes + GROUP_BYTES_MIN;
+        Ok(self.wal.admit(self.stream, self.appending)?)
     }
 
     fn check_memory(&self) -> Result<(), Abort> {
@@ -107,8 +115,7 @@ impl Tx<'_> {
         if value.len() > self.value_bytes_max {
             return Err(over_limit("value", value.len(), self.value_bytes_max));
         }
-        self.wal
-            .admit(self.stream, key.len() + value.len() + GROUP_BYTES_MIN)?;
+        self.admit(key.len() + value.len())?;
         let (at, hash) = self.place(key)?;
         Ok(self.guards[at]
             .1
@@ -122,11 +129,11 @@ impl Tx<'_> {
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
         let (at, hash) = self.place(key)?;
         let now = self.now_ms;
+        self.admit(0)?;
         let part = &mut self.guards[at].1;
         let alive = part
             .get(table, key, hash)
             .is_some_and(|row| row.expiry_ms().is_none_or(|expiry| expiry > now));
-        self.wal.admit(self.stream, GROUP_BYTES_MIN)?;
         part.delete(self.undo, table, key, hash);
         Ok(alive)
     }
@@ -145,7 +152,7 @@ impl Tx<'_> {
             return Ok(false);
         }
         self.check_memory()?;
-        self.wal.admit(self.stream, GROUP_BYTES_MIN)?;
+        self.admit(0)?;
         let (at, hash) = self.place(key)?;
         Ok(self.guards[at]
             .1

@@ -70,6 +70,21 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
         }
         return Err(missing(scans, durable, epoch, pos, witness, ends_of_proven));
     }
+    if let Some((scan, pos)) = scans
+        .iter()
+        .find_map(|scan| scan.evidence.out_of_reach.map(|pos| (scan, pos)))
+    {
+        return Err(Error::corrupt(
+            format!("log stream {}", scan.stream),
+            scan.valid_end.0,
+            format!("a valid block: the one at position {pos} was written after a sync of it"),
+            scan.torn.clone().unwrap_or_else(|| "no block".into()),
+            format!(
+                "Acknowledged transactions after epoch {durable} are damaged or missing. Restore \
+                 the file from a backup."
+            ),
+        ));
+    }
     if armed(Flaw::CutIgnored) {
         cut = scans.iter().map(|scan| scan.valid_end).collect();
     }

@@ -218,26 +218,23 @@ impl Wal {
         let end = Pos(start.0 + room);
         s.allocated_end.store(end.0, Ordering::Relaxed);
         self.disk_full.store(0, Ordering::Relaxed);
+        state.placing = false;
         // The name first: then the segment before it may say that this one exists, and a restart
         // that misses it knows that it was lost.
         let disk = Arc::clone(&s.shelf.lock().disk);
         sync_log_dir(disk.as_ref())?;
         if let Some(old) = state.segment.replace(Segment { start, end, file }) {
+            // To be synced with this batch whatever happens next: it holds blocks of it.
+            state.unsynced.push(Arc::clone(&old.file));
             let id = SegmentId {
                 start: old.start,
                 ..id
             };
             let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
-            header.copy_from_slice(&encode_header(
-                id,
-                &self.uuid,
-                self.options.segment_bytes,
-                true,
-            ));
+            let bytes = encode_header(id, &self.uuid, self.options.segment_bytes, true);
+            header.copy_from_slice(&bytes);
             old.file.write_at(0, &header)?;
-            state.unsynced.push(old.file);
         }
-        state.placing = false;
         Ok(())
     }
 

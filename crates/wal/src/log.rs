@@ -128,6 +128,8 @@ pub struct Wal {
     pub(crate) ends: Mutex<VecDeque<EpochEnds>>,
     pub(crate) wall_us: AtomicU64,
     failed: Mutex<Option<String>>,
+    /// 1 once `failed` is set, for those who ask with every write.
+    has_failed: AtomicU64,
     pub(crate) disk_full: AtomicU64,
     pub(crate) counters: Counters,
 }
@@ -178,6 +180,7 @@ impl Wal {
             ends: Mutex::new(VecDeque::new()),
             wall_us: AtomicU64::new(start.wall_us),
             failed: Mutex::new(None),
+            has_failed: AtomicU64::new(0),
             disk_full: AtomicU64::new(0),
             counters: Counters::default(),
         })
@@ -213,6 +216,9 @@ impl Wal {
     /// [`Error::LogFull`] if the flusher is behind or the disk is full, [`Error::Stopped`] after
     /// a failure.
     pub fn admit(&self, stream: StreamId, bytes: usize) -> Result<()> {
+        if self.has_failed.load(Ordering::Relaxed) != 0 {
+            return self.check();
+        }
         let s = &self.streams[usize::from(stream.0)];
         let sealed_end = s.sealed_end.load(Ordering::Relaxed);
         let waiting = sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed));
@@ -470,6 +476,7 @@ impl Wal {
     /// Latches a failure: from now on nothing is acknowledged.
     pub fn fail(&self, why: &str) {
         self.failed.lock().get_or_insert_with(|| why.to_owned());
+        self.has_failed.store(1, Ordering::SeqCst);
     }
 
     /// Why the log has stopped, if it has.
@@ -533,7 +540,12 @@ impl Wal {
             .saturating_sub(s.sealed_end.load(Ordering::Relaxed));
         let plan = {
             let mut shelf = s.shelf.lock();
-            if shelf.spares() > 0 || ahead > room / 2 {
+            if shelf.spares() > 0 {
+                // A checkpoint may have freed segments while the disk was full.
+                self.disk_full.store(0, Ordering::Relaxed);
+                return Ok(false);
+            }
+            if ahead > room / 2 {
                 return Ok(false);
             }
             shelf.plan_spare()
@@ -551,6 +563,15 @@ impl Wal {
                 Err(error)
             }
         }
+    }
+
+    /// Whether a flush of `stream` will find room without making a segment first, which is slow.
+    #[must_use]
+    pub fn has_room_ahead(&self, stream: StreamId) -> bool {
+        let s = &self.streams[usize::from(stream.0)];
+        let allocated = s.allocated_end.load(Ordering::Relaxed);
+        let ahead = allocated.saturating_sub(s.sealed_end.load(Ordering::Relaxed));
+        ahead > 2 * to_u64(self.options.block_bytes_max) || s.shelf.lock().spares() > 0
     }
 
     /// Figures so far.

@@ -60,6 +60,9 @@ pub struct Evidence {
     pub ckpt_max: CkptEpoch,
     /// The latest wall clock seen, microseconds.
     pub wall_us: u64,
+    /// A valid block so far behind the end that a sync must have passed the end before it was
+    /// written: proof that durable blocks are missing.
+    pub out_of_reach: Option<Pos>,
 }
 
 impl Evidence {
@@ -269,12 +272,14 @@ impl Scanner<'_> {
     fn beyond(&mut self, inc: Incarnation, end: Pos) -> Result<()> {
         let sector = to_u64(SECTOR_BYTES);
         let mut pos = Pos(end.0 + sector);
-        while pos.0 - end.0 <= IN_FLIGHT_BYTES_MAX && self.segment_of(inc, pos).is_some() {
+        let mut reach = end;
+        while pos.0 - reach.0 <= IN_FLIGHT_BYTES_MAX && self.segment_of(inc, pos).is_some() {
             match self.block_at(inc, pos)? {
                 Ok((header, segment)) => {
                     self.doubt_header(segment);
-                    self.out.evidence.note(&header);
-                    pos = Pos(pos.0 + header.block_len());
+                    self.note_beyond(end, &header);
+                    pos = header.end();
+                    reach = pos;
                 }
                 Err(_) => pos = Pos(pos.0 + sector),
             }
@@ -289,10 +294,17 @@ impl Scanner<'_> {
             .collect();
         for start in later {
             if let Ok((header, _)) = self.block_at(inc, start)? {
-                self.out.evidence.note(&header);
+                self.note_beyond(end, &header);
             }
         }
         Ok(())
+    }
+
+    fn note_beyond(&mut self, end: Pos, header: &BlockHeader) {
+        self.out.evidence.note(header);
+        if header.end().0 - end.0 > IN_FLIGHT_BYTES_MAX {
+            self.out.evidence.out_of_reach = Some(header.pos);
+        }
     }
 
     /// Notes a segment that holds valid blocks under a header that does not check out. Blocks

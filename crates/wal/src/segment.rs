@@ -75,6 +75,8 @@ pub fn encode_header(id: SegmentId, uuid: &Uuid, segment_bytes: u64, followed: b
     out
 }
 
+const OTHER_DATABASE: &str = "it belongs to database";
+
 /// Whether a segment says that it is followed by another; or what is wrong with its header.
 pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, String> {
     let read = || {
@@ -105,7 +107,7 @@ pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, St
         Some((magic, ..)) if magic != *MAGIC => Err("not a log segment".into()),
         Some((.., false)) => Err("the header's checksum does not hold".into()),
         Some((_, version, ..)) if version != FORMAT_VERSION => Err(format!("version {version}")),
-        Some((_, _, _, owner, ..)) if owner != *uuid => Err(format!("database {owner}")),
+        Some((_, _, _, owner, ..)) if owner != *uuid => Err(format!("{OTHER_DATABASE} {owner}")),
         Some((_, _, stream, _, incarnation, start, ..))
             if (stream, incarnation, start) != (id.stream.0, id.incarnation.0, id.start.0) =>
         {
@@ -187,9 +189,24 @@ impl SegmentShelf {
         }
         // Retiring gives files new names as spares: the names in use must all be known before.
         for id in dead {
+            shelf.check_owner(id)?;
             shelf.retire(&id.path())?;
         }
         Ok(shelf)
+    }
+
+    /// Refuses to touch a segment whose header names another database.
+    fn check_owner(&self, id: SegmentId) -> Result<()> {
+        let mut header = vec![0; SECTOR_BYTES];
+        let file = self.disk.open(&id.path(), Access::Buffered)?;
+        let got = file.read_at(0, &mut header)?;
+        match check_header(id, &self.uuid, &header[..got]) {
+            Err(fault) if fault.starts_with(OTHER_DATABASE) => Err(Error::Foreign {
+                file: id.path(),
+                why: fault,
+            }),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     pub fn spares(&self) -> usize {

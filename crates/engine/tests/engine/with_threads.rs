@@ -109,3 +109,53 @@ fn another_version_and_wrong_settings_are_refused_with_their_name() {
         Err(Error::Version { found: 9, .. })
     ));
 }
+
+/// Found in review: a panic let the latches go over half a transaction that no log described.
+#[test]
+fn a_panic_within_a_transaction_undoes_it_and_stops_the_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(&dir)).unwrap();
+    let kept = set(&db, b"kept", b"1");
+    db.wait(kept).unwrap();
+    let parts = db.all_partitions();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _never = db.transact(&parts, |tx| -> Result<(), perdura::Abort> {
+            tx.put(db.database(0), b"half", b"2", None)?;
+            panic!("a bug in the caller's code");
+        });
+    }));
+    assert!(panicked.is_err());
+    assert!(db.is_stopped().is_some());
+    assert_eq!(db.rows(0).unwrap().0, 1, "what it had done is undone");
+    drop(db);
+    let db = Db::open(options(&dir)).unwrap();
+    assert_eq!(db.rows(0).unwrap().0, 1);
+}
+
+/// Found in review: without its anchor a database was taken for an empty directory.
+#[test]
+fn a_database_without_its_anchor_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(&dir)).unwrap();
+    let ticket = set(&db, b"key", b"value");
+    db.wait(ticket).unwrap();
+    db.close().unwrap();
+    let (anchor, aside) = (dir.path().join("data/anchor"), dir.path().join("anchor"));
+    std::fs::rename(&anchor, &aside).unwrap();
+    let refused = Db::open(options(&dir));
+    assert!(matches!(refused, Err(Error::Corrupt(c)) if c.file.ends_with("anchor")));
+    std::fs::rename(&aside, &anchor).unwrap();
+    assert_eq!(Db::open(options(&dir)).unwrap().rows(0).unwrap().0, 1);
+}
+
+#[test]
+fn other_handles_of_a_closed_database_see_it_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(&dir)).unwrap();
+    let other = db.clone();
+    db.close().unwrap();
+    let parts = [other.partition_of(b"k")].into_iter().collect();
+    let refused = other.transact(&parts, |tx| tx.put(other.database(0), b"k", b"v", None));
+    assert!(matches!(refused, Err(Error::Stopped(_))));
+    assert!(matches!(other.checkpoint(), Err(Error::Stopped(_))));
+}

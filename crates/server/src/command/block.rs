@@ -102,6 +102,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return cx.out.error(text);
     }
+    let before = (cx.session.database, cx.session.resp3);
     let mut partitions = PartitionSet::empty();
     let mut aside = Vec::new();
     let mut steps = Vec::with_capacity(block.queue.len());
@@ -129,6 +130,8 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     let start = cx.out.buf.len();
     if let Err(error) = run_steps(cx, &block, &steps, &aside, &partitions) {
         cx.out.buf.truncate(start);
+        // The block did not happen, and neither did its SELECT.
+        (cx.session.database, cx.session.resp3) = before;
         failed(cx.state, &error, &mut cx.out);
     }
 }

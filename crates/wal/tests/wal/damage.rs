@@ -213,3 +213,72 @@ fn a_lost_segment_is_noticed_wherever_it_was() {
         );
     }
 }
+
+/// Found in review: the search for evidence stopped a fixed way behind the gap, and an epoch larger
+/// than that hid everything after it.
+#[test]
+fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
+    let disk = SimDisk::new(8);
+    let anchor = Anchor {
+        segment_bytes: 32 << 20,
+        ..anchor(1)
+    };
+    let wal = open(&disk, &anchor, 1);
+    append(&wal, 0, b"before");
+    flush(&wal);
+    append(&wal, 0, &vec![7; 12 << 20]);
+    flush(&wal);
+    append(&wal, 0, b"after");
+    flush(&wal);
+    disk.crash(CrashProfile::Nothing, 3);
+    let path = disk
+        .files()
+        .into_iter()
+        .map(|(path, _)| path)
+        .find(|p| p.contains("/s00-"))
+        .unwrap();
+    assert!(disk.flip(&path, 4096 + 4096 + 100_000, 0));
+    assert!(matches!(scan(&disk, &anchor), Err(Error::Corrupt(_))));
+}
+
+/// Found in review: once the disk had been full, segments that a checkpoint freed were not used.
+#[test]
+fn segments_freed_while_the_disk_is_full_let_writes_go_on() {
+    use perdura_device::FaultPlan;
+    let disk = SimDisk::new(9);
+    let wal = open(&disk, &anchor(1), 1);
+    // Not quite half of a segment is in use when the disk fills up.
+    for _ in 0..21 {
+        append(&wal, 0, &[1; 20_000]);
+        flush(&wal);
+    }
+    disk.set_plan(FaultPlan {
+        enospc_at: Some((1, u64::MAX)),
+        ..FaultPlan::default()
+    });
+    while wal.prepare_segment(StreamId(0), &|| {}).is_ok() {
+        append(&wal, 0, &[1; 5000]);
+        flush(&wal);
+    }
+    assert!(wal.is_disk_full());
+    let floor = wal.begin_checkpoint(perdura_base::CkptEpoch(1));
+    flush(&wal);
+    assert!(wal.truncate(&floor).unwrap() > 0);
+    assert!(!wal.prepare_segment(StreamId(0), &|| {}).unwrap());
+    assert!(!wal.is_disk_full());
+    for _ in 0..3 {
+        wal.admit(StreamId(0), 20_000).unwrap();
+        append(&wal, 0, &[1; 20_000]);
+        flush(&wal);
+    }
+    assert!(wal.is_idle());
+}
+
+/// Found in review: a log that had failed while idle took further writes.
+#[test]
+fn a_log_that_has_failed_admits_nothing() {
+    let disk = SimDisk::new(10);
+    let wal = open(&disk, &anchor(1), 1);
+    wal.fail("the image's disk");
+    assert!(matches!(wal.admit(StreamId(0), 1), Err(Error::Stopped(_))));
+}

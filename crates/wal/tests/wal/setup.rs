@@ -43,7 +43,7 @@ pub fn open(disk: &Arc<SimDisk>, anchor: &Anchor, epoch: u64) -> Wal {
         wall_us: 0,
     };
     let options = WalOptions {
-        segment_bytes: SEGMENT_BYTES,
+        segment_bytes: anchor.segment_bytes,
         block_bytes_max: 8192,
         ..WalOptions::default()
     };
