@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     pub blocked: bool,
     /// Whether it is in the loop's list of those that wait for the disk.
     pub listed: bool,
+    /// Whether it is in the loop's list of those to run: once, however often it is announced.
+    pub queued: bool,
     /// Bytes accounted to the database's memory.
     accounted: u64,
 }
@@ -71,6 +73,7 @@ impl Connection {
             closing: false,
             blocked: false,
             listed: false,
+            queued: false,
             accounted: 0,
         }
     }

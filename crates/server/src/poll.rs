@@ -209,8 +209,10 @@ impl EventLoop {
                         connection.full = false;
                         self.touched.push(index);
                     }
+                    if !std::mem::replace(&mut connection.queued, true) {
+                        ready.push(index);
+                    }
                     self.state.connections.put(index, connection);
-                    ready.push(index);
                 }
             }
         }
@@ -224,6 +226,7 @@ impl EventLoop {
         let Some(mut connection) = self.state.connections.take(index) else {
             return;
         };
+        connection.queued = false;
         match connection.advance(&mut self.state, &mut self.buffer) {
             Ok(after) => {
                 self.state.connections.put(index, connection);
@@ -305,11 +308,12 @@ impl EventLoop {
     }
 
     /// Puts a connection back after a flush, or closes it.
-    fn settle(&mut self, index: usize, connection: Box<Connection>, flushed: Result<(), ()>) {
+    fn settle(&mut self, index: usize, mut connection: Box<Connection>, flushed: Result<(), ()>) {
         if flushed.is_err() {
             return self.close(index, connection);
         }
-        if connection.ready(&self.state) && self.stopping.is_none() {
+        let runs = connection.ready(&self.state) && self.stopping.is_none();
+        if runs && !std::mem::replace(&mut connection.queued, true) {
             self.again.push(index);
         }
         self.state.connections.put(index, connection);
