@@ -10,6 +10,7 @@ use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, Useq, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
 use perdura_store::Geometry;
+use perdura_wal::Anchor;
 
 /// Bytes before the first page.
 pub const PAGES_HEADER_BYTES: u64 = 4096;
@@ -416,18 +417,18 @@ pub struct LoadedDirectory {
     pub bytes: u64,
 }
 
-/// Reads and checks the directory of checkpoint `k`.
+/// Reads and checks the directory of the checkpoint that the anchor names for a slot.
 ///
 /// # Errors
 /// [`Error::Corrupt`] naming what does not hold; the caller falls back to the other image.
 pub fn read_directory(
     disk: &dyn Disk,
+    anchor: &Anchor,
     slot: ImageSlot,
-    k: CkptEpoch,
-    head_crc: u32,
-    uuid: &Uuid,
     geometry: &Geometry,
 ) -> Result<LoadedDirectory> {
+    let status = anchor.image(slot);
+    let (k, head_crc, uuid) = (status.k, status.directory_crc, &anchor.uuid);
     let path = directory_path(slot, k);
     let bad = |offset: u64, expected: &str, found: &str| {
         Error::corrupt(

@@ -138,14 +138,11 @@ fn open_candidate(
     anchor: &Anchor,
     slot: ImageSlot,
 ) -> Result<Candidate> {
-    let status = anchor.image(slot);
     let file = ImageFile::open(disk, slot, &anchor.uuid)?;
-    let geometry = heap.geometry();
-    let crc = status.directory_crc;
-    let listed = read_directory(disk, slot, status.k, crc, &anchor.uuid, geometry)?;
+    let listed = read_directory(disk, anchor, slot, heap.geometry())?;
     Ok(Candidate {
         slot,
-        k: status.k,
+        k: anchor.image(slot).k,
         file,
         listed,
     })

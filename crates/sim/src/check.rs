@@ -212,13 +212,11 @@ impl World {
         let summer = PageSummer::new();
         let mut bytes = vec![0; PAGE_BYTES];
         for slot in ImageSlot::ALL {
-            let status = anchor.image(slot);
-            if status.state != ImageState::Complete {
+            if anchor.image(slot).state != ImageState::Complete {
                 continue;
             }
-            let (k, crc) = (status.k, status.directory_crc);
             let failed = |error: perdura::Error| format!("image {slot}: {error}");
-            let listed = read_directory(disk.as_ref(), slot, k, crc, &anchor.uuid, &geometry);
+            let listed = read_directory(disk.as_ref(), &anchor, slot, &geometry);
             let listed = listed.map_err(failed)?.directory;
             let file = ImageFile::open(disk.as_ref(), slot, &anchor.uuid).map_err(failed)?;
             let mut proof = 0;

@@ -6,9 +6,7 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, PARTITIONS_MAX, STREAMS_MAX};
 use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
-use perdura_base::{
-    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Pos, Result, Uuid,
-};
+use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Pos, Result, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
 /// The anchor's path on the data disk.
@@ -416,11 +414,6 @@ fn read_copy(file: &dyn File, copy: u64) -> Result<AlignedBuf> {
 /// Reads the anchor without the right to change anything.
 pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
     Ok(AnchorFile::open(disk)?.map(|(_, anchor, _)| anchor))
-}
-
-/// The partitions of a database, in latch order.
-pub fn partitions_of(anchor: &Anchor) -> impl Iterator<Item = PartitionId> {
-    (0..anchor.partitions).map(PartitionId)
 }
 
 #[cfg(test)]

@@ -149,14 +149,7 @@ fn check_image(offline: &Offline, slot: ImageSlot, found: &mut Findings) {
     let file = file.inspect_err(|error| found.problem(&pages_path, error));
     if let (Ok(file), ImageState::Complete) = (file, status.state) {
         let geometry = offline.geometry();
-        let listed = read_directory(
-            offline.data.as_ref(),
-            slot,
-            status.k,
-            status.directory_crc,
-            &offline.anchor.uuid,
-            &geometry,
-        );
+        let listed = read_directory(offline.data.as_ref(), &offline.anchor, slot, &geometry);
         match listed {
             Err(error) => found.problem(format!("directory of image {slot}"), &error),
             Ok(listed) => {

@@ -71,10 +71,8 @@ pub fn run(args: &Args) -> Result<()> {
         if status.state == ImageState::Complete {
             let listed = read_directory(
                 offline.data.as_ref(),
+                &offline.anchor,
                 slot,
-                status.k,
-                status.directory_crc,
-                &offline.anchor.uuid,
                 &offline.geometry(),
             );
             match listed {

@@ -91,14 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let geometry = offline.geometry();
     let id = PageId(args.page);
-    let listed = read_directory(
-        offline.data.as_ref(),
-        slot,
-        status.k,
-        status.directory_crc,
-        &offline.anchor.uuid,
-        &geometry,
-    )?;
+    let listed = read_directory(offline.data.as_ref(), &offline.anchor, slot, &geometry)?;
     let partition = geometry.partition_of_page(id);
     let entry = listed.directory.get(partition, geometry.local_index(id));
     if !entry.is_present() {
