@@ -1,14 +1,23 @@
-//! Restart: image pages are assigned, records are XORed, and the update numbers are checked.
+//! Restart: image pages and records meet in memory, in any order, and the update numbers are
+//! checked.
 //!
 //! A record is applied unconditionally; the caller has compared its tag with the image's epoch.
+//! Memory begins as zeros, so that XOR makes the order of an image page and its records a matter
+//! of indifference: a page nobody changed yet is assigned from the image, one that records have
+//! changed already gets the image XORed over its logged region. The 16 bytes of meta before that
+//! region are not differenced, no record writes them, and they are always the image's.
+//!
 //! XOR itself cannot tell a lost or doubled record, so every page counts: the update numbers
-//! applied must be exactly those after the image's, each once. They are taken as distances from
-//! the image's number, which makes the wrap at 2^32 vanish, and compared as a set by count,
-//! lowest, highest and a sum of mixed values, since records come in any order.
+//! applied must be exactly those after the image's, each once. The image's number may be known
+//! last. So numbers are noted as they come, as distances from the first one seen, which makes the
+//! wrap at 2^32 vanish, and compared as a set at the end: by count, lowest, highest and a sum of
+//! mixed values. Changes without numbers (interleaved transactions, whose clean rollbacks leave
+//! no record) are not counted.
 //!
 //! # Source
 //! Differential logging, algorithm 3 (one-pass restart), as it collapses when only whole
-//! committed groups are in the log.
+//! committed groups are in the log; section 4.3, fully parallel restart: log and backup are
+//! played at the same time onto zeros.
 //! # Deviations
 //! What the paper leaves open at the end of restart: every page is dirty for the other image,
 //! which may hold half a checkpoint, and every page changed by restart for this one.
@@ -17,10 +26,11 @@ use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, Result, Useq};
 use perdura_page::PageRecord;
-use perdura_page::layout::{self, PAGE_BYTES};
+use perdura_page::diff::xor_into;
+use perdura_page::layout::{self, META_BYTES, PAGE_BYTES};
 
 use crate::index::LOCAL_PAGES_MAX;
-use crate::pages::{DIRTY_BOTH, flag, index};
+use crate::pages::{DIRTY_BOTH, PageState, flag, index};
 use crate::partition::Partition;
 
 /// A page whose replayed records are not exactly `image_useq + 1 ..= last`, each once.
@@ -38,56 +48,73 @@ pub struct UseqGap {
     pub last: Useq,
 }
 
-/// What was applied to one page: distances of update numbers from the image's.
+/// The update numbers applied to one page.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Touch {
-    /// The image's number, kept here so that a record after the first needs no look at the
-    /// page's header.
-    image: Useq,
     count: u32,
-    min: u32,
-    max: u32,
+    /// The first number seen; the others are distances from it, less than half the circle away.
+    base: Useq,
+    min: i32,
+    max: i32,
     sum: u64,
 }
 
 impl Touch {
-    fn note(&mut self, distance: u32) {
-        self.min = if self.count == 0 {
-            distance
-        } else {
-            self.min.min(distance)
-        };
+    fn note(&mut self, useq: Useq) {
+        if self.count == 0 {
+            self.base = useq;
+        }
+        let distance = useq.since(self.base).cast_signed();
+        self.min = self.min.min(distance);
         self.max = self.max.max(distance);
         self.count = self.count.saturating_add(1);
-        self.sum = self.sum.wrapping_add(mix64(u64::from(distance)));
+        self.sum = self.sum.wrapping_add(mix64(u64::from(useq.0)));
     }
 
-    /// Whether the distances were `1..=count`, each once.
-    fn is_dense(&self) -> bool {
-        self.min == 1
-            && self.max == self.count
+    fn first(&self) -> Useq {
+        Useq(self.base.0.wrapping_add_signed(self.min))
+    }
+
+    fn last(&self) -> Useq {
+        Useq(self.base.0.wrapping_add_signed(self.max))
+    }
+
+    /// Whether the numbers were the `count` ones after the image's, each once.
+    fn is_dense_after(&self, image: Useq) -> bool {
+        self.first() == image.next()
+            && self.last().since(image) == self.count
             && self.sum
                 == (1..=self.count)
-                    .map(|d| mix64(u64::from(d)))
+                    .map(|i| mix64(u64::from(image.0.wrapping_add(i))))
                     .fold(0, u64::wrapping_add)
     }
 }
 
 impl Partition {
-    /// Assigns a page from an image, before any record of it is applied.
+    /// Puts a page of an image in place, before or after records of it were applied.
     ///
     /// # Panics
-    /// If a record of the page was applied already, if `bytes` is not a page, or beyond the 2^24
-    /// local pages that [`apply`](Self::apply) accepts.
+    /// If `bytes` is not a page, if the page was changed and had come from an image before, or
+    /// beyond the 2^24 local pages that [`apply`](Self::apply) accepts.
     pub fn load_page(&mut self, local: u32, bytes: &[u8]) {
         assert_eq!(bytes.len(), PAGE_BYTES);
         assert!(local < LOCAL_PAGES_MAX);
-        let early = self.touched.get(index(local)).is_none_or(|t| t.count == 0);
-        assert!(early, "an image page is loaded before its records");
         self.pages.grow_to(local);
         self.pages.fresh = self.pages.fresh.max(local + 1);
-        self.pages.page_mut(local).copy_from_slice(bytes);
-        self.pages.state(local).flags |= flag::IN_IMAGE;
+        let state = self.pages.state(local);
+        let changed = state.flags & flag::CHANGED != 0;
+        assert!(
+            !changed || state.flags & flag::IN_IMAGE == 0,
+            "a page has one image"
+        );
+        state.flags |= flag::IN_IMAGE;
+        let page = self.pages.page_mut(local);
+        if changed {
+            page[..META_BYTES].copy_from_slice(&bytes[..META_BYTES]);
+            xor_into(&mut page[META_BYTES..], &bytes[META_BYTES..]);
+        } else {
+            page.copy_from_slice(bytes);
+        }
     }
 
     /// XORs a record into its page.
@@ -95,60 +122,58 @@ impl Partition {
     /// # Errors
     /// `Corrupt` if the page cannot be one of this partition's.
     pub fn apply(&mut self, record: &PageRecord<'_>) -> Result<()> {
+        let local = self.admit(record.page)?;
+        if self.touched.len() < self.pages.states.len() {
+            self.touched
+                .resize(self.pages.states.len(), Touch::default());
+        }
+        self.touched[index(local)].note(record.useq);
+        record.xor_into(self.pages.page_mut(local));
+        Ok(())
+    }
+
+    /// Makes room for a page that a record names, and marks it changed.
+    fn admit(&mut self, page: PageId) -> Result<u32> {
         let geometry = &self.pages.geometry;
-        let local = geometry.local_index(record.page);
-        if geometry.partition_of_page(record.page) != self.id() || local >= LOCAL_PAGES_MAX {
+        let local = geometry.local_index(page);
+        if geometry.partition_of_page(page) != self.id() || local >= LOCAL_PAGES_MAX {
             return Err(Error::corrupt(
                 "log record",
                 0,
                 format!("a page of partition {}", self.id()),
-                format!("page {}", record.page),
+                format!("page {page}"),
                 "The log was written under another geometry or is damaged.",
             ));
         }
         self.pages.grow_to(local);
         self.pages.fresh = self.pages.fresh.max(local + 1);
-        if self.touched.len() < self.pages.states.len() {
-            self.touched
-                .resize(self.pages.states.len(), Touch::default());
-        }
-        let touch = &mut self.touched[index(local)];
-        let page = self.pages.page_mut(local);
-        if touch.count == 0 {
-            touch.image = layout::useq(page);
-            layout::set_page_id(page, record.page);
-        }
-        touch.note(record.useq.since(touch.image));
-        record.xor_into(page);
         self.pages.state(local).flags |= flag::CHANGED;
-        Ok(())
+        Ok(local)
     }
 
-    /// The pages whose applied records have a gap or a duplicate. To be asked before
-    /// [`finish_restart`](Self::finish_restart).
+    /// The pages whose applied records have a gap or a duplicate. To be asked when image and
+    /// records are all in, before [`finish_restart`](Self::finish_restart).
     #[must_use]
     pub fn useq_gaps(&self) -> Vec<UseqGap> {
         let touched = (0u32..).zip(&self.touched).filter(|(_, t)| t.count > 0);
         touched
-            .filter(|(_, touch)| !touch.is_dense())
-            .map(|(local, touch)| {
-                let image_useq = touch.image;
-                UseqGap {
-                    page: self.pages.page_id(local),
-                    image_useq,
-                    seen: touch.count,
-                    first: Useq(image_useq.0.wrapping_add(touch.min)),
-                    last: Useq(image_useq.0.wrapping_add(touch.max)),
-                }
+            .map(|(local, touch)| (local, touch, layout::useq(self.pages.page(local))))
+            .filter(|(_, touch, image_useq)| !touch.is_dense_after(*image_useq))
+            .map(|(local, touch, image_useq)| UseqGap {
+                page: self.pages.page_id(local),
+                image_useq,
+                seen: touch.count,
+                first: touch.first(),
+                last: touch.last(),
             })
             .collect()
     }
 
-    /// Pages changed by records since the start or the last
-    /// [`finish_restart`](Self::finish_restart).
+    /// Pages changed by records. To be asked before the indexes are built.
     #[must_use]
     pub fn touched_pages(&self) -> u64 {
-        u64::try_from(self.touched.iter().filter(|t| t.count > 0).count()).unwrap_or(u64::MAX)
+        let changed = |state: &&PageState| state.flags & flag::CHANGED != 0;
+        u64::try_from(self.pages.states.iter().filter(changed).count()).unwrap_or(u64::MAX)
     }
 
     /// Ends the replay. Every page gets the image's epoch, so that its next record is not
@@ -165,10 +190,10 @@ impl Partition {
             layout::set_epoch(page, image_epoch);
             layout::set_page_id(page, id);
             if touch.count > 0 {
-                let last = Useq(touch.image.0.wrapping_add(touch.max));
-                layout::set_useq(page, last);
+                layout::set_useq(page, touch.last());
             }
-            let changed = touch.count > 0 && !armed(Flaw::RestartChangesClean);
+            let changed =
+                self.pages.has_flag(local, flag::CHANGED) && !armed(Flaw::RestartChangesClean);
             let as_anchored = in_image && !changed;
             let dirty = match image_slot {
                 None => DIRTY_BOTH,

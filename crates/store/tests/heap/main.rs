@@ -3,6 +3,7 @@
 mod harness;
 mod history;
 mod limits;
+mod orders;
 mod restart;
 mod sweeps;
 mod visits;
