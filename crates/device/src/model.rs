@@ -5,12 +5,24 @@
 //! bandwidth, in the order in which the calls arrive. A read and a sync wait the latency on top,
 //! which overlaps with other calls, as on a device with a queue.
 //!
+//! # Keeping the rate with sleeps alone
+//!
+//! A model that spins takes the CPU away from what is being measured; one that sleeps wakes late,
+//! and later still when all cores are busy. Three rules keep the rate exact without spinning:
+//!
+//! * a wait too short to sleep is not waited: it stays in the bucket as debt, and the call that
+//!   makes the debt worth a sleep pays it (many small reads cost one sleep, not one each);
+//! * what a sleep overshot is a credit of the next transfer, as the read-ahead of a drive goes on
+//!   while its reader is late. A device that was left idle has no credit: nobody overslept;
+//! * only a latency below a millisecond has its last 50 us spun, because there is nothing to
+//!   make up for a late wake-up with.
+//!
 //! This is the one file of the crate that lets time pass. Clock and sleep come from outside; the
-//! clock must run by itself, because the last 50 us of a wait, which sleeping would overshoot,
-//! are spun.
+//! clock must run by itself.
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,13 +31,20 @@ use perdura_base::Result;
 use crate::path::bytes_u64;
 use crate::{Access, Clock, Disk, File};
 
-/// The part of a wait that is spun, nanoseconds.
+/// The part of a short latency that is spun, nanoseconds.
 const SPIN_NS: u64 = 50_000;
+/// A latency from here on is slept to its end, nanoseconds.
+const SPIN_BELOW_NS: u64 = 1_000_000;
+/// Debts up to this are not worth a sleep, nanoseconds.
+const DEBT_NS: u64 = 200_000;
+/// The most that one late wake-up is credited, nanoseconds.
+const CREDIT_NS: u64 = 50_000_000;
 
 /// A disk with a modelled speed.
 pub struct ModelDisk {
     inner: Arc<dyn Disk>,
     device: Arc<Device>,
+    allocation_is_free: bool,
 }
 
 impl ModelDisk {
@@ -45,18 +64,38 @@ impl ModelDisk {
             latency_ns,
             clock,
             sleep,
-            free_at_ns: Mutex::new(0),
+            bucket: Mutex::new(Bucket::default()),
+            busy_ns: AtomicU64::new(0),
         };
         ModelDisk {
             inner,
             device: Arc::new(device),
+            allocation_is_free: false,
         }
+    }
+
+    /// The same disk with its files laid out beforehand: allocating costs no transfer. So is a
+    /// log whose segments are used again and again, once each has been written for the first time.
+    #[must_use]
+    pub fn laid_out(self) -> ModelDisk {
+        ModelDisk {
+            allocation_is_free: true,
+            ..self
+        }
+    }
+
+    /// How long the device has been transferring, nanoseconds: the time that its bandwidth alone
+    /// asks for. Zero without a limit.
+    #[must_use]
+    pub fn busy_ns(&self) -> u64 {
+        self.device.busy_ns.load(Ordering::Relaxed)
     }
 
     fn slowed(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
         Arc::new(ModelFile {
             inner,
             device: Arc::clone(&self.device),
+            allocation_is_free: self.allocation_is_free,
         })
     }
 }
@@ -67,28 +106,56 @@ struct Device {
     latency_ns: u64,
     clock: Arc<dyn Clock>,
     sleep: fn(Duration),
+    bucket: Mutex<Bucket>,
+    busy_ns: AtomicU64,
+}
+
+/// What is owed to the bandwidth.
+#[derive(Default)]
+struct Bucket {
     /// When the last accepted transfer ends.
-    free_at_ns: Mutex<u64>,
+    free_at_ns: u64,
+    /// How late the last sleeper woke.
+    credit_ns: u64,
 }
 
 impl Device {
     fn transfer(&self, bytes: u64, latency_ns: u64) {
         let mut until = self.clock.mono_ns();
-        if let Some(transfer_ns) = bytes.saturating_mul(1000).checked_div(self.mb_per_s) {
-            let mut free_at = self.free_at_ns.lock();
-            *free_at = until.max(*free_at).saturating_add(transfer_ns);
-            until = *free_at;
+        let transfer_ns = bytes.saturating_mul(1000).checked_div(self.mb_per_s);
+        if let Some(transfer_ns) = transfer_ns.filter(|ns| *ns > 0) {
+            self.busy_ns.fetch_add(transfer_ns, Ordering::Relaxed);
+            let mut bucket = self.bucket.lock();
+            let begin = until
+                .saturating_sub(std::mem::take(&mut bucket.credit_ns))
+                .max(bucket.free_at_ns);
+            bucket.free_at_ns = begin.saturating_add(transfer_ns);
+            until = until.max(bucket.free_at_ns);
+        } else if bytes == 0 && self.mb_per_s > 0 {
+            // A sync waits for the transfers before it.
+            until = until.max(self.bucket.lock().free_at_ns);
         }
-        self.wait_until(until.saturating_add(latency_ns));
+        self.wait_until(until, latency_ns);
     }
 
-    fn wait_until(&self, until_ns: u64) {
+    fn wait_until(&self, transferred_ns: u64, latency_ns: u64) {
+        let until_ns = transferred_ns.saturating_add(latency_ns);
         let left_ns = until_ns.saturating_sub(self.clock.mono_ns());
-        if left_ns > SPIN_NS {
-            (self.sleep)(Duration::from_nanos(left_ns - SPIN_NS));
+        if latency_ns == 0 && left_ns <= DEBT_NS {
+            return;
         }
-        while self.clock.mono_ns() < until_ns {
+        let spins = latency_ns > 0 && latency_ns < SPIN_BELOW_NS;
+        let asleep_ns = left_ns.saturating_sub(if spins { SPIN_NS } else { 0 });
+        if asleep_ns > 0 {
+            (self.sleep)(Duration::from_nanos(asleep_ns));
+        }
+        while spins && self.clock.mono_ns() < until_ns {
             std::hint::spin_loop();
+        }
+        if self.mb_per_s > 0 {
+            let late_ns = self.clock.mono_ns().saturating_sub(until_ns);
+            let mut bucket = self.bucket.lock();
+            bucket.credit_ns = bucket.credit_ns.max(late_ns.min(CREDIT_NS));
         }
     }
 }
@@ -135,6 +202,7 @@ impl Disk for ModelDisk {
 struct ModelFile {
     inner: Arc<dyn File>,
     device: Arc<Device>,
+    allocation_is_free: bool,
 }
 
 impl File for ModelFile {
@@ -156,7 +224,9 @@ impl File for ModelFile {
 
     fn allocate(&self, len: u64) -> Result<()> {
         let zeros = len.saturating_sub(self.inner.len()?);
-        self.device.transfer(zeros, 0);
+        if !self.allocation_is_free {
+            self.device.transfer(zeros, 0);
+        }
         self.inner.allocate(len)
     }
 
@@ -198,6 +268,61 @@ mod tests {
         assert!(
             clock.mono_ns() - written >= 2_000_000,
             "a sync takes the latency"
+        );
+    }
+
+    #[test]
+    fn many_small_reads_keep_the_rate_without_a_sleep_for_each() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let inner = Arc::new(MemDisk::new());
+        let disk = ModelDisk::new(inner, 29, 0, Arc::clone(&clock), std::thread::sleep);
+        let disk = disk.laid_out();
+        let file = disk.create("f", Access::Buffered).unwrap();
+        file.allocate(4096).unwrap();
+        assert_eq!(disk.busy_ns(), 0, "laying out is free");
+        let start = clock.mono_ns();
+        let mut buf = [0; 1024];
+        // 2.9 MB at 29 MB/s: 100 ms, in reads of 35 us each.
+        for _ in 0..2_832 {
+            file.read_at(0, &mut buf).unwrap();
+        }
+        let took = clock.mono_ns() - start;
+        let ideal = disk.busy_ns();
+        assert!((99_000_000..101_000_000).contains(&ideal), "{ideal}");
+        assert!(took + DEBT_NS >= ideal, "{took} < {ideal}");
+        assert!(took < ideal + CREDIT_NS, "{took} is far above {ideal}");
+    }
+
+    #[test]
+    fn what_a_sleep_overshot_is_made_up_for_but_idleness_is_not() {
+        fn oversleep(time: Duration) {
+            std::thread::sleep(time + Duration::from_millis(3));
+        }
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let disk = ModelDisk::new(
+            Arc::new(MemDisk::new()),
+            100,
+            0,
+            Arc::clone(&clock),
+            oversleep,
+        );
+        let file = disk.create("f", Access::Buffered).unwrap();
+        let start = clock.mono_ns();
+        for _ in 0..10 {
+            file.write_at(0, &[0; 1_000_000]).unwrap();
+        }
+        let took = clock.mono_ns() - start;
+        assert!(took >= 100_000_000, "10 MB at 100 MB/s take 100 ms: {took}");
+        assert!(took < 120_000_000, "ten late wake-ups add up: {took}");
+
+        std::thread::sleep(Duration::from_millis(60));
+        let start = clock.mono_ns();
+        file.write_at(0, &[0; 1_000_000]).unwrap();
+        file.write_at(0, &[0; 1_000_000]).unwrap();
+        let took = clock.mono_ns() - start;
+        assert!(
+            took >= 15_000_000,
+            "an idle device has saved up nothing: {took}"
         );
     }
 }
