@@ -16,6 +16,7 @@
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
 //! | [`damage`] | every byte of a small database, one at a time |
 //! | [`run`] | runs: crash chains, what counts, the report |
+//! | [`model_dl`] | the algorithm alone, in memory: every variant and every mistake |
 //!
 //! See `docs/simulator.md`.
 
@@ -24,6 +25,7 @@ pub mod content;
 pub mod damage;
 pub mod exhaustive;
 pub mod model;
+pub mod model_dl;
 pub mod report;
 pub mod run;
 pub mod steps;

@@ -1,0 +1,125 @@
+//! What a life consists of: weighted steps, epochs that close stream by stream, syncs, growth.
+
+use fastrand::Rng;
+
+use super::fate::Fate;
+use super::state::{Closing, IMAGES, Machine, Page};
+use super::variant::Twist;
+
+/// Pages at most.
+const PAGES_MAX: usize = 6;
+
+/// Weights of the steps, in the order of [`Machine::step`].
+const WEIGHTS: [u32; 13] = [60, 180, 40, 50, 50, 10, 20, 50, 10, 40, 10, 120, 3];
+
+impl Machine {
+    pub fn step(&mut self, rng: &mut Rng) {
+        let mut at = rng.u32(0..WEIGHTS.iter().sum());
+        let mut kind = 0;
+        while at >= WEIGHTS[kind] {
+            at -= WEIGHTS[kind];
+            kind += 1;
+        }
+        match kind {
+            0 => self.begin(rng),
+            1 => self.update(rng),
+            2 => self.settle_one(rng),
+            3 => self.commit(rng),
+            4 if !self.has(Twist::NoAborts) => self.abort(rng),
+            4 => {}
+            5 => self.close(),
+            6 => self.close_begin(),
+            7 => self.close_visit(rng),
+            8 if !self.has(Twist::OneBit) => self.grow(rng),
+            8 => {}
+            9 => self.sync(rng),
+            10 => self.sync_all(),
+            11 => self.sweep_step(rng),
+            _ => self.cancel_sweep(),
+        }
+    }
+
+    /// Closes the epoch that is being closed, and the open one.
+    pub fn close(&mut self) {
+        for stream in 0..self.streams.len() {
+            let unsealed = |closing: &Closing| closing.sealed[stream].is_none();
+            if self.closing.as_ref().is_some_and(unsealed) {
+                self.seal(stream);
+            }
+        }
+        let ends = self.streams.iter().map(Vec::len).collect();
+        self.closed.push((self.epoch, ends));
+        self.epoch += 1;
+    }
+
+    fn close_begin(&mut self) {
+        if self.closing.is_none() {
+            self.closing = Some(Closing {
+                epoch: self.epoch,
+                sealed: vec![None; self.streams.len()],
+            });
+            self.epoch += 1;
+        }
+    }
+
+    fn close_visit(&mut self, rng: &mut Rng) {
+        let Some(closing) = &self.closing else { return };
+        let unsealed = |stream: &usize| closing.sealed[*stream].is_none();
+        let unsealed: Vec<usize> = (0..self.streams.len()).filter(unsealed).collect();
+        self.seal(unsealed[rng.usize(0..unsealed.len())]);
+    }
+
+    fn sync(&mut self, rng: &mut Rng) {
+        let stream = rng.usize(0..self.streams.len());
+        self.synced[stream] = rng.usize(self.synced[stream]..=self.streams[stream].len());
+        self.notice_durable();
+    }
+
+    fn sync_all(&mut self) {
+        self.close();
+        self.synced = self.streams.iter().map(Vec::len).collect();
+        self.notice_durable();
+    }
+
+    /// An epoch is durable when every stream holds its part; then its commits are acknowledged.
+    pub fn notice_durable(&mut self) {
+        for (epoch, ends) in &self.closed {
+            if *epoch > self.durable && self.synced.iter().zip(ends).all(|(s, e)| s >= e) {
+                self.durable = *epoch;
+            }
+        }
+        let by_stream = self.has(Twist::NoEpochs);
+        self.acknowledged.clear();
+        for (txn, past) in self.past.iter().enumerate() {
+            let Fate::Committed(epoch) = past.fate else {
+                continue;
+            };
+            let durable = match by_stream {
+                true => self.synced[past.stream] > past.commit_at,
+                false => epoch <= self.durable,
+            };
+            if durable {
+                self.acknowledged.push(txn);
+            }
+        }
+    }
+
+    /// A page is born with the newest checkpoint's number; whatever the images' files hold at its
+    /// place is no part of them.
+    fn grow(&mut self, rng: &mut Rng) {
+        if self.pages.len() >= PAGES_MAX {
+            return;
+        }
+        self.pages.push(Page {
+            slots: vec![0; self.slots],
+            tag: self.g,
+            bit: false,
+            dirty: [true; IMAGES],
+        });
+        self.locks.push(vec![None; self.slots]);
+        self.writers.push(vec![None; self.slots]);
+        for image in &mut self.images {
+            image.push((0..self.slots).map(|_| rng.u8(..)).collect());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What must be there, and the three other ways from images and log to a state: to any epoch, to
+//! another image, and by combined records.
+
+use std::collections::BTreeMap;
+
+use super::fate::{Fate, applies, net_reflected};
+use super::state::{Delta, Machine, Pages, Record, Update};
+use super::variant::Twist;
+
+pub(super) fn xor(pages: &mut Pages, delta: Delta) {
+    pages[delta.page][delta.slot] ^= delta.xor;
+}
+
+impl Machine {
+    /// The sum of what was committed up to an epoch.
+    pub fn expected(&self, target: u64) -> Pages {
+        let mut pages = vec![vec![0; self.slots]; self.pages.len()];
+        for past in &self.past {
+            if matches!(past.fate, Fate::Committed(epoch) if epoch <= target) {
+                past.deltas.iter().for_each(|delta| xor(&mut pages, *delta));
+            }
+        }
+        pages
+    }
+
+    /// An image's pages, and zeros for those born later.
+    pub fn padded(&self, image: &[Vec<u8>]) -> Pages {
+        let mut pages = image.to_vec();
+        pages.resize_with(self.pages.len(), || vec![0; self.slots]);
+        pages
+    }
+
+    /// Whether images and log are expected to lead to every moment. Not with records that lag
+    /// behind their changes, nor where the variant has no tags or no epochs to begin with.
+    pub fn keeps_history(&self) -> bool {
+        use Twist::{FlagOutsideLatch, LateAppend, NoEpochs, OneBit};
+        ![OneBit, NoEpochs, LateAppend, FlagOutsideLatch]
+            .into_iter()
+            .any(|twist| self.has(twist))
+    }
+
+    pub fn check_history(&self) -> Result<(), String> {
+        let records = self.streams.iter().flatten();
+        let updates: Vec<(Update, Fate)> = records
+            .filter_map(|record| match record {
+                Record::Update(update) => Some((*update, self.past[update.txn].fate)),
+                _ => None,
+            })
+            .collect();
+        self.check_points_in_time(&updates)?;
+        self.check_net_change(&updates)?;
+        self.check_advance(&updates)
+    }
+
+    fn check_points_in_time(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
+        let closed = self.closed.iter().map(|(epoch, _)| *epoch);
+        let committed = self.past.iter().filter_map(|past| match past.fate {
+            Fate::Committed(epoch) => Some(epoch),
+            _ => None,
+        });
+        let mut targets: Vec<u64> = closed.chain(committed).collect();
+        targets.retain(|epoch| *epoch <= self.durable);
+        targets.sort_unstable();
+        targets.dedup();
+        for target in targets {
+            let expected = self.expected(target);
+            for (k, image) in &self.archive {
+                let mut pages = self.padded(image);
+                for (update, fate) in updates {
+                    if applies(update.tag, *k, *fate, target) {
+                        xor(&mut pages, update.delta);
+                    }
+                }
+                if pages != expected {
+                    return Err(format!("image {k} does not lead to epoch {target}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From image to image, with no knowledge of a transaction but when it was rolled back.
+    fn check_advance(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
+        for (from, image) in &self.archive {
+            for (to, other) in &self.archive {
+                let mut pages = self.padded(image);
+                for (update, fate) in updates {
+                    let [before, after] = [*from, *to].map(|k| net_reflected(update.tag, k, *fate));
+                    if before != after {
+                        xor(&mut pages, update.delta);
+                    }
+                }
+                if pages[..other.len()] != other[..] {
+                    return Err(format!("image {from} does not lead to image {to}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Committed records of equal page, slot and tag are one record.
+    fn check_net_change(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
+        let mut combined: BTreeMap<(usize, usize, u64), u8> = BTreeMap::new();
+        let mut rest = Vec::new();
+        for (update, fate) in updates {
+            let Delta { page, slot, xor } = update.delta;
+            let tag = match self.has(Twist::NetAcrossTags) {
+                true => update.tag / 4 * 4,
+                false => update.tag,
+            };
+            match fate {
+                Fate::Committed(epoch) if *epoch <= self.durable => {
+                    *combined.entry((page, slot, tag)).or_default() ^= xor;
+                }
+                _ => rest.push((update, fate)),
+            }
+        }
+        let expected = self.expected(self.durable);
+        for (k, image) in &self.archive {
+            let mut pages = self.padded(image);
+            for (&(page, slot, tag), &change) in &combined {
+                if applies(tag, *k, Fate::Committed(0), self.durable) {
+                    pages[page][slot] ^= change;
+                }
+            }
+            for (update, fate) in &rest {
+                if applies(update.tag, *k, **fate, self.durable) {
+                    xor(&mut pages, update.delta);
+                }
+            }
+            if pages != expected {
+                return Err(format!("net change from image {k}"));
+            }
+        }
+        Ok(())
+    }
+}

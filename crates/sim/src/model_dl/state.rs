@@ -1,0 +1,240 @@
+//! What the model consists of: pages, streams, images, transactions; and the log's one operation.
+
+use fastrand::Rng;
+
+use super::fate::Fate;
+use super::variant::{Twist, Twists};
+
+/// A slot's content; the model's pages are a few slots of one byte.
+pub(super) type Slots = Vec<u8>;
+/// Pages by number.
+pub(super) type Pages = Vec<Slots>;
+/// A transaction's number, from 0.
+pub(super) type Tid = usize;
+
+/// Images alternate between two.
+pub(super) const IMAGES: usize = 2;
+
+#[derive(Debug, Clone)]
+pub(super) struct Page {
+    pub slots: Slots,
+    pub tag: u64,
+    /// The paper's BackupID.
+    pub bit: bool,
+    pub dirty: [bool; IMAGES],
+}
+
+/// A change of one slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Delta {
+    pub page: usize,
+    pub slot: usize,
+    pub xor: u8,
+}
+
+/// A logged change.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Update {
+    pub txn: Tid,
+    pub delta: Delta,
+    pub tag: u64,
+    pub bit: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Record {
+    Update(Update),
+    Commit {
+        txn: Tid,
+        epoch: u64,
+        first: Option<usize>,
+    },
+    Abort {
+        txn: Tid,
+        compensated: bool,
+        g: u64,
+        first: Option<usize>,
+    },
+    BeginCheckpoint,
+    /// With the stream's active transactions and the position of each one's first record.
+    EndCheckpoint {
+        k: u64,
+        active: Vec<(Tid, usize)>,
+    },
+}
+
+/// Everything that was ever known of a transaction.
+#[derive(Debug, Clone)]
+pub(super) struct Past {
+    pub stream: usize,
+    pub deltas: Vec<Delta>,
+    /// Transactions whose slots it wrote over.
+    pub needs: Vec<Tid>,
+    /// Where its commit record is.
+    pub commit_at: usize,
+    pub fate: Fate,
+}
+
+/// A transaction that runs.
+#[derive(Debug, Clone)]
+pub(super) struct Running {
+    pub txn: Tid,
+    pub undo: Vec<Delta>,
+    pub first: Option<usize>,
+    pub rolling_back: bool,
+    pub compensates: bool,
+    /// A record that is applied but not yet appended.
+    pub unlogged: Option<Update>,
+    /// An update whose tag is read but which is not yet applied.
+    pub half: Option<Update>,
+}
+
+/// The epoch that is being closed, and where each stream was sealed.
+#[derive(Debug, Clone)]
+pub(super) struct Closing {
+    pub epoch: u64,
+    pub sealed: Vec<Option<usize>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Scan,
+    End,
+    Sync,
+    Anchor,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Sweep {
+    pub k: u64,
+    pub image: usize,
+    pub at: usize,
+    pub pages: usize,
+    pub begin: Vec<usize>,
+    pub end: Vec<usize>,
+    pub end_epoch: u64,
+    pub phase: Phase,
+    pub early_list: Option<Vec<Vec<(Tid, usize)>>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Anchor {
+    pub k: u64,
+    pub image: usize,
+    pub pages: usize,
+    pub begin: Vec<usize>,
+    pub end: Vec<usize>,
+    pub bit: bool,
+}
+
+/// Closed epochs: number, and the end of each stream's part.
+pub(super) type Closed = (u64, Vec<usize>);
+
+pub(super) struct Machine {
+    pub twists: Twists,
+    pub slots: usize,
+    pub pages: Vec<Page>,
+    pub streams: Vec<Vec<Record>>,
+    pub synced: Vec<usize>,
+    /// The open epoch.
+    pub epoch: u64,
+    pub durable: u64,
+    /// In ascending order.
+    pub closed: Vec<Closed>,
+    pub closing: Option<Closing>,
+    /// Epochs that restarts voided: beyond the first, up to the second.
+    pub void: Vec<(u64, u64)>,
+    /// The number of the newest checkpoint that began.
+    pub g: u64,
+    pub sweep: Option<Sweep>,
+    pub anchor: Anchor,
+    pub images: [Pages; IMAGES],
+    /// Every completed image with its number.
+    pub archive: Vec<(u64, Pages)>,
+    pub running: Vec<Running>,
+    pub past: Vec<Past>,
+    pub acknowledged: Vec<Tid>,
+    /// Per page and slot: who holds the lock.
+    pub locks: Vec<Vec<Option<Tid>>>,
+    /// Per page and slot: who committed there last.
+    pub writers: Vec<Vec<Option<Tid>>>,
+}
+
+impl Machine {
+    pub fn new(rng: &mut Rng, twists: Twists) -> Machine {
+        let pages = rng.usize(1..=4);
+        let slots = rng.usize(1..=3);
+        let streams = rng.usize(1..=3);
+        let page = Page {
+            slots: vec![0; slots],
+            tag: 0,
+            bit: false,
+            dirty: [false, true],
+        };
+        let empty = vec![vec![0; slots]; pages];
+        Machine {
+            twists,
+            slots,
+            pages: vec![page; pages],
+            streams: vec![Vec::new(); streams],
+            synced: vec![0; streams],
+            epoch: 1,
+            durable: 0,
+            closed: vec![(0, vec![0; streams])],
+            closing: None,
+            void: Vec::new(),
+            g: 0,
+            sweep: None,
+            anchor: Anchor {
+                k: 0,
+                image: 0,
+                pages,
+                begin: vec![0; streams],
+                end: vec![0; streams],
+                bit: false,
+            },
+            images: [empty.clone(), empty.clone()],
+            archive: vec![(0, empty)],
+            running: Vec::new(),
+            past: Vec::new(),
+            acknowledged: Vec::new(),
+            locks: vec![vec![None; slots]; pages],
+            writers: vec![vec![None; slots]; pages],
+        }
+    }
+
+    pub fn has(&self, twist: Twist) -> bool {
+        self.twists.has(twist)
+    }
+
+    /// Appends a record and says where it is. Blocks hold records of one epoch, so the appender
+    /// seals what the epoch that is being closed has in this stream.
+    pub fn append(&mut self, stream: usize, record: Record) -> usize {
+        let open = |closing: &Closing| closing.sealed[stream].is_none();
+        if !self.has(Twist::Impure) && self.closing.as_ref().is_some_and(open) {
+            self.seal(stream);
+        }
+        self.streams[stream].push(record);
+        self.streams[stream].len() - 1
+    }
+
+    /// Fixes where the epoch that is being closed ends in a stream.
+    pub fn seal(&mut self, stream: usize) {
+        let Some(closing) = &mut self.closing else {
+            return;
+        };
+        closing.sealed[stream] = Some(self.streams[stream].len());
+        if let Some(ends) = closing.sealed.iter().copied().collect::<Option<Vec<_>>>() {
+            self.closed.push((closing.epoch, ends));
+            self.closing = None;
+        }
+    }
+
+    pub fn is_void(&self, epoch: u64) -> bool {
+        self.has(Twist::VoidRanges)
+            && self
+                .void
+                .iter()
+                .any(|(after, to)| *after < epoch && epoch <= *to)
+    }
+}

@@ -1,0 +1,144 @@
+//! The variants of the model: the algorithm as corrected, and with its mistakes put back, one at a
+//! time and in the company in which they matter.
+
+/// A deviation from the corrected algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Twist {
+    /// Restart takes compensated aborts for losers instead of winners. Exact either way.
+    CompensatedAsLoser,
+    /// Every abort is compensated, also outside windows. Exact, only longer.
+    AlwaysCompensate,
+    /// Half of the records are appended at the transaction's next action (step 6 after step 5).
+    LateAppend,
+    /// Late appends are settled before a checkpoint ends.
+    Quiesce,
+    /// Pages born during a sweep are swept.
+    BornSwept,
+    /// A record of the next epoch may precede the seal of the one being closed.
+    Impure,
+    /// The epochs that a restart voids are remembered and refused for ever.
+    VoidRanges,
+    /// A commit counts by the cut that it lies before, not by its own epoch.
+    BlockEpochDecides,
+    /// Aborts in a window are not compensated.
+    NoCompensation,
+    /// The tag is read before the latch is taken.
+    FlagOutsideLatch,
+    /// A commit counts as durable once its own stream is.
+    NoEpochs,
+    /// Restart keeps what lies beyond the durable epoch.
+    NoCut,
+    /// Net change combines records of different tags.
+    NetAcrossTags,
+    /// After a crash the other image is believed to be as the dirty bits had it.
+    OtherImageTrusted,
+    /// Pages that restart changed are not dirty for the image that was loaded.
+    RestartChangesClean,
+    /// The number of an interrupted checkpoint is used again.
+    CkptEpochReused,
+    /// The anchor is written without waiting for the log.
+    AnchorBeforeLog,
+    /// Restart is the printed algorithm 3, with one bit for a tag.
+    OneBit,
+    /// Nothing ever aborts.
+    NoAborts,
+    /// The list of active transactions is taken before the end-checkpoint record is appended.
+    ListRace,
+}
+
+/// A set of twists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Twists(u32);
+
+impl Twists {
+    /// The set of these.
+    #[must_use]
+    pub const fn of(twists: &[Twist]) -> Twists {
+        let (mut bits, mut at) = (0, 0);
+        while at < twists.len() {
+            bits |= 1 << twists[at] as u32;
+            at += 1;
+        }
+        Twists(bits)
+    }
+
+    /// Whether a twist is in the set.
+    #[must_use]
+    pub const fn has(self, twist: Twist) -> bool {
+        self.0 & (1 << twist as u32) != 0
+    }
+}
+
+/// A variant of the algorithm and what must come of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant {
+    /// What it is, for reports.
+    pub name: &'static str,
+    /// How it differs from the corrected algorithm.
+    pub twists: Twists,
+    /// Whether it keeps every promise. If not, runs must show it.
+    pub sound: bool,
+}
+
+const fn sound(name: &'static str, twists: &[Twist]) -> Variant {
+    Variant {
+        name,
+        twists: Twists::of(twists),
+        sound: true,
+    }
+}
+
+const fn flawed(name: &'static str, twists: &[Twist]) -> Variant {
+    Variant {
+        name,
+        twists: Twists::of(twists),
+        sound: false,
+    }
+}
+
+/// Every variant. The first is the algorithm as it is built.
+pub const VARIANTS: [Variant; 24] = {
+    use Twist::*;
+    [
+        sound("as built: epoch tags, gate and compensation", &[]),
+        sound("compensated aborts taken for losers", &[CompensatedAsLoser]),
+        sound("always compensated", &[AlwaysCompensate]),
+        flawed("late append, tags only", &[LateAppend]),
+        sound(
+            "late append, settled before the end",
+            &[LateAppend, Quiesce],
+        ),
+        flawed("pages born in a sweep are swept", &[BornSwept]),
+        flawed("impure blocks", &[Impure]),
+        sound("impure blocks, void ranges kept", &[Impure, VoidRanges]),
+        flawed(
+            "impure blocks, the block's epoch decides",
+            &[Impure, BlockEpochDecides],
+        ),
+        flawed("no compensation in a window", &[NoCompensation]),
+        flawed("tag read outside the latch", &[FlagOutsideLatch]),
+        flawed("no commit epochs", &[NoEpochs]),
+        flawed("void commits stay in the log", &[NoCut]),
+        flawed("net change across tags", &[NetAcrossTags]),
+        flawed("the other image is trusted", &[OtherImageTrusted]),
+        flawed("pages changed by restart are clean", &[RestartChangesClean]),
+        flawed("a checkpoint's number is used again", &[CkptEpochReused]),
+        flawed("the anchor before the log", &[AnchorBeforeLog]),
+        sound("one bit, no aborts", &[OneBit, NoAborts]),
+        flawed("one bit, aborts as printed", &[OneBit, NoCompensation]),
+        sound("one bit, gate and compensation", &[OneBit]),
+        flawed(
+            "one bit, no aborts, late append",
+            &[OneBit, NoAborts, LateAppend],
+        ),
+        sound(
+            "one bit, no aborts, late append settled before the end",
+            &[OneBit, NoAborts, LateAppend, Quiesce],
+        ),
+        flawed(
+            "one bit, no aborts, list taken before the end",
+            &[OneBit, NoAborts, ListRace],
+        ),
+    ]
+};

@@ -1,0 +1,65 @@
+//! The model of differential logging: the corrected algorithm keeps every promise in every
+//! history, and each mistake shows.
+
+use std::time::{Duration, Instant};
+
+use perdura_sim::model_dl::{Twist, Twists, VARIANTS, run_variant};
+
+/// Within this time each mistake shows in a release build.
+const HUNT: Duration = Duration::from_secs(10);
+const PART: u64 = 500;
+
+fn sound_variants_hold(runs: u64) {
+    for variant in VARIANTS.iter().filter(|variant| variant.sound) {
+        let outcome = run_variant(variant.twists, 1, runs, 1);
+        println!("{}: {outcome:?}", variant.name);
+        assert_eq!(outcome.first, None, "{}", variant.name);
+        assert_eq!(outcome.runs, runs);
+    }
+}
+
+#[test]
+fn every_sound_variant_keeps_every_promise() {
+    sound_variants_hold(2_000);
+}
+
+#[test]
+fn every_mistake_shows() {
+    let limit = if cfg!(debug_assertions) {
+        6 * HUNT
+    } else {
+        HUNT
+    };
+    let mut hidden = Vec::new();
+    for variant in VARIANTS.iter().filter(|variant| !variant.sound) {
+        let start = Instant::now();
+        let mut seed = 1;
+        let shown = loop {
+            let outcome = run_variant(variant.twists, seed, PART, 1);
+            seed += PART;
+            if outcome.first.is_some() || start.elapsed() > limit {
+                break outcome.first;
+            }
+        };
+        println!("{}: {:?} {shown:?}", variant.name, start.elapsed());
+        if shown.is_none() {
+            hidden.push(variant.name);
+        }
+    }
+    assert!(hidden.is_empty(), "not shown: {hidden:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_verdict() {
+    let twists = Twists::of(&[Twist::NoCompensation]);
+    let first = run_variant(twists, 1, 200, u64::MAX);
+    let again = run_variant(twists, 1, 200, u64::MAX);
+    assert!(first.failures > 0);
+    assert_eq!((first.failures, first.first), (again.failures, again.first));
+}
+
+#[test]
+#[ignore = "ten seconds: what every change of the rule should pass"]
+fn thirty_thousand_histories_of_every_sound_variant_keep_every_promise() {
+    sound_variants_hold(30_000);
+}
