@@ -59,10 +59,26 @@ pub enum Flaw {
     AnchorOneSync,
     /// Restart starts its epochs right after the durable one, reusing void epochs.
     EpochReused,
+    /// Steal mode: a rollback within a checkpoint window is not compensated.
+    NoClr,
+    /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
+    /// latch and changes the page later.
+    FlagOutsideLatch,
+    /// Steal mode, Algorithm 1, step 6 after step 5 as printed: the record is appended after the
+    /// latch is released; restart follows Algorithm 3 as printed, which cannot bear it.
+    LateAppendSteal,
+    /// Steal mode: the active list is captured before the end mark is appended; restart follows
+    /// Algorithm 3 as printed.
+    ListRace,
+    /// Steal mode: rollbacks are not compensated and restart is Algorithm 3 as printed, with a
+    /// one-bit image id that is tested within the window only.
+    PrintedRule,
+    /// Steal mode: a commit is acknowledged when its own stream is synced past it.
+    NoEpochs,
 }
 
 impl Flaw {
-    /// Every flaw, for the test that proves each is caught.
+    /// Every flaw of executor mode, for the test that proves each is caught.
     pub const ALL: [Flaw; 25] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
@@ -89,6 +105,16 @@ impl Flaw {
         Flaw::FailedWriteClean,
         Flaw::AnchorOneSync,
         Flaw::EpochReused,
+    ];
+
+    /// The flaws that only steal mode has a place for.
+    pub const STEAL: [Flaw; 6] = [
+        Flaw::NoClr,
+        Flaw::FlagOutsideLatch,
+        Flaw::LateAppendSteal,
+        Flaw::ListRace,
+        Flaw::PrintedRule,
+        Flaw::NoEpochs,
     ];
 }
 

@@ -43,6 +43,10 @@ id!(
     StreamId(u8)
 );
 id!(
+    /// A transaction of steal mode. Numbers are never used twice; they say nothing of order.
+    TxnId(u64)
+);
+id!(
     /// A byte position in *one* stream, counted from the creation of the database. Positions of
     /// two streams have no order; [`Lsn`], which names the stream, derives none.
     Pos(u64)

@@ -15,6 +15,6 @@ pub mod partset;
 pub use error::{Corruption, Error, Result};
 pub use ids::{
     CkptEpoch, Epoch, ImageSlot, Incarnation, Lsn, PageId, PartitionId, Pos, SlotId, StreamId,
-    TableId, Useq, Uuid,
+    TableId, TxnId, Useq, Uuid,
 };
 pub use partset::PartitionSet;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::num::to_u64;
-use perdura_base::{Epoch, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
+use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
 use perdura_device::{Clock, Disk};
 use perdura_recovery::checkpoint::{CheckpointParts, only_cancels};
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
@@ -18,6 +18,7 @@ use perdura_recovery::{
 use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Abort, Executor, Ticket, Tx};
+use perdura_wal::anchor::read_anchor;
 use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
 
 use crate::catalog::{DATABASES, Databases, Renewal, read_catalog};
@@ -71,6 +72,7 @@ impl Core {
     /// See [`restart`]; nothing was changed if it fails before the anchor is updated.
     pub fn open(env: Env, options: CoreOptions, progress: Arc<Progress>) -> Result<Core> {
         options.check()?;
+        check_scheme(&env)?;
         let memory = Arc::new(MemoryAccount::new(options.memory_limit));
         let method = Method::by_name("auto").expect("the default method is in the table");
         let restart_options = RestartOptions {
@@ -467,6 +469,20 @@ pub fn digest(heap: &Heap) -> u64 {
         }
     }
     sum
+}
+
+/// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.
+fn check_scheme(env: &Env) -> Result<()> {
+    let scheme = read_anchor(env.data.as_ref())?.map(|anchor| anchor.scheme);
+    match scheme.filter(|scheme| scheme.is_steal()) {
+        None => Ok(()),
+        Some(scheme) => Err(Error::Usage(format!(
+            "the database in {} is of the logging scheme {}, which this engine does not serve; \
+             `perdura restart` brings it back and shows what is in it",
+            env.data.name(),
+            scheme.name()
+        ))),
+    }
 }
 
 fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {

@@ -56,6 +56,18 @@ impl<'a> FragmentWriter<'a> {
             from = end;
         }
     }
+
+    /// Appends a range as one fragment, equal bytes included.
+    pub fn whole(&mut self, offset: usize, before: &[u8], now: &[u8]) {
+        assert!(before.len() == now.len() && offset >= self.end);
+        assert!(!now.is_empty() && offset + now.len() <= PAGE_BYTES);
+        self.out.put_varint(widen(offset - self.end));
+        self.out.put_varint(widen(now.len()));
+        let bytes = before.iter().zip(now);
+        self.out.extend(bytes.map(|(b, n)| b ^ n));
+        self.end = offset + now.len();
+        self.count += 1;
+    }
 }
 
 fn widen(n: usize) -> u64 {

@@ -7,6 +7,7 @@
 //! | [`row`] | a row inside a slot |
 //! | [`diff`] | the sparse XOR difference of two states of a page |
 //! | [`record`] | the log record: the differences of one transaction |
+//! | [`txn_record`] | the log records of transactions that interleave |
 //!
 //! Nothing here owns memory, takes a latch or knows what a transaction is.
 
@@ -15,8 +16,10 @@ pub mod diff;
 pub mod layout;
 pub mod record;
 pub mod row;
+pub mod txn_record;
 
 pub use class::SlotClass;
 pub use layout::{PageHeader, PageKind};
 pub use record::{Group, PageRecord, decode_group};
 pub use row::{Place, Row};
+pub use txn_record::{Change, TxnRecord, Update, decode_txn_record};

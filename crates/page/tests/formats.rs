@@ -1,13 +1,20 @@
 //! The worked examples of the format pages, and records under random bytes and random pages.
 
-use perdura_base::{CkptEpoch, PageId, TableId, Useq};
+use perdura_base::{CkptEpoch, PageId, TableId, TxnId, Useq};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::layout::{META_BYTES, PAGE_BYTES};
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
-use perdura_page::{PageHeader, PageKind, PageRecord, Row, SlotClass, decode_group};
+use perdura_page::txn_record::{
+    Range, SlotChange, UpdateHead, encode_abort, encode_begin, encode_commit, encode_images,
+    encode_xor,
+};
+use perdura_page::{
+    PageHeader, PageKind, PageRecord, Row, SlotClass, TxnRecord, decode_group, decode_txn_record,
+};
 use proptest::prelude::*;
 
 const PAGE_MD: &str = include_str!("../../../docs/formats/page.md");
+const TXN_RECORD_MD: &str = include_str!("../../../docs/formats/txn-record.md");
 const RECORD_MD: &str = include_str!("../../../docs/formats/record.md");
 
 /// The bytes of each hex block of a format page.
@@ -99,6 +106,173 @@ fn the_examples_of_the_record_format_round_trip() {
         row.encode(&mut out);
         assert_eq!(&out, example);
     }
+}
+
+/// The examples of the transaction record, which leave out the grammar's block.
+fn txn_examples() -> Vec<Vec<u8>> {
+    let examples = examples(TXN_RECORD_MD);
+    assert_eq!(examples.len(), 6);
+    examples
+}
+
+fn example_head(compensation: bool) -> UpdateHead {
+    UpdateHead {
+        txn: TxnId(300),
+        compensation,
+        page: PageId(131),
+        tag: CkptEpoch(5),
+    }
+}
+
+#[test]
+fn the_examples_of_the_transaction_record_format_round_trip() {
+    let examples = txn_examples();
+    let txn = TxnId(300);
+    let mut out: Vec<Vec<u8>> = vec![Vec::new(); 6];
+    let mut scratch = Vec::new();
+    encode_begin(&mut out[0], txn);
+    encode_commit(&mut out[1], txn);
+    encode_abort(&mut out[2], txn, false, CkptEpoch(5));
+    let row = Range {
+        offset: 88,
+        before: &[0, 0, 0],
+        after: &[0x61, 0, 0x62],
+        whole: false,
+    };
+    let bit = Range {
+        offset: 64,
+        before: &[0],
+        after: &[1],
+        whole: true,
+    };
+    assert!(encode_xor(
+        &mut out[3],
+        &example_head(false),
+        &[bit, row],
+        &mut scratch
+    ));
+    let slot = |gseq, taken| SlotChange {
+        gseq,
+        slot: 0,
+        taken,
+    };
+    let change = slot(1000, (false, true));
+    assert!(encode_images(
+        &mut out[4],
+        &example_head(false),
+        &change,
+        &[row],
+        &mut scratch
+    ));
+    let back = Range {
+        before: row.after,
+        after: row.before,
+        whole: true,
+        ..row
+    };
+    let change = slot(1001, (true, false));
+    assert!(encode_images(
+        &mut out[5],
+        &example_head(true),
+        &change,
+        &[back],
+        &mut scratch
+    ));
+    assert_eq!(out, examples);
+
+    for example in &examples {
+        let record = decode_txn_record(example).expect("a record");
+        assert_eq!(record.txn(), txn);
+        for cut in 0..example.len() {
+            assert!(decode_txn_record(&example[..cut]).is_none(), "{cut}");
+        }
+        let longer = [example.as_slice(), &[0]].concat();
+        assert!(decode_txn_record(&longer).is_none());
+    }
+}
+
+#[test]
+fn redo_and_undo_of_either_form_are_inverse() {
+    let examples = txn_examples();
+    let mut pages = Vec::new();
+    for example in &examples[3..] {
+        let Some(TxnRecord::Update(update)) = decode_txn_record(example) else {
+            panic!("an update");
+        };
+        assert_eq!((update.page, update.tag), (PageId(131), CkptEpoch(5)));
+        let mut page = vec![0; PAGE_BYTES];
+        update.change.redo(&mut page);
+        pages.push(page.clone());
+        update.change.undo(&mut page);
+        if !update.compensation {
+            assert!(page.iter().all(|byte| *byte == 0));
+        }
+    }
+    assert_eq!(pages[0], pages[1], "both forms make the same change");
+    assert!(pages[2].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn full_records_hold_equal_bytes_and_sparse_ones_do_not() {
+    let (mut before, mut after) = (vec![7; 256], vec![7; 256]);
+    after[100..108].fill(9);
+    let sizes = |whole, before: &[u8], after: &[u8]| {
+        let range = Range {
+            offset: 128,
+            before,
+            after,
+            whole,
+        };
+        let (mut xor, mut images, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
+        let slot = SlotChange {
+            gseq: 1,
+            slot: 0,
+            taken: (true, true),
+        };
+        let head = example_head(false);
+        let any = encode_xor(&mut xor, &head, &[range], &mut scratch);
+        assert_eq!(
+            any,
+            encode_images(&mut images, &head, &slot, &[range], &mut scratch)
+        );
+        (xor.len(), images.len())
+    };
+    let head = 1 + 2 + 4 + 1 + 1;
+    assert_eq!(
+        sizes(true, &before, &after),
+        (head + 3 + 256, head + 3 + 3 + 512)
+    );
+    assert_eq!(
+        sizes(false, &before, &after),
+        (head + 3 + 8, head + 3 + 3 + 16)
+    );
+    before.copy_from_slice(&after);
+    assert_eq!(
+        sizes(false, &before, &after),
+        (0, 0),
+        "nothing differs, nothing is recorded"
+    );
+}
+
+#[test]
+fn random_bytes_never_panic_the_decoder_of_transaction_records() {
+    let mut rng = fastrand::Rng::with_seed(2);
+    let examples = txn_examples();
+    let mut accepted = 0;
+    for round in 0..200_000 {
+        let mut bytes = examples[round % examples.len()].clone();
+        for _ in 0..rng.usize(1..4) {
+            let at = rng.usize(..bytes.len());
+            bytes[at] = rng.u8(..);
+        }
+        let mut page = vec![0; PAGE_BYTES];
+        if let Some(TxnRecord::Update(update)) = decode_txn_record(&bytes) {
+            accepted += 1;
+            update.change.redo(&mut page);
+            update.change.undo(&mut page);
+        }
+    }
+    assert!(accepted > 0);
 }
 
 #[test]

@@ -101,7 +101,8 @@ fn play(
         FrameKind::BeginCheckpoint
         | FrameKind::EndCheckpoint
         | FrameKind::Restart
-        | FrameKind::Beacon => return Ok(()),
+        | FrameKind::Beacon
+        | FrameKind::Record => return Ok(()),
     }
     let Some(group) = decode_group(frame.payload) else {
         return Err(Error::corrupt(

@@ -158,6 +158,7 @@ impl Executor {
         let append = |payload: &[u8]| {
             self.wal
                 .append(stream, FrameKind::Group, payload, &partitions, tag)
+                .epoch
         };
         if armed(Flaw::LateAppend) {
             return late_append(guards, group, append);

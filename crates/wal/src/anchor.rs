@@ -9,6 +9,8 @@ use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Pos, Result, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
+use crate::scheme::Scheme;
+
 /// The anchor's path on the data disk.
 pub const ANCHOR_PATH: &str = "anchor";
 /// Bytes of one copy.
@@ -18,6 +20,10 @@ pub const CHAIN_MAX: usize = 200;
 
 const MAGIC: &[u8; 4] = b"PANC";
 const SECTOR: u64 = 4096;
+/// Where the scheme's code stands in the record.
+const SCHEME_OFFSET: u64 = 70;
+/// The most disks that images can be spread over.
+pub const IMAGE_DISKS_MAX: u8 = 16;
 /// Bytes before the record's length is known.
 const PREFIX_BYTES: usize = 12;
 
@@ -101,6 +107,11 @@ pub struct Anchor {
     pub streams: u8,
     /// Closed cleanly: the newest image is the whole database.
     pub clean: bool,
+    /// The logging scheme: what the log's records mean.
+    pub scheme: Scheme,
+    /// Number of disks the images are spread over, at least one: the pages of partition p are on
+    /// disk p modulo this number.
+    pub image_disks: u8,
     /// The newest life of the database.
     pub incarnation: Incarnation,
     /// Commit epochs up to this one are used up.
@@ -159,7 +170,9 @@ impl Anchor {
         out.put_u64(self.segment_bytes);
         out.put_u8(self.streams);
         out.put_u8(u8::from(self.clean));
-        out.put_u16(0);
+        out.put_u8(self.scheme.code());
+        assert!((1..=IMAGE_DISKS_MAX).contains(&self.image_disks));
+        out.put_u8(self.image_disks - 1);
         out.put_u32(self.incarnation.0);
         out.put_u64(self.epoch_floor.0);
         out.put_u64(self.ckpt_max.0);
@@ -223,6 +236,10 @@ impl Anchor {
             return Err(DecodeError::Version(version));
         }
         let mut r = Reader::new(covered);
+        let code = covered.get(to_usize(SCHEME_OFFSET)).copied();
+        if let Some(code) = code.filter(|code| Scheme::from_code(*code).is_none()) {
+            return Err(DecodeError::Scheme(code));
+        }
         decode_fields(&mut r)
             .filter(|_| r.remaining() == 0)
             .ok_or(DecodeError::Damaged("fields out of their ranges"))
@@ -241,7 +258,8 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
     let segment_bytes = r.u64()?;
     let streams = r.u8()?;
     let clean = r.u8()?;
-    r.u16()?;
+    let scheme = Scheme::from_code(r.u8()?)?;
+    let image_disks = r.u8()?.checked_add(1)?;
     let incarnation = Incarnation(r.u32()?);
     let epoch_floor = Epoch(r.u64()?);
     let ckpt_max = CkptEpoch(r.u64()?);
@@ -250,7 +268,8 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
         && (1..=PARTITIONS_MAX).contains(&partitions)
         && partitions.is_power_of_two()
         && chunk_pages > 0
-        && clean <= 1;
+        && clean <= 1
+        && image_disks <= IMAGE_DISKS_MAX;
     if !in_range {
         return None;
     }
@@ -302,6 +321,8 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
         segment_bytes,
         streams,
         clean: clean == 1,
+        scheme,
+        image_disks,
         incarnation,
         epoch_floor,
         ckpt_max,
@@ -313,6 +334,8 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
 enum DecodeError {
     Damaged(&'static str),
     Version(u16),
+    /// Whole, but of a logging scheme that this build does not know.
+    Scheme(u8),
 }
 
 /// The anchor's file, open for updates.
@@ -355,6 +378,7 @@ impl AnchorFile {
                     notes.push(format!("anchor copy {copy} has {why}"));
                 }
                 Err(DecodeError::Version(other)) => version = Some(other),
+                Err(DecodeError::Scheme(code)) => return Err(unknown_scheme(code)),
             }
         }
         if let Some(found) = version {
@@ -394,6 +418,20 @@ impl AnchorFile {
         self.file.write_at(to_u64(COPY_BYTES), &buf)?;
         self.file.sync()
     }
+}
+
+fn unknown_scheme(code: u8) -> Error {
+    let known: Vec<&str> = Scheme::ALL.iter().map(|scheme| scheme.name()).collect();
+    Error::corrupt(
+        ANCHOR_PATH,
+        SCHEME_OFFSET,
+        format!(
+            "a logging scheme that this build knows ({})",
+            known.join(", ")
+        ),
+        format!("scheme number {code}"),
+        "The checksum holds, so another build wrote it. Use that build.",
+    )
 }
 
 /// The bytes of one copy, as many as its own length field says, if that can be.
@@ -436,6 +474,8 @@ mod tests {
             segment_bytes: 64 << 20,
             streams: 1,
             clean: false,
+            scheme: Scheme::Differential,
+            image_disks: 1,
             incarnation: Incarnation(1),
             epoch_floor: Epoch(0),
             ckpt_max: CkptEpoch(0),
@@ -505,6 +545,31 @@ mod tests {
                 raw.write_at(at, &byte).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn scheme_and_image_disks_round_trip_and_an_unknown_scheme_is_named() {
+        for scheme in Scheme::ALL {
+            let mut anchor = example();
+            anchor.scheme = scheme;
+            anchor.image_disks = IMAGE_DISKS_MAX;
+            let bytes = anchor.encode();
+            assert!(matches!(Anchor::decode(&bytes), Ok(back) if back == anchor));
+        }
+        let mut bytes = example().encode();
+        bytes[to_usize(SCHEME_OFFSET)] = 9;
+        let covered = bytes.len() - 4;
+        let crc = crc32c(&bytes[..covered]).to_le_bytes();
+        bytes[covered..].copy_from_slice(&crc);
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &example()).unwrap();
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        for copy in 0..2 {
+            raw.write_at(copy * to_u64(COPY_BYTES), &bytes).unwrap();
+        }
+        let message = AnchorFile::open(&disk).map(drop).unwrap_err().to_string();
+        assert!(message.contains("scheme number 9"), "{message}");
+        assert!(message.contains("dl1p"), "{message}");
     }
 
     #[test]

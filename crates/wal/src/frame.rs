@@ -1,7 +1,7 @@
 //! Frames: what blocks carry. Written across block boundaries, read forward or backward.
 
 use perdura_base::cursor::{Reader, Writer};
-use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos};
+use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, TxnId};
 
 /// What a frame is. A new kind is a list of compile errors, on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum FrameKind {
     Restart,
     /// Nothing but the block's header: evidence of the durable epoch.
     Beacon,
+    /// One record of a transaction that interleaves with others, opaque to the log.
+    Record,
 }
 
 impl FrameKind {
@@ -28,6 +30,7 @@ impl FrameKind {
             FrameKind::EndCheckpoint => 3,
             FrameKind::Restart => 4,
             FrameKind::Beacon => 5,
+            FrameKind::Record => 6,
         }
     }
 
@@ -40,6 +43,7 @@ impl FrameKind {
             FrameKind::EndCheckpoint,
             FrameKind::Restart,
             FrameKind::Beacon,
+            FrameKind::Record,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)
@@ -155,9 +159,88 @@ impl RestartRecord {
     }
 }
 
+/// A transaction that had not ended when a checkpoint did, and where its first record stands: the
+/// position of the block that the record begins in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActiveTxn {
+    /// The transaction.
+    pub txn: TxnId,
+    /// Where its records begin in the stream that lists it.
+    pub first: Pos,
+}
+
+/// One stream's end-checkpoint frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndRecord {
+    /// The checkpoint.
+    pub k: CkptEpoch,
+    /// The transactions of this stream that were active; `None` in executor mode, which has none.
+    pub active: Option<Vec<ActiveTxn>>,
+}
+
+/// Appends the active list of an end-checkpoint frame: what follows `k`.
+pub fn encode_active(active: &[ActiveTxn], out: &mut Vec<u8>) {
+    out.put_varint(perdura_base::num::to_u64(active.len()));
+    for entry in active {
+        out.put_varint(entry.txn.0);
+        out.put_varint(entry.first.0);
+    }
+}
+
+impl EndRecord {
+    /// Reads the frame's payload.
+    #[must_use]
+    pub fn decode(payload: &[u8]) -> Option<EndRecord> {
+        let mut r = Reader::new(payload);
+        let k = CkptEpoch(r.varint()?);
+        if r.remaining() == 0 {
+            return Some(EndRecord { k, active: None });
+        }
+        let count = r.varint()?;
+        let mut active = Vec::new();
+        for _ in 0..count {
+            active.push(ActiveTxn {
+                txn: TxnId(r.varint()?),
+                first: Pos(r.varint()?),
+            });
+        }
+        let active = Some(active);
+        (r.remaining() == 0).then_some(EndRecord { k, active })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_record_round_trips_with_and_without_its_active_list() {
+        let mut payload = vec![7];
+        let none = EndRecord {
+            k: CkptEpoch(7),
+            active: None,
+        };
+        assert_eq!(EndRecord::decode(&payload), Some(none));
+        let active = vec![
+            ActiveTxn {
+                txn: TxnId(300),
+                first: Pos(8192),
+            },
+            ActiveTxn {
+                txn: TxnId(2),
+                first: Pos(0),
+            },
+        ];
+        encode_active(&active, &mut payload);
+        let whole = EndRecord {
+            k: CkptEpoch(7),
+            active: Some(active),
+        };
+        assert_eq!(EndRecord::decode(&payload), Some(whole));
+        for len in 2..payload.len() {
+            assert_eq!(EndRecord::decode(&payload[..len]), None);
+        }
+    }
 
     #[test]
     fn frames_come_back_in_both_directions() {

@@ -39,6 +39,15 @@ impl Default for WalOptions {
     }
 }
 
+/// What an append decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// The commit epoch the frame belongs to.
+    pub epoch: Epoch,
+    /// Where the block stands that the frame begins in.
+    pub pos: Pos,
+}
+
 /// Where a new incarnation starts: what restart decided.
 #[derive(Debug, Clone)]
 pub struct WalStart {
@@ -242,8 +251,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Appends one frame and returns the commit epoch it belongs to. The caller holds the latches
-    /// of everything the frame describes.
+    /// Appends one frame and returns the commit epoch it belongs to and where it begins. The caller
+    /// holds the latches of everything the frame describes.
     pub fn append(
         &self,
         stream: StreamId,
@@ -251,13 +260,13 @@ impl Wal {
         payload: &[u8],
         partitions: &PartitionSet,
         ckpt_epoch: CkptEpoch,
-    ) -> Epoch {
+    ) -> Appended {
         let s = &self.streams[usize::from(stream.0)];
         let mut inner = s.inner.lock();
         // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
         // of that epoch can be appended here.
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-        inner.append(
+        let pos = inner.append(
             epoch,
             kind,
             payload,
@@ -270,7 +279,7 @@ impl Wal {
         if let Some(block) = inner.sealed.back() {
             s.sealed_end.store(block.end().0, Ordering::Relaxed);
         }
-        epoch
+        Appended { epoch, pos }
     }
 
     fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
@@ -287,41 +296,52 @@ impl Wal {
     /// Marks the begin of checkpoint `k` in every stream and returns where: a restart from image
     /// `k` reads the log from there. Each mark starts a block.
     pub fn begin_checkpoint(&self, k: CkptEpoch) -> Vec<Pos> {
-        self.mark_checkpoint(FrameKind::BeginCheckpoint, k).0
+        (0..self.streams())
+            .map(|stream| {
+                self.mark(FrameKind::BeginCheckpoint, StreamId(stream), k, &[])
+                    .0
+            })
+            .collect()
     }
 
     /// Marks the end of checkpoint `k` in every stream. Returns where, and the newest commit
     /// epoch of the marks: once it is durable, so is every record the image reflects.
     pub fn end_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
-        self.mark_checkpoint(FrameKind::EndCheckpoint, k)
-    }
-
-    fn mark_checkpoint(&self, kind: FrameKind, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
-        let mut payload = Vec::new();
-        perdura_base::cursor::Writer::put_varint(&mut payload, k.0);
-        let none = PartitionSet::empty();
         let mut at = Vec::new();
         let mut newest = Epoch(0);
-        for s in &self.streams {
-            let mut inner = s.inner.lock();
-            let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-            at.push(inner.split(epoch));
-            inner.append(
-                epoch,
-                kind,
-                &payload,
-                FrameMeta {
-                    partitions: &none,
-                    ckpt_epoch: k,
-                },
-            );
+        for stream in (0..self.streams()).map(StreamId) {
+            let (pos, epoch) = self.mark_end(stream, k, &[]);
+            at.push(pos);
             newest = newest.max(epoch);
-            self.note_appended(epoch, kind, payload.len());
-            if let Some(block) = inner.sealed.back() {
-                s.sealed_end.store(block.end().0, Ordering::Relaxed);
-            }
         }
         (at, newest)
+    }
+
+    /// Marks the end of checkpoint `k` in one stream: the frame holds `k` and then `extra`. Returns
+    /// where, and the mark's commit epoch.
+    pub fn mark_end(&self, stream: StreamId, k: CkptEpoch, extra: &[u8]) -> (Pos, Epoch) {
+        self.mark(FrameKind::EndCheckpoint, stream, k, extra)
+    }
+
+    fn mark(&self, kind: FrameKind, stream: StreamId, k: CkptEpoch, extra: &[u8]) -> (Pos, Epoch) {
+        let mut payload = Vec::new();
+        perdura_base::cursor::Writer::put_varint(&mut payload, k.0);
+        payload.extend_from_slice(extra);
+        let none = PartitionSet::empty();
+        let meta = FrameMeta {
+            partitions: &none,
+            ckpt_epoch: k,
+        };
+        let s = &self.streams[usize::from(stream.0)];
+        let mut inner = s.inner.lock();
+        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+        let at = inner.split(epoch);
+        inner.append(epoch, kind, &payload, meta);
+        self.note_appended(epoch, kind, payload.len());
+        if let Some(block) = inner.sealed.back() {
+            s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        }
+        (at, epoch)
     }
 
     /// Appends the record of the restart that began this incarnation.
@@ -334,6 +354,7 @@ impl Wal {
             &none,
             record.ckpt_max,
         )
+        .epoch
     }
 
     /// Appends a beacon if the newest durable data has no evidence yet: no durable block names a

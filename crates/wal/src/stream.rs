@@ -102,8 +102,14 @@ impl StreamInner {
     }
 
     /// Appends one frame into blocks of epoch `epoch`, sealing an open block of an older epoch
-    /// first: that keeps blocks epoch-pure.
-    pub fn append(&mut self, epoch: Epoch, kind: FrameKind, payload: &[u8], meta: FrameMeta<'_>) {
+    /// first: that keeps blocks epoch-pure. Returns the position of the block the frame begins in.
+    pub fn append(
+        &mut self,
+        epoch: Epoch,
+        kind: FrameKind,
+        payload: &[u8],
+        meta: FrameMeta<'_>,
+    ) -> Pos {
         let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
         if stale && !armed(Flaw::ImpureBlocks) {
             self.seal(true);
@@ -112,9 +118,11 @@ impl StreamInner {
         head.clear();
         put_frame_head(kind, to_u64(payload.len()), &mut head);
         self.start_frame(epoch);
+        let pos = self.next_pos;
         self.put(epoch, &head, meta);
         self.put(epoch, payload, meta);
         self.head = head;
+        pos
     }
 
     /// Makes sure that a block with room is open and notes that a frame starts in it.

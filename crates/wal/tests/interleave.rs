@@ -8,7 +8,7 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId, U
 use perdura_device::{Clock, Disk, ManualClock, MemDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Anchor, Direction, FlushProgress, FrameKind, ImageStatus, Wal, WalOptions, WalStart,
+    Anchor, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, Wal, WalOptions, WalStart,
     decide_cut, scan_stream,
 };
 use shuttle::sync::Mutex;
@@ -27,6 +27,8 @@ fn anchor() -> Anchor {
         segment_bytes: 128 * 1024,
         streams: STREAMS,
         clean: false,
+        scheme: Scheme::Differential,
+        image_disks: 1,
         incarnation: Incarnation(1),
         epoch_floor: Epoch(0),
         ckpt_max: CkptEpoch(0),
@@ -75,7 +77,9 @@ fn history() {
                 // Long enough that some groups span blocks.
                 let bytes = vec![payload; 1500];
                 let stream = StreamId((writer + i) % STREAMS);
-                let epoch = wal.append(stream, FrameKind::Group, &bytes, &none, CkptEpoch(0));
+                let epoch = wal
+                    .append(stream, FrameKind::Group, &bytes, &none, CkptEpoch(0))
+                    .epoch;
                 latch.push((payload, epoch));
             }
         }));

@@ -225,6 +225,7 @@ fn check_log(offline: &Offline, found: &mut Findings) {
                         records += group.records;
                         true
                     }),
+                    FrameKind::Record => perdura_page::decode_txn_record(frame.payload).is_some(),
                     FrameKind::Restart => RestartRecord::decode(frame.payload).is_some(),
                     FrameKind::BeginCheckpoint | FrameKind::EndCheckpoint | FrameKind::Beacon => {
                         true

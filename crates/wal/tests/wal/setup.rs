@@ -6,8 +6,8 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, Result, Str
 use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Anchor, Cut, Direction, FlushProgress, FrameKind, ImageStatus, StreamScan, Wal, WalOptions,
-    WalStart, decide_cut, scan_stream,
+    Anchor, Cut, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, StreamScan, Wal,
+    WalOptions, WalStart, decide_cut, scan_stream,
 };
 
 pub const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -23,6 +23,8 @@ pub fn anchor(streams: u8) -> Anchor {
         segment_bytes: SEGMENT_BYTES,
         streams,
         clean: false,
+        scheme: Scheme::Differential,
+        image_disks: 1,
         incarnation: Incarnation(1),
         epoch_floor: Epoch(0),
         ckpt_max: CkptEpoch(0),
@@ -61,6 +63,7 @@ pub fn append(wal: &Wal, stream: u8, payload: &[u8]) -> Epoch {
         &none,
         CkptEpoch(0),
     )
+    .epoch
 }
 
 pub fn flush(wal: &Wal) {

@@ -6,8 +6,11 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use perdura_base::cursor::Reader;
 use perdura_base::{Pos, StreamId};
+use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
 use perdura_store::decode_group;
-use perdura_wal::{BlockRef, Cut, Direction, Frame, FrameKind, RestartRecord, decide_cut};
+use perdura_wal::{
+    BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord, decide_cut,
+};
 use serde::Serialize;
 
 use crate::exit::Usage;
@@ -173,9 +176,10 @@ fn show_frame(frame: Frame<'_>) -> ShownFrame {
     let (kind, detail) = match frame.kind {
         FrameKind::Group => ("group", None),
         FrameKind::BeginCheckpoint => ("begin-checkpoint", Some(number())),
-        FrameKind::EndCheckpoint => ("end-checkpoint", Some(number())),
+        FrameKind::EndCheckpoint => ("end-checkpoint", Some(end_detail(frame.payload))),
         FrameKind::Restart => ("restart", Some(restart_detail(frame.payload))),
         FrameKind::Beacon => ("beacon", None),
+        FrameKind::Record => ("record", Some(record_detail(frame.payload))),
     };
     let mut shown = ShownFrame {
         kind,
@@ -198,6 +202,71 @@ fn show_frame(frame: Frame<'_>) -> ShownFrame {
         }
     }
     shown
+}
+
+fn end_detail(payload: &[u8]) -> String {
+    let Some(record) = EndRecord::decode(payload) else {
+        return "does not parse".into();
+    };
+    let active: Vec<String> = record
+        .active
+        .iter()
+        .flatten()
+        .map(|entry| format!("{} from {}", entry.txn, entry.first))
+        .collect();
+    let listed = match record.active {
+        None => String::new(),
+        Some(_) => format!(", active: [{}]", active.join(", ")),
+    };
+    format!("checkpoint {}{listed}", record.k)
+}
+
+fn record_detail(payload: &[u8]) -> String {
+    match decode_txn_record(payload) {
+        None => "does not parse".into(),
+        Some(TxnRecord::Begin { txn }) => format!("transaction {txn} begins"),
+        Some(TxnRecord::Commit { txn }) => format!("transaction {txn} commits"),
+        Some(TxnRecord::Abort {
+            txn,
+            compensated,
+            ckpt,
+        }) => {
+            let how = if compensated { "with" } else { "without" };
+            format!("transaction {txn} aborted {how} compensation, checkpoint epoch {ckpt}")
+        }
+        Some(TxnRecord::Update(update)) => update_detail(&update),
+    }
+}
+
+fn update_detail(update: &Update<'_>) -> String {
+    let what = if update.compensation {
+        "compensates"
+    } else {
+        "changes"
+    };
+    let change = match &update.change {
+        Change::Xor(delta) => {
+            let bytes: usize = delta.fragments().map(|f| f.bytes.len()).sum();
+            format!(
+                "XOR of {bytes} bytes in {} fragment(s)",
+                delta.fragments().count()
+            )
+        }
+        Change::Assign(images) => {
+            let bytes: usize = images.pieces().map(|p| p.after.len()).sum();
+            format!(
+                "slot {} bit {} to {}, images of {bytes} bytes, change {} of all",
+                images.slot,
+                u8::from(images.taken_before),
+                u8::from(images.taken_after),
+                images.gseq
+            )
+        }
+    };
+    format!(
+        "transaction {} {what} page {} tag {}: {change}",
+        update.txn, update.page, update.tag
+    )
 }
 
 fn restart_detail(payload: &[u8]) -> String {

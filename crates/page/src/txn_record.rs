@@ -1,0 +1,468 @@
+#![doc = include_str!("../../../docs/formats/txn-record.md")]
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{CkptEpoch, PageId, TxnId};
+
+use crate::diff::{FragmentWriter, Fragments, xor_into};
+use crate::layout::{self, META_BYTES, PAGE_BYTES};
+
+/// Slot numbers are below this: no page has more slots.
+pub const SLOTS_MAX: u16 = 1024;
+
+const BEGIN: u8 = 0;
+const COMMIT: u8 = 1;
+const ABORT: u8 = 2;
+const XOR: u8 = 3;
+const XOR_COMPENSATION: u8 = 4;
+const IMAGES: u8 = 5;
+const IMAGES_COMPENSATION: u8 = 6;
+
+/// One record of a transaction.
+#[derive(Debug, Clone)]
+pub enum TxnRecord<'a> {
+    /// The transaction's first record.
+    Begin {
+        /// The transaction.
+        txn: TxnId,
+    },
+    /// It committed; its commit epoch is the block's.
+    Commit {
+        /// The transaction.
+        txn: TxnId,
+    },
+    /// It was rolled back.
+    Abort {
+        /// The transaction.
+        txn: TxnId,
+        /// Whether each of its changes was taken back by a compensation record.
+        compensated: bool,
+        /// The highest checkpoint epoch begun before the rollback ended.
+        ckpt: CkptEpoch,
+    },
+    /// It changed a page.
+    Update(Update<'a>),
+}
+
+impl TxnRecord<'_> {
+    /// The transaction.
+    #[must_use]
+    pub fn txn(&self) -> TxnId {
+        match self {
+            TxnRecord::Begin { txn } | TxnRecord::Commit { txn } | TxnRecord::Abort { txn, .. } => {
+                *txn
+            }
+            TxnRecord::Update(update) => update.txn,
+        }
+    }
+}
+
+/// One change of one page.
+#[derive(Debug, Clone)]
+pub struct Update<'a> {
+    /// The transaction.
+    pub txn: TxnId,
+    /// Whether it takes an earlier change of the transaction back.
+    pub compensation: bool,
+    /// The page.
+    pub page: PageId,
+    /// The page's checkpoint epoch at the change.
+    pub tag: CkptEpoch,
+    /// What changed.
+    pub change: Change<'a>,
+}
+
+/// What changed, as the scheme records it.
+#[derive(Debug, Clone)]
+pub enum Change<'a> {
+    /// The XOR of both states.
+    Xor(Delta<'a>),
+    /// Both states.
+    Assign(Images<'a>),
+}
+
+/// A change as an XOR difference.
+#[derive(Debug, Clone)]
+pub struct Delta<'a> {
+    count: u64,
+    bytes: &'a [u8],
+}
+
+impl<'a> Delta<'a> {
+    /// The fragments in ascending order, in the page's coordinates.
+    #[must_use]
+    pub fn fragments(&self) -> Fragments<'a> {
+        Fragments::new(self.bytes, self.count)
+    }
+}
+
+/// A change as before and after images of one slot.
+#[derive(Debug, Clone)]
+pub struct Images<'a> {
+    /// Its number in the order of all streams.
+    pub gseq: u64,
+    /// The slot.
+    pub slot: u16,
+    /// The slot's bit of the allocation bitmap before the change.
+    pub taken_before: bool,
+    /// The bit after it.
+    pub taken_after: bool,
+    count: u64,
+    bytes: &'a [u8],
+}
+
+/// A run of bytes in both states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// Where it begins, bytes from the start of the page.
+    pub offset: usize,
+    /// The bytes before the change.
+    pub before: &'a [u8],
+    /// The bytes after it.
+    pub after: &'a [u8],
+}
+
+/// Reads the pieces of a change; each step is checked and `None` ends a malformed list early.
+#[derive(Debug, Clone)]
+pub struct Pieces<'a> {
+    reader: Reader<'a>,
+    left: u64,
+    end: usize,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(bytes: &'a [u8], count: u64) -> Self {
+        Pieces {
+            reader: Reader::new(bytes),
+            left: count,
+            end: META_BYTES,
+        }
+    }
+
+    fn step(&mut self) -> Option<Piece<'a>> {
+        let gap = self.reader.varint_usize()?;
+        let len = self.reader.varint_usize()?;
+        let offset = self.end.checked_add(gap)?;
+        let end = offset.checked_add(len)?;
+        if len == 0 || end > PAGE_BYTES {
+            return None;
+        }
+        self.end = end;
+        Some(Piece {
+            offset,
+            before: self.reader.bytes(len)?,
+            after: self.reader.bytes(len)?,
+        })
+    }
+
+    /// Walks to the end and gives the number of bytes the list takes; `None` if it is malformed.
+    fn check(mut self) -> Option<usize> {
+        for _ in 0..self.left {
+            self.step()?;
+        }
+        Some(self.reader.at())
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        self.step()
+    }
+}
+
+impl<'a> Images<'a> {
+    /// The pieces in ascending order, in the page's coordinates.
+    #[must_use]
+    pub fn pieces(&self) -> Pieces<'a> {
+        Pieces::new(self.bytes, self.count)
+    }
+}
+
+impl Change<'_> {
+    /// Makes the change on a page.
+    pub fn redo(&self, page: &mut [u8]) {
+        match self {
+            Change::Xor(delta) => xor_delta(delta, page),
+            Change::Assign(images) => {
+                for piece in images.pieces() {
+                    let end = piece.offset + piece.after.len();
+                    page[piece.offset..end].copy_from_slice(piece.after);
+                }
+                layout::set_taken(page, usize::from(images.slot), images.taken_after);
+            }
+        }
+    }
+
+    /// Takes the change back.
+    pub fn undo(&self, page: &mut [u8]) {
+        match self {
+            Change::Xor(delta) => xor_delta(delta, page),
+            Change::Assign(images) => {
+                for piece in images.pieces() {
+                    let end = piece.offset + piece.before.len();
+                    page[piece.offset..end].copy_from_slice(piece.before);
+                }
+                layout::set_taken(page, usize::from(images.slot), images.taken_before);
+            }
+        }
+    }
+}
+
+fn xor_delta(delta: &Delta<'_>, page: &mut [u8]) {
+    assert_eq!(page.len(), PAGE_BYTES);
+    for fragment in delta.fragments() {
+        let end = fragment.offset + fragment.bytes.len();
+        xor_into(&mut page[fragment.offset..end], fragment.bytes);
+    }
+}
+
+/// Reads and checks a record, all of it: `None` if a byte is out of place or left over. Whether
+/// the page exists is for the heap to say.
+#[must_use]
+pub fn decode_txn_record(payload: &[u8]) -> Option<TxnRecord<'_>> {
+    let mut r = Reader::new(payload);
+    let kind = r.u8()?;
+    let txn = TxnId(r.varint()?);
+    let record = match kind {
+        BEGIN => TxnRecord::Begin { txn },
+        COMMIT => TxnRecord::Commit { txn },
+        ABORT => TxnRecord::Abort {
+            txn,
+            compensated: bool_of(r.u8()?)?,
+            ckpt: CkptEpoch(r.varint()?),
+        },
+        XOR | XOR_COMPENSATION | IMAGES | IMAGES_COMPENSATION => {
+            let page = PageId(r.u32()?);
+            let tag = CkptEpoch(r.varint()?);
+            let change = if matches!(kind, XOR | XOR_COMPENSATION) {
+                Change::Xor(decode_delta(&mut r, payload)?)
+            } else {
+                Change::Assign(decode_images(&mut r, payload)?)
+            };
+            TxnRecord::Update(Update {
+                txn,
+                compensation: matches!(kind, XOR_COMPENSATION | IMAGES_COMPENSATION),
+                page,
+                tag,
+                change,
+            })
+        }
+        _ => return None,
+    };
+    (r.remaining() == 0).then_some(record)
+}
+
+fn bool_of(byte: u8) -> Option<bool> {
+    match byte {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn decode_delta<'a>(r: &mut Reader<'a>, payload: &'a [u8]) -> Option<Delta<'a>> {
+    let count = r.varint()?;
+    if count == 0 {
+        return None;
+    }
+    let len = Fragments::new(payload.get(r.at()..)?, count).check()?;
+    let bytes = r.bytes(len)?;
+    Some(Delta { count, bytes })
+}
+
+fn decode_images<'a>(r: &mut Reader<'a>, payload: &'a [u8]) -> Option<Images<'a>> {
+    let gseq = r.varint()?;
+    let slot = u16::try_from(r.varint()?).ok()?;
+    let bit = r.u8()?;
+    let count = r.varint()?;
+    let idle = count == 0 && matches!(bit, 0 | 3);
+    if slot >= SLOTS_MAX || bit > 3 || idle {
+        return None;
+    }
+    let len = Pieces::new(payload.get(r.at()..)?, count).check()?;
+    Some(Images {
+        gseq,
+        slot,
+        taken_before: bit & 1 != 0,
+        taken_after: bit & 2 != 0,
+        count,
+        bytes: r.bytes(len)?,
+    })
+}
+
+/// Appends a begin record.
+pub fn encode_begin(out: &mut Vec<u8>, txn: TxnId) {
+    out.put_u8(BEGIN);
+    out.put_varint(txn.0);
+}
+
+/// Appends a commit record.
+pub fn encode_commit(out: &mut Vec<u8>, txn: TxnId) {
+    out.put_u8(COMMIT);
+    out.put_varint(txn.0);
+}
+
+/// Appends an abort record.
+pub fn encode_abort(out: &mut Vec<u8>, txn: TxnId, compensated: bool, ckpt: CkptEpoch) {
+    out.put_u8(ABORT);
+    out.put_varint(txn.0);
+    out.put_u8(u8::from(compensated));
+    out.put_varint(ckpt.0);
+}
+
+/// What a change's record says beside the change.
+#[derive(Debug, Clone, Copy)]
+pub struct UpdateHead {
+    /// The transaction.
+    pub txn: TxnId,
+    /// Whether it takes an earlier change back.
+    pub compensation: bool,
+    /// The page.
+    pub page: PageId,
+    /// The page's checkpoint epoch at the change.
+    pub tag: CkptEpoch,
+}
+
+/// A range of a page in both states, in the page's coordinates.
+#[derive(Debug, Clone, Copy)]
+pub struct Range<'a> {
+    /// Where it begins, bytes from the start of the page.
+    pub offset: usize,
+    /// The bytes before the change.
+    pub before: &'a [u8],
+    /// The bytes after it.
+    pub after: &'a [u8],
+    /// Whether equal bytes are recorded too: a full record.
+    pub whole: bool,
+}
+
+/// Appends the XOR record of a change of ascending ranges. Returns whether anything differed; if
+/// not, `out` is as it was. `scratch` is any buffer.
+pub fn encode_xor(
+    out: &mut Vec<u8>,
+    head: &UpdateHead,
+    ranges: &[Range<'_>],
+    scratch: &mut Vec<u8>,
+) -> bool {
+    scratch.clear();
+    let mut fragments = FragmentWriter::new(scratch);
+    for range in ranges {
+        if range.whole {
+            fragments.whole(range.offset, range.before, range.after);
+        } else {
+            fragments.range(range.offset, range.before, range.after);
+        }
+    }
+    let count = fragments.count();
+    if count == 0 {
+        return false;
+    }
+    let kind = if head.compensation {
+        XOR_COMPENSATION
+    } else {
+        XOR
+    };
+    put_head(out, kind, head);
+    out.put_varint(u64::from(count));
+    out.extend_from_slice(scratch);
+    true
+}
+
+/// The slot of a change by images, and its place in the order.
+#[derive(Debug, Clone, Copy)]
+pub struct SlotChange {
+    /// The number in the order of all streams.
+    pub gseq: u64,
+    /// The slot.
+    pub slot: u16,
+    /// The slot's bit of the bitmap before and after.
+    pub taken: (bool, bool),
+}
+
+/// Appends the record by images of a change of ascending ranges outside the bitmap. Returns
+/// whether anything differed; if not, `out` is as it was. `scratch` is any buffer.
+pub fn encode_images(
+    out: &mut Vec<u8>,
+    head: &UpdateHead,
+    slot: &SlotChange,
+    ranges: &[Range<'_>],
+    scratch: &mut Vec<u8>,
+) -> bool {
+    scratch.clear();
+    let mut pieces = PieceWriter {
+        out: scratch,
+        end: META_BYTES,
+        count: 0,
+    };
+    for range in ranges {
+        pieces.range(range);
+    }
+    let count = pieces.count;
+    let (before, after) = slot.taken;
+    if count == 0 && before == after {
+        return false;
+    }
+    assert!(slot.slot < SLOTS_MAX);
+    let kind = if head.compensation {
+        IMAGES_COMPENSATION
+    } else {
+        IMAGES
+    };
+    put_head(out, kind, head);
+    out.put_varint(slot.gseq);
+    out.put_varint(u64::from(slot.slot));
+    out.put_u8(u8::from(before) | u8::from(after) << 1);
+    out.put_varint(count);
+    out.extend_from_slice(scratch);
+    true
+}
+
+fn put_head(out: &mut Vec<u8>, kind: u8, head: &UpdateHead) {
+    out.put_u8(kind);
+    out.put_varint(head.txn.0);
+    out.put_u32(head.page.0);
+    out.put_varint(head.tag.0);
+}
+
+struct PieceWriter<'a> {
+    out: &'a mut Vec<u8>,
+    end: usize,
+    count: u64,
+}
+
+impl PieceWriter<'_> {
+    fn range(&mut self, range: &Range<'_>) {
+        if range.whole {
+            self.piece(range.offset, range.before, range.after);
+            return;
+        }
+        // The fragments of the difference say where the pieces are: both forms split alike.
+        let mut differences = Vec::new();
+        let mut fragments = FragmentWriter::new(&mut differences);
+        fragments.range(range.offset, range.before, range.after);
+        let count = u64::from(fragments.count());
+        for fragment in Fragments::new(&differences, count) {
+            let from = fragment.offset - range.offset;
+            let to = from + fragment.bytes.len();
+            self.piece(
+                fragment.offset,
+                &range.before[from..to],
+                &range.after[from..to],
+            );
+        }
+    }
+
+    fn piece(&mut self, offset: usize, before: &[u8], after: &[u8]) {
+        assert!(before.len() == after.len() && offset >= self.end);
+        assert!(!before.is_empty() && offset + before.len() <= PAGE_BYTES);
+        let widen = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        self.out.put_varint(widen(offset - self.end));
+        self.out.put_varint(widen(before.len()));
+        self.out.put(before);
+        self.out.put(after);
+        self.end = offset + before.len();
+        self.count += 1;
+    }
+}
