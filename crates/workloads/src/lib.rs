@@ -3,7 +3,9 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`kv`] | SET and GET of random keys, over the Redis protocol or inside the process |
+//! | [`figures`] | the papers' figures: data, plot, claims |
 //! | [`process`] | what the kernel says of a process: peak memory, CPU time |
 
+pub mod figures;
 pub mod kv;
 pub mod process;

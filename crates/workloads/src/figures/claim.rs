@@ -1,0 +1,173 @@
+//! A claim: what the paper says, what is asked of us, what came out, and whether it holds.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::num::rounded;
+
+/// How a claim fared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Measured, and it holds.
+    Holds,
+    /// Measured, and it does not.
+    Fails,
+    /// Computed by the schedule model from measured costs, and it holds there.
+    HoldsModelled,
+    /// Computed by the model, and it does not hold there.
+    FailsModelled,
+    /// Reported beside the others; nothing is asked of it.
+    Reported,
+}
+
+impl Verdict {
+    /// As tables show it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Fails => "FAILS",
+            Verdict::HoldsModelled => "holds (modelled)",
+            Verdict::FailsModelled => "FAILS (modelled)",
+            Verdict::Reported => "reported",
+        }
+    }
+}
+
+/// What is asked of a figure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target {
+    /// At least this.
+    AtLeast(f64),
+    /// At most this.
+    AtMost(f64),
+    /// Nothing: it is reported.
+    None,
+}
+
+/// A claim and its fate.
+#[derive(Debug, Clone, Serialize)]
+pub struct Claim {
+    /// What is measured.
+    pub what: String,
+    /// What the paper says of it.
+    pub paper: String,
+    /// What is asked of this code.
+    pub target: String,
+    /// What came out.
+    pub ours: f64,
+    /// What `ours` is measured in; empty for a ratio.
+    pub unit: &'static str,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// Why it does or does not, and what differs from the paper's setting.
+    pub why: String,
+}
+
+impl Claim {
+    /// A measured ratio.
+    #[must_use]
+    pub fn measured(what: &str, paper: &str, target: Target, ours: f64, why: &str) -> Claim {
+        let holds = match target {
+            Target::AtLeast(least) => ours >= least,
+            Target::AtMost(most) => ours <= most,
+            Target::None => true,
+        };
+        let verdict = match (target, holds) {
+            (Target::None, _) => Verdict::Reported,
+            (_, true) => Verdict::Holds,
+            (_, false) => Verdict::Fails,
+        };
+        Claim {
+            what: what.into(),
+            paper: paper.into(),
+            target: match target {
+                Target::AtLeast(least) => format!(">= {least}"),
+                Target::AtMost(most) => format!("<= {most}"),
+                Target::None => "-".into(),
+            },
+            ours: rounded(ours),
+            unit: "",
+            verdict,
+            why: why.into(),
+        }
+    }
+
+    /// The same, computed by the schedule model.
+    #[must_use]
+    pub fn modelled(self) -> Claim {
+        let verdict = match self.verdict {
+            Verdict::Holds => Verdict::HoldsModelled,
+            Verdict::Fails => Verdict::FailsModelled,
+            same => same,
+        };
+        Claim { verdict, ..self }
+    }
+
+    /// The same, in a unit.
+    #[must_use]
+    pub fn in_unit(self, unit: &'static str) -> Claim {
+        Claim { unit, ..self }
+    }
+}
+
+/// The claims as a table for a terminal.
+#[must_use]
+pub fn table(claims: &[Claim]) -> String {
+    let head = ["claim", "paper", "asked", "ours", "verdict"];
+    let rows: Vec<[String; 5]> = claims
+        .iter()
+        .map(|claim| {
+            [
+                claim.what.clone(),
+                claim.paper.clone(),
+                claim.target.clone(),
+                format!("{}{}", claim.ours, claim.unit),
+                claim.verdict.name().to_owned(),
+            ]
+        })
+        .collect();
+    let mut widths = head.map(|name| name.chars().count());
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    let line = |cells: [&str; 5]| {
+        let padded: Vec<String> = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    out += &line(head);
+    for (row, claim) in rows.iter().zip(claims) {
+        out += &line(std::array::from_fn(|column| row[column].as_str()));
+        if !claim.why.is_empty() {
+            let _ = writeln!(out, "    {}", claim.why);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_follow_from_targets() {
+        let claim = |target, ours| Claim::measured("w", "p", target, ours, "").verdict;
+        assert_eq!(claim(Target::AtLeast(1.9), 1.95), Verdict::Holds);
+        assert_eq!(claim(Target::AtLeast(1.9), 1.85), Verdict::Fails);
+        assert_eq!(claim(Target::AtMost(0.53), 0.515), Verdict::Holds);
+        assert_eq!(claim(Target::None, 7.0), Verdict::Reported);
+        let modelled = Claim::measured("w", "p", Target::AtLeast(2.0), 1.0, "").modelled();
+        assert_eq!(modelled.verdict, Verdict::FailsModelled);
+        let text = table(&[modelled]);
+        assert!(text.contains("FAILS (modelled)") && text.contains(">= 2"));
+    }
+}

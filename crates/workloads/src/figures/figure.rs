@@ -1,0 +1,132 @@
+//! A reproduced figure: its data, its picture, its claims, and the files it becomes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::claim::{Claim, Verdict, table};
+use super::num::rounded;
+use super::plot::Plot;
+
+/// One reproduced figure.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figure {
+    /// Its name, such as `000-fig5`, which is also that of its files.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: String,
+    /// Which scale it was made at.
+    pub scale: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// The setting in words: disks, sizes, repetitions, cores.
+    pub setting: Vec<String>,
+    /// The names of the columns.
+    pub columns: Vec<&'static str>,
+    /// The measurements.
+    pub rows: Vec<Vec<Value>>,
+    /// What is claimed of them.
+    pub claims: Vec<Claim>,
+    /// The picture.
+    #[serde(skip)]
+    pub plot: Plot,
+}
+
+/// A number in a row, with four digits.
+#[must_use]
+pub fn cell(value: f64) -> Value {
+    Value::from(rounded(value))
+}
+
+impl Figure {
+    /// The rows as CSV.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let mut out = self.columns.join(",") + "\n";
+        for row in &self.rows {
+            let cells: Vec<String> = row
+                .iter()
+                .map(|value| match value {
+                    Value::String(words) if words.contains([',', '"']) => {
+                        format!("\"{}\"", words.replace('"', "\"\""))
+                    }
+                    Value::String(words) => words.clone(),
+                    other => other.to_string(),
+                })
+                .collect();
+            out += &cells.join(",");
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Writes CSV, JSON and SVG into `folder`, which is made if needed; returns their paths.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        let json = serde_json::to_string_pretty(self)? + "\n";
+        let mut paths = Vec::new();
+        for (ending, text) in [
+            ("csv", self.csv()),
+            ("json", json),
+            ("svg", self.plot.svg()),
+        ] {
+            let path = folder.join(format!("{}.{ending}", self.name));
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    /// The table for a terminal.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut out = format!("{}  {} ({} scale)\n", self.name, self.title, self.scale);
+        for line in &self.setting {
+            out += &format!("  {line}\n");
+        }
+        out + &table(&self.claims)
+    }
+
+    /// How many claims do not hold.
+    #[must_use]
+    pub fn failures(&self) -> usize {
+        let failed =
+            |claim: &&Claim| matches!(claim.verdict, Verdict::Fails | Verdict::FailsModelled);
+        self.claims.iter().filter(failed).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claim::Target;
+    use super::*;
+
+    #[test]
+    fn a_figure_becomes_three_files() {
+        let figure = Figure {
+            name: "000-test",
+            title: "Nothing".into(),
+            scale: "small",
+            seed: 1,
+            setting: vec!["no disks".into()],
+            columns: vec!["scheme", "seconds"],
+            rows: vec![vec!["PL2P, merged".into(), cell(1.0)]],
+            claims: vec![Claim::measured("x", "2", Target::AtLeast(1.0), 2.0, "")],
+            plot: Plot::default(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let paths = figure.write(&folder.path().join("deep")).unwrap();
+        let csv = fs::read_to_string(&paths[0]).unwrap();
+        assert_eq!(csv, "scheme,seconds\n\"PL2P, merged\",1.0\n");
+        let json: Value = serde_json::from_str(&fs::read_to_string(&paths[1]).unwrap()).unwrap();
+        assert_eq!(json["claims"][0]["verdict"], "holds");
+        assert!(fs::read_to_string(&paths[2]).unwrap().contains("<svg"));
+        assert_eq!(figure.failures(), 0);
+    }
+}

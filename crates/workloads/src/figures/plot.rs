@@ -1,0 +1,384 @@
+//! Plots as SVG: panels of lines and of stacked bars, nothing fetched from elsewhere.
+//!
+//! The paper's figures are two kinds only, so this is no plotting library: an axis with round
+//! ticks from zero, a legend under the panel, colours that the colour-blind can tell apart, and
+//! marks that tell the lines apart without colour.
+
+use std::fmt::Write;
+
+use super::num::{count_f64, nice_step};
+use super::svg::{block, escaped, mark, path, rule, text};
+
+/// A line.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// Points in the units of the axes.
+    pub points: Vec<(f64, f64)>,
+    /// Drawn broken: a part or a model of something, not the thing.
+    pub broken: bool,
+}
+
+impl Series {
+    /// A solid line.
+    #[must_use]
+    pub fn solid(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
+        Series {
+            name: name.into(),
+            points,
+            broken: false,
+        }
+    }
+
+    /// A broken line.
+    #[must_use]
+    pub fn broken(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
+        Series {
+            broken: true,
+            ..Series::solid(name, points)
+        }
+    }
+}
+
+/// A stack of parts.
+#[derive(Debug, Clone)]
+pub struct Bar {
+    /// What stands below it.
+    pub label: String,
+    /// Parts from the bottom up: name and height.
+    pub parts: Vec<(String, f64)>,
+}
+
+/// What a panel shows.
+#[derive(Debug, Clone)]
+pub enum Chart {
+    /// Lines over a numeric axis.
+    Lines {
+        /// The name of the horizontal axis.
+        x: String,
+        /// The lines.
+        series: Vec<Series>,
+    },
+    /// Stacked bars.
+    Bars(Vec<Bar>),
+}
+
+/// One chart with its axes.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    /// Above it.
+    pub title: String,
+    /// The name of the vertical axis.
+    pub y: String,
+    /// The chart.
+    pub chart: Chart,
+}
+
+/// Panels side by side under one title.
+#[derive(Debug, Clone, Default)]
+pub struct Plot {
+    /// Above all.
+    pub title: String,
+    /// Below the title: the setting.
+    pub subtitle: String,
+    /// The panels.
+    pub panels: Vec<Panel>,
+}
+
+const PANEL: (f64, f64) = (470.0, 330.0);
+const MARGIN_LEFT: f64 = 74.0;
+const MARGIN_RIGHT: f64 = 22.0;
+const HEAD: f64 = 86.0;
+const AXIS: f64 = 52.0;
+const LEGEND_ROW: f64 = 20.0;
+const COLOURS: [&str; 8] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#5c5c5c", "#8a6d00",
+];
+
+impl Plot {
+    /// The picture.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        let rows = self.panels.iter().map(|panel| panel.legend().len());
+        let legend = count_f64(rows.max().unwrap_or(0)) * LEGEND_ROW;
+        let cell = MARGIN_LEFT + PANEL.0 + MARGIN_RIGHT;
+        let width = cell * count_f64(self.panels.len().max(1));
+        let height = HEAD + PANEL.1 + AXIS + legend + 16.0;
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             width=\"{width}\" height=\"{height}\" \
+             font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"13\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
+        );
+        text(&mut out, (16.0, 26.0), "start", 17, &self.title);
+        text(&mut out, (16.0, 46.0), "start", 12, &self.subtitle);
+        for (index, panel) in self.panels.iter().enumerate() {
+            let left = count_f64(index) * cell + MARGIN_LEFT;
+            panel.draw(&mut out, left);
+        }
+        out.push_str("</svg>\n");
+        out
+    }
+}
+
+impl Panel {
+    /// Names in the legend, in the order of their colours.
+    fn legend(&self) -> Vec<&str> {
+        match &self.chart {
+            Chart::Lines { series, .. } => series.iter().map(|line| line.name.as_str()).collect(),
+            Chart::Bars(bars) => {
+                let mut names: Vec<&str> = Vec::new();
+                for (name, _) in bars.iter().flat_map(|bar| &bar.parts) {
+                    if !names.contains(&name.as_str()) {
+                        names.push(name);
+                    }
+                }
+                names
+            }
+        }
+    }
+
+    fn top(&self) -> f64 {
+        match &self.chart {
+            Chart::Lines { series, .. } => {
+                let points = series.iter().flat_map(|line| &line.points);
+                points.map(|point| point.1).fold(0.0, f64::max)
+            }
+            Chart::Bars(bars) => {
+                let sums = bars
+                    .iter()
+                    .map(|bar| bar.parts.iter().map(|part| part.1).sum::<f64>());
+                sums.fold(0.0, f64::max)
+            }
+        }
+    }
+
+    fn draw(&self, out: &mut String, left: f64) {
+        let (width, height) = PANEL;
+        let bottom = HEAD + height;
+        text(
+            out,
+            (left + width / 2.0, HEAD - 12.0),
+            "middle",
+            14,
+            &self.title,
+        );
+        let step = nice_step(self.top(), 6);
+        let y_max = step * (self.top() / step).ceil().max(1.0);
+        let y_of = |value: f64| bottom - value / y_max * height;
+        let mut tick = 0.0;
+        while tick <= y_max + step / 2.0 {
+            let y = y_of(tick);
+            rule(out, (left, y), (left + width, y), "#dddddd");
+            text(
+                out,
+                (left - 8.0, y + 4.5),
+                "end",
+                13,
+                &tick_name(tick, step),
+            );
+            tick += step;
+        }
+        let middle = HEAD + height / 2.0;
+        let _ = writeln!(
+            out,
+            "<text transform=\"translate({:.1} {middle:.1}) rotate(-90)\" \
+             text-anchor=\"middle\">{}</text>",
+            left - 58.0,
+            escaped(&self.y)
+        );
+        match &self.chart {
+            Chart::Lines { x, series } => {
+                draw_lines(out, left, x, series, &y_of);
+            }
+            Chart::Bars(bars) => draw_bars(out, left, bars, &self.legend(), &y_of),
+        }
+        rule(out, (left, HEAD), (left, bottom), "#333333");
+        rule(out, (left, bottom), (left + width, bottom), "#333333");
+        for (index, name) in self.legend().into_iter().enumerate() {
+            let y = bottom + AXIS + count_f64(index) * LEGEND_ROW;
+            self.key(out, index, (left, y));
+            text(out, (left + 44.0, y + 4.5), "start", 13, name);
+        }
+    }
+
+    /// The sign before a name in the legend.
+    fn key(&self, out: &mut String, index: usize, (x, y): (f64, f64)) {
+        let colour = COLOURS[index % COLOURS.len()];
+        match &self.chart {
+            Chart::Lines { series, .. } => {
+                let broken = series.get(index).is_some_and(|line| line.broken);
+                path(out, &[(x, y), (x + 36.0, y)], colour, broken);
+                mark(out, index, (x + 18.0, y), colour);
+            }
+            Chart::Bars(_) => block(out, (x + 6.0, y - 7.0), (24.0, 14.0), colour),
+        }
+    }
+}
+
+fn draw_lines(
+    out: &mut String,
+    left: f64,
+    x_name: &str,
+    series: &[Series],
+    y_of: &dyn Fn(f64) -> f64,
+) {
+    let (width, bottom) = (PANEL.0, HEAD + PANEL.1);
+    let points = series.iter().flat_map(|line| &line.points);
+    let right = points.map(|point| point.0).fold(0.0, f64::max);
+    let step = nice_step(right, 8);
+    let x_max = (step * (right / step).ceil()).max(step);
+    let x_of = |value: f64| left + value / x_max * width;
+    let mut tick = 0.0;
+    while tick <= x_max + step / 2.0 {
+        let x = x_of(tick);
+        rule(out, (x, bottom), (x, bottom + 5.0), "#333333");
+        text(
+            out,
+            (x, bottom + 20.0),
+            "middle",
+            13,
+            &tick_name(tick, step),
+        );
+        tick += step;
+    }
+    text(
+        out,
+        (left + width / 2.0, bottom + 38.0),
+        "middle",
+        13,
+        x_name,
+    );
+    for (index, line) in series.iter().enumerate() {
+        let colour = COLOURS[index % COLOURS.len()];
+        let places: Vec<(f64, f64)> = line
+            .points
+            .iter()
+            .map(|point| (x_of(point.0), y_of(point.1)))
+            .collect();
+        path(out, &places, colour, line.broken);
+        for place in places {
+            mark(out, index, place, colour);
+        }
+    }
+}
+
+fn draw_bars(out: &mut String, left: f64, bars: &[Bar], names: &[&str], y_of: &dyn Fn(f64) -> f64) {
+    let bottom = HEAD + PANEL.1;
+    let room = PANEL.0 / count_f64(bars.len().max(1));
+    let thick = (room * 0.55).min(90.0);
+    for (index, bar) in bars.iter().enumerate() {
+        let centre = left + room * (count_f64(index) + 0.5);
+        let mut from = 0.0;
+        for (name, value) in &bar.parts {
+            let colour = names.iter().position(|known| known == name).unwrap_or(0);
+            let (low, high) = (y_of(from), y_of(from + value));
+            block(
+                out,
+                (centre - thick / 2.0, high),
+                (thick, low - high),
+                COLOURS[colour % COLOURS.len()],
+            );
+            from += value;
+        }
+        text(out, (centre, y_of(from) - 5.0), "middle", 12, &amount(from));
+        text(out, (centre, bottom + 20.0), "middle", 13, &bar.label);
+    }
+}
+
+/// A tick: thousands as K, as many decimals as the step needs.
+fn tick_name(value: f64, step: f64) -> String {
+    if step >= 1000.0 {
+        return format!("{}K", (value / 1000.0).round());
+    }
+    let decimals = if step >= 1.0 {
+        0
+    } else if step >= 0.1 {
+        1
+    } else if step >= 0.01 {
+        2
+    } else {
+        3
+    };
+    format!("{value:.decimals$}")
+}
+
+fn amount(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 1.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Plot {
+        Plot {
+            title: "Log & restart".into(),
+            subtitle: "a < b".into(),
+            panels: vec![
+                Panel {
+                    title: "(a)".into(),
+                    y: "Time (sec)".into(),
+                    chart: Chart::Lines {
+                        x: "#log disks".into(),
+                        series: vec![
+                            Series::solid("PL2P", vec![(1.0, 24.8), (2.0, 12.4), (8.0, 3.1)]),
+                            Series::broken("PL2P: LR", vec![(1.0, 24.8), (8.0, 3.1)]),
+                        ],
+                    },
+                },
+                Panel {
+                    title: "(b)".into(),
+                    y: "Time (sec)".into(),
+                    chart: Chart::Bars(vec![Bar {
+                        label: "DL1P-Seq".into(),
+                        parts: vec![("BL".into(), 4.3), ("LL".into(), 6.4)],
+                    }]),
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn a_picture_is_well_formed_and_holds_its_data() {
+        let svg = sample().svg();
+        let opened = svg.matches("<text").count();
+        assert_eq!(opened, svg.matches("</text>").count());
+        assert!(svg.starts_with("<svg xmlns") && svg.ends_with("</svg>\n"));
+        for words in [
+            "Log &amp; restart",
+            "a &lt; b",
+            "PL2P: LR",
+            "#log disks",
+            "DL1P-Seq",
+            "10.7",
+        ] {
+            assert!(svg.contains(words), "{words}");
+        }
+        assert_eq!(svg.matches("<polyline").count(), 4, "two lines, two keys");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        assert!(!svg.contains("href"), "nothing is fetched");
+    }
+
+    #[test]
+    fn an_empty_or_flat_plot_is_still_a_picture() {
+        let mut plot = sample();
+        for panel in &mut plot.panels {
+            match &mut panel.chart {
+                Chart::Lines { series, .. } => series.clear(),
+                Chart::Bars(bars) => bars.clear(),
+            }
+        }
+        assert!(!plot.svg().contains("NaN"));
+        assert!(!Plot::default().svg().contains("NaN"));
+    }
+}
