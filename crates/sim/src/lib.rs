@@ -12,6 +12,7 @@
 //! | [`swarm`] | what a run is like |
 //! | [`world`] | the machine: disks, clock, engine, client |
 //! | [`steps`] | what a step does |
+//! | `faults` | what is planned to go wrong |
 //! | [`check`] | the comparison after a restart |
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
 //! | [`damage`] | every byte of a small database, one at a time |
@@ -24,6 +25,7 @@ pub mod check;
 pub mod content;
 pub mod damage;
 pub mod exhaustive;
+mod faults;
 pub mod model;
 pub mod model_dl;
 pub mod report;

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
 use perdura_base::error::Family;
-use perdura_device::{Clock, FaultPlan, SystemClock};
+use perdura_device::{Clock, SystemClock};
 
 use crate::content::scramble;
+use crate::faults;
 use crate::report::{CrashOptions, CrashReport, Tally, Violation};
 use crate::swarm::Swarm;
 use crate::world::{Check, World};
@@ -110,11 +111,9 @@ impl World {
         self.faults_before = self.faults_struck();
         let overdue = number > self.swarm.crashes;
         if overdue {
-            self.disks
-                .iter()
-                .for_each(|disk| disk.set_plan(FaultPlan::default()));
+            faults::clear(&self.disks);
         } else if self.rng.u8(0..100) < self.swarm.faults {
-            self.plan_faults(150);
+            faults::plan(&mut self.rng, &self.disks, 150);
         }
         if self.rng.u8(0..3) == 0 {
             self.checkpoint_begin()?;
@@ -130,9 +129,7 @@ impl World {
                 grace = left;
             }
             if step == space_returns && self.swarm.faults > 0 && !self.stopped {
-                self.disks
-                    .iter()
-                    .for_each(|disk| disk.set_plan(FaultPlan::default()));
+                faults::clear(&self.disks);
             }
             // A life that only makes the run count ends soon after it does.
             if overdue && self.counts() && self.rng.u8(0..8) == 0 {
@@ -175,7 +172,7 @@ impl World {
             }
             let before = self.faults_struck();
             if attempt < depth {
-                self.plan_faults(12);
+                faults::plan(&mut self.rng, &self.disks, 12);
             }
             let copies = other_ways.then(|| self.copy_disks());
 

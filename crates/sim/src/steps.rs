@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use perdura::{Abort, CheckpointProgress, Core, Error, PartitionSet, Ticket, Tx};
 use perdura_base::StreamId;
-use perdura_device::{Clock, FaultPlan, SyncFailure};
+use perdura_device::Clock;
 use perdura_wal::FlushProgress;
 
 use crate::content::Content;
@@ -508,32 +508,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// Plans what is to go wrong in the life that begins.
-    pub(crate) fn plan_faults(&mut self, ops_max: u64) {
-        let cuts = if ops_max < 20 { 5 } else { 3 };
-        let rng = &mut self.rng;
-        let struck = rng.usize(0..self.disks.len());
-        let disk = &self.disks[struck];
-        let failure = if rng.bool() {
-            SyncFailure::KeepsNew
-        } else {
-            SyncFailure::Reverts
-        };
-        let mut plan = FaultPlan::default();
-        match rng.u8(0..5 + cuts).saturating_sub(cuts - 1) {
-            0 => plan.cut_after_ops = Some(rng.u64(1..=ops_max)),
-            1 => plan.fail_sync_at = Some((rng.u64(1..=1 + ops_max / 4), failure)),
-            2 => plan.fail_write_at = Some(rng.u64(1..=1 + ops_max / 2)),
-            3 => plan.fail_read_at = Some(rng.u64(1..=8)),
-            4 => plan.enospc_at = Some((rng.u64(1..=4), rng.u64(1..=6))),
-            _ => {
-                let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
-                plan.capacity_bytes = Some(used + rng.u64(0..200_000));
-            }
-        }
-        disk.set_plan(plan);
     }
 }
 

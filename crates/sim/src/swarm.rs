@@ -90,16 +90,33 @@ impl Odds {
     }
 }
 
-fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+pub(crate) fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(0..of.len())]
+}
+
+/// Few streams most of the time, 8 quite often, now and then as many as there can be.
+pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
+    if rng.u8(0..64) == 0 {
+        return 16;
+    }
+    pick(
+        rng,
+        &[
+            1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8,
+        ],
+    )
+}
+
+/// How willingly a stream flushes, of 100: some are a hundred times slower than others.
+pub(crate) fn draw_speed(rng: &mut Rng) -> u8 {
+    pick(rng, &[100, 100, 100, 50, 50, 5, 1])
 }
 
 impl Swarm {
     /// The character that a seed gives.
     #[must_use]
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
-        let streams = streams
-            .unwrap_or_else(|| pick(rng, &[1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 8]));
+        let streams = streams.unwrap_or_else(|| draw_streams(rng));
         let long = rng.u8(0..24) == 0;
         let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
         let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
@@ -141,9 +158,7 @@ impl Swarm {
                 empty: if rng.u8(0..4) == 0 { 1 } else { 0 },
                 clock: sometimes(rng, 1),
             },
-            stream_speed: (0..streams)
-                .map(|_| pick(rng, &[100, 100, 50, 5]))
-                .collect(),
+            stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
             faults: pick(rng, &[0, 30, 70]),
             nested: pick(rng, &[0, 0, 10, 40]),
             rot,

@@ -1,0 +1,37 @@
+//! What is planned to go wrong in a life.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura_device::{FaultPlan, SimDisk, SyncFailure};
+
+/// Plans a fault on one of the disks, within about `ops_max` operations.
+pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
+    let cuts = if ops_max < 20 { 5 } else { 3 };
+    let disk = &disks[rng.usize(0..disks.len())];
+    let failure = if rng.bool() {
+        SyncFailure::KeepsNew
+    } else {
+        SyncFailure::Reverts
+    };
+    let mut plan = FaultPlan::default();
+    match rng.u8(0..5 + cuts).saturating_sub(cuts - 1) {
+        0 => plan.cut_after_ops = Some(rng.u64(1..=ops_max)),
+        1 => plan.fail_sync_at = Some((rng.u64(1..=1 + ops_max / 4), failure)),
+        2 => plan.fail_write_at = Some(rng.u64(1..=1 + ops_max / 2)),
+        3 => plan.fail_read_at = Some(rng.u64(1..=8)),
+        4 => plan.enospc_at = Some((rng.u64(1..=4), rng.u64(1..=6))),
+        _ => {
+            let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
+            plan.capacity_bytes = Some(used + rng.u64(0..200_000));
+        }
+    }
+    disk.set_plan(plan);
+}
+
+/// Nothing more goes wrong, and full disks have space again.
+pub(crate) fn clear(disks: &[Arc<SimDisk>]) {
+    disks
+        .iter()
+        .for_each(|disk| disk.set_plan(FaultPlan::default()));
+}
