@@ -13,7 +13,8 @@ use perdura_device::{Clock, Disk};
 use perdura_recovery::checkpoint::{CheckpointParts, only_cancels};
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::{
-    AnchorCell, CheckpointProgress, CheckpointStats, Checkpointer, Method, Progress, RestartReport,
+    AnchorCell, CheckpointProgress, CheckpointStats, Checkpointer, ExecutorWindow, Method,
+    Progress, RestartReport,
 };
 use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount};
 use perdura_txn::executor::ExecutorOptions;
@@ -122,6 +123,8 @@ impl Core {
             wal: Arc::clone(&wal),
             anchor: Arc::clone(&anchor),
             disk: Arc::clone(&env.data),
+            images: vec![Arc::clone(&env.data)],
+            window: Arc::new(ExecutorWindow),
             clock: Arc::clone(&env.clock),
         };
         let checkpointer = Checkpointer::new(parts, restarted.directories);

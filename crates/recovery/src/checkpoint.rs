@@ -5,6 +5,7 @@
 //! ```
 //! * *begin*: the anchor says BUILDING for the slot about to be overwritten, so that it is no
 //!   fallback from then on; begin marks are appended to every stream; then `G := k` is published.
+//!   Who runs transactions says through a [`Window`] what else must hold around that.
 //! * *Copy*: under the partition's latch, pages get `epoch := k`; those dirty for the slot are
 //!   copied to a staging buffer. Never in the middle of a transaction: the latch is its latch.
 //! * *Write*: the staged pages, outside the latch. At the partition's end its section of the
@@ -12,6 +13,9 @@
 //! * *Mark*, *Await*: end marks; the image counts once their epoch is durable, because then every
 //!   record it reflects is.
 //! * *Anchor*: names the image, drops chain links that nothing needs, and only then the log is cut.
+//!
+//! The pages of partition p are on image disk p modulo the number of disks; the directory, which the
+//! anchor names, is on the data disk and written after all of them are synced.
 //!
 //! A failed write marks its pages dirty again and cancels: cancelling is just stopping, since the
 //! epochs already assigned stay right. A failed sync stops the database.
@@ -30,7 +34,7 @@ use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
+use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock, Disk};
 use perdura_store::{Heap, MemoryUse, Visit};
 use perdura_wal::{ImageState, Wal};
@@ -42,6 +46,7 @@ use crate::image::{
     remove_old_directories,
 };
 use crate::truncate::truncation_floor;
+use crate::window::{Window, WindowEnd};
 
 /// Pages visited under one latch.
 pub const VISIT_PAGES: u32 = 16;
@@ -98,15 +103,8 @@ enum Phase {
     SyncPages,
     Directory,
     Mark,
-    Await {
-        ends: Vec<Pos>,
-        epoch: Epoch,
-    },
-    Anchor {
-        ends: Vec<Pos>,
-        epoch: Epoch,
-        directory_crc: u32,
-    },
+    Await(WindowEnd),
+    Anchor(WindowEnd),
     Truncate,
 }
 
@@ -117,10 +115,13 @@ struct Sweep {
     begin: Vec<Pos>,
     begin_us: u64,
     begin_ns: u64,
-    image: ImageFile,
+    /// The pages files, one on each image disk.
+    images: Vec<ImageFile>,
     /// `None` once the file has been completed.
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
+    /// The end marks are not appended yet.
+    window_open: bool,
     pages: u64,
     bytes: u64,
 }
@@ -140,8 +141,12 @@ pub struct CheckpointParts {
     pub wal: Arc<Wal>,
     /// The anchor.
     pub anchor: Arc<AnchorCell>,
-    /// The disk of the images.
+    /// The disk of anchor and directories.
     pub disk: Arc<dyn Disk>,
+    /// The disks of the images' pages, at least one: partition p is on disk p modulo their number.
+    pub images: Vec<Arc<dyn Disk>>,
+    /// What the transactions need around the window's ends.
+    pub window: Arc<dyn Window>,
     /// Time, for the report only.
     pub clock: Arc<dyn Clock>,
 }
@@ -219,13 +224,18 @@ impl Checkpointer {
             wal,
             anchor,
             disk,
+            images,
+            window,
             clock,
         } = &self.parts;
         wal.check()?;
         let record = anchor.get();
         let slot = record.newest_image().map_or(ImageSlot::A, ImageSlot::other);
         let k = CkptEpoch(heap.ckpt_epoch().0 + 1);
-        let image = ImageFile::open(disk.as_ref(), slot, &record.uuid)?;
+        let images = images
+            .iter()
+            .map(|disk| ImageFile::open(disk.as_ref(), slot, &record.uuid))
+            .collect::<Result<Vec<_>>>()?;
         let writer = DirectoryWriter::create(disk, slot, k, &record.uuid, heap.geometry())?;
         if self.staging.is_empty() {
             self.staging = AlignedBuf::zeroed(STAGING_BYTES);
@@ -239,17 +249,21 @@ impl Checkpointer {
             })?;
         }
         // The marks of all streams come before G is published: a record tagged k lies behind them.
-        let begin = wal.begin_checkpoint(k);
-        heap.set_ckpt_epoch(k);
+        let begin = window.begin(&mut || {
+            let begin = wal.begin_checkpoint(k);
+            heap.set_ckpt_epoch(k);
+            begin
+        });
         self.sweep = Some(Sweep {
             slot,
             k,
             begin,
             begin_us: clock.wall_us(),
             begin_ns,
-            image,
+            images,
             writer: Some(writer),
             directory_crc: 0,
+            window_open: true,
             pages: 0,
             bytes: 0,
         });
@@ -316,30 +330,26 @@ impl Checkpointer {
                 if let Some(writer) = sweep.writer.take() {
                     sweep.directory_crc = writer.finish()?;
                 }
+                if armed(Flaw::ListRace) {
+                    self.parts.window.list_early();
+                }
                 Phase::Mark
             }
             Phase::Mark => {
-                let (ends, epoch) = self.parts.wal.end_checkpoint(sweep.k);
-                Phase::Await { ends, epoch }
+                let end = self.parts.window.end(&self.parts.wal, sweep.k);
+                sweep.window_open = false;
+                Phase::Await(end)
             }
-            Phase::Await { ends, epoch } => {
+            Phase::Await(end) => {
                 self.parts.wal.check()?;
-                if self.parts.wal.durable() < epoch && !armed(Flaw::AnchorBeforeLog) {
-                    self.phase = Phase::Await { ends, epoch };
+                if self.parts.wal.durable() < end.epoch && !armed(Flaw::AnchorBeforeLog) {
+                    self.phase = Phase::Await(end);
                     return Ok(CheckpointProgress::Waiting);
                 }
-                Phase::Anchor {
-                    ends,
-                    epoch,
-                    directory_crc: sweep.directory_crc,
-                }
+                Phase::Anchor(end)
             }
-            Phase::Anchor {
-                ends,
-                epoch,
-                directory_crc,
-            } => {
-                self.name_image(sweep, ends, epoch, directory_crc)?;
+            Phase::Anchor(end) => {
+                self.name_image(sweep, end)?;
                 Phase::Truncate
             }
             Phase::Truncate => {
@@ -407,7 +417,8 @@ impl Checkpointer {
             let entry = DirEntry::describe(page, bytes, sweep.k, &self.summer);
             self.directories[sweep.slot.index()].set(id, local, entry);
         }
-        sweep.image.write(
+        let image = &sweep.images[usize::from(id.0) % sweep.images.len()];
+        image.write(
             first.page,
             &self.staging[run * PAGE_BYTES..end * PAGE_BYTES],
         )?;
@@ -455,20 +466,17 @@ impl Checkpointer {
     }
 
     fn sync(&self, sweep: &Sweep) -> Result<()> {
-        sweep.image.sync().inspect_err(|error| {
-            self.parts
-                .wal
-                .fail(&format!("{}: {error}", folder(sweep.slot)));
-        })
+        for image in &sweep.images {
+            image.sync().inspect_err(|error| {
+                self.parts
+                    .wal
+                    .fail(&format!("{}: {error}", folder(sweep.slot)));
+            })?;
+        }
+        Ok(())
     }
 
-    fn name_image(
-        &mut self,
-        sweep: &Sweep,
-        ends: Vec<Pos>,
-        epoch: Epoch,
-        directory_crc: u32,
-    ) -> Result<()> {
+    fn name_image(&mut self, sweep: &Sweep, end: WindowEnd) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.begin)?;
         }
@@ -477,11 +485,11 @@ impl Checkpointer {
             let image = record.image_mut(sweep.slot);
             image.state = ImageState::Complete;
             image.k = sweep.k;
-            image.directory_crc = directory_crc;
-            image.end_epoch = epoch;
+            image.directory_crc = sweep.directory_crc;
+            image.end_epoch = end.epoch;
             image.wall_us = now;
-            image.begin.clone_from(&sweep.begin);
-            image.end = ends;
+            image.begin = reach(&sweep.begin, end.undo_low.as_deref());
+            image.end = end.ends;
             record.ckpt_max = record.ckpt_max.max(sweep.k);
             let floor = truncation_floor(record, None);
             // The last link stays: it says where the open incarnation starts.
@@ -510,6 +518,9 @@ impl Checkpointer {
     fn cancel(&mut self, sweep: &Sweep) {
         self.stats.cancelled += 1;
         self.phase = Phase::Idle;
+        if sweep.window_open {
+            self.parts.window.cancel();
+        }
         let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
         // On a full disk it would be in the way; if it cannot go now, the next complete checkpoint
         // of this slot removes it.
@@ -524,6 +535,15 @@ impl Checkpointer {
                 .lock(id)
                 .mark_dirty(staged.local, sweep.slot);
         }
+    }
+}
+
+/// How far back a restart from an image reads each stream: to the window's begin, or to the first
+/// record of a transaction that the window's end found active.
+fn reach(begin: &[Pos], undo_low: Option<&[Pos]>) -> Vec<Pos> {
+    match undo_low {
+        None => begin.to_vec(),
+        Some(low) => begin.iter().zip(low).map(|(a, b)| *a.min(b)).collect(),
     }
 }
 

@@ -218,6 +218,26 @@ pub struct ImageFile {
     file: Arc<dyn File>,
 }
 
+/// Makes the files of both images for a new database: a folder on the data disk for directories,
+/// and a pages file on each image disk.
+pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<()> {
+    for slot in ImageSlot::ALL {
+        data.make_dir(folder(slot))?;
+        for disk in images {
+            match ImageFile::open(disk.as_ref(), slot, uuid) {
+                Ok(_) => {}
+                Err(Error::Io { .. }) => ImageFile::create(disk.as_ref(), slot, uuid)?,
+                // Left by a creation that did not get as far as the anchor: another uuid.
+                Err(_) => {
+                    disk.remove(&pages_path(slot))?;
+                    ImageFile::create(disk.as_ref(), slot, uuid)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 impl ImageFile {
     /// Creates the folder and an empty pages file, durable on return.
     pub fn create(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid) -> Result<()> {

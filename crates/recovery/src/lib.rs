@@ -11,6 +11,7 @@
 //! | [`image`] | the two images' files: pages and directory |
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
+//! | [`window`] | what transactions need around a checkpoint's window |
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
 //! | [`rule`] | the two predicates |
 //! | [`method`] | the restart methods as rows over source, gate, apply, undo |
@@ -33,6 +34,7 @@ pub mod report;
 pub mod restart;
 pub mod rule;
 pub mod truncate;
+pub mod window;
 
 pub use anchor_cell::AnchorCell;
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
@@ -40,3 +42,4 @@ pub use image::{DirEntry, Directory};
 pub use method::{METHODS, Method};
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
+pub use window::{ExecutorWindow, Window, WindowEnd};
