@@ -16,10 +16,12 @@
 //! | `index`, `hash_index`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
 //! | [`visit`] | a checkpoint's visit of a page |
-//! | [`restart`], [`build`] | replay and its check; indexes from pages |
+//! | [`restart`], [`batch`] | replay and its check; many records at once |
+//! | [`build`] | indexes from pages |
 //!
 //! The heap knows neither commit epochs nor streams: it encodes groups that others append.
 
+pub mod batch;
 pub mod build;
 mod chain;
 mod commit;
@@ -37,6 +39,7 @@ mod rows;
 pub mod undo;
 pub mod visit;
 
+pub use batch::{Batch, Replayed, SlotChange};
 pub use build::IndexStats;
 pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;

@@ -25,9 +25,9 @@
 use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, Result, Useq};
-use perdura_page::PageRecord;
 use perdura_page::diff::xor_into;
 use perdura_page::layout::{self, META_BYTES, PAGE_BYTES};
+use perdura_page::{Change, PageRecord};
 
 use crate::index::LOCAL_PAGES_MAX;
 use crate::pages::{DIRTY_BOTH, PageState, flag, index};
@@ -69,6 +69,11 @@ impl Touch {
         self.max = self.max.max(distance);
         self.count = self.count.saturating_add(1);
         self.sum = self.sum.wrapping_add(mix64(u64::from(useq.0)));
+    }
+
+    /// Reads the entry, so that it is in the cache.
+    pub(crate) fn fetch(&self) -> u8 {
+        u8::from(self.count == 0)
     }
 
     fn first(&self) -> Useq {
@@ -123,17 +128,43 @@ impl Partition {
     /// `Corrupt` if the page cannot be one of this partition's.
     pub fn apply(&mut self, record: &PageRecord<'_>) -> Result<()> {
         let local = self.admit(record.page)?;
+        self.apply_admitted(record, local);
+        Ok(())
+    }
+
+    /// As [`apply`](Self::apply), to a page that was admitted.
+    pub(crate) fn apply_admitted(&mut self, record: &PageRecord<'_>, local: u32) {
         if self.touched.len() < self.pages.states.len() {
             self.touched
                 .resize(self.pages.states.len(), Touch::default());
         }
         self.touched[index(local)].note(record.useq);
         record.xor_into(self.pages.page_mut(local));
+    }
+
+    /// Makes a change of an interleaved transaction, or takes it back (`redo` is false). The page
+    /// has no update number.
+    ///
+    /// # Errors
+    /// `Corrupt` if the page cannot be one of this partition's.
+    pub fn apply_change(&mut self, page: PageId, change: &Change<'_>, redo: bool) -> Result<()> {
+        let local = self.admit(page)?;
+        self.change_admitted(local, change, redo);
         Ok(())
     }
 
+    /// As [`apply_change`](Self::apply_change), to a page that was admitted.
+    pub(crate) fn change_admitted(&mut self, local: u32, change: &Change<'_>, redo: bool) {
+        let page = self.pages.page_mut(local);
+        if redo {
+            change.redo(page);
+        } else {
+            change.undo(page);
+        }
+    }
+
     /// Makes room for a page that a record names, and marks it changed.
-    fn admit(&mut self, page: PageId) -> Result<u32> {
+    pub(crate) fn admit(&mut self, page: PageId) -> Result<u32> {
         let geometry = &self.pages.geometry;
         let local = geometry.local_index(page);
         if geometry.partition_of_page(page) != self.id() || local >= LOCAL_PAGES_MAX {

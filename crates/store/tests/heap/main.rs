@@ -1,5 +1,6 @@
-//! The heap against a model: histories, restart, visits, limits.
+//! The heap against a model: histories, restart, batches, visits, limits.
 
+mod batches;
 mod harness;
 mod history;
 mod limits;

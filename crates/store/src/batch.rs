@@ -1,0 +1,272 @@
+//! Playing many records at once: sorted by partition, each latch taken once, misses overlapped.
+//!
+//! Records of one unit of log hit pages at random, and a page in memory is far away: played one by
+//! one, each record pays for its latch (a full barrier, which nothing crosses) and then for its
+//! cache misses, one after the other. A batch is played partition by partition. Within a partition
+//! a few records at a time are *fetched* (one byte of each cache line they will change is read,
+//! which a processor does side by side since no read waits for another) and then applied to lines
+//! that have come. The sort is by counting and stable: records of one page stay in the order they
+//! were pushed, which schemes that assign need.
+//!
+//! Batches on several threads begin with different partitions, so that they seldom meet.
+
+use std::hint::black_box;
+
+use perdura_base::{PageId, PartitionId, Result};
+use perdura_page::layout::{HEADER_BYTES, PAGE_BYTES};
+use perdura_page::{Change, PageRecord};
+
+use crate::geometry::Geometry;
+use crate::heap::Heap;
+use crate::pages::index;
+use crate::partition::Partition;
+use crate::restart::Touch;
+
+/// Records fetched before the first of them is applied: about as many misses as a core keeps
+/// under way.
+const FETCHED: usize = 8;
+/// Bytes that one read of memory brings.
+const LINE_BYTES: usize = 64;
+/// The most bytes of a record to fetch: longer runs are fetched by the processor itself.
+const FETCH_BYTES: usize = 1024;
+
+/// A run of bytes of a page: its offset and length.
+pub type Run = (usize, usize);
+
+/// What a batch can play.
+pub trait Replayed {
+    /// The page it changes.
+    fn page(&self) -> PageId;
+    /// The first runs of bytes it changes; shorter than two are padded by empty ones. A hint.
+    fn runs(&self) -> [Run; 2];
+    /// Changes the page, which is the partition's at this local index and marked as changed.
+    fn play(&self, partition: &mut Partition, local: u32);
+}
+
+impl Replayed for PageRecord<'_> {
+    fn page(&self) -> PageId {
+        self.page
+    }
+
+    fn runs(&self) -> [Run; 2] {
+        first_two(self.fragments().map(|f| (f.offset, f.bytes.len())))
+    }
+
+    fn play(&self, partition: &mut Partition, local: u32) {
+        partition.apply_admitted(self, local);
+    }
+}
+
+/// A change of an interleaved transaction, to be made or taken back.
+#[derive(Debug, Clone)]
+pub struct SlotChange<'a> {
+    /// The page.
+    pub page: PageId,
+    /// What changed.
+    pub change: Change<'a>,
+    /// Whether to take it back.
+    pub undo: bool,
+}
+
+impl Replayed for SlotChange<'_> {
+    fn page(&self) -> PageId {
+        self.page
+    }
+
+    fn runs(&self) -> [Run; 2] {
+        match &self.change {
+            Change::Xor(delta) => first_two(delta.fragments().map(|f| (f.offset, f.bytes.len()))),
+            Change::Assign(images) => {
+                let bit = HEADER_BYTES + usize::from(images.slot) / 8;
+                let mut pieces = images.pieces().map(|p| (p.offset, p.after.len()));
+                [(bit, 1), pieces.next().unwrap_or_default()]
+            }
+        }
+    }
+
+    fn play(&self, partition: &mut Partition, local: u32) {
+        partition.change_admitted(local, &self.change, !self.undo);
+    }
+}
+
+fn first_two(mut runs: impl Iterator<Item = Run>) -> [Run; 2] {
+    [0, 1].map(|_| runs.next().unwrap_or_default())
+}
+
+/// Where a record goes, worked out while its bytes are at hand.
+#[derive(Clone, Copy, Default)]
+struct Target {
+    record: u32,
+    local: u32,
+    partition: u16,
+    runs: [(u16, u16); 2],
+}
+
+/// Records of one unit of log, to be played together.
+pub struct Batch<R> {
+    records: Vec<R>,
+    targets: Vec<Target>,
+    sorted: Vec<Target>,
+}
+
+impl<R> Default for Batch<R> {
+    fn default() -> Self {
+        Batch {
+            records: Vec::new(),
+            targets: Vec::new(),
+            sorted: Vec::new(),
+        }
+    }
+}
+
+impl<R: Replayed> Batch<R> {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a record.
+    ///
+    /// # Panics
+    /// Beyond 2^32 records.
+    pub fn push(&mut self, geometry: &Geometry, record: R) {
+        let narrow = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        let runs = record.runs();
+        self.targets.push(Target {
+            record: u32::try_from(self.records.len()).expect("records of one unit"),
+            local: geometry.local_index(record.page()),
+            partition: geometry.partition_of_page(record.page()).0,
+            runs: runs.map(|(offset, len)| (narrow(offset), narrow(len.min(FETCH_BYTES)))),
+        });
+        self.records.push(record);
+    }
+
+    /// How many records wait to be played.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether no record waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Plays and forgets all records; those of one page in the order they were pushed.
+    ///
+    /// # Errors
+    /// `Corrupt` of the first record whose page is none of this heap's; others may have been
+    /// played.
+    pub fn play(&mut self, heap: &Heap) -> Result<()> {
+        let ends = self.sort(heap);
+        let Some(begin) = self.targets.first().map(|t| t.partition) else {
+            return Ok(());
+        };
+        let count = heap.geometry().partitions;
+        for partition in (begin..count).chain(0..begin) {
+            let p = usize::from(partition);
+            let from = if p == 0 { 0 } else { ends[p - 1] };
+            let mine = &self.sorted[from..ends[p]];
+            if !mine.is_empty() {
+                let mut latched = heap.lock(PartitionId(partition));
+                play_partition(&mut latched, &self.records, mine)?;
+            }
+        }
+        self.records.clear();
+        self.targets.clear();
+        Ok(())
+    }
+
+    /// Sorts the targets by partition, stably; gives where each partition's share ends.
+    fn sort(&mut self, heap: &Heap) -> Vec<usize> {
+        let mut at = vec![0; usize::from(heap.geometry().partitions)];
+        for target in &self.targets {
+            at[usize::from(target.partition)] += 1;
+        }
+        let mut sum = 0;
+        for share in &mut at {
+            sum += std::mem::replace(share, sum);
+        }
+        self.sorted.resize(self.targets.len(), Target::default());
+        for target in &self.targets {
+            let next = &mut at[usize::from(target.partition)];
+            self.sorted[*next] = *target;
+            *next += 1;
+        }
+        at
+    }
+
+    /// An empty batch for records of another unit that keeps this one's memory.
+    #[must_use]
+    pub fn reuse<S: Replayed>(mut self) -> Batch<S> {
+        self.records.clear();
+        self.targets.clear();
+        Batch {
+            // Collecting a vector's own items reuses its memory where their sizes agree.
+            records: self.records.into_iter().filter_map(|_| None).collect(),
+            targets: self.targets,
+            sorted: self.sorted,
+        }
+    }
+}
+
+fn play_partition<R: Replayed>(
+    partition: &mut Partition,
+    records: &[R],
+    targets: &[Target],
+) -> Result<()> {
+    let record = |t: &Target| &records[usize::try_from(t.record).expect("an index")];
+    for target in targets {
+        partition.admit(record(target).page())?;
+    }
+    for few in targets.chunks(FETCHED) {
+        let mut sum = 0;
+        for target in few {
+            sum ^= partition.fetch(target);
+        }
+        black_box(sum);
+        for target in few {
+            record(target).play(partition, target.local);
+        }
+    }
+    Ok(())
+}
+
+impl Partition {
+    /// Reads a byte of each cache line that a record will change. What is read does not matter;
+    /// the caller keeps it from being optimised away.
+    #[inline]
+    fn fetch(&self, target: &Target) -> u8 {
+        let page = self.pages.page(target.local);
+        let touched = self.touched.get(index(target.local));
+        let mut sum = touched.map_or(0, Touch::fetch);
+        for (offset, len) in target.runs {
+            let mut at = usize::from(offset);
+            let end = (at + usize::from(len)).min(PAGE_BYTES);
+            if at < end {
+                sum ^= page[end - 1];
+            }
+            while at < end {
+                sum ^= page[at];
+                at += LINE_BYTES;
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reused_batch_keeps_its_memory() {
+        let mut batch: Batch<PageRecord<'_>> = Batch::new();
+        batch.records.reserve(1000);
+        let room = batch.records.capacity();
+        let next: Batch<PageRecord<'_>> = batch.reuse();
+        assert_eq!(next.records.capacity(), room);
+    }
+}
