@@ -9,13 +9,13 @@ use clap::Args;
 use perdura::core::digest;
 use perdura::{Error, Progress, RestartReport};
 use perdura_base::limits::FORMAT_VERSION;
-use perdura_base::{Pos, StreamId};
+use perdura_base::{PartitionId, Pos, StreamId};
 use perdura_device::{Access, Disk, SystemClock};
-use perdura_recovery::Method;
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
-use perdura_store::{Geometry, MemoryAccount};
+use perdura_recovery::{Level, Method, Schedule};
+use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::AnchorFile;
-use perdura_wal::{Anchor, StreamScan, scan_stream};
+use perdura_wal::{Anchor, Scheme, StreamScan, scan_stream};
 
 use crate::exit::Usage;
 use crate::read_disk::ReadDisk;
@@ -30,12 +30,18 @@ pub struct Place {
     /// for each.
     #[arg(long, value_name = "DIR")]
     pub log_dir: Vec<PathBuf>,
+    /// A directory of the images' pages, if they are not in the data directory; once for each
+    /// disk the images are spread over.
+    #[arg(long, value_name = "DIR")]
+    pub image_dir: Vec<PathBuf>,
 }
 
 /// A stopped database.
 pub struct Offline {
-    /// The disk of anchor and images.
+    /// The disk of the anchor and the images' directories.
     pub data: Arc<dyn Disk>,
+    /// The disks of the images' pages.
+    pub images: Vec<Arc<dyn Disk>>,
     /// The disk of each stream.
     pub logs: Vec<Arc<dyn Disk>>,
     /// What the anchor says.
@@ -65,27 +71,11 @@ impl Offline {
         else {
             bail!("there is no database in {dir}: it has no anchor");
         };
-        let streams = usize::from(anchor.streams);
-        if place.log_dir.len() > 1 && place.log_dir.len() != streams {
-            bail!(Usage(format!(
-                "{} log directories for {streams} stream(s)",
-                place.log_dir.len()
-            )));
-        }
-        let mut logs: Vec<Arc<dyn Disk>> = Vec::new();
-        for stream in 0..streams {
-            let dir = place.log_dir.get(stream).or(place.log_dir.first());
-            logs.push(match dir {
-                None => Arc::clone(&data),
-                Some(dir) => {
-                    let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
-                    locks.push(lock(disk.as_ref(), &format!("LOCK.s{stream:02}"))?);
-                    disk
-                }
-            });
-        }
+        let logs = log_disks(place, &anchor, &data, &mut locks)?;
+        let images = image_disks(place, &anchor, &data)?;
         Ok(Offline {
             data,
+            images,
             logs,
             anchor,
             anchor_notes: notes,
@@ -126,13 +116,46 @@ impl Offline {
         )
     }
 
-    /// Restarts in memory, and changes nothing.
-    pub fn restart(&self, method: &'static Method, threads: usize) -> Result<(Restarted, u64)> {
+    /// The disk that holds a partition's pages of the images.
+    pub fn image_disk(&self, partition: PartitionId) -> &dyn Disk {
+        self.images[usize::from(partition.0) % self.images.len()].as_ref()
+    }
+
+    /// The method called `name` and the level with this number, if they are for this database;
+    /// without a number the highest level that is.
+    ///
+    /// # Errors
+    /// [`Usage`] with the reason.
+    pub fn way(&self, name: &str, level: Option<u8>) -> Result<(&'static Method, Level)> {
+        let scheme = self.anchor.scheme;
+        let method = Method::by_name(name, scheme).map_err(Usage)?;
+        let level = match level {
+            None => Method::highest_level(scheme),
+            Some(number) => Level::new(number)
+                .ok_or_else(|| Usage(format!("level {number}: there are levels 1 to 4")))?,
+        };
+        method.check(scheme, level).map_err(Usage)?;
+        Ok((method, level))
+    }
+
+    /// Restarts in memory as one would by default, and changes nothing. Gives the digest, too.
+    pub fn restart(&self) -> Result<(Restarted, String)> {
+        let (method, level) = self.way("auto", None)?;
+        self.restart_by(method, &Schedule::new(level, threads_or_cores(0)))
+    }
+
+    /// Restarts in memory in a certain way.
+    pub fn restart_by(
+        &self,
+        method: &'static Method,
+        schedule: &Schedule,
+    ) -> Result<(Restarted, String)> {
         let options = RestartOptions {
             data: Arc::clone(&self.data),
+            images: self.images.clone(),
             logs: self.logs.clone(),
             clock: Arc::new(SystemClock::new()),
-            threads: threads_or_cores(threads),
+            schedule: *schedule,
             method,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
@@ -140,9 +163,71 @@ impl Offline {
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&options)?.context("the anchor is gone")?;
-        let digest = digest(&restarted.heap);
+        let digest = digest_of(&restarted.heap, self.anchor.scheme);
         Ok((restarted, digest))
     }
+}
+
+/// The logical digest: of rows, or where there are no rows, of taken slots.
+fn digest_of(heap: &Heap, scheme: Scheme) -> String {
+    if scheme.is_steal() {
+        return perdura_steal::digest(heap);
+    }
+    hex(digest(heap))
+}
+
+/// The disk of each stream. A directory that is not there is named rather than taken for an empty
+/// log.
+fn log_disks(
+    place: &Place,
+    anchor: &Anchor,
+    data: &Arc<dyn Disk>,
+    locks: &mut Vec<Box<dyn Any + Send + Sync>>,
+) -> Result<Vec<Arc<dyn Disk>>> {
+    let streams = usize::from(anchor.streams);
+    if place.log_dir.len() > 1 && place.log_dir.len() != streams {
+        bail!(Usage(format!(
+            "{} log directories for {streams} stream(s)",
+            place.log_dir.len()
+        )));
+    }
+    let mut logs = Vec::new();
+    for stream in 0..streams {
+        let dir = place.log_dir.get(stream).or(place.log_dir.first());
+        logs.push(match dir {
+            None => Arc::clone(data),
+            Some(dir) => {
+                let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
+                disk.list("")
+                    .with_context(|| format!("the directory of log stream {stream}"))?;
+                locks.push(lock(disk.as_ref(), &format!("LOCK.s{stream:02}"))?);
+                disk
+            }
+        });
+    }
+    Ok(logs)
+}
+
+fn image_disks(
+    place: &Place,
+    anchor: &Anchor,
+    data: &Arc<dyn Disk>,
+) -> Result<Vec<Arc<dyn Disk>>> {
+    let disks = usize::from(anchor.image_disks);
+    match place.image_dir.len() {
+        0 if disks == 1 => return Ok(vec![Arc::clone(data)]),
+        given if given != disks => bail!(Usage(format!(
+            "{given} image directories; the images of this database are spread over {disks}"
+        ))),
+        _ => {}
+    }
+    let open = |(at, dir): (usize, &PathBuf)| {
+        let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
+        disk.list("")
+            .with_context(|| format!("the directory of image disk {at}"))?;
+        Ok(disk)
+    };
+    place.image_dir.iter().enumerate().map(open).collect()
 }
 
 /// `0` means one thread a core.
@@ -154,8 +239,8 @@ pub fn threads_or_cores(threads: usize) -> usize {
 }
 
 /// The report with the digest in it.
-pub fn with_digest(mut report: RestartReport, digest: u64) -> RestartReport {
-    report.digest = Some(hex(digest));
+pub fn with_digest(mut report: RestartReport, digest: String) -> RestartReport {
+    report.digest = Some(digest);
     report
 }
 

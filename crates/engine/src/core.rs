@@ -20,7 +20,7 @@ use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Abort, Executor, Ticket, Tx};
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
+use perdura_wal::{FlushProgress, RestartRecord, Scheme, Wal, WalOptions};
 
 use crate::catalog::{DATABASES, Databases, Renewal, read_catalog};
 use crate::options::CoreOptions;
@@ -75,12 +75,13 @@ impl Core {
         options.check()?;
         check_scheme(&env)?;
         let memory = Arc::new(MemoryAccount::new(options.memory_limit));
-        let method = Method::by_name("auto").expect("the default method is in the table");
+        let method = Method::of(Scheme::Differential);
         let restart_options = RestartOptions {
             data: Arc::clone(&env.data),
+            images: vec![Arc::clone(&env.data)],
             logs: env.logs.clone(),
             clock: Arc::clone(&env.clock),
-            threads: options.threads,
+            schedule: options.schedule,
             method,
             dry_run: false,
             memory,
@@ -91,7 +92,13 @@ impl Core {
             Some(restarted) => restarted,
             None => {
                 let new = new_database(&env, &options);
-                create(&env.data, &env.logs, env.clock.as_ref(), &new)?;
+                create(
+                    &env.data,
+                    &restart_options.images,
+                    &env.logs,
+                    env.clock.as_ref(),
+                    &new,
+                )?;
                 restart(&restart_options)?.expect("the database was made just now")
             }
         };
@@ -501,5 +508,6 @@ fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {
         },
         streams: u8::try_from(env.logs.len()).expect("at most 16 streams"),
         segment_bytes: options.segment_bytes,
+        scheme: Scheme::Differential,
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
+use perdura_recovery::{Level, Schedule};
 
 /// Settings of the database without threads or paths.
 #[derive(Debug, Clone)]
@@ -24,8 +25,8 @@ pub struct CoreOptions {
     pub memory_limit: u64,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
-    /// Threads that load the image and play the log at restart.
-    pub threads: usize,
+    /// How a restart uses disks, processors and memory.
+    pub schedule: Schedule,
 }
 
 impl Default for CoreOptions {
@@ -39,7 +40,7 @@ impl Default for CoreOptions {
             value_bytes_max: VALUE_BYTES_DEFAULT,
             memory_limit: u64::MAX,
             checkpoint_log_bytes: 512 << 20,
-            threads: 1,
+            schedule: Schedule::inline(Level::Four, 0),
         }
     }
 }
@@ -66,6 +67,8 @@ pub struct Options {
     pub memory_limit: Option<u64>,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
+    /// How parallel a restart is.
+    pub restart_level: Level,
     /// Threads that load the image and play the log at restart; 0: one a core.
     pub threads: usize,
 }
@@ -84,6 +87,7 @@ impl Options {
             checkpoint_seconds_max: 60,
             memory_limit: None,
             value_bytes_max: core.value_bytes_max,
+            restart_level: Level::Four,
             threads: 0,
         }
     }
@@ -101,10 +105,13 @@ impl Options {
                 .memory_limit
                 .unwrap_or_else(crate::files::default_memory_limit),
             checkpoint_log_bytes: self.checkpoint_log_bytes,
-            threads: match self.threads {
-                0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-                threads => threads,
-            },
+            schedule: Schedule::new(
+                self.restart_level,
+                match self.threads {
+                    0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                    threads => threads,
+                },
+            ),
             ..CoreOptions::default()
         };
         core.check()?;

@@ -26,20 +26,26 @@
 
 pub mod anchor_cell;
 pub mod checkpoint;
+pub mod fates;
 pub mod image;
 pub mod load;
+mod merge;
 pub mod method;
 pub mod replay;
 pub mod report;
 pub mod restart;
 pub mod rule;
+pub mod schedule;
 pub mod truncate;
+mod undo;
 pub mod window;
 
 pub use anchor_cell::AnchorCell;
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use image::{DirEntry, Directory};
 pub use method::{METHODS, Method};
+pub use replay::HighestIds;
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
+pub use schedule::{Level, Schedule};
 pub use window::{ExecutorWindow, Window, WindowEnd};

@@ -1,131 +1,148 @@
-//! Image to memory: the newest one that can be trusted, and each page only if the directory
-//! vouches for it.
+//! Image to memory: which image, which of its pages from where, and putting them in place.
 //!
-//! A page that does not check out is taken from the older image instead, with the older image's
+//! The newest image that can be read is taken, each page only if the directory vouches for it. A
+//! page that does not check out is taken from the older image instead, with the older image's
 //! epoch as its base: the same rule with a smaller k, and the log read from further back. That is
-//! why both images are kept and the log reaches back to the older one.
+//! why both images are kept and the log reaches back to the older one. What is damaged shows only
+//! while pages are loaded, when records may already have been played, so the restart then plans
+//! again with the damaged pages known, and begins anew; nothing durable has changed until then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
+use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result, StreamId};
 use perdura_device::{AlignedBuf, Disk};
 use perdura_store::Heap;
 use perdura_wal::{Anchor, ImageState};
 
-use crate::image::{DirEntry, Directory, ImageFile, LoadedDirectory, folder, read_directory};
-use crate::report::Progress;
+use crate::image::{
+    DirEntry, Directory, ImageFile, LoadedDirectory, folder, page_offset, read_directory,
+};
 
 /// Pages read at once.
 const RUN_PAGES: usize = 64;
 
-/// An image in memory.
-pub struct LoadedImage {
-    /// Which slot it came from; `None` if there is no image yet.
+/// Pages that lie side by side in one image, of one partition.
+struct Run {
+    slot: ImageSlot,
+    partition: PartitionId,
+    first: PageId,
+    entries: Vec<(u32, DirEntry)>,
+}
+
+/// A run's bytes.
+pub struct LoadedRun {
+    disk: usize,
+    run: usize,
+    bytes: AlignedBuf,
+    got: usize,
+}
+
+impl LoadedRun {
+    /// Bytes read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.got)
+    }
+}
+
+/// What memory is loaded from.
+pub struct ImagePlan {
+    /// The newest usable image; `None` if there is no image yet.
     pub slot: Option<ImageSlot>,
     /// Its checkpoint epoch.
     pub k: CkptEpoch,
-    /// What it lists.
+    /// What it lists, without the pages that are damaged in it.
     pub directory: Directory,
     /// Hash index entries by partition.
     pub sidecars: Vec<Vec<u8>>,
     /// Where each stream must be read from.
     pub begin: Vec<Pos>,
-    /// Pages that came from the older image, with its epoch.
-    pub rebuilt: BTreeMap<PageId, CkptEpoch>,
+    /// Pages that come from the older image.
+    pub rebuilt: BTreeSet<PageId>,
     /// Slots that were complete and cannot be relied on any more, wholly or in part. They must not
     /// be named again before they are rewritten, and be rewritten first: the image that stood in
     /// for them is the only one left.
     pub damaged: Vec<ImageSlot>,
     /// What an operator should know.
     pub notes: Vec<String>,
-    /// Pages loaded.
+    /// Pages listed.
     pub pages: u64,
-    /// Bytes read.
+    /// Bytes of pages and directories.
     pub bytes: u64,
+    newest: Base,
+    older: Base,
+    files: BTreeMap<ImageSlot, Vec<ImageFile>>,
+    runs: Vec<Vec<Run>>,
 }
 
-impl LoadedImage {
-    /// The slot whose pages on disk are what memory was loaded from, all of them.
-    #[must_use]
-    pub fn trusted_slot(&self) -> Option<ImageSlot> {
-        self.slot.filter(|slot| !self.damaged.contains(slot))
-    }
+/// What the records of a page are held against.
+#[derive(Debug, Clone, Default)]
+pub struct Base {
+    /// The image's epoch.
+    pub k: CkptEpoch,
+    begin: Vec<Pos>,
+}
 
-    /// The epoch that a page's records are held against.
+impl Base {
+    /// Whether a record at this position may concern the image at all: those before its begin do
+    /// not, whatever their tag.
     #[must_use]
-    pub fn base_of(&self, page: PageId) -> CkptEpoch {
-        if self.rebuilt.is_empty() {
-            return self.k;
-        }
-        self.rebuilt.get(&page).copied().unwrap_or(self.k)
+    pub fn reaches(&self, stream: StreamId, pos: Pos) -> bool {
+        self.begin
+            .get(usize::from(stream.0))
+            .is_none_or(|begin| pos >= *begin)
     }
 }
 
 struct Candidate {
     slot: ImageSlot,
-    k: CkptEpoch,
-    file: ImageFile,
+    files: Vec<ImageFile>,
     listed: LoadedDirectory,
 }
 
-/// Loads the newest usable image into an empty heap, with `threads` readers.
+/// Decides what to load into a heap of this shape. `bad` are the pages that an earlier attempt
+/// found damaged in the newest image.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a page is damaged and no other image can stand in, or if no complete
-/// image can be read.
-pub fn load_image(
+/// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` has no other.
+pub fn plan_image(
     heap: &Heap,
-    disk: &Arc<dyn Disk>,
+    data: &dyn Disk,
+    images: &[Arc<dyn Disk>],
     anchor: &Anchor,
-    threads: usize,
-    progress: &Progress,
-) -> Result<LoadedImage> {
+    bad: &BTreeSet<PageId>,
+) -> Result<ImagePlan> {
     let mut slots: Vec<ImageSlot> = ImageSlot::ALL
         .into_iter()
         .filter(|slot| anchor.image(*slot).state == ImageState::Complete)
         .collect();
     slots.sort_by_key(|slot| std::cmp::Reverse(anchor.image(*slot).k));
-    let mut notes = Vec::new();
-    let mut damaged = Vec::new();
+    let mut plan = ImagePlan::empty(anchor, images.len());
     let mut last_error = None;
     for (rank, slot) in slots.iter().enumerate() {
-        let candidate = match open_candidate(heap, disk.as_ref(), anchor, *slot) {
-            Ok(candidate) => candidate,
+        match open_candidate(heap, data, images, anchor, *slot) {
+            Ok(candidate) => {
+                plan.take(heap, anchor, candidate);
+                if !bad.is_empty() {
+                    let older = slots.get(rank + 1).copied();
+                    plan.replace(heap, data, images, anchor, older, bad)?;
+                }
+                return Ok(plan);
+            }
             Err(error) if is_damage(&error) => {
-                notes.push(format!("image {slot} cannot be used: {error}"));
+                plan.notes
+                    .push(format!("image {slot} cannot be used: {error}"));
                 last_error = Some(error);
-                damaged.push(*slot);
-                continue;
+                plan.damaged.push(*slot);
             }
             Err(error) => return Err(error),
-        };
-        let older = slots.get(rank + 1).copied();
-        let mut image = load_candidate(heap, disk, anchor, candidate, older, threads, progress)?;
-        image.damaged.append(&mut damaged);
-        image.notes.append(&mut notes);
-        return Ok(image);
+        }
     }
-    if let Some(error) = last_error {
-        return Err(error);
-    }
-    Ok(LoadedImage {
-        slot: None,
-        k: CkptEpoch(0),
-        directory: Directory::empty(anchor.partitions),
-        sidecars: vec![Vec::new(); usize::from(anchor.partitions)],
-        begin: vec![Pos(0); usize::from(anchor.streams)],
-        rebuilt: BTreeMap::new(),
-        damaged,
-        notes,
-        pages: 0,
-        bytes: 0,
-    })
+    last_error.map_or(Ok(plan), Err)
 }
 
 fn is_damage(error: &Error) -> bool {
@@ -134,206 +151,266 @@ fn is_damage(error: &Error) -> bool {
 
 fn open_candidate(
     heap: &Heap,
-    disk: &dyn Disk,
+    data: &dyn Disk,
+    images: &[Arc<dyn Disk>],
     anchor: &Anchor,
     slot: ImageSlot,
 ) -> Result<Candidate> {
-    let file = ImageFile::open(disk, slot, &anchor.uuid)?;
-    let listed = read_directory(disk, anchor, slot, heap.geometry())?;
+    let files = images
+        .iter()
+        .map(|disk| ImageFile::open(disk.as_ref(), slot, &anchor.uuid))
+        .collect::<Result<_>>()?;
+    let listed = read_directory(data, anchor, slot, heap.geometry())?;
     Ok(Candidate {
         slot,
-        k: anchor.image(slot).k,
-        file,
+        files,
         listed,
     })
 }
 
-fn load_candidate(
-    heap: &Heap,
-    disk: &Arc<dyn Disk>,
-    anchor: &Anchor,
-    candidate: Candidate,
-    older: Option<ImageSlot>,
-    threads: usize,
-    progress: &Progress,
-) -> Result<LoadedImage> {
-    let Candidate {
-        slot,
-        k,
-        file,
-        listed,
-    } = candidate;
-    progress.add_total(listed.directory.pages() * to_u64(PAGE_BYTES));
-    let next = AtomicU64::new(0);
-    let bytes = AtomicU64::new(listed.bytes);
-    let bad = Mutex::new(Vec::new());
-    run_threads(threads, || {
-        // Pages of a partition lie side by side only within a chunk.
-        let run = RUN_PAGES.min(usize::from(anchor.chunk_pages));
-        let mut buf = AlignedBuf::zeroed(run * PAGE_BYTES);
-        loop {
-            let taken = next.fetch_add(1, Ordering::Relaxed);
-            let Some(id) = u16::try_from(taken)
-                .ok()
-                .filter(|id| *id < anchor.partitions)
-            else {
-                return Ok(());
-            };
-            let id = PartitionId(id);
-            let entries: Vec<(u32, DirEntry)> = listed.directory.present(id).collect();
-            let damaged = load_partition(heap, &file, id, &entries, &mut buf, progress)?;
-            bytes.fetch_add(to_u64(entries.len() * PAGE_BYTES), Ordering::Relaxed);
-            bad.lock().extend(damaged);
-            if armed(Flaw::JunkBeyondDirectory) {
-                load_junk(heap, &file, id, &listed.directory)?;
+impl ImagePlan {
+    fn empty(anchor: &Anchor, disks: usize) -> ImagePlan {
+        ImagePlan {
+            slot: None,
+            k: CkptEpoch(0),
+            directory: Directory::empty(anchor.partitions),
+            sidecars: vec![Vec::new(); usize::from(anchor.partitions)],
+            begin: vec![Pos(0); usize::from(anchor.streams)],
+            rebuilt: BTreeSet::new(),
+            damaged: Vec::new(),
+            notes: Vec::new(),
+            pages: 0,
+            bytes: 0,
+            newest: Base::default(),
+            older: Base::default(),
+            files: BTreeMap::new(),
+            runs: (0..disks).map(|_| Vec::new()).collect(),
+        }
+    }
+
+    fn base(anchor: &Anchor, slot: ImageSlot) -> Base {
+        let status = anchor.image(slot);
+        Base {
+            k: status.k,
+            begin: status.begin.clone(),
+        }
+    }
+
+    fn take(&mut self, heap: &Heap, anchor: &Anchor, candidate: Candidate) {
+        let slot = candidate.slot;
+        self.slot = Some(slot);
+        self.newest = Self::base(anchor, slot);
+        self.k = self.newest.k;
+        self.begin.clone_from(&self.newest.begin);
+        self.pages = candidate.listed.directory.pages();
+        self.bytes = candidate.listed.bytes + self.pages * to_u64(PAGE_BYTES);
+        self.directory = candidate.listed.directory;
+        self.sidecars = candidate.listed.sidecars;
+        self.files.insert(slot, candidate.files);
+        for partition in (0..anchor.partitions).map(PartitionId) {
+            let disk = usize::from(partition.0) % self.runs.len();
+            let runs = &mut self.runs[disk];
+            let before = runs.len();
+            for (local, entry) in self.directory.present(partition) {
+                let page = page_of(heap, partition, local);
+                let open = runs[before..].last_mut().filter(|run| {
+                    run.entries.len() < RUN_PAGES
+                        && to_u64(run.entries.len()) + u64::from(run.first.0) == u64::from(page.0)
+                });
+                match open {
+                    Some(run) => run.entries.push((local, entry)),
+                    None => runs.push(Run {
+                        slot,
+                        partition,
+                        first: page,
+                        entries: vec![(local, entry)],
+                    }),
+                }
             }
         }
-    })?;
-    let mut image = LoadedImage {
-        slot: Some(slot),
-        k,
-        pages: listed.directory.pages(),
-        directory: listed.directory,
-        sidecars: listed.sidecars,
-        begin: anchor.image(slot).begin.clone(),
-        rebuilt: BTreeMap::new(),
-        damaged: Vec::new(),
-        notes: Vec::new(),
-        bytes: bytes.into_inner(),
-    };
-    let bad = bad.into_inner();
-    if !bad.is_empty() {
-        rebuild_pages(heap, disk.as_ref(), anchor, &mut image, slot, older, &bad)?;
+        for runs in &mut self.runs {
+            runs.sort_by_key(|run| run.first);
+        }
     }
-    Ok(image)
-}
 
-/// Reads one partition's pages in runs; returns those that the directory does not vouch for.
-fn load_partition(
-    heap: &Heap,
-    file: &ImageFile,
-    id: PartitionId,
-    entries: &[(u32, DirEntry)],
-    buf: &mut AlignedBuf,
-    progress: &Progress,
-) -> Result<Vec<(PageId, u32)>> {
-    let geometry = *heap.geometry();
-    let page_of = |local| {
-        geometry
-            .page_id(id, local)
-            .expect("the directory was checked")
-    };
-    let mut bad = Vec::new();
-    let mut at = 0;
-    while at < entries.len() {
-        let first = page_of(entries[at].0);
-        let run = entries[at..]
-            .iter()
-            .take(buf.len() / PAGE_BYTES)
-            .zip(first.0..)
-            .take_while(|((local, _), expected)| page_of(*local).0 == *expected)
-            .count();
-        let got = file.read(first, &mut buf[..run * PAGE_BYTES])?;
-        let mut part = heap.lock(id);
-        for (i, (local, entry)) in entries[at..at + run].iter().enumerate() {
-            let page = page_of(*local);
-            let whole = (i + 1) * PAGE_BYTES <= got;
-            let bytes = &buf[i * PAGE_BYTES..(i + 1) * PAGE_BYTES];
-            let listed = whole && ImageFile::is_listed(page, bytes, entry);
-            if listed || armed(Flaw::ImageCrcUnchecked) {
-                part.load_page(*local, bytes);
-            } else {
-                bad.push((page, *local));
+    /// Takes damaged pages from the older image.
+    fn replace(
+        &mut self,
+        heap: &Heap,
+        data: &dyn Disk,
+        images: &[Arc<dyn Disk>],
+        anchor: &Anchor,
+        older: Option<ImageSlot>,
+        bad: &BTreeSet<PageId>,
+    ) -> Result<()> {
+        let older = older.ok_or_else(|| self.give_up(bad, "the other image is not complete"))?;
+        let stand_in = open_candidate(heap, data, images, anchor, older).map_err(|error| {
+            self.give_up(
+                bad,
+                &format!("the other image cannot be read either: {error}"),
+            )
+        })?;
+        let slot = self.slot.unwrap_or(older);
+        self.older = Self::base(anchor, older);
+        for page in bad {
+            let partition = heap.geometry().partition_of_page(*page);
+            let local = heap.geometry().local_index(*page);
+            let disk = usize::from(partition.0) % self.runs.len();
+            self.directory.set(partition, local, DirEntry::default());
+            // A page the older image does not list is zeros there, which is what memory holds.
+            let entry = stand_in.listed.directory.get(partition, local);
+            if entry.is_present() {
+                self.runs[disk].push(Run {
+                    slot: older,
+                    partition,
+                    first: *page,
+                    entries: vec![(local, entry)],
+                });
+            }
+            self.rebuilt.insert(*page);
+            self.notes.push(format!(
+                "page {page} of image {slot} is damaged; rebuilt from image {older} and the log"
+            ));
+        }
+        for run in self
+            .runs
+            .iter_mut()
+            .flatten()
+            .filter(|run| run.slot == slot)
+        {
+            let partition = run.partition;
+            run.entries
+                .retain(|(local, _)| !bad.contains(&page_of(heap, partition, *local)));
+            if let Some((local, _)) = run.entries.first() {
+                run.first = page_of(heap, partition, *local);
             }
         }
-        progress.add_done(to_u64(run * PAGE_BYTES));
-        at += run;
+        self.files.insert(older, stand_in.files);
+        self.damaged.push(slot);
+        for (begin, older) in self.begin.iter_mut().zip(&self.older.begin) {
+            *begin = (*begin).min(*older);
+        }
+        Ok(())
     }
-    Ok(bad)
-}
 
-fn rebuild_pages(
-    heap: &Heap,
-    disk: &dyn Disk,
-    anchor: &Anchor,
-    image: &mut LoadedImage,
-    slot: ImageSlot,
-    older: Option<ImageSlot>,
-    bad: &[(PageId, u32)],
-) -> Result<()> {
-    let worst = bad[0].0;
-    let give_up = |why: &str| {
+    /// The error for damaged pages that nothing can stand in for.
+    #[must_use]
+    pub fn give_up(&self, bad: &BTreeSet<PageId>, why: &str) -> Error {
+        let worst = bad.first().copied().unwrap_or_default();
         Error::corrupt(
-            format!("{}/pages", folder(slot)),
-            crate::image::page_offset(worst),
+            format!("{}/pages", folder(self.slot.unwrap_or(ImageSlot::A))),
+            page_offset(worst),
             format!(
                 "page {worst} as the directory of checkpoint {} lists it",
-                image.k
+                self.k
             ),
             format!("other bytes ({} page(s) are damaged)", bad.len()),
             format!("It cannot be rebuilt: {why}. Restore a backup."),
         )
-    };
-    let older = older.ok_or_else(|| give_up("the other image is not complete"))?;
-    let stand_in = open_candidate(heap, disk, anchor, older)
-        .map_err(|error| give_up(&format!("the other image cannot be read either: {error}")))?;
-    let mut buf = AlignedBuf::zeroed(PAGE_BYTES);
-    for (page, local) in bad {
-        let id = heap.geometry().partition_of_page(*page);
-        let entry = stand_in.listed.directory.get(id, *local);
-        // A page the older image does not list is zeros there, which is what memory holds.
-        if entry.is_present() {
-            let got = stand_in.file.read(*page, &mut buf)?;
-            if got < PAGE_BYTES || !ImageFile::is_listed(*page, &buf, &entry) {
-                return Err(give_up("the same page of the other image is damaged too"));
-            }
-            heap.lock(id).load_page(*local, &buf);
-        }
-        image.rebuilt.insert(*page, stand_in.k);
-        image.directory.set(id, *local, DirEntry::default());
-        image.notes.push(format!(
-            "page {page} of image {slot} is damaged; rebuilt from image {older} and the log"
-        ));
     }
-    image.damaged.push(slot);
-    let reach = &anchor.image(older).begin;
-    for (begin, older) in image.begin.iter_mut().zip(reach) {
-        *begin = (*begin).min(*older);
-    }
-    Ok(())
-}
 
-/// The seeded bug of believing whatever stands in the file beyond the image's directory.
-#[cold]
-fn load_junk(heap: &Heap, file: &ImageFile, id: PartitionId, listed: &Directory) -> Result<()> {
-    let mut buf = AlignedBuf::zeroed(PAGE_BYTES);
-    for local in 0..u32::from(heap.geometry().chunk_pages) {
-        let Some(page) = heap.geometry().page_id(id, local) else {
+    /// The slot whose pages on disk are what memory was loaded from, all of them.
+    #[must_use]
+    pub fn trusted_slot(&self) -> Option<ImageSlot> {
+        self.slot.filter(|slot| !self.damaged.contains(slot))
+    }
+
+    /// What a page's records are held against.
+    #[must_use]
+    pub fn base_of(&self, page: PageId) -> &Base {
+        if !self.rebuilt.is_empty() && self.rebuilt.contains(&page) {
+            &self.older
+        } else {
+            &self.newest
+        }
+    }
+
+    /// Runs on each image disk.
+    #[must_use]
+    pub fn parts(&self) -> Vec<usize> {
+        self.runs.iter().map(Vec::len).collect()
+    }
+
+    /// BR: reads one run.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn read(&self, disk: usize, part: usize) -> Result<LoadedRun> {
+        let run = &self.runs[disk][part];
+        // Pages of the run that are taken from elsewhere leave a gap, which is read along.
+        let last = run.entries.last().map_or(0, |(local, _)| *local);
+        let first = run.entries.first().map_or(0, |(local, _)| *local);
+        let pages = usize::try_from(last - first).unwrap_or(0) + 1;
+        let mut bytes = AlignedBuf::zeroed(pages * PAGE_BYTES);
+        let mut got = 0;
+        if !run.entries.is_empty() {
+            got = self.files[&run.slot][disk].read(run.first, &mut bytes)?;
+        }
+        Ok(LoadedRun {
+            disk,
+            run: part,
+            bytes,
+            got,
+        })
+    }
+
+    /// BP: puts a run's pages into memory; returns those that the directory does not vouch for.
+    pub fn play(&self, heap: &Heap, loaded: &LoadedRun) -> Vec<PageId> {
+        let run = &self.runs[loaded.disk][loaded.run];
+        let Some((first, _)) = run.entries.first().copied() else {
+            return Vec::new();
+        };
+        let mut bad = Vec::new();
+        let mut sound = Vec::with_capacity(run.entries.len());
+        for (local, entry) in &run.entries {
+            let page = page_of(heap, run.partition, *local);
+            let at = usize::try_from(local - first).unwrap_or(0) * PAGE_BYTES;
+            let bytes = &loaded.bytes[at..at + PAGE_BYTES];
+            let whole = at + PAGE_BYTES <= loaded.got;
+            let listed = whole && ImageFile::is_listed(page, bytes, entry);
+            if listed || armed(Flaw::ImageCrcUnchecked) {
+                sound.push((*local, bytes));
+            } else {
+                bad.push(page);
+            }
+        }
+        let mut part = heap.lock(run.partition);
+        for (local, bytes) in sound {
+            part.load_page(local, bytes);
+        }
+        bad
+    }
+
+    /// The seeded bug of believing whatever stands in the files beyond the image's directory.
+    ///
+    /// # Errors
+    /// The disk's.
+    #[cold]
+    pub fn load_junk(&self, heap: &Heap) -> Result<()> {
+        let Some(files) = self.slot.and_then(|slot| self.files.get(&slot)) else {
             return Ok(());
         };
-        let got = file.read(page, &mut buf)?;
-        let whole = got == PAGE_BYTES && perdura_page::layout::page_id(&buf) == page;
-        if !listed.get(id, local).is_present() && whole && buf.iter().any(|b| *b != 0) {
-            heap.lock(id).load_page(local, &buf);
+        let mut buf = AlignedBuf::zeroed(PAGE_BYTES);
+        for partition in (0..heap.geometry().partitions).map(PartitionId) {
+            for local in 0..u32::from(heap.geometry().chunk_pages) {
+                let Some(page) = heap.geometry().page_id(partition, local) else {
+                    break;
+                };
+                let disk = usize::from(partition.0) % files.len();
+                let got = files[disk].read(page, &mut buf)?;
+                let whole = got == PAGE_BYTES && perdura_page::layout::page_id(&buf) == page;
+                let listed = self.directory.get(partition, local).is_present();
+                if !listed && whole && buf.iter().any(|b| *b != 0) {
+                    heap.lock(partition).load_page(local, &buf);
+                }
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
-/// Runs `work` on the caller's thread and on `threads - 1` others; the first error wins.
-pub(crate) fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
-    if threads <= 1 {
-        return work();
-    }
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
-        let mut result = work();
-        for other in others {
-            let ended = other
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            result = result.and(ended);
-        }
-        result
-    })
+fn page_of(heap: &Heap, partition: PartitionId, local: u32) -> PageId {
+    heap.geometry()
+        .page_id(partition, local)
+        .expect("the directory was checked")
 }

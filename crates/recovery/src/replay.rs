@@ -1,30 +1,75 @@
-//! Log to memory: every record of every stream against the rule, in any order.
+//! The work of a restart between anchor and indexes: image to memory, log to memory. The schedule
+//! says when and on which thread, the method says how; this file is the how.
+//!
+//! A unit of log is *prepared* (checked, decoded, each record held against the gate, in the order
+//! of its stream, because fates are learned on the way) and then *played*: what passed the gate is
+//! sorted by partition and applied. Preparing is cheap and kept in order, playing waits for memory
+//! and is done by whoever is free.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use perdura_base::{Epoch, Error, Result};
-use perdura_store::{Heap, decode_group};
-use perdura_wal::{BlockRef, Frame, FrameKind, StreamScan};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Error, PageId, Result, StreamId, TxnId};
+use perdura_device::{Clock, Disk};
+use perdura_page::txn_record::{Change, TxnRecord, decode_txn_record};
+use perdura_store::{Batch, Heap, PageRecord, SlotChange, decode_group};
+use perdura_wal::frame::EndRecord;
+use perdura_wal::{
+    Anchor, BlockRef, Cut, Direction, Frame, FrameKind, RawUnit, StreamScan, Unit, decide_cut,
+    hop_stream,
+};
 
-use crate::load::{LoadedImage, run_threads};
-use crate::method::{Apply, Method};
+use crate::fates::{Backward, Forward, Losers, gate_tag};
+use crate::load::{ImagePlan, LoadedRun};
+use crate::merge::merge;
+use crate::method::{Apply, GateBy, Method, Share};
 use crate::report::Progress;
-use crate::rule::{Gate, gate};
+use crate::rule::{Gate, Skip, gate};
+use crate::schedule::{Work, run_threads};
+use crate::undo::undo_losers;
 
-/// About how many bytes of log a player takes at once.
-const UNIT_BYTES: u64 = 1 << 20;
+/// About how many bytes of log make a unit: it is checked, decoded and applied while it is in the
+/// processor's cache.
+pub const UNIT_BYTES: u64 = 256 << 10;
+
+/// The highest numbers in the log of interleaved transactions; a new life begins above them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HighestIds {
+    /// The highest transaction.
+    pub txn: TxnId,
+    /// The highest serial number.
+    pub gseq: u64,
+}
+
+impl HighestIds {
+    /// Notes a record's numbers.
+    pub(crate) fn note(&mut self, record: &TxnRecord<'_>) {
+        self.txn = self.txn.max(record.txn());
+        if let TxnRecord::Update(update) = record
+            && let Change::Assign(images) = &update.change
+        {
+            self.gseq = self.gseq.max(images.gseq);
+        }
+    }
+}
 
 /// What replay did.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayStats {
-    /// Transactions seen.
+    /// The highest numbers.
+    pub ids: HighestIds,
+    /// Committed transactions seen.
     pub groups: u64,
     /// Records seen.
     pub seen: u64,
     /// Records applied.
     pub applied: u64,
+    /// Records of unfinished transactions undone by a second pass.
+    pub undone: u64,
     /// Records skipped, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
     /// Bytes of frames read.
@@ -32,100 +77,464 @@ pub struct ReplayStats {
 }
 
 impl ReplayStats {
-    fn merge(&mut self, other: ReplayStats) {
+    /// Adds another player's.
+    pub fn merge(&mut self, other: ReplayStats) {
+        self.ids.txn = self.ids.txn.max(other.ids.txn);
+        self.ids.gseq = self.ids.gseq.max(other.ids.gseq);
         self.groups += other.groups;
         self.seen += other.seen;
         self.applied += other.applied;
+        self.undone += other.undone;
         self.bytes += other.bytes;
         for (reason, count) in other.skipped {
             *self.skipped.entry(reason).or_default() += count;
         }
     }
+
+    pub(crate) fn decided(&mut self, gate: Gate) -> bool {
+        self.seen += 1;
+        match gate {
+            Gate::Apply => {
+                self.applied += 1;
+                true
+            }
+            Gate::Skip(why) => {
+                *self.skipped.entry(why.name()).or_default() += 1;
+                false
+            }
+        }
+    }
 }
 
-/// Plays the scanned streams onto a loaded image, up to epoch `target`.
-///
-/// # Errors
-/// [`Error::Corrupt`] if a frame whose checksum holds does not parse, or names an impossible page.
-pub fn replay(
-    heap: &Heap,
-    scans: &[StreamScan],
-    image: &LoadedImage,
-    method: &Method,
-    target: Epoch,
-    threads: usize,
-    progress: &Progress,
-) -> Result<ReplayStats> {
-    assert!(
-        !method.source.merged,
-        "an order-free scheme plays each stream for itself"
-    );
-    let units: Vec<(&StreamScan, std::ops::Range<usize>)> = scans
-        .iter()
-        .flat_map(|scan| {
-            scan.units(UNIT_BYTES)
-                .into_iter()
-                .map(move |unit| (scan, unit))
+/// The log as scanned, and what of it counts.
+pub struct Decided {
+    /// Each stream's blocks up to its cut.
+    pub scans: Vec<StreamScan>,
+    /// The cut.
+    pub cut: Cut,
+    /// Each stream's units, oldest first.
+    pub units: Vec<Vec<std::ops::Range<usize>>>,
+    /// Blocks beyond the cut.
+    pub void_blocks: u64,
+}
+
+/// What a stream's records are held against, in the order of the scan.
+enum Fates {
+    None,
+    Backward(Backward),
+    Forward(Forward, Vec<Losers>),
+}
+
+/// A unit of log, opened by the first player who needs it.
+pub struct LogUnit {
+    /// Its number among its stream's, oldest first.
+    pub number: usize,
+    bytes: u64,
+    raw: Mutex<Option<RawUnit>>,
+    open: OnceLock<Unit>,
+}
+
+impl LogUnit {
+    /// The frames.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a block is damaged.
+    pub fn open(&self, scan: &StreamScan) -> Result<&Unit> {
+        let mut raw = self.raw.lock();
+        if let Some(raw) = raw.take() {
+            let unit = scan.open_unit(raw)?;
+            return Ok(self.open.get_or_init(|| unit));
+        }
+        drop(raw);
+        self.open
+            .get()
+            .ok_or_else(|| Error::Stopped("this unit of log is damaged".into()))
+    }
+}
+
+/// One attempt at loading the image and playing the log.
+pub struct Replay<'a> {
+    pub(crate) parts: ReplayParts<'a>,
+    found: Found,
+}
+
+/// What an attempt finds out on its way.
+#[derive(Default)]
+struct Found {
+    scanned: Mutex<Vec<StreamScan>>,
+    decided: OnceLock<Decided>,
+    fates: Vec<Mutex<Fates>>,
+    bad: Mutex<BTreeSet<PageId>>,
+    stats: Mutex<ReplayStats>,
+    undo_ns: AtomicU64,
+}
+
+/// What an attempt leaves.
+pub struct Attempt {
+    /// The log.
+    pub decided: Decided,
+    /// Pages of the image that are damaged: the attempt is void, plan again.
+    pub bad: BTreeSet<PageId>,
+    /// Figures.
+    pub stats: ReplayStats,
+    /// Seconds of undoing.
+    pub undo_seconds: f64,
+}
+
+/// What an attempt works with.
+pub struct ReplayParts<'a> {
+    /// The pages.
+    pub heap: &'a Heap,
+    /// What they are loaded from.
+    pub image: &'a ImagePlan,
+    /// How.
+    pub method: &'static Method,
+    /// What the database's anchor says.
+    pub anchor: &'a Anchor,
+    /// The disk of each stream.
+    pub logs: &'a [Arc<dyn Disk>],
+    /// Time, for the report.
+    pub clock: &'a dyn Clock,
+    /// Where to say how far it is.
+    pub progress: &'a Progress,
+    /// Whether the image may be used with this cut.
+    pub check: &'a (dyn Fn(&Cut) -> Result<()> + Sync),
+}
+
+impl<'a> Replay<'a> {
+    /// An attempt that has not begun.
+    #[must_use]
+    pub fn new(parts: ReplayParts<'a>) -> Self {
+        let fates = parts.logs.iter().map(|_| {
+            Mutex::new(match parts.method.gate {
+                GateBy::Epoch | GateBy::Always => Fates::None,
+                GateBy::Fate => Fates::Backward(Backward::default()),
+                GateBy::Tag => Fates::Forward(Forward::default(), Vec::new()),
+            })
+        });
+        let found = Found {
+            fates: fates.collect(),
+            ..Found::default()
+        };
+        Replay { parts, found }
+    }
+
+    /// The log and the cut.
+    pub(crate) fn decided(&self) -> &Decided {
+        self.found
+            .decided
+            .get()
+            .expect("the schedule decides before it reads units")
+    }
+
+    pub(crate) fn add_stats(&self, stats: ReplayStats) {
+        self.found.stats.lock().merge(stats);
+    }
+
+    pub(crate) fn add_undo(&self, since_ns: u64) {
+        let spent = self.parts.clock.mono_ns().saturating_sub(since_ns);
+        self.found.undo_ns.fetch_max(spent, Ordering::Relaxed);
+    }
+
+    /// Reads a unit by its number from the oldest.
+    pub(crate) fn read_numbered(&self, stream: usize, number: usize) -> Result<LogUnit> {
+        let decided = self.decided();
+        let blocks = decided.units[stream][number].clone();
+        let raw = decided.scans[stream].read_raw(blocks)?;
+        Ok(LogUnit {
+            number,
+            bytes: raw.bytes(),
+            raw: Mutex::new(Some(raw)),
+            open: OnceLock::new(),
         })
-        .collect();
-    let next = AtomicUsize::new(0);
-    let total = Mutex::new(ReplayStats::default());
-    run_threads(threads, || {
-        let mut stats = ReplayStats::default();
-        while let Some((scan, unit)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let bytes = scan.read_unit(unit.clone(), method.source.direction, |frame, block| {
-                play(heap, image, method, target, scan, frame, block, &mut stats)
-            })?;
-            stats.bytes += bytes;
-            progress.add_done(bytes);
+    }
+
+    /// Ends the attempt: undoes what the first pass left, unless pages must be loaded anew.
+    ///
+    /// # Errors
+    /// Those of reading the log again.
+    pub fn finish(self, threads: usize) -> Result<Attempt> {
+        if armed(Flaw::JunkBeyondDirectory) {
+            self.parts.image.load_junk(self.parts.heap)?;
         }
-        total.lock().merge(stats);
+        let bad = std::mem::take(&mut *self.found.bad.lock());
+        if bad.is_empty() {
+            self.undo_all(threads)?;
+        }
+        let undo_ns = self.found.undo_ns.into_inner();
+        Ok(Attempt {
+            decided: self
+                .found
+                .decided
+                .into_inner()
+                .expect("a finished schedule has decided"),
+            bad,
+            stats: self.found.stats.into_inner(),
+            undo_seconds: std::time::Duration::from_nanos(undo_ns).as_secs_f64(),
+        })
+    }
+
+    /// The second pass of an order-free method: each stream by itself.
+    fn undo_all(&self, threads: usize) -> Result<()> {
+        let mut losers = Vec::new();
+        for (stream, fates) in self.found.fates.iter().enumerate() {
+            if let Fates::Forward(open, lost) = &mut *fates.lock() {
+                lost.extend(open.end());
+                losers.extend(lost.drain(..).map(|of_life| (stream, of_life)));
+            }
+        }
+        let since = self.parts.clock.mono_ns();
+        let next = AtomicUsize::new(0);
+        run_threads(threads.min(losers.len()), || {
+            while let Some((stream, losers)) = losers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                undo_losers(self, *stream, losers, &|_| true)?;
+            }
+            Ok(())
+        })?;
+        if !losers.is_empty() {
+            self.add_undo(since);
+        }
         Ok(())
-    })?;
-    Ok(total.into_inner())
+    }
+
+    fn target(&self) -> perdura_base::Epoch {
+        self.decided().cut.durable
+    }
+
+    /// Groups of committed transactions: every record against the epochs.
+    fn play_groups(&self, scan: &StreamScan, unit: &Unit, stats: &mut ReplayStats) -> Result<()> {
+        let (image, target) = (self.parts.image, self.target());
+        let geometry = self.parts.heap.geometry();
+        let mut batch = Batch::<PageRecord<'_>>::new();
+        unit.for_each(scan, self.parts.method.source.direction, |frame, block| {
+            if frame.kind != FrameKind::Group {
+                return Ok(());
+            }
+            let group = decode_group(frame.payload)
+                .ok_or_else(|| no_record(scan, block, "a group of page records"))?;
+            stats.groups += 1;
+            for record in group.records() {
+                let k = image.base_of(record.page).k;
+                if stats.decided(gate(record.tag, k, block.epoch, target)) {
+                    batch.push(geometry, record);
+                }
+            }
+            Ok(())
+        })?;
+        batch.play(self.parts.heap)
+    }
+
+    /// Records of interleaved transactions: every change against its transaction's fate.
+    fn play_changes(
+        &self,
+        stream: usize,
+        unit: &LogUnit,
+        opened: &Unit,
+        stats: &mut ReplayStats,
+        prepared: &mut dyn FnMut(),
+    ) -> Result<()> {
+        let scan = &self.decided().scans[stream];
+        let geometry = self.parts.heap.geometry();
+        let mut batch = Batch::<SlotChange<'_>>::new();
+        let mut fates = self.found.fates[stream].lock();
+        let first_block = self.decided().units[stream][unit.number].start;
+        let life = scan.blocks[first_block].incarnation;
+        match &mut *fates {
+            Fates::None => {}
+            Fates::Backward(fates) => fates.enter(life),
+            Fates::Forward(fates, lost) => lost.extend(fates.enter(life, unit.number)),
+        }
+        opened.for_each(scan, self.parts.method.source.direction, |frame, block| {
+            match frame.kind {
+                FrameKind::Record => {
+                    let record = decode_txn_record(frame.payload)
+                        .ok_or_else(|| no_record(scan, block, "a transaction's record"))?;
+                    if let Some(change) = self.judge(scan, &mut fates, record, block, stats) {
+                        batch.push(geometry, change);
+                    }
+                }
+                FrameKind::BeginCheckpoint | FrameKind::EndCheckpoint => {
+                    self.pass_mark(&mut fates, frame);
+                }
+                FrameKind::Group | FrameKind::Restart | FrameKind::Beacon => {}
+            }
+            Ok(())
+        })?;
+        drop(fates);
+        prepared();
+        batch.play(self.parts.heap)
+    }
+
+    fn judge<'r>(
+        &self,
+        scan: &StreamScan,
+        fates: &mut Fates,
+        record: TxnRecord<'r>,
+        block: &BlockRef,
+        stats: &mut ReplayStats,
+    ) -> Option<SlotChange<'r>> {
+        stats.groups += u64::from(matches!(record, TxnRecord::Commit { .. }));
+        stats.ids.note(&record);
+        match fates {
+            Fates::None => {}
+            Fates::Backward(fates) => fates.note(&record, block.epoch),
+            Fates::Forward(fates, _) => fates.note(&record),
+        }
+        let TxnRecord::Update(update) = record else {
+            return None;
+        };
+        let base = self.parts.image.base_of(update.page);
+        let decision = if base.reaches(scan.stream, block.pos) {
+            match fates {
+                Fates::None => Gate::Apply,
+                Fates::Backward(fates) => fates.gate(update.txn, update.tag, base.k, self.target()),
+                Fates::Forward(..) => gate_tag(update.tag, base.k),
+            }
+        } else {
+            Gate::Skip(Skip::Reflected)
+        };
+        stats.decided(decision).then_some(SlotChange {
+            page: update.page,
+            change: update.change,
+            undo: false,
+        })
+    }
+
+    fn pass_mark(&self, fates: &mut Fates, frame: Frame<'_>) {
+        if let (Fates::Backward(fates), Some(mark)) = (fates, EndRecord::decode(frame.payload))
+            && mark.k == self.parts.image.k
+        {
+            let is_end = frame.kind == FrameKind::EndCheckpoint;
+            fates.pass_mark(is_end, mark.active.unwrap_or_default());
+        }
+    }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn play(
-    heap: &Heap,
-    image: &LoadedImage,
-    method: &Method,
-    target: Epoch,
-    scan: &StreamScan,
-    frame: Frame<'_>,
-    block: &BlockRef,
-    stats: &mut ReplayStats,
-) -> Result<()> {
-    match frame.kind {
-        FrameKind::Group => {}
-        FrameKind::BeginCheckpoint
-        | FrameKind::EndCheckpoint
-        | FrameKind::Restart
-        | FrameKind::Beacon
-        | FrameKind::Record => return Ok(()),
+/// The error for a frame whose checksum holds and whose payload does not parse.
+pub(crate) fn no_record(scan: &StreamScan, block: &BlockRef, expected: &str) -> Error {
+    Error::corrupt(
+        format!("log stream {}", scan.stream),
+        block.pos.0,
+        expected,
+        "bytes that are none",
+        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+    )
+}
+
+impl Work for Replay<'_> {
+    type Part = LoadedRun;
+    type Unit = LogUnit;
+
+    fn parts(&self) -> Vec<usize> {
+        self.parts.image.parts()
     }
-    let Some(group) = decode_group(frame.payload) else {
-        return Err(Error::corrupt(
-            format!("log stream {}", scan.stream),
-            block.pos.0,
-            "a group of page records",
-            "bytes that are none",
-            "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
-        ));
-    };
-    stats.groups += 1;
-    for record in group.records() {
-        stats.seen += 1;
-        match gate(record.tag, image.base_of(record.page), block.epoch, target) {
-            Gate::Skip(why) => *stats.skipped.entry(why.name()).or_default() += 1,
-            Gate::Apply => match method.apply {
-                Apply::XorPage => {
-                    let partition = heap.geometry().partition_of_page(record.page);
-                    heap.lock(partition).apply(&record)?;
-                    stats.applied += 1;
-                }
-            },
+
+    fn read_part(&self, disk: usize, part: usize) -> Result<LoadedRun> {
+        self.parts.image.read(disk, part)
+    }
+
+    fn play_part(&self, part: LoadedRun) -> Result<()> {
+        let bad = self.parts.image.play(self.parts.heap, &part);
+        self.found.bad.lock().extend(bad);
+        self.parts.progress.add_done(part.bytes());
+        Ok(())
+    }
+
+    fn streams(&self) -> usize {
+        self.parts.logs.len()
+    }
+
+    fn scan(&self, stream: usize) -> Result<()> {
+        let id = StreamId(u8::try_from(stream).expect("at most 16 streams"));
+        let from = self.parts.image.begin[stream];
+        let scan = hop_stream(
+            self.parts.logs[stream].as_ref(),
+            self.parts.anchor,
+            id,
+            from,
+        )?;
+        self.found.scanned.lock().push(scan);
+        Ok(())
+    }
+
+    fn decide(&self) -> Result<Vec<usize>> {
+        let mut scans = std::mem::take(&mut *self.found.scanned.lock());
+        scans.sort_by_key(|scan| scan.stream);
+        let cut = decide_cut(self.parts.anchor, &scans)?;
+        (self.parts.check)(&cut)?;
+        let mut void_blocks = 0;
+        for scan in &mut scans {
+            let blocks = scan.blocks.len();
+            scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
+            void_blocks += to_u64(blocks - scan.blocks.len());
+            let bytes = scan.blocks.iter().map(|b| u64::from(b.body_len)).sum();
+            self.parts.progress.add_total(bytes);
+        }
+        let units: Vec<_> = scans.iter().map(|scan| scan.units(UNIT_BYTES)).collect();
+        let counts = units.iter().map(Vec::len).collect();
+        let decided = Decided {
+            scans,
+            cut,
+            units,
+            void_blocks,
+        };
+        assert!(self.found.decided.set(decided).is_ok(), "decided once");
+        Ok(counts)
+    }
+
+    fn read_unit(&self, stream: usize, unit: usize) -> Result<LogUnit> {
+        let number = match self.parts.method.source.direction {
+            Direction::Forward => unit,
+            Direction::Backward => self.decided().units[stream].len() - 1 - unit,
+        };
+        self.read_numbered(stream, number)
+    }
+
+    fn unit_bytes(&self, unit: &LogUnit) -> u64 {
+        unit.bytes
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.parts.method.source.share != Share::Anyhow
+    }
+
+    fn mergers(&self, threads: usize) -> usize {
+        match self.parts.method.source.share {
+            Share::Anyhow => 0,
+            Share::Merged => 1,
+            Share::MergedByPage => threads,
         }
     }
-    Ok(())
+
+    fn play_unit(&self, stream: usize, unit: &LogUnit, prepared: &mut dyn FnMut()) -> Result<()> {
+        let scan = &self.decided().scans[stream];
+        let mut stats = ReplayStats::default();
+        let opened = match self.parts.method.apply {
+            Apply::XorPage => {
+                // Whole committed groups: nothing is learned on the way, so nothing waits.
+                prepared();
+                let opened = unit.open(scan)?;
+                self.play_groups(scan, opened, &mut stats)?;
+                opened
+            }
+            Apply::RedoSlot => {
+                let opened = unit.open(scan)?;
+                self.play_changes(stream, unit, opened, &mut stats, prepared)?;
+                opened
+            }
+        };
+        stats.bytes += opened.bytes();
+        self.parts.progress.add_done(opened.bytes());
+        self.add_stats(stats);
+        Ok(())
+    }
+
+    fn merge(
+        &self,
+        worker: usize,
+        workers: usize,
+        next: &mut dyn FnMut(usize) -> Result<Option<Arc<LogUnit>>>,
+    ) -> Result<()> {
+        merge(self, worker, workers, next)
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use serde::Serialize;
 
 /// The phases, in order.
-pub const PHASES: [&str; 6] = ["start", "image", "scan", "log", "index", "done"];
+pub const PHASES: [&str; 4] = ["start", "load", "index", "done"];
 
 /// How far a restart is; shared with whoever answers clients meanwhile.
 #[derive(Debug, Default)]
@@ -78,19 +78,24 @@ impl Progress {
     }
 }
 
-/// Seconds by phase, as restarts report them whatever the method.
+/// Seconds by job, as restarts report them whatever the method. Jobs overlap as the level allows, so
+/// that the parts may be more than the total.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
     /// All of it.
     pub total: f64,
-    /// Reading the image and putting it in place.
+    /// Reading the image: the busiest of its disks.
     pub backup_read: f64,
-    /// Playing the image; part of reading here, where pages are assigned as they come.
+    /// Checking the image and putting it in place: the busiest thread.
     pub backup_play: f64,
-    /// Scanning the log: which blocks count, where it ends.
+    /// Finding the log's end and reading it: the busiest of its disks.
     pub log_read: f64,
-    /// Playing the log.
+    /// Checking and playing the log: the busiest thread.
     pub log_play: f64,
+    /// From the first job of the image to the last.
+    pub backup_span: f64,
+    /// From the first job of the log to the last, undoing included.
+    pub log_span: f64,
     /// Building the indexes.
     pub index: f64,
     /// Taking out what is not wanted.
@@ -106,6 +111,8 @@ pub struct Records {
     pub applied: u64,
     /// Skipped, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
+    /// Undone by a second pass.
+    pub undone: u64,
 }
 
 /// Bytes by source.
@@ -122,6 +129,8 @@ pub struct Bytes {
 pub struct RestartReport {
     /// The method.
     pub method: &'static str,
+    /// The scheme of the log.
+    pub scheme: &'static str,
     /// The level of parallelism, 1 to 4.
     pub level: u8,
     /// Threads used.
@@ -183,23 +192,31 @@ impl fmt::Display for RestartReport {
         )?;
         writeln!(
             f,
-            "image     {} (checkpoint {}): {} pages, {} bytes, {:.3} s, {} page(s) rebuilt",
+            "image     {} (checkpoint {}): {} pages, {} bytes, read {:.3} s, played {:.3} s, {} \
+             page(s) rebuilt",
             self.image,
             self.checkpoint,
             self.pages_fetched,
             self.bytes.backup,
-            s.backup_read + s.backup_play,
+            s.backup_read,
+            s.backup_play,
             self.pages_rebuilt
         )?;
         writeln!(
             f,
-            "scan      durable epoch {}, {} void block(s) behind it, {:.3} s",
-            self.durable_epoch, self.void_blocks, s.log_read
+            "log       {} transactions, {} records in {} bytes, {} applied, read {:.3} s, played \
+             {:.3} s",
+            self.transactions,
+            self.records.seen,
+            self.bytes.log,
+            self.records.applied,
+            s.log_read,
+            s.log_play
         )?;
         writeln!(
             f,
-            "log       {} transactions, {} records in {} bytes, {} applied, {:.3} s",
-            self.transactions, self.records.seen, self.bytes.log, self.records.applied, s.log_play
+            "          durable epoch {}, {} void block(s) behind it; {} record(s) undone, {:.3} s",
+            self.durable_epoch, self.void_blocks, self.records.undone, s.undo
         )?;
         for (reason, count) in &self.records.skipped {
             writeln!(f, "          {count} skipped: {reason}")?;
@@ -229,7 +246,7 @@ mod tests {
         progress.add_done(25);
         assert_eq!(progress.percent(), 25);
         assert_eq!(progress.eta_seconds(2_000_000_000), Some(4));
-        progress.enter(5);
+        progress.enter(3);
         assert_eq!(progress.percent(), 100);
     }
 }

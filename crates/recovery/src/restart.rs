@@ -11,31 +11,29 @@
 //! touched are dirty for this one; epochs and incarnation numbers seen anywhere are never used
 //! again; what lies beyond the cut is void for ever, in the anchor, before new work is accepted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{
-    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Pos, Result, StreamId, TableId,
-    Uuid,
+    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, TableId, Uuid,
 };
 use perdura_device::{Clock, Disk};
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::{Anchor, AnchorFile};
+use perdura_wal::scheme::Scheme;
 use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{
-    ChainLink, Cut, ImageState, ImageStatus, StreamScan, WalStart, decide_cut, scan_stream,
-};
+use perdura_wal::{ChainLink, Cut, ImageState, ImageStatus, WalStart};
 
 use crate::anchor_cell::AnchorCell;
-use crate::image::{Directory, ImageFile, folder};
-use crate::load::{LoadedImage, load_image, run_threads};
-use crate::method::Method;
-use crate::replay::{ReplayStats, replay};
+use crate::image::{Directory, create_images};
+use crate::load::{ImagePlan, plan_image};
+use crate::method::{Apply, Method};
+use crate::replay::{Attempt, Decided, HighestIds, Replay, ReplayParts, ReplayStats};
 use crate::report::{Bytes, Progress, Records, RestartReport};
+use crate::schedule::{self, Busy, Schedule, run_threads};
 
 /// Tables by id, with whether each keeps its keys in order.
 pub type Catalog = BTreeMap<TableId, bool>;
@@ -51,18 +49,22 @@ pub struct NewDatabase {
     pub streams: u8,
     /// Size of a log segment, bytes.
     pub segment_bytes: u64,
+    /// What its log's records are.
+    pub scheme: Scheme,
 }
 
 /// What a restart works with.
 pub struct RestartOptions<'a> {
-    /// The disk of anchor and images.
+    /// The disk of the anchor and the images' directories.
     pub data: Arc<dyn Disk>,
+    /// The disks of the images' pages: partition p's are on disk `p % images.len()`.
+    pub images: Vec<Arc<dyn Disk>>,
     /// The disk of each log stream.
     pub logs: Vec<Arc<dyn Disk>>,
     /// Time, for the report.
     pub clock: Arc<dyn Clock>,
-    /// How many threads read and play.
-    pub threads: usize,
+    /// Level, threads, memory.
+    pub schedule: Schedule,
     /// The method.
     pub method: &'static Method,
     /// Leave the data as it is.
@@ -91,26 +93,24 @@ pub struct Restarted {
     pub catalog: Catalog,
     /// What happened.
     pub report: RestartReport,
+    /// Numbers seen in the log, none of which may be used again.
+    pub ids: HighestIds,
 }
 
 /// Makes the files of a new database. The anchor comes last: without it there is no database.
+///
+/// # Errors
+/// The disks'.
 pub fn create(
     data: &Arc<dyn Disk>,
+    images: &[Arc<dyn Disk>],
     logs: &[Arc<dyn Disk>],
     clock: &dyn Clock,
     new: &NewDatabase,
 ) -> Result<()> {
-    for slot in ImageSlot::ALL {
-        match ImageFile::open(data.as_ref(), slot, &new.uuid) {
-            Ok(_) => {}
-            Err(Error::Io { .. }) => ImageFile::create(data.as_ref(), slot, &new.uuid)?,
-            // Left by a creation that did not get as far as the anchor: another uuid.
-            Err(_) => {
-                data.remove(&format!("{}/pages", folder(slot)))?;
-                ImageFile::create(data.as_ref(), slot, &new.uuid)?;
-            }
-        }
-    }
+    let image_disks = u8::try_from(images.len())
+        .map_err(|_| Error::Usage(format!("{} disks for images", images.len())))?;
+    create_images(data.as_ref(), images, &new.uuid)?;
     for log in logs {
         log.make_dir(LOG_DIR)?;
     }
@@ -125,6 +125,8 @@ pub fn create(
         segment_bytes: new.segment_bytes,
         streams,
         clean: true,
+        scheme: new.scheme,
+        image_disks,
         incarnation: Incarnation(0),
         epoch_floor: Epoch(0),
         ckpt_max: CkptEpoch(0),
@@ -137,8 +139,8 @@ pub fn create(
 /// Brings a database back. `Ok(None)` if there is none on these disks.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair: then nothing
-/// was changed.
+/// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair,
+/// [`Error::Usage`] if the method or level is not for this log: then nothing was changed.
 pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let progress = options.progress.as_ref();
@@ -147,67 +149,48 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let Some((file, anchor, notes)) = AnchorFile::open(options.data.as_ref())? else {
         return Ok(None);
     };
-    if usize::from(anchor.streams) != options.logs.len() {
-        return Err(Error::Usage(format!(
-            "the database has {} log stream(s), {} log director(ies) were given",
-            anchor.streams,
-            options.logs.len()
-        )));
-    }
-    let geometry = Geometry {
-        partitions: anchor.partitions,
-        chunk_pages: anchor.chunk_pages,
-        hash_seed: anchor.hash_seed,
-    };
-    let heap = Arc::new(Heap::new(geometry, Arc::clone(&options.memory)));
+    check_options(options, &anchor)?;
     let mut report = RestartReport {
         method: options.method.name,
-        level: 2,
-        threads: options.threads,
+        scheme: anchor.scheme.name(),
+        level: options.schedule.level.number(),
+        threads: options.schedule.threads,
         clean: anchor.clean,
         created: anchor.incarnation == Incarnation(0),
         notes,
         ..RestartReport::default()
     };
-    let seconds = |since| seconds_since(clock, since);
 
     progress.enter(1);
-    let Sources { image, mut scans } = read_sources(options, &heap, &anchor, &mut report)?;
+    let Loaded {
+        heap,
+        image,
+        attempt,
+        busy,
+    } = load(options, &anchor)?;
+    let Decided {
+        scans,
+        cut,
+        void_blocks,
+        ..
+    } = attempt.decided;
+    for mut scan in scans {
+        report.notes.append(&mut scan.notes);
+    }
+    report.void_blocks = void_blocks;
+    report.seconds.backup_read = busy.backup_read;
+    report.seconds.backup_play = busy.backup_play;
+    report.seconds.log_read = busy.log_read;
+    report.seconds.log_play = busy.log_play;
+    report.seconds.backup_span = busy.backup_span;
+    report.seconds.log_span = busy.log_span + attempt.undo_seconds;
+    report.seconds.undo = attempt.undo_seconds;
 
     progress.enter(2);
     let since = clock.mono_ns();
-    let cut = decide_cut(&anchor, &scans)?;
-    check_image(&anchor, &image, &cut)?;
-    for scan in &mut scans {
-        let blocks = scan.blocks.len();
-        scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
-        report.void_blocks += to_u64(blocks - scan.blocks.len());
-        report.notes.append(&mut scan.notes);
-        let log_bytes = scan.blocks.iter().map(|b| u64::from(b.body_len)).sum();
-        progress.add_total(log_bytes);
-    }
-    report.seconds.log_read += seconds(since);
-
-    progress.enter(3);
-    let since = clock.mono_ns();
-    let (method, threads) = (options.method, options.threads);
-    let stats = replay(
-        &heap,
-        &scans,
-        &image,
-        method,
-        cut.durable,
-        threads,
-        progress,
-    )?;
-    check_useq(&heap)?;
-    report.seconds.log_play = seconds(since);
-
-    progress.enter(4);
-    let since = clock.mono_ns();
     heap.set_ckpt_epoch(next_ckpt_base(&anchor, &image, &cut));
-    let catalog = build_indexes(options, &heap, &image, &mut report)?;
-    report.seconds.index = seconds(since);
+    let catalog = finish_pages(options, &heap, &image, &mut report)?;
+    report.seconds.index = seconds_since(clock, since);
 
     let mut record = anchor.clone();
     close_incarnation(&mut record, &cut, &image.damaged);
@@ -230,7 +213,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         durable: cut.durable,
         wall_us: cut.wall_us,
     };
-    fill_report(&mut report, &image, &cut, &stats, &record);
+    fill_report(&mut report, &image, &cut, &attempt.stats, &record);
     let mut directories = [
         Directory::empty(record.partitions),
         Directory::empty(record.partitions),
@@ -239,8 +222,8 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         directories[slot.index()] = image.directory;
     }
     report.notes.extend(image.notes);
-    report.seconds.total = seconds(begin);
-    progress.enter(5);
+    report.seconds.total = seconds_since(clock, begin);
+    progress.enter(3);
     Ok(Some(Restarted {
         heap,
         anchor: anchor_cell,
@@ -249,7 +232,83 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         wal_start,
         catalog,
         report,
+        ids: attempt.stats.ids,
     }))
+}
+
+fn check_options(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
+    let (streams, disks) = (options.logs.len(), options.images.len());
+    if usize::from(anchor.streams) != streams {
+        return Err(Error::Usage(format!(
+            "the database has {} log stream(s), {streams} log director(ies) were given",
+            anchor.streams,
+        )));
+    }
+    if usize::from(anchor.image_disks) != disks {
+        return Err(Error::Usage(format!(
+            "the database's images lie on {} disk(s), {disks} image director(ies) were given",
+            anchor.image_disks,
+        )));
+    }
+    options
+        .method
+        .check(anchor.scheme, options.schedule.level)
+        .map_err(Error::Usage)
+}
+
+/// Pages in memory, as the log leaves them.
+struct Loaded {
+    heap: Arc<Heap>,
+    image: ImagePlan,
+    attempt: Attempt,
+    busy: Busy,
+}
+
+/// Loads the image and plays the log. If pages of the image turn out to be damaged it begins anew,
+/// with those taken from the older image.
+fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Loaded> {
+    let geometry = Geometry {
+        partitions: anchor.partitions,
+        chunk_pages: anchor.chunk_pages,
+        hash_seed: anchor.hash_seed,
+    };
+    let mut bad = BTreeSet::new();
+    loop {
+        let heap = Arc::new(Heap::new(geometry, Arc::clone(&options.memory)));
+        let image = plan_image(&heap, options.data.as_ref(), &options.images, anchor, &bad)?;
+        options
+            .progress
+            .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
+        let check = |cut: &Cut| check_image(anchor, &image, cut);
+        let replay = Replay::new(ReplayParts {
+            heap: &heap,
+            image: &image,
+            method: options.method,
+            anchor,
+            logs: &options.logs,
+            clock: options.clock.as_ref(),
+            progress: &options.progress,
+            check: &check,
+        });
+        let busy = schedule::run(&replay, &options.schedule, options.clock.as_ref())?;
+        let attempt = replay.finish(options.schedule.threads)?;
+        if attempt.bad.is_empty() {
+            if anchor.scheme == Scheme::Differential {
+                check_useq(&heap)?;
+            }
+            return Ok(Loaded {
+                heap,
+                image,
+                attempt,
+                busy,
+            });
+        }
+        if !attempt.bad.is_disjoint(&bad) {
+            let why = "the same page of the other image is damaged too";
+            return Err(image.give_up(&attempt.bad, why));
+        }
+        bad.extend(attempt.bad);
+    }
 }
 
 /// Epochs seen anywhere, void ones included, are never used again.
@@ -261,7 +320,7 @@ fn first_epoch(cut: &Cut) -> Epoch {
 }
 
 /// `G` after the restart: the next checkpoint's number is one more, and unused.
-fn next_ckpt_base(anchor: &Anchor, image: &LoadedImage, cut: &Cut) -> CkptEpoch {
+fn next_ckpt_base(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> CkptEpoch {
     if armed(Flaw::CkptEpochReused) {
         return image.k;
     }
@@ -274,98 +333,13 @@ fn next_ckpt_base(anchor: &Anchor, image: &LoadedImage, cut: &Cut) -> CkptEpoch 
     cut.ckpt_max.max(building).max(image.k)
 }
 
-/// The two things a restart reads.
-struct Sources {
-    image: LoadedImage,
-    scans: Vec<StreamScan>,
-}
-
-/// Loads the image and scans the log, beside each other if there is more than one thread: both
-/// mostly wait for a disk.
-fn read_sources(
-    options: &RestartOptions<'_>,
-    heap: &Heap,
-    anchor: &Anchor,
-    report: &mut RestartReport,
-) -> Result<Sources> {
-    let clock = options.clock.as_ref();
-    let begin = match anchor.newest_image() {
-        Some(slot) => anchor.image(slot).begin.clone(),
-        None => vec![Pos(0); usize::from(anchor.streams)],
-    };
-    let load = || {
-        let since = clock.mono_ns();
-        let image = load_image(
-            heap,
-            &options.data,
-            anchor,
-            options.threads,
-            &options.progress,
-        );
-        (image, seconds_since(clock, since))
-    };
-    let scan = || {
-        let since = clock.mono_ns();
-        (
-            scan_all(options, anchor, &begin),
-            seconds_since(clock, since),
-        )
-    };
-    let ((image, image_seconds), (scans, scan_seconds)) = if options.threads > 1 {
-        std::thread::scope(|scope| {
-            let scanning = scope.spawn(scan);
-            let loaded = load();
-            let scanned = scanning.join();
-            (
-                loaded,
-                scanned.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            )
-        })
-    } else {
-        (load(), scan())
-    };
-    report.seconds.backup_read = image_seconds;
-    report.seconds.log_read = scan_seconds;
-    let image = image?;
-    // An older image, or a page of one, needs the log from further back.
-    let scans = if image.begin == begin {
-        scans?
-    } else {
-        scan_all(options, anchor, &image.begin)?
-    };
-    Ok(Sources { image, scans })
-}
-
 fn seconds_since(clock: &dyn Clock, since_ns: u64) -> f64 {
     let ns = clock.mono_ns().saturating_sub(since_ns);
     std::time::Duration::from_nanos(ns).as_secs_f64()
 }
 
-fn scan_all(
-    options: &RestartOptions<'_>,
-    anchor: &Anchor,
-    begin: &[Pos],
-) -> Result<Vec<StreamScan>> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    run_threads(options.threads.min(options.logs.len()), || {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(disk) = options.logs.get(at) else {
-                return Ok(());
-            };
-            let stream = StreamId(u8::try_from(at).expect("at most 16 streams"));
-            let scan = scan_stream(disk.as_ref(), anchor, stream, begin[at])?;
-            done.lock().push(scan);
-        }
-    })?;
-    let mut scans = done.into_inner();
-    scans.sort_by_key(|scan| scan.stream);
-    Ok(scans)
-}
-
 /// An image counted only once its records were durable; a log that ends before that has lost them.
-fn check_image(anchor: &Anchor, image: &LoadedImage, cut: &Cut) -> Result<()> {
+fn check_image(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> Result<()> {
     let Some(slot) = image.slot else {
         return Ok(());
     };
@@ -397,23 +371,31 @@ fn check_useq(heap: &Heap) -> Result<()> {
     Ok(())
 }
 
-fn build_indexes(
+/// Ends the replay in every partition and, in executor mode, builds the indexes. Steal mode keeps
+/// none: its slots are addressed.
+fn finish_pages(
     options: &RestartOptions<'_>,
     heap: &Heap,
-    image: &LoadedImage,
+    image: &ImagePlan,
     report: &mut RestartReport,
 ) -> Result<Catalog> {
     let partitions = heap.geometry().partitions;
+    let has_tables = options.method.apply == Apply::XorPage;
     for id in (0..partitions).map(PartitionId) {
         let mut part = heap.lock(id);
         part.finish_restart(image.k, image.trusted_slot());
-        part.build_catalog_index()?;
+        if has_tables {
+            part.build_catalog_index()?;
+        }
+    }
+    if !has_tables {
+        return Ok(Catalog::new());
     }
     let catalog = (options.catalog)(heap)?;
     let next = AtomicU64::new(0);
     let rows = AtomicU64::new(0);
     let from_sidecar = AtomicU64::new(0);
-    run_threads(options.threads, || {
+    run_threads(options.schedule.threads, || {
         loop {
             let taken = next.fetch_add(1, Ordering::Relaxed);
             let Some(id) = u16::try_from(taken).ok().filter(|id| *id < partitions) else {
@@ -456,7 +438,7 @@ fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) {
 
 fn fill_report(
     report: &mut RestartReport,
-    image: &LoadedImage,
+    image: &ImagePlan,
     cut: &Cut,
     stats: &ReplayStats,
     record: &Anchor,
@@ -471,6 +453,7 @@ fn fill_report(
         seen: stats.seen,
         applied: stats.applied,
         skipped: stats.skipped.clone(),
+        undone: stats.undone,
     };
     report.bytes = Bytes {
         log: stats.bytes,

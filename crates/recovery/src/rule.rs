@@ -7,7 +7,11 @@
 //! A page carries a checkpoint *epoch* that is assigned, where the paper toggles one bit: a
 //! cancelled sweep then leaves no mixed parity, and the test needs no page header, only the
 //! image's number. In executor mode every logged record is committed, so `wanted` is "its epoch is
-//! at most the target", which the cut has already decided for whole blocks.
+//! at most the target", which the cut has already decided for whole blocks. In steal mode it is
+//! the transaction's [`Fate`] that decides. The tag is tested for every record, where the paper
+//! tests it only within the window of the last checkpoint: the answer is the same there, and no
+//! phase of the scan has to be known. It does not excuse an append after the latch is released
+//! (algorithm 1, step 6 after 5): a change that the image has and the log lost cannot be undone.
 
 use perdura_base::{CkptEpoch, Epoch};
 
@@ -16,7 +20,7 @@ use perdura_base::{CkptEpoch, Epoch};
 pub enum Skip {
     /// The image has it already: its tag is below the image's epoch.
     Reflected,
-    /// Its epoch lies beyond the target.
+    /// Its transaction is not part of the target, and the image does not have it.
     NotWanted,
 }
 
@@ -26,7 +30,7 @@ impl Skip {
     pub fn name(self) -> &'static str {
         match self {
             Skip::Reflected => "reflected_in_image",
-            Skip::NotWanted => "beyond_target",
+            Skip::NotWanted => "not_wanted",
         }
     }
 }
@@ -51,6 +55,54 @@ pub fn reflected(tag: CkptEpoch, k: CkptEpoch) -> bool {
 #[must_use]
 pub fn wanted(epoch: Epoch, target: Epoch) -> bool {
     epoch <= target
+}
+
+/// What became of a transaction, as far as the log up to the target tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Committed in this epoch.
+    Committed(Epoch),
+    /// Rolled back by compensation records: they and the changes they take back cancel.
+    AbortedCompensated,
+    /// Rolled back without a record, outside every checkpoint window, when this was the newest
+    /// checkpoint epoch.
+    AbortedClean(CkptEpoch),
+    /// Unfinished when the log ended; the newest checkpoint epoch then. The restart took it back
+    /// without a record.
+    Lost(CkptEpoch),
+}
+
+/// Whether image `k` holds the net effect of a change with this tag: it saw the change, and not
+/// also an unlogged rollback of it. Such a rollback lies in no window, so relative to image `k` it
+/// came wholly before (`k > gx`) or wholly after.
+#[must_use]
+pub fn net_reflected(tag: CkptEpoch, k: CkptEpoch, fate: Fate) -> bool {
+    match fate {
+        Fate::Committed(_) | Fate::AbortedCompensated => reflected(tag, k),
+        Fate::AbortedClean(gx) | Fate::Lost(gx) => reflected(tag, k) && k <= gx,
+    }
+}
+
+/// Whether the target state has this transaction's changes. One that was compensated counts as
+/// wanted, its compensations included: that is exact, and never needs a record before the image's
+/// begin.
+#[must_use]
+pub fn wanted_fate(fate: Fate, target: Epoch) -> bool {
+    match fate {
+        Fate::Committed(epoch) => wanted(epoch, target),
+        Fate::AbortedCompensated => true,
+        Fate::AbortedClean(_) | Fate::Lost(_) => false,
+    }
+}
+
+/// The rule for a commuting record of an interleaved transaction.
+#[must_use]
+pub fn gate_fate(tag: CkptEpoch, k: CkptEpoch, fate: Fate, target: Epoch) -> Gate {
+    match (net_reflected(tag, k, fate), wanted_fate(fate, target)) {
+        (true, true) => Gate::Skip(Skip::Reflected),
+        (false, false) => Gate::Skip(Skip::NotWanted),
+        (false, true) | (true, false) => Gate::Apply,
+    }
 }
 
 /// The rule for a commuting record: apply it iff exactly one of the two holds. Reflected and

@@ -20,7 +20,7 @@ use crate::world::{Check, World};
 static BACKWARD: Method = Method {
     source: perdura_recovery::method::Source {
         direction: Direction::Backward,
-        merged: false,
+        share: perdura_recovery::method::Share::Anyhow,
     },
     ..METHODS[0]
 };
@@ -266,9 +266,10 @@ impl World {
         let env = self.env(disks);
         let options = RestartOptions {
             data: Arc::clone(&env.data) as Arc<dyn Disk>,
+            images: vec![Arc::clone(&env.data) as Arc<dyn Disk>],
             logs: env.logs,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            threads: 1,
+            schedule: perdura_recovery::Schedule::inline(perdura_recovery::Level::Four, 0),
             method,
             dry_run: true,
             memory: Arc::new(perdura::MemoryAccount::new(u64::MAX)),

@@ -13,11 +13,22 @@ use perdura_device::{Access, Disk, File};
 
 use crate::anchor::Anchor;
 use crate::block::{self, BlockHeader, HEADER_BYTES};
-use crate::frame::{Direction, Frame, for_each_frame};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 
 /// How much is read at once, bytes.
 const READ_BYTES: usize = 1 << 20;
+/// From this length on, hopping reads a block's header alone.
+const LONG_BLOCK_BYTES: u64 = 32 << 10;
+
+/// Which bodies a scan checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Check {
+    /// All.
+    All,
+    /// Those that no block vouches for: their epoch is above every durable epoch named in the
+    /// stream. Whoever reads the others later checks them then.
+    InDoubt,
+}
 
 /// A block that counts, found at its place.
 #[derive(Debug, Clone)]
@@ -36,7 +47,9 @@ pub struct BlockRef {
     pub wall_us: u64,
     /// Partitions it touches.
     pub partitions: PartitionSet,
-    segment: usize,
+    /// The life of the database that wrote it.
+    pub incarnation: Incarnation,
+    pub(crate) segment: usize,
 }
 
 impl BlockRef {
@@ -79,9 +92,9 @@ impl Evidence {
     }
 }
 
-struct OpenSegment {
-    id: SegmentId,
-    file: Arc<dyn File>,
+pub(crate) struct OpenSegment {
+    pub(crate) id: SegmentId,
+    pub(crate) file: Arc<dyn File>,
     header_fault: Option<String>,
     /// Its header says that the stream went on in a next segment.
     followed: bool,
@@ -103,7 +116,7 @@ pub struct StreamScan {
     pub notes: Vec<String>,
     /// Bytes read.
     pub bytes_read: u64,
-    segments: Vec<OpenSegment>,
+    pub(crate) segments: Vec<OpenSegment>,
 }
 
 struct Scanner<'a> {
@@ -111,6 +124,9 @@ struct Scanner<'a> {
     segment_room: u64,
     stream: StreamId,
     out: &'a mut StreamScan,
+    check: Check,
+    /// How much to read ahead.
+    ahead: usize,
     buf: Vec<u8>,
     /// What the first bytes of the buffer are.
     held: Option<Held>,
@@ -134,6 +150,31 @@ pub fn scan_stream(
     stream: StreamId,
     from: Pos,
 ) -> Result<StreamScan> {
+    scan(disk, anchor, stream, from, Check::All)
+}
+
+/// As [`scan_stream`], but goes from header to header: the body of a block is only read if no
+/// later block names its epoch durable. What a later block does name must be whole, and is
+/// checked when it is read; to find it damaged then is an error, never an end of the log.
+///
+/// # Errors
+/// [`Error::Corrupt`] if a header that a chain link vouches for is damaged or missing.
+pub fn hop_stream(
+    disk: &dyn Disk,
+    anchor: &Anchor,
+    stream: StreamId,
+    from: Pos,
+) -> Result<StreamScan> {
+    scan(disk, anchor, stream, from, Check::InDoubt)
+}
+
+fn scan(
+    disk: &dyn Disk,
+    anchor: &Anchor,
+    stream: StreamId,
+    from: Pos,
+    check: Check,
+) -> Result<StreamScan> {
     let mut out = StreamScan {
         stream,
         blocks: Vec::new(),
@@ -149,6 +190,8 @@ pub fn scan_stream(
         segment_room: anchor.segment_bytes - SEGMENT_HEADER_BYTES,
         stream,
         out: &mut out,
+        check,
+        ahead: READ_BYTES,
         buf: Vec::new(),
         held: None,
     };
@@ -168,6 +211,11 @@ pub fn scan_stream(
     }
     let start = anchor.open_start()[s].max(pos);
     pos = scanner.contiguous(anchor.incarnation, start, None)?;
+    if check == Check::InDoubt {
+        pos = scanner.check_doubtful(anchor.incarnation, pos)?;
+    }
+    scanner.ahead = READ_BYTES;
+    scanner.check = Check::All;
     scanner.check_end(anchor.incarnation, pos)?;
     scanner.out.valid_end = pos;
     scanner.beyond(anchor.incarnation, pos)?;
@@ -229,9 +277,13 @@ impl Scanner<'_> {
                         ckpt_epoch: header.ckpt_epoch,
                         wall_us: header.wall_us,
                         partitions: header.partitions,
+                        incarnation: inc,
                         segment,
                     });
                     pos = Pos(pos.0 + header.block_len());
+                    let hop =
+                        self.check == Check::InDoubt && header.block_len() >= LONG_BLOCK_BYTES;
+                    self.ahead = if hop { HEADER_BYTES } else { READ_BYTES };
                 }
                 Err(why) => {
                     self.out.torn = why;
@@ -240,6 +292,30 @@ impl Scanner<'_> {
             }
         }
         Ok(pos)
+    }
+
+    /// Reads the bodies of the newest incarnation's blocks that nothing vouches for, oldest first,
+    /// and ends the stream at the first that is not whole.
+    fn check_doubtful(&mut self, inc: Incarnation, end: Pos) -> Result<Pos> {
+        let vouched = self
+            .out
+            .evidence
+            .durable
+            .map_or(Epoch(0), |(epoch, _)| epoch);
+        (self.check, self.ahead) = (Check::All, READ_BYTES);
+        for at in 0..self.out.blocks.len() {
+            let block = &self.out.blocks[at];
+            let (pos, doubtful) = (block.pos, block.incarnation == inc && block.epoch > vouched);
+            if !doubtful {
+                continue;
+            }
+            if let Err(why) = self.block_at(inc, pos)? {
+                self.out.torn = why;
+                self.out.blocks.truncate(at);
+                return Ok(pos);
+            }
+        }
+        Ok(end)
     }
 
     /// A stream that ends exactly where a segment does, though that segment says it was followed,
@@ -352,6 +428,9 @@ impl Scanner<'_> {
         if !ours {
             return Ok(Err(None));
         }
+        if self.check == Check::InDoubt {
+            return Ok(Ok((header, segment)));
+        }
         let len = to_usize(header.block_len());
         let body = self.read(segment, offset + to_u64(HEADER_BYTES), len - HEADER_BYTES)?;
         if body.len() == len - HEADER_BYTES && block::body_is_whole(body, body_crc) {
@@ -371,7 +450,7 @@ impl Scanner<'_> {
         });
         if !held {
             let rest = (self.segment_room + SEGMENT_HEADER_BYTES).saturating_sub(offset);
-            let want = len.max(READ_BYTES.min(to_usize(rest)));
+            let want = len.max(self.ahead.min(to_usize(rest)));
             if self.buf.len() < want {
                 self.buf.resize(want, 0);
             }
@@ -398,85 +477,5 @@ impl StreamScan {
     /// Drops blocks at or beyond `cut`: they are void.
     pub fn cut_at(&mut self, cut: Pos) {
         self.blocks.retain(|block| block.pos < cut);
-    }
-
-    /// Ranges of blocks that begin with the start of a frame and end before another such block:
-    /// the units that can be read independently. `bytes` is about how much each should hold.
-    #[must_use]
-    pub fn units(&self, bytes: u64) -> Vec<std::ops::Range<usize>> {
-        let mut units = Vec::new();
-        let mut from = 0;
-        for (i, block) in self.blocks.iter().enumerate().skip(1) {
-            let long_enough = block.pos.0 - self.blocks[from].pos.0 >= bytes;
-            if block.first_frame == 0 && block.body_len > 0 && long_enough {
-                units.push(from..i);
-                from = i;
-            }
-        }
-        if from < self.blocks.len() {
-            units.push(from..self.blocks.len());
-        }
-        units
-    }
-
-    /// Reads the frames of one unit, each with the block it starts in.
-    ///
-    /// # Errors
-    /// Those of `each`; [`Error::Corrupt`] if the bytes changed since the scan or do not parse.
-    pub fn read_unit(
-        &self,
-        unit: std::ops::Range<usize>,
-        direction: Direction,
-        mut each: impl FnMut(Frame<'_>, &BlockRef) -> Result<()>,
-    ) -> Result<u64> {
-        let blocks = &self.blocks[unit];
-        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
-            return Ok(0);
-        };
-        let mut joined = Vec::new();
-        let mut starts = Vec::with_capacity(blocks.len());
-        let mut raw = Vec::new();
-        for block in blocks {
-            starts.push(joined.len());
-            self.read_body(block, &mut raw)?;
-            let body = to_usize(u64::from(block.body_len));
-            joined.extend_from_slice(&raw[HEADER_BYTES..HEADER_BYTES + body]);
-        }
-        // A unit starts with a frame, or at the first block scanned, which may carry the rest of
-        // a frame that an older block began.
-        let skip = to_usize(u64::from(first.first_frame)).min(joined.len());
-        let base = joined.as_ptr().addr();
-        let whole = for_each_frame(&joined[skip..], direction, |frame| {
-            let at = frame.payload.as_ptr().addr() - base;
-            let index = starts.partition_point(|start| *start <= at).max(1) - 1;
-            each(frame, &blocks[index])
-        })?;
-        if skip + whole != joined.len() {
-            return Err(Error::corrupt(
-                format!("log stream {}", self.stream),
-                last.pos.0,
-                "whole frames up to the end of the block",
-                format!("{} bytes that are no frame", joined.len() - skip - whole),
-                "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
-            ));
-        }
-        Ok(to_u64(joined.len()))
-    }
-
-    fn read_body(&self, block: &BlockRef, raw: &mut Vec<u8>) -> Result<()> {
-        let segment = &self.segments[block.segment];
-        let offset = SEGMENT_HEADER_BYTES + (block.pos.0 - segment.id.start.0);
-        raw.resize(to_usize(block.end().0 - block.pos.0), 0);
-        perdura_device::read_exact_at(segment.file.as_ref(), offset, raw)?;
-        if block::decode(raw).is_none_or(|header| header.epoch != block.epoch) {
-            return Err(Error::corrupt(
-                segment.id.path(),
-                offset,
-                "the block that was there a moment ago",
-                "other bytes",
-                "The disk returns different data for the same place. Replace it.",
-            ));
-        }
-        Ok(())
     }
 }

@@ -2,10 +2,9 @@
 
 use anyhow::Result;
 use clap::Parser;
-use perdura_recovery::Method;
 use serde::Serialize;
 
-use crate::offline::{Offline, Place, hex};
+use crate::offline::{Offline, Place};
 use crate::output;
 
 /// Print the logical digest of a stopped database.
@@ -30,15 +29,15 @@ struct Digest {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let method = Method::by_name("auto").map_err(anyhow::Error::msg)?;
-    let (restarted, digest) = Offline::open(&args.place)?.restart(method, 0)?;
+    let offline = Offline::open(&args.place)?;
+    let (restarted, digest) = offline.restart()?;
     let report = restarted.report;
     if args.json {
         return output::json(&Digest {
-            digest: hex(digest),
+            digest,
             rows: report.rows,
             durable_epoch: report.durable_epoch,
         });
     }
-    output::text(&format!("{}\n", hex(digest)))
+    output::text(&format!("{digest}\n"))
 }

@@ -2,32 +2,41 @@
 
 use anyhow::Result;
 use clap::Parser;
-use perdura::Db;
-use perdura_recovery::Method;
+use perdura::{Db, RestartReport};
+use perdura_recovery::{Level, Method, Schedule};
+use perdura_wal::Scheme;
 
 use crate::exit::Usage;
-use crate::offline::{Offline, Place, peek, with_digest};
+use crate::offline::{Offline, Place, hex, threads_or_cores, with_digest};
 use crate::output;
 
 /// Restart a stopped database once, report it, and leave.
 ///
 /// With --dry-run nothing is changed: no file is written, made or removed, so that several
-/// restarts of one crash can be compared. Without it the database is opened and closed cleanly,
-/// with a checkpoint.
+/// restarts of one crash can be compared: by method, by level of parallelism, by threads. Without
+/// it the database is opened and closed cleanly, with a checkpoint.
+///
+/// Levels: 1 reads and plays image and log one after the other, disks in parallel; 2 plays while
+/// it reads; 3 reads the log while the image is loaded; 4 plays it, too, which only records without
+/// an order among them allow.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura restart --data perdura-data --dry-run\n  \
-    perdura restart --data perdura-data --dry-run --threads 1 --json")]
+    perdura restart --data perdura-data --dry-run --level 2 --threads 1 --json\n  \
+    perdura restart --data perdura-data --log-dir /disk1 --log-dir /disk2 --dry-run")]
 pub struct Args {
     #[command(flatten)]
     place: Place,
-    /// The restart method: auto or differential.
+    /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, or auto: the database's own.
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     method: String,
     /// Leave everything as it is.
     #[arg(long)]
     dry_run: bool,
-    /// Threads that read image and log; 0: one a core.
+    /// The level of parallelism, 1 to 4 [default: the highest that is legal].
+    #[arg(long, value_name = "L", value_parser = clap::value_parser!(u8).range(1..=4))]
+    level: Option<u8>,
+    /// Threads that play image and log, beside one for each disk that reads; 0: one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
     /// Print one JSON object.
@@ -36,28 +45,37 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let method = Method::by_name(&args.method).map_err(Usage)?;
-    let (report, digest) = if args.dry_run {
-        let (restarted, digest) = Offline::open(&args.place)?.restart(method, args.threads)?;
-        (restarted.report, digest)
+    // A method nobody knows is told before there is a database to ask.
+    Method::by_name(&args.method, Scheme::Differential).map_err(Usage)?;
+    let offline = Offline::open(&args.place)?;
+    let (method, level) = offline.way(&args.method, args.level)?;
+    let schedule = Schedule::new(level, threads_or_cores(args.threads));
+    let report = if args.dry_run {
+        let (restarted, digest) = offline.restart_by(method, &schedule)?;
+        with_digest(restarted.report, digest)
+    } else if offline.anchor.scheme.is_steal() {
+        steal::restart(&args.place, offline, method, schedule)?
     } else {
-        let mut options = perdura::Options::new(&args.place.data);
-        // Checks that there is a database, and does not make one.
-        drop(Offline::open(&args.place)?);
-        if let Some(anchor) = peek(&args.place.data) {
-            options.streams = anchor.streams;
-        }
-        options.log_dirs.clone_from(&args.place.log_dir);
-        options.threads = args.threads;
-        let db = Db::open(options)?;
-        let (report, digest) = (db.report(), db.digest());
-        db.close()?;
-        (report, digest)
+        product(args, offline, level)?
     };
-    let report = with_digest(report, digest);
     if args.json {
         return output::json(&report);
     }
     let digest = report.digest.as_deref().unwrap_or_default();
     output::text(&format!("{report}digest    {digest}\n"))
+}
+
+/// Opens the database to write and closes it cleanly.
+fn product(args: &Args, offline: Offline, level: Level) -> Result<RestartReport> {
+    let mut options = perdura::Options::new(&args.place.data);
+    options.streams = offline.anchor.streams;
+    options.log_dirs.clone_from(&args.place.log_dir);
+    options.restart_level = level;
+    options.threads = args.threads;
+    // Its locks are shared, and stand in the way of the one that follows.
+    drop(offline);
+    let db = Db::open(options)?;
+    let report = with_digest(db.report(), hex(db.digest()));
+    db.close()?;
+    Ok(report)
 }

@@ -6,7 +6,6 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, ImageSlot, PartitionId, StreamId};
 use perdura_device::AlignedBuf;
-use perdura_recovery::Method;
 use perdura_recovery::image::{ImageFile, PageSummer, folder, page_offset, read_directory};
 use perdura_store::decode_group;
 use perdura_wal::{Direction, FrameKind, ImageState, RestartRecord, decide_cut};
@@ -145,9 +144,13 @@ fn check_image(offline: &Offline, slot: ImageSlot, found: &mut Findings) {
         proof: None,
     };
     let pages_path = format!("{}/pages", folder(slot));
-    let file = ImageFile::open(offline.data.as_ref(), slot, &offline.anchor.uuid);
-    let file = file.inspect_err(|error| found.problem(&pages_path, error));
-    if let (Ok(file), ImageState::Complete) = (file, status.state) {
+    let files: Result<Vec<ImageFile>, Error> = offline
+        .images
+        .iter()
+        .map(|disk| ImageFile::open(disk.as_ref(), slot, &offline.anchor.uuid))
+        .collect();
+    let files = files.inspect_err(|error| found.problem(&pages_path, error));
+    if let (Ok(files), ImageState::Complete) = (files, status.state) {
         let geometry = offline.geometry();
         let listed = read_directory(offline.data.as_ref(), &offline.anchor, slot, &geometry);
         match listed {
@@ -157,6 +160,7 @@ fn check_image(offline: &Offline, slot: ImageSlot, found: &mut Findings) {
                 let summer = PageSummer::new();
                 let mut page = AlignedBuf::zeroed(PAGE_BYTES);
                 for partition in (0..geometry.partitions).map(PartitionId) {
+                    let file = &files[usize::from(partition.0) % files.len()];
                     for (local, entry) in listed.directory.present(partition) {
                         let id = geometry
                             .page_id(partition, local)
@@ -278,11 +282,10 @@ fn check_end(offline: &Offline, durable: Epoch, found: &mut Findings) {
 }
 
 fn check_restart(offline: &Offline, found: &mut Findings) {
-    let method = Method::by_name("auto").expect("the default method is in the table");
-    match offline.restart(method, 0) {
+    match offline.restart() {
         Ok((restarted, digest)) => {
             found.rows = Some(restarted.report.rows);
-            found.digest = Some(hex(digest));
+            found.digest = Some(digest);
         }
         Err(error) => match error.downcast_ref::<Error>() {
             Some(core) => found.problem("restart", core),

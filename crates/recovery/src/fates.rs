@@ -1,0 +1,220 @@
+//! What became of each transaction of a stream, learned while the stream is read.
+//!
+//! A transaction never leaves its stream, so each stream has tables of its own and no two players
+//! share one.
+//!
+//! [`Backward`] meets a transaction's end before its records: one pass decides. [`Forward`] meets
+//! the records first: what is still open at the end of a life is what the second pass undoes.
+//!
+//! # Source
+//! *Differential Logging* (000), algorithm 3: `Backward` is its CTT and ATT.
+//!
+//! # Deviations
+//! CTT and ATT are one table of fates, because the tag is tested in every phase and not only
+//! within the window; a transaction without an entry was lost in the crash. A life of the database
+//! ends where its log was cut: the tables are emptied there, so that numbers may be used again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use perdura_base::checksum::mix64;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, Epoch, Incarnation, TxnId};
+use perdura_page::txn_record::TxnRecord;
+use perdura_wal::frame::ActiveTxn;
+
+use crate::rule::{Fate, Gate, Skip, gate_fate, reflected};
+
+/// A hash for transaction numbers, which nobody outside chooses.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = mix64(self.0 ^ id);
+    }
+}
+
+type ById<V> = HashMap<TxnId, V, BuildHasherDefault<IdHasher>>;
+
+/// Fates by the backward scan of one stream.
+#[derive(Default)]
+pub struct Backward {
+    life: Option<Incarnation>,
+    fates: ById<Fate>,
+    /// Where algorithm 3 is, and its ATT, for its printed form only.
+    printed: Printed,
+    att: BTreeSet<TxnId>,
+}
+
+/// The phases of algorithm 3 as printed.
+#[derive(Default)]
+enum Printed {
+    #[default]
+    AfterEnd,
+    Window,
+    BeforeBegin,
+}
+
+impl Backward {
+    /// Notes that the next records belong to a life of the database.
+    pub fn enter(&mut self, life: Incarnation) {
+        if self.life.replace(life) != Some(life) {
+            self.fates.clear();
+        }
+    }
+
+    /// Notes the begin or the end of the checkpoint that the image comes from; the end names the
+    /// transactions that were active then.
+    pub fn pass_mark(&mut self, is_end: bool, active: Vec<ActiveTxn>) {
+        if is_end {
+            let open = active.into_iter().map(|entry| entry.txn);
+            let open = open.filter(|txn| !matches!(self.fates.get(txn), Some(Fate::Committed(_))));
+            self.att = open.collect();
+            self.printed = Printed::Window;
+        } else {
+            self.printed = Printed::BeforeBegin;
+        }
+    }
+
+    /// Notes a record that is no change. `epoch` is its block's.
+    pub fn note(&mut self, record: &TxnRecord<'_>, epoch: Epoch) {
+        match record {
+            TxnRecord::Begin { txn } => {
+                self.fates.remove(txn);
+                self.att.remove(txn);
+            }
+            TxnRecord::Commit { txn } => {
+                self.fates.insert(*txn, Fate::Committed(epoch));
+            }
+            TxnRecord::Abort {
+                txn,
+                compensated,
+                ckpt,
+            } => {
+                let fate = if *compensated {
+                    Fate::AbortedCompensated
+                } else {
+                    Fate::AbortedClean(*ckpt)
+                };
+                self.fates.insert(*txn, fate);
+                if matches!(self.printed, Printed::Window) {
+                    self.att.insert(*txn);
+                }
+            }
+            TxnRecord::Update(_) => {}
+        }
+    }
+
+    /// What to do with a change of `txn`.
+    #[must_use]
+    pub fn gate(&self, txn: TxnId, tag: CkptEpoch, k: CkptEpoch, target: Epoch) -> Gate {
+        let fate = self.fates.get(&txn).copied();
+        if armed(Flaw::PrintedRule) || armed(Flaw::ListRace) {
+            return self.printed_gate(txn, fate, tag, k);
+        }
+        // Lost after the image was complete: what is read here lies behind the image's begin, and
+        // no image is begun in one life and ended in another.
+        gate_fate(
+            tag,
+            k,
+            fate.unwrap_or(Fate::Lost(CkptEpoch(u64::MAX))),
+            target,
+        )
+    }
+
+    /// Algorithm 3 with the one-bit BackupID, the parity of the tag.
+    #[cold]
+    fn printed_gate(&self, txn: TxnId, fate: Option<Fate>, tag: CkptEpoch, k: CkptEpoch) -> Gate {
+        let committed = matches!(fate, Some(Fate::Committed(_)));
+        let same_id = tag.0 % 2 == k.0 % 2;
+        let apply = match self.printed {
+            Printed::AfterEnd => committed,
+            Printed::Window => committed == same_id,
+            Printed::BeforeBegin => self.att.contains(&txn),
+        };
+        if apply {
+            Gate::Apply
+        } else {
+            Gate::Skip(Skip::NotWanted)
+        }
+    }
+}
+
+/// The transactions of one life that never ended.
+#[derive(Debug, Clone, Default)]
+pub struct Losers {
+    /// Their numbers.
+    pub txns: BTreeSet<TxnId>,
+    /// The units that hold their records: from the first to the last of that life.
+    pub units: std::ops::Range<usize>,
+}
+
+/// Fates by the forward scan of one stream.
+#[derive(Default)]
+pub struct Forward {
+    life: Option<Incarnation>,
+    /// Open transactions with the unit of their first record.
+    open: ById<usize>,
+    units_seen: usize,
+}
+
+impl Forward {
+    /// Notes that the next records are in unit `unit` and belong to a life of the database.
+    /// Returns the losers of the life that this ends.
+    pub fn enter(&mut self, life: Incarnation, unit: usize) -> Option<Losers> {
+        let ended = self.life.replace(life).is_some_and(|before| before != life);
+        let losers = ended.then(|| self.end());
+        self.units_seen = unit + 1;
+        losers.flatten()
+    }
+
+    /// Ends a life: what is open is lost.
+    pub fn end(&mut self) -> Option<Losers> {
+        let first = self.open.values().copied().min()?;
+        Some(Losers {
+            txns: self.open.drain().map(|(txn, _)| txn).collect(),
+            units: first..self.units_seen,
+        })
+    }
+
+    /// Notes a record.
+    pub fn note(&mut self, record: &TxnRecord<'_>) {
+        match record {
+            TxnRecord::Begin { txn } => {
+                self.open
+                    .entry(*txn)
+                    .or_insert(self.units_seen.saturating_sub(1));
+            }
+            TxnRecord::Update(update) => {
+                self.open
+                    .entry(update.txn)
+                    .or_insert(self.units_seen.saturating_sub(1));
+            }
+            TxnRecord::Commit { txn } | TxnRecord::Abort { txn, .. } => {
+                self.open.remove(txn);
+            }
+        }
+    }
+}
+
+/// The gate of the two-pass differential method: what the image does not have is redone, losers'
+/// changes too; the second pass takes them out again, reflected or redone.
+#[must_use]
+pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
+    if reflected(tag, k) {
+        Gate::Skip(Skip::Reflected)
+    } else {
+        Gate::Apply
+    }
+}

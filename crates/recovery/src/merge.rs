@@ -1,0 +1,264 @@
+//! Playing streams whose records have an order: each worker merges all of them by the global
+//! serial number and applies the changes of the partitions that are its own.
+//!
+//! With one worker this is the paper's PL2P: the disks are read in parallel, the play is
+//! sequential. With several it is what one would build today; a slot's changes are all in one
+//! worker's hands, so their order is kept.
+//!
+//! A life of the database is a round: what it left unfinished is undone before the next life's
+//! records, which may have changed the same slots after the restart in between took it back.
+//!
+//! Redo begins at the begin-checkpoint frame of the page's image in *every* stream. One stream may
+//! be read from further back, for the sake of a transaction that was open then; to redo what it
+//! holds there would bring back bytes that another stream changed before its own frame.
+//!
+//! # Source
+//! *Differential Logging* (000), section 5.1: "merges them by the serialization order".
+
+use std::sync::Arc;
+
+use perdura_base::cursor::Reader;
+use perdura_base::{CkptEpoch, Error, Incarnation, PartitionId, Result};
+use perdura_page::txn_record::{Change, TxnRecord, decode_txn_record};
+use perdura_store::{Batch, SlotChange};
+use perdura_wal::{Direction, FrameKind};
+
+use crate::fates::Forward;
+use crate::replay::{LogUnit, Replay, ReplayStats, no_record};
+use crate::rule::{Gate, Skip};
+use crate::undo::undo_losers;
+
+/// One change in a unit: its serial number and which of the unit's frames it is. The last entry of
+/// a unit stands for its end and has no frame: a worker must not run ahead of records that are not
+/// its own, or the streams' units could not be dropped in step.
+struct Entry {
+    gseq: u64,
+    payload: Option<(usize, usize)>,
+}
+
+/// A stream as one worker sees it.
+#[derive(Default)]
+struct Head {
+    unit: Option<Arc<LogUnit>>,
+    entries: Vec<Entry>,
+    at: usize,
+    /// Checkpoints whose begin frame this stream has passed.
+    begun: Vec<CkptEpoch>,
+    /// A unit of a later life, kept for its round.
+    parked: Option<Arc<LogUnit>>,
+    ended: bool,
+}
+
+struct Merger<'m, 'a> {
+    replay: &'m Replay<'a>,
+    worker: usize,
+    workers: usize,
+    heads: Vec<Head>,
+    fates: Vec<Forward>,
+    stats: ReplayStats,
+}
+
+pub(crate) fn merge(
+    replay: &Replay<'_>,
+    worker: usize,
+    workers: usize,
+    next: &mut dyn FnMut(usize) -> Result<Option<Arc<LogUnit>>>,
+) -> Result<()> {
+    let streams = replay.parts.logs.len();
+    let mut merger = Merger {
+        replay,
+        worker,
+        workers,
+        heads: (0..streams).map(|_| Head::default()).collect(),
+        fates: (0..streams).map(|_| Forward::default()).collect(),
+        stats: ReplayStats::default(),
+    };
+    for stream in 0..streams {
+        merger.heads[stream].parked = next(stream)?;
+        merger.heads[stream].ended = merger.heads[stream].parked.is_none();
+    }
+    while let Some(life) = merger.next_life() {
+        merger.play_life(life, next)?;
+        merger.undo_life()?;
+    }
+    replay.add_stats(merger.stats);
+    Ok(())
+}
+
+impl Merger<'_, '_> {
+    fn life_of(&self, stream: usize, unit: &LogUnit) -> Incarnation {
+        let decided = self.replay.decided();
+        let first = decided.units[stream][unit.number].start;
+        decided.scans[stream].blocks[first].incarnation
+    }
+
+    /// The earliest life that any stream still has a unit of.
+    fn next_life(&self) -> Option<Incarnation> {
+        let parked = self.heads.iter().enumerate();
+        parked
+            .filter_map(|(s, head)| Some(self.life_of(s, head.parked.as_ref()?)))
+            .min()
+    }
+
+    fn play_life(
+        &mut self,
+        life: Incarnation,
+        next: &mut dyn FnMut(usize) -> Result<Option<Arc<LogUnit>>>,
+    ) -> Result<()> {
+        for stream in 0..self.heads.len() {
+            if let Some(unit) = self.heads[stream].parked.take() {
+                self.place(stream, unit, life)?;
+            }
+        }
+        loop {
+            self.play_until_a_unit_ends()?;
+            let mut any = false;
+            for stream in 0..self.heads.len() {
+                while self.needs_unit(stream) {
+                    match next(stream)? {
+                        Some(unit) => self.place(stream, unit, life)?,
+                        None => self.heads[stream].ended = true,
+                    }
+                }
+                any |= self.heads[stream].unit.is_some();
+            }
+            if !any {
+                return Ok(());
+            }
+        }
+    }
+
+    fn needs_unit(&mut self, stream: usize) -> bool {
+        let head = &mut self.heads[stream];
+        if head.unit.is_some() && head.at == head.entries.len() {
+            head.unit = None;
+        }
+        head.unit.is_none() && head.parked.is_none() && !head.ended
+    }
+
+    /// Makes a unit the stream's current one, or parks it for a later round.
+    fn place(&mut self, stream: usize, unit: Arc<LogUnit>, life: Incarnation) -> Result<()> {
+        let of_life = self.life_of(stream, &unit);
+        if of_life > life {
+            self.heads[stream].parked = Some(unit);
+            return Ok(());
+        }
+        let ended = self.fates[stream].enter(of_life, unit.number);
+        assert!(ended.is_none(), "a round ends before the next life begins");
+        let replay = self.replay;
+        let geometry = replay.parts.heap.geometry();
+        let scan = &replay.decided().scans[stream];
+        let opened = unit.open(scan)?;
+        let (worker, workers) = (self.worker, self.workers);
+        let image = replay.parts.image;
+        let (fates, stats) = (&mut self.fates[stream], &mut self.stats);
+        let begun = &mut self.heads[stream].begun;
+        let mut entries = Vec::new();
+        let mut last = 0;
+        opened.for_each(scan, Direction::Forward, |frame, block| {
+            if frame.kind == FrameKind::BeginCheckpoint {
+                begun.extend(Reader::new(frame.payload).varint().map(CkptEpoch));
+            }
+            if frame.kind != FrameKind::Record {
+                return Ok(());
+            }
+            let record = decode_txn_record(frame.payload)
+                .ok_or_else(|| no_record(scan, block, "a transaction's record"))?;
+            fates.note(&record);
+            stats.ids.note(&record);
+            match &record {
+                TxnRecord::Update(update) => {
+                    let Change::Assign(images) = &update.change else {
+                        return Err(no_record(scan, block, "before and after images"));
+                    };
+                    last = images.gseq;
+                    let k = image.base_of(update.page).k;
+                    let gate = if k == CkptEpoch(0) || begun.contains(&k) {
+                        Gate::Apply
+                    } else {
+                        Gate::Skip(Skip::Reflected)
+                    };
+                    let own = is_own(geometry.partition_of_page(update.page), worker, workers);
+                    if own && stats.decided(gate) {
+                        entries.push(Entry {
+                            gseq: images.gseq,
+                            payload: Some(opened.place_of(frame.payload)),
+                        });
+                    }
+                }
+                TxnRecord::Commit { .. } => stats.groups += u64::from(worker == 0),
+                TxnRecord::Begin { .. } | TxnRecord::Abort { .. } => {}
+            }
+            Ok(())
+        })?;
+        entries.push(Entry {
+            gseq: last,
+            payload: None,
+        });
+        if worker == 0 {
+            stats.bytes += opened.bytes();
+            replay.parts.progress.add_done(opened.bytes());
+        }
+        let head = &mut self.heads[stream];
+        (head.unit, head.entries, head.at) = (Some(unit), entries, 0);
+        Ok(())
+    }
+
+    /// Plays in order up to the end of any stream's unit.
+    fn play_until_a_unit_ends(&mut self) -> Result<()> {
+        let replay = self.replay;
+        let (heap, scans) = (replay.parts.heap, &replay.decided().scans);
+        let units: Vec<_> = self.heads.iter().map(|head| head.unit.clone()).collect();
+        let mut batch = Batch::<SlotChange<'_>>::new();
+        loop {
+            let first = self.heads.iter().enumerate();
+            let first = first
+                .filter(|(_, head)| head.unit.is_some())
+                .min_by_key(|(_, head)| head.entries[head.at].gseq)
+                .map(|(stream, _)| stream);
+            let Some(stream) = first else { break };
+            let head = &mut self.heads[stream];
+            let payload = head.entries[head.at].payload;
+            head.at += 1;
+            let (Some(place), Some(unit)) = (payload, &units[stream]) else {
+                break;
+            };
+            let bytes = unit.open(&scans[stream])?.bytes_at(place);
+            let Some(TxnRecord::Update(update)) = decode_txn_record(bytes) else {
+                return Err(Error::Stopped("a record changed in memory".into()));
+            };
+            batch.push(
+                heap.geometry(),
+                SlotChange {
+                    page: update.page,
+                    change: update.change,
+                    undo: false,
+                },
+            );
+        }
+        batch.play(heap)
+    }
+
+    /// Undoes what the life left open, on this worker's partitions.
+    fn undo_life(&mut self) -> Result<()> {
+        let since = self.replay.parts.clock.mono_ns();
+        let (worker, workers) = (self.worker, self.workers);
+        let mut any = false;
+        for stream in 0..self.fates.len() {
+            if let Some(losers) = self.fates[stream].end() {
+                any = true;
+                undo_losers(self.replay, stream, &losers, &|partition| {
+                    is_own(partition, worker, workers)
+                })?;
+            }
+        }
+        if any {
+            self.replay.add_undo(since);
+        }
+        Ok(())
+    }
+}
+
+fn is_own(partition: PartitionId, worker: usize, workers: usize) -> bool {
+    usize::from(partition.0) % workers == worker
+}

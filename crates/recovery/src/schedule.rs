@@ -1,0 +1,763 @@
+//! The four levels of parallel restart, as a schedule over four kinds of jobs.
+//!
+//! | job | does | waits for |
+//! |---|---|---|
+//! | BR | reads a part of an image from its disk | a place in its disk's pipeline |
+//! | BP | puts it into memory | its BR |
+//! | LR | finds the end of a stream, reads a part of it | levels 1, 2: all BP |
+//! | LP | holds its records against the rule, applies them | its LR; levels 1 to 3: all BP |
+//!
+//! | level | a disk and a processor at once | LR beside BP | LP beside BP |
+//! |---|---|---|---|
+//! | 1 | | | |
+//! | 2 | x | | |
+//! | 3 | x | x | |
+//! | 4 | x | x | x |
+//!
+//! So a level is three edges ([`Edges`]), not a code path. One thread a disk reads, `threads`
+//! players do the rest. With `inline` set nothing is spawned: the caller's thread takes one job
+//! after the other, in an order that a seed picks among all that the edges allow, which is how the
+//! simulator reaches the orders that threads would.
+//!
+//! Records read ahead of their play are on a budget, a share for each stream; a stream that has
+//! spent its share reads on when its records are played: level 3 then falls back to level 2.
+//!
+//! # Source
+//! *Differential Logging* (000), section 4.2 and table 1.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Result};
+use perdura_device::Clock;
+
+/// Parts of an image, or units of a stream, that a disk's pipeline holds.
+const PIPELINE: usize = 4;
+/// Records read ahead of their play, bytes, unless set otherwise.
+pub const PILE_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// A level of parallel restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Disks in parallel, image before log, reading before playing.
+    One,
+    /// A disk and a processor at once.
+    Two,
+    /// The log is read while the image is loaded.
+    Three,
+    /// The log is played while the image is loaded.
+    Four,
+}
+
+impl Level {
+    /// All levels.
+    pub const ALL: [Level; 4] = [Level::One, Level::Two, Level::Three, Level::Four];
+
+    /// The level with this number.
+    #[must_use]
+    pub fn new(number: u8) -> Option<Level> {
+        Level::ALL
+            .into_iter()
+            .find(|level| level.number() == number)
+    }
+
+    /// Its number, 1 to 4.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Level::One => 1,
+            Level::Two => 2,
+            Level::Three => 3,
+            Level::Four => 4,
+        }
+    }
+
+    fn edges(self) -> Edges {
+        Edges {
+            pipeline: if self == Level::One { 1 } else { PIPELINE },
+            log_read_waits: self <= Level::Two,
+            log_play_waits: self <= Level::Three,
+        }
+    }
+}
+
+/// What a level means: which jobs wait for which.
+#[derive(Debug, Clone, Copy)]
+struct Edges {
+    /// How many parts of one disk may be read and not yet played; 1: no overlap.
+    pipeline: usize,
+    /// LR waits for all BP.
+    log_read_waits: bool,
+    /// LP waits for all BP.
+    log_play_waits: bool,
+}
+
+/// How a restart uses disks, processors and memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Schedule {
+    /// The level.
+    pub level: Level,
+    /// Players.
+    pub threads: usize,
+    /// Records read ahead of their play, bytes.
+    pub pile_bytes: u64,
+    /// Take all jobs on the caller's thread, in an order that this seed picks; 0: the order of
+    /// the table above.
+    pub inline: Option<u64>,
+}
+
+impl Schedule {
+    /// A level with so many players, each disk read by a thread of its own.
+    #[must_use]
+    pub fn new(level: Level, threads: usize) -> Schedule {
+        Schedule {
+            level,
+            threads,
+            pile_bytes: PILE_BYTES_DEFAULT,
+            inline: None,
+        }
+    }
+
+    /// A level on the caller's thread alone.
+    #[must_use]
+    pub fn inline(level: Level, seed: u64) -> Schedule {
+        Schedule {
+            threads: 1,
+            inline: Some(seed),
+            ..Schedule::new(level, 1)
+        }
+    }
+}
+
+/// Seconds that disks and players were busy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Busy {
+    /// The busiest image disk's reads.
+    pub backup_read: f64,
+    /// The busiest player's share of playing the image.
+    pub backup_play: f64,
+    /// The busiest log disk's reads, finding the log's end included.
+    pub log_read: f64,
+    /// The busiest player's share of playing the log.
+    pub log_play: f64,
+    /// From the first job of the image to the last.
+    pub backup_span: f64,
+    /// From the first job of the log to the last.
+    pub log_span: f64,
+}
+
+/// What there is to do. All methods may run on any thread.
+pub trait Work: Sync {
+    /// What BR hands to BP.
+    type Part: Send;
+    /// What LR hands to LP.
+    type Unit: Send + Sync;
+
+    /// Parts of the image on each of its disks.
+    fn parts(&self) -> Vec<usize>;
+    /// BR.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn read_part(&self, disk: usize, part: usize) -> Result<Self::Part>;
+    /// BP.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn play_part(&self, part: Self::Part) -> Result<()>;
+
+    /// Number of log streams.
+    fn streams(&self) -> usize;
+    /// The first LR of a stream: finds its end.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn scan(&self, stream: usize) -> Result<()>;
+    /// After the last scan: decides what counts. Returns the number of units of each stream.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn decide(&self) -> Result<Vec<usize>>;
+    /// LR. Units are numbered in the order in which they must be prepared.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn read_unit(&self, stream: usize, unit: usize) -> Result<Self::Unit>;
+    /// Bytes of memory a unit takes.
+    fn unit_bytes(&self, unit: &Self::Unit) -> u64;
+    /// Whether LP keeps an order among the streams, see [`merge`](Self::merge).
+    fn is_ordered(&self) -> bool;
+    /// LP of an order-free scheme. Calls of one stream come one after the other, in the units'
+    /// order, up to the point where `prepared` is called; the rest runs beside others.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn play_unit(&self, stream: usize, unit: &Self::Unit, prepared: &mut dyn FnMut())
+    -> Result<()>;
+    /// LP of an ordered scheme: worker `worker` of `workers` takes every unit of every stream,
+    /// each stream's in order, and plays its share. `next` gives the next unit of a stream, `None`
+    /// at its end; to ask for it gives the one before back.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn merge(
+        &self,
+        worker: usize,
+        workers: usize,
+        next: &mut dyn FnMut(usize) -> Result<Option<Arc<Self::Unit>>>,
+    ) -> Result<()>;
+    /// How many workers merge, given this many players.
+    fn mergers(&self, threads: usize) -> usize;
+}
+
+/// One disk of the image.
+struct DiskState<P> {
+    parts: usize,
+    next: usize,
+    reading: bool,
+    /// Read, or being read, and not yet played.
+    open: usize,
+    ready: VecDeque<P>,
+    busy_ns: u64,
+}
+
+/// One stream.
+struct StreamState<U> {
+    scan: Scan,
+    units: usize,
+    next: usize,
+    reading: bool,
+    open: usize,
+    /// Bytes read and not yet played.
+    piled: u64,
+    ready: VecDeque<Arc<U>>,
+    /// A unit is being prepared.
+    preparing: bool,
+    /// Ordered: units each worker has taken; `ready` begins with unit `dropped`.
+    taken: Vec<usize>,
+    dropped: usize,
+    busy_ns: u64,
+}
+
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum Scan {
+    Due,
+    Running,
+    Done,
+}
+
+struct State<P, U> {
+    disks: Vec<DiskState<P>>,
+    streams: Vec<StreamState<U>>,
+    /// Parts not yet played.
+    parts_left: usize,
+    decided: Decided,
+    /// Order-free: units not yet played.
+    units_left: usize,
+    mergers_next: usize,
+    mergers_left: usize,
+    /// When the first job of image and log began and the last ended.
+    backup_span: Option<(u64, u64)>,
+    log_span: Option<(u64, u64)>,
+    error: Option<Error>,
+}
+
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum Decided {
+    No,
+    Running,
+    Yes,
+}
+
+enum Job<P, U> {
+    ReadPart(usize, usize),
+    PlayPart(usize, P),
+    Scan(usize),
+    Decide,
+    ReadUnit(usize, usize),
+    PlayUnit(usize, Arc<U>),
+    Merge(usize),
+}
+
+/// Who asks for a job.
+#[derive(Clone, Copy)]
+enum Asker {
+    Disk(usize),
+    Stream(usize),
+    Player,
+    /// The only thread: takes reads too; the number picks among what is possible.
+    Everyone(u64),
+}
+
+struct Runner<'a, W: Work> {
+    work: &'a W,
+    edges: Edges,
+    pile_share: u64,
+    mergers: usize,
+    clock: &'a dyn Clock,
+    state: Mutex<State<W::Part, W::Unit>>,
+    changed: Condvar,
+}
+
+/// Does all the work.
+///
+/// # Errors
+/// The first error of any job.
+pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<Busy> {
+    let threads = schedule.threads.max(1);
+    let mergers = if work.is_ordered() {
+        work.mergers(if schedule.inline.is_some() {
+            1
+        } else {
+            threads
+        })
+    } else {
+        0
+    };
+    let runner = Runner::new(work, schedule, mergers, clock);
+    if let Some(seed) = schedule.inline {
+        let mut busy = Busy::default();
+        runner.everything(seed, &mut busy);
+        return runner.finish(busy);
+    }
+    let total = Mutex::new(Busy::default());
+    let note = |busy: Busy| {
+        let mut total = total.lock();
+        total.backup_play = total.backup_play.max(busy.backup_play);
+        total.log_play = total.log_play.max(busy.log_play);
+    };
+    std::thread::scope(|scope| {
+        let runner = &runner;
+        for disk in 0..runner.state.lock().disks.len() {
+            scope.spawn(move || runner.read_loop(Asker::Disk(disk)));
+        }
+        for stream in 0..work.streams() {
+            scope.spawn(move || runner.read_loop(Asker::Stream(stream)));
+        }
+        for _ in 1..threads {
+            scope.spawn(|| note(runner.play_loop()));
+        }
+        note(runner.play_loop());
+    });
+    runner.finish(total.into_inner())
+}
+
+impl<'a, W: Work> Runner<'a, W> {
+    fn new(work: &'a W, schedule: &Schedule, mergers: usize, clock: &'a dyn Clock) -> Self {
+        let disks: Vec<_> = work
+            .parts()
+            .into_iter()
+            .map(|parts| DiskState {
+                parts,
+                next: 0,
+                reading: false,
+                open: 0,
+                ready: VecDeque::new(),
+                busy_ns: 0,
+            })
+            .collect();
+        let streams = (0..work.streams())
+            .map(|_| StreamState {
+                scan: Scan::Due,
+                units: 0,
+                next: 0,
+                reading: false,
+                open: 0,
+                piled: 0,
+                ready: VecDeque::new(),
+                preparing: false,
+                taken: vec![0; mergers],
+                dropped: 0,
+                busy_ns: 0,
+            })
+            .collect();
+        Runner {
+            work,
+            edges: schedule.level.edges(),
+            pile_share: schedule.pile_bytes / to_u64(work.streams().max(1)),
+            mergers,
+            clock,
+            state: Mutex::new(State {
+                parts_left: disks.iter().map(|disk: &DiskState<_>| disk.parts).sum(),
+                disks,
+                streams,
+                decided: Decided::No,
+                units_left: 0,
+                mergers_next: 0,
+                mergers_left: mergers,
+                backup_span: None,
+                log_span: None,
+                error: None,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn finish(self, mut busy: Busy) -> Result<Busy> {
+        let state = self.state.into_inner();
+        if let Some(error) = state.error {
+            return Err(error);
+        }
+        let busiest = |ns: Option<u64>| seconds(ns.unwrap_or(0));
+        busy.backup_read = busiest(state.disks.iter().map(|d| d.busy_ns).max());
+        busy.log_read = busiest(state.streams.iter().map(|s| s.busy_ns).max());
+        let length = |span: Option<(u64, u64)>| span.map_or(0.0, |(from, to)| seconds(to - from));
+        busy.backup_span = length(state.backup_span);
+        busy.log_span = length(state.log_span);
+        Ok(busy)
+    }
+
+    /// A disk's thread.
+    fn read_loop(&self, asker: Asker) {
+        let mut busy = Busy::default();
+        while let Some(job) = self.next_job(asker) {
+            self.perform(job, &mut busy);
+        }
+    }
+
+    /// A player's thread.
+    fn play_loop(&self) -> Busy {
+        let mut busy = Busy::default();
+        while let Some(job) = self.next_job(Asker::Player) {
+            self.perform(job, &mut busy);
+        }
+        busy
+    }
+
+    /// The only thread.
+    fn everything(&self, seed: u64, busy: &mut Busy) {
+        let mut pick = seed;
+        while let Some(job) = self.next_job(Asker::Everyone(pick)) {
+            self.perform(job, busy);
+            if seed != 0 {
+                pick = perdura_base::checksum::mix64(pick).max(1);
+            }
+        }
+    }
+
+    /// Waits for a job; `None` when there will be none any more.
+    fn next_job(&self, asker: Asker) -> Option<Job<W::Part, W::Unit>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.error.is_some() || self.is_over(&state, asker) {
+                self.changed.notify_all();
+                return None;
+            }
+            if let Some(job) = self.take_job(&mut state, asker) {
+                return Some(job);
+            }
+            if let Asker::Everyone(_) = asker {
+                unreachable!("one thread that does everything always finds a job");
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn is_over(&self, state: &State<W::Part, W::Unit>, asker: Asker) -> bool {
+        let decided = state.decided == Decided::Yes;
+        match asker {
+            Asker::Disk(disk) => state.disks[disk].next == state.disks[disk].parts,
+            Asker::Stream(s) => decided && state.streams[s].next == state.streams[s].units,
+            Asker::Player | Asker::Everyone(_) => {
+                let played = if self.mergers > 0 {
+                    state.mergers_left == 0
+                } else {
+                    state.units_left == 0
+                };
+                state.parts_left == 0 && decided && played
+            }
+        }
+    }
+
+    fn take_job(
+        &self,
+        state: &mut State<W::Part, W::Unit>,
+        asker: Asker,
+    ) -> Option<Job<W::Part, W::Unit>> {
+        match asker {
+            Asker::Disk(disk) => self.take_read_part(state, disk),
+            Asker::Stream(stream) => self.take_log_read(state, stream),
+            Asker::Player => (0..state.disks.len())
+                .find_map(|disk| take_part(state, disk))
+                .or_else(|| self.take_log_play(state, 0)),
+            Asker::Everyone(pick) => {
+                let disks = state.disks.len();
+                let kinds = 2 * disks + state.streams.len() + 1;
+                let start = usize::try_from(pick % to_u64(kinds)).unwrap_or(0);
+                // From a start that the seed picks; with seed 0 what is read is played at once.
+                (0..kinds).map(|i| (start + i) % kinds).find_map(|kind| {
+                    if kind < disks {
+                        take_part(state, kind)
+                    } else if kind < 2 * disks {
+                        self.take_read_part(state, kind - disks)
+                    } else if kind < 2 * disks + 1 {
+                        self.take_log_play(state, pick)
+                    } else {
+                        self.take_log_read(state, kind - 2 * disks - 1)
+                    }
+                })
+            }
+        }
+    }
+
+    fn take_read_part(
+        &self,
+        state: &mut State<W::Part, W::Unit>,
+        disk: usize,
+    ) -> Option<Job<W::Part, W::Unit>> {
+        let d = &mut state.disks[disk];
+        if d.next == d.parts || d.reading || d.open >= self.edges.pipeline {
+            return None;
+        }
+        d.reading = true;
+        d.open += 1;
+        d.next += 1;
+        Some(Job::ReadPart(disk, d.next - 1))
+    }
+
+    fn take_log_read(
+        &self,
+        state: &mut State<W::Part, W::Unit>,
+        stream: usize,
+    ) -> Option<Job<W::Part, W::Unit>> {
+        let loaded = state.parts_left == 0;
+        if self.edges.log_read_waits && !loaded {
+            return None;
+        }
+        if state.streams[stream].scan == Scan::Due {
+            state.streams[stream].scan = Scan::Running;
+            return Some(Job::Scan(stream));
+        }
+        if state.decided == Decided::No && state.streams.iter().all(|s| s.scan == Scan::Done) {
+            state.decided = Decided::Running;
+            return Some(Job::Decide);
+        }
+        let s = &mut state.streams[stream];
+        if state.decided != Decided::Yes || s.next == s.units || s.reading {
+            return None;
+        }
+        // Levels 3 and 4 pile records up as far as the budget reaches, one unit at least.
+        let room = if self.edges.log_read_waits {
+            s.open < self.edges.pipeline
+        } else {
+            s.open == 0 || s.piled < self.pile_share
+        };
+        if !room {
+            return None;
+        }
+        s.reading = true;
+        s.open += 1;
+        s.next += 1;
+        Some(Job::ReadUnit(stream, s.next - 1))
+    }
+
+    fn take_log_play(
+        &self,
+        state: &mut State<W::Part, W::Unit>,
+        pick: u64,
+    ) -> Option<Job<W::Part, W::Unit>> {
+        let may_play = state.parts_left == 0 || !self.edges.log_play_waits;
+        if !may_play || state.decided != Decided::Yes {
+            return None;
+        }
+        if state.mergers_next < self.mergers {
+            state.mergers_next += 1;
+            return Some(Job::Merge(state.mergers_next - 1));
+        }
+        if self.mergers > 0 {
+            return None;
+        }
+        let streams = state.streams.len();
+        let start = usize::try_from(pick % to_u64(streams.max(1))).unwrap_or(0);
+        (0..streams).map(|i| (start + i) % streams).find_map(|at| {
+            let s = &mut state.streams[at];
+            if s.preparing {
+                return None;
+            }
+            let unit = s.ready.pop_front()?;
+            s.preparing = true;
+            Some(Job::PlayUnit(at, unit))
+        })
+    }
+
+    fn perform(&self, job: Job<W::Part, W::Unit>, busy: &mut Busy) {
+        let since = self.clock.mono_ns();
+        let spent = || self.clock.mono_ns().saturating_sub(since);
+        let of_image = matches!(job, Job::ReadPart(..) | Job::PlayPart(..));
+        let done = match job {
+            Job::ReadPart(disk, part) => {
+                let read = self.work.read_part(disk, part);
+                self.update(read, |state, part| {
+                    let d = &mut state.disks[disk];
+                    d.reading = false;
+                    d.busy_ns += spent();
+                    d.ready.push_back(part);
+                })
+            }
+            Job::PlayPart(disk, part) => {
+                let played = self.work.play_part(part);
+                busy.backup_play += seconds(spent());
+                self.update(played, |state, ()| {
+                    state.disks[disk].open -= 1;
+                    state.parts_left -= 1;
+                })
+            }
+            Job::Scan(stream) => {
+                let scanned = self.work.scan(stream);
+                self.update(scanned, |state, ()| {
+                    state.streams[stream].scan = Scan::Done;
+                    state.streams[stream].busy_ns += spent();
+                })
+            }
+            Job::Decide => self.update(self.work.decide(), |state, units| {
+                state.units_left = units.iter().sum();
+                for (s, units) in state.streams.iter_mut().zip(units) {
+                    s.units = units;
+                }
+                state.decided = Decided::Yes;
+            }),
+            Job::ReadUnit(stream, unit) => self.read_unit(stream, unit).map(drop),
+            Job::PlayUnit(stream, unit) => {
+                let mut prepared = false;
+                let played = self.work.play_unit(stream, &unit, &mut || {
+                    prepared = true;
+                    self.state.lock().streams[stream].preparing = false;
+                    self.changed.notify_all();
+                });
+                busy.log_play += seconds(spent());
+                let bytes = self.work.unit_bytes(&unit);
+                drop(unit);
+                self.update(played, |state, ()| {
+                    let s = &mut state.streams[stream];
+                    s.preparing &= prepared;
+                    s.open -= 1;
+                    s.piled = s.piled.saturating_sub(bytes);
+                    state.units_left -= 1;
+                })
+            }
+            Job::Merge(worker) => {
+                let mut waited_ns = 0;
+                let merged = self.work.merge(worker, self.mergers, &mut |stream| {
+                    let since = self.clock.mono_ns();
+                    let next = self.next_for_merge(worker, stream);
+                    waited_ns += self.clock.mono_ns().saturating_sub(since);
+                    next
+                });
+                busy.log_play += seconds(spent().saturating_sub(waited_ns));
+                self.update(merged, |state, ()| state.mergers_left -= 1)
+            }
+        };
+        let mut state = self.state.lock();
+        let now = since + spent();
+        let span = if of_image {
+            &mut state.backup_span
+        } else {
+            &mut state.log_span
+        };
+        let (from, to) = span.unwrap_or((since, now));
+        *span = Some((from.min(since), to.max(now)));
+        if let Err(error) = done {
+            state.error.get_or_insert(error);
+            self.changed.notify_all();
+        }
+    }
+
+    fn update<T>(
+        &self,
+        result: Result<T>,
+        change: impl FnOnce(&mut State<W::Part, W::Unit>, T),
+    ) -> Result<()> {
+        let value = result?;
+        change(&mut self.state.lock(), value);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn read_unit(&self, stream: usize, unit: usize) -> Result<()> {
+        let since = self.clock.mono_ns();
+        let read = self.work.read_unit(stream, unit);
+        self.update(read, |state, unit| {
+            let s = &mut state.streams[stream];
+            s.reading = false;
+            s.busy_ns += self.clock.mono_ns().saturating_sub(since);
+            s.piled += self.work.unit_bytes(&unit);
+            s.ready.push_back(Arc::new(unit));
+        })
+    }
+
+    /// The next unit of a stream for one merging worker. A unit is dropped when all have passed
+    /// it. On the only thread it is read here if it is not there yet.
+    fn next_for_merge(&self, worker: usize, stream: usize) -> Result<Option<Arc<W::Unit>>> {
+        let mut state = self.state.lock();
+        self.drop_passed(&mut state.streams[stream]);
+        self.changed.notify_all();
+        loop {
+            if state.error.is_some() {
+                return Err(Error::Stopped("another job of the restart failed".into()));
+            }
+            let s = &mut state.streams[stream];
+            let wanted = s.taken[worker];
+            if wanted == s.units {
+                return Ok(None);
+            }
+            if let Some(unit) = s.ready.get(wanted - s.dropped) {
+                let unit = Arc::clone(unit);
+                s.taken[worker] += 1;
+                return Ok(Some(unit));
+            }
+            if !s.reading && s.open == 0 {
+                s.reading = true;
+                s.open += 1;
+                s.next += 1;
+                let unit = s.next - 1;
+                drop(state);
+                self.read_unit(stream, unit)?;
+                state = self.state.lock();
+            } else {
+                self.changed.wait(&mut state);
+            }
+        }
+    }
+
+    /// Drops units that every worker has taken and, by asking for the next, given back. A worker
+    /// may still hold the newest it took.
+    fn drop_passed(&self, s: &mut StreamState<W::Unit>) {
+        let passed = s.taken.iter().copied().min().unwrap_or(0);
+        while s.dropped < passed {
+            if let Some(unit) = s.ready.pop_front() {
+                s.piled = s.piled.saturating_sub(self.work.unit_bytes(&unit));
+                s.open -= 1;
+            }
+            s.dropped += 1;
+        }
+    }
+}
+
+fn take_part<P, U>(state: &mut State<P, U>, disk: usize) -> Option<Job<P, U>> {
+    let part = state.disks[disk].ready.pop_front()?;
+    Some(Job::PlayPart(disk, part))
+}
+
+fn seconds(ns: u64) -> f64 {
+    std::time::Duration::from_nanos(ns).as_secs_f64()
+}
+
+/// Runs `work` on the caller's thread and on `threads - 1` others; the first error wins.
+pub(crate) fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
+    if threads <= 1 {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let mut result = work();
+        for other in others {
+            let ended = other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result = result.and(ended);
+        }
+        result
+    })
+}

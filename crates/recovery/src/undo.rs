@@ -1,0 +1,70 @@
+//! The second pass: taking out what transactions did that never ended.
+//!
+//! Their records are read backward, from the end of the life they were lost in to the first of
+//! them. For a scheme that commutes every record of a loser is XORed once more, compensations
+//! included, for all of them are in the state by then. For before images the order matters, which
+//! is the record's own, backward; compensations are passed over, since the record they take back
+//! is undone anyway.
+//!
+//! # Source
+//! *Differential Logging* (000), section 2.2, step 3, and section 5.1 (PL2P, DL2P).
+
+use perdura_base::{PartitionId, Result};
+use perdura_page::txn_record::{Change, TxnRecord, decode_txn_record};
+use perdura_store::{Batch, SlotChange};
+use perdura_wal::{Direction, FrameKind};
+
+use crate::fates::Losers;
+use crate::replay::{Replay, ReplayStats, no_record};
+
+/// Undoes the losers of one life of a stream on the partitions that `own` names.
+///
+/// # Errors
+/// Those of reading the log again.
+pub(crate) fn undo_losers(
+    replay: &Replay<'_>,
+    stream: usize,
+    losers: &Losers,
+    own: &dyn Fn(PartitionId) -> bool,
+) -> Result<()> {
+    let scan = &replay.decided().scans[stream];
+    let (heap, image) = (replay.parts.heap, replay.parts.image);
+    let geometry = heap.geometry();
+    let mut stats = ReplayStats::default();
+    for number in losers.units.clone().rev() {
+        let unit = replay.read_numbered(stream, number)?;
+        let mut batch = Batch::<SlotChange<'_>>::new();
+        unit.open(scan)?
+            .for_each(scan, Direction::Backward, |frame, block| {
+                if frame.kind != FrameKind::Record {
+                    return Ok(());
+                }
+                let record = decode_txn_record(frame.payload)
+                    .ok_or_else(|| no_record(scan, block, "a transaction's record"))?;
+                let TxnRecord::Update(update) = record else {
+                    return Ok(());
+                };
+                let is_undone = image.base_of(update.page).reaches(scan.stream, block.pos)
+                    && match update.change {
+                        Change::Xor(_) => true,
+                        Change::Assign(_) => !update.compensation,
+                    };
+                let ours = own(geometry.partition_of_page(update.page));
+                if ours && is_undone && losers.txns.contains(&update.txn) {
+                    stats.undone += 1;
+                    batch.push(
+                        geometry,
+                        SlotChange {
+                            page: update.page,
+                            change: update.change,
+                            undo: true,
+                        },
+                    );
+                }
+                Ok(())
+            })?;
+        batch.play(heap)?;
+    }
+    replay.add_stats(stats);
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! Reading a scanned stream in units: runs of blocks that begin with the start of a frame.
+//!
+//! Reading and opening are two jobs on purpose: [`StreamScan::read_raw`] only waits for the disk,
+//! [`StreamScan::open_unit`] checks the checksums and joins the bodies, which is a processor's
+//! work. A restart that pipelines the two gives them to different threads.
+
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Error, Result, StreamId};
+
+use crate::block::{self, HEADER_BYTES};
+use crate::frame::{Direction, Frame, for_each_frame};
+use crate::scan::{BlockRef, StreamScan};
+use crate::segment::SEGMENT_HEADER_BYTES;
+
+/// The bytes of some blocks as the disk returned them, unchecked.
+pub struct RawUnit {
+    blocks: std::ops::Range<usize>,
+    raw: Vec<u8>,
+}
+
+impl RawUnit {
+    /// Bytes read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.raw.len())
+    }
+}
+
+/// The frames of some blocks.
+pub struct Unit {
+    stream: StreamId,
+    blocks: std::ops::Range<usize>,
+    /// The joined bodies.
+    joined: Vec<u8>,
+    /// Where each block's body begins in them.
+    starts: Vec<usize>,
+    /// Bytes before the first frame: the rest of one that an older block began.
+    skip: usize,
+}
+
+impl StreamScan {
+    /// Ranges of blocks that begin with the start of a frame, end before another such block and
+    /// belong to one incarnation: the units that can be read independently. `bytes` is about how
+    /// much each should hold.
+    #[must_use]
+    pub fn units(&self, bytes: u64) -> Vec<std::ops::Range<usize>> {
+        let mut units = Vec::new();
+        let mut from = 0;
+        for (i, block) in self.blocks.iter().enumerate().skip(1) {
+            let first = &self.blocks[from];
+            let long_enough = block.pos.0 - first.pos.0 >= bytes;
+            let starts_a_frame = block.first_frame == 0 && block.body_len > 0;
+            let other_life = block.incarnation != first.incarnation;
+            if starts_a_frame && (long_enough || other_life) {
+                units.push(from..i);
+                from = i;
+            }
+        }
+        if from < self.blocks.len() {
+            units.push(from..self.blocks.len());
+        }
+        units
+    }
+
+    /// Reads the blocks of one unit, those that lie side by side in one go.
+    ///
+    /// # Errors
+    /// An I/O error, or [`Error::Corrupt`] if a segment is shorter than it was a moment ago.
+    pub fn read_raw(&self, unit: std::ops::Range<usize>) -> Result<RawUnit> {
+        let mut raw = Vec::new();
+        let mut at = unit.start;
+        while at < unit.end {
+            let first = &self.blocks[at];
+            let mut end = at + 1;
+            while end < unit.end
+                && self.blocks[end].segment == first.segment
+                && self.blocks[end].pos == self.blocks[end - 1].end()
+            {
+                end += 1;
+            }
+            let segment = &self.segments[first.segment];
+            let offset = SEGMENT_HEADER_BYTES + (first.pos.0 - segment.id.start.0);
+            let from = raw.len();
+            raw.resize(
+                from + to_usize(self.blocks[end - 1].end().0 - first.pos.0),
+                0,
+            );
+            perdura_device::read_exact_at(segment.file.as_ref(), offset, &mut raw[from..])?;
+            at = end;
+        }
+        Ok(RawUnit { blocks: unit, raw })
+    }
+
+    /// Checks the blocks of a unit and joins their bodies.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a block's checksum does not hold.
+    pub fn open_unit(&self, unit: RawUnit) -> Result<Unit> {
+        let RawUnit { blocks, mut raw } = unit;
+        let mut starts = Vec::with_capacity(blocks.len());
+        let (mut from, mut joined) = (0, 0);
+        for block in &self.blocks[blocks.clone()] {
+            let len = to_usize(block.end().0 - block.pos.0);
+            let body = to_usize(u64::from(block.body_len));
+            let whole = block::decode(&raw[from..from + len]);
+            if whole.is_none_or(|header| header.epoch != block.epoch || header.pos != block.pos) {
+                return Err(self.damaged_block(block));
+            }
+            starts.push(joined);
+            let body_at = from + HEADER_BYTES;
+            raw.copy_within(body_at..body_at + body, joined);
+            joined += body;
+            from += len;
+        }
+        raw.truncate(joined);
+        let first_frame = self.blocks.get(blocks.start).map_or(0, |b| b.first_frame);
+        Ok(Unit {
+            stream: self.stream,
+            blocks,
+            skip: to_usize(u64::from(first_frame)).min(joined),
+            joined: raw,
+            starts,
+        })
+    }
+
+    fn damaged_block(&self, block: &BlockRef) -> Error {
+        let segment = &self.segments[block.segment];
+        Error::corrupt(
+            segment.id.path(),
+            SEGMENT_HEADER_BYTES + (block.pos.0 - segment.id.start.0),
+            format!(
+                "the block of epoch {}, which a later one vouches for",
+                block.epoch
+            ),
+            "a block whose checksum does not hold",
+            "Acknowledged transactions in it are damaged. Restore the file from a backup.",
+        )
+    }
+
+    /// Reads the frames of one unit, each with the block it starts in. Returns the bytes of
+    /// frames.
+    ///
+    /// # Errors
+    /// Those of `each`; [`Error::Corrupt`] if the bytes changed since the scan or do not parse.
+    pub fn read_unit(
+        &self,
+        unit: std::ops::Range<usize>,
+        direction: Direction,
+        mut each: impl FnMut(Frame<'_>, &BlockRef) -> Result<()>,
+    ) -> Result<u64> {
+        let unit = self.open_unit(self.read_raw(unit)?)?;
+        unit.for_each(self, direction, |frame, block| each(frame, block))?;
+        Ok(unit.bytes())
+    }
+}
+
+impl Unit {
+    /// Bytes of frames.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.joined.len())
+    }
+
+    /// Where a frame's payload lies within the unit: its offset and length, for
+    /// [`bytes_at`](Self::bytes_at).
+    #[must_use]
+    pub fn place_of(&self, payload: &[u8]) -> (usize, usize) {
+        (
+            payload.as_ptr().addr() - self.joined.as_ptr().addr(),
+            payload.len(),
+        )
+    }
+
+    /// The payload at a place.
+    #[must_use]
+    pub fn bytes_at(&self, (offset, len): (usize, usize)) -> &[u8] {
+        &self.joined[offset..offset + len]
+    }
+
+    /// Hands each frame, with the block it starts in, to `each`. `scan` is the one the unit was
+    /// read from.
+    ///
+    /// # Errors
+    /// Those of `each`; [`Error::Corrupt`] if the frames do not parse.
+    pub fn for_each<'a>(
+        &'a self,
+        scan: &'a StreamScan,
+        direction: Direction,
+        mut each: impl FnMut(Frame<'a>, &'a BlockRef) -> Result<()>,
+    ) -> Result<()> {
+        let blocks = &scan.blocks[self.blocks.clone()];
+        let base = self.joined.as_ptr().addr();
+        let whole = for_each_frame(&self.joined[self.skip..], direction, |frame: Frame<'a>| {
+            // A frame's payload may begin in the block after the one its head is in.
+            let at = frame.payload.as_ptr().addr() - base;
+            let index = self.starts.partition_point(|start| *start <= at).max(1) - 1;
+            each(frame, &blocks[index])
+        })?;
+        if self.skip + whole == self.joined.len() {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            format!("log stream {}", self.stream),
+            blocks.last().map_or(0, |block| block.pos.0),
+            "whole frames up to the end of the block",
+            format!(
+                "{} bytes that are no frame",
+                self.joined.len() - self.skip - whole
+            ),
+            "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+        ))
+    }
+}
