@@ -297,6 +297,20 @@ impl Checkpointer {
         result
     }
 
+    /// Gives the running checkpoint up, unless its image is being named already: cancelling is just
+    /// stopping. Returns whether one was given up.
+    pub fn abandon(&mut self) -> bool {
+        if matches!(self.phase, Phase::Anchor(_) | Phase::Truncate) {
+            return false;
+        }
+        let Some(sweep) = self.sweep.take() else {
+            return false;
+        };
+        self.cancel(&sweep);
+        self.publish();
+        true
+    }
+
     fn advance(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<CheckpointProgress> {
         let mut written = 0;
         self.phase = match phase {

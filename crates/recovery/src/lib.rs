@@ -15,8 +15,11 @@
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
 //! | [`rule`] | the two predicates |
 //! | [`method`] | the restart methods as rows over source, gate, apply, undo |
+//! | [`level`], [`work`], [`schedule`] | what a level means; the jobs; who does which next |
 //! | [`load`] | image to memory, with fallback and page repair |
-//! | [`replay`] | log to memory |
+//! | [`replay`], `judge` | log to memory: the jobs' contents; records held against the gate |
+//! | [`fates`] | what became of each transaction of a stream |
+//! | `merge`, `undo` | play in the order of slots; the second pass |
 //! | [`restart`] | the phases in order |
 //! | [`report`] | what a restart says of itself |
 //!
@@ -28,6 +31,8 @@ pub mod anchor_cell;
 pub mod checkpoint;
 pub mod fates;
 pub mod image;
+mod judge;
+pub mod level;
 pub mod load;
 mod merge;
 pub mod method;
@@ -39,13 +44,15 @@ pub mod schedule;
 pub mod truncate;
 mod undo;
 pub mod window;
+pub mod work;
 
 pub use anchor_cell::AnchorCell;
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use image::{DirEntry, Directory};
+pub use level::{Level, Schedule};
 pub use method::{METHODS, Method};
 pub use replay::HighestIds;
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
-pub use schedule::{Level, Schedule};
+
 pub use window::{ExecutorWindow, Window, WindowEnd};

@@ -24,7 +24,8 @@ use perdura_store::{Batch, SlotChange};
 use perdura_wal::{Direction, FrameKind};
 
 use crate::fates::Forward;
-use crate::replay::{LogUnit, Replay, ReplayStats, no_record};
+use crate::judge::no_record;
+use crate::replay::{LogUnit, Replay, ReplayStats};
 use crate::rule::{Gate, Skip};
 use crate::undo::undo_losers;
 

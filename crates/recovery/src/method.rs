@@ -2,7 +2,7 @@
 //!
 //! | joint | shared | a method supplies |
 //! |---|---|---|
-//! | source | scans of blocks in units, by [`crate::schedule`] | direction, how streams are shared out |
+//! | source | scans of blocks in units, by [`crate::level`] | direction, how streams are shared out |
 //! | gate | [`crate::rule`], page untouched | which predicate |
 //! | apply | the heap's verbs | which verb |
 //! | undo | [`crate::undo`] | what takes unwanted changes out |
@@ -17,7 +17,7 @@
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};
 
-use crate::schedule::Level;
+use crate::level::Level;
 
 /// How units of log are shared out among players.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,11 +29,12 @@ use perdura_wal::{ChainLink, Cut, ImageState, ImageStatus, WalStart};
 
 use crate::anchor_cell::AnchorCell;
 use crate::image::{Directory, create_images};
+use crate::level::{Busy, Schedule};
 use crate::load::{ImagePlan, plan_image};
 use crate::method::{Apply, Method};
 use crate::replay::{Attempt, Decided, HighestIds, Replay, ReplayParts, ReplayStats};
 use crate::report::{Bytes, Progress, Records, RestartReport};
-use crate::schedule::{self, Busy, Schedule, run_threads};
+use crate::schedule::{self, run_threads};
 
 /// Tables by id, with whether each keeps its keys in order.
 pub type Catalog = BTreeMap<TableId, bool>;

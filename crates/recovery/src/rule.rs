@@ -133,4 +133,36 @@ mod tests {
         assert_eq!(gate(new, k, future, target), Gate::Skip(Skip::NotWanted));
         assert_eq!(gate(old, k, future, target), Gate::Apply);
     }
+
+    #[test]
+    fn an_unlogged_rollback_is_in_an_image_begun_after_it_and_in_no_other() {
+        let (tag, target) = (CkptEpoch(4), Epoch(9));
+        for gx in [4, 5, 6] {
+            for k in [4, 5, 6, 7] {
+                for fate in [Fate::AbortedClean(CkptEpoch(gx)), Fate::Lost(CkptEpoch(gx))] {
+                    let saw_change_only = 4 < k && k <= gx;
+                    let gate = gate_fate(tag, CkptEpoch(k), fate, target);
+                    assert_eq!(gate == Gate::Apply, saw_change_only, "{fate:?}, image {k}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_commit_after_the_target_is_taken_out_of_an_image_that_has_it() {
+        let (tag, k) = (CkptEpoch(4), CkptEpoch(5));
+        let late = Fate::Committed(Epoch(10));
+        assert_eq!(gate_fate(tag, k, late, Epoch(9)), Gate::Apply);
+        assert_eq!(gate_fate(k, k, late, Epoch(9)), Gate::Skip(Skip::NotWanted));
+        assert_eq!(
+            gate_fate(tag, k, late, Epoch(10)),
+            Gate::Skip(Skip::Reflected)
+        );
+        let compensated = Fate::AbortedCompensated;
+        assert_eq!(gate_fate(k, k, compensated, Epoch(9)), Gate::Apply);
+        assert_eq!(
+            gate_fate(tag, k, compensated, Epoch(9)),
+            Gate::Skip(Skip::Reflected)
+        );
+    }
 }

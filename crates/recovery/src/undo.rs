@@ -15,7 +15,8 @@ use perdura_store::{Batch, SlotChange};
 use perdura_wal::{Direction, FrameKind};
 
 use crate::fates::Losers;
-use crate::replay::{Replay, ReplayStats, no_record};
+use crate::judge::no_record;
+use crate::replay::{Replay, ReplayStats};
 
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
 ///

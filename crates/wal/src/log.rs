@@ -470,6 +470,13 @@ impl Wal {
         }
     }
 
+    /// Everything below is durable in this stream.
+    #[must_use]
+    pub fn synced(&self, stream: StreamId) -> Pos {
+        let s = &self.streams[usize::from(stream.0)];
+        Pos(s.synced.load(Ordering::SeqCst))
+    }
+
     /// `D`: every transaction up to this epoch survives.
     #[must_use]
     pub fn durable(&self) -> Epoch {

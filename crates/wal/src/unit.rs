@@ -149,7 +149,7 @@ impl StreamScan {
         mut each: impl FnMut(Frame<'_>, &BlockRef) -> Result<()>,
     ) -> Result<u64> {
         let unit = self.open_unit(self.read_raw(unit)?)?;
-        unit.for_each(self, direction, |frame, block| each(frame, block))?;
+        unit.for_each(self, direction, &mut each)?;
         Ok(unit.bytes())
     }
 }

@@ -7,7 +7,7 @@ use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
     Anchor, Cut, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, StreamScan, Wal,
-    WalOptions, WalStart, decide_cut, scan_stream,
+    WalOptions, WalStart, decide_cut, hop_stream, scan_stream,
 };
 
 pub const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -73,16 +73,48 @@ pub fn flush(wal: &Wal) {
     }
 }
 
+/// Scans all streams in both ways: every body checked, and hopping from header to header. What the
+/// hopping scan takes for granted must show when its units are read.
 pub fn scan(disk: &Arc<SimDisk>, anchor: &Anchor) -> Result<(Vec<StreamScan>, Cut)> {
+    let checked = scan_by(disk, anchor, scan_stream);
+    let hopped = scan_by(disk, anchor, hop_stream).and_then(|(scans, cut)| {
+        for scan in &scans {
+            for unit in scan.units(0) {
+                scan.read_unit(unit, Direction::Forward, |_, _| Ok(()))?;
+            }
+        }
+        Ok((scans, cut))
+    });
+    match (&checked, &hopped) {
+        (Ok((scans, cut)), Ok((hopped_scans, hopped_cut))) => {
+            assert_eq!(
+                (cut.durable, &cut.cut),
+                (hopped_cut.durable, &hopped_cut.cut)
+            );
+            for (scan, hopped) in scans.iter().zip(hopped_scans) {
+                let places = |scan: &StreamScan| -> Vec<Pos> {
+                    scan.blocks.iter().map(|block| block.pos).collect()
+                };
+                assert_eq!(places(scan), places(hopped));
+            }
+        }
+        (Err(_), Err(_)) => {}
+        _ => panic!(
+            "the two scans disagree: {:?}, {:?}",
+            checked.is_ok(),
+            hopped.is_ok()
+        ),
+    }
+    checked
+}
+
+type Scan = fn(&dyn Disk, &Anchor, StreamId, Pos) -> Result<StreamScan>;
+
+fn scan_by(disk: &Arc<SimDisk>, anchor: &Anchor, scan: Scan) -> Result<(Vec<StreamScan>, Cut)> {
     let life = disk.life();
     let mut scans = Vec::new();
     for stream in 0..anchor.streams {
-        scans.push(scan_stream(
-            life.as_ref(),
-            anchor,
-            StreamId(stream),
-            Pos(0),
-        )?);
+        scans.push(scan(life.as_ref(), anchor, StreamId(stream), Pos(0))?);
     }
     let cut = decide_cut(anchor, &scans)?;
     for scan in &mut scans {
