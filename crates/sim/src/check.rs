@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fastrand::Rng;
 use perdura::Core;
 use perdura_base::error::Family;
 use perdura_base::limits::PAGE_BYTES;
@@ -9,11 +10,12 @@ use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, CrashProfile, Disk, SimDisk};
 use perdura_recovery::image::{ImageFile, PageSummer, read_directory};
-use perdura_recovery::{METHODS, Method, Progress, RestartOptions, restart};
+use perdura_recovery::{Level, METHODS, Method, Progress, RestartOptions, Schedule, restart};
 use perdura_wal::{Direction, ImageState};
 
 use crate::model::State;
 use crate::steps::{key_bytes, key_number};
+use crate::swarm::pick;
 use crate::world::{Check, World};
 
 /// The method with its streams read backwards.
@@ -145,13 +147,11 @@ impl World {
     }
 
     /// With the image that a restart used damaged, wholly or in one page, the other one must lead
-    /// to the same rows, now and after the next checkpoint; and the log read backwards to the same
-    /// as forwards. `before` are the disks as the restart found them.
+    /// to the same rows, now and after the next checkpoint; and every level of parallelism to the
+    /// same as any other. `before` are the disks as the restart found them.
     pub(crate) fn check_other_ways(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let core = self.core();
-        if self.dry_run(before, &METHODS[0])? != self.dry_run(before, &BACKWARD)? {
-            return Err("the log read backwards gives other rows than forwards".to_owned());
-        }
+        self.check_levels(before, choice)?;
         self.check_images(&before[0])?;
         let anchor = core.anchor().get();
         let Some(newest) = anchor.newest_image() else {
@@ -201,6 +201,25 @@ impl World {
         let again = self.open_on(before);
         let again = again.map_err(|error| format!("after the repairing checkpoint: {error}"))?;
         same(&again, "after the repairing checkpoint")
+    }
+
+    /// Neither the level of parallelism matters, nor the order of the jobs that it allows, nor
+    /// the direction in which the log is read.
+    fn check_levels(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
+        let mut rng = Rng::with_seed(choice);
+        let first = self.dry_run(before, &METHODS[0], Schedule::inline(Level::Four, 0))?;
+        for level in Level::ALL {
+            let mut schedule = Schedule::inline(level, rng.u64(..));
+            if rng.u8(0..16) == 0 {
+                schedule = Schedule::new(level, rng.usize(1..=3));
+            }
+            let method = pick(&mut rng, &[&METHODS[0], &BACKWARD]);
+            if self.dry_run(before, method, schedule)? != first {
+                let (way, level) = (method.source.direction, level.number());
+                return Err(format!("level {level}, log read {way:?}: other rows"));
+            }
+        }
+        Ok(())
     }
 
     /// Every page that a complete image lists is there with its checksum and its digest, and the
@@ -262,14 +281,19 @@ impl World {
         disk.flip(path, to_u64(header + page * PAGE_BYTES + 9), 3);
     }
 
-    fn dry_run(&self, disks: &[Arc<SimDisk>], method: &'static Method) -> Check<u64> {
+    fn dry_run(
+        &self,
+        disks: &[Arc<SimDisk>],
+        method: &'static Method,
+        schedule: Schedule,
+    ) -> Check<u64> {
         let env = self.env(disks);
         let options = RestartOptions {
             data: Arc::clone(&env.data) as Arc<dyn Disk>,
             images: vec![Arc::clone(&env.data) as Arc<dyn Disk>],
             logs: env.logs,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            schedule: perdura_recovery::Schedule::inline(perdura_recovery::Level::Four, 0),
+            schedule,
             method,
             dry_run: true,
             memory: Arc::new(perdura::MemoryAccount::new(u64::MAX)),

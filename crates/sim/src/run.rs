@@ -5,11 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fastrand::Rng;
 use perdura_base::error::Family;
 use perdura_device::{Clock, SystemClock};
+use perdura_recovery::{Level, Schedule};
 
 use crate::content::scramble;
 use crate::faults;
 use crate::report::{CrashOptions, CrashReport, Tally, Violation};
-use crate::swarm::Swarm;
+use crate::swarm::{Swarm, pick};
 use crate::world::{Check, World};
 
 /// A run counts with so many transactions.
@@ -174,8 +175,9 @@ impl World {
             if attempt < depth {
                 faults::plan(&mut self.rng, &self.disks, 12);
             }
+            let level = pick(&mut self.rng, &Level::ALL);
+            self.swarm.options.schedule = Schedule::inline(level, self.rng.u64(..));
             let copies = other_ways.then(|| self.copy_disks());
-
             match self.open_on(&self.disks) {
                 Ok(core) => {
                     self.core = Some(core);

@@ -109,9 +109,9 @@ impl Machine {
         for (txn, past) in self.past.iter_mut().enumerate() {
             let lost = match past.fate {
                 Fate::Committed(_) => !survives[txn],
-                Fate::AbortedClean(_) | Fate::AbortedCompensated => !ended[txn],
                 Fate::InFlight => true,
                 Fate::Lost(_) => false,
+                _ => !ended[txn],
             };
             if lost {
                 past.fate = Fate::Lost(self.g);
@@ -142,7 +142,7 @@ impl Machine {
                 }
             }
             for (txn, first) in firsts {
-                if matches!(fate(txn), Fate::Committed(_)) {
+                if matches!(fate(txn), Fate::Committed(_) | Fate::AbortedCompensated) {
                     continue;
                 }
                 for record in log.get(first..begin).unwrap_or_default() {
@@ -182,12 +182,10 @@ impl Machine {
                     g,
                     first,
                 } => {
-                    let winner = *compensated && !self.has(Twist::CompensatedAsLoser);
-                    let fate = match (winner, compensated) {
-                        // All its changes and their opposites: as good as committed.
-                        (true, _) => Fate::Committed(0),
-                        (false, true) => Fate::AbortedCompensated,
-                        (false, false) => Fate::AbortedClean(*g),
+                    let fate = match compensated {
+                        true if self.has(Twist::CompensatedAsLoser) => Fate::AbortedTakenOut,
+                        true => Fate::AbortedCompensated,
+                        false => Fate::AbortedClean(*g),
                     };
                     fates.insert(*txn, fate);
                     firsts.extend(first.map(|first| (*txn, first)));

@@ -1,7 +1,7 @@
 //! What became of a transaction, and the rule that follows from it: the engine's own predicates.
 
 use perdura_base::{CkptEpoch, Epoch};
-use perdura_recovery::rule;
+use perdura_recovery::rule::{self, Gate};
 
 /// What became of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,31 +9,35 @@ pub(super) enum Fate {
     InFlight,
     Committed(u64),
     AbortedCompensated,
+    /// As an aborted transaction whose records and compensations are all taken out again, instead
+    /// of all kept.
+    AbortedTakenOut,
     /// The newest checkpoint's number when it was rolled back.
     AbortedClean(u64),
     /// The newest checkpoint's number when a crash took it.
     Lost(u64),
 }
 
-/// Whether the changes of a transaction are, on balance, part of image `k`: what was undone
-/// without a record before the image began is not.
-pub(super) fn net_reflected(tag: u64, k: u64, fate: Fate) -> bool {
-    let seen = rule::reflected(CkptEpoch(tag), CkptEpoch(k));
-    match fate {
-        Fate::AbortedClean(g) | Fate::Lost(g) => seen && k <= g,
-        Fate::Committed(_) | Fate::AbortedCompensated | Fate::InFlight => seen,
+impl Fate {
+    fn known(self) -> rule::Fate {
+        match self {
+            // As if a crash to come took it: every image that there is has its changes.
+            Fate::InFlight | Fate::AbortedTakenOut => rule::Fate::Lost(CkptEpoch(u64::MAX)),
+            Fate::Committed(epoch) => rule::Fate::Committed(Epoch(epoch)),
+            Fate::AbortedCompensated => rule::Fate::AbortedCompensated,
+            Fate::AbortedClean(g) => rule::Fate::AbortedClean(CkptEpoch(g)),
+            Fate::Lost(g) => rule::Fate::Lost(CkptEpoch(g)),
+        }
     }
 }
 
-/// Whether the target state has the transaction.
-pub(super) fn wanted(fate: Fate, target: u64) -> bool {
-    match fate {
-        Fate::Committed(epoch) => rule::wanted(Epoch(epoch), Epoch(target)),
-        _ => false,
-    }
+/// Whether the changes of a transaction are, on balance, part of image `k`.
+pub(super) fn net_reflected(tag: u64, k: u64, fate: Fate) -> bool {
+    rule::net_reflected(CkptEpoch(tag), CkptEpoch(k), fate.known())
 }
 
 /// Whether a record has to be applied to image `k` on the way to the target.
 pub(super) fn applies(tag: u64, k: u64, fate: Fate, target: u64) -> bool {
-    net_reflected(tag, k, fate) != wanted(fate, target)
+    let gate = rule::gate_fate(CkptEpoch(tag), CkptEpoch(k), fate.known(), Epoch(target));
+    gate == Gate::Apply
 }
