@@ -13,9 +13,9 @@ use perdura_base::{PartitionId, Pos, StreamId};
 use perdura_device::{Access, Disk, SystemClock};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::{Level, Method, Schedule};
-use perdura_store::{Geometry, Heap, MemoryAccount};
+use perdura_store::{Geometry, MemoryAccount};
 use perdura_wal::anchor::AnchorFile;
-use perdura_wal::{Anchor, Scheme, StreamScan, scan_stream};
+use perdura_wal::{Anchor, StreamScan, scan_stream};
 
 use crate::exit::Usage;
 use crate::read_disk::ReadDisk;
@@ -163,17 +163,9 @@ impl Offline {
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&options)?.context("the anchor is gone")?;
-        let digest = digest_of(&restarted.heap, self.anchor.scheme);
+        let digest = hex(digest(&restarted.heap));
         Ok((restarted, digest))
     }
-}
-
-/// The logical digest: of rows, or where there are no rows, of taken slots.
-fn digest_of(heap: &Heap, scheme: Scheme) -> String {
-    if scheme.is_steal() {
-        return perdura_steal::digest(heap);
-    }
-    hex(digest(heap))
 }
 
 /// The disk of each stream. A directory that is not there is named rather than taken for an empty
@@ -208,11 +200,7 @@ fn log_disks(
     Ok(logs)
 }
 
-fn image_disks(
-    place: &Place,
-    anchor: &Anchor,
-    data: &Arc<dyn Disk>,
-) -> Result<Vec<Arc<dyn Disk>>> {
+fn image_disks(place: &Place, anchor: &Anchor, data: &Arc<dyn Disk>) -> Result<Vec<Arc<dyn Disk>>> {
     let disks = usize::from(anchor.image_disks);
     match place.image_dir.len() {
         0 if disks == 1 => return Ok(vec![Arc::clone(data)]),

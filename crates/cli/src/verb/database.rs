@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use perdura_recovery::Level;
 
 use crate::exit::Usage;
 use crate::offline::peek;
@@ -41,7 +42,15 @@ pub struct DatabaseArgs {
     /// The longest value, up to 512MiB.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = units::bytes)]
     pub max_value_size: u64,
-    /// Threads that read image and log at a restart; 0: one a core.
+    /// How parallel a restart is, 1 to 4; 4 plays the log while the image is loaded.
+    #[arg(
+        long,
+        value_name = "L",
+        default_value_t = 4,
+        value_parser = clap::value_parser!(u8).range(1..=4)
+    )]
+    pub restart_level: u8,
+    /// Threads that play image and log at a restart; 0: one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
 }
@@ -68,6 +77,7 @@ impl DatabaseArgs {
         options.checkpoint_seconds_max = self.checkpoint_max.as_secs().max(1);
         options.memory_limit = self.maxmemory;
         options.value_bytes_max = usize::try_from(self.max_value_size).unwrap_or(usize::MAX);
+        options.restart_level = Level::new(self.restart_level).expect("checked by the parser");
         options.threads = self.threads;
         options.core()?;
         Ok(options)

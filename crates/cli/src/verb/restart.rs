@@ -53,8 +53,6 @@ pub fn run(args: &Args) -> Result<()> {
     let report = if args.dry_run {
         let (restarted, digest) = offline.restart_by(method, &schedule)?;
         with_digest(restarted.report, digest)
-    } else if offline.anchor.scheme.is_steal() {
-        steal::restart(&args.place, offline, method, schedule)?
     } else {
         product(args, offline, level)?
     };

@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Result<()> {
     if !entry.is_present() {
         bail!(Usage(format!("page {id} is not in image {slot}")));
     }
-    let file = ImageFile::open(offline.data.as_ref(), slot, &offline.anchor.uuid)?;
+    let file = ImageFile::open(offline.image_disk(partition), slot, &offline.anchor.uuid)?;
     let mut page = AlignedBuf::zeroed(PAGE_BYTES);
     let got = file.read(id, &mut page)?;
     let whole = got == PAGE_BYTES && ImageFile::is_listed(id, &page, &entry);
