@@ -15,6 +15,7 @@
 //! | `pages`, `chain` | chunks, free pages; large values |
 //! | `index`, `hash_index`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
+//! | [`slots`] | slots as bytes, for transactions that interleave |
 //! | [`visit`] | a checkpoint's visit of a page |
 //! | [`restart`], [`batch`] | replay and its check; many records at once |
 //! | [`build`] | indexes from pages |
@@ -36,6 +37,7 @@ pub mod partition;
 pub mod restart;
 pub mod row_ref;
 mod rows;
+pub mod slots;
 pub mod undo;
 pub mod visit;
 

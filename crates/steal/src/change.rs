@@ -1,0 +1,492 @@
+//! Changes of slots, and commits.
+//!
+//! A change is one critical section under the partition's latch: the tag is read, the record is
+//! appended, the slot is overwritten. A checkpoint's visit of the page falls before all three or
+//! behind all three, which is what makes "reflected exactly if tag < k" true.
+//!
+//! # Source
+//! *Differential Logging* (000), algorithm 1.
+//!
+//! # Deviations
+//! Step 2 takes the latch always, not only while a checkpoint runs; step 6, the append, comes
+//! before step 5, the latch's release.
+
+use std::sync::atomic::Ordering;
+
+use perdura_base::checksum::mix64;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, Epoch, Error, PageId, PartitionId, PartitionSet, Pos, Result};
+use perdura_base::{StreamId, TxnId};
+use perdura_page::layout::HEADER_BYTES;
+use perdura_page::txn_record::{
+    Range, SlotChange, UpdateHead, encode_begin, encode_commit, encode_images, encode_xor,
+};
+use perdura_wal::{ActiveTxn, Appended, FrameKind, Guard};
+
+use crate::engine::Steal;
+use crate::options::{Records, Route};
+use crate::space::{Holder, SlotKey, Space};
+use crate::streams::{Active, remove_active};
+use crate::txn::{Buffers, Committed, Held, Pending, Place, Slotted, Txn, Undo};
+
+/// About what a change's record takes of the log beside its images, bytes.
+const RECORD_BYTES: usize = 64;
+/// Buffers kept for later transactions.
+const POOL_MAX: usize = 64;
+
+/// One change, ready to be recorded.
+pub(crate) struct Change<'a> {
+    pub at: Slotted,
+    pub page: PageId,
+    /// Where the slot begins in the page.
+    pub offset: usize,
+    pub tag: CkptEpoch,
+    pub before: &'a [u8],
+    pub after: &'a [u8],
+    pub taken: (bool, bool),
+    pub compensation: bool,
+}
+
+/// The part of a transaction that a record touches.
+pub(crate) struct Recorder<'a> {
+    pub id: TxnId,
+    pub stream: StreamId,
+    pub first: &'a mut Option<Pos>,
+    pub pending: &'a mut Option<Pending>,
+    pub record: &'a mut Vec<u8>,
+    pub scratch: &'a mut Vec<u8>,
+}
+
+impl Steal {
+    /// Opens a transaction and routes it to a stream. Its begin record comes with its first change.
+    pub fn begin(&self) -> Txn {
+        let id = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
+        let stream = match self.options.route {
+            Route::Idlest => self.wal.idlest(),
+            Route::Scattered => {
+                let streams = u64::from(self.wal.streams());
+                let scattered = mix64(id.0 & 0xffff_ffff) % streams;
+                StreamId(u8::try_from(scattered).expect("at most 16 streams"))
+            }
+        };
+        Txn {
+            id,
+            stream,
+            first: None,
+            rollback: None,
+            pending: None,
+            buffers: self.pool.lock().pop().unwrap_or_default(),
+            updates: 0,
+            record_bytes: 0,
+            compensation_bytes: 0,
+        }
+    }
+
+    /// Appends the row at a place to `out`, cut at the slot size the database was opened with.
+    /// Returns whether the slot is taken; nothing is appended if not. It takes no lock: what an
+    /// open transaction wrote is seen.
+    pub fn read(&self, place: Place, out: &mut Vec<u8>) -> bool {
+        let at = self.locate(place);
+        let part = self.heap.lock(at.partition);
+        match part.slot(at.local, at.slot) {
+            Some(slot) if slot.taken => {
+                let bytes = slot.bytes.len().min(self.options.slot_bytes);
+                out.extend_from_slice(&slot.bytes[..bytes]);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Puts a row, padded with zeros, into a free slot. `None` if there is none: see
+    /// [`grow`](Self::grow).
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a row longer than a slot; [`Error::LogFull`] and [`Error::Stopped`].
+    pub fn insert(&self, txn: &mut Txn, row: &[u8]) -> Result<Option<Place>> {
+        self.admit(txn, row.len())?;
+        let partitions = u64::from(self.heap.geometry().partitions);
+        let turn = self.next_partition.fetch_add(1, Ordering::Relaxed);
+        if self.free.load(Ordering::Relaxed) == 0 {
+            return Ok(None);
+        }
+        for i in 0..partitions {
+            let id = turn.wrapping_add(i) % partitions;
+            let partition = PartitionId(u16::try_from(id).expect("at most 256 partitions"));
+            let mut space = self.space(partition);
+            let Some(key) = space.pop_free() else {
+                continue;
+            };
+            self.free.fetch_sub(1, Ordering::Relaxed);
+            let at = Slotted {
+                partition,
+                local: key.local(),
+                slot: key.slot(),
+            };
+            let held = hold(txn, &mut space, at, false);
+            self.change(txn, held, Some(row), None);
+            let page = self.page_id(at);
+            let slot = at.slot;
+            return Ok(Some(Place { page, slot }));
+        }
+        Ok(None)
+    }
+
+    /// Overwrites the row at a place. Returns false, and does nothing, if another transaction has
+    /// the slot or it is free.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn update(&self, txn: &mut Txn, place: Place, row: &[u8]) -> Result<bool> {
+        self.admit(txn, row.len())?;
+        Ok(self.change_at(txn, place, Some(row)))
+    }
+
+    /// Removes the row at a place. Returns false, and does nothing, if another transaction has the
+    /// slot or it is free.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`] and [`Error::Stopped`].
+    pub fn delete(&self, txn: &mut Txn, place: Place) -> Result<bool> {
+        self.admit(txn, 0)?;
+        Ok(self.change_at(txn, place, None))
+    }
+
+    /// Commits: the transaction is visible to others from here on, and acknowledged once
+    /// [`is_acked`](Self::is_acked).
+    ///
+    /// # Panics
+    /// If its rollback was begun.
+    pub fn commit(&self, mut txn: Txn) -> Committed {
+        assert!(
+            txn.rollback.is_none(),
+            "a transaction rolls back or commits"
+        );
+        self.settle(&mut txn);
+        let mut committed = Committed {
+            txn: txn.id,
+            epoch: Epoch(0),
+            stream: txn.stream,
+            pos: Pos(0),
+        };
+        if txn.first.is_some() {
+            let record = &mut txn.buffers.record;
+            record.clear();
+            encode_commit(record, txn.id);
+            // The commit epoch is read while all slot locks are held: whoever gets one of them
+            // later has an epoch that is not smaller.
+            let appended = self.append_end(txn.id, txn.stream, &txn.buffers.record);
+            committed.epoch = appended.epoch;
+            committed.pos = appended.pos;
+        }
+        self.release(&mut txn);
+        let counters = &self.counters;
+        counters.commits.fetch_add(1, Ordering::Relaxed);
+        counters.updates.fetch_add(txn.updates, Ordering::Relaxed);
+        let bytes = txn.record_bytes;
+        counters.update_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.recycle(txn.buffers);
+        committed
+    }
+
+    /// Appends a commit or abort record and takes the transaction off its stream's list, as one.
+    pub(crate) fn append_end(&self, id: TxnId, stream: StreamId, record: &[u8]) -> Appended {
+        let mut active = self.streams.active(stream).lock();
+        let none = PartitionSet::empty();
+        let appended = self
+            .wal
+            .append(stream, FrameKind::Record, record, &none, CkptEpoch(0));
+        remove_active(&mut active, id);
+        appended
+    }
+
+    /// Ends all locks. Slots that are free now may be handed out.
+    pub(crate) fn release(&self, txn: &mut Txn) {
+        let mut freed = 0;
+        for held in &txn.buffers.held {
+            let key = SlotKey::new(held.at.local, held.at.slot);
+            self.space(held.at.partition).release(key, held.taken);
+            freed += u64::from(!held.taken);
+        }
+        if freed > 0 {
+            self.free.fetch_add(freed, Ordering::Relaxed);
+        }
+        txn.buffers.held.clear();
+    }
+
+    pub(crate) fn recycle(&self, mut buffers: Box<Buffers>) {
+        buffers.clear();
+        let mut pool = self.pool.lock();
+        if pool.len() < POOL_MAX {
+            pool.push(buffers);
+        }
+    }
+
+    pub(crate) fn space(&self, partition: PartitionId) -> parking_lot::MutexGuard<'_, Space> {
+        self.spaces[usize::from(partition.0)].lock()
+    }
+
+    pub(crate) fn page_id(&self, at: Slotted) -> PageId {
+        let page = self.heap.geometry().page_id(at.partition, at.local);
+        page.expect("a page there is has an id")
+    }
+
+    fn locate(&self, place: Place) -> Slotted {
+        let geometry = self.heap.geometry();
+        Slotted {
+            partition: geometry.partition_of_page(place.page),
+            local: geometry.local_index(place.page),
+            slot: place.slot,
+        }
+    }
+
+    /// What comes before every change.
+    fn admit(&self, txn: &mut Txn, row_bytes: usize) -> Result<()> {
+        if row_bytes > self.class.bytes() {
+            return Err(Error::Usage(format!(
+                "the row has {row_bytes} bytes, more than the {} of a slot",
+                self.class.bytes()
+            )));
+        }
+        if txn.rollback.is_some() {
+            return Err(Error::Usage("the transaction is being rolled back".into()));
+        }
+        self.settle(txn);
+        self.wal
+            .admit(txn.stream, 2 * self.class.bytes() + RECORD_BYTES)
+    }
+
+    fn change_at(&self, txn: &mut Txn, place: Place, row: Option<&[u8]>) -> bool {
+        let at = self.locate(place);
+        let key = SlotKey::new(at.local, at.slot);
+        let mut space = self.space(at.partition);
+        let held = match space.holder(key, txn.id) {
+            Holder::Other => return false,
+            Holder::Me(held) if txn.buffers.held[held].taken => held,
+            Holder::Me(_) => return false,
+            Holder::Nobody => {
+                let part = self.heap.lock(at.partition);
+                if part.slot(at.local, at.slot).is_none_or(|slot| !slot.taken) {
+                    return false;
+                }
+                drop(part);
+                hold(txn, &mut space, at, true)
+            }
+        };
+        drop(space);
+        self.change(txn, held, row, None);
+        true
+    }
+
+    /// Changes a slot the transaction has: to a row, or to free. `tag` is given only by a seeded
+    /// bug that read it earlier.
+    fn change(&self, txn: &mut Txn, held: usize, row: Option<&[u8]>, tag: Option<CkptEpoch>) {
+        let at = txn.buffers.held[held].at;
+        txn.buffers.held[held].taken = row.is_some();
+        if tag.is_none() && self.defer_change(txn, held, row) {
+            return;
+        }
+        let page = self.page_id(at);
+        let Txn {
+            id,
+            stream,
+            first,
+            pending,
+            buffers,
+            ..
+        } = txn;
+        let Buffers {
+            undo,
+            arena,
+            record,
+            scratch,
+            after,
+            ..
+        } = &mut **buffers;
+        let mut part = self.heap.lock(at.partition);
+        let slot = part.slot(at.local, at.slot);
+        let slot = slot.expect("a slot that is locked exists");
+        after.clear();
+        match (row, self.options.records) {
+            (Some(row), _) => {
+                after.extend_from_slice(row);
+                after.resize(slot.bytes.len(), 0);
+            }
+            (None, Records::Full) => after.resize(slot.bytes.len(), 0),
+            (None, Records::Sparse) => after.extend_from_slice(slot.bytes),
+        }
+        let change = Change {
+            at,
+            page,
+            offset: slot.offset,
+            tag: tag.unwrap_or(slot.tag),
+            before: slot.bytes,
+            after,
+            taken: (slot.taken, row.is_some()),
+            compensation: false,
+        };
+        let mut recorder = Recorder {
+            id: *id,
+            stream: *stream,
+            first,
+            pending,
+            record,
+            scratch,
+        };
+        let bytes = self.record(&mut recorder, &change);
+        if bytes == 0 {
+            return;
+        }
+        undo.push(Undo {
+            held,
+            taken: slot.taken,
+            from: arena.len(),
+        });
+        arena.extend_from_slice(slot.bytes);
+        part.put_slot(at.local, at.slot, after, row.is_some());
+        txn.updates += 1;
+        txn.record_bytes += bytes;
+    }
+
+    /// Encodes and appends a change's record; the latch is held. Returns its bytes, 0 if nothing
+    /// differed and nothing was recorded.
+    pub(crate) fn record(&self, to: &mut Recorder<'_>, change: &Change<'_>) -> u64 {
+        let head = UpdateHead {
+            txn: to.id,
+            compensation: change.compensation,
+            page: change.page,
+            tag: change.tag,
+        };
+        let row = Range {
+            offset: change.offset,
+            before: change.before,
+            after: change.after,
+            whole: self.options.records == Records::Full,
+        };
+        to.record.clear();
+        let (was, is) = change.taken;
+        let slot = usize::from(change.at.slot);
+        match self.scheme.guard() {
+            Guard::CheckpointEpoch => {
+                let flip = [1 << (slot % 8)];
+                let bit = Range {
+                    offset: HEADER_BYTES + slot / 8,
+                    before: &[0],
+                    after: &flip,
+                    whole: true,
+                };
+                let both = [bit, row];
+                let ranges = if was == is { &both[1..] } else { &both[..] };
+                if !encode_xor(to.record, &head, ranges, to.scratch) {
+                    return 0;
+                }
+                if to.first.is_none() {
+                    let mut active = self.streams.active(to.stream).lock();
+                    self.append_begin(to, &mut active);
+                }
+                self.append_change(to, change);
+            }
+            Guard::Assignment => {
+                let mut active = self.streams.active(to.stream).lock();
+                let number = SlotChange {
+                    gseq: self.next_gseq.fetch_add(1, Ordering::Relaxed),
+                    slot: change.at.slot,
+                    taken: change.taken,
+                };
+                if !encode_images(to.record, &head, &number, &[row], to.scratch) {
+                    return 0;
+                }
+                if to.first.is_none() {
+                    self.append_begin(to, &mut active);
+                }
+                self.append_change(to, change);
+            }
+        }
+        perdura_base::num::to_u64(to.record.len())
+    }
+
+    /// Appends the begin record and puts the transaction on its stream's list, as one.
+    pub(crate) fn append_begin(&self, to: &mut Recorder<'_>, active: &mut Active) {
+        let none = PartitionSet::empty();
+        to.scratch.clear();
+        encode_begin(to.scratch, to.id);
+        let kind = FrameKind::Record;
+        let appended = self
+            .wal
+            .append(to.stream, kind, to.scratch, &none, CkptEpoch(0));
+        let (txn, first) = (to.id, appended.pos);
+        active.push(ActiveTxn { txn, first });
+        *to.first = Some(first);
+    }
+
+    pub(crate) fn append_change(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
+        let (partition, tag) = (change.at.partition, change.tag);
+        if armed(Flaw::LateAppendSteal) && is_odd(to.id, change.at.slot) {
+            let record = to.record.clone();
+            *to.pending = Some(Pending::Late {
+                record,
+                partition,
+                tag,
+            });
+            return;
+        }
+        self.append_record(to.stream, to.record, partition, tag);
+    }
+
+    fn append_record(
+        &self,
+        stream: StreamId,
+        record: &[u8],
+        partition: PartitionId,
+        tag: CkptEpoch,
+    ) {
+        let mut partitions = PartitionSet::empty();
+        partitions.insert(partition);
+        self.wal
+            .append(stream, FrameKind::Record, record, &partitions, tag);
+    }
+
+    /// The seeded bug of step 2 as printed: outside a window the tag is read without the latch,
+    /// and the page is changed later. Returns whether it took the change.
+    fn defer_change(&self, txn: &mut Txn, held: usize, row: Option<&[u8]>) -> bool {
+        let at = txn.buffers.held[held].at;
+        if !armed(Flaw::FlagOutsideLatch) || *self.streams.gate() || !is_odd(txn.id, at.slot) {
+            return false;
+        }
+        let part = self.heap.lock(at.partition);
+        let Some(tag) = part.slot(at.local, at.slot).map(|slot| slot.tag) else {
+            return false;
+        };
+        let row = row.map(<[u8]>::to_vec);
+        txn.pending = Some(Pending::Half { held, row, tag });
+        true
+    }
+
+    /// Finishes what a seeded bug left unfinished: the transaction's next action.
+    pub fn settle(&self, txn: &mut Txn) {
+        match txn.pending.take() {
+            None => {}
+            Some(Pending::Half { held, row, tag }) => {
+                self.change(txn, held, row.as_deref(), Some(tag));
+            }
+            Some(Pending::Late {
+                record,
+                partition,
+                tag,
+            }) => self.append_record(txn.stream, &record, partition, tag),
+        }
+    }
+}
+
+/// Half of the changes, the same in every run: those that the seeded bugs of algorithm 1 strike.
+fn is_odd(txn: TxnId, slot: u16) -> bool {
+    mix64(txn.0 ^ u64::from(slot) << 40) & 1 == 1
+}
+
+/// Locks a slot that nobody has.
+fn hold(txn: &mut Txn, space: &mut Space, at: Slotted, taken: bool) -> usize {
+    let held = txn.buffers.held.len();
+    txn.buffers.held.push(Held { at, taken });
+    space.lock(SlotKey::new(at.local, at.slot), txn.id, held);
+    held
+}

@@ -1,0 +1,446 @@
+//! The database: made, opened, and what surrounds its transactions. It has no threads: epochs are
+//! closed, blocks flushed and checkpoints taken in steps by whoever drives it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use perdura_base::checksum::mix64;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Error, PartitionId, Pos, Result, StreamId, Uuid};
+use perdura_page::SlotClass;
+use perdura_recovery::checkpoint::{CheckpointParts, only_cancels};
+use perdura_recovery::restart::{Catalog, NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::{
+    AnchorCell, CheckpointProgress, CheckpointStats, Checkpointer, Method, Progress, RestartReport,
+};
+use perdura_store::{Geometry, Heap, MemoryAccount};
+use perdura_wal::anchor::read_anchor;
+use perdura_wal::{FlushProgress, RestartRecord, Scheme, Wal, WalOptions};
+
+use crate::options::{StealEnv, StealOptions};
+use crate::space::{SlotKey, Space};
+use crate::streams::Streams;
+use crate::txn::{Buffers, Committed, Place};
+
+/// Past this many closed incarnations in the anchor, a restart checkpoints before it returns.
+const CHAIN_LONG: usize = 32;
+/// Numbers of transactions and of physical changes begin, in each incarnation, at the incarnation
+/// shifted by this: none is used twice, and nobody has to look for the highest.
+const NUMBER_SHIFT: u32 = 32;
+
+/// Figures since the database was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StealStats {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Transactions rolled back.
+    pub aborts: u64,
+    /// Of these, those whose undo was logged.
+    pub aborts_compensated: u64,
+    /// Changes made, compensation not included.
+    pub updates: u64,
+    /// Payload bytes of their records.
+    pub update_bytes: u64,
+    /// Payload bytes of compensation records.
+    pub compensation_bytes: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub commits: AtomicU64,
+    pub aborts: AtomicU64,
+    pub aborts_compensated: AtomicU64,
+    pub updates: AtomicU64,
+    pub update_bytes: AtomicU64,
+    pub compensation_bytes: AtomicU64,
+}
+
+/// An open database of interleaved transactions. All methods take `&self`; a [`Txn`](crate::Txn)
+/// belongs to one thread at a time.
+pub struct Steal {
+    pub(crate) options: StealOptions,
+    pub(crate) scheme: Scheme,
+    pub(crate) class: SlotClass,
+    pub(crate) heap: Arc<Heap>,
+    pub(crate) wal: Arc<Wal>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) spaces: Box<[CachePadded<Mutex<Space>>]>,
+    /// Free slots in all partitions.
+    pub(crate) free: CachePadded<AtomicU64>,
+    pub(crate) next_txn: CachePadded<AtomicU64>,
+    pub(crate) next_gseq: CachePadded<AtomicU64>,
+    pub(crate) next_partition: CachePadded<AtomicU64>,
+    pub(crate) pool: Mutex<Vec<Box<Buffers>>>,
+    pub(crate) counters: CachePadded<Counters>,
+    anchor: Arc<AnchorCell>,
+    /// Protects the checkpoint machine; a step holds it for one latch or one I/O.
+    checkpointer: Mutex<Checkpointer>,
+    checkpoint_figures: Arc<Mutex<CheckpointStats>>,
+    report: RestartReport,
+}
+
+impl Steal {
+    /// Makes an empty database and opens it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is a database already or an option is out of its range; the
+    /// disks'.
+    pub fn create(env: StealEnv, options: StealOptions) -> Result<Steal> {
+        options.check(&env)?;
+        if read_anchor(env.data.as_ref())?.is_some() {
+            return Err(Error::Usage(format!(
+                "there is a database in {} already",
+                env.data.name()
+            )));
+        }
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&mix64(env.seed).to_le_bytes());
+        uuid[8..].copy_from_slice(&mix64(env.seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        let new = NewDatabase {
+            uuid: Uuid(uuid),
+            geometry: Geometry {
+                partitions: options.partitions,
+                chunk_pages: options.chunk_pages,
+                hash_seed: 0,
+            },
+            streams: u8::try_from(env.logs.len()).expect("at most 16 streams"),
+            segment_bytes: options.segment_bytes,
+            scheme: options.scheme,
+        };
+        create(&env.data, &env.images, &env.logs, env.clock.as_ref(), &new)?;
+        let opened = Steal::open(env, options)?;
+        Ok(opened.expect("the database was made just now"))
+    }
+
+    /// Brings the database on these disks back; `Ok(None)` if there is none.
+    /// [`report`](Self::report) says what was done.
+    ///
+    /// # Errors
+    /// See [`restart`]; nothing was changed if it fails before the anchor is updated.
+    pub fn open(env: StealEnv, options: StealOptions) -> Result<Option<Steal>> {
+        let Some(found) = read_anchor(env.data.as_ref())? else {
+            return Ok(None);
+        };
+        if !found.scheme.is_steal() {
+            return Err(Error::Usage(format!(
+                "the database in {} is of the logging scheme {}: open it with the product's engine",
+                env.data.name(),
+                found.scheme.name()
+            )));
+        }
+        let class = options.class()?;
+        let method = Method::by_name(options.method, found.scheme).map_err(Error::Usage)?;
+        let restarted = restart(&RestartOptions {
+            data: Arc::clone(&env.data),
+            images: env.images.clone(),
+            logs: env.logs.clone(),
+            clock: Arc::clone(&env.clock),
+            schedule: options.schedule,
+            method,
+            dry_run: false,
+            memory: Arc::new(MemoryAccount::new(options.memory_limit)),
+            catalog: &|_: &Heap| Ok(Catalog::new()),
+            progress: Arc::new(Progress::default()),
+        })?
+        .expect("its anchor was read just now");
+        let record = &restarted.record;
+        let wal_options = WalOptions {
+            segment_bytes: record.segment_bytes,
+            block_bytes_max: options.block_bytes_max,
+            queue_bytes_max: options.queue_bytes_max,
+        };
+        let chain = record.chain.clone();
+        let is_live = |id: &perdura_wal::segment::SegmentId| {
+            chain.iter().any(|link| {
+                link.incarnation == id.incarnation && id.start < link.cut[usize::from(id.stream.0)]
+            })
+        };
+        let wal = Arc::new(Wal::open(
+            &env.logs,
+            Arc::clone(&env.clock),
+            wal_options,
+            restarted.wal_start,
+            is_live,
+        )?);
+        let anchor = Arc::new(restarted.anchor.expect("not a dry run"));
+        let heap = restarted.heap;
+        let streams = Arc::new(Streams::new(wal.streams()));
+        let checkpointer = Checkpointer::new(
+            CheckpointParts {
+                heap: Arc::clone(&heap),
+                wal: Arc::clone(&wal),
+                anchor: Arc::clone(&anchor),
+                disk: Arc::clone(&env.data),
+                images: env.images.clone(),
+                window: streams.clone(),
+                clock: Arc::clone(&env.clock),
+            },
+            restarted.directories,
+        );
+        let (spaces, free) = survey(&heap, class)?;
+        let first_number = u64::from(record.incarnation.0) << NUMBER_SHIFT;
+        let steal = Steal {
+            scheme: found.scheme,
+            class,
+            spaces,
+            free: CachePadded::new(AtomicU64::new(free)),
+            next_txn: CachePadded::new(AtomicU64::new(first_number)),
+            next_gseq: CachePadded::new(AtomicU64::new(first_number)),
+            next_partition: CachePadded::default(),
+            pool: Mutex::new(Vec::new()),
+            counters: CachePadded::default(),
+            checkpoint_figures: checkpointer.published(),
+            checkpointer: Mutex::new(checkpointer),
+            report: restarted.report,
+            options,
+            heap,
+            wal,
+            streams,
+            anchor,
+        };
+        steal.wal.append_restart(&RestartRecord {
+            incarnation: restarted.record.incarnation,
+            durable: Epoch(steal.report.durable_epoch),
+            ckpt_max: restarted.record.ckpt_max,
+            cut: steal.report.cut.iter().map(|pos| Pos(*pos)).collect(),
+        });
+        if restarted.record.chain.len() > CHAIN_LONG {
+            // Two, so that both images and with them the log leave the old incarnations behind.
+            steal.checkpoint_now()?;
+            steal.checkpoint_now()?;
+        }
+        Ok(Some(steal))
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn wal(&self) -> &Arc<Wal> {
+        &self.wal
+    }
+
+    /// The pages.
+    #[must_use]
+    pub fn heap(&self) -> &Arc<Heap> {
+        &self.heap
+    }
+
+    /// The anchor.
+    #[must_use]
+    pub fn anchor(&self) -> &Arc<AnchorCell> {
+        &self.anchor
+    }
+
+    /// What the restart did.
+    #[must_use]
+    pub fn report(&self) -> &RestartReport {
+        &self.report
+    }
+
+    /// The logging scheme, as the anchor has it.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The settings it was opened with.
+    #[must_use]
+    pub fn options(&self) -> &StealOptions {
+        &self.options
+    }
+
+    /// Free slots in all partitions.
+    #[must_use]
+    pub fn free_slots(&self) -> u64 {
+        self.free.load(Ordering::Relaxed)
+    }
+
+    /// Figures since it was opened.
+    #[must_use]
+    pub fn stats(&self) -> StealStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        StealStats {
+            commits: load(&counters.commits),
+            aborts: load(&counters.aborts),
+            aborts_compensated: load(&counters.aborts_compensated),
+            updates: load(&counters.updates),
+            update_bytes: load(&counters.update_bytes),
+            compensation_bytes: load(&counters.compensation_bytes),
+        }
+    }
+
+    /// Every transaction up to this epoch survives a crash.
+    #[must_use]
+    pub fn durable(&self) -> Epoch {
+        self.wal.durable()
+    }
+
+    /// Whether a commit may be acknowledged.
+    #[must_use]
+    pub fn is_acked(&self, committed: &Committed) -> bool {
+        if armed(Flaw::NoEpochs) {
+            return self.wal.synced(committed.stream) > committed.pos;
+        }
+        self.durable() >= committed.epoch
+    }
+
+    /// Closes the open epoch, if it has anything.
+    pub fn close_epoch(&self) -> Option<Epoch> {
+        self.wal.close_epoch()
+    }
+
+    /// The first half of closing an epoch; see [`Wal::close_begin`].
+    pub fn close_begin(&self) -> Option<Epoch> {
+        self.wal.close_begin()
+    }
+
+    /// Visits one stream of a closing that was begun; see [`Wal::close_visit`].
+    pub fn close_visit(&self, stream: StreamId) {
+        self.wal.close_visit(stream);
+    }
+
+    /// One step of a stream's flusher.
+    ///
+    /// # Errors
+    /// See [`Wal::flush_step`].
+    pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
+        self.wal.flush_step(stream)
+    }
+
+    /// Closes the open epoch and flushes until everything is durable.
+    ///
+    /// # Errors
+    /// See [`Wal::flush_step`].
+    pub fn flush_all(&self) -> Result<()> {
+        self.close_epoch();
+        for stream in (0..self.wal.streams()).map(StreamId) {
+            while self.flush_step(stream)? != FlushProgress::Idle {}
+        }
+        Ok(())
+    }
+
+    /// Begins a checkpoint unless one is running.
+    ///
+    /// # Errors
+    /// Any but a full disk stops the database.
+    pub fn checkpoint_begin(&self) -> Result<()> {
+        let begun = self.checkpointer.lock().begin();
+        self.stop_unless_cancelled(begun)
+    }
+
+    /// One step of the running checkpoint.
+    ///
+    /// # Errors
+    /// Any but a full disk stops the database.
+    pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
+        let step = self.checkpointer.lock().step();
+        self.stop_unless_cancelled(step)
+    }
+
+    /// Gives the running checkpoint up, unless its image is being named already. Returns whether
+    /// one was given up.
+    pub fn checkpoint_cancel(&self) -> bool {
+        self.checkpointer.lock().abandon()
+    }
+
+    /// Whether a checkpoint is running.
+    #[must_use]
+    pub fn checkpoint_is_running(&self) -> bool {
+        self.checkpointer.lock().is_running()
+    }
+
+    fn stop_unless_cancelled<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if !only_cancels(error) {
+                self.wal.fail(&format!("checkpoint: {error}"));
+            }
+        })
+    }
+
+    /// Runs one whole checkpoint, flushing as it goes.
+    ///
+    /// # Errors
+    /// See [`checkpoint_step`](Self::checkpoint_step).
+    pub fn checkpoint_now(&self) -> Result<()> {
+        self.checkpoint_begin()?;
+        loop {
+            match self.checkpoint_step()? {
+                CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
+                CheckpointProgress::Working(_) => {}
+                CheckpointProgress::Waiting => self.flush_all()?,
+            }
+        }
+    }
+
+    /// Figures of the checkpointer.
+    #[must_use]
+    pub fn checkpoint_stats(&self) -> CheckpointStats {
+        *self.checkpoint_figures.lock()
+    }
+
+    /// The taken places of a partition, in order.
+    #[must_use]
+    pub fn places(&self, partition: PartitionId) -> Vec<Place> {
+        let geometry = self.heap.geometry();
+        let part = self.heap.lock(partition);
+        let mut places = Vec::new();
+        for local in 0..part.pages() {
+            let (Some(class), Some(page)) = (part.slotted(local), part.page_bytes(local)) else {
+                continue;
+            };
+            let id = geometry
+                .page_id(partition, local)
+                .expect("a page there is has an id");
+            let taken = perdura_page::layout::taken(page, class);
+            places.extend(taken.filter_map(|slot| {
+                let slot = u16::try_from(slot).ok()?;
+                Some(Place { page: id, slot })
+            }));
+        }
+        places
+    }
+
+    /// What the database holds, in one number; see [`digest`](fn@crate::digest).
+    #[must_use]
+    pub fn digest(&self) -> String {
+        crate::digest(&self.heap)
+    }
+}
+
+/// Spaces and the number of free slots they list.
+type Spaces = (Box<[CachePadded<Mutex<Space>>]>, u64);
+
+/// Reads the free slots from the bitmaps. The lowest is handed out first.
+fn survey(heap: &Heap, class: SlotClass) -> Result<Spaces> {
+    let mut free = 0u64;
+    let mut spaces = Vec::new();
+    for id in (0..heap.geometry().partitions).map(PartitionId) {
+        let mut part = heap.lock(id);
+        let mut space = Space::default();
+        for local in (0..part.pages()).rev() {
+            let Some(found) = part.check_slots(local)? else {
+                continue;
+            };
+            if found != class {
+                return Err(Error::Usage(format!(
+                    "the database has slots of {} bytes, not of {}",
+                    found.bytes(),
+                    class.bytes()
+                )));
+            }
+            let page = part.page_bytes(local).unwrap_or_default();
+            let slots = (0..class.slots())
+                .rev()
+                .filter(|slot| !perdura_page::layout::is_taken(page, *slot));
+            space.add_free(slots.filter_map(|slot| {
+                let slot = u16::try_from(slot).ok()?;
+                Some(SlotKey::new(local, slot))
+            }));
+        }
+        free += perdura_base::num::to_u64(space.free_len());
+        spaces.push(CachePadded::new(Mutex::new(space)));
+    }
+    Ok((spaces.into(), free))
+}

@@ -1,0 +1,123 @@
+//! Threads that make commits durable: one flusher a stream and one that closes epochs.
+//!
+//! The clock is the disks' own: an epoch is closed when the one before it is durable, and whatever
+//! was appended meanwhile is its size. So a slow disk gets large epochs and a fast one small ones,
+//! and nobody has to set an interval.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use perdura_base::{Epoch, Result, StreamId};
+use perdura_wal::{FlushProgress, Wal};
+
+/// How long a thread sleeps when nothing calls it, at most. Blocks that fill up within an epoch
+/// are written this much later.
+const NAP: Duration = Duration::from_micros(500);
+
+struct Shared {
+    wal: Arc<Wal>,
+    stop: AtomicBool,
+    lock: Mutex<()>,
+    /// Something was closed: flushers.
+    closed: Condvar,
+    /// Something was synced: the closer, and those who wait for their commit.
+    synced: Condvar,
+}
+
+/// The threads; they end when this is dropped.
+pub struct Flushers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Flushers {
+    /// Starts the threads.
+    #[must_use]
+    pub fn start(wal: &Arc<Wal>) -> Flushers {
+        let shared = Arc::new(Shared {
+            wal: Arc::clone(wal),
+            stop: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            closed: Condvar::new(),
+            synced: Condvar::new(),
+        });
+        let mut threads = Vec::new();
+        for stream in (0..wal.streams()).map(StreamId) {
+            let shared = Arc::clone(&shared);
+            threads.push(std::thread::spawn(move || shared.flush(stream)));
+        }
+        let closer = Arc::clone(&shared);
+        threads.push(std::thread::spawn(move || closer.close()));
+        Flushers { shared, threads }
+    }
+
+    /// Waits until an epoch is durable.
+    ///
+    /// # Errors
+    /// [`perdura_base::Error::Stopped`] if the log has failed.
+    pub fn wait(&self, epoch: Epoch) -> Result<()> {
+        let shared = &self.shared;
+        while shared.wal.durable() < epoch {
+            shared.wal.check()?;
+            let mut lock = shared.lock.lock();
+            if shared.wal.durable() < epoch {
+                shared.synced.wait_for(&mut lock, NAP);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.wal.failure().is_some()
+    }
+
+    fn flush(&self, stream: StreamId) {
+        while !self.is_over() {
+            match self.wal.flush_step(stream) {
+                Ok(FlushProgress::Wrote) => {}
+                Ok(FlushProgress::Synced) => {
+                    drop(self.lock.lock());
+                    self.synced.notify_all();
+                }
+                // A failure is latched in the log, a full disk is tried again after a nap.
+                Ok(FlushProgress::Idle) | Err(_) => {
+                    let mut lock = self.lock.lock();
+                    self.closed.wait_for(&mut lock, NAP);
+                }
+            }
+        }
+    }
+
+    fn close(&self) {
+        let mut newest = Epoch(0);
+        while !self.is_over() {
+            if self.wal.durable() >= newest
+                && let Some(closed) = self.wal.close_epoch()
+            {
+                newest = closed;
+                drop(self.lock.lock());
+                self.closed.notify_all();
+            }
+            let mut lock = self.lock.lock();
+            self.synced.wait_for(&mut lock, NAP);
+        }
+    }
+}
+
+impl Drop for Flushers {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        drop(self.shared.lock.lock());
+        self.shared.closed.notify_all();
+        self.shared.synced.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic there has been reported by its thread and shows as a log that stands still.
+            let _ended = thread.join();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! New pages, and the initial load.
+//!
+//! A page becomes one of slots by a logged change of its header, as a transaction of its own that
+//! commits at once: whoever uses its slots commits later, so that no restart keeps a row and loses
+//! its page. The initial load is not logged; the first checkpoint makes it durable.
+
+use std::sync::atomic::Ordering;
+
+use perdura_base::num::to_u64;
+use perdura_base::{Error, PartitionId, Result, TableId};
+use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, ZERO_PAGE};
+use perdura_page::txn_record::{Range, SlotChange, UpdateHead, encode_images, encode_xor};
+use perdura_wal::Guard;
+
+use crate::change::{Change, Recorder};
+use crate::engine::Steal;
+use crate::space::SlotKey;
+use crate::txn::{Buffers, Committed, Slotted, Txn};
+
+/// The table that all pages are of. Zero is the product's catalog.
+pub const TABLE: TableId = TableId(1);
+
+impl Steal {
+    /// Adds a page of free slots to a partition.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::LogFull`] and [`Error::Stopped`].
+    pub fn grow(&self, partition: PartitionId) -> Result<Committed> {
+        let mut txn = self.begin();
+        self.wal.admit(txn.stream, 4096)?;
+        let mut part = self.heap.lock(partition);
+        let local = part.unused_page()?;
+        let end = HEADER_BYTES + 8 * self.class.bitmap_words();
+        let page = part.page_bytes(local).unwrap_or(&ZERO_PAGE);
+        let tag = layout::epoch(page);
+        let before = page[META_BYTES..end].to_vec();
+        part.format_slots(local, TABLE, self.class);
+        let page = part.page_bytes(local).unwrap_or(&ZERO_PAGE);
+        let at = Slotted {
+            partition,
+            local,
+            slot: 0,
+        };
+        let header = Change {
+            at,
+            page: self.page_id(at),
+            offset: META_BYTES,
+            tag,
+            before: &before,
+            after: &page[META_BYTES..end],
+            taken: (false, false),
+            compensation: false,
+        };
+        self.record_header(&mut txn, &header);
+        drop(part);
+        let committed = self.commit(txn);
+        self.offer(partition, local);
+        Ok(committed)
+    }
+
+    /// Records the change of a page's header: only the bytes that differ, in either form.
+    fn record_header(&self, txn: &mut Txn, change: &Change<'_>) {
+        let Txn {
+            id,
+            stream,
+            first,
+            pending,
+            buffers,
+            ..
+        } = txn;
+        let Buffers {
+            record, scratch, ..
+        } = &mut **buffers;
+        let mut recorder = Recorder {
+            id: *id,
+            stream: *stream,
+            first,
+            pending,
+            record,
+            scratch,
+        };
+        self.record_ranges(&mut recorder, change);
+    }
+
+    fn record_ranges(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
+        let head = UpdateHead {
+            txn: to.id,
+            compensation: false,
+            page: change.page,
+            tag: change.tag,
+        };
+        let range = Range {
+            offset: change.offset,
+            before: change.before,
+            after: change.after,
+            whole: false,
+        };
+        to.record.clear();
+        let mut active = self.streams.active(to.stream).lock();
+        let differs = match self.scheme.guard() {
+            Guard::CheckpointEpoch => encode_xor(to.record, &head, &[range], to.scratch),
+            Guard::Assignment => {
+                let number = SlotChange {
+                    gseq: self.next_gseq.fetch_add(1, Ordering::Relaxed),
+                    slot: 0,
+                    taken: (false, false),
+                };
+                encode_images(to.record, &head, &number, &[range], to.scratch)
+            }
+        };
+        assert!(differs, "an unused page is not one of slots");
+        self.append_begin(to, &mut active);
+        self.append_change(to, change);
+    }
+
+    /// Puts all slots of a new page on the free list, the lowest to be handed out first.
+    fn offer(&self, partition: PartitionId, local: u32) {
+        let slots = u16::try_from(self.class.slots()).expect("at most 1024 slots");
+        let keys = (0..slots).rev().map(|slot| SlotKey::new(local, slot));
+        self.space(partition).add_free(keys);
+        self.free.fetch_add(u64::from(slots), Ordering::Relaxed);
+    }
+
+    /// Loads rows without logging them, into pages of their own, dealt out to the partitions in
+    /// turn; what is left of the last pages is free. To be followed by
+    /// [`checkpoint_now`](Self::checkpoint_now): a crash before loses them. No transaction may be
+    /// open. Returns how many.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a row longer than a slot or while a checkpoint runs,
+    /// [`Error::OutOfMemory`].
+    pub fn fill<R: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = R>) -> Result<u64> {
+        if self.checkpoint_is_running() {
+            return Err(Error::Usage("a checkpoint is running".into()));
+        }
+        let partitions = self.heap.geometry().partitions;
+        let slots = u16::try_from(self.class.slots()).expect("at most 1024 slots");
+        let mut rows = rows.into_iter();
+        let mut bytes = Vec::new();
+        let mut count = 0;
+        let mut next = rows.next();
+        let mut turn = 0u16;
+        while next.is_some() {
+            let partition = PartitionId(turn % partitions);
+            turn = (turn + 1) % partitions;
+            let mut part = self.heap.lock(partition);
+            let local = part.unused_page()?;
+            part.format_slots(local, TABLE, self.class);
+            let mut slot = 0;
+            while let Some(row) = next.as_ref().filter(|_| slot < slots) {
+                let row = row.as_ref();
+                if row.len() > self.class.bytes() {
+                    return Err(Error::Usage(format!(
+                        "a row has {} bytes, more than the {} of a slot",
+                        row.len(),
+                        self.class.bytes()
+                    )));
+                }
+                bytes.clear();
+                bytes.extend_from_slice(row);
+                bytes.resize(self.class.bytes(), 0);
+                part.put_slot(local, slot, &bytes, true);
+                slot += 1;
+                count += 1;
+                next = rows.next();
+            }
+            drop(part);
+            let keys = (slot..slots).rev().map(|slot| SlotKey::new(local, slot));
+            self.free.fetch_add(to_u64(keys.len()), Ordering::Relaxed);
+            self.space(partition).add_free(keys);
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,64 @@
+//! Steal mode: transactions that interleave and change pages in place before they commit.
+//!
+//! The product runs each transaction to its end under the latches of its partitions, so that log and
+//! images hold committed changes only. The literature's setting is harder: many transactions are
+//! open at once, each change is in the page and in the log at once, a checkpoint copies pages of
+//! transactions that may yet be rolled back. This crate is that setting, beside the product and on
+//! the same log, pages, checkpoints and restart, so that both sides of a comparison differ in their
+//! records and in nothing else.
+//!
+//! # One page to see it
+//! ```text
+//!  update: slot lock ─► partition latch { tag := page's epoch; append record; change the page }
+//!  commit: append under the stream's list ─► slot locks go ─► acknowledged when D has its epoch
+//!  abort:  outside a window: undo in memory, one record, under the gate
+//!          inside one:       each undo is a compensation record under its own latch
+//! ```
+//! * A transaction is routed to one stream when it begins, the idlest, and all its records are there.
+//! * A slot belongs to one transaction from its first change until the transaction has appended its
+//!   commit, or ended its rollback. Nobody waits for a lock: who does not get it is told so.
+//! * A freed slot is handed out again only then, so that commit epochs order the two.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`options`] | what a database is made of |
+//! | [`txn`] | a transaction's own state: locks held, images to undo |
+//! | [`engine`] | the database: create, open, what surrounds transactions |
+//! | [`change`] | changes of slots, and commits |
+//! | [`rollback`] | aborts, logged and not |
+//! | [`streams`] | the gate, active lists, a checkpoint's window |
+//! | [`space`] | slot locks and free slots of a partition |
+//! | [`growth`] | new pages and the initial load |
+//! | [`digest`](mod@digest) | what the database holds, in one number |
+//! | [`flushers`] | threads that make commits durable |
+//!
+//! # Source
+//! *Differential Logging* (000): algorithm 1 (update), 2 (the active list), section 4.1 (streams),
+//! section 5 (PL2P, DL2P, DL1P).
+//!
+//! # Deviations
+//! * The page's latch is always taken, and the record appended before it is released: as printed
+//!   (flag read without the mutex, append after its release) committed changes are lost or doubled.
+//! * Rollbacks within a checkpoint's window are compensated in DL1P too, and those outside hold the
+//!   gate: an unlogged rollback must not lie on both sides of a page's visit.
+//! * Commit epochs make early release of locks safe over several streams.
+//!
+//! # Locks, in order
+//! gate < a partition's space < the partition's latch < a stream's active list < the log's.
+
+pub mod change;
+pub mod digest;
+pub mod engine;
+pub mod flushers;
+pub mod growth;
+pub mod options;
+pub mod rollback;
+pub mod space;
+pub mod streams;
+pub mod txn;
+
+pub use digest::digest;
+pub use engine::{Steal, StealStats};
+pub use flushers::Flushers;
+pub use options::{Records, Route, StealEnv, StealOptions};
+pub use txn::{Committed, Place, Txn};

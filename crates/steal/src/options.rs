@@ -1,0 +1,134 @@
+//! What a database is made of, and what it is opened with.
+
+use std::sync::Arc;
+
+use perdura_base::limits::{PARTITIONS_MAX, STREAMS_MAX};
+use perdura_base::{Error, Result};
+use perdura_device::{Clock, Disk};
+use perdura_page::SlotClass;
+use perdura_recovery::{Level, Schedule};
+use perdura_wal::Scheme;
+use perdura_wal::anchor::IMAGE_DISKS_MAX;
+
+/// What comes from outside.
+#[derive(Clone)]
+pub struct StealEnv {
+    /// The disk of the anchor and the images' directories.
+    pub data: Arc<dyn Disk>,
+    /// The disk of each log stream.
+    pub logs: Vec<Arc<dyn Disk>>,
+    /// The disks of the images' pages, at least one.
+    pub images: Vec<Arc<dyn Disk>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness: a new database's uuid comes from it.
+    pub seed: u64,
+}
+
+/// What an update's record covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Records {
+    /// The whole slot, as the literature has it; a delete clears the slot.
+    Full,
+    /// The bytes that differ; a delete flips a bit.
+    Sparse,
+}
+
+/// Which stream a transaction is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// The one with the least waiting to be written.
+    Idlest,
+    /// By a hash of the transaction's number: the same in every run.
+    Scattered,
+}
+
+/// Settings. Those of a database that is there already come from its anchor: scheme, partitions,
+/// chunk and segment size.
+#[derive(Debug, Clone)]
+pub struct StealOptions {
+    /// The logging scheme of a new database; not [`Scheme::Differential`].
+    pub scheme: Scheme,
+    /// What records cover.
+    pub records: Records,
+    /// Bytes of a row at most; slots are of the smallest class that holds them.
+    pub slot_bytes: usize,
+    /// Partitions of a new database: a power of two.
+    pub partitions: u16,
+    /// Pages in a chunk of a new database.
+    pub chunk_pages: u16,
+    /// Size of a log segment of a new database, bytes.
+    pub segment_bytes: u64,
+    /// The longest log block, bytes.
+    pub block_bytes_max: usize,
+    /// Log bytes that may wait in a stream before changes are refused.
+    pub queue_bytes_max: u64,
+    /// Which stream a transaction is given.
+    pub route: Route,
+    /// Memory for pages, bytes.
+    pub memory_limit: u64,
+    /// How a restart works.
+    pub schedule: Schedule,
+    /// The restart method, or "auto".
+    pub method: &'static str,
+}
+
+impl StealOptions {
+    /// The settings of a database of this scheme with rows of up to `slot_bytes` bytes.
+    #[must_use]
+    pub fn new(scheme: Scheme, slot_bytes: usize) -> StealOptions {
+        StealOptions {
+            scheme,
+            records: Records::Full,
+            slot_bytes,
+            partitions: 64,
+            chunk_pages: 32,
+            segment_bytes: 64 << 20,
+            block_bytes_max: 256 << 10,
+            queue_bytes_max: 8 << 20,
+            route: Route::Idlest,
+            memory_limit: u64::MAX,
+            schedule: Schedule::new(Level::Two, 1),
+            method: "auto",
+        }
+    }
+
+    pub(crate) fn class(&self) -> Result<SlotClass> {
+        SlotClass::for_bytes(self.slot_bytes)
+            .filter(|_| self.slot_bytes > 0)
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "slots have 1 to {} bytes, not {}",
+                    SlotClass::bytes_max(),
+                    self.slot_bytes
+                ))
+            })
+    }
+
+    pub(crate) fn check(&self, env: &StealEnv) -> Result<()> {
+        self.class()?;
+        let bad = |what: String| Err(Error::Usage(what));
+        if !self.scheme.is_steal() {
+            return bad("interleaved transactions need dl1p, dl2p or pl2p".into());
+        }
+        if !self.partitions.is_power_of_two() || self.partitions > PARTITIONS_MAX {
+            return bad(format!(
+                "partitions are a power of two up to {PARTITIONS_MAX}, not {}",
+                self.partitions
+            ));
+        }
+        if env.logs.is_empty() || env.logs.len() > usize::from(STREAMS_MAX) {
+            return bad(format!(
+                "1 to {STREAMS_MAX} log disks, not {}",
+                env.logs.len()
+            ));
+        }
+        if env.images.is_empty() || env.images.len() > usize::from(IMAGE_DISKS_MAX) {
+            return bad(format!(
+                "1 to {IMAGE_DISKS_MAX} image disks, not {}",
+                env.images.len()
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Slot locks and free slots of one partition.
+//!
+//! Both are volatile: locks end with the transactions, free slots are read from the bitmaps after a
+//! restart. A slot is on the free list, or locked, or taken and neither, never two of these: that
+//! is how a slot freed by a transaction stays out of reach until it has pre-committed.
+
+use hashbrown::HashTable;
+use perdura_base::TxnId;
+use perdura_base::checksum::mix64;
+
+/// A slot within a partition, packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotKey(u64);
+
+impl SlotKey {
+    pub fn new(local: u32, slot: u16) -> SlotKey {
+        SlotKey(u64::from(local) << 16 | u64::from(slot))
+    }
+
+    pub fn local(self) -> u32 {
+        u32::try_from(self.0 >> 16).expect("a local page index")
+    }
+
+    pub fn slot(self) -> u16 {
+        u16::try_from(self.0 & 0xffff).expect("a slot")
+    }
+}
+
+struct Lock {
+    key: SlotKey,
+    txn: TxnId,
+    held: usize,
+}
+
+/// Who has a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Nobody,
+    /// The transaction that asked; the index into its held slots.
+    Me(usize),
+    Other,
+}
+
+/// The locks and free slots of one partition.
+#[derive(Default)]
+pub(crate) struct Space {
+    locks: HashTable<Lock>,
+    free: Vec<SlotKey>,
+}
+
+impl Space {
+    pub fn holder(&self, key: SlotKey, txn: TxnId) -> Holder {
+        match self.locks.find(mix64(key.0), |lock| lock.key == key) {
+            None => Holder::Nobody,
+            Some(lock) if lock.txn == txn => Holder::Me(lock.held),
+            Some(_) => Holder::Other,
+        }
+    }
+
+    /// Locks a slot that nobody has.
+    pub fn lock(&mut self, key: SlotKey, txn: TxnId, held: usize) {
+        let hash = |lock: &Lock| mix64(lock.key.0);
+        let lock = Lock { key, txn, held };
+        self.locks.insert_unique(mix64(key.0), lock, hash);
+    }
+
+    /// Ends a lock; a slot that is not taken is free from now on.
+    pub fn release(&mut self, key: SlotKey, taken: bool) {
+        if let Ok(lock) = self.locks.find_entry(mix64(key.0), |lock| lock.key == key) {
+            lock.remove();
+        }
+        if !taken {
+            self.free.push(key);
+        }
+    }
+
+    /// The free slot that was freed last.
+    pub fn pop_free(&mut self) -> Option<SlotKey> {
+        self.free.pop()
+    }
+
+    /// Adds free slots; the last is handed out first.
+    pub fn add_free(&mut self, keys: impl IntoIterator<Item = SlotKey>) {
+        self.free.extend(keys);
+    }
+
+    pub fn free_len(&self) -> usize {
+        self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_slot_is_handed_out_only_after_its_lock_is_gone() {
+        let mut space = Space::default();
+        let key = SlotKey::new(7, 1000);
+        assert_eq!((key.local(), key.slot()), (7, 1000));
+        space.add_free([key]);
+        assert_eq!(space.pop_free(), Some(key));
+        space.lock(key, TxnId(1), 5);
+        assert_eq!(space.holder(key, TxnId(1)), Holder::Me(5));
+        assert_eq!(space.holder(key, TxnId(2)), Holder::Other);
+        assert_eq!(space.pop_free(), None);
+        space.release(key, false);
+        assert_eq!(space.holder(key, TxnId(2)), Holder::Nobody);
+        assert_eq!((space.free_len(), space.pop_free()), (1, Some(key)));
+    }
+}

@@ -1,0 +1,99 @@
+//! The gate, the streams' active lists, and with both a checkpoint's window.
+//!
+//! * The *gate* is held shared by a rollback that is not logged, from its first undo to its abort
+//!   record, and exclusively while a window begins: such a rollback lies wholly outside of windows.
+//! * A stream's *active list* has the transactions with a record and no end. Its lock is held
+//!   around the append of each begin, commit and abort, so that list and log agree at every instant;
+//!   the end mark of a checkpoint captures the list and is appended under the same lock.
+//! * Physical records are numbered under that lock too, so that a stream holds them in the order
+//!   of their numbers and a merge of the streams needs no sorting.
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, Epoch, Pos, StreamId, TxnId};
+use perdura_recovery::{Window, WindowEnd};
+use perdura_wal::{ActiveTxn, Wal, encode_active};
+
+/// The transactions of one stream that have a record and no end.
+pub(crate) type Active = Vec<ActiveTxn>;
+
+/// Gate and active lists of a database.
+pub(crate) struct Streams {
+    /// Whether a window is open.
+    gate: RwLock<bool>,
+    active: Vec<CachePadded<Mutex<Active>>>,
+    /// The seeded bug's lists, taken too early.
+    early: Mutex<Option<Vec<Active>>>,
+}
+
+impl Streams {
+    pub fn new(streams: u8) -> Streams {
+        Streams {
+            gate: RwLock::new(false),
+            active: (0..streams).map(|_| CachePadded::default()).collect(),
+            early: Mutex::new(None),
+        }
+    }
+
+    /// The active list of a stream.
+    pub fn active(&self, stream: StreamId) -> &Mutex<Active> {
+        &self.active[usize::from(stream.0)]
+    }
+
+    /// Shares the gate: says whether a window is open, and lets none begin while it is held.
+    pub fn gate(&self) -> RwLockReadGuard<'_, bool> {
+        self.gate.read()
+    }
+}
+
+/// Takes a transaction off the list of its stream.
+pub(crate) fn remove_active(active: &mut Active, txn: TxnId) {
+    if let Some(at) = active.iter().position(|entry| entry.txn == txn) {
+        active.swap_remove(at);
+    }
+}
+
+impl Window for Streams {
+    fn begin(&self, mark: &mut dyn FnMut() -> Vec<Pos>) -> Vec<Pos> {
+        let mut open = self.gate.write();
+        let begin = mark();
+        *open = true;
+        begin
+    }
+
+    fn end(&self, wal: &Wal, k: CkptEpoch) -> WindowEnd {
+        let early = self.early.lock().take();
+        let (mut ends, mut undo_low) = (Vec::new(), Vec::new());
+        let mut newest = Epoch(0);
+        for (stream, active) in (0u8..).zip(&self.active) {
+            let active = active.lock();
+            let listed = match &early {
+                Some(early) if armed(Flaw::ListRace) => &early[usize::from(stream)],
+                Some(_) | None => &*active,
+            };
+            let mut extra = Vec::new();
+            encode_active(listed, &mut extra);
+            let (end, epoch) = wal.mark_end(StreamId(stream), k, &extra);
+            let first = listed.iter().map(|entry| entry.first).min();
+            undo_low.push(first.map_or(end, |first| first.min(end)));
+            ends.push(end);
+            newest = newest.max(epoch);
+        }
+        *self.gate.write() = false;
+        WindowEnd {
+            ends,
+            undo_low: Some(undo_low),
+            epoch: newest,
+        }
+    }
+
+    fn cancel(&self) {
+        *self.gate.write() = false;
+    }
+
+    fn list_early(&self) {
+        let lists = self.active.iter().map(|active| active.lock().clone());
+        *self.early.lock() = Some(lists.collect());
+    }
+}

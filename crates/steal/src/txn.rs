@@ -1,0 +1,150 @@
+//! A transaction's own state.
+
+use perdura_base::{Epoch, PageId, PartitionId, Pos, StreamId, TxnId};
+
+/// Where a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The page.
+    pub page: PageId,
+    /// The slot within it.
+    pub slot: u16,
+}
+
+/// A transaction that has pre-committed: visible to others, durable later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "it is not acknowledged before its epoch is durable"]
+pub struct Committed {
+    /// The transaction.
+    pub txn: TxnId,
+    /// Its commit epoch; 0 if it changed nothing.
+    pub epoch: Epoch,
+    /// The stream its records are in.
+    pub stream: StreamId,
+    /// Where the block of its commit record begins; 0 if it changed nothing.
+    pub pos: Pos,
+}
+
+/// A slot as the engine addresses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slotted {
+    pub partition: PartitionId,
+    pub local: u32,
+    pub slot: u16,
+}
+
+/// A slot the transaction has locked, and whether it is taken now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    pub at: Slotted,
+    pub taken: bool,
+}
+
+/// A change to take back: its slot as it was before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Undo {
+    /// Index into the held slots.
+    pub held: usize,
+    pub taken: bool,
+    /// Where its bytes begin in the arena; they reach to the arena's end when it is undone.
+    pub from: usize,
+}
+
+/// How a rollback that was begun goes on. It is chosen once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rollback {
+    /// Each undo is logged.
+    Compensated,
+    /// The seeded bug: step by step without records.
+    Silent,
+    /// All is undone.
+    Done,
+}
+
+/// A change that the seeded bugs of the printed algorithm 1 leave unfinished until the
+/// transaction's next action.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// The tag was read; the page has not been changed.
+    Half {
+        held: usize,
+        row: Option<Vec<u8>>,
+        tag: perdura_base::CkptEpoch,
+    },
+    /// The page was changed; the record has not been appended.
+    Late {
+        record: Vec<u8>,
+        partition: PartitionId,
+        tag: perdura_base::CkptEpoch,
+    },
+}
+
+/// Buffers that go from transaction to transaction.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub held: Vec<Held>,
+    pub undo: Vec<Undo>,
+    /// Bytes of slots as they were.
+    pub arena: Vec<u8>,
+    /// The record being made.
+    pub record: Vec<u8>,
+    pub scratch: Vec<u8>,
+    /// The slot as it is to be.
+    pub after: Vec<u8>,
+}
+
+impl Buffers {
+    pub fn clear(&mut self) {
+        self.held.clear();
+        self.undo.clear();
+        self.arena.clear();
+    }
+}
+
+/// An open transaction. It ends with [`Steal::commit`](crate::Steal::commit) or
+/// [`Steal::abort`](crate::Steal::abort); one that is dropped keeps its locks until the database
+/// is closed, and a restart rolls it back.
+pub struct Txn {
+    pub(crate) id: TxnId,
+    pub(crate) stream: StreamId,
+    /// Where its records begin, once there are any.
+    pub(crate) first: Option<Pos>,
+    pub(crate) rollback: Option<Rollback>,
+    pub(crate) pending: Option<Pending>,
+    pub(crate) buffers: Box<Buffers>,
+    pub(crate) updates: u64,
+    pub(crate) record_bytes: u64,
+    pub(crate) compensation_bytes: u64,
+}
+
+impl Txn {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> TxnId {
+        self.id
+    }
+
+    /// The stream its records go to.
+    #[must_use]
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Whether it has a record in the log.
+    #[must_use]
+    pub fn is_logged(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Changes that a rollback would take back now.
+    #[must_use]
+    pub fn undo_len(&self) -> usize {
+        self.buffers.undo.len()
+    }
+
+    /// Whether a rollback was begun.
+    #[must_use]
+    pub fn is_aborting(&self) -> bool {
+        self.rollback.is_some()
+    }
+}

@@ -1,0 +1,5 @@
+//! Steal mode: random histories with crashes, and the paper's counterexamples by name.
+
+mod basics;
+mod harness;
+mod histories;

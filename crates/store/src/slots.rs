@@ -1,0 +1,152 @@
+//! Slots as bytes: the interface of transactions that interleave.
+//!
+//! There a row is the raw content of one slot of a page, addressed by page and slot, with neither
+//! key nor index. Whoever uses this logs the change under the same latch, and keeps locks and free
+//! lists for itself. Pages are ordinary slotted pages, so that checkpoints, images and restarts
+//! need to know nothing of it.
+
+use perdura_base::{CkptEpoch, Error, Result, TableId};
+use perdura_page::layout::{self, PAGE_BYTES};
+use perdura_page::{PageHeader, PageKind, SlotClass};
+
+use crate::pages::{DIRTY_BOTH, Pages, flag};
+use crate::partition::Partition;
+
+/// A slot as it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot<'a> {
+    /// Its bytes; garbage if it is free.
+    pub bytes: &'a [u8],
+    /// Whether it is taken.
+    pub taken: bool,
+    /// Where it begins, bytes from the start of the page.
+    pub offset: usize,
+    /// The page's checkpoint epoch: the tag of a change made now.
+    pub tag: CkptEpoch,
+}
+
+impl Partition {
+    /// The class of a page's slots; `None` if the page does not exist or has none.
+    #[must_use]
+    pub fn slotted(&self, local: u32) -> Option<SlotClass> {
+        let page = self.page_bytes(local)?;
+        (layout::kind(page) == Some(PageKind::Slotted)).then(|| self.pages.class(local))
+    }
+
+    /// A slot of a slotted page; `None` if there is no such page or slot.
+    #[must_use]
+    pub fn slot(&self, local: u32, slot: u16) -> Option<Slot<'_>> {
+        let class = self.slotted(local)?;
+        let slot = usize::from(slot);
+        if slot >= class.slots() {
+            return None;
+        }
+        let page = self.pages.page(local);
+        let offset = class.slot_offset(slot);
+        Some(Slot {
+            bytes: &page[offset..offset + class.bytes()],
+            taken: layout::is_taken(page, slot),
+            offset,
+            tag: layout::epoch(page),
+        })
+    }
+
+    /// Overwrites a slot and its bit. The caller has put the change in the log.
+    ///
+    /// # Panics
+    /// If there is no such slot, or it has another size.
+    pub fn put_slot(&mut self, local: u32, slot: u16, bytes: &[u8], taken: bool) {
+        let class = self.pages.class(local);
+        let slot = usize::from(slot);
+        let offset = class.slot_offset(slot);
+        let page = self.pages.page_mut(local);
+        let was = layout::is_taken(page, slot);
+        page[offset..offset + class.bytes()].copy_from_slice(bytes);
+        layout::set_taken(page, slot, taken);
+        let state = self.pages.state(local);
+        state.dirty = DIRTY_BOTH;
+        match (was, taken) {
+            (false, true) => state.free_slots = state.free_slots.saturating_sub(1),
+            (true, false) => state.free_slots = state.free_slots.saturating_add(1),
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    /// A page that holds nothing, to be handed to [`format_slots`](Self::format_slots): one that
+    /// was given back, or one never used, which is *born* by this with the current checkpoint
+    /// epoch.
+    ///
+    /// # Errors
+    /// `OutOfMemory` at the memory limit or the last page.
+    pub fn unused_page(&mut self) -> Result<u32> {
+        let full = |pages: &Pages| Error::OutOfMemory {
+            used: pages.memory.used(),
+            limit: pages.memory.limit(),
+        };
+        let bytes = u64::try_from(PAGE_BYTES).unwrap_or(u64::MAX);
+        if !self.pages.memory.has_room(bytes) {
+            return Err(full(&self.pages));
+        }
+        while let Some(local) = self.pages.free.pop() {
+            self.pages.state(local).flags &= !flag::FREE;
+            if layout::kind(self.pages.page(local)) == Some(PageKind::Free) {
+                return Ok(local);
+            }
+        }
+        let local = self.pages.fresh;
+        let Some(id) = self.pages.geometry.page_id(self.id(), local) else {
+            return Err(full(&self.pages));
+        };
+        self.pages.grow_to(local);
+        self.pages.fresh += 1;
+        let epoch = self.pages.ckpt_epoch();
+        let page = self.pages.page_mut(local);
+        layout::set_epoch(page, epoch);
+        layout::set_page_id(page, id);
+        Ok(local)
+    }
+
+    /// Makes an unused page one of free slots.
+    pub fn format_slots(&mut self, local: u32, table: TableId, class: SlotClass) {
+        let page = self.pages.page_mut(local);
+        layout::format(page, table, class, PageKind::Slotted, 0, 0);
+        let bitmap = layout::HEADER_BYTES;
+        page[bitmap..bitmap + 8 * class.bitmap_words()].fill(0);
+        self.pages.resync(local);
+        self.pages.state(local).dirty = DIRTY_BOTH;
+    }
+
+    /// After a restart: checks a page's header and bitmap and brings what is kept about it in
+    /// line. Gives the class of a slotted page.
+    ///
+    /// # Errors
+    /// `Corrupt` names the page.
+    pub fn check_slots(&mut self, local: u32) -> Result<Option<SlotClass>> {
+        let Some(page) = self.page_bytes(local) else {
+            return Ok(None);
+        };
+        let sound = PageHeader::decode(page).filter(|header| match header.kind {
+            PageKind::Free => true,
+            PageKind::Slotted => layout::taken(page, header.class)
+                .last()
+                .is_none_or(|last| last < header.class.slots()),
+            PageKind::Large => false,
+        });
+        let Some(header) = sound else {
+            let page = self.pages.page_id(local);
+            let page_bytes = u64::try_from(PAGE_BYTES).unwrap_or(u64::MAX);
+            return Err(Error::corrupt(
+                format!("heap page {page}"),
+                u64::from(page.0) * page_bytes,
+                "the header and bitmap of a page of slots",
+                "another",
+                "The page cannot be used; restart from the older image or a backup.",
+            ));
+        };
+        if local >= self.pages.fresh {
+            return Ok(None);
+        }
+        self.pages.resync(local);
+        Ok((header.kind == PageKind::Slotted).then_some(header.class))
+    }
+}
