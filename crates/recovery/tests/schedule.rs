@@ -59,7 +59,7 @@ impl Toy {
     fn serials(&self, stream: usize, unit: usize) -> Vec<u64> {
         let streams = self.units.len();
         (0..3)
-            .map(|i| (((unit * 3 + i) * streams) + stream) as u64)
+            .map(|i| u64::try_from(((unit * 3 + i) * streams) + stream).unwrap())
             .collect()
     }
 }
@@ -140,7 +140,7 @@ impl Work for Toy {
                 .filter_map(|(s, head)| head.as_ref().map(|(serials, at)| (serials[*at], s)))
                 .min();
             let Some((serial, stream)) = first else { break };
-            if serial as usize % workers == worker {
+            if usize::try_from(serial).unwrap() % workers == worker {
                 mine.push(serial);
             }
             let head = heads[stream].as_mut().unwrap();
@@ -308,7 +308,7 @@ impl Serials for (usize, usize) {
     fn serials(self, streams: usize) -> Vec<u64> {
         let (stream, unit) = self;
         (0..3)
-            .map(|i| (((unit * 3 + i) * streams) + stream) as u64)
+            .map(|i| u64::try_from(((unit * 3 + i) * streams) + stream).unwrap())
             .collect()
     }
 }
