@@ -91,7 +91,6 @@ impl Replay<'_> {
         stats: &mut ReplayStats,
     ) -> Option<SlotChange<'r>> {
         stats.groups += u64::from(matches!(record, TxnRecord::Commit { .. }));
-        stats.ids.note(&record);
         match fates {
             Fates::None => {}
             Fates::Backward(fates) => fates.note(&record, block.epoch),

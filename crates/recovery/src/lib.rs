@@ -51,7 +51,6 @@ pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use image::{DirEntry, Directory};
 pub use level::{Level, Schedule};
 pub use method::{METHODS, Method};
-pub use replay::HighestIds;
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
 

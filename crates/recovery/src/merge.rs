@@ -166,7 +166,6 @@ impl Merger<'_, '_> {
             let record = decode_txn_record(frame.payload)
                 .ok_or_else(|| no_record(scan, block, "a transaction's record"))?;
             fates.note(&record);
-            stats.ids.note(&record);
             match &record {
                 TxnRecord::Update(update) => {
                     let Change::Assign(images) = &update.change else {

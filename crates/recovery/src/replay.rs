@@ -13,9 +13,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{Error, PageId, Result, StreamId, TxnId};
+use perdura_base::{Error, PageId, Result, StreamId};
 use perdura_device::{Clock, Disk};
-use perdura_page::txn_record::{Change, TxnRecord};
 use perdura_store::Heap;
 use perdura_wal::{Anchor, Cut, Direction, RawUnit, StreamScan, Unit, decide_cut, hop_stream};
 
@@ -33,32 +32,9 @@ use crate::work::Work;
 /// processor's cache.
 pub const UNIT_BYTES: u64 = 256 << 10;
 
-/// The highest numbers in the log of interleaved transactions; a new life begins above them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HighestIds {
-    /// The highest transaction.
-    pub txn: TxnId,
-    /// The highest serial number.
-    pub gseq: u64,
-}
-
-impl HighestIds {
-    /// Notes a record's numbers.
-    pub(crate) fn note(&mut self, record: &TxnRecord<'_>) {
-        self.txn = self.txn.max(record.txn());
-        if let TxnRecord::Update(update) = record
-            && let Change::Assign(images) = &update.change
-        {
-            self.gseq = self.gseq.max(images.gseq);
-        }
-    }
-}
-
 /// What replay did.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayStats {
-    /// The highest numbers.
-    pub ids: HighestIds,
     /// Committed transactions seen.
     pub groups: u64,
     /// Records seen.
@@ -76,8 +52,6 @@ pub struct ReplayStats {
 impl ReplayStats {
     /// Adds another player's.
     pub fn merge(&mut self, other: ReplayStats) {
-        self.ids.txn = self.ids.txn.max(other.ids.txn);
-        self.ids.gseq = self.ids.gseq.max(other.ids.gseq);
         self.groups += other.groups;
         self.seen += other.seen;
         self.applied += other.applied;

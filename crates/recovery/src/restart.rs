@@ -32,7 +32,7 @@ use crate::image::{Directory, create_images};
 use crate::level::{Busy, Schedule};
 use crate::load::{ImagePlan, plan_image};
 use crate::method::{Apply, Method};
-use crate::replay::{Attempt, Decided, HighestIds, Replay, ReplayParts, ReplayStats};
+use crate::replay::{Attempt, Decided, Replay, ReplayParts, ReplayStats};
 use crate::report::{Bytes, Progress, Records, RestartReport};
 use crate::schedule::{self, run_threads};
 
@@ -94,8 +94,6 @@ pub struct Restarted {
     pub catalog: Catalog,
     /// What happened.
     pub report: RestartReport,
-    /// Numbers seen in the log, none of which may be used again.
-    pub ids: HighestIds,
 }
 
 /// Makes the files of a new database. The anchor comes last: without it there is no database.
@@ -233,7 +231,6 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         wal_start,
         catalog,
         report,
-        ids: attempt.stats.ids,
     }))
 }
 
