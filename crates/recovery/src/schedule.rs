@@ -213,8 +213,18 @@ impl<'a, W: Work> Runner<'a, W> {
         Ok(busy)
     }
 
+    /// A thread that panics must not leave the others waiting for what it would have done.
+    fn end_all_on_panic(&self) -> impl Drop {
+        OnPanic(|| {
+            let panicked = || Error::Stopped("a job of the restart panicked".into());
+            self.state.lock().error.get_or_insert_with(panicked);
+            self.changed.notify_all();
+        })
+    }
+
     /// A disk's thread.
     fn read_loop(&self, asker: Asker) {
+        let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
         while let Some(job) = self.next_job(asker) {
             self.perform(job, &mut busy);
@@ -223,6 +233,7 @@ impl<'a, W: Work> Runner<'a, W> {
 
     /// A player's thread.
     fn play_loop(&self) -> Busy {
+        let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
         while let Some(job) = self.next_job(Asker::Player) {
             self.perform(job, &mut busy);
@@ -535,6 +546,16 @@ impl<'a, W: Work> Runner<'a, W> {
                 s.open -= 1;
             }
             s.dropped += 1;
+        }
+    }
+}
+
+struct OnPanic<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnPanic<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.0)();
         }
     }
 }

@@ -27,6 +27,7 @@ struct Toy {
     units: Vec<usize>,
     ordered: bool,
     fail: Option<Event>,
+    panics: Option<Event>,
     trace: Mutex<Vec<Event>>,
     open: AtomicUsize,
     most_open: AtomicUsize,
@@ -40,6 +41,7 @@ impl Toy {
             units: units.to_vec(),
             ordered: false,
             fail: None,
+            panics: None,
             trace: Mutex::new(Vec::new()),
             open: AtomicUsize::new(0),
             most_open: AtomicUsize::new(0),
@@ -49,6 +51,7 @@ impl Toy {
 
     fn note(&self, event: Event) -> Result<()> {
         self.trace.lock().push(event);
+        assert_ne!(self.panics, Some(event), "a panic on purpose");
         if self.fail == Some(event) {
             return Err(Error::Usage(format!("{event:?} fails")));
         }
@@ -333,6 +336,24 @@ fn the_first_error_ends_every_thread_and_is_handed_on() {
                 assert!(error.to_string().contains("fails"), "{error}");
             }
         }
+    }
+}
+
+#[test]
+fn a_job_that_panics_ends_the_others() {
+    let clock = SystemClock::new();
+    for panics in [
+        Event::ReadPart(0, 1),
+        Event::PlayPart(0, 3),
+        Event::ReadUnit(0, 2),
+    ] {
+        let mut toy = Toy::new(&[9], &[9, 9]);
+        toy.panics = Some(panics);
+        let schedule = Schedule::new(Level::Four, 3);
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run(&toy, &schedule, &clock)
+        }));
+        assert!(ended.is_err(), "{panics:?} is handed on as a panic");
     }
 }
 
