@@ -5,22 +5,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use parking_lot::Mutex;
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
 use perdura_device::{Clock, Disk};
-use perdura_recovery::checkpoint::{CheckpointParts, only_cancels};
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::{
-    AnchorCell, CheckpointProgress, CheckpointStats, Checkpointer, ExecutorWindow, Method,
-    Progress, RestartReport,
+    AnchorCell, CheckpointProgress, CheckpointStats, Checkpoints, ExecutorWindow, LogMemory,
+    Method, Progress, RestartReport, flush_all, resume,
 };
 use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Abort, Executor, Ticket, Tx};
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::{FlushProgress, RestartRecord, Scheme, Wal, WalOptions};
+use perdura_wal::{FlushProgress, Scheme, Wal};
 
 use crate::catalog::{DATABASES, Databases, Renewal, read_catalog};
 use crate::options::CoreOptions;
@@ -28,9 +26,6 @@ use crate::options::CoreOptions;
 /// Rows removed, or pages freed, by one purge step at most.
 const PURGE_ROWS: usize = 32;
 const RECLAIM_PAGES: usize = 8;
-/// Past this many closed incarnations in the anchor, a restart checkpoints before it serves.
-const CHAIN_LONG: usize = 32;
-
 /// What comes from outside.
 #[derive(Clone)]
 pub struct Env {
@@ -57,9 +52,7 @@ pub struct Core {
     anchor: Arc<AnchorCell>,
     executor: Executor,
     databases: Databases,
-    /// Protects the checkpoint machine; a step holds it for one latch or one I/O.
-    checkpointer: Mutex<Checkpointer>,
-    checkpoint_figures: Arc<Mutex<CheckpointStats>>,
+    checkpoints: Checkpoints,
     report: RestartReport,
     /// Partitions still to pass without finding a page to free.
     reclaim_left: AtomicU32,
@@ -102,39 +95,16 @@ impl Core {
                 restart(&restart_options)?.expect("the database was made just now")
             }
         };
-        let record = &restarted.record;
-        let wal_options = WalOptions {
-            segment_bytes: record.segment_bytes,
-            block_bytes_max: options.block_bytes_max,
-            queue_bytes_max: options.queue_bytes_max,
-        };
-        let chain = record.chain.clone();
-        let is_live = |id: &perdura_wal::segment::SegmentId| {
-            chain.iter().any(|link| {
-                link.incarnation == id.incarnation && id.start < link.cut[usize::from(id.stream.0)]
-            })
-        };
-        let wal = Wal::open(
-            &env.logs,
-            Arc::clone(&env.clock),
-            wal_options,
-            restarted.wal_start,
-            is_live,
+        let resumed = resume(
+            restarted,
+            &restart_options,
+            LogMemory {
+                block_bytes_max: options.block_bytes_max,
+                queue_bytes_max: options.queue_bytes_max,
+            },
+            Arc::new(ExecutorWindow),
         )?;
-        let wal = Arc::new(wal);
-        let cell = restarted.anchor.expect("not a dry run");
-        let anchor = Arc::new(cell);
-        let heap = restarted.heap;
-        let parts = CheckpointParts {
-            heap: Arc::clone(&heap),
-            wal: Arc::clone(&wal),
-            anchor: Arc::clone(&anchor),
-            disk: Arc::clone(&env.data),
-            images: vec![Arc::clone(&env.data)],
-            window: Arc::new(ExecutorWindow),
-            clock: Arc::clone(&env.clock),
-        };
-        let checkpointer = Checkpointer::new(parts, restarted.directories);
+        let (heap, wal) = (resumed.heap, resumed.wal);
         let executor_options = ExecutorOptions {
             value_bytes_max: options.value_bytes_max,
         };
@@ -144,24 +114,17 @@ impl Core {
             options,
             heap,
             wal,
-            anchor,
+            anchor: resumed.anchor,
             executor,
             databases: Databases::default(),
-            checkpoint_figures: checkpointer.published(),
-            checkpointer: Mutex::new(checkpointer),
-            report: restarted.report,
+            checkpoints: resumed.checkpoints,
+            report: resumed.report,
             reclaim_left: AtomicU32::new(0),
             purge_next: AtomicU32::new(0),
         };
-        core.wal.append_restart(&RestartRecord {
-            incarnation: restarted.record.incarnation,
-            durable: Epoch(core.report.durable_epoch),
-            ckpt_max: restarted.record.ckpt_max,
-            cut: core.report.cut.iter().map(|pos| Pos(*pos)).collect(),
-        });
         for id in (0..core.heap.geometry().partitions).map(PartitionId) {
             let mut part = core.heap.lock(id);
-            for (table, ordered) in &restarted.catalog {
+            for (table, ordered) in &resumed.catalog {
                 part.attach_table(*table, *ordered);
             }
         }
@@ -169,11 +132,7 @@ impl Core {
             let _durable_with_the_first_write = core.renew(0..DATABASES)?;
         }
         core.start_reclaim();
-        if restarted.record.chain.len() > CHAIN_LONG {
-            // Two, so that both images and with them the log leave the old incarnations behind.
-            core.checkpoint_now()?;
-            core.checkpoint_now()?;
-        }
+        core.checkpoints.shorten_chain()?;
         Ok(core)
     }
 
@@ -336,44 +295,23 @@ impl Core {
     /// # Errors
     /// See [`Wal::flush_step`].
     pub fn flush_all(&self) -> Result<()> {
-        self.close_epoch();
-        for stream in (0..self.wal.streams()).map(StreamId) {
-            while self.flush_step(stream)? != FlushProgress::Idle {}
-        }
-        Ok(())
+        flush_all(&self.wal)
     }
 
     /// Begins a checkpoint unless one is running. An error other than a full disk stops the
     /// database.
     pub fn checkpoint_begin(&self) -> Result<()> {
-        let begun = self.checkpointer.lock().begin();
-        self.stop_unless_cancelled(begun)
+        self.checkpoints.begin()
     }
 
     /// One step of the running checkpoint. An error other than a full disk stops the database.
     pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
-        let step = self.checkpointer.lock().step();
-        self.stop_unless_cancelled(step)
-    }
-
-    fn stop_unless_cancelled<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| {
-            if !only_cancels(error) {
-                self.wal.fail(&format!("checkpoint: {error}"));
-            }
-        })
+        self.checkpoints.step()
     }
 
     /// Runs one whole checkpoint, flushing as it goes: for callers without threads.
     pub fn checkpoint_now(&self) -> Result<()> {
-        self.checkpoint_begin()?;
-        loop {
-            match self.checkpoint_step()? {
-                CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
-                CheckpointProgress::Working(_) => {}
-                CheckpointProgress::Waiting => self.flush_all()?,
-            }
-        }
+        self.checkpoints.now()
     }
 
     /// Whether the log has grown enough for a checkpoint.
@@ -390,7 +328,7 @@ impl Core {
     /// Figures of the checkpointer.
     #[must_use]
     pub fn checkpoint_stats(&self) -> CheckpointStats {
-        *self.checkpoint_figures.lock()
+        self.checkpoints.stats()
     }
 
     /// One step of the purge, for the next partition in turn: removes rows past their expiry and

@@ -21,6 +21,7 @@
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
 //! | [`restart`] | the phases in order |
+//! | [`resume`] | from a restart to a database that takes transactions |
 //! | [`report`] | what a restart says of itself |
 //!
 //! # Source
@@ -39,6 +40,7 @@ pub mod method;
 pub mod replay;
 pub mod report;
 pub mod restart;
+pub mod resume;
 pub mod rule;
 pub mod schedule;
 pub mod truncate;
@@ -54,4 +56,5 @@ pub use method::{METHODS, Method};
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
 
+pub use resume::{Checkpoints, LogMemory, Resumed, flush_all, resume};
 pub use window::{ExecutorWindow, Window, WindowEnd};

@@ -1,0 +1,205 @@
+//! From a restart to a running database: the log of the new life is opened, the checkpointer set
+//! up, the restart noted in the log. What runs transactions comes on top.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::{Epoch, Pos, Result, StreamId};
+use perdura_store::Heap;
+use perdura_wal::segment::SegmentId;
+use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
+
+use crate::anchor_cell::AnchorCell;
+use crate::checkpoint::{
+    CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer, only_cancels,
+};
+use crate::report::RestartReport;
+use crate::restart::{Catalog, RestartOptions, Restarted};
+use crate::window::Window;
+
+/// Past this many closed incarnations in the anchor, a restart checkpoints before it serves.
+const CHAIN_LONG: usize = 32;
+
+/// A database that may take transactions.
+pub struct Resumed {
+    /// The pages.
+    pub heap: Arc<Heap>,
+    /// The log of the new life.
+    pub wal: Arc<Wal>,
+    /// The anchor.
+    pub anchor: Arc<AnchorCell>,
+    /// The checkpointer.
+    pub checkpoints: Checkpoints,
+    /// The tables.
+    pub catalog: Catalog,
+    /// What the restart did.
+    pub report: RestartReport,
+}
+
+/// The bounds of a stream's memory, which creation does not fix.
+#[derive(Debug, Clone, Copy)]
+pub struct LogMemory {
+    /// The longest log block, bytes.
+    pub block_bytes_max: usize,
+    /// Bytes that may wait for a stream's flusher before appends are refused.
+    pub queue_bytes_max: u64,
+}
+
+/// Opens the log and the checkpointer of a database that is back.
+///
+/// # Errors
+/// The log disks'.
+///
+/// # Panics
+/// After a dry run.
+pub fn resume(
+    restarted: Restarted,
+    options: &RestartOptions<'_>,
+    memory: LogMemory,
+    window: Arc<dyn Window>,
+) -> Result<Resumed> {
+    let record = &restarted.record;
+    let chain = record.chain.clone();
+    let is_live = |id: &SegmentId| {
+        chain.iter().any(|link| {
+            link.incarnation == id.incarnation && id.start < link.cut[usize::from(id.stream.0)]
+        })
+    };
+    let wal = Arc::new(Wal::open(
+        &options.logs,
+        Arc::clone(&options.clock),
+        WalOptions {
+            segment_bytes: record.segment_bytes,
+            block_bytes_max: memory.block_bytes_max,
+            queue_bytes_max: memory.queue_bytes_max,
+        },
+        restarted.wal_start,
+        is_live,
+    )?);
+    let anchor = Arc::new(restarted.anchor.expect("a dry run resumes nothing"));
+    let parts = CheckpointParts {
+        heap: Arc::clone(&restarted.heap),
+        wal: Arc::clone(&wal),
+        anchor: Arc::clone(&anchor),
+        disk: Arc::clone(&options.data),
+        images: options.images.clone(),
+        window,
+        clock: Arc::clone(&options.clock),
+    };
+    let machine = Checkpointer::new(parts, restarted.directories);
+    let report = restarted.report;
+    wal.append_restart(&RestartRecord {
+        incarnation: record.incarnation,
+        durable: Epoch(report.durable_epoch),
+        ckpt_max: record.ckpt_max,
+        cut: report.cut.iter().map(|pos| Pos(*pos)).collect(),
+    });
+    Ok(Resumed {
+        heap: restarted.heap,
+        checkpoints: Checkpoints {
+            wal: Arc::clone(&wal),
+            figures: machine.published(),
+            machine: Mutex::new(machine),
+            chain_is_long: chain.len() > CHAIN_LONG,
+        },
+        wal,
+        anchor,
+        catalog: restarted.catalog,
+        report,
+    })
+}
+
+/// The checkpoint machine for whoever may step it, one at a time.
+pub struct Checkpoints {
+    wal: Arc<Wal>,
+    /// A step holds it for one latch or one I/O.
+    machine: Mutex<Checkpointer>,
+    figures: Arc<Mutex<CheckpointStats>>,
+    chain_is_long: bool,
+}
+
+impl Checkpoints {
+    /// Begins a checkpoint unless one is running.
+    ///
+    /// # Errors
+    /// Any but a full disk stops the database.
+    pub fn begin(&self) -> Result<()> {
+        let begun = self.machine.lock().begin();
+        self.stop_unless_cancelled(begun)
+    }
+
+    /// One step of the running checkpoint.
+    ///
+    /// # Errors
+    /// Any but a full disk stops the database.
+    pub fn step(&self) -> Result<CheckpointProgress> {
+        let step = self.machine.lock().step();
+        self.stop_unless_cancelled(step)
+    }
+
+    fn stop_unless_cancelled<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if !only_cancels(error) {
+                self.wal.fail(&format!("checkpoint: {error}"));
+            }
+        })
+    }
+
+    /// Gives the running checkpoint up, unless its image is being named already. Returns whether
+    /// one was given up.
+    pub fn abandon(&self) -> bool {
+        self.machine.lock().abandon()
+    }
+
+    /// Whether a checkpoint is running.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.machine.lock().is_running()
+    }
+
+    /// Runs one whole checkpoint, flushing as it goes: for callers without threads.
+    ///
+    /// # Errors
+    /// See [`step`](Self::step).
+    pub fn now(&self) -> Result<()> {
+        self.begin()?;
+        loop {
+            match self.step()? {
+                CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
+                CheckpointProgress::Working(_) => {}
+                CheckpointProgress::Waiting => flush_all(&self.wal)?,
+            }
+        }
+    }
+
+    /// After a restart, before work is taken: if the anchor's chain has grown long, two checkpoints,
+    /// so that both images and with them the log leave the old incarnations behind.
+    ///
+    /// # Errors
+    /// See [`step`](Self::step).
+    pub fn shorten_chain(&self) -> Result<()> {
+        if self.chain_is_long {
+            self.now()?;
+            self.now()?;
+        }
+        Ok(())
+    }
+
+    /// Figures; reading them never waits for a step.
+    #[must_use]
+    pub fn stats(&self) -> CheckpointStats {
+        *self.figures.lock()
+    }
+}
+
+/// Closes the open epoch and flushes until everything is durable: for callers without threads.
+///
+/// # Errors
+/// See [`Wal::flush_step`].
+pub fn flush_all(wal: &Wal) -> Result<()> {
+    wal.close_epoch();
+    for stream in (0..wal.streams()).map(StreamId) {
+        while wal.flush_step(stream)? != FlushProgress::Idle {}
+    }
+    Ok(())
+}
