@@ -78,6 +78,7 @@ impl Steal {
             buffers: self.pool.lock().pop().unwrap_or_default(),
             updates: 0,
             record_bytes: 0,
+            compensations: 0,
             compensation_bytes: 0,
         }
     }
@@ -402,7 +403,7 @@ impl Steal {
                 self.append_change(to, change);
             }
         }
-        perdura_base::num::to_u64(to.record.len())
+        framed(to.record.len())
     }
 
     /// Appends the begin record and puts the transaction on its stream's list, as one.
@@ -476,6 +477,13 @@ impl Steal {
             }) => self.append_record(txn.stream, &record, partition, tag),
         }
     }
+}
+
+/// Bytes of a record in the log, its frame's head included.
+fn framed(record_bytes: usize) -> u64 {
+    let bytes = perdura_base::num::to_u64(record_bytes);
+    let head = 1 + perdura_base::cursor::varint_len(bytes);
+    bytes + perdura_base::num::to_u64(head)
 }
 
 /// Half of the changes, the same in every run: those that the seeded bugs of algorithm 1 strike.

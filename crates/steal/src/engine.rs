@@ -41,9 +41,11 @@ pub struct StealStats {
     pub aborts_compensated: u64,
     /// Changes made, compensation not included.
     pub updates: u64,
-    /// Payload bytes of their records.
+    /// Bytes of their records, with frame heads.
     pub update_bytes: u64,
-    /// Payload bytes of compensation records.
+    /// Compensation records.
+    pub compensations: u64,
+    /// Their bytes, with frame heads.
     pub compensation_bytes: u64,
 }
 
@@ -54,6 +56,7 @@ pub(crate) struct Counters {
     pub aborts_compensated: AtomicU64,
     pub updates: AtomicU64,
     pub update_bytes: AtomicU64,
+    pub compensations: AtomicU64,
     pub compensation_bytes: AtomicU64,
 }
 
@@ -267,6 +270,7 @@ impl Steal {
             aborts_compensated: load(&counters.aborts_compensated),
             updates: load(&counters.updates),
             update_bytes: load(&counters.update_bytes),
+            compensations: load(&counters.compensations),
             compensation_bytes: load(&counters.compensation_bytes),
         }
     }

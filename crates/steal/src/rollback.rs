@@ -139,6 +139,7 @@ impl Steal {
         drop(part);
         arena.truncate(last.from);
         held[last.held].taken = last.taken;
+        txn.compensations += u64::from(bytes > 0);
         txn.compensation_bytes += bytes;
         true
     }
@@ -162,6 +163,7 @@ impl Steal {
         add(&counters.aborts_compensated, u64::from(compensated));
         add(&counters.updates, txn.updates);
         add(&counters.update_bytes, txn.record_bytes);
+        add(&counters.compensations, txn.compensations);
         add(&counters.compensation_bytes, txn.compensation_bytes);
     }
 }

@@ -114,6 +114,7 @@ pub struct Txn {
     pub(crate) buffers: Box<Buffers>,
     pub(crate) updates: u64,
     pub(crate) record_bytes: u64,
+    pub(crate) compensations: u64,
     pub(crate) compensation_bytes: u64,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use perdura_base::{Epoch, StreamId};
 use perdura_device::{Clock, Disk, ManualClock, MemDisk};
-use perdura_recovery::{CheckpointProgress, Level, Schedule};
+use perdura_recovery::{Level, Schedule};
 use perdura_steal::{Committed, Place, Records, Route, Steal, StealEnv, StealOptions, Txn};
 use perdura_wal::{FlushProgress, Scheme};
 
@@ -136,16 +136,6 @@ pub fn commit(steal: &Steal, history: &mut History, open: Open) -> Committed {
     let committed = steal.commit(open.txn);
     history.committed.push((committed, open.writes));
     committed
-}
-
-/// Takes the checkpoint's steps until `done` says so or it waits, flushing never.
-pub fn step_until(steal: &Steal, mut done: impl FnMut(CheckpointProgress) -> bool) {
-    loop {
-        let progress = steal.checkpoint_step().unwrap();
-        if done(progress) {
-            return;
-        }
-    }
 }
 
 /// Flushes one stream without closing an epoch.

@@ -1,6 +1,7 @@
 //! Steal mode: random histories with crashes, and the paper's counterexamples by name.
 
 mod basics;
+mod counterexamples;
 mod harness;
 mod histories;
 mod levels;
