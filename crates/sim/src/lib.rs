@@ -17,6 +17,7 @@
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
 //! | [`damage`] | every byte of a small database, one at a time |
 //! | [`run`] | runs: crash chains, what counts, the report |
+//! | `steal` | the same for interleaved transactions |
 //! | [`model_dl`] | the algorithm alone, in memory: every variant and every mistake |
 //!
 //! See `docs/simulator.md`.
@@ -30,9 +31,10 @@ pub mod model;
 pub mod model_dl;
 pub mod report;
 pub mod run;
+mod steal;
 pub mod steps;
 pub mod swarm;
 pub mod world;
 
-pub use report::{CrashOptions, CrashReport, Violation};
+pub use report::{CrashOptions, CrashReport, Mode, Violation};
 pub use run::run;

@@ -5,9 +5,38 @@ use std::collections::BTreeMap;
 use perdura_device::CrashProfile;
 use serde::Serialize;
 
+/// Which of the two engines is simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// The product: whole transactions under partition latches.
+    Executor,
+    /// The paper's setting: interleaved transactions with slot locks.
+    Steal,
+    /// Each in turn.
+    #[default]
+    Both,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 3] = [Mode::Executor, Mode::Steal, Mode::Both];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Executor => "executor",
+            Mode::Steal => "steal",
+            Mode::Both => "both",
+        }
+    }
+}
+
 /// What to simulate.
 #[derive(Debug, Clone)]
 pub struct CrashOptions {
+    /// Which engine.
+    pub mode: Mode,
     /// The seed of the first run; run i has seed `seed + i`.
     pub seed: u64,
     /// How many runs.
@@ -23,6 +52,7 @@ pub struct CrashOptions {
 impl Default for CrashOptions {
     fn default() -> Self {
         CrashOptions {
+            mode: Mode::default(),
             seed: 1,
             runs: 1000,
             streams: None,

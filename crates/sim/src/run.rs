@@ -1,22 +1,23 @@
 //! Runs: lives and crashes in a chain, until the run counts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use fastrand::Rng;
 use perdura_base::error::Family;
-use perdura_device::{Clock, SystemClock};
+use perdura_device::{Clock, SimDisk, SystemClock};
 use perdura_recovery::{Level, Schedule};
 
 use crate::content::scramble;
 use crate::faults;
-use crate::report::{CrashOptions, CrashReport, Tally, Violation};
+use crate::report::{CrashOptions, CrashReport, Mode, Tally, Violation};
 use crate::swarm::{Swarm, pick};
 use crate::world::{Check, World};
 
 /// A run counts with so many transactions.
-const TRANSACTIONS_MIN: u64 = 20;
+pub(crate) const TRANSACTIONS_MIN: u64 = 20;
 /// How deep crashes within restarts go.
-const NESTED_MAX: u32 = 5;
+pub(crate) const NESTED_MAX: u32 = 5;
 /// Runs between two reports of progress.
 const PROGRESS_RUNS: u64 = 256;
 
@@ -53,7 +54,8 @@ pub fn run(options: &CrashOptions, mut progress: impl FnMut(&CrashReport)) -> Cr
 }
 
 fn replay_command(seed: u64, options: &CrashOptions) -> String {
-    let mut command = format!("perdura crash --seed {seed} --runs 1");
+    let mode = mode_of(seed, options).name();
+    let mut command = format!("perdura crash --mode {mode} --seed {seed} --runs 1");
     if let Some(streams) = options.streams {
         command += &format!(" --streams {streams}");
     }
@@ -63,23 +65,47 @@ fn replay_command(seed: u64, options: &CrashOptions) -> String {
     command
 }
 
-/// One run. A panic of the engine is a contradiction like any other.
+/// One run, in the mode that was asked for or, if both were, that the seed's parity gives.
 fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
-    let mut rng = Rng::with_seed(scramble(seed));
-    let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
-    let mut world = World::new(seed, rng, swarm);
-    let result = catch_unwind(AssertUnwindSafe(|| world.run()));
-    let result = result.unwrap_or_else(|panic| {
+    match mode_of(seed, options) {
+        Mode::Steal => crate::steal::run_seed(seed, options),
+        _ => run_executor(seed, options),
+    }
+}
+
+fn mode_of(seed: u64, options: &CrashOptions) -> Mode {
+    match options.mode {
+        Mode::Both if seed.is_multiple_of(2) => Mode::Steal,
+        Mode::Both => Mode::Executor,
+        mode => mode,
+    }
+}
+
+/// A panic of the engine is a contradiction like any other.
+pub(crate) fn guarded(run: impl FnOnce() -> Check) -> Check {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
         Err(format!("panic: {}", text.unwrap_or_default()))
-    });
-    for disk in &world.disks {
+    })
+}
+
+/// What was struck and done on the disks belongs to the run's account.
+pub(crate) fn account(tally: &mut Tally, trace: &mut u64, disks: &[Arc<SimDisk>]) {
+    for disk in disks {
         for (kind, count) in disk.faults() {
-            *world.tally.faults.entry(kind).or_default() += count;
+            *tally.faults.entry(kind).or_default() += count;
         }
-        world.trace = scramble(world.trace ^ disk.ops());
+        *trace = scramble(*trace ^ disk.ops());
     }
+}
+
+fn run_executor(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
+    let mut rng = Rng::with_seed(scramble(seed));
+    let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
+    let mut world = World::new(seed, rng, swarm);
+    let result = guarded(|| world.run());
+    account(&mut world.tally, &mut world.trace, &world.disks);
     (std::mem::take(&mut world.tally), world.trace, result)
 }
 

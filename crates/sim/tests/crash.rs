@@ -11,11 +11,12 @@ use perdura_sim::damage::{Damaged, cut_log, flip_bytes};
 use perdura_sim::exhaustive::{
     Letter, Tried, crash_at_every_io, histories, nth_failure, torn_anchor,
 };
-use perdura_sim::{CrashOptions, CrashReport, run};
+use perdura_sim::{CrashOptions, CrashReport, Mode, run};
 
 fn runs(seed: u64, runs: u64) -> CrashReport {
     run(
         &CrashOptions {
+            mode: Mode::Executor,
             seed,
             runs,
             violations_max: 1,
@@ -125,7 +126,10 @@ fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
     arm(Some(Flaw::EagerReadReply));
     let report = runs(1, 100);
     let violation = report.violations.first().expect("the bug is caught");
-    let command = format!("perdura crash --seed {} --runs 1", violation.seed);
+    let command = format!(
+        "perdura crash --mode executor --seed {} --runs 1",
+        violation.seed
+    );
     assert_eq!(violation.replay_command, command);
     let again = runs(violation.seed, 1);
     assert_eq!(again.violations.first(), Some(violation));

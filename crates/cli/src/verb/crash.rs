@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use perdura_base::checksum::mix64;
-use perdura_sim::{CrashOptions, CrashReport, run as simulate};
+use perdura_sim::{CrashOptions, CrashReport, Mode, run as simulate};
 
 use crate::exit::{Usage, Violated};
 use crate::output;
@@ -21,9 +21,13 @@ use crate::output;
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura crash --seed 1 --runs 20000\n  \
-    perdura crash --seed 7 --runs 1\n  \
+    perdura crash --mode steal --seed 7 --runs 1\n  \
     perdura crash --minutes 60 --progress-file crash.json --json")]
 pub struct Args {
+    /// Which engine: the product's (executor), the paper's setting of interleaved transactions
+    /// (steal), or both in turn.
+    #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "both")]
+    mode: Mode,
     /// The first run's seed; each further run has the next one.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -48,6 +52,11 @@ pub struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+fn parse_mode(name: &str) -> Result<Mode, String> {
+    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == name);
+    mode.ok_or_else(|| "the modes are: executor, steal, both".to_owned())
 }
 
 /// Runs that a thread takes at once. The traces of parts are added, which has no order, so that
@@ -78,6 +87,7 @@ pub fn run(args: &Args) -> Result<()> {
                     break;
                 }
                 let options = CrashOptions {
+                    mode: args.mode,
                     seed: args.seed.wrapping_add(first),
                     runs: PART_RUNS.min(runs - first),
                     streams: args.streams,

@@ -1,0 +1,258 @@
+//! The comparison after a restart, and the other ways to the same rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use perdura_base::error::Family;
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{ImageSlot, PartitionId};
+use perdura_device::{Clock, CrashProfile, SimDisk};
+use perdura_recovery::image::{PAGES_HEADER_BYTES, directory_path, folder};
+use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restart};
+use perdura_steal::Steal;
+use perdura_store::MemoryAccount;
+use perdura_wal::ImageState;
+
+use crate::world::Check;
+
+use super::oracle::State;
+use super::swarm::{draw_level, legal};
+use super::world::{World, place, spot};
+
+impl World {
+    /// Holds an open database against the rows that must be there.
+    pub fn compare(&self, steal: &Steal, expected: &State) -> Check {
+        let mut count = 0;
+        for partition in (0..self.swarm.options.partitions).map(PartitionId) {
+            for found in steal.places(partition) {
+                let spot = spot(found);
+                let mut bytes = Vec::new();
+                let there = steal.read(found, &mut bytes);
+                self.same(spot, expected.get(&spot).copied(), there.then_some(&bytes))?;
+                count += 1;
+            }
+        }
+        if count == expected.len() {
+            return Ok(());
+        }
+        for (spot, row) in expected {
+            let mut bytes = Vec::new();
+            let there = steal.read(place(*spot), &mut bytes);
+            self.same(*spot, Some(*row), there.then_some(&bytes))?;
+        }
+        Err(format!("{count} rows, the model has {}", expected.len()))
+    }
+
+    /// Holds a restart without damage against the model.
+    pub fn verify(&self, steal: &Steal) -> Check {
+        let report = steal.report();
+        let durable = report.durable_epoch;
+        if durable < self.must_survive {
+            return Err(format!(
+                "epoch {} was acknowledged, the restart kept only {durable}",
+                self.must_survive
+            ));
+        }
+        let unusable = |note: &String| note.contains("cannot be used");
+        if report.pages_rebuilt > 0 || report.notes.iter().any(unusable) {
+            return Err(format!(
+                "an image is damaged although nothing rots: {:?}",
+                report.notes
+            ));
+        }
+        if report.void_blocks > 0 && steal.wal().current().0 < durable + 2 {
+            return Err(format!(
+                "epoch {} is in a void block and used again",
+                durable + 1
+            ));
+        }
+        let expected = self.oracle.state_at(durable);
+        self.compare(steal, &expected).map_err(|what| {
+            format!(
+                "after the restart at epoch {durable} by {} at level {}: {what}",
+                report.method, report.level
+            )
+        })
+    }
+
+    /// As [`verify`](Self::verify), for the database that is open; the oracle then forgets what
+    /// was not durable.
+    pub fn check_restart(&mut self) -> Check {
+        self.verify(self.steal())?;
+        let durable = self.steal().report().durable_epoch;
+        self.oracle.restart(durable);
+        self.must_survive = durable;
+        self.evidence = durable;
+        self.tally.restarts += 1;
+        self.note(durable);
+        Ok(())
+    }
+
+    /// Copies of the disks as they are.
+    pub fn copy_disks(&self) -> Vec<Arc<SimDisk>> {
+        let copy = |disk: &Arc<SimDisk>| {
+            let copy = SimDisk::new(0);
+            copy.restore(&disk.snapshot());
+            copy
+        };
+        self.disks.iter().map(copy).collect()
+    }
+
+    /// Methods, levels and orders of jobs must not matter: every legal way, or a drawn one, leads
+    /// from the disks as the restart found them to the rows that it made.
+    pub fn check_methods(&mut self, before: &[Arc<SimDisk>], every: bool) -> Check {
+        let mut ways: Vec<(&'static Method, Schedule)> = Vec::new();
+        if every {
+            for level in Level::ALL {
+                for method in legal(self.swarm.scheme, level) {
+                    ways.push((method, Schedule::inline(level, self.rng.u64(..))));
+                    if self.rng.u8(0..4) == 0 {
+                        ways.push((method, Schedule::new(level, self.rng.usize(1..=3))));
+                    }
+                }
+            }
+        } else {
+            ways.push(draw_level(&mut self.rng, self.swarm.scheme));
+        }
+        let made = self.steal().digest();
+        for (method, schedule) in ways {
+            if self.dry_run(before, method, schedule)? != made {
+                let report = self.steal().report();
+                return Err(format!(
+                    "{} at level {} gives other rows than {} at level {}",
+                    method.name,
+                    schedule.level.number(),
+                    report.method,
+                    report.level
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn dry_run(
+        &self,
+        disks: &[Arc<SimDisk>],
+        method: &'static Method,
+        schedule: Schedule,
+    ) -> Check<String> {
+        let env = self.env(disks);
+        let options = RestartOptions {
+            data: env.data,
+            images: env.images,
+            logs: env.logs,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            schedule,
+            method,
+            dry_run: true,
+            memory: Arc::new(MemoryAccount::new(u64::MAX)),
+            catalog: &|_| Ok(BTreeMap::new()),
+            progress: Arc::new(Progress::default()),
+        };
+        match restart(&options) {
+            Ok(Some(restarted)) => Ok(perdura_steal::digest(&restarted.heap)),
+            Ok(None) => Err("dry run: there is no database".to_owned()),
+            Err(error) => Err(format!("dry run by {}: {error}", method.name)),
+        }
+    }
+
+    /// With the image that a restart used damaged, wholly or in one page, the other one must lead
+    /// to the same rows, now and after the next checkpoint. `before` are the disks as the restart
+    /// found them.
+    pub fn check_other_image(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
+        let steal = self.steal();
+        let anchor = steal.anchor().get();
+        let Some(newest) = anchor.newest_image() else {
+            return Ok(());
+        };
+        let directory = directory_path(newest, anchor.image(newest).k);
+        let complete = |slot: &ImageSlot| anchor.image(*slot).state == ImageState::Complete;
+        let both = ImageSlot::ALL.iter().all(complete);
+        let one_page = choice.is_multiple_of(2) && steal.report().pages_fetched > 0;
+        if one_page {
+            let pages = format!("{}/pages", folder(newest));
+            let first = before.len() - usize::from(self.swarm.image_disks);
+            let disks = if self.swarm.images_apart {
+                &before[first..]
+            } else {
+                before
+            };
+            disks
+                .iter()
+                .for_each(|disk| damage_page(disk, &pages, choice / 2));
+        } else if !before[0].flip(&directory, 40, 3) {
+            return Err(format!(
+                "{directory} is not there although the anchor names it"
+            ));
+        }
+        let other = match self.open_on(before) {
+            Ok(other) => other,
+            Err(error) if both => {
+                return Err(format!("the older image does not stand in: {error}"));
+            }
+            Err(error) if error.family() == Family::Corruption => return Ok(()),
+            Err(error) => return Err(format!("a damaged image: {error}")),
+        };
+        // The page may be one that the image does not list.
+        if !both && !one_page {
+            return Err("the only image is damaged and yet the database started".to_owned());
+        }
+        let same = |other: &Steal, when: &str| {
+            if other.report().durable_epoch < steal.report().durable_epoch {
+                return Err(format!("{when}: acknowledged epochs are missing"));
+            }
+            self.compare(other, self.oracle.committed())
+                .map_err(|what| format!("{when}: {what}"))
+        };
+        same(&other, "from the older image")?;
+        other
+            .checkpoint_now()
+            .map_err(|error| format!("the repairing checkpoint: {error}"))?;
+        before
+            .iter()
+            .for_each(|disk| disk.crash(CrashProfile::Nothing, choice));
+        drop(other);
+        let again = self.open_on(before);
+        let again = again.map_err(|error| format!("after the repairing checkpoint: {error}"))?;
+        same(&again, "after the repairing checkpoint")
+    }
+
+    /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at
+    /// least to what later evidence names.
+    pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
+        let steal = match self.open_on(disks) {
+            Ok(steal) => steal,
+            Err(error) if error.family() == Family::Corruption => return Ok(None),
+            Err(error) => return Err(format!("{damage}: {error}")),
+        };
+        let durable = steal.report().durable_epoch;
+        if durable < self.evidence {
+            return Err(format!(
+                "{damage}: started at epoch {durable}, but {} has later evidence",
+                self.evidence
+            ));
+        }
+        self.compare(&steal, &self.oracle.state_at(durable))
+            .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
+        Ok(Some(durable))
+    }
+}
+
+/// Flips a byte in one of the pages that hold something.
+fn damage_page(disk: &SimDisk, path: &str, choice: u64) {
+    let Ok(bytes) = disk.read_all(path) else {
+        return;
+    };
+    let header = to_usize(PAGES_HEADER_BYTES);
+    let pages = bytes.len().saturating_sub(header) / PAGE_BYTES;
+    let holds = |page: &usize| {
+        let start = header + page * PAGE_BYTES;
+        bytes[start..start + 64].iter().any(|byte| *byte != 0)
+    };
+    let held: Vec<usize> = (0..pages).filter(holds).collect();
+    if !held.is_empty() {
+        let page = held[to_usize(choice % to_u64(held.len()))];
+        disk.flip(path, to_u64(header + page * PAGE_BYTES + 9), 3);
+    }
+}

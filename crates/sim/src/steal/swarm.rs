@@ -1,0 +1,130 @@
+//! What a run of steal mode is like.
+
+use fastrand::Rng;
+use perdura_device::CrashProfile;
+use perdura_recovery::{Level, METHODS, Method, Schedule};
+use perdura_steal::{Records, Route, StealOptions};
+use perdura_wal::Scheme;
+
+use crate::swarm::{draw_speed, draw_streams, pick};
+
+/// The character of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Swarm {
+    pub scheme: Scheme,
+    pub streams: u8,
+    /// Whether each stream has a disk of its own.
+    pub logs_apart: bool,
+    pub image_disks: u8,
+    /// Whether the images' disks are others than the anchor's.
+    pub images_apart: bool,
+    pub options: StealOptions,
+    pub crashes: u32,
+    pub steps: u32,
+    /// Rows beyond which inserts turn into deletes.
+    pub rows_max: usize,
+    /// Whether rows are there from the beginning, unlogged.
+    pub filled: bool,
+    pub odds: [u32; KINDS],
+    pub stream_speed: Vec<u8>,
+    /// Odds that a life has a fault planned, of 100.
+    pub faults: u8,
+    /// Odds that a restart is disturbed, of 100.
+    pub nested: u8,
+    pub rot: bool,
+    pub profile: Option<CrashProfile>,
+}
+
+/// Kinds of step.
+pub(crate) const KINDS: usize = 15;
+
+/// The methods that are legal for a log at a level.
+pub(crate) fn legal(scheme: Scheme, level: Level) -> Vec<&'static Method> {
+    let legal = |method: &&Method| method.check(scheme, level).is_ok();
+    METHODS.iter().filter(legal).collect()
+}
+
+/// A schedule on one thread: a level, and the order of the jobs by a seed.
+pub(crate) fn draw_level(rng: &mut Rng, scheme: Scheme) -> (&'static Method, Schedule) {
+    loop {
+        let level = pick(rng, &Level::ALL);
+        let methods = legal(scheme, level);
+        if !methods.is_empty() {
+            let schedule = Schedule::inline(level, rng.u64(..));
+            return (pick(rng, &methods), schedule);
+        }
+    }
+}
+
+impl Swarm {
+    /// The character that a seed gives.
+    pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
+        let streams = streams.unwrap_or_else(|| draw_streams(rng));
+        let scheme = pick(
+            rng,
+            &[
+                Scheme::Dl1p,
+                Scheme::Dl1p,
+                Scheme::Dl1p,
+                Scheme::Dl1p,
+                Scheme::Dl2p,
+                Scheme::Pl2p,
+                Scheme::Pl2p,
+            ],
+        );
+        let long = rng.u8(0..24) == 0;
+        let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
+        let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
+        let image_disks = pick(rng, &[1, 1, 1, 2, 3]);
+        let (method, schedule) = draw_level(rng, scheme);
+        let options = StealOptions {
+            scheme,
+            records: pick(rng, &[Records::Full, Records::Sparse]),
+            slot_bytes: pick(rng, &[64, 64, 256, 2048, 5448]),
+            partitions: pick(rng, &[1, 2, 2, 4]),
+            chunk_pages: pick(rng, &[1, 2, 4]),
+            segment_bytes: 65536,
+            block_bytes_max: pick(rng, &[8192, 16384]),
+            queue_bytes_max: pick(rng, &[65536, 8 << 20, 8 << 20, 8 << 20]),
+            route: pick(rng, &[Route::Idlest, Route::Scattered, Route::Scattered]),
+            memory_limit: u64::MAX,
+            schedule,
+            method: method.name,
+        };
+        let rot = rng.u8(0..24) == 0;
+        Swarm {
+            scheme,
+            streams,
+            logs_apart: streams > 1 && rng.bool(),
+            image_disks,
+            images_apart: image_disks > 1 || rng.bool(),
+            options,
+            crashes: pick(rng, &[1, 1, 1, 2, 2, 4, 4, 5]),
+            steps: if long { 500 } else { pick(rng, &[60, 90, 120]) },
+            rows_max: pick(rng, &[4, 12, 40]),
+            filled: rng.u8(0..4) == 0,
+            odds: [
+                shift(rng, 6),
+                shift(rng, 9),
+                shift(rng, 5),
+                sometimes(rng, 4),
+                shift(rng, 5),
+                sometimes(rng, 5),
+                shift(rng, 1),
+                shift(rng, 3),
+                shift(rng, 10),
+                shift(rng, 1),
+                shift(rng, 10),
+                sometimes(rng, 1),
+                sometimes(rng, 1),
+                sometimes(rng, 1),
+                if rng.u8(0..3) == 0 { 1 } else { 0 },
+            ],
+            stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
+            faults: pick(rng, &[0, 30, 70]),
+            nested: pick(rng, &[0, 0, 10, 40]),
+            rot,
+            profile,
+        }
+    }
+}
