@@ -115,6 +115,16 @@ pub struct Fragment<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Reads where the next run of bytes lies, given where the one before ended: its offset in the page
+/// and its length.
+pub(crate) fn next_span(reader: &mut Reader<'_>, end: usize) -> Option<(usize, usize)> {
+    let gap = reader.varint_usize()?;
+    let len = reader.varint_usize()?;
+    let offset = end.checked_add(gap)?;
+    let fits = len > 0 && offset.checked_add(len)? <= PAGE_BYTES;
+    fits.then_some((offset, len))
+}
+
 /// Reads `count` fragments; each step is checked and `None` ends a malformed list early.
 #[derive(Debug, Clone)]
 pub struct Fragments<'a> {
@@ -141,14 +151,8 @@ impl<'a> Fragments<'a> {
     }
 
     fn step(&mut self) -> Option<Fragment<'a>> {
-        let gap = self.reader.varint_usize()?;
-        let len = self.reader.varint_usize()?;
-        let offset = self.end.checked_add(gap)?;
-        let end = offset.checked_add(len)?;
-        if len == 0 || end > PAGE_BYTES {
-            return None;
-        }
-        self.end = end;
+        let (offset, len) = next_span(&mut self.reader, self.end)?;
+        self.end = offset + len;
         Some(Fragment {
             offset,
             bytes: self.reader.bytes(len)?,

@@ -3,7 +3,7 @@
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, PageId, TxnId};
 
-use crate::diff::{FragmentWriter, Fragments, xor_into};
+use crate::diff::{FragmentWriter, Fragments, next_span, xor_into};
 use crate::layout::{self, META_BYTES, PAGE_BYTES};
 
 /// Slot numbers are below this: no page has more slots.
@@ -139,14 +139,8 @@ impl<'a> Pieces<'a> {
     }
 
     fn step(&mut self) -> Option<Piece<'a>> {
-        let gap = self.reader.varint_usize()?;
-        let len = self.reader.varint_usize()?;
-        let offset = self.end.checked_add(gap)?;
-        let end = offset.checked_add(len)?;
-        if len == 0 || end > PAGE_BYTES {
-            return None;
-        }
-        self.end = end;
+        let (offset, len) = next_span(&mut self.reader, self.end)?;
+        self.end = offset + len;
         Some(Piece {
             offset,
             before: self.reader.bytes(len)?,

@@ -27,7 +27,7 @@ use crate::engine::Steal;
 use crate::options::{Records, Route};
 use crate::space::{Holder, SlotKey, Space};
 use crate::streams::{Active, remove_active};
-use crate::txn::{Buffers, Committed, Held, Pending, Place, Slotted, Txn, Undo};
+use crate::txn::{Buffers, Committed, Held, Pending, Place, Recorder, Slotted, Txn, Undo};
 
 /// About what a change's record takes of the log beside its images, bytes.
 const RECORD_BYTES: usize = 64;
@@ -38,23 +38,15 @@ const POOL_MAX: usize = 64;
 pub(crate) struct Change<'a> {
     pub at: Slotted,
     pub page: PageId,
-    /// Where the slot begins in the page.
+    /// Where the bytes begin in the page.
     pub offset: usize,
     pub tag: CkptEpoch,
     pub before: &'a [u8],
     pub after: &'a [u8],
     pub taken: (bool, bool),
     pub compensation: bool,
-}
-
-/// The part of a transaction that a record touches.
-pub(crate) struct Recorder<'a> {
-    pub id: TxnId,
-    pub stream: StreamId,
-    pub first: &'a mut Option<Pos>,
-    pub pending: &'a mut Option<Pending>,
-    pub record: &'a mut Vec<u8>,
-    pub scratch: &'a mut Vec<u8>,
+    /// Whether equal bytes are recorded too.
+    pub whole: bool,
 }
 
 impl Steal {
@@ -215,7 +207,7 @@ impl Steal {
         txn.buffers.held.clear();
     }
 
-    pub(crate) fn recycle(&self, mut buffers: Box<Buffers>) {
+    pub(crate) fn recycle(&self, mut buffers: Buffers) {
         buffers.clear();
         let mut pool = self.pool.lock();
         if pool.len() < POOL_MAX {
@@ -288,22 +280,8 @@ impl Steal {
             return;
         }
         let page = self.page_id(at);
-        let Txn {
-            id,
-            stream,
-            first,
-            pending,
-            buffers,
-            ..
-        } = txn;
-        let Buffers {
-            undo,
-            arena,
-            record,
-            scratch,
-            after,
-            ..
-        } = &mut **buffers;
+        let (mut to, images) = txn.split();
+        let after = images.after;
         let mut part = self.heap.lock(at.partition);
         let slot = part.slot(at.local, at.slot);
         let slot = slot.expect("a slot that is locked exists");
@@ -325,25 +303,18 @@ impl Steal {
             after,
             taken: (slot.taken, row.is_some()),
             compensation: false,
+            whole: self.options.records == Records::Full,
         };
-        let mut recorder = Recorder {
-            id: *id,
-            stream: *stream,
-            first,
-            pending,
-            record,
-            scratch,
-        };
-        let bytes = self.record(&mut recorder, &change);
+        let bytes = self.record(&mut to, &change);
         if bytes == 0 {
             return;
         }
-        undo.push(Undo {
+        images.undo.push(Undo {
             held,
             taken: slot.taken,
-            from: arena.len(),
+            from: images.arena.len(),
         });
-        arena.extend_from_slice(slot.bytes);
+        images.arena.extend_from_slice(slot.bytes);
         part.put_slot(at.local, at.slot, after, row.is_some());
         txn.updates += 1;
         txn.record_bytes += bytes;
@@ -362,7 +333,7 @@ impl Steal {
             offset: change.offset,
             before: change.before,
             after: change.after,
-            whole: self.options.records == Records::Full,
+            whole: change.whole,
         };
         to.record.clear();
         let (was, is) = change.taken;
@@ -407,7 +378,7 @@ impl Steal {
     }
 
     /// Appends the begin record and puts the transaction on its stream's list, as one.
-    pub(crate) fn append_begin(&self, to: &mut Recorder<'_>, active: &mut Active) {
+    fn append_begin(&self, to: &mut Recorder<'_>, active: &mut Active) {
         let none = PartitionSet::empty();
         to.scratch.clear();
         encode_begin(to.scratch, to.id);
@@ -420,7 +391,7 @@ impl Steal {
         *to.first = Some(first);
     }
 
-    pub(crate) fn append_change(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
+    fn append_change(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
         let (partition, tag) = (change.at.partition, change.tag);
         if armed(Flaw::LateAppendSteal) && is_odd(to.id, change.at.slot) {
             let record = to.record.clone();

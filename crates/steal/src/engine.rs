@@ -8,24 +8,22 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Epoch, Error, PartitionId, Pos, Result, StreamId, Uuid};
+use perdura_base::{Epoch, Error, PartitionId, Result, StreamId, Uuid};
 use perdura_page::SlotClass;
-use perdura_recovery::checkpoint::{CheckpointParts, only_cancels};
 use perdura_recovery::restart::{Catalog, NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
 use perdura_recovery::{
-    AnchorCell, CheckpointProgress, CheckpointStats, Checkpointer, Method, Progress, RestartReport,
+    AnchorCell, CheckpointProgress, CheckpointStats, Method, Progress, RestartReport,
 };
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::{FlushProgress, RestartRecord, Scheme, Wal, WalOptions};
+use perdura_wal::{FlushProgress, Scheme, Wal};
 
 use crate::options::{StealEnv, StealOptions};
 use crate::space::{SlotKey, Space};
 use crate::streams::Streams;
 use crate::txn::{Buffers, Committed, Place};
 
-/// Past this many closed incarnations in the anchor, a restart checkpoints before it returns.
-const CHAIN_LONG: usize = 32;
 /// Numbers of transactions and of physical changes begin, in each incarnation, at the incarnation
 /// shifted by this: none is used twice, and nobody has to look for the highest.
 const NUMBER_SHIFT: u32 = 32;
@@ -75,12 +73,10 @@ pub struct Steal {
     pub(crate) next_txn: CachePadded<AtomicU64>,
     pub(crate) next_gseq: CachePadded<AtomicU64>,
     pub(crate) next_partition: CachePadded<AtomicU64>,
-    pub(crate) pool: Mutex<Vec<Box<Buffers>>>,
+    pub(crate) pool: Mutex<Vec<Buffers>>,
     pub(crate) counters: CachePadded<Counters>,
     anchor: Arc<AnchorCell>,
-    /// Protects the checkpoint machine; a step holds it for one latch or one I/O.
-    checkpointer: Mutex<Checkpointer>,
-    checkpoint_figures: Arc<Mutex<CheckpointStats>>,
+    checkpoints: Checkpoints,
     report: RestartReport,
 }
 
@@ -135,7 +131,7 @@ impl Steal {
         }
         let class = options.class()?;
         let method = Method::by_name(options.method, found.scheme).map_err(Error::Usage)?;
-        let restarted = restart(&RestartOptions {
+        let restart_options = RestartOptions {
             data: Arc::clone(&env.data),
             images: env.images.clone(),
             logs: env.logs.clone(),
@@ -146,44 +142,17 @@ impl Steal {
             memory: Arc::new(MemoryAccount::new(options.memory_limit)),
             catalog: &|_: &Heap| Ok(Catalog::new()),
             progress: Arc::new(Progress::default()),
-        })?
-        .expect("its anchor was read just now");
-        let record = &restarted.record;
-        let wal_options = WalOptions {
-            segment_bytes: record.segment_bytes,
+        };
+        let restarted = restart(&restart_options)?.expect("its anchor was read just now");
+        let incarnation = restarted.record.incarnation;
+        let streams = Arc::new(Streams::new(restarted.record.streams));
+        let log_memory = LogMemory {
             block_bytes_max: options.block_bytes_max,
             queue_bytes_max: options.queue_bytes_max,
         };
-        let chain = record.chain.clone();
-        let is_live = |id: &perdura_wal::segment::SegmentId| {
-            chain.iter().any(|link| {
-                link.incarnation == id.incarnation && id.start < link.cut[usize::from(id.stream.0)]
-            })
-        };
-        let wal = Arc::new(Wal::open(
-            &env.logs,
-            Arc::clone(&env.clock),
-            wal_options,
-            restarted.wal_start,
-            is_live,
-        )?);
-        let anchor = Arc::new(restarted.anchor.expect("not a dry run"));
-        let heap = restarted.heap;
-        let streams = Arc::new(Streams::new(wal.streams()));
-        let checkpointer = Checkpointer::new(
-            CheckpointParts {
-                heap: Arc::clone(&heap),
-                wal: Arc::clone(&wal),
-                anchor: Arc::clone(&anchor),
-                disk: Arc::clone(&env.data),
-                images: env.images.clone(),
-                window: streams.clone(),
-                clock: Arc::clone(&env.clock),
-            },
-            restarted.directories,
-        );
-        let (spaces, free) = survey(&heap, class)?;
-        let first_number = u64::from(record.incarnation.0) << NUMBER_SHIFT;
+        let (spaces, free) = survey(&restarted.heap, class)?;
+        let resumed = resume(restarted, &restart_options, log_memory, streams.clone())?;
+        let first_number = u64::from(incarnation.0) << NUMBER_SHIFT;
         let steal = Steal {
             scheme: found.scheme,
             class,
@@ -194,26 +163,15 @@ impl Steal {
             next_partition: CachePadded::default(),
             pool: Mutex::new(Vec::new()),
             counters: CachePadded::default(),
-            checkpoint_figures: checkpointer.published(),
-            checkpointer: Mutex::new(checkpointer),
-            report: restarted.report,
+            heap: resumed.heap,
+            wal: resumed.wal,
+            anchor: resumed.anchor,
+            checkpoints: resumed.checkpoints,
+            report: resumed.report,
             options,
-            heap,
-            wal,
             streams,
-            anchor,
         };
-        steal.wal.append_restart(&RestartRecord {
-            incarnation: restarted.record.incarnation,
-            durable: Epoch(steal.report.durable_epoch),
-            ckpt_max: restarted.record.ckpt_max,
-            cut: steal.report.cut.iter().map(|pos| Pos(*pos)).collect(),
-        });
-        if restarted.record.chain.len() > CHAIN_LONG {
-            // Two, so that both images and with them the log leave the old incarnations behind.
-            steal.checkpoint_now()?;
-            steal.checkpoint_now()?;
-        }
+        steal.checkpoints.shorten_chain()?;
         Ok(Some(steal))
     }
 
@@ -318,11 +276,7 @@ impl Steal {
     /// # Errors
     /// See [`Wal::flush_step`].
     pub fn flush_all(&self) -> Result<()> {
-        self.close_epoch();
-        for stream in (0..self.wal.streams()).map(StreamId) {
-            while self.flush_step(stream)? != FlushProgress::Idle {}
-        }
-        Ok(())
+        flush_all(&self.wal)
     }
 
     /// Begins a checkpoint unless one is running.
@@ -330,8 +284,7 @@ impl Steal {
     /// # Errors
     /// Any but a full disk stops the database.
     pub fn checkpoint_begin(&self) -> Result<()> {
-        let begun = self.checkpointer.lock().begin();
-        self.stop_unless_cancelled(begun)
+        self.checkpoints.begin()
     }
 
     /// One step of the running checkpoint.
@@ -339,28 +292,19 @@ impl Steal {
     /// # Errors
     /// Any but a full disk stops the database.
     pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
-        let step = self.checkpointer.lock().step();
-        self.stop_unless_cancelled(step)
+        self.checkpoints.step()
     }
 
     /// Gives the running checkpoint up, unless its image is being named already. Returns whether
     /// one was given up.
     pub fn checkpoint_cancel(&self) -> bool {
-        self.checkpointer.lock().abandon()
+        self.checkpoints.abandon()
     }
 
     /// Whether a checkpoint is running.
     #[must_use]
     pub fn checkpoint_is_running(&self) -> bool {
-        self.checkpointer.lock().is_running()
-    }
-
-    fn stop_unless_cancelled<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| {
-            if !only_cancels(error) {
-                self.wal.fail(&format!("checkpoint: {error}"));
-            }
-        })
+        self.checkpoints.is_running()
     }
 
     /// Runs one whole checkpoint, flushing as it goes.
@@ -368,20 +312,13 @@ impl Steal {
     /// # Errors
     /// See [`checkpoint_step`](Self::checkpoint_step).
     pub fn checkpoint_now(&self) -> Result<()> {
-        self.checkpoint_begin()?;
-        loop {
-            match self.checkpoint_step()? {
-                CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
-                CheckpointProgress::Working(_) => {}
-                CheckpointProgress::Waiting => self.flush_all()?,
-            }
-        }
+        self.checkpoints.now()
     }
 
     /// Figures of the checkpointer.
     #[must_use]
     pub fn checkpoint_stats(&self) -> CheckpointStats {
-        *self.checkpoint_figures.lock()
+        self.checkpoints.stats()
     }
 
     /// The taken places of a partition, in order.

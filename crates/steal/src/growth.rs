@@ -9,13 +9,11 @@ use std::sync::atomic::Ordering;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, ZERO_PAGE};
-use perdura_page::txn_record::{Range, SlotChange, UpdateHead, encode_images, encode_xor};
-use perdura_wal::Guard;
 
-use crate::change::{Change, Recorder};
+use crate::change::Change;
 use crate::engine::Steal;
 use crate::space::SlotKey;
-use crate::txn::{Buffers, Committed, Slotted, Txn};
+use crate::txn::{Committed, Slotted};
 
 /// The table that all pages are of. Zero is the product's catalog.
 pub const TABLE: TableId = TableId(1);
@@ -50,67 +48,14 @@ impl Steal {
             after: &page[META_BYTES..end],
             taken: (false, false),
             compensation: false,
+            whole: false,
         };
-        self.record_header(&mut txn, &header);
+        let recorded = self.record(&mut txn.split().0, &header);
+        assert!(recorded > 0, "an unused page is not one of slots");
         drop(part);
         let committed = self.commit(txn);
         self.offer(partition, local);
         Ok(committed)
-    }
-
-    /// Records the change of a page's header: only the bytes that differ, in either form.
-    fn record_header(&self, txn: &mut Txn, change: &Change<'_>) {
-        let Txn {
-            id,
-            stream,
-            first,
-            pending,
-            buffers,
-            ..
-        } = txn;
-        let Buffers {
-            record, scratch, ..
-        } = &mut **buffers;
-        let mut recorder = Recorder {
-            id: *id,
-            stream: *stream,
-            first,
-            pending,
-            record,
-            scratch,
-        };
-        self.record_ranges(&mut recorder, change);
-    }
-
-    fn record_ranges(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
-        let head = UpdateHead {
-            txn: to.id,
-            compensation: false,
-            page: change.page,
-            tag: change.tag,
-        };
-        let range = Range {
-            offset: change.offset,
-            before: change.before,
-            after: change.after,
-            whole: false,
-        };
-        to.record.clear();
-        let mut active = self.streams.active(to.stream).lock();
-        let differs = match self.scheme.guard() {
-            Guard::CheckpointEpoch => encode_xor(to.record, &head, &[range], to.scratch),
-            Guard::Assignment => {
-                let number = SlotChange {
-                    gseq: self.next_gseq.fetch_add(1, Ordering::Relaxed),
-                    slot: 0,
-                    taken: (false, false),
-                };
-                encode_images(to.record, &head, &number, &[range], to.scratch)
-            }
-        };
-        assert!(differs, "an unused page is not one of slots");
-        self.append_begin(to, &mut active);
-        self.append_change(to, change);
     }
 
     /// Puts all slots of a new page on the free list, the lowest to be handed out first.

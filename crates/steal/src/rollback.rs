@@ -23,9 +23,10 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_page::txn_record::encode_abort;
 use perdura_wal::Scheme;
 
-use crate::change::{Change, Recorder};
+use crate::change::Change;
 use crate::engine::Steal;
-use crate::txn::{Buffers, Rollback, Txn};
+use crate::options::Records;
+use crate::txn::{Rollback, Txn};
 
 impl Steal {
     /// Rolls a transaction back, to the end.
@@ -89,26 +90,12 @@ impl Steal {
 
     /// Takes the latest change back. Returns whether there was one.
     fn undo_one(&self, txn: &mut Txn, compensated: bool) -> bool {
-        let Txn {
-            id,
-            stream,
-            first,
-            pending,
-            buffers,
-            ..
-        } = txn;
-        let Buffers {
-            held,
-            undo,
-            arena,
-            record,
-            scratch,
-            ..
-        } = &mut **buffers;
-        let Some(last) = undo.pop() else {
+        let (mut to, images) = txn.split();
+        let Some(last) = images.undo.pop() else {
             return false;
         };
-        let at = held[last.held].at;
+        let at = images.held[last.held].at;
+        let before = &images.arena[last.from..];
         let page = self.page_id(at);
         let mut part = self.heap.lock(at.partition);
         let slot = part.slot(at.local, at.slot);
@@ -121,24 +108,17 @@ impl Steal {
                 offset: slot.offset,
                 tag: slot.tag,
                 before: slot.bytes,
-                after: &arena[last.from..],
+                after: before,
                 taken: (slot.taken, last.taken),
                 compensation: true,
+                whole: self.options.records == Records::Full,
             };
-            let mut recorder = Recorder {
-                id: *id,
-                stream: *stream,
-                first,
-                pending,
-                record,
-                scratch,
-            };
-            bytes = self.record(&mut recorder, &change);
+            bytes = self.record(&mut to, &change);
         }
-        part.put_slot(at.local, at.slot, &arena[last.from..], last.taken);
+        part.put_slot(at.local, at.slot, before, last.taken);
         drop(part);
-        arena.truncate(last.from);
-        held[last.held].taken = last.taken;
+        images.arena.truncate(last.from);
+        images.held[last.held].taken = last.taken;
         txn.compensations += u64::from(bytes > 0);
         txn.compensation_bytes += bytes;
         true

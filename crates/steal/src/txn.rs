@@ -111,14 +111,52 @@ pub struct Txn {
     pub(crate) first: Option<Pos>,
     pub(crate) rollback: Option<Rollback>,
     pub(crate) pending: Option<Pending>,
-    pub(crate) buffers: Box<Buffers>,
+    pub(crate) buffers: Buffers,
     pub(crate) updates: u64,
     pub(crate) record_bytes: u64,
     pub(crate) compensations: u64,
     pub(crate) compensation_bytes: u64,
 }
 
+/// The part of a transaction that a record touches.
+pub(crate) struct Recorder<'a> {
+    pub id: TxnId,
+    pub stream: StreamId,
+    pub first: &'a mut Option<Pos>,
+    pub pending: &'a mut Option<Pending>,
+    pub record: &'a mut Vec<u8>,
+    pub scratch: &'a mut Vec<u8>,
+}
+
+/// The part that knows the transaction's slots as they were.
+pub(crate) struct Images<'a> {
+    pub held: &'a mut Vec<Held>,
+    pub undo: &'a mut Vec<Undo>,
+    pub arena: &'a mut Vec<u8>,
+    pub after: &'a mut Vec<u8>,
+}
+
 impl Txn {
+    /// Both parts, to be used beside each other.
+    pub(crate) fn split(&mut self) -> (Recorder<'_>, Images<'_>) {
+        let buffers = &mut self.buffers;
+        let recorder = Recorder {
+            id: self.id,
+            stream: self.stream,
+            first: &mut self.first,
+            pending: &mut self.pending,
+            record: &mut buffers.record,
+            scratch: &mut buffers.scratch,
+        };
+        let images = Images {
+            held: &mut buffers.held,
+            undo: &mut buffers.undo,
+            arena: &mut buffers.arena,
+            after: &mut buffers.after,
+        };
+        (recorder, images)
+    }
+
     /// Its number.
     #[must_use]
     pub fn id(&self) -> TxnId {
