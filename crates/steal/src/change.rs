@@ -15,39 +15,19 @@ use std::sync::atomic::Ordering;
 
 use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{CkptEpoch, Epoch, Error, PageId, PartitionId, PartitionSet, Pos, Result};
-use perdura_base::{StreamId, TxnId};
-use perdura_page::layout::HEADER_BYTES;
-use perdura_page::txn_record::{
-    Range, SlotChange, UpdateHead, encode_begin, encode_commit, encode_images, encode_xor,
-};
-use perdura_wal::{ActiveTxn, Appended, FrameKind, Guard};
+use perdura_base::{CkptEpoch, Epoch, Error, PageId, PartitionId, Pos, Result, StreamId, TxnId};
+use perdura_page::txn_record::encode_commit;
 
 use crate::engine::Steal;
 use crate::options::{Records, Route};
+use crate::record::Change;
 use crate::space::{Holder, SlotKey, Space};
-use crate::streams::{Active, remove_active};
-use crate::txn::{Buffers, Committed, Held, Pending, Place, Recorder, Slotted, Txn, Undo};
+use crate::txn::{Buffers, Committed, Held, Pending, Place, Slotted, Txn, Undo};
 
 /// About what a change's record takes of the log beside its images, bytes.
 const RECORD_BYTES: usize = 64;
 /// Buffers kept for later transactions.
 const POOL_MAX: usize = 64;
-
-/// One change, ready to be recorded.
-pub(crate) struct Change<'a> {
-    pub at: Slotted,
-    pub page: PageId,
-    /// Where the bytes begin in the page.
-    pub offset: usize,
-    pub tag: CkptEpoch,
-    pub before: &'a [u8],
-    pub after: &'a [u8],
-    pub taken: (bool, bool),
-    pub compensation: bool,
-    /// Whether equal bytes are recorded too.
-    pub whole: bool,
-}
 
 impl Steal {
     /// Opens a transaction and routes it to a stream. Its begin record comes with its first change.
@@ -125,6 +105,14 @@ impl Steal {
         Ok(None)
     }
 
+    /// Locks the row at a place without changing it: what [`read`](Self::read) gives from now on
+    /// stays as it is until the transaction ends. Returns false if another transaction has the slot
+    /// or it is free.
+    pub fn lock(&self, txn: &mut Txn, place: Place) -> bool {
+        self.settle(txn);
+        self.hold_at(txn, place).is_some()
+    }
+
     /// Overwrites the row at a place. Returns false, and does nothing, if another transaction has
     /// the slot or it is free.
     ///
@@ -180,17 +168,6 @@ impl Steal {
         counters.update_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.recycle(txn.buffers);
         committed
-    }
-
-    /// Appends a commit or abort record and takes the transaction off its stream's list, as one.
-    pub(crate) fn append_end(&self, id: TxnId, stream: StreamId, record: &[u8]) -> Appended {
-        let mut active = self.streams.active(stream).lock();
-        let none = PartitionSet::empty();
-        let appended = self
-            .wal
-            .append(stream, FrameKind::Record, record, &none, CkptEpoch(0));
-        remove_active(&mut active, id);
-        appended
     }
 
     /// Ends all locks. Slots that are free now may be handed out.
@@ -250,25 +227,28 @@ impl Steal {
     }
 
     fn change_at(&self, txn: &mut Txn, place: Place, row: Option<&[u8]>) -> bool {
+        let Some(held) = self.hold_at(txn, place) else {
+            return false;
+        };
+        self.change(txn, held, row, None);
+        true
+    }
+
+    /// The taken slot at a place, locked; `None` if another transaction has it or it is free.
+    fn hold_at(&self, txn: &mut Txn, place: Place) -> Option<usize> {
         let at = self.locate(place);
         let key = SlotKey::new(at.local, at.slot);
         let mut space = self.space(at.partition);
-        let held = match space.holder(key, txn.id) {
-            Holder::Other => return false,
-            Holder::Me(held) if txn.buffers.held[held].taken => held,
-            Holder::Me(_) => return false,
+        match space.holder(key, txn.id) {
+            Holder::Other => None,
+            Holder::Me(held) => txn.buffers.held[held].taken.then_some(held),
             Holder::Nobody => {
                 let part = self.heap.lock(at.partition);
-                if part.slot(at.local, at.slot).is_none_or(|slot| !slot.taken) {
-                    return false;
-                }
+                let taken = part.slot(at.local, at.slot)?.taken;
                 drop(part);
-                hold(txn, &mut space, at, true)
+                taken.then(|| hold(txn, &mut space, at, true))
             }
-        };
-        drop(space);
-        self.change(txn, held, row, None);
-        true
+        }
     }
 
     /// Changes a slot the transaction has: to a row, or to free. `tag` is given only by a seeded
@@ -320,104 +300,6 @@ impl Steal {
         txn.record_bytes += bytes;
     }
 
-    /// Encodes and appends a change's record; the latch is held. Returns its bytes, 0 if nothing
-    /// differed and nothing was recorded.
-    pub(crate) fn record(&self, to: &mut Recorder<'_>, change: &Change<'_>) -> u64 {
-        let head = UpdateHead {
-            txn: to.id,
-            compensation: change.compensation,
-            page: change.page,
-            tag: change.tag,
-        };
-        let row = Range {
-            offset: change.offset,
-            before: change.before,
-            after: change.after,
-            whole: change.whole,
-        };
-        to.record.clear();
-        let (was, is) = change.taken;
-        let slot = usize::from(change.at.slot);
-        match self.scheme.guard() {
-            Guard::CheckpointEpoch => {
-                let flip = [1 << (slot % 8)];
-                let bit = Range {
-                    offset: HEADER_BYTES + slot / 8,
-                    before: &[0],
-                    after: &flip,
-                    whole: true,
-                };
-                let both = [bit, row];
-                let ranges = if was == is { &both[1..] } else { &both[..] };
-                if !encode_xor(to.record, &head, ranges, to.scratch) {
-                    return 0;
-                }
-                if to.first.is_none() {
-                    let mut active = self.streams.active(to.stream).lock();
-                    self.append_begin(to, &mut active);
-                }
-                self.append_change(to, change);
-            }
-            Guard::Assignment => {
-                let mut active = self.streams.active(to.stream).lock();
-                let number = SlotChange {
-                    gseq: self.next_gseq.fetch_add(1, Ordering::Relaxed),
-                    slot: change.at.slot,
-                    taken: change.taken,
-                };
-                if !encode_images(to.record, &head, &number, &[row], to.scratch) {
-                    return 0;
-                }
-                if to.first.is_none() {
-                    self.append_begin(to, &mut active);
-                }
-                self.append_change(to, change);
-            }
-        }
-        framed(to.record.len())
-    }
-
-    /// Appends the begin record and puts the transaction on its stream's list, as one.
-    fn append_begin(&self, to: &mut Recorder<'_>, active: &mut Active) {
-        let none = PartitionSet::empty();
-        to.scratch.clear();
-        encode_begin(to.scratch, to.id);
-        let kind = FrameKind::Record;
-        let appended = self
-            .wal
-            .append(to.stream, kind, to.scratch, &none, CkptEpoch(0));
-        let (txn, first) = (to.id, appended.pos);
-        active.push(ActiveTxn { txn, first });
-        *to.first = Some(first);
-    }
-
-    fn append_change(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
-        let (partition, tag) = (change.at.partition, change.tag);
-        if armed(Flaw::LateAppendSteal) && is_odd(to.id, change.at.slot) {
-            let record = to.record.clone();
-            *to.pending = Some(Pending::Late {
-                record,
-                partition,
-                tag,
-            });
-            return;
-        }
-        self.append_record(to.stream, to.record, partition, tag);
-    }
-
-    fn append_record(
-        &self,
-        stream: StreamId,
-        record: &[u8],
-        partition: PartitionId,
-        tag: CkptEpoch,
-    ) {
-        let mut partitions = PartitionSet::empty();
-        partitions.insert(partition);
-        self.wal
-            .append(stream, FrameKind::Record, record, &partitions, tag);
-    }
-
     /// The seeded bug of step 2 as printed: outside a window the tag is read without the latch,
     /// and the page is changed later. Returns whether it took the change.
     fn defer_change(&self, txn: &mut Txn, held: usize, row: Option<&[u8]>) -> bool {
@@ -450,15 +332,8 @@ impl Steal {
     }
 }
 
-/// Bytes of a record in the log, its frame's head included.
-fn framed(record_bytes: usize) -> u64 {
-    let bytes = perdura_base::num::to_u64(record_bytes);
-    let head = 1 + perdura_base::cursor::varint_len(bytes);
-    bytes + perdura_base::num::to_u64(head)
-}
-
 /// Half of the changes, the same in every run: those that the seeded bugs of algorithm 1 strike.
-fn is_odd(txn: TxnId, slot: u16) -> bool {
+pub(crate) fn is_odd(txn: TxnId, slot: u16) -> bool {
     mix64(txn.0 ^ u64::from(slot) << 40) & 1 == 1
 }
 

@@ -10,8 +10,8 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, ZERO_PAGE};
 
-use crate::change::Change;
 use crate::engine::Steal;
+use crate::record::Change;
 use crate::space::SlotKey;
 use crate::txn::{Committed, Slotted};
 

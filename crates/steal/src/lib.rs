@@ -25,6 +25,7 @@
 //! | [`txn`] | a transaction's own state: locks held, images to undo |
 //! | [`engine`] | the database: create, open, what surrounds transactions |
 //! | [`change`] | changes of slots, and commits |
+//! | [`record`] | what each step puts into the log |
 //! | [`rollback`] | aborts, logged and not |
 //! | [`streams`] | the gate, active lists, a checkpoint's window |
 //! | [`space`] | slot locks and free slots of a partition |
@@ -52,6 +53,7 @@ pub mod engine;
 pub mod flushers;
 pub mod growth;
 pub mod options;
+pub mod record;
 pub mod rollback;
 pub mod space;
 pub mod streams;

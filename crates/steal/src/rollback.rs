@@ -23,9 +23,9 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_page::txn_record::encode_abort;
 use perdura_wal::Scheme;
 
-use crate::change::Change;
 use crate::engine::Steal;
 use crate::options::Records;
+use crate::record::Change;
 use crate::txn::{Rollback, Txn};
 
 impl Steal {

@@ -5,3 +5,4 @@ mod counterexamples;
 mod harness;
 mod histories;
 mod levels;
+mod threads;

@@ -1,0 +1,157 @@
+//! Records: what a change, a begin, a commit and an abort put into the log.
+//!
+//! XOR records need no order, so that they are encoded outside of any lock but the partition's
+//! latch. Physical ones are numbered and appended under the lock of their stream's active list,
+//! which makes a stream hold them in the order of their numbers.
+//!
+//! # Source
+//! *Differential Logging* (000), section 3.1: the differential record; the physical one with both
+//! images is section 5's PL2P.
+
+use std::sync::atomic::Ordering;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, PageId, PartitionId, PartitionSet, StreamId, TxnId};
+use perdura_page::layout::HEADER_BYTES;
+use perdura_page::txn_record::{
+    Range, SlotChange, UpdateHead, encode_begin, encode_images, encode_xor,
+};
+use perdura_wal::{ActiveTxn, Appended, FrameKind, Guard};
+
+use crate::change::is_odd;
+use crate::engine::Steal;
+use crate::streams::{Active, remove_active};
+use crate::txn::{Pending, Recorder, Slotted};
+
+/// One change, ready to be recorded.
+pub(crate) struct Change<'a> {
+    pub at: Slotted,
+    pub page: PageId,
+    /// Where the bytes begin in the page.
+    pub offset: usize,
+    pub tag: CkptEpoch,
+    pub before: &'a [u8],
+    pub after: &'a [u8],
+    pub taken: (bool, bool),
+    pub compensation: bool,
+    /// Whether equal bytes are recorded too.
+    pub whole: bool,
+}
+
+impl Steal {
+    /// Encodes and appends a change's record; the latch is held. Returns its bytes, 0 if nothing
+    /// differed and nothing was recorded.
+    pub(crate) fn record(&self, to: &mut Recorder<'_>, change: &Change<'_>) -> u64 {
+        let head = UpdateHead {
+            txn: to.id,
+            compensation: change.compensation,
+            page: change.page,
+            tag: change.tag,
+        };
+        let row = Range {
+            offset: change.offset,
+            before: change.before,
+            after: change.after,
+            whole: change.whole,
+        };
+        to.record.clear();
+        let (was, is) = change.taken;
+        let slot = usize::from(change.at.slot);
+        match self.scheme.guard() {
+            Guard::CheckpointEpoch => {
+                let flip = [1 << (slot % 8)];
+                let bit = Range {
+                    offset: HEADER_BYTES + slot / 8,
+                    before: &[0],
+                    after: &flip,
+                    whole: true,
+                };
+                let both = [bit, row];
+                let ranges = if was == is { &both[1..] } else { &both[..] };
+                if !encode_xor(to.record, &head, ranges, to.scratch) {
+                    return 0;
+                }
+                if to.first.is_none() {
+                    let mut active = self.streams.active(to.stream).lock();
+                    self.append_begin(to, &mut active);
+                }
+                self.append_change(to, change);
+            }
+            Guard::Assignment => {
+                let mut active = self.streams.active(to.stream).lock();
+                let number = SlotChange {
+                    gseq: self.next_gseq.fetch_add(1, Ordering::Relaxed),
+                    slot: change.at.slot,
+                    taken: change.taken,
+                };
+                if !encode_images(to.record, &head, &number, &[row], to.scratch) {
+                    return 0;
+                }
+                if to.first.is_none() {
+                    self.append_begin(to, &mut active);
+                }
+                self.append_change(to, change);
+            }
+        }
+        framed(to.record.len())
+    }
+
+    /// Appends the begin record and puts the transaction on its stream's list, as one.
+    fn append_begin(&self, to: &mut Recorder<'_>, active: &mut Active) {
+        let none = PartitionSet::empty();
+        to.scratch.clear();
+        encode_begin(to.scratch, to.id);
+        let kind = FrameKind::Record;
+        let appended = self
+            .wal
+            .append(to.stream, kind, to.scratch, &none, CkptEpoch(0));
+        let (txn, first) = (to.id, appended.pos);
+        active.push(ActiveTxn { txn, first });
+        *to.first = Some(first);
+    }
+
+    fn append_change(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
+        let (partition, tag) = (change.at.partition, change.tag);
+        if armed(Flaw::LateAppendSteal) && is_odd(to.id, change.at.slot) {
+            let record = to.record.clone();
+            *to.pending = Some(Pending::Late {
+                record,
+                partition,
+                tag,
+            });
+            return;
+        }
+        self.append_record(to.stream, to.record, partition, tag);
+    }
+
+    pub(crate) fn append_record(
+        &self,
+        stream: StreamId,
+        record: &[u8],
+        partition: PartitionId,
+        tag: CkptEpoch,
+    ) {
+        let mut partitions = PartitionSet::empty();
+        partitions.insert(partition);
+        self.wal
+            .append(stream, FrameKind::Record, record, &partitions, tag);
+    }
+
+    /// Appends a commit or abort record and takes the transaction off its stream's list, as one.
+    pub(crate) fn append_end(&self, id: TxnId, stream: StreamId, record: &[u8]) -> Appended {
+        let mut active = self.streams.active(stream).lock();
+        let none = PartitionSet::empty();
+        let appended = self
+            .wal
+            .append(stream, FrameKind::Record, record, &none, CkptEpoch(0));
+        remove_active(&mut active, id);
+        appended
+    }
+}
+
+/// Bytes of a record in the log, its frame's head included.
+fn framed(record_bytes: usize) -> u64 {
+    let bytes = perdura_base::num::to_u64(record_bytes);
+    let head = 1 + perdura_base::cursor::varint_len(bytes);
+    bytes + perdura_base::num::to_u64(head)
+}
