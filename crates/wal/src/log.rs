@@ -283,8 +283,11 @@ impl Wal {
     }
 
     fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
-        self.last_appended.fetch_max(epoch.0, Ordering::SeqCst);
-        if kind != FrameKind::Beacon {
+        // Nearly always an epoch's first frame was noted long ago; then a read is all it takes.
+        if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
+            self.last_appended.fetch_max(epoch.0, Ordering::SeqCst);
+        }
+        if kind != FrameKind::Beacon && self.last_data.load(Ordering::Relaxed) < epoch.0 {
             self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
         }
         let framed = payload_len + 1 + perdura_base::cursor::varint_len(to_u64(payload_len));
