@@ -1,5 +1,7 @@
 //! One thing at a time.
 
+use std::sync::Arc;
+
 use perdura_base::PartitionId;
 use perdura_steal::{Records, Route, Steal, StealOptions};
 use perdura_wal::Scheme;
@@ -110,4 +112,39 @@ fn the_initial_load_is_there_after_its_checkpoint() {
     let steal = Steal::open(disks.env, options).unwrap().unwrap();
     assert_eq!(rows(&steal), before);
     assert_eq!(steal.digest(), digest);
+}
+
+#[test]
+fn the_product_refuses_a_database_of_interleaved_transactions_and_the_other_way_round() {
+    use perdura::{Core, CoreOptions, Env};
+    use perdura_recovery::Progress;
+
+    let core = |disks: &Disks| {
+        let env = Env {
+            data: Arc::clone(&disks.env.data),
+            logs: disks.env.logs.clone(),
+            clock: Arc::clone(&disks.env.clock),
+            seed: 1,
+        };
+        let options = CoreOptions {
+            partitions: 2,
+            ..CoreOptions::default()
+        };
+        Core::open(env, options, Arc::new(Progress::default())).map(drop)
+    };
+    let (disks, steal) = fresh(Scheme::Dl2p, Records::Full);
+    drop(steal);
+    let message = core(&disks).unwrap_err().to_string();
+    assert!(message.contains("dl2p"), "{message}");
+    assert!(message.contains("`perdura restart`"), "{message}");
+
+    let disks = Disks::new(1, 1);
+    core(&disks).unwrap();
+    let options = options(Scheme::Dl1p, Records::Full);
+    let message = Steal::open(disks.env.clone(), options.clone()).map(drop);
+    let message = message.unwrap_err().to_string();
+    assert!(message.contains("differential"), "{message}");
+    let message = Steal::create(disks.env.clone(), options).map(drop);
+    let message = message.unwrap_err().to_string();
+    assert!(message.contains("already"), "{message}");
 }
