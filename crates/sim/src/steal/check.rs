@@ -55,7 +55,13 @@ impl World {
             ));
         }
         let unusable = |note: &String| note.contains("cannot be used");
-        if report.pages_rebuilt > 0 || report.notes.iter().any(unusable) {
+        let damaged = report.pages_rebuilt > 0 || report.notes.iter().any(unusable);
+        if damaged
+            && !self
+                .disks
+                .iter()
+                .any(|disk| crate::check::read_failed(disk))
+        {
             return Err(format!(
                 "an image is damaged although nothing rots: {:?}",
                 report.notes

@@ -142,7 +142,7 @@ impl World {
         // checkpoint has been taken again.
         let since = self.interrupted.map(|then| self.tally.checkpoints - then);
         let one_in = match since {
-            Some(1 | 2) => 5,
+            Some(1 | 2) => 2,
             Some(_) => 20,
             None => 40,
         };

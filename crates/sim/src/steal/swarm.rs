@@ -100,21 +100,25 @@ impl Swarm {
             images_apart: image_disks > 1 || rng.bool(),
             options,
             crashes: pick(rng, &[1, 1, 1, 2, 2, 4, 4, 5]),
-            steps: if long { 500 } else { pick(rng, &[60, 90, 120]) },
+            steps: if long {
+                500
+            } else {
+                pick(rng, &[80, 120, 160])
+            },
             rows_max: pick(rng, &[4, 12, 40]),
             filled: rng.u8(0..4) == 0,
             odds: [
-                shift(rng, 6),
-                shift(rng, 9),
-                shift(rng, 5),
-                sometimes(rng, 4),
-                shift(rng, 5),
-                sometimes(rng, 5),
+                shift(rng, 10),
+                shift(rng, 14),
+                shift(rng, 8),
+                sometimes(rng, 6),
+                shift(rng, 12),
+                sometimes(rng, 6),
                 shift(rng, 1),
                 shift(rng, 3),
                 shift(rng, 10),
                 shift(rng, 1),
-                shift(rng, 10),
+                shift(rng, 9),
                 sometimes(rng, 1),
                 sometimes(rng, 1),
                 sometimes(rng, 1),
