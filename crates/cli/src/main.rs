@@ -42,6 +42,7 @@ enum Verb {
     Crash(verb::crash::Args),
     #[command(subcommand)]
     Bench(verb::bench::Workload),
+    Reproduce(verb::reproduce::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -53,6 +54,7 @@ fn main() -> std::process::ExitCode {
         Verb::Digest(args) => verb::digest::run(&args),
         Verb::Crash(args) => verb::crash::run(&args),
         Verb::Bench(workload) => verb::bench::run(&workload),
+        Verb::Reproduce(args) => verb::reproduce::run(&args),
     };
     exit::code(done)
 }

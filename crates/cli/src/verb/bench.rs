@@ -1,5 +1,7 @@
 //! `perdura bench`
 
+mod sms;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use crate::{output, units};
 #[derive(Debug, Subcommand)]
 pub enum Workload {
     Kv(Box<KvArgs>),
+    Sms(Box<sms::SmsArgs>),
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -93,6 +96,7 @@ pub struct KvArgs {
 pub fn run(workload: &Workload) -> Result<()> {
     match workload {
         Workload::Kv(args) => run_kv(args),
+        Workload::Sms(args) => sms::run(args),
     }
 }
 

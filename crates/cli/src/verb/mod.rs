@@ -5,6 +5,7 @@ pub mod crash;
 pub mod database;
 pub mod digest;
 pub mod dump;
+pub mod reproduce;
 pub mod restart;
 pub mod serve;
 pub mod verify;

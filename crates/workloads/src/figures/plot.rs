@@ -90,6 +90,7 @@ const PANEL: (f64, f64) = (470.0, 330.0);
 const MARGIN_LEFT: f64 = 74.0;
 const MARGIN_RIGHT: f64 = 22.0;
 const HEAD: f64 = 86.0;
+const PANEL_HEAD: f64 = 34.0;
 const AXIS: f64 = 52.0;
 const LEGEND_ROW: f64 = 20.0;
 const COLOURS: [&str; 8] = [
@@ -97,14 +98,22 @@ const COLOURS: [&str; 8] = [
 ];
 
 impl Plot {
-    /// The picture.
+    /// The picture: up to three panels in a row.
     #[must_use]
     pub fn svg(&self) -> String {
         let rows = self.panels.iter().map(|panel| panel.legend().len());
         let legend = count_f64(rows.max().unwrap_or(0)) * LEGEND_ROW;
-        let cell = MARGIN_LEFT + PANEL.0 + MARGIN_RIGHT;
-        let width = cell * count_f64(self.panels.len().max(1));
-        let height = HEAD + PANEL.1 + AXIS + legend + 16.0;
+        let columns = match self.panels.len() {
+            0..=3 => self.panels.len().max(1),
+            _ => 2,
+        };
+        let cell = (
+            MARGIN_LEFT + PANEL.0 + MARGIN_RIGHT,
+            PANEL_HEAD + PANEL.1 + AXIS + legend,
+        );
+        let width = cell.0 * count_f64(columns);
+        let down = self.panels.len().div_ceil(columns);
+        let height = HEAD - PANEL_HEAD + cell.1 * count_f64(down) + 8.0;
         let mut out = String::new();
         let _ = writeln!(
             out,
@@ -116,8 +125,11 @@ impl Plot {
         text(&mut out, (16.0, 26.0), "start", 17, &self.title);
         text(&mut out, (16.0, 46.0), "start", 12, &self.subtitle);
         for (index, panel) in self.panels.iter().enumerate() {
-            let left = count_f64(index) * cell + MARGIN_LEFT;
-            panel.draw(&mut out, left);
+            let right = cell.0 * count_f64(index % columns);
+            let lower = cell.1 * count_f64(index / columns);
+            let _ = writeln!(out, "<g transform=\"translate({right:.1} {lower:.1})\">");
+            panel.draw(&mut out, MARGIN_LEFT);
+            out.push_str("</g>\n");
         }
         out.push_str("</svg>\n");
         out

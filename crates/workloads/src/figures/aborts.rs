@@ -1,0 +1,136 @@
+//! Figure 7: DL2P against DL1P by abort ratio, on four log disks.
+
+use anyhow::Result;
+use perdura_wal::scheme::Scheme;
+
+use super::claim::{Claim, Target};
+use super::figure::{Figure, cell};
+use super::lab::{How, Speeds, crash};
+use super::num::ratio;
+use super::plot::{Chart, Panel, Plot, Series};
+use super::scale::PAPER_DISK_MBPS;
+use super::{Lab, scheme_label};
+
+const ABORTS: [f64; 5] = [0.0, 0.05, 0.1, 0.15, 0.2];
+const DISKS: usize = 4;
+
+/// Makes it.
+///
+/// # Errors
+/// The store's and the restart's.
+pub fn make(lab: &Lab<'_>) -> Result<Figure> {
+    let mut rows = Vec::new();
+    // By setting: the two schemes' lines.
+    let mut lines = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
+    for (index, scheme) in [Scheme::Dl2p, Scheme::Dl1p].into_iter().enumerate() {
+        for aborts in ABORTS {
+            lab.say(&format!(
+                "{} at {:.0} % aborts",
+                scheme_label(scheme),
+                aborts * 100.0
+            ));
+            for (setting, rate) in [PAPER_DISK_MBPS, 0].into_iter().enumerate() {
+                let mut sms = lab.sms(scheme);
+                sms.abort_ratio = aborts;
+                let (mut txns, mut repeats) = (lab.scale.txns, 1);
+                if rate == 0 {
+                    (sms.rows, txns) = lab.scale.cpu;
+                    repeats = lab.scale.repeats;
+                }
+                let crash = crash(&sms, DISKS, 1, txns)?;
+                let how = How {
+                    method: scheme.name(),
+                    level: 2,
+                    threads: lab.cores,
+                    speeds: Speeds {
+                        log: rate,
+                        image: 0,
+                    },
+                };
+                let took = crash.quickest_log(how, repeats)?;
+                lines[setting][index].push((aborts * 100.0, took.log));
+                rows.push(vec![
+                    scheme_label(scheme).into(),
+                    rate.into(),
+                    cell(aborts),
+                    txns.into(),
+                    crash.log_bytes.into(),
+                    cell(took.log),
+                    cell(took.log_read),
+                    cell(took.log_play),
+                ]);
+            }
+        }
+    }
+    let last = |line: &[(f64, f64)]| line.last().map_or(0.0, |point| point.1);
+    let first = |line: &[(f64, f64)]| line.first().map_or(0.0, |point| point.1);
+    let [slow, fast] = &lines;
+    let claims = vec![
+        Claim::measured(
+            "DL2P / DL1P log time at 20 % aborts, 29 MB/s",
+            "about 1.15",
+            Target::AtLeast(1.1),
+            ratio(last(&slow[0]), last(&slow[1])),
+            "the volume: DL2P logs each rolled back change twice",
+        ),
+        Claim::measured(
+            "DL1P log time, 20 % aborts / none, 29 MB/s",
+            "constant",
+            Target::AtMost(1.03),
+            ratio(last(&slow[1]), first(&slow[1])),
+            "",
+        ),
+        Claim::measured(
+            "DL2P / DL1P log time at 20 % aborts, from memory",
+            "faster also in terms of CPU time",
+            Target::AtLeast(1.1),
+            ratio(last(&fast[0]), last(&fast[1])),
+            "DL1P skips what was rolled back, DL2P applies it and its compensation",
+        ),
+    ];
+    let panels = lines
+        .into_iter()
+        .zip([
+            format!("{PAPER_DISK_MBPS} MB/s disks"),
+            "from memory: the CPU is the wall".to_owned(),
+        ])
+        .map(|([two, one], title)| Panel {
+            title,
+            y: "Time (sec)".into(),
+            chart: Chart::Lines {
+                x: "Abort ratio (%)".into(),
+                series: vec![
+                    Series::solid(format!("DL2P({DISKS})"), two),
+                    Series::solid(format!("DL1P({DISKS})"), one),
+                ],
+            },
+        });
+    Ok(Figure {
+        name: "000-fig7",
+        title: "DL2P and DL1P by abort ratio".into(),
+        scale: lab.scale.name,
+        seed: lab.seed,
+        setting: vec![format!(
+            "{DISKS} log disks, restart at level 2 with {} players; images on an unlimited disk, \
+             not counted",
+            lab.cores
+        )],
+        columns: vec![
+            "scheme",
+            "disk_mbps",
+            "abort_ratio",
+            "txns",
+            "log_bytes",
+            "log_seconds",
+            "log_read_seconds",
+            "log_play_seconds",
+        ],
+        rows,
+        claims,
+        plot: Plot {
+            title: "Figure 7: comparison of DL2P and DL1P with the abort ratio".into(),
+            subtitle: format!("SMS, {DISKS} log disks, {} players", lab.cores),
+            panels: panels.collect(),
+        },
+    })
+}

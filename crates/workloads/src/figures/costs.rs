@@ -1,0 +1,227 @@
+//! Where the CPU is the wall: what playing a record costs, measured on one core and on all, and
+//! what a schedule of those costs says about machines with more cores.
+
+use std::fmt::Write;
+
+use anyhow::{Result, ensure};
+use perdura_wal::scheme::Scheme;
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
+use super::Lab;
+use super::claim::{Claim, Target};
+use super::lab::{Crash, How, Speeds, Took, crash};
+use super::num::{count_f64, f64_of, ratio};
+use super::scale::PAPER_DISK_MBPS;
+use super::schedule::{Job, Players, schedule};
+
+/// Streams of the histories measured here.
+const STREAMS: usize = 4;
+/// The rate at which the paper's physical replay ran, 10^6 bytes a second: its four disks read
+/// 721 MB in 6.2 s, and the replay took about 20 s.
+const PAPER_PLAY_MBPS: f64 = 36.0;
+
+/// A method's log time on one core and on all.
+struct Measured {
+    name: &'static str,
+    records: f64,
+    log_bytes: f64,
+    one: Took,
+    all: Took,
+}
+
+impl Measured {
+    fn nanoseconds(&self, took: &Took) -> f64 {
+        ratio(took.log * 1e9, self.records)
+    }
+}
+
+/// Costs of all methods.
+pub struct Costs {
+    methods: Vec<Measured>,
+    image_cost: f64,
+    cores: usize,
+}
+
+/// Runs something on the first `count` cores that this process may use. Threads that it starts
+/// inherit the restriction.
+///
+/// # Errors
+/// The system's, or what `work` returns.
+pub fn on_cores<T>(count: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let allowed = sched_getaffinity(None::<Pid>)?;
+    let mut few = CpuSet::new();
+    let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+    for core in cores.take(count) {
+        few.set(core);
+    }
+    sched_setaffinity(None::<Pid>, &few)?;
+    let result = work();
+    sched_setaffinity(None::<Pid>, &allowed)?;
+    result
+}
+
+impl Costs {
+    /// Measures them, each method on a history of its scheme; digests of all are compared.
+    ///
+    /// # Errors
+    /// The store's and the restart's; digests that differ.
+    pub fn measure(lab: &Lab<'_>) -> Result<Costs> {
+        let mut methods = Vec::new();
+        let mut image_cost = 0.0;
+        let mut digest: Option<String> = None;
+        for (scheme, names) in [
+            (Scheme::Dl1p, &["dl1p"][..]),
+            (Scheme::Dl2p, &["dl2p"][..]),
+            (Scheme::Pl2p, &["pl2p", "pl2p-part"][..]),
+        ] {
+            let mut sms = lab.sms(scheme);
+            let (rows, txns) = lab.scale.cpu;
+            sms.rows = rows;
+            lab.say(&format!("writing a history of {txns} for {scheme:?}"));
+            let crash = crash(&sms, STREAMS, 1, txns)?;
+            for name in names {
+                lab.say(&format!("playing it by {name} from memory"));
+                let measured = measure(lab, &crash, name)?;
+                image_cost = ratio(measured.one.image, f64_of(measured.one.report.bytes.backup));
+                let first = digest.get_or_insert_with(|| measured.one.digest.clone());
+                ensure!(
+                    *first == measured.one.digest && *first == measured.all.digest,
+                    "{name} restores another state"
+                );
+                methods.push(measured);
+            }
+        }
+        Ok(Costs {
+            methods,
+            image_cost,
+            cores: lab.cores,
+        })
+    }
+
+    fn of(&self, name: &str) -> &Measured {
+        let found = self.methods.iter().find(|method| method.name == name);
+        found.expect("all methods are measured")
+    }
+
+    /// The disk rate that is to this CPU's sequential physical replay what 29 MB/s was to the
+    /// paper's, 10^6 bytes a second.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn ratio_preserving_mbps(&self) -> u64 {
+        let physical = self.of("pl2p");
+        let rate = ratio(physical.log_bytes / 1e6, physical.all.log);
+        (rate * f64_of(PAPER_DISK_MBPS) / PAPER_PLAY_MBPS) as u64
+    }
+
+    /// The costs in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut out = format!("from memory, one core and {} cores:", self.cores);
+        for method in &self.methods {
+            let _ = write!(
+                out,
+                " {} {:.0} and {:.0} ns a record;",
+                method.name,
+                method.nanoseconds(&method.one),
+                method.nanoseconds(&method.all)
+            );
+        }
+        out.trim_end_matches(';').to_owned()
+    }
+
+    /// What is claimed where the CPU is the wall, and what the model says of more cores.
+    #[must_use]
+    pub fn claims(&self) -> Vec<Claim> {
+        let (dl1p, pl2p) = (self.of("dl1p"), self.of("pl2p"));
+        let part = self.of("pl2p-part");
+        let mut claims = vec![
+            Claim::measured(
+                "PL2P / DL1P log time from memory, all cores",
+                "(its wall beyond two disks)",
+                Target::AtLeast(1.5),
+                ratio(pl2p.all.log, dl1p.all.log),
+                "merging keeps one player; differences keep all of them",
+            ),
+            Claim::measured(
+                "PL2P-part / DL1P log time from memory, all cores",
+                "- (a baseline of today, not in the paper)",
+                Target::AtLeast(1.15),
+                ratio(part.all.log, dl1p.all.log),
+                "players that share out pages still read all of twice the volume each",
+            ),
+            Claim::measured(
+                "DL1P log time from memory, one core / all cores",
+                "(4 CPUs)",
+                Target::AtLeast(if self.cores >= 2 { 1.7 } else { 0.9 }),
+                ratio(dl1p.one.log, dl1p.all.log),
+                "reading, checking and playing are all shared out",
+            ),
+        ];
+        for cores in [2, 4, 8] {
+            claims.push(self.modelled(cores));
+        }
+        claims
+    }
+
+    /// What the schedule model says of so many cores and as many disks.
+    fn modelled(&self, cores: usize) -> Claim {
+        let rate = f64_of(self.ratio_preserving_mbps()) * 1e6;
+        let (dl1p, pl2p) = (self.of("dl1p"), self.of("pl2p"));
+        // What a core pays for a byte when all cores of this machine are busy: the contention for
+        // memory that two cores have is in it.
+        let shared_out = dl1p.all.log * count_f64(self.cores) / dl1p.log_bytes;
+        let merged = pl2p.all.log_play.min(pl2p.all.log) / pl2p.log_bytes;
+        let job = |players, log_bytes, log_cost| Job {
+            image_disks: 1,
+            image_bytes: 0.0,
+            log_disks: cores,
+            log_bytes,
+            disk_rate: rate,
+            image_cost: self.image_cost,
+            log_cost,
+            players,
+            cores,
+            level: 2,
+        };
+        let differential = schedule(&job(Players::Free, dl1p.log_bytes, shared_out));
+        let physical = schedule(&job(Players::Merged, pl2p.log_bytes, merged));
+        let paper = if cores == 4 { "about 6" } else { "-" };
+        let why = match cores {
+            4 => {
+                "the paper's 6 is its merging, which cost one CPU more for a byte than all its \
+                 disks; here a player decodes and assigns at memory speed, a difference costs a \
+                 read more than an assignment, and per byte a DL record is twice the work"
+            }
+            _ => "the same schedule with as many disks as cores",
+        };
+        let what = format!(
+            "PL2P({cores}) / DL1P({cores}) log time on {cores} cores, ratio-preserving disks"
+        );
+        Claim::measured(
+            &what,
+            paper,
+            Target::None,
+            ratio(physical.log, differential.log),
+            why,
+        )
+        .modelled()
+    }
+}
+
+fn measure(lab: &Lab<'_>, crash: &Crash, name: &'static str) -> Result<Measured> {
+    let how = |threads| How {
+        method: name,
+        level: 2,
+        threads,
+        speeds: Speeds::FREE,
+    };
+    let one = on_cores(1, || crash.quickest_log(how(1), lab.scale.repeats))?;
+    let all = crash.quickest_log(how(lab.cores), lab.scale.repeats)?;
+    Ok(Measured {
+        name,
+        records: f64_of(one.report.records.seen),
+        log_bytes: f64_of(crash.log_bytes),
+        one,
+        all,
+    })
+}

@@ -1,0 +1,219 @@
+//! The bench the experiments stand on: disks in memory, histories with a crash at the end, and
+//! restarts of one crash under every method, level and disk speed.
+//!
+//! A history is written at full speed, because only restarting is measured; then the same bytes
+//! are put behind modelled disks. A restart is a dry run, so that one crash serves many.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use perdura_device::{Clock, Disk, MemDisk, ModelDisk, SystemClock};
+use perdura_recovery::restart::{Catalog, RestartOptions, restart};
+use perdura_recovery::{Level, Method, Progress, RestartReport, Schedule};
+use perdura_steal::{Steal, StealEnv};
+use perdura_store::MemoryAccount;
+
+use super::num::f64_of;
+use crate::sms::{Counts, Driver, Pace, SmsOptions, run_steps};
+
+/// The memory that a restart may use, bytes.
+const MEMORY: u64 = 16 << 30;
+
+/// Transfer rates of disks, 10^6 bytes a second; 0 is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Speeds {
+    /// Of each log disk.
+    pub log: u64,
+    /// Of each image disk.
+    pub image: u64,
+}
+
+impl Speeds {
+    /// No limits.
+    pub const FREE: Speeds = Speeds { log: 0, image: 0 };
+}
+
+/// Disks in memory.
+#[derive(Clone)]
+pub struct Plant {
+    data: Arc<MemDisk>,
+    logs: Vec<Arc<MemDisk>>,
+    images: Vec<Arc<MemDisk>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Plant {
+    /// So many log disks and image disks, empty.
+    #[must_use]
+    pub fn new(logs: usize, images: usize) -> Plant {
+        let disks = |count| (0..count).map(|_| Arc::new(MemDisk::new())).collect();
+        Plant {
+            data: Arc::new(MemDisk::new()),
+            logs: disks(logs),
+            images: disks(images),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// Its disks as a store wants them: at these speeds, a read or a sync of a log disk waiting
+    /// `latency_us` besides.
+    #[must_use]
+    pub fn env(&self, speeds: Speeds, latency_us: u64, seed: u64) -> StealEnv {
+        self.modelled(speeds, latency_us, seed).0
+    }
+
+    /// The same, with the log disks' models, which know how long they were busy.
+    fn modelled(
+        &self,
+        speeds: Speeds,
+        latency_us: u64,
+        seed: u64,
+    ) -> (StealEnv, Vec<Arc<ModelDisk>>) {
+        let slowed = |disks: &[Arc<MemDisk>], rate, latency_us| -> Vec<Arc<ModelDisk>> {
+            let slow = |disk: &Arc<MemDisk>| {
+                let disk = Arc::clone(disk) as Arc<dyn Disk>;
+                let clock = Arc::clone(&self.clock);
+                let model = ModelDisk::new(disk, rate, latency_us, clock, std::thread::sleep);
+                Arc::new(model.laid_out())
+            };
+            disks.iter().map(slow).collect()
+        };
+        let any = |disks: &[Arc<ModelDisk>]| -> Vec<Arc<dyn Disk>> {
+            let any = |disk: &Arc<ModelDisk>| Arc::clone(disk) as Arc<dyn Disk>;
+            disks.iter().map(any).collect()
+        };
+        let logs = slowed(&self.logs, speeds.log, latency_us);
+        let env = StealEnv {
+            data: Arc::clone(&self.data) as Arc<dyn Disk>,
+            logs: any(&logs),
+            images: any(&slowed(&self.images, speeds.image, 0)),
+            clock: Arc::clone(&self.clock),
+            seed,
+        };
+        (env, logs)
+    }
+}
+
+/// A history, and what it left on the disks.
+pub struct Crash {
+    /// The disks.
+    pub plant: Plant,
+    /// What was run.
+    pub sms: SmsOptions,
+    /// Transactions.
+    pub counts: Counts,
+    /// Bytes of records with their frame heads, without the initial load.
+    pub log_bytes: u64,
+    /// Of these, compensation.
+    pub compensation_bytes: u64,
+    /// The share of transactions that ended while a checkpoint ran.
+    pub in_window: f64,
+}
+
+/// Runs a history and lets go of it without closing: what is flushed is what remains.
+///
+/// # Errors
+/// The store's.
+pub fn crash(sms: &SmsOptions, streams: usize, images: usize, txns: u64) -> Result<Crash> {
+    let plant = Plant::new(streams, images);
+    let steal = Steal::create(plant.env(Speeds::FREE, 0, sms.seed), sms.store())?;
+    let mut driver = Driver::fill(&steal, sms)?;
+    let before = steal.wal().stats().log_bytes;
+    let mut pace = Pace::new(sms, txns);
+    run_steps(&mut driver, &steal, &mut pace, txns)?;
+    Ok(Crash {
+        sms: sms.clone(),
+        counts: driver.counts(),
+        log_bytes: steal.wal().stats().log_bytes - before,
+        compensation_bytes: steal.stats().compensation_bytes,
+        in_window: f64_of(pace.in_window) / f64_of(txns.max(1)),
+        plant,
+    })
+}
+
+/// How to restart.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// The method's name.
+    pub method: &'static str,
+    /// The level, 1 to 4.
+    pub level: u8,
+    /// Players.
+    pub threads: usize,
+    /// The disks.
+    pub speeds: Speeds,
+}
+
+/// What a restart took.
+#[derive(Debug, Clone)]
+pub struct Took {
+    /// From the first read to the last play, seconds.
+    pub total: f64,
+    /// The log phase, seconds: what is left of the total after the image was in place.
+    pub log: f64,
+    /// The image phase, seconds.
+    pub image: f64,
+    /// Reading the log on the busiest disk, seconds.
+    pub log_read: f64,
+    /// What the bandwidth alone asks of the busiest log disk, seconds; 0 without a limit.
+    pub log_transfer: f64,
+    /// Playing the log by the busiest player, seconds.
+    pub log_play: f64,
+    /// The logical digest of the state.
+    pub digest: String,
+    /// The restart's own report.
+    pub report: RestartReport,
+}
+
+impl Crash {
+    /// Restarts once, leaving everything as it is.
+    ///
+    /// # Errors
+    /// The restart's.
+    pub fn restart(&self, how: How) -> Result<Took> {
+        let (env, logs) = self.plant.modelled(how.speeds, 0, self.sms.seed);
+        let level = Level::new(how.level).context("a level is 1 to 4")?;
+        let method = Method::by_name(how.method, self.sms.scheme).map_err(|why| anyhow!(why))?;
+        let restarted = restart(&RestartOptions {
+            data: env.data,
+            logs: env.logs,
+            images: env.images,
+            clock: env.clock,
+            schedule: Schedule::new(level, how.threads),
+            method,
+            dry_run: true,
+            memory: Arc::new(MemoryAccount::new(MEMORY)),
+            catalog: &|_| Ok(Catalog::new()),
+            progress: Arc::new(Progress::default()),
+        })?
+        .context("the crash left a database")?;
+        let report = restarted.report;
+        let busiest = logs.iter().map(|disk| disk.busy_ns()).max();
+        Ok(Took {
+            total: report.seconds.total,
+            log: report.seconds.log_span,
+            image: report.seconds.backup_span,
+            log_read: report.seconds.log_read,
+            log_transfer: busiest.map_or(0.0, |ns| f64_of(ns) / 1e9),
+            log_play: report.seconds.log_play,
+            digest: perdura_steal::digest(&restarted.heap),
+            report,
+        })
+    }
+
+    /// The restart with the quickest log phase of so many: other work on the machine only ever
+    /// adds to it.
+    ///
+    /// # Errors
+    /// The restart's.
+    pub fn quickest_log(&self, how: How, repeats: usize) -> Result<Took> {
+        let mut best = self.restart(how)?;
+        for _ in 1..repeats {
+            let took = self.restart(how)?;
+            if took.log < best.log {
+                best = took;
+            }
+        }
+        Ok(best)
+    }
+}

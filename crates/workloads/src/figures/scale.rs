@@ -1,0 +1,75 @@
+//! How large an experiment is, and what it runs on.
+
+use std::time::Duration;
+
+/// The transfer rate of the paper's disks, 10^6 bytes a second.
+pub const PAPER_DISK_MBPS: u64 = 29;
+
+/// The size of an experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    /// Its name.
+    pub name: &'static str,
+    /// Rows at the begin.
+    pub rows: u64,
+    /// Transactions since the checkpoint.
+    pub txns: u64,
+    /// Rows and transactions where the CPU is the wall: more, because it is quicker.
+    pub cpu: (u64, u64),
+    /// Repetitions of what is measured where the CPU is the wall; the quickest counts.
+    pub repeats: usize,
+    /// Numbers of disks.
+    pub disks: &'static [usize],
+    /// Steps of the number of transactions in figure 5.
+    pub steps: u64,
+    /// Slot sizes of figure 9.
+    pub slots: &'static [usize],
+    /// What a measurement of throughput takes.
+    pub measured: Duration,
+    /// What goes before it.
+    pub warm_up: Duration,
+}
+
+impl Scale {
+    /// The paper's sizes.
+    pub const FULL: Scale = Scale {
+        name: "full",
+        rows: 1_000_000,
+        txns: 600_000,
+        cpu: (1_000_000, 600_000),
+        repeats: 7,
+        disks: &[1, 2, 3, 4, 5, 6, 7, 8],
+        steps: 6,
+        slots: &[64, 128, 256, 512, 1024, 2048],
+        measured: Duration::from_millis(4000),
+        warm_up: Duration::from_millis(1000),
+    };
+
+    /// A fifth of them.
+    pub const SMALL: Scale = Scale {
+        name: "small",
+        rows: 200_000,
+        txns: 120_000,
+        cpu: (300_000, 300_000),
+        repeats: 7,
+        disks: &[1, 2, 4, 6, 8],
+        steps: 3,
+        slots: &[64, 128, 256, 512, 1024, 2048],
+        measured: Duration::from_millis(1200),
+        warm_up: Duration::from_millis(500),
+    };
+
+    /// So small that only the machinery is tried; its claims mean nothing.
+    pub const TINY: Scale = Scale {
+        name: "tiny",
+        rows: 3_000,
+        txns: 1_200,
+        cpu: (3_000, 1_200),
+        repeats: 1,
+        disks: &[1, 2],
+        steps: 1,
+        slots: &[64, 256],
+        measured: Duration::from_millis(60),
+        warm_up: Duration::from_millis(20),
+    };
+}

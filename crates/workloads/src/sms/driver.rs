@@ -1,0 +1,184 @@
+//! The seeded interleaving: which transaction does what next.
+//!
+//! A turn takes one of the open transactions at random and lets it do one thing: insert or remove
+//! one message, or end. A message that is being removed leaves the driver's list at once and comes
+//! back if the transaction aborts, and an inserted one enters the list with its commit, so that
+//! two open transactions never want the same slot and the history holds no waits.
+
+use anyhow::{Result, ensure};
+use fastrand::Rng;
+use perdura_base::PartitionId;
+use perdura_steal::{Committed, Place, Steal, Txn};
+
+use super::{SmsOptions, message};
+
+/// Messages a transaction inserts or removes.
+const MESSAGES_PER_TXN: usize = 2;
+
+/// An open transaction.
+struct Open {
+    txn: Txn,
+    inserts: bool,
+    aborts: bool,
+    done: usize,
+    places: [Option<Place>; MESSAGES_PER_TXN],
+}
+
+/// What has happened so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions rolled back.
+    pub aborted: u64,
+    /// Messages inserted and removed, by those and by transactions still open.
+    pub changes: u64,
+    /// Pages added because all slots were taken.
+    pub grown: u64,
+}
+
+impl Counts {
+    /// Transactions ended.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.committed + self.aborted
+    }
+}
+
+/// What a turn did.
+pub enum Stepped {
+    /// A transaction began, or changed something.
+    Went,
+    /// One committed; it counts once its epoch is durable.
+    Committed(Committed),
+    /// One was rolled back.
+    Aborted,
+}
+
+/// Drives one store.
+pub struct Driver<'a> {
+    steal: &'a Steal,
+    options: &'a SmsOptions,
+    /// Who is next and what it does.
+    turns: Rng,
+    /// What messages hold.
+    content: Rng,
+    /// Messages that no open transaction has its hands on.
+    live: Vec<Place>,
+    open: Vec<Option<Open>>,
+    next_message: u64,
+    row: Vec<u8>,
+    counts: Counts,
+}
+
+impl<'a> Driver<'a> {
+    /// Fills an empty store and takes its first checkpoint, from which a restart will start.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn fill(steal: &'a Steal, options: &'a SmsOptions) -> Result<Driver<'a>> {
+        steal.fill(message::all(options.rows, options.slot_bytes, options.seed))?;
+        steal.checkpoint_now()?;
+        let partitions = (0..options.partitions).map(PartitionId);
+        let live: Vec<Place> = partitions.flat_map(|p| steal.places(p)).collect();
+        ensure!(
+            u64::try_from(live.len())? == options.rows,
+            "{} rows were filled in, {} are there",
+            options.rows,
+            live.len()
+        );
+        Ok(Driver {
+            steal,
+            options,
+            turns: Rng::with_seed(options.seed ^ 0x7475_726e),
+            content: Rng::with_seed(options.seed ^ 0x7465_7874),
+            live,
+            open: (0..options.open.max(1)).map(|_| None).collect(),
+            next_message: options.rows,
+            row: vec![0; options.slot_bytes],
+            counts: Counts::default(),
+        })
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The next turn.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn step(&mut self) -> Result<Stepped> {
+        let turn = self.turns.usize(..self.open.len());
+        let Some(mut open) = self.open[turn].take() else {
+            let begun = self.begin();
+            self.open[turn] = Some(begun);
+            return Ok(Stepped::Went);
+        };
+        if open.done < MESSAGES_PER_TXN {
+            let place = if open.inserts {
+                self.insert(&mut open.txn)?
+            } else {
+                self.remove(&mut open.txn)?
+            };
+            open.places[open.done] = Some(place);
+            open.done += 1;
+            self.counts.changes += 1;
+            self.open[turn] = Some(open);
+            return Ok(Stepped::Went);
+        }
+        // Inserted and kept, or removed and put back: it is there.
+        if open.inserts != open.aborts {
+            self.live.extend(open.places.into_iter().flatten());
+        }
+        if open.aborts {
+            self.steal.abort(open.txn);
+            self.counts.aborted += 1;
+            return Ok(Stepped::Aborted);
+        }
+        self.counts.committed += 1;
+        Ok(Stepped::Committed(self.steal.commit(open.txn)))
+    }
+
+    fn begin(&mut self) -> Open {
+        // Enough for every open transaction to remove; the draw is made all the same.
+        let few = self.live.len() < MESSAGES_PER_TXN * self.open.len();
+        Open {
+            inserts: self.turns.bool() || few,
+            aborts: self.turns.f64() < self.options.abort_ratio,
+            txn: self.steal.begin(),
+            done: 0,
+            places: [None; MESSAGES_PER_TXN],
+        }
+    }
+
+    fn insert(&mut self, txn: &mut Txn) -> Result<Place> {
+        message::write(
+            &mut self.row,
+            message::id_of(self.next_message),
+            &mut self.content,
+        );
+        self.next_message += 1;
+        loop {
+            if let Some(place) = self.steal.insert(txn, &self.row)? {
+                return Ok(place);
+            }
+            let partitions = u64::from(self.options.partitions);
+            let partition = u16::try_from(self.counts.grown % partitions)?;
+            // Durable with whatever is inserted there.
+            let _grown = self.steal.grow(PartitionId(partition))?;
+            self.counts.grown += 1;
+        }
+    }
+
+    fn remove(&mut self, txn: &mut Txn) -> Result<Place> {
+        let place = self.live.swap_remove(self.turns.usize(..self.live.len()));
+        ensure!(
+            self.steal.delete(txn, place)?,
+            "nobody else removes {place:?}"
+        );
+        Ok(place)
+    }
+}

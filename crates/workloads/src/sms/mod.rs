@@ -1,0 +1,106 @@
+//! The SMS workload: a table of messages, half of the transactions insert two, half remove two.
+//!
+//! A message is an id of 4 bytes, an address of 12 and a text that fills its slot: 240 bytes in
+//! the paper's slot of 256. Several transactions are open at once; whose turn is next, what it
+//! does and whether it aborts in the end follow from the seed alone, and neither from the scheme
+//! nor from time. So the same seed makes the same history under every scheme, and "crash after n
+//! transactions" leaves the same state behind, whatever the log looks like.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`bench`] | a run on given disks, from nothing to a report |
+//! | [`driver`] | the seeded interleaving |
+//! | [`message`] | what a row holds |
+//! | [`run`] | steps to a number of transactions, or for a time at full speed |
+//! | [`report`] | what a run found |
+//!
+//! # Source
+//! *Differential Logging* (000), section 5.1.
+//!
+//! # Deviations
+//! The paper says nothing of how many transactions are open at once nor of what is in a message;
+//! here it is an option (8) and bytes that do not compress.
+
+pub mod bench;
+pub mod driver;
+pub mod message;
+pub mod report;
+pub mod run;
+
+use perdura_steal::{Records, Route, StealOptions};
+use perdura_wal::scheme::Scheme;
+
+pub use bench::{SmsBench, bench};
+pub use driver::{Counts, Driver, Stepped};
+pub use report::SmsReport;
+pub use run::{Pace, RunLimit, Speed, run_for, run_steps};
+
+/// The smallest slot a message fits in: id, address and some text.
+pub const SLOT_BYTES_MIN: usize = 64;
+/// The largest slot measured.
+pub const SLOT_BYTES_MAX: usize = 2048;
+/// Where a stream refuses changes, bytes; the driver waits long before.
+const QUEUE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a run is made of.
+#[derive(Debug, Clone)]
+pub struct SmsOptions {
+    /// The logging scheme.
+    pub scheme: Scheme,
+    /// Whole slots, or differing bytes only.
+    pub records: Records,
+    /// How transactions choose their stream.
+    pub route: Route,
+    /// Rows at the begin.
+    pub rows: u64,
+    /// Bytes of a slot, which is a row.
+    pub slot_bytes: usize,
+    /// Partitions of the store.
+    pub partitions: u16,
+    /// Size of a log segment, bytes.
+    pub segment_bytes: u64,
+    /// The share of transactions that abort, 0 to 1.
+    pub abort_ratio: f64,
+    /// Transactions open at once.
+    pub open: usize,
+    /// The seed of everything.
+    pub seed: u64,
+    /// At which shares of the run checkpoints begin, 0 to 1.
+    pub checkpoints: Vec<f64>,
+    /// How many transactions end between two steps of a checkpoint.
+    pub txns_per_visit: u64,
+}
+
+impl Default for SmsOptions {
+    fn default() -> Self {
+        SmsOptions {
+            scheme: Scheme::Dl1p,
+            records: Records::Full,
+            route: Route::Scattered,
+            rows: 1_000_000,
+            slot_bytes: 256,
+            partitions: 64,
+            segment_bytes: 64 << 20,
+            abort_ratio: 0.02,
+            open: 8,
+            seed: 1,
+            checkpoints: Vec::new(),
+            txns_per_visit: 16,
+        }
+    }
+}
+
+impl SmsOptions {
+    /// The store's options for this workload.
+    #[must_use]
+    pub fn store(&self) -> StealOptions {
+        StealOptions {
+            records: self.records,
+            partitions: self.partitions,
+            segment_bytes: self.segment_bytes,
+            route: self.route,
+            queue_bytes_max: QUEUE_BYTES_MAX,
+            ..StealOptions::new(self.scheme, self.slot_bytes)
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Runs of the workload: step by step to a number of transactions, or at full speed with threads
+//! that flush.
+//!
+//! A stepped run is deterministic to the byte: one thread appends, flushes and takes the
+//! checkpoints' steps, each at a transaction count. A run at full speed has one flusher a stream;
+//! its driver is the client, and goes on while its transactions wait for their epochs, as far as
+//! the queue allows.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use perdura_base::Epoch;
+use perdura_recovery::CheckpointProgress;
+use perdura_steal::{Flushers, Steal};
+
+use super::driver::{Driver, Stepped};
+use super::report::{LATENCY_US_MAX, LatencyUs};
+use super::{Counts, SmsOptions};
+use crate::figures::num::{f64_of, ratio};
+
+/// A stepped run flushes after so many ended transactions.
+const TXNS_PER_FLUSH: u64 = 1024;
+/// Turns between two looks at what is durable.
+const TURNS_PER_LOOK: u32 = 64;
+/// Bytes that may wait for each stream's flusher before the driver waits.
+pub const QUEUE_BYTES: u64 = 3 << 20;
+/// How long a driver that must wait sleeps.
+const NAP: Duration = Duration::from_micros(300);
+
+/// When a run at full speed ends.
+#[derive(Debug, Clone, Copy)]
+pub enum RunLimit {
+    /// After so many transactions; all of them are durable then.
+    Txns(u64),
+    /// After so long, of which the first part only fills the queues.
+    Time {
+        /// Not measured.
+        warm_up: Duration,
+        /// Measured.
+        measured: Duration,
+    },
+}
+
+/// Checkpoints of a stepped run.
+#[derive(Debug)]
+pub struct Pace {
+    /// At which counts of ended transactions checkpoints are to begin, descending.
+    due: Vec<u64>,
+    running: bool,
+    txns_per_visit: u64,
+    /// Transactions that ended while a checkpoint ran.
+    pub in_window: u64,
+    /// Checkpoints completed.
+    pub completed: u64,
+}
+
+impl Pace {
+    /// The pace of a run of `txns` transactions.
+    #[must_use]
+    pub fn new(options: &SmsOptions, txns: u64) -> Pace {
+        let mut due: Vec<u64> = options
+            .checkpoints
+            .iter()
+            .map(|share| share_of(txns, *share))
+            .collect();
+        due.sort_unstable_by(|a, b| b.cmp(a));
+        Pace {
+            due,
+            running: false,
+            txns_per_visit: options.txns_per_visit.max(1),
+            in_window: 0,
+            completed: 0,
+        }
+    }
+
+    /// A transaction has ended, as the `ended`th.
+    fn ended(&mut self, steal: &Steal, ended: u64) -> Result<()> {
+        if self.running {
+            self.in_window += 1;
+            if ended.is_multiple_of(self.txns_per_visit) {
+                self.step(steal)?;
+            }
+        } else if self.due.last().is_some_and(|due| *due <= ended) {
+            self.due.pop();
+            steal.checkpoint_begin()?;
+            self.running = true;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, steal: &Steal) -> Result<()> {
+        match steal.checkpoint_step()? {
+            // With flushers it would become durable by itself; without, nobody else sees to it.
+            CheckpointProgress::Waiting => steal.flush_all()?,
+            CheckpointProgress::Done => {
+                self.running = false;
+                self.completed += 1;
+            }
+            CheckpointProgress::Idle | CheckpointProgress::Working(_) => {}
+        }
+        Ok(())
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn share_of(txns: u64, share: f64) -> u64 {
+    (f64_of(txns) * share.clamp(0.0, 1.0)) as u64
+}
+
+/// Steps until `txns` transactions have ended, then makes everything durable. The transactions
+/// that are open then stay open: after a crash they are losers.
+///
+/// # Errors
+/// The store's.
+pub fn run_steps(driver: &mut Driver<'_>, steal: &Steal, pace: &mut Pace, txns: u64) -> Result<()> {
+    while driver.counts().ended() < txns {
+        match driver.step()? {
+            Stepped::Went => {}
+            Stepped::Committed(_) | Stepped::Aborted => {
+                let ended = driver.counts().ended();
+                pace.ended(steal, ended)?;
+                if ended.is_multiple_of(TXNS_PER_FLUSH) {
+                    steal.flush_all()?;
+                }
+            }
+        }
+    }
+    steal.flush_all()?;
+    Ok(())
+}
+
+/// What a run at full speed found.
+#[derive(Debug, Clone)]
+pub struct Speed {
+    /// Transactions that became durable in the measured time, and the share of those that were
+    /// rolled back.
+    pub txns: u64,
+    /// The measured time, seconds.
+    pub seconds: f64,
+    /// From commit to durable.
+    pub latency_us: LatencyUs,
+    /// Everything driven, the warm-up included.
+    pub counts: Counts,
+}
+
+impl Speed {
+    /// Transactions a second.
+    #[must_use]
+    pub fn tps(&self) -> f64 {
+        ratio(f64_of(self.txns), self.seconds)
+    }
+}
+
+/// Commits that wait for their epoch.
+struct Waiting {
+    queue: VecDeque<(Epoch, Instant)>,
+    latencies: Histogram<u64>,
+    durable: u64,
+    /// Every instant at which more became durable, with what was durable then.
+    advances: Vec<(Instant, u64)>,
+}
+
+impl Waiting {
+    fn look(&mut self, steal: &Steal, now: Instant) {
+        let (durable, before) = (steal.durable(), self.durable);
+        while let Some((epoch, since)) = self.queue.front() {
+            if *epoch > durable {
+                break;
+            }
+            let us = u64::try_from((now - *since).as_micros()).unwrap_or(u64::MAX);
+            self.latencies
+                .saturating_record(us.clamp(1, LATENCY_US_MAX));
+            self.durable += 1;
+            self.queue.pop_front();
+        }
+        if self.durable > before {
+            self.advances.push((now, self.durable));
+        }
+    }
+
+    /// Transactions and seconds between the first and the last advance since `begin`. Epochs
+    /// become durable many transactions at a time, so that any other interval would count one
+    /// epoch too many or too few.
+    fn between(&self, begin: Instant) -> (u64, f64) {
+        let mut of = self.advances.iter().filter(|(at, _)| *at >= begin);
+        let (Some(first), Some(last)) = (of.next(), of.next_back()) else {
+            return (0, 0.0);
+        };
+        (last.1 - first.1, (last.0 - first.0).as_secs_f64())
+    }
+}
+
+/// Drives at full speed with a flusher for each stream; checkpoints keep the driver's pace.
+///
+/// # Errors
+/// The store's.
+pub fn run_for(
+    driver: &mut Driver<'_>,
+    steal: &Arc<Steal>,
+    pace: &mut Pace,
+    limit: RunLimit,
+) -> Result<Speed> {
+    let flushers = Flushers::start(steal.wal());
+    let mut waiting = Waiting {
+        queue: VecDeque::new(),
+        latencies: Histogram::new_with_bounds(1, LATENCY_US_MAX, 3)?,
+        durable: 0,
+        advances: Vec::new(),
+    };
+    let start = Instant::now();
+    let queue_max = QUEUE_BYTES * u64::from(steal.wal().streams());
+    let mut turns = 0u32;
+    let mut measured_from = None;
+    loop {
+        match driver.step()? {
+            Stepped::Went => {}
+            Stepped::Aborted => pace.ended(steal, driver.counts().ended())?,
+            Stepped::Committed(done) => {
+                waiting.queue.push_back((done.epoch, Instant::now()));
+                pace.ended(steal, driver.counts().ended())?;
+            }
+        }
+        turns = turns.wrapping_add(1);
+        if let RunLimit::Txns(txns) = limit
+            && driver.counts().ended() >= txns
+        {
+            break;
+        }
+        if !turns.is_multiple_of(TURNS_PER_LOOK) {
+            continue;
+        }
+        waiting.look(steal, Instant::now());
+        while steal.wal().stats().queued_bytes > queue_max {
+            std::thread::sleep(NAP);
+            steal.wal().check()?;
+            waiting.look(steal, Instant::now());
+        }
+        if let RunLimit::Time { warm_up, measured } = limit {
+            let now = Instant::now();
+            if measured_from.is_none() && now - start >= warm_up {
+                measured_from = Some(now);
+                waiting.latencies.reset();
+            }
+            if now - start >= warm_up + measured {
+                break;
+            }
+        }
+    }
+    let counts = driver.counts();
+    let (txns, seconds) = match measured_from {
+        Some(begin) => {
+            let (committed, seconds) = waiting.between(begin);
+            // Those that were rolled back leave no moment at which they are durable.
+            let ended = committed * counts.ended() / counts.committed.max(1);
+            (ended, seconds)
+        }
+        None => {
+            while !waiting.queue.is_empty() {
+                std::thread::sleep(NAP);
+                steal.wal().check()?;
+                waiting.look(steal, Instant::now());
+            }
+            (counts.ended(), start.elapsed().as_secs_f64())
+        }
+    };
+    drop(flushers);
+    Ok(Speed {
+        txns,
+        seconds,
+        latency_us: LatencyUs::of(&waiting.latencies),
+        counts,
+    })
+}
