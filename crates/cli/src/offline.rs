@@ -13,9 +13,10 @@ use perdura_base::{PartitionId, Pos, StreamId};
 use perdura_device::{Access, Disk, SystemClock};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::{Level, Method, Schedule};
-use perdura_store::{Geometry, MemoryAccount};
+use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::AnchorFile;
-use perdura_wal::{Anchor, StreamScan, scan_stream};
+use perdura_wal::segment::LOG_DIR;
+use perdura_wal::{Anchor, Scheme, StreamScan, scan_stream};
 
 use crate::exit::Usage;
 use crate::read_disk::ReadDisk;
@@ -163,9 +164,17 @@ impl Offline {
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&options)?.context("the anchor is gone")?;
-        let digest = hex(digest(&restarted.heap));
+        let digest = digest_of(&restarted.heap, self.anchor.scheme);
         Ok((restarted, digest))
     }
+}
+
+/// The logical digest: of rows, or where transactions interleave, of taken slots.
+fn digest_of(heap: &Heap, scheme: Scheme) -> String {
+    if scheme.is_steal() {
+        return perdura_steal::digest(heap);
+    }
+    hex(digest(heap))
 }
 
 /// The disk of each stream. A directory that is not there is named rather than taken for an empty
@@ -190,7 +199,7 @@ fn log_disks(
             None => Arc::clone(data),
             Some(dir) => {
                 let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
-                disk.list("")
+                disk.list(LOG_DIR)
                     .with_context(|| format!("the directory of log stream {stream}"))?;
                 locks.push(lock(disk.as_ref(), &format!("LOCK.s{stream:02}"))?);
                 disk

@@ -71,7 +71,12 @@ pub fn open(options: &Options) -> Result<OpenedFiles> {
         };
         logs.push(match dir {
             None => Arc::clone(&data),
-            Some(dir) => open_log_dir(dir, &mut locks, stream)?,
+            Some(dir) => {
+                if exists {
+                    expect_log_dir(dir, stream)?;
+                }
+                open_log_dir(dir, &mut locks, stream)?
+            }
         });
     }
     Ok(OpenedFiles { data, logs, locks })
@@ -102,6 +107,19 @@ fn refuse_leftovers(data: &dyn Disk, names: &[String]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The log of a database that exists is somewhere: a directory that is not there, or empty, is a
+/// disk that was not mounted, or a wrong name, and must not be made.
+fn expect_log_dir(dir: &Path, stream: usize) -> Result<()> {
+    if dir.join(perdura_wal::segment::LOG_DIR).is_dir() {
+        return Ok(());
+    }
+    Err(Error::io(
+        "open",
+        format!("{}, the directory of log stream {stream}", dir.display()),
+        std::io::ErrorKind::NotFound.into(),
+    ))
 }
 
 fn open_log_dir(

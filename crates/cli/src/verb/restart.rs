@@ -1,5 +1,7 @@
 //! `perdura restart`
 
+mod interleaved;
+
 use anyhow::Result;
 use clap::Parser;
 use perdura::{Db, RestartReport};
@@ -53,6 +55,8 @@ pub fn run(args: &Args) -> Result<()> {
     let report = if args.dry_run {
         let (restarted, digest) = offline.restart_by(method, &schedule)?;
         with_digest(restarted.report, digest)
+    } else if offline.anchor.scheme.is_steal() {
+        interleaved::restart(&args.place, offline, method, &schedule)?
     } else {
         product(args, offline, level)?
     };

@@ -9,5 +9,6 @@ mod damage;
 mod disks;
 mod kill;
 mod powercut;
+mod streams;
 mod support;
 mod verbs;
