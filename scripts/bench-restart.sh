@@ -66,7 +66,8 @@ for ((round = 1; round <= rounds; round++)); do
         if [ "$name" = perdura ]; then
             timed perdura "$port" start_perdura
             redis-cli -p "$port" info recovery | tr -d '\r' |
-                grep -E 'restart_seconds_(backup_read|log_read|log_play|index|total)' |
+                grep -E 'restart_(level|threads|seconds_(backup_read|backup_play|log_read|log_play|index|total)):' |
+                sed -E 's/^restart_(seconds_)?//; s/(\.[0-9]{3})[0-9]*$/\1/' |
                 tr '\n' ' ' >"$work/split"
         else
             timed redis "$port" start_redis "${aof[@]}"
@@ -82,3 +83,6 @@ echo "$keys keys, $updates updates since the checkpoint, medians of $rounds"
 printf 'perdura  %.3f s   %s\n' "$ours" "$(cat "$work/split")"
 printf 'redis    %.3f s\n' "$peer"
 awk -v a="$ours" -v b="$peer" 'BEGIN { printf "perdura / redis  %.2f\n", a / b }'
+tr ' ' '\n' <"$work/split" | awk -F: '{ of[$1] = $2 } END {
+    printf "index            %.0f %% of the restart in the last round\n", 100 * of["index"] / of["total"]
+}'

@@ -23,6 +23,7 @@ const PASSWORD_VARIABLE: &str = "PERDURA_REQUIREPASS";
     after_help = "Examples:\n  \
     perdura serve\n  \
     perdura serve --data /srv/db --listen 127.0.0.1:7000 --maxmemory 8GiB\n  \
+    perdura serve --data /srv/db --streams 2 --log-dir /disk1/db --log-dir /disk2/db\n  \
     PERDURA_REQUIREPASS=... perdura serve --listen 0.0.0.0:6379\n  \
     perdura serve --unix-socket run/perdura.sock\n\n\
     An address that other machines can reach needs a password."

@@ -7,6 +7,7 @@
 mod clients;
 mod damage;
 mod disks;
+mod interleaved;
 mod kill;
 mod powercut;
 mod streams;
