@@ -15,7 +15,7 @@ use perdura_wal::{Direction, ImageState};
 
 use crate::model::State;
 use crate::steps::{key_bytes, key_number};
-use crate::swarm::pick;
+use crate::swarm::{draw_schedule, pick};
 use crate::world::{Check, World};
 
 /// The method with its streams read backwards.
@@ -213,7 +213,7 @@ impl World {
         let mut rng = Rng::with_seed(choice);
         let first = self.dry_run(before, &METHODS[0], Schedule::inline(Level::Four, 0))?;
         for level in Level::ALL {
-            let mut schedule = Schedule::inline(level, rng.u64(..));
+            let mut schedule = draw_schedule(&mut rng, level);
             if rng.u8(0..16) == 0 {
                 schedule = Schedule::new(level, rng.usize(1..=3));
             }

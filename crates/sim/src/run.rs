@@ -6,12 +6,12 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura_base::error::Family;
 use perdura_device::{Clock, SimDisk, SystemClock};
-use perdura_recovery::{Level, Schedule};
+use perdura_recovery::Level;
 
 use crate::content::scramble;
 use crate::faults;
 use crate::report::{CrashOptions, CrashReport, Mode, Tally, Violation};
-use crate::swarm::{Swarm, pick};
+use crate::swarm::{Swarm, draw_schedule, pick};
 use crate::world::{Check, World};
 
 /// A run counts with so many transactions.
@@ -202,7 +202,7 @@ impl World {
                 faults::plan(&mut self.rng, &self.disks, 12);
             }
             let level = pick(&mut self.rng, &Level::ALL);
-            self.swarm.options.schedule = Schedule::inline(level, self.rng.u64(..));
+            self.swarm.options.schedule = draw_schedule(&mut self.rng, level);
             let copies = other_ways.then(|| self.copy_disks());
             match self.open_on(&self.disks) {
                 Ok(core) => {

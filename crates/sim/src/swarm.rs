@@ -7,6 +7,7 @@
 use fastrand::Rng;
 use perdura::CoreOptions;
 use perdura_device::CrashProfile;
+use perdura_recovery::{Level, Schedule};
 
 /// The character of a run.
 #[derive(Debug, Clone)]
@@ -110,6 +111,16 @@ pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
 /// How willingly a stream flushes, of 100: some are a hundred times slower than others.
 pub(crate) fn draw_speed(rng: &mut Rng) -> u8 {
     pick(rng, &[100, 100, 100, 50, 50, 5, 1])
+}
+
+/// A level of parallel restart on one thread: the order of its jobs by a seed, and memory for
+/// records that wait, often too little.
+pub(crate) fn draw_schedule(rng: &mut Rng, level: Level) -> Schedule {
+    let usual = Schedule::inline(level, rng.u64(..));
+    Schedule {
+        pile_bytes: pick(rng, &[1, 4096, usual.pile_bytes]),
+        ..usual
+    }
 }
 
 impl Swarm {

@@ -6,7 +6,7 @@ use perdura_recovery::{Level, METHODS, Method, Schedule};
 use perdura_steal::{Records, Route, StealOptions};
 use perdura_wal::Scheme;
 
-use crate::swarm::{draw_speed, draw_streams, pick};
+use crate::swarm::{draw_schedule, draw_speed, draw_streams, pick};
 
 /// The character of a run.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub(crate) fn draw_level(rng: &mut Rng, scheme: Scheme) -> (&'static Method, Sch
         let level = pick(rng, &Level::ALL);
         let methods = legal(scheme, level);
         if !methods.is_empty() {
-            let schedule = Schedule::inline(level, rng.u64(..));
+            let schedule = draw_schedule(rng, level);
             return (pick(rng, &methods), schedule);
         }
     }
