@@ -145,8 +145,13 @@ pub fn plan_image(
     last_error.map_or(Ok(plan), Err)
 }
 
+/// What an older image can stand in for: a disk that does not return a sector has lost it as well as
+/// one that returns another.
 fn is_damage(error: &Error) -> bool {
-    error.is_not_found() || matches!(error, Error::Corrupt(_) | Error::Foreign { .. })
+    matches!(
+        error,
+        Error::Io { .. } | Error::Corrupt(_) | Error::Foreign { .. }
+    )
 }
 
 fn open_candidate(
@@ -331,10 +336,11 @@ impl ImagePlan {
         self.runs.iter().map(Vec::len).collect()
     }
 
-    /// BR: reads one run.
+    /// BR: reads one run. Pages of the newest image that cannot be read are left zeros, which no
+    /// directory lists: they are damaged.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk's, for pages of the older image.
     pub fn read(&self, disk: usize, part: usize) -> Result<LoadedRun> {
         let run = &self.runs[disk][part];
         // Pages of the run that are taken from elsewhere leave a gap, which is read along.
@@ -344,7 +350,20 @@ impl ImagePlan {
         let mut bytes = AlignedBuf::zeroed(pages * PAGE_BYTES);
         let mut got = 0;
         if !run.entries.is_empty() {
-            got = self.files[&run.slot][disk].read(run.first, &mut bytes)?;
+            let file = &self.files[&run.slot][disk];
+            match file.read(run.first, &mut bytes) {
+                Ok(read) => got = read,
+                Err(error) if run.slot != self.slot.unwrap_or(run.slot) => return Err(error),
+                Err(_) => {
+                    bytes.fill(0);
+                    got = bytes.len();
+                    for (page, bytes) in (run.first.0..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
+                        if !matches!(file.read(PageId(page), bytes), Ok(PAGE_BYTES)) {
+                            bytes.fill(0);
+                        }
+                    }
+                }
+            }
         }
         Ok(LoadedRun {
             disk,

@@ -11,7 +11,8 @@ use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, CrashProfile, Disk, SimDisk};
 use perdura_recovery::image::{ImageFile, PageSummer, read_directory};
 use perdura_recovery::{Level, METHODS, Method, Progress, RestartOptions, Schedule, restart};
-use perdura_wal::{Direction, ImageState};
+use perdura_wal::anchor::read_anchor;
+use perdura_wal::{Anchor, Direction, ImageState};
 
 use crate::model::State;
 use crate::steps::{key_bytes, key_number};
@@ -32,6 +33,15 @@ pub(crate) fn read_failed(disk: &SimDisk) -> bool {
     disk.faults()
         .get("read_failed")
         .is_some_and(|count| *count > 0)
+}
+
+/// The anchor as the restart found it: after a failed read it may have put an image aside.
+pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Anchor> {
+    match read_anchor(disk.life().as_ref()) {
+        Ok(Some(anchor)) => Ok(anchor),
+        Ok(None) => Err("the anchor is gone".to_owned()),
+        Err(error) => Err(format!("the anchor: {error}")),
+    }
 }
 
 impl World {
@@ -157,7 +167,7 @@ impl World {
         let core = self.core();
         self.check_levels(before, choice)?;
         self.check_images(&before[0])?;
-        let anchor = core.anchor().get();
+        let anchor = anchor_of(&before[0])?;
         let Some(newest) = anchor.newest_image() else {
             return Ok(());
         };

@@ -371,8 +371,17 @@ impl AnchorFile {
         let mut found: Vec<Anchor> = Vec::new();
         let mut notes = Vec::new();
         let mut version = None;
+        let mut unreadable = None;
         for copy in 0..2u64 {
-            match Anchor::decode(&read_copy(file.as_ref(), copy)?) {
+            let bytes = match read_copy(file.as_ref(), copy) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    notes.push(format!("anchor copy {copy} cannot be read: {error}"));
+                    unreadable = Some(error);
+                    continue;
+                }
+            };
+            match Anchor::decode(&bytes) {
                 Ok(anchor) => found.push(anchor),
                 Err(DecodeError::Damaged(why)) => {
                     notes.push(format!("anchor copy {copy} has {why}"));
@@ -392,6 +401,9 @@ impl AnchorFile {
         found.sort_by_key(|anchor| anchor.seq);
         let stale = found.len() == 2 && found[0].seq != found[1].seq;
         let Some(anchor) = found.pop() else {
+            if let Some(error) = unreadable {
+                return Err(error);
+            }
             return Err(Error::corrupt(
                 ANCHOR_PATH,
                 0,
