@@ -21,8 +21,11 @@ use super::report::{LATENCY_US_MAX, LatencyUs};
 use super::{Counts, SmsOptions};
 use crate::figures::num::{f64_of, ratio};
 
-/// A stepped run flushes after so many ended transactions.
-const TXNS_PER_FLUSH: u64 = 1024;
+/// A stepped run flushes after so many ended transactions: epochs as long as slow disks make them.
+const TXNS_PER_FLUSH: u64 = 16_384;
+/// Its last epoch has this many, so that little of the log is without a later block that vouches
+/// for it: what nothing vouches for, a restart reads twice.
+const TXNS_OF_LAST_EPOCH: u64 = 64;
 /// Turns between two looks at what is durable.
 const TURNS_PER_LOOK: u32 = 64;
 /// Bytes that may wait for each stream's flusher before the driver waits.
@@ -122,7 +125,7 @@ pub fn run_steps(driver: &mut Driver<'_>, steal: &Steal, pace: &mut Pace, txns: 
             Stepped::Committed(_) | Stepped::Aborted => {
                 let ended = driver.counts().ended();
                 pace.ended(steal, ended)?;
-                if ended.is_multiple_of(TXNS_PER_FLUSH) {
+                if ended.is_multiple_of(TXNS_PER_FLUSH) || ended + TXNS_OF_LAST_EPOCH == txns {
                     steal.flush_all()?;
                 }
             }
