@@ -65,7 +65,7 @@ pub enum Flaw {
     /// latch and changes the page later.
     FlagOutsideLatch,
     /// Steal mode, Algorithm 1, step 6 after step 5 as printed: the record is appended after the
-    /// latch is released; restart follows Algorithm 3 as printed, which cannot bear it.
+    /// latch is released, so that a crash between leaves a change in an image and none in the log.
     LateAppendSteal,
     /// Steal mode: the active list is captured before the end mark is appended; restart follows
     /// Algorithm 3 as printed.

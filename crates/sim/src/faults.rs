@@ -29,6 +29,14 @@ pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
     disk.set_plan(plan);
 }
 
+/// Plans that one of the disks is full for a moment, as far as files would grow.
+pub(crate) fn plan_full(rng: &mut Rng, disks: &[Arc<SimDisk>]) {
+    disks[rng.usize(0..disks.len())].set_plan(FaultPlan {
+        enospc_at: Some((rng.u64(1..=4), rng.u64(1..=3))),
+        ..FaultPlan::default()
+    });
+}
+
 /// Nothing more goes wrong, and full disks have space again.
 pub(crate) fn clear(disks: &[Arc<SimDisk>]) {
     disks

@@ -98,7 +98,13 @@ impl World {
         if overdue {
             faults::clear(&self.disks);
         } else if self.rng.u8(0..100) < self.swarm.faults {
-            faults::plan(&mut self.rng, &self.disks, 150);
+            if self.rng.u8(0..4) == 0 {
+                // It cancels checkpoints and stops nothing.
+                let images = self.image_disks(&self.disks).to_vec();
+                faults::plan_full(&mut self.rng, &images);
+            } else {
+                faults::plan(&mut self.rng, &self.disks, 150);
+            }
         }
         if self.rng.u8(0..3) == 0 {
             self.checkpoint_begin()?;

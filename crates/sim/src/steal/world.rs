@@ -115,13 +115,26 @@ impl World {
         self.trace = scramble(self.trace ^ what);
     }
 
+    /// The disk that the first image disk is, or the first after those of the streams.
+    fn first_image(&self) -> usize {
+        match self.swarm.logs_apart {
+            true => usize::from(self.swarm.streams) + 1,
+            false => 1,
+        }
+    }
+
+    /// The disks of the images.
+    pub fn image_disks<'a>(&self, disks: &'a [Arc<SimDisk>]) -> &'a [Arc<SimDisk>] {
+        match self.swarm.images_apart {
+            true => &disks[self.first_image()..],
+            false => &disks[..1],
+        }
+    }
+
     /// What a database on the given disks sees of the outside.
     pub fn env(&self, disks: &[Arc<SimDisk>]) -> StealEnv {
         let disk = |at: usize| disks[at].life() as Arc<dyn Disk>;
-        let first_image = match self.swarm.logs_apart {
-            true => usize::from(self.swarm.streams) + 1,
-            false => 1,
-        };
+        let first_image = self.first_image();
         StealEnv {
             data: disk(0),
             logs: (0..usize::from(self.swarm.streams))
