@@ -162,6 +162,13 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether the disk did not give back what is there: an input/output error.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        const EIO: i32 = 5;
+        matches!(self, Error::Io { source, .. } if source.raw_os_error() == Some(EIO))
+    }
+
     /// Whether the disk has no space (or the quota is spent).
     #[must_use]
     pub fn is_disk_full(&self) -> bool {

@@ -146,12 +146,11 @@ pub fn plan_image(
 }
 
 /// What an older image can stand in for: a disk that does not return a sector has lost it as well as
-/// one that returns another.
+/// one that returns another. Other failures (no rights, no file handles) say nothing of the image.
 fn is_damage(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Io { .. } | Error::Corrupt(_) | Error::Foreign { .. }
-    )
+    error.is_not_found()
+        || error.is_unreadable()
+        || matches!(error, Error::Corrupt(_) | Error::Foreign { .. })
 }
 
 fn open_candidate(
@@ -353,6 +352,7 @@ impl ImagePlan {
             let file = &self.files[&run.slot][disk];
             match file.read(run.first, &mut bytes) {
                 Ok(read) => got = read,
+                Err(error) if !error.is_unreadable() => return Err(error),
                 Err(error) if run.slot != self.slot.unwrap_or(run.slot) => return Err(error),
                 Err(_) => {
                     bytes.fill(0);

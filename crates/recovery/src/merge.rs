@@ -10,7 +10,9 @@
 //!
 //! Redo begins at the begin-checkpoint frame of the page's image in *every* stream. One stream may
 //! be read from further back, for the sake of a transaction that was open then; to redo what it
-//! holds there would bring back bytes that another stream changed before its own frame.
+//! holds there would bring back bytes that another stream changed before its own frame. The premise
+//! is that the frames of all streams are one instant in the order of serial numbers: whoever numbers
+//! changes must not number any between two of them (`Window::begin`).
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.1: "merges them by the serialization order".

@@ -48,8 +48,9 @@ pub enum GateBy {
     Fate,
     /// The tag alone: what the image does not have is redone, whoever made it.
     Tag,
-    /// Nothing: everything is redone, in order.
-    Always,
+    /// The begin mark of the image's checkpoint: what follows it in its stream is redone, in order,
+    /// reflected or not.
+    BeginMark,
 }
 
 /// What a method does with a record that passed the gate.
@@ -129,7 +130,7 @@ pub const METHODS: &[Method] = &[
             direction: Direction::Forward,
             share: Share::Merged,
         },
-        gate: GateBy::Always,
+        gate: GateBy::BeginMark,
         apply: Apply::RedoSlot,
         undo: UndoWay::Losers,
     },
@@ -140,7 +141,7 @@ pub const METHODS: &[Method] = &[
             direction: Direction::Forward,
             share: Share::MergedByPage,
         },
-        gate: GateBy::Always,
+        gate: GateBy::BeginMark,
         apply: Apply::RedoSlot,
         undo: UndoWay::Losers,
     },

@@ -178,7 +178,7 @@ impl<'a> Replay<'a> {
     pub fn new(parts: ReplayParts<'a>) -> Self {
         let fates = parts.logs.iter().map(|_| {
             Mutex::new(match parts.method.gate {
-                GateBy::Epoch | GateBy::Always => Fates::None,
+                GateBy::Epoch | GateBy::BeginMark => Fates::None,
                 GateBy::Fate => Fates::Backward(Backward::default()),
                 GateBy::Tag => Fates::Forward(Forward::default(), Vec::new()),
             })

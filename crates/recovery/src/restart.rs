@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{
-    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, TableId, Uuid,
+    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, StreamId, TableId, Uuid,
 };
 use perdura_device::{Clock, Disk};
 use perdura_store::{Geometry, Heap, MemoryAccount};
-use perdura_wal::anchor::{Anchor, AnchorFile};
+use perdura_wal::anchor::{Anchor, AnchorFile, CHAIN_MAX};
 use perdura_wal::scheme::Scheme;
-use perdura_wal::segment::LOG_DIR;
+use perdura_wal::segment::{LOG_DIR, SegmentId};
 use perdura_wal::{ChainLink, Cut, ImageState, ImageStatus, WalStart};
 
 use crate::anchor_cell::AnchorCell;
@@ -192,7 +192,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     report.seconds.index = seconds_since(clock, since);
 
     let mut record = anchor.clone();
-    close_incarnation(&mut record, &cut, &image.damaged);
+    close_incarnation(&mut record, &cut, &image.damaged)?;
     let anchor_cell = if options.dry_run {
         None
     } else {
@@ -251,7 +251,36 @@ fn check_options(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
     options
         .method
         .check(anchor.scheme, options.schedule.level)
-        .map_err(Error::Usage)
+        .map_err(Error::Usage)?;
+    check_places(&options.logs)
+}
+
+/// Refuses log directories in another order than before. A young log has nothing else to notice it
+/// by: no stream would find a segment of its own, and the database would open empty, for ever.
+fn check_places(logs: &[Arc<dyn Disk>]) -> Result<()> {
+    let mut found: Vec<BTreeSet<StreamId>> = Vec::new();
+    for disk in logs {
+        let names = match disk.list(LOG_DIR) {
+            Ok(names) => names,
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let ids = names.iter().filter_map(|name| SegmentId::parse(name));
+        found.push(ids.map(|id| id.stream).collect());
+    }
+    for (stream, disk) in (0u8..).zip(logs) {
+        let id = StreamId(stream);
+        let elsewhere = found.iter().position(|streams| streams.contains(&id));
+        if let Some(other) = elsewhere.filter(|_| !found[usize::from(stream)].contains(&id)) {
+            return Err(Error::Usage(format!(
+                "{} is given for log stream {stream} and has no segment of it; {} has: give the log \
+                 directories in the order in which the database was made with them",
+                disk.name(),
+                logs[other].name()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Pages in memory, as the log leaves them.
@@ -415,12 +444,22 @@ fn finish_pages(
 }
 
 /// Ends the incarnation that crashed and begins the next: in the anchor, before any work.
-fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) {
+///
+/// # Errors
+/// [`Error::LogFull`] if so many incarnations ended without a checkpoint that the anchor cannot name
+/// another.
+fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) -> Result<()> {
     for slot in damaged {
         record.image_mut(*slot).state = ImageState::Empty;
     }
     let start = record.open_start();
     if start != cut.cut {
+        if record.chain.len() == CHAIN_MAX {
+            return Err(Error::LogFull(format!(
+                "the anchor names {CHAIN_MAX} lives that no checkpoint has left behind, and has no \
+                 room for another. Nothing is lost; keep a copy of the directory and report it"
+            )));
+        }
         record.chain.push(ChainLink {
             incarnation: record.incarnation,
             durable: cut.durable,
@@ -432,6 +471,7 @@ fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) {
     record.epoch_floor = cut.epoch_max.max(cut.durable);
     record.ckpt_max = cut.ckpt_max;
     record.clean = false;
+    Ok(())
 }
 
 fn fill_report(

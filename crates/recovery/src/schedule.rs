@@ -474,7 +474,12 @@ impl<'a, W: Work> Runner<'a, W> {
         let (from, to) = span.unwrap_or((since, now));
         *span = Some((from.min(since), to.max(now)));
         if let Err(error) = done {
-            state.error.get_or_insert(error);
+            // Damage has a place to tell of; others may have stopped because of it.
+            let tells_more = matches!(error, Error::Corrupt(_))
+                && !matches!(state.error, Some(Error::Corrupt(_)));
+            if state.error.is_none() || tells_more {
+                state.error = Some(error);
+            }
             self.changed.notify_all();
         }
     }

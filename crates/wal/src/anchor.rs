@@ -375,6 +375,7 @@ impl AnchorFile {
         for copy in 0..2u64 {
             let bytes = match read_copy(file.as_ref(), copy) {
                 Ok(bytes) => bytes,
+                Err(error) if !error.is_unreadable() => return Err(error),
                 Err(error) => {
                     notes.push(format!("anchor copy {copy} cannot be read: {error}"));
                     unreadable = Some(error);

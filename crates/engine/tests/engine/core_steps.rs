@@ -274,3 +274,28 @@ fn damage_that_nothing_can_repair_is_reported_and_changes_nothing() {
     );
     assert_eq!(disk.read_all("anchor").unwrap(), before);
 }
+
+/// Found in review: in a database's first life, before any checkpoint, log directories given in
+/// another order left no stream a segment of its own. It opened empty, and the anchor then voided
+/// what was there.
+#[test]
+fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
+    let (data, logs) = (SimDisk::new(1), [SimDisk::new(2), SimDisk::new(3)]);
+    let with_logs = |order: [usize; 2]| Env {
+        data: data.life(),
+        logs: order.map(|at| logs[at].life() as Arc<dyn Disk>).to_vec(),
+        clock: Arc::new(ManualClock::at(1_000_000)) as Arc<dyn Clock>,
+        seed: 7,
+    };
+    let open = |order| Core::open(with_logs(order), small(), Arc::new(Progress::default()));
+    let core = open([0, 1]).expect("a new database");
+    for number in 0..20 {
+        put(&core, &format!("key {number}"), b"value");
+    }
+    core.flush_all().expect("room");
+    drop(core);
+    let refused = open([1, 0]).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("in the order"), "{refused}");
+    let core = open([0, 1]).expect("the right order");
+    assert_eq!(get(&core, "key 19").as_deref(), Some(&b"value"[..]));
+}
