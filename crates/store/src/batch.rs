@@ -8,7 +8,8 @@
 //! that have come. The sort is by counting and stable: records of one page stay in the order they
 //! were pushed, which schemes that assign need.
 //!
-//! Batches on several threads begin with different partitions, so that they seldom meet.
+//! Batches on several threads begin with different partitions and come back later to those that
+//! are taken: an image's page may be on its way into one.
 
 use std::hint::black_box;
 
@@ -107,6 +108,8 @@ pub struct Batch<R> {
     records: Vec<R>,
     targets: Vec<Target>,
     sorted: Vec<Target>,
+    /// Partitions that others had when it was their turn.
+    busy: Vec<u16>,
 }
 
 impl<R> Default for Batch<R> {
@@ -115,6 +118,7 @@ impl<R> Default for Batch<R> {
             records: Vec::new(),
             targets: Vec::new(),
             sorted: Vec::new(),
+            busy: Vec::new(),
         }
     }
 }
@@ -165,14 +169,20 @@ impl<R: Replayed> Batch<R> {
             return Ok(());
         };
         let count = heap.geometry().partitions;
+        self.busy.clear();
         for partition in (begin..count).chain(0..begin) {
-            let p = usize::from(partition);
-            let from = if p == 0 { 0 } else { ends[p - 1] };
-            let mine = &self.sorted[from..ends[p]];
-            if !mine.is_empty() {
-                let mut latched = heap.lock(PartitionId(partition));
-                play_partition(&mut latched, &self.records, mine)?;
+            let mine = share(&self.sorted, &ends, partition);
+            if mine.is_empty() {
+                continue;
             }
+            match heap.try_lock(PartitionId(partition)) {
+                Some(mut latched) => play_partition(&mut latched, &self.records, mine)?,
+                None => self.busy.push(partition),
+            }
+        }
+        for partition in &self.busy {
+            let mine = share(&self.sorted, &ends, *partition);
+            play_partition(&mut heap.lock(PartitionId(*partition)), &self.records, mine)?;
         }
         self.records.clear();
         self.targets.clear();
@@ -208,8 +218,16 @@ impl<R: Replayed> Batch<R> {
             records: self.records.into_iter().filter_map(|_| None).collect(),
             targets: self.targets,
             sorted: self.sorted,
+            busy: self.busy,
         }
     }
+}
+
+/// A partition's part of the sorted targets.
+fn share<'a>(sorted: &'a [Target], ends: &[usize], partition: u16) -> &'a [Target] {
+    let p = usize::from(partition);
+    let from = if p == 0 { 0 } else { ends[p - 1] };
+    &sorted[from..ends[p]]
 }
 
 fn play_partition<R: Replayed>(

@@ -63,6 +63,11 @@ impl Heap {
         self.parts[usize::from(partition.0)].lock()
     }
 
+    /// Takes a partition's latch unless somebody has it.
+    pub fn try_lock(&self, partition: PartitionId) -> Option<PartitionGuard<'_>> {
+        self.parts[usize::from(partition.0)].try_lock()
+    }
+
     /// The current checkpoint epoch, `G`.
     #[must_use]
     pub fn ckpt_epoch(&self) -> CkptEpoch {
