@@ -35,13 +35,10 @@ pub(crate) fn read_failed(disk: &SimDisk) -> bool {
         .is_some_and(|count| *count > 0)
 }
 
-/// The anchor as the restart found it: after a failed read it may have put an image aside.
-pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Anchor> {
-    match read_anchor(disk.life().as_ref()) {
-        Ok(Some(anchor)) => Ok(anchor),
-        Ok(None) => Err("the anchor is gone".to_owned()),
-        Err(error) => Err(format!("the anchor: {error}")),
-    }
+/// The anchor as the restart found it, if it did: after a failed read it may have put an image
+/// aside.
+pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Option<Anchor>> {
+    read_anchor(disk.life().as_ref()).map_err(|error| format!("the anchor: {error}"))
 }
 
 impl World {
@@ -167,7 +164,10 @@ impl World {
         let core = self.core();
         self.check_levels(before, choice)?;
         self.check_images(&before[0])?;
-        let anchor = anchor_of(&before[0])?;
+        let Some(anchor) = anchor_of(&before[0])? else {
+            let created = self.core().report().created;
+            return created.then_some(()).ok_or("the anchor is gone".to_owned());
+        };
         let Some(newest) = anchor.newest_image() else {
             return Ok(());
         };

@@ -79,6 +79,8 @@ pub struct CrashReport {
     /// Runs that count: each with at least 20 transactions, a completed checkpoint, a crash, a
     /// restart and a full comparison.
     pub runs: u64,
+    /// The same by the engine's mode.
+    pub runs_by_mode: BTreeMap<&'static str, u64>,
     /// Crashes, those within restarts included.
     pub crashes: u64,
     /// Restarts that came up and were compared with the model.

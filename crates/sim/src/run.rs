@@ -32,7 +32,11 @@ pub fn run(options: &CrashOptions, mut progress: impl FnMut(&CrashReport)) -> Cr
         report.absorb(&tally);
         report.trace = scramble(report.trace ^ trace);
         match result {
-            Ok(()) => report.runs += 1,
+            Ok(()) => {
+                report.runs += 1;
+                let mode = mode_of(seed, options).name();
+                *report.runs_by_mode.entry(mode).or_default() += 1;
+            }
             Err(what) => report.violations.push(Violation {
                 seed,
                 what,

@@ -125,6 +125,9 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn add(total: &mut CrashReport, part: CrashReport, elapsed: Duration) {
     total.runs += part.runs;
+    for (mode, runs) in part.runs_by_mode {
+        *total.runs_by_mode.entry(mode).or_default() += runs;
+    }
     total.crashes += part.crashes;
     total.restarts += part.restarts;
     total.checkpoints += part.checkpoints;
@@ -165,6 +168,9 @@ fn describe(report: &CrashReport) -> String {
         report.transactions,
         report.acknowledged
     );
+    for (mode, runs) in &report.runs_by_mode {
+        text += &format!("mode          {runs} {mode}\n");
+    }
     for (kind, count) in &report.faults {
         text += &format!("fault         {count} {kind}\n");
     }

@@ -14,6 +14,7 @@ use perdura_steal::Steal;
 use perdura_store::MemoryAccount;
 use perdura_wal::ImageState;
 
+use crate::check::anchor_of;
 use crate::swarm::draw_schedule;
 use crate::world::Check;
 
@@ -169,7 +170,7 @@ impl World {
     /// found them.
     pub fn check_other_image(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let steal = self.steal();
-        let anchor = crate::check::anchor_of(&before[0])?;
+        let anchor = anchor_of(&before[0])?.ok_or("the anchor is gone")?;
         let Some(newest) = anchor.newest_image() else {
             return Ok(());
         };
