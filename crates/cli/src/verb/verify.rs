@@ -6,6 +6,7 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, ImageSlot, PartitionId, StreamId};
 use perdura_device::AlignedBuf;
+use perdura_page::{TxnRecord, decode_txn_record};
 use perdura_recovery::image::{ImageFile, PageSummer, folder, page_offset, read_directory};
 use perdura_store::decode_group;
 use perdura_wal::{Direction, FrameKind, ImageState, RestartRecord, decide_cut};
@@ -229,7 +230,14 @@ fn check_log(offline: &Offline, found: &mut Findings) {
                         records += group.records;
                         true
                     }),
-                    FrameKind::Record => perdura_page::decode_txn_record(frame.payload).is_some(),
+                    FrameKind::Record => decode_txn_record(frame.payload).is_some_and(|record| {
+                        match record {
+                            TxnRecord::Begin { .. } => groups += 1,
+                            TxnRecord::Update(_) => records += 1,
+                            TxnRecord::Commit { .. } | TxnRecord::Abort { .. } => {}
+                        }
+                        true
+                    }),
                     FrameKind::Restart => RestartRecord::decode(frame.payload).is_some(),
                     FrameKind::BeginCheckpoint | FrameKind::EndCheckpoint | FrameKind::Beacon => {
                         true

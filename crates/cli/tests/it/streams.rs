@@ -293,7 +293,7 @@ fn swapped_directories_of_streams_are_refused() {
     let mut spread = Spread::crashed(dir.path(), 3);
     let digest = spread.digest();
     spread.logs.swap(0, 2);
-    spread.refused(3, &["log", "Acknowledged"]);
+    spread.refused(2, &["log stream 0", "in the order"]);
     spread.logs.swap(0, 2);
     assert_eq!(spread.digest(), digest);
 }
