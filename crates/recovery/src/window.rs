@@ -6,13 +6,22 @@
 //! changes have no tag that could say on which side of a page's visit they fell. And the end mark of
 //! a stream lists the transactions that are active in it at that instant.
 //!
+//! *Premise of redo from the begin marks.* A restart by physical records redoes, in the order of
+//! their global numbers, what lies behind the begin mark of each stream. So all begin marks together
+//! are one instant in that order: every record ahead of its stream's mark has a smaller number than
+//! every record behind its stream's mark. Were the marks set one by one while numbers are given out,
+//! a slot could be changed by a record behind one stream's mark and then by one ahead of another's;
+//! redo would play the first, skip the second, and overwrite the newer bytes of the image. XOR
+//! records need none of this: their tags tell.
+//!
 //! # Source
 //! *Differential Logging* (000), algorithm 2, steps 1 and 3.
 //!
 //! # Deviations
 //! The list of active transactions is captured and its frame appended in one step under the lock
 //! that every begin, commit and abort of the stream takes: a transaction that commits between the two would be
-//! undone by a restart. The paper has neither this nor the gate for rollbacks.
+//! undone by a restart. The paper has neither this nor the gate for rollbacks, and does not say that
+//! begin marks are one instant.
 
 use perdura_base::{CkptEpoch, Epoch, Pos};
 use perdura_wal::Wal;
@@ -32,7 +41,8 @@ pub struct WindowEnd {
 /// The two ends of a window, as the transactions see them.
 pub trait Window: Send + Sync {
     /// Begins a window: calls `mark` once, which appends the begin marks and then publishes the
-    /// checkpoint epoch, and returns what it returned.
+    /// checkpoint epoch, and returns what it returned. No record that redo orders by its global
+    /// number is numbered or appended meanwhile, in any stream: the marks are one instant.
     fn begin(&self, mark: &mut dyn FnMut() -> Vec<Pos>) -> Vec<Pos>;
 
     /// Ends it: appends the end marks of checkpoint `k`.

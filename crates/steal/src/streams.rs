@@ -6,7 +6,8 @@
 //!   around the append of each begin, commit and abort, so that list and log agree at every instant;
 //!   the end mark of a checkpoint captures the list and is appended under the same lock.
 //! * Physical records are numbered under that lock too, so that a stream holds them in the order
-//!   of their numbers and a merge of the streams needs no sorting.
+//!   of their numbers and a merge of the streams needs no sorting. A window's begin marks are
+//!   appended under all of these locks: a number is given out before all marks or behind all.
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -57,7 +58,9 @@ pub(crate) fn remove_active(active: &mut Active, txn: TxnId) {
 impl Window for Streams {
     fn begin(&self, mark: &mut dyn FnMut() -> Vec<Pos>) -> Vec<Pos> {
         let mut open = self.gate.write();
+        let numbering: Vec<_> = self.active.iter().map(|active| active.lock()).collect();
         let begin = mark();
+        drop(numbering);
         *open = true;
         begin
     }
@@ -95,5 +98,26 @@ impl Window for Streams {
     fn list_early(&self) {
         let lists = self.active.iter().map(|active| active.lock().clone());
         *self.early.lock() = Some(lists.collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found in review: marks were appended stream by stream while physical records were numbered.
+    #[test]
+    fn no_record_can_be_numbered_while_the_begin_marks_are_appended() {
+        let streams = Streams::new(3);
+        let mut calls = 0;
+        let begin = streams.begin(&mut || {
+            calls += 1;
+            assert!(streams.gate.try_read().is_none());
+            assert!(streams.active.iter().all(|active| active.is_locked()));
+            vec![Pos(1), Pos(2), Pos(3)]
+        });
+        assert_eq!((calls, begin), (1, vec![Pos(1), Pos(2), Pos(3)]));
+        assert!(*streams.gate());
+        assert!(streams.active.iter().all(|active| !active.is_locked()));
     }
 }

@@ -125,6 +125,14 @@ pub fn update(steal: &Steal, open: &mut Open, place: Place, row: Vec<u8>) -> boo
     done
 }
 
+pub fn delete(steal: &Steal, open: &mut Open, place: Place) -> bool {
+    let done = steal.delete(&mut open.txn, place).unwrap();
+    if done {
+        open.writes.push((place, None));
+    }
+    done
+}
+
 pub fn begin(steal: &Steal) -> Open {
     Open {
         txn: steal.begin(),

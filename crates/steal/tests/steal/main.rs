@@ -5,4 +5,6 @@ mod counterexamples;
 mod harness;
 mod histories;
 mod levels;
+mod marks;
 mod threads;
+mod walk;
