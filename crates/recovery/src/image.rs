@@ -220,22 +220,49 @@ pub struct ImageFile {
 
 /// Makes the files of both images for a new database: a folder on the data disk for directories,
 /// and a pages file on each image disk.
+///
+/// A pages file of another database is replaced only where a creation may have left it that did
+/// not get as far as the anchor: on the data disk, which has no anchor, and without a page in it.
+/// On a disk apart it may belong to a database whose anchor is elsewhere, and whose log has been
+/// cut because the image is there.
+///
+/// # Errors
+/// [`Error::Foreign`] for a file that is not to be replaced; the disks'.
 pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<()> {
     for slot in ImageSlot::ALL {
         data.make_dir(folder(slot))?;
         for disk in images {
             match ImageFile::open(disk.as_ref(), slot, uuid) {
                 Ok(_) => {}
-                Err(Error::Io { .. }) => ImageFile::create(disk.as_ref(), slot, uuid)?,
-                // Left by a creation that did not get as far as the anchor: another uuid.
+                Err(error) if error.is_not_found() => {
+                    ImageFile::create(disk.as_ref(), slot, uuid)?;
+                }
+                Err(error @ Error::Io { .. }) => return Err(error),
                 Err(_) => {
-                    disk.remove(&pages_path(slot))?;
+                    let path = pages_path(slot);
+                    let beside_anchor = std::ptr::addr_eq(data, disk.as_ref());
+                    let held = disk.open(&path, Access::Buffered)?.len()?;
+                    if !beside_anchor || held > PAGES_HEADER_BYTES {
+                        return Err(another_databases(disk.as_ref(), path));
+                    }
+                    disk.remove(&path)?;
                     ImageFile::create(disk.as_ref(), slot, uuid)?;
                 }
             }
         }
     }
     Ok(())
+}
+
+fn another_databases(disk: &dyn Disk, path: String) -> Error {
+    Error::Foreign {
+        why: format!(
+            "{} holds an image of another database; give this one a place of its own, or remove \
+             the file if no database needs it",
+            disk.name()
+        ),
+        file: path,
+    }
 }
 
 impl ImageFile {
