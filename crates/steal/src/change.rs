@@ -159,6 +159,10 @@ impl Steal {
             let appended = self.append_end(txn.id, txn.stream, &txn.buffers.record);
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
+        } else if !txn.buffers.held.is_empty() {
+            // It read, or wrote the bytes that were there: what it saw may not be durable yet. Who
+            // had a slot before has appended a commit, so that its epoch is not greater than this.
+            committed.epoch = self.wal.last_appended();
         }
         self.release(&mut txn);
         let counters = &self.counters;
@@ -212,12 +216,7 @@ impl Steal {
 
     /// What comes before every change.
     fn admit(&self, txn: &mut Txn, row_bytes: usize) -> Result<()> {
-        if row_bytes > self.class.bytes() {
-            return Err(Error::Usage(format!(
-                "the row has {row_bytes} bytes, more than the {} of a slot",
-                self.class.bytes()
-            )));
-        }
+        self.options.check_row(row_bytes)?;
         if txn.rollback.is_some() {
             return Err(Error::Usage("the transaction is being rolled back".into()));
         }

@@ -130,7 +130,7 @@ impl Steal {
                 found.scheme.name()
             )));
         }
-        let class = options.class()?;
+        let class = options.check_open()?;
         let method = Method::by_name(options.method, found.scheme).map_err(Error::Usage)?;
         let restart_options = RestartOptions {
             data: Arc::clone(&env.data),

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, ZERO_PAGE};
+use perdura_wal::ImageState;
 
 use crate::engine::Steal;
 use crate::record::Change;
@@ -68,15 +69,27 @@ impl Steal {
 
     /// Loads rows without logging them, into pages of their own, dealt out to the partitions in
     /// turn; what is left of the last pages is free. To be followed by
-    /// [`checkpoint_now`](Self::checkpoint_now): a crash before loses them. No transaction may be
-    /// open. Returns how many.
+    /// [`checkpoint_now`](Self::checkpoint_now): a crash before loses them. Returns how many.
+    ///
+    /// It is refused once there is an image: should a later image be damaged, a restart falls back
+    /// to that one and the log behind it, which never had the rows.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a row longer than a slot or while a checkpoint runs,
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Usage`] for a row longer than a slot, and if there is an image, a running checkpoint
+    /// or an open transaction; [`Error::OutOfMemory`].
     pub fn fill<R: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = R>) -> Result<u64> {
-        if self.checkpoint_is_running() {
-            return Err(Error::Usage("a checkpoint is running".into()));
+        let images = self.anchor().get().images;
+        let refused = if self.checkpoint_is_running() {
+            Some("a checkpoint is running")
+        } else if images.iter().any(|i| i.state == ImageState::Complete) {
+            Some("an image has been taken, and a load that is not logged must be in every image")
+        } else if self.spaces.iter().any(|space| space.lock().is_locked()) {
+            Some("a transaction is open")
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            return Err(Error::Usage(format!("no initial load now: {why}")));
         }
         let partitions = self.heap.geometry().partitions;
         let slots = u16::try_from(self.class.slots()).expect("at most 1024 slots");
@@ -94,13 +107,7 @@ impl Steal {
             let mut slot = 0;
             while let Some(row) = next.as_ref().filter(|_| slot < slots) {
                 let row = row.as_ref();
-                if row.len() > self.class.bytes() {
-                    return Err(Error::Usage(format!(
-                        "a row has {} bytes, more than the {} of a slot",
-                        row.len(),
-                        self.class.bytes()
-                    )));
-                }
+                self.options.check_row(row.len())?;
                 bytes.clear();
                 bytes.extend_from_slice(row);
                 bytes.resize(self.class.bytes(), 0);

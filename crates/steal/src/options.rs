@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use perdura_base::limits::{PARTITIONS_MAX, STREAMS_MAX};
+use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, PARTITIONS_MAX, SECTOR_BYTES, STREAMS_MAX};
+use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Result};
 use perdura_device::{Clock, Disk};
 use perdura_page::SlotClass;
 use perdura_recovery::{Level, Schedule};
 use perdura_wal::Scheme;
 use perdura_wal::anchor::IMAGE_DISKS_MAX;
+use perdura_wal::block::BLOCK_BYTES_MAX;
 
 /// What comes from outside.
 #[derive(Clone)]
@@ -105,8 +107,35 @@ impl StealOptions {
             })
     }
 
+    /// Whether a row is no longer than promised; the slots of the class may have room for more.
+    pub(crate) fn check_row(&self, bytes: usize) -> Result<()> {
+        if bytes > self.slot_bytes {
+            return Err(Error::Usage(format!(
+                "the row has {bytes} bytes, more than the {} of a slot",
+                self.slot_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks what an open goes by; returns the class of the slots.
+    pub(crate) fn check_open(&self) -> Result<SlotClass> {
+        // A flusher takes whole blocks, as many as make half of what may be in flight: a longer
+        // block would never leave.
+        let longest = BLOCK_BYTES_MAX.min(to_usize(IN_FLIGHT_BYTES_MAX / 2));
+        let in_range = (SECTOR_BYTES..=longest).contains(&self.block_bytes_max);
+        if !in_range || !self.block_bytes_max.is_multiple_of(SECTOR_BYTES) {
+            return Err(Error::Usage(format!(
+                "the longest block is {} bytes; it is a multiple of {SECTOR_BYTES}, at most {longest}",
+                self.block_bytes_max
+            )));
+        }
+        self.class()
+    }
+
+    /// Checks what a creation goes by.
     pub(crate) fn check(&self, env: &StealEnv) -> Result<()> {
-        self.class()?;
+        self.check_open()?;
         let bad = |what: String| Err(Error::Usage(what));
         if !self.scheme.is_steal() {
             return bad("interleaved transactions need dl1p, dl2p or pl2p".into());
@@ -115,6 +144,17 @@ impl StealOptions {
             return bad(format!(
                 "partitions are a power of two up to {PARTITIONS_MAX}, not {}",
                 self.partitions
+            ));
+        }
+        if self.chunk_pages == 0 {
+            return bad("chunks have 0 pages; they have at least one".into());
+        }
+        let sector = to_u64(SECTOR_BYTES);
+        if !self.segment_bytes.is_multiple_of(sector) || self.segment_bytes < 16 * sector {
+            return bad(format!(
+                "segments have {} bytes; it is a multiple of {sector}, at least {}",
+                self.segment_bytes,
+                16 * sector
             ));
         }
         if env.logs.is_empty() || env.logs.len() > usize::from(STREAMS_MAX) {

@@ -87,6 +87,11 @@ impl Space {
     pub fn free_len(&self) -> usize {
         self.free.len()
     }
+
+    /// Whether any slot is locked.
+    pub fn is_locked(&self) -> bool {
+        !self.locks.is_empty()
+    }
 }
 
 #[cfg(test)]

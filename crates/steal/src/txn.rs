@@ -17,11 +17,12 @@ pub struct Place {
 pub struct Committed {
     /// The transaction.
     pub txn: TxnId,
-    /// Its commit epoch; 0 if it changed nothing.
+    /// Its commit epoch: once it is durable, so is the transaction and all that it saw under its
+    /// locks. 0 if it locked nothing.
     pub epoch: Epoch,
     /// The stream its records are in.
     pub stream: StreamId,
-    /// Where the block of its commit record begins; 0 if it changed nothing.
+    /// Where the block of its commit record begins; 0 if it has none.
     pub pos: Pos,
 }
 

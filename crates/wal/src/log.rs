@@ -492,6 +492,13 @@ impl Wal {
         Epoch(self.epoch.load(Ordering::SeqCst))
     }
 
+    /// The newest epoch with a frame; 0 before the first append. Unlike [`current`](Self::current)
+    /// it will be closed even if nothing more is appended.
+    #[must_use]
+    pub fn last_appended(&self) -> Epoch {
+        Epoch(self.last_appended.load(Ordering::SeqCst))
+    }
+
     /// Whether something was appended that no closed epoch holds yet.
     #[must_use]
     pub fn has_open_frames(&self) -> bool {

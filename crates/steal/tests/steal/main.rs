@@ -2,9 +2,11 @@
 
 mod basics;
 mod counterexamples;
+mod early_release;
 mod harness;
 mod histories;
 mod levels;
 mod marks;
+mod refusals;
 mod threads;
 mod walk;
