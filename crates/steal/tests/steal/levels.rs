@@ -1,21 +1,18 @@
 //! One crash, every way back: methods, levels, threads and orders give one digest, and one seed
 //! gives one digest whatever the scheme.
 
-use std::sync::Arc;
-
 use perdura_base::PartitionId;
-use perdura_device::SystemClock;
-use perdura_recovery::restart::{Catalog, RestartOptions, restart};
-use perdura_recovery::{Level, METHODS, Method, Progress, Schedule};
+use perdura_recovery::{Level, Method, Schedule};
 use perdura_steal::{Records, Steal, StealOptions};
-use perdura_store::MemoryAccount;
 use perdura_wal::Scheme;
 
 use crate::harness::{Disks, History, Open, STEAL_SCHEMES, begin, commit, insert, options, row};
+use crate::restarts::{dry_run, methods, placed};
 
 /// A history with two checkpoints, the second left in its window at times, aborts before, within
-/// and after windows, and transactions open at the crash. The same for every scheme.
-fn history(disks: &Disks, options: StealOptions, seed: u64) -> String {
+/// and after windows, and transactions open at the crash. The same for every scheme. Returns both
+/// digests: the one that is blind to places, and the one that sees them.
+fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let steal = Steal::create(disks.env.clone(), options).unwrap();
     for partition in 0..2 {
@@ -58,24 +55,7 @@ fn history(disks: &Disks, options: StealOptions, seed: u64) -> String {
     for open in open {
         steal.abort(open.txn);
     }
-    steal.digest()
-}
-
-fn back(disks: &Disks, method: &'static Method, schedule: Schedule) -> Result<String, String> {
-    let restarted = restart(&RestartOptions {
-        data: Arc::clone(&disks.env.data),
-        images: disks.env.images.clone(),
-        logs: disks.env.logs.clone(),
-        clock: Arc::new(SystemClock::new()),
-        schedule,
-        method,
-        dry_run: true,
-        memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: &|_| Ok(Catalog::new()),
-        progress: Arc::new(Progress::default()),
-    });
-    let restarted = restarted.map_err(|error| error.to_string())?;
-    Ok(perdura_steal::digest(&restarted.unwrap().heap))
+    (steal.digest(), placed(steal.heap()))
 }
 
 #[test]
@@ -85,25 +65,27 @@ fn every_method_level_thread_count_and_order_gives_one_digest() {
         for scheme in STEAL_SCHEMES {
             for records in [Records::Full, Records::Sparse] {
                 let disks = Disks::new(3, 2);
-                let digest = history(&disks, options(scheme, records), seed);
+                let (digest, sum) = history(&disks, options(scheme, records), seed);
                 let of_seed = of_seed.get_or_insert_with(|| digest.clone());
                 assert_eq!(&digest, of_seed, "{scheme:?} {records:?}, seed {seed}");
-                for method in METHODS.iter().filter(|m| m.schemes.contains(&scheme)) {
+                let expected = Ok((digest, sum));
+                for method in methods(scheme) {
+                    let back = |schedule| {
+                        dry_run(&disks, method, schedule).map(|found| (found.digest, found.placed))
+                    };
                     for level in Level::ALL {
                         if level > Method::highest_level(scheme) {
-                            assert!(back(&disks, method, Schedule::inline(level, 0)).is_err());
+                            assert!(back(Schedule::inline(level, 0)).is_err());
                             continue;
                         }
                         for threads in [1, 2, 4] {
-                            let found = back(&disks, method, Schedule::new(level, threads));
                             let what = format!("{} {level:?} {threads}, seed {seed}", method.name);
-                            assert_eq!(found.as_ref(), Ok(&digest), "{what}");
+                            assert_eq!(back(Schedule::new(level, threads)), expected, "{what}");
                         }
                         for order in 0..4 {
                             let mut schedule = Schedule::inline(level, order);
                             schedule.pile_bytes = 8192;
-                            let found = back(&disks, method, schedule);
-                            assert_eq!(found.as_ref(), Ok(&digest), "{} {order}", method.name);
+                            assert_eq!(back(schedule), expected, "{} {order}", method.name);
                         }
                     }
                 }
@@ -122,7 +104,8 @@ fn a_method_is_refused_for_a_log_it_cannot_read() {
         ("differential", "this one's scheme is dl1p"),
     ] {
         let method = Method::by_name(method, Scheme::Dl1p).unwrap();
-        let why = back(&disks, method, Schedule::inline(Level::Two, 0)).unwrap_err();
+        let back = dry_run(&disks, method, Schedule::inline(Level::Two, 0));
+        let why = back.map(|found| found.digest).unwrap_err();
         assert!(why.contains(reason), "{why}");
     }
 }

@@ -2,11 +2,13 @@
 
 mod basics;
 mod counterexamples;
+mod damage;
 mod early_release;
 mod harness;
 mod histories;
 mod levels;
 mod marks;
 mod refusals;
+mod restarts;
 mod threads;
 mod walk;
