@@ -145,6 +145,9 @@ impl CoreOptions {
                 self.partitions
             ));
         }
+        if self.chunk_pages == 0 {
+            return refuse("chunks have 0 pages; they have at least one".into());
+        }
         if !self.segment_bytes.is_multiple_of(4096) || self.segment_bytes < 16 * 4096 {
             return refuse(format!(
                 "segment size is {} bytes; it is a multiple of 4096, at least 65536",

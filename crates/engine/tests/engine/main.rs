@@ -1,4 +1,6 @@
 //! The engine from outside: what a user of the crate relies on.
 
 mod core_steps;
+mod damage;
+mod settings;
 mod with_threads;
