@@ -19,6 +19,9 @@ use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 const READ_BYTES: usize = 1 << 20;
 /// From this length on, hopping reads a block's header alone.
 const LONG_BLOCK_BYTES: u64 = 32 << 10;
+/// How much hopping reads behind a shorter one: what is read here and not short is read again when
+/// it is played, which a slow disk feels.
+const SHORT_READ_BYTES: usize = 32 << 10;
 
 /// Which bodies a scan checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +194,10 @@ fn scan(
         stream,
         out: &mut out,
         check,
-        ahead: READ_BYTES,
+        ahead: match check {
+            Check::All => READ_BYTES,
+            Check::InDoubt => SHORT_READ_BYTES,
+        },
         buf: Vec::new(),
         held: None,
     };
@@ -281,9 +287,12 @@ impl Scanner<'_> {
                         segment,
                     });
                     pos = Pos(pos.0 + header.block_len());
-                    let hop =
-                        self.check == Check::InDoubt && header.block_len() >= LONG_BLOCK_BYTES;
-                    self.ahead = if hop { HEADER_BYTES } else { READ_BYTES };
+                    self.ahead = match self.check {
+                        Check::All => READ_BYTES,
+                        Check::InDoubt if header.block_len() >= LONG_BLOCK_BYTES => HEADER_BYTES,
+                        // A short block ends an epoch, and a long one may follow it.
+                        Check::InDoubt => SHORT_READ_BYTES,
+                    };
                 }
                 Err(why) => {
                     self.out.torn = why;

@@ -5,12 +5,7 @@ use perdura_workloads::figures::{FIGURES, Lab, Scale};
 #[test]
 fn every_figure_becomes_its_files_and_states_its_claims() {
     let folder = tempfile::tempdir().unwrap();
-    let lab = Lab {
-        scale: Scale::TINY,
-        seed: 1,
-        cores: 2,
-        says: &|_| {},
-    };
+    let lab = Lab::new(Scale::TINY, 1, 2, &|_| {});
     for (name, make) in FIGURES {
         let figure = make(&lab).unwrap_or_else(|error| panic!("{name}: {error:#}"));
         assert_eq!(figure.name, name);

@@ -61,16 +61,12 @@ pub fn run(args: &Args) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let begin = Instant::now();
     let says = |what: &str| eprintln!("{:7.1} s  {what}", begin.elapsed().as_secs_f64());
-    let lab = Lab {
-        scale: match args.scale {
-            ScaleArg::Small => Scale::SMALL,
-            ScaleArg::Full => Scale::FULL,
-            ScaleArg::Tiny => Scale::TINY,
-        },
-        seed: args.seed,
-        cores,
-        says: &says,
+    let scale = match args.scale {
+        ScaleArg::Small => Scale::SMALL,
+        ScaleArg::Full => Scale::FULL,
+        ScaleArg::Tiny => Scale::TINY,
     };
+    let lab = Lab::new(scale, args.seed, cores, &says);
     let mut made: Vec<Figure> = Vec::new();
     for (name, make) in FIGURES {
         if args.figure != name && args.figure != ALL {

@@ -32,10 +32,9 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             for (setting, rate) in [PAPER_DISK_MBPS, 0].into_iter().enumerate() {
                 let mut sms = lab.sms(scheme);
                 sms.abort_ratio = aborts;
-                let (mut txns, mut repeats) = (lab.scale.txns, 1);
+                let mut txns = lab.scale.txns;
                 if rate == 0 {
                     (sms.rows, txns) = lab.scale.cpu;
-                    repeats = lab.scale.repeats;
                 }
                 let crash = crash(&sms, DISKS, 1, txns)?;
                 let how = How {
@@ -47,7 +46,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
                         image: 0,
                     },
                 };
-                let took = crash.quickest_log(how, repeats)?;
+                let took = crash.quickest_log(how, lab.repeats(rate))?;
                 lines[setting][index].push((aborts * 100.0, took.log));
                 rows.push(vec![
                     scheme_label(scheme).into(),

@@ -5,7 +5,6 @@ use perdura_wal::scheme::Scheme;
 use serde_json::Value;
 
 use super::claim::{Claim, Target};
-use super::costs::Costs;
 use super::figure::{Figure, cell};
 use super::lab::{How, Speeds, Took, crash};
 use super::num::{count_f64, ratio};
@@ -33,7 +32,7 @@ struct Point {
 /// # Errors
 /// The store's and the restart's.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
-    let costs = Costs::measure(lab)?;
+    let costs = lab.costs()?;
     let fast = costs.ratio_preserving_mbps();
     let mut points = Vec::new();
     for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
@@ -51,7 +50,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
                             image: 0,
                         },
                     };
-                    let repeats = if rate == fast { lab.scale.repeats } else { 1 };
+                    let repeats = lab.repeats(rate);
                     points.push(Point {
                         name,
                         disks: *disks,

@@ -4,7 +4,6 @@ use anyhow::Result;
 use perdura_wal::scheme::Scheme;
 
 use super::claim::{Claim, Target};
-use super::costs::Costs;
 use super::figure::{Figure, cell};
 use super::lab::{How, Speeds, crash};
 use super::num::{f64_of, ratio};
@@ -25,7 +24,7 @@ const SERIES: [(Scheme, &str, usize); 4] = [
 /// # Errors
 /// The store's and the restart's.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
-    let costs = Costs::measure(lab)?;
+    let costs = lab.costs()?;
     let fast = costs.ratio_preserving_mbps();
     let mut rows = Vec::new();
     let mut slow_lines = Vec::new();
@@ -47,7 +46,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
                         image: 0,
                     },
                 };
-                let repeats = if rate == fast { lab.scale.repeats } else { 1 };
+                let repeats = lab.repeats(rate);
                 let took = crash.quickest_log(how, repeats)?;
                 line.push((f64_of(txns), took.log));
                 rows.push(vec![

@@ -44,6 +44,8 @@ pub mod throughput;
 pub mod total;
 pub mod volume;
 
+use std::cell::OnceCell;
+
 use anyhow::Result;
 use perdura_wal::scheme::Scheme;
 
@@ -51,6 +53,7 @@ pub use claim::{Claim, Target, Verdict};
 pub use figure::Figure;
 pub use scale::Scale;
 
+use self::costs::Costs;
 use crate::sms::SmsOptions;
 
 /// Segments here are short: behind the log's end a restart looks for lost blocks up to the end of
@@ -81,11 +84,43 @@ pub struct Lab<'a> {
     pub cores: usize,
     /// Told what is being done, for those who wait.
     pub says: &'a dyn Fn(&str),
+    /// What playing costs, once it has been measured.
+    costs: OnceCell<Costs>,
 }
 
-impl Lab<'_> {
+impl<'a> Lab<'a> {
+    /// A lab in which nothing has been measured yet.
+    #[must_use]
+    pub fn new(scale: Scale, seed: u64, cores: usize, says: &'a dyn Fn(&str)) -> Lab<'a> {
+        Lab {
+            scale,
+            seed,
+            cores,
+            says,
+            costs: OnceCell::new(),
+        }
+    }
+
+    /// What playing costs where the CPU is the wall, measured when it is first asked for.
+    fn costs(&self) -> Result<&Costs> {
+        if let Some(costs) = self.costs.get() {
+            return Ok(costs);
+        }
+        let costs = Costs::measure(self)?;
+        Ok(self.costs.get_or_init(|| costs))
+    }
+
     fn say(&self, what: &str) {
         (self.says)(what);
+    }
+
+    /// How often a restart on disks of this rate is repeated.
+    fn repeats(&self, mbps: u64) -> usize {
+        if mbps == scale::PAPER_DISK_MBPS {
+            self.scale.slow_repeats
+        } else {
+            self.scale.repeats
+        }
     }
 
     /// The paper's workload for a scheme, at this scale.

@@ -12,17 +12,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
-use perdura_base::Epoch;
+use perdura_base::{Epoch, StreamId};
 use perdura_recovery::CheckpointProgress;
 use perdura_steal::{Flushers, Steal};
+use perdura_wal::FlushProgress;
 
 use super::driver::{Driver, Stepped};
 use super::report::{LATENCY_US_MAX, LatencyUs};
 use super::{Counts, SmsOptions};
 use crate::figures::num::{f64_of, ratio};
 
-/// A stepped run flushes after so many ended transactions: epochs as long as slow disks make them.
-const TXNS_PER_FLUSH: u64 = 16_384;
+/// A stepped run writes what is sealed after so many ended transactions, and ends an epoch after so
+/// many: epochs as long as slow disks make them.
+const TXNS_PER_WRITE: u64 = 1_024;
+const TXNS_PER_EPOCH: u64 = 65_536;
 /// Its last epoch has this many, so that little of the log is without a later block that vouches
 /// for it: what nothing vouches for, a restart reads twice.
 const TXNS_OF_LAST_EPOCH: u64 = 64;
@@ -125,13 +128,23 @@ pub fn run_steps(driver: &mut Driver<'_>, steal: &Steal, pace: &mut Pace, txns: 
             Stepped::Committed(_) | Stepped::Aborted => {
                 let ended = driver.counts().ended();
                 pace.ended(steal, ended)?;
-                if ended.is_multiple_of(TXNS_PER_FLUSH) || ended + TXNS_OF_LAST_EPOCH == txns {
+                if ended.is_multiple_of(TXNS_PER_EPOCH) || ended + TXNS_OF_LAST_EPOCH == txns {
                     steal.flush_all()?;
+                } else if ended.is_multiple_of(TXNS_PER_WRITE) {
+                    write_sealed(steal)?;
                 }
             }
         }
     }
     steal.flush_all()?;
+    Ok(())
+}
+
+/// Writes the blocks that are full, without ending the epoch.
+fn write_sealed(steal: &Steal) -> Result<()> {
+    for stream in (0..steal.wal().streams()).map(StreamId) {
+        while steal.flush_step(stream)? != FlushProgress::Idle {}
+    }
     Ok(())
 }
 
