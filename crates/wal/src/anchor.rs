@@ -339,8 +339,15 @@ enum DecodeError {
 }
 
 /// The anchor's file, open for updates.
+///
+/// Reading a copy whole does not prove it durable: after a failed sync the system shows bytes that
+/// the disk may not have. At most one copy can be in that state, since each is synced before the
+/// other is touched: the second if both are equal, the first if it is newer. So the first write of a
+/// life begins with the second copy as it was read, unless the first is the newer.
 pub struct AnchorFile {
     file: std::sync::Arc<dyn File>,
+    /// What to write to the second copy before the first is touched.
+    doubtful: parking_lot::Mutex<Option<Anchor>>,
 }
 
 impl AnchorFile {
@@ -353,7 +360,10 @@ impl AnchorFile {
         }
         let file = disk.create(&tmp, Access::Direct)?;
         file.allocate(to_u64(2 * COPY_BYTES))?;
-        let anchor_file = AnchorFile { file };
+        let anchor_file = AnchorFile {
+            file,
+            doubtful: parking_lot::Mutex::new(None),
+        };
         anchor_file.write(anchor)?;
         disk.rename(&tmp, ANCHOR_PATH)?;
         disk.sync_dir("")?;
@@ -372,6 +382,7 @@ impl AnchorFile {
         let mut notes = Vec::new();
         let mut version = None;
         let mut unreadable = None;
+        let mut second_is_whole = false;
         for copy in 0..2u64 {
             let bytes = match read_copy(file.as_ref(), copy) {
                 Ok(bytes) => bytes,
@@ -383,7 +394,10 @@ impl AnchorFile {
                 }
             };
             match Anchor::decode(&bytes) {
-                Ok(anchor) => found.push(anchor),
+                Ok(anchor) => {
+                    second_is_whole |= copy == 1;
+                    found.push(anchor);
+                }
                 Err(DecodeError::Damaged(why)) => {
                     notes.push(format!("anchor copy {copy} has {why}"));
                 }
@@ -399,6 +413,8 @@ impl AnchorFile {
                 supported: FORMAT_VERSION,
             });
         }
+        let first_is_newer = second_is_whole && found.len() == 2 && found[0].seq > found[1].seq;
+        let second_alone = second_is_whole && found.len() == 1;
         found.sort_by_key(|anchor| anchor.seq);
         let stale = found.len() == 2 && found[0].seq != found[1].seq;
         let Some(anchor) = found.pop() else {
@@ -416,20 +432,36 @@ impl AnchorFile {
         if stale {
             notes.push("an update of the anchor was interrupted".to_owned());
         }
-        Ok(Some((AnchorFile { file }, anchor, notes)))
+        let doubtful = (!first_is_newer && !second_alone).then(|| anchor.clone());
+        let anchor_file = AnchorFile {
+            file,
+            doubtful: parking_lot::Mutex::new(doubtful),
+        };
+        Ok(Some((anchor_file, anchor, notes)))
     }
 
     /// Writes both copies, each synced before the next is touched. Durable on return.
+    ///
+    /// # Errors
+    /// The disk's; nothing may be written after one in this life.
     pub fn write(&self, anchor: &Anchor) -> Result<()> {
-        let bytes = anchor.encode();
-        let mut buf = AlignedBuf::zeroed(to_usize(round_up(to_u64(bytes.len()), SECTOR)));
-        buf[..bytes.len()].copy_from_slice(&bytes);
-        self.file.write_at(0, &buf)?;
+        if let Some(as_read) = self.doubtful.lock().take() {
+            self.write_copy(1, &as_read)?;
+            self.file.sync()?;
+        }
+        self.write_copy(0, anchor)?;
         if !armed(Flaw::AnchorOneSync) {
             self.file.sync()?;
         }
-        self.file.write_at(to_u64(COPY_BYTES), &buf)?;
+        self.write_copy(1, anchor)?;
         self.file.sync()
+    }
+
+    fn write_copy(&self, copy: u64, anchor: &Anchor) -> Result<()> {
+        let bytes = anchor.encode();
+        let mut buf = AlignedBuf::zeroed(to_usize(round_up(to_u64(bytes.len()), SECTOR)));
+        buf[..bytes.len()].copy_from_slice(&bytes);
+        self.file.write_at(copy * to_u64(COPY_BYTES), &buf)
     }
 }
 
@@ -583,6 +615,59 @@ mod tests {
         let message = AnchorFile::open(&disk).map(drop).unwrap_err().to_string();
         assert!(message.contains("scheme number 9"), "{message}");
         assert!(message.contains("dl1p"), "{message}");
+    }
+
+    /// Found by the simulator: after a failed sync of the second copy, reads showed it whole while the
+    /// disk had it torn; the next life overwrote the first copy, and a power cut there left neither.
+    #[test]
+    fn a_copy_that_only_reads_whole_is_not_relied_on() {
+        use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+        let many = vec![Pos(1); usize::from(STREAMS_MAX)];
+        let mut anchor = example();
+        anchor.streams = STREAMS_MAX;
+        anchor.images = [
+            ImageStatus::empty(STREAMS_MAX),
+            ImageStatus::empty(STREAMS_MAX),
+        ];
+        let link = |number| ChainLink {
+            incarnation: Incarnation(number),
+            durable: Epoch(1),
+            start: many.clone(),
+            cut: many.clone(),
+        };
+        anchor.chain = (1..20).map(link).collect();
+        for failing_sync in 1..=2 {
+            for cut in 1..=7 {
+                for seed in 0..40 {
+                    let disk = SimDisk::new(seed);
+                    let file = AnchorFile::create(disk.life().as_ref(), &anchor).unwrap();
+                    disk.set_plan(FaultPlan {
+                        fail_sync_at: Some((failing_sync, SyncFailure::KeepsNew)),
+                        ..FaultPlan::default()
+                    });
+                    anchor.seq += 1;
+                    anchor.incarnation = Incarnation(anchor.incarnation.0 + 1);
+                    assert!(file.write(&anchor).is_err());
+                    // Another life of the process, on the same running machine.
+                    disk.set_plan(FaultPlan {
+                        cut_after_ops: Some(cut),
+                        ..FaultPlan::default()
+                    });
+                    let life = disk.life();
+                    if let Ok(Some((file, mut read, _))) = AnchorFile::open(life.as_ref()) {
+                        read.seq += 1;
+                        read.epoch_floor = Epoch(seed);
+                        drop(file.write(&read));
+                    }
+                    disk.crash(CrashProfile::Worst, seed);
+                    let back = AnchorFile::open(disk.life().as_ref());
+                    assert!(
+                        matches!(back, Ok(Some(_))),
+                        "sync {failing_sync} failed, power cut at {cut}, seed {seed}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]
