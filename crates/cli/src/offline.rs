@@ -9,8 +9,10 @@ use clap::Args;
 use perdura::core::digest;
 use perdura::{Error, Progress, RestartReport};
 use perdura_base::limits::FORMAT_VERSION;
+use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, Pos, StreamId};
 use perdura_device::{Access, Disk, SystemClock};
+use perdura_page::{PageKind, layout};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::{Level, Method, Schedule};
 use perdura_store::{Geometry, Heap, MemoryAccount};
@@ -163,7 +165,10 @@ impl Offline {
             catalog: &perdura::catalog::read_catalog,
             progress: Arc::new(Progress::default()),
         };
-        let restarted = restart(&options)?.context("the anchor is gone")?;
+        let mut restarted = restart(&options)?.context("the anchor is gone")?;
+        if self.anchor.scheme.is_steal() {
+            restarted.report.rows = taken_slots(&restarted.heap);
+        }
         let digest = digest_of(&restarted.heap, self.anchor.scheme);
         Ok((restarted, digest))
     }
@@ -175,6 +180,21 @@ fn digest_of(heap: &Heap, scheme: Scheme) -> String {
         return perdura_steal::digest(heap);
     }
     hex(digest(heap))
+}
+
+/// Rows, where no index counts them.
+pub fn taken_slots(heap: &Heap) -> u64 {
+    let of_page = |page: &[u8]| match (layout::kind(page), layout::class(page)) {
+        (Some(PageKind::Slotted), Some(class)) => to_u64(layout::taken_count(page, class)),
+        _ => 0,
+    };
+    let ids = (0..heap.geometry().partitions).map(PartitionId);
+    ids.map(|id| {
+        let part = heap.lock(id);
+        let pages = (0..part.pages()).filter_map(|local| part.page_bytes(local));
+        pages.map(of_page).sum::<u64>()
+    })
+    .sum()
 }
 
 /// The disk of each stream. A directory that is not there is named rather than taken for an empty

@@ -11,7 +11,7 @@ use perdura_recovery::{Method, Schedule};
 use perdura_steal::{Steal, StealEnv, StealOptions};
 use perdura_store::Heap;
 
-use crate::offline::{Offline, Place, with_digest};
+use crate::offline::{Offline, Place, taken_slots, with_digest};
 
 /// Opens the database, and leaves it with a checkpoint. What its slots hold is written nowhere but
 /// in its pages, so it is restarted in memory first to see one.
@@ -60,7 +60,9 @@ pub fn restart(
     };
     let opened = Steal::open(env, options)?.context("the anchor is gone")?;
     opened.checkpoint_now()?;
-    Ok(with_digest(opened.report().clone(), opened.digest()))
+    let mut report = with_digest(opened.report().clone(), opened.digest());
+    report.rows = taken_slots(opened.heap());
+    Ok(report)
 }
 
 /// The class of the first page that has slots; all have the same.
