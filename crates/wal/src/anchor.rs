@@ -638,7 +638,7 @@ mod tests {
         anchor.chain = (1..20).map(link).collect();
         for failing_sync in 1..=2 {
             for cut in 1..=7 {
-                for seed in 0..40 {
+                for seed in 0..200 {
                     let disk = SimDisk::new(seed);
                     let file = AnchorFile::create(disk.life().as_ref(), &anchor).unwrap();
                     disk.set_plan(FaultPlan {
@@ -659,7 +659,7 @@ mod tests {
                         read.epoch_floor = Epoch(seed);
                         drop(file.write(&read));
                     }
-                    disk.crash(CrashProfile::Worst, seed);
+                    disk.crash(CrashProfile::Worst, 1000 + 7 * seed);
                     let back = AnchorFile::open(disk.life().as_ref());
                     assert!(
                         matches!(back, Ok(Some(_))),
