@@ -29,6 +29,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes the next `len` bytes.
+    #[inline]
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(len)?;
         let out = self.bytes.get(self.at..end)?;
@@ -37,6 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes a fixed-size array.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.bytes(N)?);
@@ -44,27 +46,49 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes a byte.
+    #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|b| b[0])
     }
 
     /// Takes a 16-bit integer.
+    #[inline]
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
     /// Takes a 32-bit integer.
+    #[inline]
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// Takes a 64-bit integer.
+    #[inline]
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// Takes an unsigned LEB128 integer of at most ten bytes, in its shortest form only.
+    ///
+    /// One and two bytes, which is all that offsets within a page need, are read without a loop
+    /// and inline: replay reads several of them per record.
+    #[inline]
     pub fn varint(&mut self) -> Option<u64> {
+        match self.bytes.get(self.at..) {
+            Some([low, ..]) if *low < 0x80 => {
+                self.at += 1;
+                Some(u64::from(*low))
+            }
+            Some([low, high, ..]) if (1..0x80).contains(high) => {
+                self.at += 2;
+                Some(u64::from(low & 0x7f) | u64::from(*high) << 7)
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -81,6 +105,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint that must fit `usize`.
+    #[inline]
     pub fn varint_usize(&mut self) -> Option<usize> {
         usize::try_from(self.varint()?).ok()
     }
