@@ -6,10 +6,13 @@
 //! # Source
 //! The n-th failure loop is SQLite's way of testing (its *out-of-memory* and *I/O error* tests).
 
+use std::sync::Arc;
+
 use fastrand::Rng;
 use perdura::CoreOptions;
 use perdura_base::num::to_u64;
-use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+use perdura_device::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
+use perdura_wal::anchor::AnchorFile;
 
 use crate::content::Content;
 use crate::model::Row;
@@ -331,6 +334,12 @@ fn fail_nth(
     Ok(struck)
 }
 
+/// Histories that make the anchor longer than a sector.
+fn long_anchor() -> Vec<Letter> {
+    let life = [Letter::Write(0), Letter::Restart];
+    life.into_iter().cycle().take(12).collect()
+}
+
 /// Crashes at the first I/Os of a restart whose anchor is longer than a sector, many times torn.
 #[must_use]
 pub fn torn_anchor(seeds: u64) -> Tried {
@@ -338,35 +347,95 @@ pub fn torn_anchor(seeds: u64) -> Tried {
         histories: 1,
         ..Tried::default()
     };
-    let life = [Letter::Write(0), Letter::Restart];
-    let before: Vec<Letter> = life.into_iter().cycle().take(12).collect();
-    for cut in 1..=6 {
+    for cut in 1..=8 {
         let mut world = small(4);
-        if let Err(what) = world.play(&before) {
+        if let Err(what) = world.play(&long_anchor()) {
             tried.violations.push(what);
             break;
         }
-        let disk: std::sync::Arc<SimDisk> = std::sync::Arc::clone(&world.disks[0]);
+        let disk = Arc::clone(&world.disks[0]);
         disk.crash(CrashProfile::Everything, 0);
         world.forget_engine();
+        let snapshot = world.cut_restart(&disk, cut);
+        for seed in 0..seeds {
+            disk.restore(&snapshot);
+            disk.crash(CrashProfile::Worst, seed);
+            let what = format!("power cut at I/O {cut}, torn by {seed}");
+            if !world.tear(&mut tried, &what) {
+                break;
+            }
+        }
+    }
+    tried
+}
+
+/// A crash within an update of a long anchor, and after it one within the next update, which
+/// finds one copy torn already: it must not begin with the other.
+#[must_use]
+pub fn torn_twice(seeds: u64) -> Tried {
+    let mut tried = Tried {
+        histories: 1,
+        ..Tried::default()
+    };
+    for (first, second) in (1..=4).flat_map(|first| (1..=4).map(move |second| (first, second))) {
+        for seed in 0..seeds {
+            tried.cases += 1;
+            match tear_twice([first, second], seed) {
+                Ok(()) => tried.restarts += 1,
+                Err(what) => tried.violations.push(format!(
+                    "power cut at I/O {first}, then {second}, torn by {seed}: {what}"
+                )),
+            }
+        }
+    }
+    tried
+}
+
+fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
+    let text = |error: perdura::Error| error.to_string();
+    let disk = SimDisk::new(seed);
+    let mut world = small(4);
+    world.disks = vec![Arc::clone(&disk)];
+    world.play(&long_anchor())?;
+    world.forget_engine();
+    for (turn, cut) in (1..).zip(cuts) {
+        disk.crash(CrashProfile::Worst, seed ^ (turn << 32));
+        let opened = AnchorFile::open(disk.life().as_ref()).map_err(text)?;
+        let (file, mut anchor, _) = opened.ok_or("there is no anchor")?;
+        // A change at the beginning and one at the end: in two sectors.
+        anchor.seq += 1;
+        let last = anchor.chain.last_mut().ok_or("a short anchor")?;
+        last.durable.0 ^= seed ^ turn;
         disk.set_plan(FaultPlan {
             cut_after_ops: Some(cut),
             ..FaultPlan::default()
         });
-        drop(world.open_on(&world.disks));
-        let snapshot = disk.snapshot();
-        for seed in 0..seeds {
-            disk.restore(&snapshot);
-            disk.crash(CrashProfile::Worst, seed);
-            tried.cases += 1;
-            if let Err(what) = world.recover(false) {
-                tried
-                    .violations
-                    .push(format!("power cut at I/O {cut}, torn by {seed}: {what}"));
-                break;
-            }
-            tried.restarts += 1;
-        }
+        drop(file.write(&anchor));
     }
-    tried
+    disk.crash(CrashProfile::Worst, seed);
+    let opened = AnchorFile::open(disk.life().as_ref()).map_err(text)?;
+    opened.map(drop).ok_or("there is no anchor".to_owned())
+}
+
+impl World {
+    /// A restart that ends at its n-th mutating I/O, and the disk then.
+    fn cut_restart(&self, disk: &SimDisk, cut: u64) -> SimSnapshot {
+        disk.set_plan(FaultPlan {
+            cut_after_ops: Some(cut),
+            ..FaultPlan::default()
+        });
+        drop(self.open_on(&self.disks));
+        disk.snapshot()
+    }
+
+    /// Recovers from what is on the disk; whether it was as it must be.
+    fn tear(&mut self, tried: &mut Tried, what: &str) -> bool {
+        tried.cases += 1;
+        let recovered = self.recover(false);
+        tried.restarts += u64::from(recovered.is_ok());
+        if let Err(wrong) = &recovered {
+            tried.violations.push(format!("{what}: {wrong}"));
+        }
+        recovered.is_ok()
+    }
 }

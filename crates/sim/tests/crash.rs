@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use perdura_base::flaw::{Flaw, arm};
 use perdura_sim::damage::{Damaged, cut_log, flip_bytes};
 use perdura_sim::exhaustive::{
-    Letter, Tried, crash_at_every_io, histories, nth_failure, torn_anchor,
+    Letter, Tried, crash_at_every_io, histories, nth_failure, torn_anchor, torn_twice,
 };
 use perdura_sim::{CrashOptions, CrashReport, Mode, run};
 
@@ -183,7 +183,14 @@ fn the_nth_failing_io_loses_nothing_for_every_n() {
 fn an_anchor_longer_than_a_sector_survives_torn_updates() {
     let tried = torn_anchor(16);
     clean(&tried);
-    assert_eq!(tried.cases, 96);
+    assert_eq!(tried.cases, 128);
+}
+
+#[test]
+fn a_torn_copy_of_the_anchor_is_mended_before_the_other_is_touched() {
+    let tried = torn_twice(32);
+    clean(&tried);
+    assert_eq!(tried.restarts, 16 * 32);
 }
 
 fn accounted(damaged: &Damaged) {
