@@ -15,7 +15,7 @@ use crate::output;
 enum ScaleArg {
     /// A fifth of the paper's sizes: each figure in about a minute.
     Small,
-    /// The paper's sizes: minutes each, and some 4 GiB of memory.
+    /// The paper's sizes: minutes each, and some 6 GiB of memory.
     Full,
     /// Only to try the machinery; the claims mean nothing.
     #[value(hide = true)]

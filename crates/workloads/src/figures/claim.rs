@@ -84,8 +84,8 @@ impl Claim {
             what: what.into(),
             paper: paper.into(),
             target: match target {
-                Target::AtLeast(least) => format!(">= {least}"),
-                Target::AtMost(most) => format!("<= {most}"),
+                Target::AtLeast(least) => format!(">= {}", rounded(least)),
+                Target::AtMost(most) => format!("<= {}", rounded(most)),
                 Target::None => "-".into(),
             },
             ours: rounded(ours),

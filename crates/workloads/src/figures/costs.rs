@@ -20,6 +20,14 @@ const STREAMS: usize = 4;
 /// 721 MB in 6.2 s, and the replay took about 20 s.
 const PAPER_PLAY_MBPS: f64 = 36.0;
 
+/// The methods measured, and the scheme of the history that each plays.
+const METHODS: [(&str, Scheme); 4] = [
+    ("dl1p", Scheme::Dl1p),
+    ("dl2p", Scheme::Dl2p),
+    ("pl2p", Scheme::Pl2p),
+    ("pl2p-part", Scheme::Pl2p),
+];
+
 /// A method's log time on one core and on all.
 struct Measured {
     name: &'static str,
@@ -30,6 +38,16 @@ struct Measured {
 }
 
 impl Measured {
+    /// Keeps the quicker of two measurements.
+    fn improve(&mut self, other: Measured) {
+        if other.one.log < self.one.log {
+            self.one = other.one;
+        }
+        if other.all.log < self.all.log {
+            self.all = other.all;
+        }
+    }
+
     fn nanoseconds(&self, took: &Took) -> f64 {
         ratio(took.log * 1e9, self.records)
     }
@@ -66,36 +84,49 @@ impl Costs {
     /// # Errors
     /// The store's and the restart's; digests that differ.
     pub fn measure(lab: &Lab<'_>) -> Result<Costs> {
-        let mut methods = Vec::new();
-        let mut image_cost = 0.0;
-        let mut digest: Option<String> = None;
-        for (scheme, names) in [
-            (Scheme::Dl1p, &["dl1p"][..]),
-            (Scheme::Dl2p, &["dl2p"][..]),
-            (Scheme::Pl2p, &["pl2p", "pl2p-part"][..]),
-        ] {
+        let (rows, txns) = lab.scale.cpu;
+        let mut crashes = Vec::new();
+        for scheme in [Scheme::Dl1p, Scheme::Dl2p, Scheme::Pl2p] {
+            lab.say(&format!(
+                "writing a history of {txns} for {}",
+                scheme.name()
+            ));
             let mut sms = lab.sms(scheme);
-            let (rows, txns) = lab.scale.cpu;
             sms.rows = rows;
-            lab.say(&format!("writing a history of {txns} for {scheme:?}"));
-            let crash = crash(&sms, STREAMS, 1, txns)?;
-            for name in names {
-                lab.say(&format!("playing it by {name} from memory"));
-                let measured = measure(lab, &crash, name)?;
-                image_cost = ratio(measured.one.image, f64_of(measured.one.report.bytes.backup));
-                let first = digest.get_or_insert_with(|| measured.one.digest.clone());
-                ensure!(
-                    *first == measured.one.digest && *first == measured.all.digest,
-                    "{name} restores another state"
-                );
-                methods.push(measured);
+            crashes.push(crash(&sms, STREAMS, 1, txns)?);
+        }
+        let mut methods: Vec<Measured> = Vec::new();
+        // In rounds, so that a machine that is slower for a while is so for all of them.
+        for round in 1..=lab.scale.cost_repeats {
+            lab.say(&format!("playing them from memory, round {round}"));
+            for (name, scheme) in METHODS {
+                let crash = crashes.iter().find(|crash| crash.sms.scheme == scheme);
+                let crash = crash.expect("a history of each scheme");
+                let measured = measure(lab, crash, name)?;
+                match methods.iter_mut().find(|method| method.name == name) {
+                    Some(best) => best.improve(measured),
+                    None => methods.push(measured),
+                }
             }
         }
+        let first = &methods[0];
+        for method in &methods {
+            ensure!(
+                method.one.digest == first.one.digest && method.all.digest == first.one.digest,
+                "{} restores another state",
+                method.name
+            );
+        }
         Ok(Costs {
+            image_cost: ratio(first.one.image, f64_of(first.one.report.bytes.backup)),
             methods,
-            image_cost,
             cores: lab.cores,
         })
+    }
+
+    /// What a record costs when all cores are busy, nanoseconds of CPU.
+    fn cpu_nanoseconds(&self, method: &Measured) -> f64 {
+        method.nanoseconds(&method.all) * count_f64(self.cores)
     }
 
     fn of(&self, name: &str) -> &Measured {
@@ -187,12 +218,15 @@ impl Costs {
         let physical = schedule(&job(Players::Merged, pl2p.log_bytes, merged));
         let paper = if cores == 4 { "about 6" } else { "-" };
         let why = match cores {
-            4 => {
-                "the paper's 6 is its merging, which cost one CPU more for a byte than all its \
-                 disks; here a player decodes and assigns at memory speed, a difference costs a \
-                 read more than an assignment, and per byte a DL record is twice the work"
-            }
-            _ => "the same schedule with as many disks as cores",
+            4 => format!(
+                "merged replay is one player's time in both. The paper's DL1P(4) waited for its \
+                 disks; here four players only just keep up with four such disks: what a record \
+                 costs is cache misses and decoding rather than bytes, {:.0} ns of CPU for a DL \
+                 record and {:.0} for a PL record of twice the size",
+                self.cpu_nanoseconds(dl1p),
+                ratio(merged * pl2p.log_bytes * 1e9, pl2p.records)
+            ),
+            _ => "the same schedule with as many disks as cores".to_owned(),
         };
         let what = format!(
             "PL2P({cores}) / DL1P({cores}) log time on {cores} cores, ratio-preserving disks"
@@ -202,7 +236,7 @@ impl Costs {
             paper,
             Target::None,
             ratio(physical.log, differential.log),
-            why,
+            &why,
         )
         .modelled()
     }
@@ -215,8 +249,8 @@ fn measure(lab: &Lab<'_>, crash: &Crash, name: &'static str) -> Result<Measured>
         threads,
         speeds: Speeds::FREE,
     };
-    let one = on_cores(1, || crash.quickest_log(how(1), lab.scale.repeats))?;
-    let all = crash.quickest_log(how(lab.cores), lab.scale.repeats)?;
+    let one = on_cores(1, || crash.restart(how(1)))?;
+    let all = crash.restart(how(lab.cores))?;
     Ok(Measured {
         name,
         records: f64_of(one.report.records.seen),

@@ -114,12 +114,12 @@ impl<'a> Lab<'a> {
         (self.says)(what);
     }
 
-    /// How often a restart on disks of this rate is repeated.
+    /// How often a restart on disks of this rate is repeated; 0 is without a limit.
     fn repeats(&self, mbps: u64) -> usize {
-        if mbps == scale::PAPER_DISK_MBPS {
-            self.scale.slow_repeats
-        } else {
-            self.scale.repeats
+        match mbps {
+            0 => self.scale.cost_repeats,
+            scale::PAPER_DISK_MBPS => self.scale.slow_repeats,
+            _ => self.scale.repeats,
         }
     }
 

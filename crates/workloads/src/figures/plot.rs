@@ -321,7 +321,7 @@ fn tick_name(value: f64, step: f64) -> String {
 fn amount(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
-    } else if value >= 1.0 {
+    } else if value >= 10.0 {
         format!("{value:.1}")
     } else {
         format!("{value:.2}")

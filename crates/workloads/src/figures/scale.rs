@@ -18,6 +18,8 @@ pub struct Scale {
     pub cpu: (u64, u64),
     /// Repetitions of what is measured where the CPU is the wall; the quickest counts.
     pub repeats: usize,
+    /// Repetitions of what costs are taken from.
+    pub cost_repeats: usize,
     /// Repetitions on slow disks; the quickest counts.
     pub slow_repeats: usize,
     /// Numbers of disks.
@@ -40,6 +42,7 @@ impl Scale {
         txns: 600_000,
         cpu: (1_000_000, 600_000),
         repeats: 4,
+        cost_repeats: 9,
         slow_repeats: 1,
         disks: &[1, 2, 3, 4, 6, 8],
         steps: 6,
@@ -55,6 +58,7 @@ impl Scale {
         txns: 120_000,
         cpu: (300_000, 300_000),
         repeats: 7,
+        cost_repeats: 9,
         slow_repeats: 2,
         disks: &[1, 2, 4, 6, 8],
         steps: 3,
@@ -70,6 +74,7 @@ impl Scale {
         txns: 1_200,
         cpu: (3_000, 1_200),
         repeats: 1,
+        cost_repeats: 1,
         slow_repeats: 1,
         disks: &[1, 2],
         steps: 1,
