@@ -216,6 +216,7 @@ impl Directory {
 /// The pages file of an image.
 pub struct ImageFile {
     file: Arc<dyn File>,
+    number: u8,
 }
 
 /// Makes the files of both images for a new database: a folder on the data disk for directories,
@@ -231,11 +232,11 @@ pub struct ImageFile {
 pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<()> {
     for slot in ImageSlot::ALL {
         data.make_dir(folder(slot))?;
-        for disk in images {
+        for (number, disk) in (0u8..).zip(images) {
             match ImageFile::open(disk.as_ref(), slot, uuid) {
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => {
-                    ImageFile::create(disk.as_ref(), slot, uuid)?;
+                    ImageFile::create(disk.as_ref(), slot, uuid, number)?;
                 }
                 Err(error @ Error::Io { .. }) => return Err(error),
                 Err(_) => {
@@ -246,7 +247,7 @@ pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> 
                         return Err(another_databases(disk.as_ref(), path));
                     }
                     disk.remove(&path)?;
-                    ImageFile::create(disk.as_ref(), slot, uuid)?;
+                    ImageFile::create(disk.as_ref(), slot, uuid, number)?;
                 }
             }
         }
@@ -266,8 +267,12 @@ fn another_databases(disk: &dyn Disk, path: String) -> Error {
 }
 
 impl ImageFile {
-    /// Creates the folder and an empty pages file, durable on return.
-    pub fn create(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid) -> Result<()> {
+    /// Creates the folder and an empty pages file, durable on return. `number` is the disk's place
+    /// among those of the images.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn create(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid, number: u8) -> Result<()> {
         disk.make_dir(folder(slot))?;
         let tmp = format!("{}.tmp", pages_path(slot));
         match disk.remove(&tmp) {
@@ -275,7 +280,7 @@ impl ImageFile {
             Ok(()) | Err(_) => {}
         }
         let file = disk.create(&tmp, Access::Buffered)?;
-        file.write_at(0, &encode_pages_header(slot, uuid))?;
+        file.write_at(0, &encode_pages_header(slot, uuid, number))?;
         file.sync()?;
         disk.rename(&tmp, &pages_path(slot))?;
         disk.sync_dir(folder(slot))
@@ -287,10 +292,17 @@ impl ImageFile {
         let file = disk.open(&path, Access::Direct)?;
         let mut head = AlignedBuf::zeroed(SECTOR_BYTES);
         let got = file.read_at(0, &mut head)?;
-        if head[..got] != encode_pages_header(slot, uuid) {
+        let number = head[DISK_NUMBER];
+        if head[..got] != encode_pages_header(slot, uuid, number) {
             return Err(wrong_pages_header(&path, &head[..got], uuid));
         }
-        Ok(ImageFile { file })
+        Ok(ImageFile { file, number })
+    }
+
+    /// The place among the images' disks that its disk was made for.
+    #[must_use]
+    pub fn disk_number(&self) -> u8 {
+        self.number
     }
 
     /// Writes pages that lie side by side, beginning with `first`. Not durable before
@@ -316,12 +328,15 @@ impl ImageFile {
     }
 }
 
-fn encode_pages_header(slot: ImageSlot, uuid: &Uuid) -> Vec<u8> {
+/// Where the header of a pages file has its disk's number.
+const DISK_NUMBER: usize = 7;
+
+fn encode_pages_header(slot: ImageSlot, uuid: &Uuid, number: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(SECTOR_BYTES);
     out.put(b"PIMG");
     out.put_u16(FORMAT_VERSION);
     out.put_u8(if slot == ImageSlot::A { 0 } else { 1 });
-    out.put_u8(0);
+    out.put_u8(number);
     out.put(&uuid.0);
     out.put_zeros(SECTOR_BYTES - 4 - out.len());
     out.put_u32(crc32c(&out));

@@ -15,12 +15,12 @@
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
 //! | [`rule`] | the two predicates |
 //! | [`method`] | the restart methods as rows over source, gate, apply, undo |
-//! | [`level`], [`work`], [`schedule`] | what a level means; the jobs; who does which next |
+//! | [`level`], [`work`], `jobs`, [`schedule`] | what a level means; the jobs; how far they are; who does which next |
 //! | [`load`] | image to memory, with fallback and page repair |
 //! | [`replay`], `judge` | log to memory: the jobs' contents; records held against the gate |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
-//! | [`restart`] | the phases in order |
+//! | `given`, [`restart`] | what a restart is refused for; its phases in order |
 //! | [`resume`] | from a restart to a database that takes transactions |
 //! | [`report`] | what a restart says of itself |
 //!
@@ -31,7 +31,9 @@
 pub mod anchor_cell;
 pub mod checkpoint;
 pub mod fates;
+mod given;
 pub mod image;
+mod jobs;
 mod judge;
 pub mod level;
 pub mod load;

@@ -18,16 +18,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{
-    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, StreamId, TableId, Uuid,
+    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, TableId, Uuid,
 };
 use perdura_device::{Clock, Disk};
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::{Anchor, AnchorFile, CHAIN_MAX};
 use perdura_wal::scheme::Scheme;
-use perdura_wal::segment::{LOG_DIR, SegmentId};
+use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{ChainLink, Cut, ImageState, ImageStatus, WalStart};
 
 use crate::anchor_cell::AnchorCell;
+use crate::given::check_given;
 use crate::image::{Directory, create_images};
 use crate::level::{Busy, Schedule};
 use crate::load::{ImagePlan, plan_image};
@@ -148,7 +149,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let Some((file, anchor, notes)) = AnchorFile::open(options.data.as_ref())? else {
         return Ok(None);
     };
-    check_options(options, &anchor)?;
+    check_given(options, &anchor)?;
     let mut report = RestartReport {
         method: options.method.name,
         scheme: anchor.scheme.name(),
@@ -232,55 +233,6 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         catalog,
         report,
     }))
-}
-
-fn check_options(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
-    let (streams, disks) = (options.logs.len(), options.images.len());
-    if usize::from(anchor.streams) != streams {
-        return Err(Error::Usage(format!(
-            "the database has {} log stream(s), {streams} log director(ies) were given",
-            anchor.streams,
-        )));
-    }
-    if usize::from(anchor.image_disks) != disks {
-        return Err(Error::Usage(format!(
-            "the database's images lie on {} disk(s), {disks} image director(ies) were given",
-            anchor.image_disks,
-        )));
-    }
-    options
-        .method
-        .check(anchor.scheme, options.schedule.level)
-        .map_err(Error::Usage)?;
-    check_places(&options.logs)
-}
-
-/// Refuses log directories in another order than before. A young log has nothing else to notice it
-/// by: no stream would find a segment of its own, and the database would open empty, for ever.
-fn check_places(logs: &[Arc<dyn Disk>]) -> Result<()> {
-    let mut found: Vec<BTreeSet<StreamId>> = Vec::new();
-    for disk in logs {
-        let names = match disk.list(LOG_DIR) {
-            Ok(names) => names,
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let ids = names.iter().filter_map(|name| SegmentId::parse(name));
-        found.push(ids.map(|id| id.stream).collect());
-    }
-    for (stream, disk) in (0u8..).zip(logs) {
-        let id = StreamId(stream);
-        let elsewhere = found.iter().position(|streams| streams.contains(&id));
-        if let Some(other) = elsewhere.filter(|_| !found[usize::from(stream)].contains(&id)) {
-            return Err(Error::Usage(format!(
-                "{} is given for log stream {stream} and has no segment of it; {} has: give the log \
-                 directories in the order in which the database was made with them",
-                disk.name(),
-                logs[other].name()
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Pages in memory, as the log leaves them.

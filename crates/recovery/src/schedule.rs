@@ -13,87 +13,9 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::Clock;
 
+use crate::jobs::{Asker, Decided, DiskState, Job, Scan, State, StreamState};
 use crate::level::{Busy, Edges, Schedule};
 use crate::work::Work;
-
-/// One disk of the image.
-struct DiskState<P> {
-    parts: usize,
-    next: usize,
-    reading: bool,
-    /// Read, or being read, and not yet played.
-    open: usize,
-    ready: VecDeque<P>,
-    busy_ns: u64,
-}
-
-/// One stream.
-struct StreamState<U> {
-    scan: Scan,
-    units: usize,
-    next: usize,
-    reading: bool,
-    open: usize,
-    /// Bytes read and not yet played.
-    piled: u64,
-    ready: VecDeque<Arc<U>>,
-    /// A unit is being prepared.
-    preparing: bool,
-    /// Ordered: units each worker has taken; `ready` begins with unit `dropped`.
-    taken: Vec<usize>,
-    dropped: usize,
-    busy_ns: u64,
-}
-
-#[derive(PartialEq, Eq, Clone, Copy)]
-enum Scan {
-    Due,
-    Running,
-    Done,
-}
-
-struct State<P, U> {
-    disks: Vec<DiskState<P>>,
-    streams: Vec<StreamState<U>>,
-    /// Parts not yet played.
-    parts_left: usize,
-    decided: Decided,
-    /// Order-free: units not yet played.
-    units_left: usize,
-    mergers_next: usize,
-    mergers_left: usize,
-    /// When the first job of image and log began and the last ended.
-    backup_span: Option<(u64, u64)>,
-    log_span: Option<(u64, u64)>,
-    error: Option<Error>,
-}
-
-#[derive(PartialEq, Eq, Clone, Copy)]
-enum Decided {
-    No,
-    Running,
-    Yes,
-}
-
-enum Job<P, U> {
-    ReadPart(usize, usize),
-    PlayPart(usize, P),
-    Scan(usize),
-    Decide,
-    ReadUnit(usize, usize),
-    PlayUnit(usize, Arc<U>),
-    Merge(usize),
-}
-
-/// Who asks for a job.
-#[derive(Clone, Copy)]
-enum Asker {
-    Disk(usize),
-    Stream(usize),
-    Player,
-    /// The only thread: takes reads too; the number picks among what is possible.
-    Everyone(u64),
-}
 
 struct Runner<'a, W: Work> {
     work: &'a W,

@@ -42,7 +42,8 @@ fn work(db: &Steal, rng: &mut fastrand::Rng, transactions: usize) {
                     }
                     _ => {
                         while db.insert(txn, &row).unwrap().is_none() {
-                            let _durable_below = db.grow(PartitionId(rng.u16(0..partitions))).unwrap();
+                            let _durable_below =
+                                db.grow(PartitionId(rng.u16(0..partitions))).unwrap();
                         }
                     }
                 }
@@ -272,7 +273,8 @@ fn a_wrong_number_of_directories_is_a_usage_error_and_a_missing_one_is_named() {
     // Two disks in each other's place hold each other's pages.
     crashed.images.reverse();
     let (code, text) = crashed.verb(&["restart", "--dry-run"]);
-    assert_ne!(code, 0, "{text}");
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("was made as number 1"), "{text}");
     crashed.images[0] = dir.path().join("nowhere");
     let (code, text) = crashed.verb(&["restart"]);
     assert_eq!(code, 1, "{text}");

@@ -1,0 +1,88 @@
+//! Whether what a restart was given is what the database was made with: as many directories, in their
+//! order, and a method and level that its log allows. All of it is refused before anything is read
+//! for good, because a restart with the wrong directories would decide on the wrong evidence.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use perdura_base::{Error, ImageSlot, Result, StreamId, Uuid};
+use perdura_device::Disk;
+use perdura_wal::anchor::Anchor;
+use perdura_wal::segment::{LOG_DIR, SegmentId};
+
+use crate::image::ImageFile;
+use crate::restart::RestartOptions;
+
+/// Refuses options that do not fit the anchor.
+///
+/// # Errors
+/// [`Error::Usage`] with the reason; a log disk's.
+pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
+    let (streams, disks) = (options.logs.len(), options.images.len());
+    if usize::from(anchor.streams) != streams {
+        return Err(Error::Usage(format!(
+            "the database has {} log stream(s), {streams} log director(ies) were given",
+            anchor.streams,
+        )));
+    }
+    if usize::from(anchor.image_disks) != disks {
+        return Err(Error::Usage(format!(
+            "the database's images lie on {} disk(s), {disks} image director(ies) were given",
+            anchor.image_disks,
+        )));
+    }
+    options
+        .method
+        .check(anchor.scheme, options.schedule.level)
+        .map_err(Error::Usage)?;
+    check_places(&options.logs)?;
+    check_image_places(&options.images, &anchor.uuid)
+}
+
+/// Refuses image directories in another order than before, by the number that each pages file has.
+/// Files that cannot be read are for the loading of the image to judge.
+fn check_image_places(images: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<()> {
+    for (place, disk) in (0u8..).zip(images) {
+        for slot in ImageSlot::ALL {
+            if let Ok(file) = ImageFile::open(disk.as_ref(), slot, uuid)
+                && file.disk_number() != place
+            {
+                return Err(Error::Usage(format!(
+                    "{} is given as image directory {place} and was made as number {}: give the \
+                     image directories in the order in which the database was made with them",
+                    disk.name(),
+                    file.disk_number()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses log directories in another order than before. A young log has nothing else to notice it
+/// by: no stream would find a segment of its own, and the database would open empty, for ever.
+fn check_places(logs: &[Arc<dyn Disk>]) -> Result<()> {
+    let mut found: Vec<BTreeSet<StreamId>> = Vec::new();
+    for disk in logs {
+        let names = match disk.list(LOG_DIR) {
+            Ok(names) => names,
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let ids = names.iter().filter_map(|name| SegmentId::parse(name));
+        found.push(ids.map(|id| id.stream).collect());
+    }
+    for (stream, disk) in (0u8..).zip(logs) {
+        let id = StreamId(stream);
+        let elsewhere = found.iter().position(|streams| streams.contains(&id));
+        if let Some(other) = elsewhere.filter(|_| !found[usize::from(stream)].contains(&id)) {
+            return Err(Error::Usage(format!(
+                "{} is given for log stream {stream} and has no segment of it; {} has: give the log \
+                 directories in the order in which the database was made with them",
+                disk.name(),
+                logs[other].name()
+            )));
+        }
+    }
+    Ok(())
+}
