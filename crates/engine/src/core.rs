@@ -26,6 +26,7 @@ use crate::options::CoreOptions;
 /// Rows removed, or pages freed, by one purge step at most.
 const PURGE_ROWS: usize = 32;
 const RECLAIM_PAGES: usize = 8;
+
 /// What comes from outside.
 #[derive(Clone)]
 pub struct Env {
