@@ -1,8 +1,7 @@
 //! From a unit's frames to changes of pages: each record decoded, held against the gate, and what
 //! passes it played.
 
-use perdura_base::Error;
-use perdura_base::Result;
+use perdura_base::{Error, Result};
 use perdura_page::txn_record::{TxnRecord, decode_txn_record};
 use perdura_store::{Batch, PageRecord, SlotChange, decode_group};
 use perdura_wal::frame::EndRecord;
@@ -102,7 +101,7 @@ impl Replay<'_> {
         let base = self.parts.image.base_of(update.page);
         let decision = if base.reaches(scan.stream, block.pos) {
             match fates {
-                Fates::None => Gate::Apply,
+                Fates::None => gate(update.tag, base.k, block.epoch, self.target()),
                 Fates::Backward(fates) => fates.gate(update.txn, update.tag, base.k, self.target()),
                 Fates::Forward(..) => gate_tag(update.tag, base.k),
             }

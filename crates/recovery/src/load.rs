@@ -104,8 +104,11 @@ struct Candidate {
     listed: LoadedDirectory,
 }
 
-/// Decides what to load into a heap of this shape. `bad` are the pages that an earlier attempt
-/// found damaged in the newest image.
+/// A page of one image that is not what the image's directory lists. The other image may well have it.
+pub type BadPage = (ImageSlot, PageId);
+
+/// Decides what to load into a heap of this shape. `bad` are the pages that earlier attempts found
+/// damaged.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` has no other.
@@ -114,7 +117,7 @@ pub fn plan_image(
     data: &dyn Disk,
     images: &[Arc<dyn Disk>],
     anchor: &Anchor,
-    bad: &BTreeSet<PageId>,
+    bad: &BTreeSet<BadPage>,
 ) -> Result<ImagePlan> {
     let mut slots: Vec<ImageSlot> = ImageSlot::ALL
         .into_iter()
@@ -127,9 +130,11 @@ pub fn plan_image(
         match open_candidate(heap, data, images, anchor, *slot) {
             Ok(candidate) => {
                 plan.take(heap, anchor, candidate);
+                let of_slot = bad.iter().filter(|(in_slot, _)| in_slot == slot);
+                let bad: BTreeSet<PageId> = of_slot.map(|(_, page)| *page).collect();
                 if !bad.is_empty() {
                     let older = slots.get(rank + 1).copied();
-                    plan.replace(heap, data, images, anchor, older, bad)?;
+                    plan.replace(heap, data, images, anchor, older, &bad)?;
                 }
                 return Ok(plan);
             }
@@ -249,10 +254,12 @@ impl ImagePlan {
     ) -> Result<()> {
         let older = older.ok_or_else(|| self.give_up(bad, "the other image is not complete"))?;
         let stand_in = open_candidate(heap, data, images, anchor, older).map_err(|error| {
-            self.give_up(
-                bad,
-                &format!("the other image cannot be read either: {error}"),
-            )
+            // A disk that returns nothing at all is not a damaged image; nothing is lost by it.
+            if error.is_unreadable() {
+                return error;
+            }
+            let why = format!("the other image cannot be read either: {error}");
+            self.give_up(bad, &why)
         })?;
         let slot = self.slot.unwrap_or(older);
         self.older = Self::base(anchor, older);
@@ -374,7 +381,7 @@ impl ImagePlan {
     }
 
     /// BP: puts a run's pages into memory; returns those that the directory does not vouch for.
-    pub fn play(&self, heap: &Heap, loaded: &LoadedRun) -> Vec<PageId> {
+    pub fn play(&self, heap: &Heap, loaded: &LoadedRun) -> Vec<BadPage> {
         let run = &self.runs[loaded.disk][loaded.run];
         let Some((first, _)) = run.entries.first().copied() else {
             return Vec::new();
@@ -390,7 +397,7 @@ impl ImagePlan {
             if listed || armed(Flaw::ImageCrcUnchecked) {
                 sound.push((*local, bytes));
             } else {
-                bad.push(page);
+                bad.push((run.slot, page));
             }
         }
         let mut part = heap.lock(run.partition);

@@ -13,13 +13,13 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{Error, PageId, Result, StreamId};
+use perdura_base::{Error, Result, StreamId};
 use perdura_device::{Clock, Disk};
 use perdura_store::Heap;
 use perdura_wal::{Anchor, Cut, Direction, RawUnit, StreamScan, Unit, decide_cut, hop_stream};
 
 use crate::fates::{Backward, Forward, Losers};
-use crate::load::{ImagePlan, LoadedRun};
+use crate::load::{BadPage, ImagePlan, LoadedRun};
 use crate::merge::merge;
 use crate::method::{Apply, GateBy, Method, Share};
 use crate::report::Progress;
@@ -135,7 +135,7 @@ struct Found {
     scanned: Mutex<Vec<StreamScan>>,
     decided: OnceLock<Decided>,
     fates: Vec<Mutex<Fates>>,
-    bad: Mutex<BTreeSet<PageId>>,
+    bad: Mutex<BTreeSet<BadPage>>,
     stats: Mutex<ReplayStats>,
     undo_ns: AtomicU64,
 }
@@ -145,7 +145,7 @@ pub struct Attempt {
     /// The log.
     pub decided: Decided,
     /// Pages of the image that are damaged: the attempt is void, plan again.
-    pub bad: BTreeSet<PageId>,
+    pub bad: BTreeSet<BadPage>,
     /// Figures.
     pub stats: ReplayStats,
     /// Seconds of undoing.

@@ -282,9 +282,15 @@ fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Loaded> {
                 busy,
             });
         }
-        if !attempt.bad.is_disjoint(&bad) {
+        // What stood in for damaged pages is damaged too: a third image there is not.
+        let stood_in = attempt
+            .bad
+            .iter()
+            .filter(|(slot, _)| Some(*slot) != image.slot);
+        let hopeless: BTreeSet<_> = stood_in.map(|(_, page)| *page).collect();
+        if !hopeless.is_empty() {
             let why = "the same page of the other image is damaged too";
-            return Err(image.give_up(&attempt.bad, why));
+            return Err(image.give_up(&hopeless, why));
         }
         bad.extend(attempt.bad);
     }

@@ -2,28 +2,20 @@
 //!
 //! The default is short; `--ignored` runs the long forms.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+mod common;
 
-use perdura_base::flaw::{Flaw, arm};
+use common::{
+    a_violation_is_replayed, each_is_caught, every_promise_is_kept_and_every_fault_strikes,
+};
+use perdura_base::flaw::Flaw;
 use perdura_sim::damage::{Damaged, cut_log, flip_bytes};
 use perdura_sim::exhaustive::{
     Letter, Tried, crash_at_every_io, histories, nth_failure, torn_anchor, torn_twice,
 };
-use perdura_sim::{CrashOptions, CrashReport, Mode, run};
+use perdura_sim::{CrashReport, Mode};
 
 fn runs(seed: u64, runs: u64) -> CrashReport {
-    run(
-        &CrashOptions {
-            mode: Mode::Executor,
-            seed,
-            runs,
-            violations_max: 1,
-            ..CrashOptions::default()
-        },
-        |_| {},
-    )
+    common::runs(Mode::Executor, seed, runs)
 }
 
 fn clean(tried: &Tried) {
@@ -34,51 +26,9 @@ fn clean(tried: &Tried) {
     );
 }
 
-/// Within this time each seeded bug is caught by a release build.
-const HUNT: Duration = Duration::from_secs(10);
-
-/// Looks for a contradiction with a bug armed: in random runs and, for what needs one exact
-/// moment, in the exhaustive parts. The answer is a seed or the name of a part.
-fn hunt(limit: Duration) -> Option<String> {
-    let start = Instant::now();
-    let mut seed = 1;
-    while start.elapsed() < limit {
-        let report = runs(seed, 50);
-        if let Some(violation) = report.violations.first() {
-            return Some(format!("seed {}: {}", violation.seed, violation.what));
-        }
-        seed += 50;
-        if seed == 301
-            && let Some(what) = torn_anchor(32).violations.first()
-        {
-            return Some(format!("torn anchor, {what}"));
-        }
-    }
-    None
-}
-
 #[test]
 fn random_crash_chains_keep_every_promise() {
-    let report = runs(1, 400);
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
-    assert_eq!(report.runs, 400);
-    assert!(report.transactions >= 20 * report.runs);
-    assert!(report.checkpoints >= report.runs);
-    assert!(report.crashes >= report.runs && report.restarts > report.runs);
-    let kinds = [
-        "power_cut",
-        "torn_sector",
-        "lost_write",
-        "lost_name",
-        "sync_failed",
-        "enospc",
-    ];
-    for kind in kinds
-        .into_iter()
-        .chain(["rot", "write_failed", "read_failed"])
-    {
-        assert!(report.faults.contains_key(kind), "{kind} never struck");
-    }
+    every_promise_is_kept_and_every_fault_strikes(Mode::Executor);
 }
 
 #[test]
@@ -92,52 +42,16 @@ fn the_same_seeds_give_the_same_trace() {
 /// see one fails here.
 #[test]
 fn every_seeded_bug_is_caught() {
-    std::panic::set_hook(Box::new(|_| {}));
-    // A build without optimization is slower by this.
-    let limit = if cfg!(debug_assertions) {
-        6 * HUNT
-    } else {
-        HUNT
-    };
-    let (next, escaped) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // What is armed is armed for one thread only.
-    let work = || {
-        while let Some(flaw) = Flaw::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-            arm(Some(*flaw));
-            let start = Instant::now();
-            let caught = hunt(limit);
-            let seconds = start.elapsed().as_secs_f64();
-            println!(
-                "{flaw:?}: {seconds:.2} s, {}",
-                caught.as_deref().unwrap_or("not caught")
-            );
-            if caught.is_none() {
-                escaped.lock().unwrap().push(*flaw);
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
-    let escaped = escaped.into_inner().unwrap();
-    assert!(escaped.is_empty(), "not caught: {escaped:?}");
+    each_is_caught(Mode::Executor, &Flaw::ALL, || {
+        let tried = torn_anchor(32);
+        let what = tried.violations.first()?;
+        Some(format!("torn anchor, {what}"))
+    });
 }
 
 #[test]
 fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
-    arm(Some(Flaw::EagerReadReply));
-    let report = runs(1, 100);
-    let violation = report.violations.first().expect("the bug is caught");
-    let command = format!(
-        "perdura crash --mode executor --seed {} --runs 1",
-        violation.seed
-    );
-    assert_eq!(violation.replay_command, command);
-    let again = runs(violation.seed, 1);
-    assert_eq!(again.violations.first(), Some(violation));
-    arm(None);
-    assert!(
-        runs(violation.seed, 1).violations.is_empty(),
-        "it is the bug and not the seed"
-    );
+    a_violation_is_replayed(Mode::Executor, "executor", Flaw::EagerReadReply, 100);
 }
 
 #[test]

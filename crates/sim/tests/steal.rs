@@ -2,26 +2,17 @@
 //!
 //! The default is short; `--ignored` runs the long forms.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+mod common;
 
-use perdura_base::flaw::{Flaw, arm};
-use perdura_sim::{CrashOptions, CrashReport, Mode, run};
+use common::{
+    a_violation_is_replayed, each_is_caught, every_promise_is_kept_and_every_fault_strikes,
+};
+use perdura_base::flaw::Flaw;
+use perdura_sim::{CrashReport, Mode};
 
 fn runs(seed: u64, runs: u64) -> CrashReport {
-    let options = CrashOptions {
-        mode: Mode::Steal,
-        seed,
-        runs,
-        violations_max: 1,
-        ..CrashOptions::default()
-    };
-    run(&options, |_| {})
+    common::runs(Mode::Steal, seed, runs)
 }
-
-/// Within this time each seeded bug is caught by a release build.
-const HUNT: Duration = Duration::from_secs(10);
 
 /// The seeded bugs of parts that both modes share and that this mode's own oracle must notice:
 /// there are no update numbers here that would.
@@ -43,41 +34,9 @@ const SHARED: [Flaw; 15] = [
     Flaw::FailedWriteClean,
 ];
 
-/// Looks for a contradiction with a bug armed.
-fn hunt(limit: Duration) -> Option<String> {
-    let start = Instant::now();
-    let mut seed = 1;
-    while start.elapsed() < limit {
-        let report = runs(seed, 50);
-        if let Some(violation) = report.violations.first() {
-            return Some(format!("seed {}: {}", violation.seed, violation.what));
-        }
-        seed += 50;
-    }
-    None
-}
-
 #[test]
 fn random_crash_chains_keep_every_promise() {
-    let report = runs(1, 400);
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
-    assert_eq!(report.runs, 400);
-    assert!(report.transactions >= 20 * report.runs);
-    assert!(report.checkpoints >= report.runs);
-    assert!(report.crashes >= report.runs && report.restarts > report.runs);
-    for kind in [
-        "power_cut",
-        "torn_sector",
-        "lost_write",
-        "lost_name",
-        "sync_failed",
-        "enospc",
-        "rot",
-        "write_failed",
-        "read_failed",
-    ] {
-        assert!(report.faults.contains_key(kind), "{kind} never struck");
-    }
+    every_promise_is_kept_and_every_fault_strikes(Mode::Steal);
 }
 
 #[test]
@@ -91,53 +50,13 @@ fn the_same_seeds_give_the_same_trace() {
 /// see one fails here.
 #[test]
 fn every_seeded_bug_of_steal_mode_is_caught() {
-    std::panic::set_hook(Box::new(|_| {}));
-    // A build without optimization is slower by this.
-    let limit = if cfg!(debug_assertions) {
-        6 * HUNT
-    } else {
-        HUNT
-    };
     let flaws: Vec<Flaw> = Flaw::STEAL.into_iter().chain(SHARED).collect();
-    let (next, escaped) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // What is armed is armed for one thread only.
-    let work = || {
-        while let Some(flaw) = flaws.get(next.fetch_add(1, Ordering::Relaxed)) {
-            arm(Some(*flaw));
-            let start = Instant::now();
-            let caught = hunt(limit);
-            let seconds = start.elapsed().as_secs_f64();
-            println!(
-                "{flaw:?}: {seconds:.2} s, {}",
-                caught.as_deref().unwrap_or("not caught")
-            );
-            if caught.is_none() {
-                escaped.lock().unwrap().push(*flaw);
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
-    let escaped = escaped.into_inner().unwrap();
-    assert!(escaped.is_empty(), "not caught: {escaped:?}");
+    each_is_caught(Mode::Steal, &flaws, || None);
 }
 
 #[test]
 fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
-    arm(Some(Flaw::NoClr));
-    let report = runs(1, 400);
-    let violation = report.violations.first().expect("the bug is caught");
-    let command = format!(
-        "perdura crash --mode steal --seed {} --runs 1",
-        violation.seed
-    );
-    assert_eq!(violation.replay_command, command);
-    let again = runs(violation.seed, 1);
-    assert_eq!(again.violations.first(), Some(violation));
-    arm(None);
-    assert!(
-        runs(violation.seed, 1).violations.is_empty(),
-        "it is the bug and not the seed"
-    );
+    a_violation_is_replayed(Mode::Steal, "steal", Flaw::NoClr, 400);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura::{Core, CoreOptions, Env, Progress, Ticket};
 use perdura_base::{Epoch, StreamId};
-use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_wal::FlushProgress;
 
 pub fn small() -> CoreOptions {
@@ -298,4 +298,32 @@ fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     assert!(refused.contains("in the order"), "{refused}");
     let core = open([0, 1]).expect("the right order");
     assert_eq!(get(&core, "key 19").as_deref(), Some(&b"value"[..]));
+}
+
+/// Found in review: with a damaged page, a disk that then failed to return the older image was reported
+/// as damage beyond repair. A read that fails is that and nothing more; the next start succeeds.
+#[test]
+fn a_read_that_fails_while_a_page_is_rebuilt_is_no_damage_beyond_repair() {
+    let disk = SimDisk::new(11);
+    let digest = two_images(&disk);
+    disk.crash(CrashProfile::Nothing, 12);
+    let (path, len) = pages_of(&disk, "image-b");
+    assert!(disk.flip(&path, len - 16 * 1024 + 100, 3));
+    let before = disk.snapshot();
+    let mut failed = 0;
+    for nth in 1..=200 {
+        disk.restore(&before);
+        disk.set_plan(FaultPlan {
+            fail_read_at: Some(nth),
+            ..FaultPlan::default()
+        });
+        match Core::open(env(&disk, 1), small(), Arc::new(Progress::default())) {
+            Ok(core) => assert_eq!(core.digest(), digest, "read {nth}"),
+            Err(error) => {
+                failed += 1;
+                assert!(error.is_unreadable(), "read {nth}: {error}");
+            }
+        }
+    }
+    assert!(failed > 0, "no read was one that nothing can stand in for");
 }

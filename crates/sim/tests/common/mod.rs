@@ -1,0 +1,115 @@
+//! What the tests of both modes ask of the simulator: runs of one mode, faults that strike, a replay
+//! that fails again, and every seeded bug caught in time.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use perdura_base::flaw::{Flaw, arm};
+use perdura_sim::{CrashOptions, CrashReport, Mode, run};
+
+/// Within this time each seeded bug is caught by a release build.
+const HUNT: Duration = Duration::from_secs(10);
+
+pub fn runs(mode: Mode, seed: u64, runs: u64) -> CrashReport {
+    let options = CrashOptions {
+        mode,
+        seed,
+        runs,
+        violations_max: 1,
+        ..CrashOptions::default()
+    };
+    run(&options, |_| {})
+}
+
+/// Four hundred crash chains: no violation, and every kind of fault struck.
+pub fn every_promise_is_kept_and_every_fault_strikes(mode: Mode) {
+    let report = runs(mode, 1, 400);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    assert_eq!(report.runs, 400);
+    assert!(report.transactions >= 20 * report.runs);
+    assert!(report.checkpoints >= report.runs);
+    assert!(report.crashes >= report.runs && report.restarts > report.runs);
+    for kind in [
+        "power_cut",
+        "torn_sector",
+        "lost_write",
+        "lost_name",
+        "sync_failed",
+        "enospc",
+        "rot",
+        "write_failed",
+        "read_failed",
+    ] {
+        assert!(report.faults.contains_key(kind), "{kind} never struck");
+    }
+}
+
+/// A report names the seed that fails with a bug armed, and one run of it fails again.
+pub fn a_violation_is_replayed(mode: Mode, word: &str, flaw: Flaw, tries: u64) {
+    arm(Some(flaw));
+    let report = runs(mode, 1, tries);
+    let violation = report.violations.first().expect("the bug is caught");
+    let command = format!(
+        "perdura crash --mode {word} --seed {} --runs 1",
+        violation.seed
+    );
+    assert_eq!(violation.replay_command, command);
+    let again = runs(mode, violation.seed, 1);
+    assert_eq!(again.violations.first(), Some(violation));
+    arm(None);
+    assert!(
+        runs(mode, violation.seed, 1).violations.is_empty(),
+        "it is the bug and not the seed"
+    );
+}
+
+/// Arms each bug in turn and looks for a contradiction in random runs; `also` is asked once after
+/// the first three hundred, for bugs that need one exact moment.
+pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) {
+    std::panic::set_hook(Box::new(|_| {}));
+    // A build without optimization is slower by this.
+    let limit = if cfg!(debug_assertions) {
+        6 * HUNT
+    } else {
+        HUNT
+    };
+    let (next, escaped) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    // What is armed is armed for one thread only.
+    let work = || {
+        while let Some(flaw) = flaws.get(next.fetch_add(1, Ordering::Relaxed)) {
+            arm(Some(*flaw));
+            let start = Instant::now();
+            let caught = hunt(mode, limit, also);
+            let seconds = start.elapsed().as_secs_f64();
+            println!(
+                "{flaw:?}: {seconds:.2} s, {}",
+                caught.as_deref().unwrap_or("not caught")
+            );
+            if caught.is_none() {
+                escaped.lock().unwrap().push(*flaw);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+    let escaped = escaped.into_inner().unwrap();
+    assert!(escaped.is_empty(), "not caught: {escaped:?}");
+}
+
+fn hunt(mode: Mode, limit: Duration, also: fn() -> Option<String>) -> Option<String> {
+    let start = Instant::now();
+    let mut seed = 1;
+    while start.elapsed() < limit {
+        let report = runs(mode, seed, 50);
+        if let Some(violation) = report.violations.first() {
+            return Some(format!("seed {}: {}", violation.seed, violation.what));
+        }
+        seed += 50;
+        if seed == 301
+            && let Some(what) = also()
+        {
+            return Some(what);
+        }
+    }
+    None
+}
