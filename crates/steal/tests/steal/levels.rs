@@ -2,6 +2,7 @@
 //! gives one digest whatever the scheme.
 
 use perdura_base::PartitionId;
+use perdura_recovery::replay::UNIT_BYTES;
 use perdura_recovery::{Level, Method, Schedule};
 use perdura_steal::{Records, Steal, StealOptions};
 use perdura_wal::Scheme;
@@ -107,5 +108,40 @@ fn a_method_is_refused_for_a_log_it_cannot_read() {
         let back = dry_run(&disks, method, Schedule::inline(Level::Two, 0));
         let why = back.map(|found| found.digest).unwrap_err();
         assert!(why.contains(reason), "{why}");
+    }
+}
+
+/// Found in review: no test noticed when the second pass took a loser's units oldest first.
+#[test]
+fn a_loser_whose_changes_of_one_slot_fill_many_units_of_log_is_undone_in_order() {
+    for scheme in STEAL_SCHEMES {
+        let disks = Disks::new(1, 1);
+        let steal = Steal::create(disks.env.clone(), options(scheme, Records::Full)).unwrap();
+        let _durable_with_the_first_flush = steal.grow(PartitionId(0)).unwrap();
+        let mut past = History::default();
+        let mut first = begin(&steal);
+        let place = insert(&steal, &mut first, row(0)).unwrap();
+        let _durable_with_the_first_flush = commit(&steal, &mut past, first);
+        let committed = steal.digest();
+        let mut loser = steal.begin();
+        let before = steal.wal().stats().log_bytes;
+        for number in 1..1500 {
+            assert!(steal.update(&mut loser, place, &row(number)).unwrap());
+            // A unit ends where an epoch does.
+            if number % 50 == 0 {
+                steal.flush_all().unwrap();
+            }
+        }
+        steal.flush_all().unwrap();
+        let written = steal.wal().stats().log_bytes - before;
+        assert!(written > 4 * UNIT_BYTES, "{written} bytes of log");
+        drop(steal);
+        for method in methods(scheme) {
+            for level in [Level::One, Method::highest_level(scheme)] {
+                let found = dry_run(&disks, method, Schedule::inline(level, 0));
+                let digest = found.map(|found| found.digest);
+                assert_eq!(digest.as_ref(), Ok(&committed), "{} {level:?}", method.name);
+            }
+        }
     }
 }
