@@ -1,8 +1,8 @@
 //! What the server uses of the engine, in one place.
 
 pub(crate) use perdura::{
-    Abort, Db, Epoch, Error, Flushed, MemoryUse, Options, PartitionSet, Progress, Renewal, TableId,
-    Ticket, Tx,
+    Abort, Db, Epoch, Error, Flushed, MemoryUse, Options, PartitionSet, Progress, Renewal, RowRef,
+    TableId, Ticket, Tx,
 };
 
 /// An engine's error as a reply, with the code that Redis clients look for.

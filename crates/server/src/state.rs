@@ -1,5 +1,6 @@
 //! What all connections share. Only the loop's thread touches it.
 
+use crate::command::event::Event;
 use crate::command::lookup::Lookup;
 use crate::connection::Connections;
 use crate::control::Control;
@@ -176,6 +177,14 @@ impl State {
     pub(crate) fn last_save(&self, checkpoint_end_us: u64) -> u64 {
         self.opened_at.max(checkpoint_end_us / 1_000_000)
     }
+
+    /// Whether anybody wants to know which keys change.
+    pub(crate) fn interest(&self) -> bool {
+        false
+    }
+
+    /// Tells those who want to know of changes that are durable with `epoch`.
+    pub(crate) fn tell(&mut self, _events: &[Event], _epoch: Epoch) {}
 
     /// Whether a client needs no password.
     pub(crate) fn trusts_all(&self) -> bool {

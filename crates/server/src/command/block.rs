@@ -7,8 +7,11 @@
 //! fails at run time replies its error and changes nothing; the others stand, as in Redis. If
 //! the engine refuses (memory, log), the whole block does not happen.
 
+use super::Group;
 use super::dispatch::{add_partitions, failed};
-use super::{After, Command, Cx, Data, Run, flag};
+use super::flag::{FAST, IMMEDIATE, LOADING};
+use super::spec::{Command, plain};
+use super::{After, Cx, Data, Run, flag};
 use crate::engine::{Epoch, PartitionSet};
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
@@ -16,6 +19,35 @@ use crate::resp::reply::Out;
 use crate::session::{Block, Session};
 use crate::state::{Stage, State};
 use std::ops::Range;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("discard", 1, LOADING | IMMEDIATE | FAST, discard).doc(
+        Group::Transactions,
+        "2.0.0",
+        "Drops the block that MULTI began.",
+    ),
+    plain("exec", 1, LOADING | IMMEDIATE, exec).doc(
+        Group::Transactions,
+        "1.2.0",
+        "Runs the block that MULTI began, as one transaction.",
+    ),
+    plain("multi", 1, LOADING | IMMEDIATE | FAST, multi).doc(
+        Group::Transactions,
+        "1.2.0",
+        "Begins a block of commands.",
+    ),
+    plain("unwatch", 1, LOADING | FAST, watch).doc(
+        Group::Transactions,
+        "2.2.0",
+        "Watches no key any more.",
+    ),
+    plain("watch", -2, LOADING | IMMEDIATE | FAST, watch).doc(
+        Group::Transactions,
+        "2.2.0",
+        "Makes EXEC depend on keys staying as they are.",
+    ),
+];
 
 /// Keeps a command for EXEC.
 pub(crate) fn enqueue(
@@ -183,7 +215,7 @@ fn run_steps(
             match (command.run, &step.reply) {
                 (Run::Data(run), _) => {
                     data.select(step.database);
-                    run(&mut data, &owned.args(), &mut Out::new(out.buf, step.resp3))?;
+                    data.run(run, &owned.args(), &mut Out::new(out.buf, step.resp3))?;
                 }
                 (Run::Plain(_), Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
                 (Run::Plain(_), None) => {}
@@ -192,7 +224,7 @@ fn run_steps(
         }
         data.finish()
     })?;
-    outcome.settle(cx.state);
+    outcome.settle(cx.state, ticket.epoch);
     cx.epoch = cx.epoch.max(ticket.epoch);
     Ok(())
 }

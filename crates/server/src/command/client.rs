@@ -1,8 +1,18 @@
 //! CLIENT: what a connection says and asks about itself and the others.
 
+use super::Group;
+use super::flag::LOADING;
+use super::spec::{Command, family};
 use super::{Cx, SYNTAX};
 use crate::resp::parse::Args;
 use crate::session::Durability;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[family("client", -2, LOADING, WORDS, client).doc(
+    Group::Connection,
+    "2.4.0",
+    "What connections say and ask about themselves.",
+)];
 
 /// The second words of CLIENT.
 pub(crate) const WORDS: &[(&str, i8)] = &[

@@ -1,10 +1,17 @@
 //! CONFIG: the settings by Redis's names. Most are facts here, not choices: they are shown so
 //! that clients and tools find them, and setting them to anything else is refused with a reason.
 
+use super::Group;
+use super::flag::{ADMIN, LOADING};
+use super::spec::{Command, family};
 use super::{Cx, SYNTAX};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::state::{State, Stats};
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[family("config", -2, LOADING | ADMIN, WORDS, config)
+    .doc(Group::Server, "2.0.0", "Shows and changes settings.")];
 
 /// All settings with their values.
 fn settings(state: &State) -> Vec<(&'static str, String)> {

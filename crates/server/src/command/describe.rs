@@ -1,9 +1,19 @@
 //! COMMAND: the table of commands, as clients ask for it.
 
-use super::table::COMMANDS;
-use super::{Command, Cx, Keys, flag};
+use super::Group;
+use super::flag::LOADING;
+use super::spec::{Command, family};
+use super::table::all;
+use super::{Cx, Keys, flag};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[family("command", -1, LOADING, WORDS, command).doc(
+    Group::Server,
+    "2.8.13",
+    "Describes the commands.",
+)];
 
 /// The second words of COMMAND.
 pub(crate) const WORDS: &[(&str, i8)] = &[("count", 2), ("docs", -2), ("info", -2), ("list", -2)];
@@ -12,26 +22,26 @@ pub(crate) const WORDS: &[(&str, i8)] = &[("count", 2), ("docs", -2), ("info", -
 pub(crate) fn command(cx: &mut Cx<'_>, args: &Args<'_>) {
     let out = &mut cx.out;
     if args.len() == 1 {
-        out.array(COMMANDS.len());
-        for command in &COMMANDS {
+        out.array(all().count());
+        for command in all() {
             describe(command, out);
         }
         return;
     }
     match args.at(1).to_ascii_lowercase().as_slice() {
-        b"count" => out.count(u64::try_from(COMMANDS.len()).unwrap_or(0)),
+        b"count" => out.count(u64::try_from(all().count()).unwrap_or(0)),
         // Nothing is known beyond the names: clients then offer no hints.
         b"docs" => out.map(0),
         b"list" => {
-            out.array(COMMANDS.len());
-            for command in &COMMANDS {
+            out.array(all().count());
+            for command in all() {
                 out.bulk(command.name.as_bytes());
             }
         }
         // INFO without names is COMMAND itself.
         _ if args.len() == 2 => {
-            out.array(COMMANDS.len());
-            for command in &COMMANDS {
+            out.array(all().count());
+            for command in all() {
                 describe(command, out);
             }
         }
@@ -55,6 +65,7 @@ fn describe(command: &Command, out: &mut Out<'_>) {
             i64::from(last),
             i64::try_from(step).unwrap_or(0),
         ),
+        Keys::Counted { dest, .. } => (i64::from(dest), i64::from(dest), i64::from(dest)),
         Keys::None | Keys::All => (0, 0, 0),
     };
     out.array(10);

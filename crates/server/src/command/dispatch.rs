@@ -142,16 +142,12 @@ fn run_data(
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
-        run(
-            &mut data,
-            args,
-            &mut Out::new(&mut replies.buf, session.resp3),
-        )?;
+        data.run(run, args, &mut Out::new(&mut replies.buf, session.resp3))?;
         data.finish()
     });
     match result {
         Ok((outcome, ticket)) => {
-            outcome.settle(state);
+            outcome.settle(state, ticket.epoch);
             ticket.epoch
         }
         Err(error) => {

@@ -1,13 +1,63 @@
 //! Expiry: deadlines are absolute milliseconds; one that has passed deletes the key.
 
+use super::Group;
+use super::event::Class;
+use super::flag::{FAST, READ, WRITE};
+use super::spec::{Command, ONE, data};
 use super::strings::integer_arg;
-use super::{Data, NOT_INTEGER};
-use crate::engine::Abort;
+use super::{Data, Done, NOT_INTEGER};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
-type Done = Result<(), Abort>;
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("expire", -3, WRITE | FAST, ONE, expire).doc(
+        Group::Generic,
+        "1.0.0",
+        "Lets a key expire after seconds.",
+    ),
+    data("expireat", -3, WRITE | FAST, ONE, expireat).doc(
+        Group::Generic,
+        "1.2.0",
+        "Lets a key expire at a second.",
+    ),
+    data("expiretime", 2, READ | FAST, ONE, expiretime).doc(
+        Group::Generic,
+        "7.0.0",
+        "Tells the second a key expires at.",
+    ),
+    data("persist", 2, WRITE | FAST, ONE, persist).doc(
+        Group::Generic,
+        "2.2.0",
+        "Lets a key stay for ever.",
+    ),
+    data("pexpire", -3, WRITE | FAST, ONE, pexpire).doc(
+        Group::Generic,
+        "2.6.0",
+        "Lets a key expire after milliseconds.",
+    ),
+    data("pexpireat", -3, WRITE | FAST, ONE, pexpireat).doc(
+        Group::Generic,
+        "2.6.0",
+        "Lets a key expire at a millisecond.",
+    ),
+    data("pexpiretime", 2, READ | FAST, ONE, pexpiretime).doc(
+        Group::Generic,
+        "7.0.0",
+        "Tells the millisecond a key expires at.",
+    ),
+    data("pttl", 2, READ | FAST, ONE, pttl).doc(
+        Group::Generic,
+        "2.6.0",
+        "Milliseconds until a key expires.",
+    ),
+    data("ttl", 2, READ | FAST, ONE, ttl).doc(
+        Group::Generic,
+        "1.0.0",
+        "Seconds until a key expires.",
+    ),
+];
 
 /// How a deadline is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,8 +167,7 @@ fn set_deadline(
     let wanted = match conditions(args) {
         Ok(wanted) => wanted,
         Err(error) => {
-            out.error(&error);
-            return Ok(());
+            return Err(error.into());
         }
     };
     let Some(amount) = integer_arg(args.at(2), out) else {
@@ -126,8 +175,7 @@ fn set_deadline(
     };
     let now = data.tx.now_ms();
     let Some(at) = absolute(kind, amount, now) else {
-        out.error(&invalid(name));
-        return Ok(());
+        return Err(invalid(name).into());
     };
     // A deadline before 1970 has passed like any other.
     let at = u64::try_from(at).unwrap_or(0);
@@ -144,8 +192,10 @@ fn set_deadline(
     if !refused {
         if at <= now {
             data.tx.delete(data.table, key)?;
+            data.changed(Class::Generic, "del", key);
         } else {
             data.tx.set_expiry(data.table, key, Some(at))?;
+            data.changed(Class::Generic, "expire", key);
         }
     }
     out.integer(i64::from(!refused));
@@ -224,6 +274,7 @@ pub(crate) fn persist(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_
         .is_some_and(|row| row.expiry_ms().is_some());
     if expires {
         data.tx.set_expiry(data.table, args.at(1), None)?;
+        data.changed(Class::Generic, "persist", args.at(1));
     }
     out.integer(i64::from(expires));
     Ok(())

@@ -1,10 +1,32 @@
 //! HELLO, AUTH and RESET: who the client is and which protocol it speaks.
 
+use super::Group;
 use super::client::check_name;
+use super::flag::{FAST, IMMEDIATE, LOADING, NO_AUTH};
+use super::spec::{Command, plain};
 use super::{Cx, SYNTAX};
 use crate::auth;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("auth", -2, LOADING | NO_AUTH | FAST, auth).doc(
+        Group::Connection,
+        "1.0.0",
+        "Proves who the client is.",
+    ),
+    plain("hello", -1, LOADING | NO_AUTH | FAST, hello).doc(
+        Group::Connection,
+        "6.0.0",
+        "Chooses the protocol and tells about the server.",
+    ),
+    plain("reset", 1, LOADING | NO_AUTH | IMMEDIATE | FAST, reset).doc(
+        Group::Connection,
+        "6.2.0",
+        "Brings the connection to its first state.",
+    ),
+];
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 

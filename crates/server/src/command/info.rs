@@ -2,14 +2,24 @@
 //! counters say, each prefixed with its section.
 
 use super::Cx;
+use super::Group;
+use super::flag::{DANGEROUS, LOADING};
 use super::hello::REDIS_VERSION;
 use super::server::keyspace;
+use super::spec::{Command, plain};
 use crate::engine::Db;
 use crate::loading;
 use crate::resp::parse::Args;
 use crate::state::{Stage, State};
 use serde_json::Value;
 use std::fmt::{Display, Write};
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS, info).doc(
+    Group::Server,
+    "1.0.0",
+    "Figures of the server.",
+)];
 
 const SECTIONS: [&str; 9] = [
     "server",

@@ -1,18 +1,59 @@
 //! Keys, whatever they hold.
 
-use super::{Data, SYNTAX};
-use crate::engine::Abort;
+use super::Group;
+use super::Keys;
+use super::event::Class;
+use super::flag::{DANGEROUS, FAST, READ, WRITE};
+use super::spec::{Command, EACH, ONE, data};
+use super::{Data, Done, SYNTAX};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use std::ops::Range;
 
-type Done = Result<(), Abort>;
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("dbsize", 1, READ | FAST, Keys::All, dbsize).doc(
+        Group::Server,
+        "1.0.0",
+        "Counts the keys of the database.",
+    ),
+    data("del", -2, WRITE, EACH, del).doc(Group::Generic, "1.0.0", "Removes keys."),
+    data("exists", -2, READ | FAST, EACH, exists).doc(
+        Group::Generic,
+        "1.0.0",
+        "Counts those keys that are there.",
+    ),
+    data("flushall", -1, WRITE | DANGEROUS, Keys::All, flushall).doc(
+        Group::Server,
+        "1.0.0",
+        "Empties every database.",
+    ),
+    data("flushdb", -1, WRITE | DANGEROUS, Keys::All, flushdb).doc(
+        Group::Server,
+        "1.0.0",
+        "Empties the database.",
+    ),
+    data("touch", -2, READ | FAST, EACH, exists).doc(
+        Group::Generic,
+        "3.2.1",
+        "Counts those keys that are there.",
+    ),
+    data("type", 2, READ | FAST, ONE, kind).doc(Group::Generic, "1.0.0", "What a key holds."),
+    data("unlink", -2, WRITE | FAST, EACH, del).doc(
+        Group::Generic,
+        "4.0.0",
+        "Removes keys and frees them later.",
+    ),
+];
 
 /// `DEL key [key …]`, and UNLINK, which differs only where freeing takes long.
 pub(crate) fn del(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut count = 0;
     for key in args.from(1) {
-        count += i64::from(data.tx.delete(data.table, key)?);
+        if data.tx.delete(data.table, key)? {
+            data.changed(Class::Generic, "del", key);
+            count += 1;
+        }
     }
     out.integer(count);
     Ok(())
@@ -62,8 +103,7 @@ fn flush(
     let known =
         |word: &[u8]| word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC");
     if args.len() > 2 || !args.from(1).all(known) {
-        out.error(SYNTAX);
-        return Ok(());
+        return Err(SYNTAX.into());
     }
     databases.try_for_each(|database| data.flush(database))?;
     out.ok();

@@ -3,9 +3,9 @@
 //! hash costs less than being clever.
 
 use super::Command;
-use super::table::COMMANDS;
+use super::table::all;
 
-const SLOTS: usize = 512;
+const SLOTS: usize = 1024;
 const MASK: usize = SLOTS - 1;
 
 /// Names to commands.
@@ -18,7 +18,7 @@ impl Lookup {
     /// The lookup of all commands.
     pub(crate) fn new() -> Self {
         let mut slots = Box::new([None; SLOTS]);
-        for command in &COMMANDS {
+        for command in all() {
             let mut at = home(command.name.as_bytes());
             while slots[at].is_some() {
                 at = (at + 1) & MASK;
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn every_command_is_found_in_any_case_and_nothing_else() {
         let lookup = Lookup::new();
-        for command in &COMMANDS {
+        for command in all() {
             let upper = command.name.to_ascii_uppercase();
             for name in [command.name, upper.as_str()] {
                 let found = lookup.find(name.as_bytes()).map(|c| c.name);
@@ -77,7 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_sorted_and_without_repeats() {
-        assert!(COMMANDS.windows(2).all(|pair| pair[0].name < pair[1].name));
+    fn no_name_is_in_the_tables_twice_and_every_command_says_what_it_does() {
+        let mut names: Vec<_> = all().map(|command| command.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{names:?}");
+        assert!(names.len() < SLOTS / 2);
+        for command in all() {
+            assert!(command.summary.ends_with('.'), "{}", command.name);
+        }
     }
 }

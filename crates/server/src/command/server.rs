@@ -1,6 +1,9 @@
 //! Commands about the server and its data as a whole, and the small ones of every connection.
 
+use super::Group;
 use super::dispatch::failed;
+use super::flag::{ADMIN, FAST, IMMEDIATE, LOADING, NO_AUTH, NO_MULTI};
+use super::spec::{Command, plain};
 use super::strings::integer_arg;
 use super::{After, Cx, SYNTAX, wrong_arity};
 use crate::control::Message;
@@ -8,6 +11,48 @@ use crate::engine::{Abort, Db, Epoch, PartitionSet};
 use crate::resp::parse::Args;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("bgsave", -1, ADMIN, bgsave).doc(Group::Server, "1.0.0", "Begins a checkpoint."),
+    plain("debug", -2, LOADING | ADMIN, debug).doc(
+        Group::Server,
+        "1.0.0",
+        "Looks inside, for tests.",
+    ),
+    plain("echo", 2, FAST, echo).doc(Group::Connection, "1.0.0", "Answers its argument."),
+    plain("lastsave", 1, LOADING | FAST, lastsave).doc(
+        Group::Server,
+        "1.0.0",
+        "When the newest checkpoint ended.",
+    ),
+    plain("ping", -1, FAST, ping).doc(
+        Group::Connection,
+        "1.0.0",
+        "Answers, so that one knows that somebody is there.",
+    ),
+    plain("quit", -1, LOADING | NO_AUTH | IMMEDIATE | FAST, quit).doc(
+        Group::Connection,
+        "1.0.0",
+        "Ends the connection.",
+    ),
+    plain("save", 1, ADMIN | NO_MULTI, save).doc(
+        Group::Server,
+        "1.0.0",
+        "Takes a checkpoint and waits for it.",
+    ),
+    plain("select", 2, LOADING | FAST, select).doc(
+        Group::Connection,
+        "1.0.0",
+        "Chooses a database.",
+    ),
+    plain("shutdown", -1, LOADING | NO_MULTI | ADMIN, shutdown).doc(
+        Group::Server,
+        "1.0.0",
+        "Ends the server.",
+    ),
+    plain("time", 1, LOADING | FAST, time).doc(Group::Server, "2.6.0", "The server's time."),
+];
 
 /// `PING [text]`
 pub(crate) fn ping(cx: &mut Cx<'_>, args: &Args<'_>) {

@@ -1,13 +1,71 @@
 //! Strings: SET and its relatives.
 
+use super::Group;
+use super::event::Class;
 use super::expiry::{Deadline, deadline_option};
-use super::{Data, NOT_INTEGER, SYNTAX, TOO_LONG, wrong_arity};
-use crate::engine::Abort;
+use super::flag::{DENY_OOM, FAST, READ, WRITE};
+use super::spec::{Command, EACH, ONE, PAIRS, data};
+use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, TOO_LONG, wrong_arity};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
-type Done = Result<(), Abort>;
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("append", 3, WRITE | DENY_OOM | FAST, ONE, append).doc(
+        Group::String,
+        "2.0.0",
+        "Appends to a string.",
+    ),
+    data("get", 2, READ | FAST, ONE, get).doc(Group::String, "1.0.0", "Answers a string."),
+    data("getdel", 2, WRITE | FAST, ONE, getdel).doc(
+        Group::String,
+        "6.2.0",
+        "Answers a string and removes it.",
+    ),
+    data("getex", -2, WRITE | FAST, ONE, getex).doc(
+        Group::String,
+        "6.2.0",
+        "Answers a string and sets when it expires.",
+    ),
+    data("getset", 3, WRITE | DENY_OOM | FAST, ONE, getset).doc(
+        Group::String,
+        "1.0.0",
+        "Writes a string and answers the one before.",
+    ),
+    data("mget", -2, READ | FAST, EACH, mget).doc(
+        Group::String,
+        "1.0.0",
+        "Answers several strings.",
+    ),
+    data("mset", -3, WRITE | DENY_OOM, PAIRS, mset).doc(
+        Group::String,
+        "1.0.1",
+        "Writes several strings.",
+    ),
+    data("msetnx", -3, WRITE | DENY_OOM, PAIRS, msetnx).doc(
+        Group::String,
+        "1.0.1",
+        "Writes several strings if none of the keys is there.",
+    ),
+    data("psetex", 4, WRITE | DENY_OOM, ONE, psetex).doc(
+        Group::String,
+        "2.6.0",
+        "Writes a string that expires after milliseconds.",
+    ),
+    data("set", -3, WRITE | DENY_OOM, ONE, set).doc(Group::String, "1.0.0", "Writes a string."),
+    data("setex", 4, WRITE | DENY_OOM, ONE, setex).doc(
+        Group::String,
+        "2.0.0",
+        "Writes a string that expires after seconds.",
+    ),
+    data("setnx", 3, WRITE | DENY_OOM | FAST, ONE, setnx).doc(
+        Group::String,
+        "1.0.0",
+        "Writes a string if the key is not there.",
+    ),
+    data("strlen", 2, READ | FAST, ONE, strlen).doc(Group::String, "2.2.0", "Bytes of a string."),
+];
 
 /// Appends the value of a row as a reply.
 macro_rules! reply_row {
@@ -28,8 +86,8 @@ fn reply_value(
     data: &mut Data<'_, '_>,
     key: &[u8],
     out: &mut Out<'_>,
-) -> Result<Option<Option<u64>>, Abort> {
-    let found = match data.tx.get(data.table, key)? {
+) -> Result<Option<Option<u64>>, Stop> {
+    let found = match data.string(key)? {
         Some(row) => {
             reply_row!(out, row);
             Some(row.expiry_ms())
@@ -46,10 +104,23 @@ fn reply_value(
 /// Writes a value whose expiry may already have passed, which leaves nothing.
 fn write(data: &mut Data<'_, '_>, key: &[u8], value: &[u8], expiry: Option<u64>) -> Done {
     if expiry.is_some_and(|at| at <= data.tx.now_ms()) {
-        data.tx.delete(data.table, key)?;
+        if data.tx.delete(data.table, key)? {
+            data.changed(Class::Generic, "del", key);
+        }
         return Ok(());
     }
-    data.tx.put(data.table, key, value, expiry)
+    put(data, key, value, expiry)?;
+    if expiry.is_some() {
+        data.changed(Class::Generic, "expire", key);
+    }
+    Ok(())
+}
+
+/// Writes a string, whatever the key held.
+fn put(data: &mut Data<'_, '_>, key: &[u8], value: &[u8], expiry: Option<u64>) -> Done {
+    data.tx.put(data.table, key, value, expiry)?;
+    data.changed(Class::String, "set", key);
+    Ok(())
 }
 
 /// `GET key`
@@ -102,25 +173,22 @@ fn value_options(args: &Args<'_>, mut at: usize, writes: bool) -> Option<ValueOp
 pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (key, value) = (args.at(1), args.at(2));
     if value.len() > data.value_bytes_max {
-        out.error(TOO_LONG);
-        return Ok(());
+        return Err(TOO_LONG.into());
     }
     if args.len() == 3 {
-        data.tx.put(data.table, key, value, None)?;
+        put(data, key, value, None)?;
         out.ok();
         return Ok(());
     }
     let Some(options) = value_options(args, 3, true) else {
-        out.error(SYNTAX);
-        return Ok(());
+        return Err(SYNTAX.into());
     };
     let mut expiry = None;
     if let Some(deadline) = &options.deadline {
         match deadline.resolve(args, data.tx.now_ms(), "set") {
             Ok(at) => expiry = Some(at),
             Err(error) => {
-                out.error(&error);
-                return Ok(());
+                return Err(error.into());
             }
         }
     }
@@ -150,12 +218,11 @@ pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
 /// `SETNX key value`
 pub(crate) fn setnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if args.at(2).len() > data.value_bytes_max {
-        out.error(TOO_LONG);
-        return Ok(());
+        return Err(TOO_LONG.into());
     }
     let absent = data.tx.get(data.table, args.at(1))?.is_none();
     if absent {
-        data.tx.put(data.table, args.at(1), args.at(2), None)?;
+        put(data, args.at(1), args.at(2), None)?;
     }
     out.integer(i64::from(absent));
     Ok(())
@@ -168,20 +235,14 @@ fn set_with_ttl(
     (option, name): (&[u8], &str),
 ) -> Done {
     if args.at(3).len() > data.value_bytes_max {
-        out.error(TOO_LONG);
-        return Ok(());
+        return Err(TOO_LONG.into());
     }
     let Some(kind) = deadline_option(option) else {
-        out.error(SYNTAX);
-        return Ok(());
+        return Err(SYNTAX.into());
     };
-    match (Deadline { kind, arg: 2 }).resolve(args, data.tx.now_ms(), name) {
-        Ok(at) => {
-            write(data, args.at(1), args.at(3), Some(at))?;
-            out.ok();
-        }
-        Err(error) => out.error(&error),
-    }
+    let at = (Deadline { kind, arg: 2 }).resolve(args, data.tx.now_ms(), name)?;
+    write(data, args.at(1), args.at(3), Some(at))?;
+    out.ok();
     Ok(())
 }
 
@@ -198,17 +259,17 @@ pub(crate) fn psetex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 /// `GETSET key value`
 pub(crate) fn getset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if args.at(2).len() > data.value_bytes_max {
-        out.error(TOO_LONG);
-        return Ok(());
+        return Err(TOO_LONG.into());
     }
     reply_value(data, args.at(1), out)?;
-    data.tx.put(data.table, args.at(1), args.at(2), None)
+    put(data, args.at(1), args.at(2), None)
 }
 
 /// `GETDEL key`
 pub(crate) fn getdel(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if reply_value(data, args.at(1), out)?.is_some() {
         data.tx.delete(data.table, args.at(1))?;
+        data.changed(Class::Generic, "del", args.at(1));
     }
     Ok(())
 }
@@ -217,8 +278,7 @@ pub(crate) fn getdel(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let key = args.at(1);
     let Some(options) = value_options(args, 2, false) else {
-        out.error(SYNTAX);
-        return Ok(());
+        return Err(SYNTAX.into());
     };
     let start = out.buf.len();
     if reply_value(data, key, out)?.is_none() {
@@ -230,25 +290,31 @@ pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
             Ok(at) => expiry = Some(at),
             Err(error) => {
                 out.buf.truncate(start);
-                out.error(&error);
-                return Ok(());
+                return Err(error.into());
             }
         }
     }
     match expiry {
-        Some(at) if at <= data.tx.now_ms() => data.tx.delete(data.table, key).map(|_| ()),
-        Some(_) => data.tx.set_expiry(data.table, key, expiry).map(|_| ()),
-        None if options.drop_expiry => data.tx.set_expiry(data.table, key, None).map(|_| ()),
-        None => Ok(()),
+        Some(at) if at <= data.tx.now_ms() => {
+            data.tx.delete(data.table, key)?;
+            data.changed(Class::Generic, "del", key);
+        }
+        Some(_) => {
+            data.tx.set_expiry(data.table, key, expiry)?;
+            data.changed(Class::Generic, "expire", key);
+        }
+        None if options.drop_expiry => {
+            data.tx.set_expiry(data.table, key, None)?;
+            data.changed(Class::Generic, "persist", key);
+        }
+        None => {}
     }
+    Ok(())
 }
 
 /// `STRLEN key`
 pub(crate) fn strlen(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let len = data
-        .tx
-        .get(data.table, args.at(1))?
-        .map(|row| row.value_len());
+    let len = data.string(args.at(1))?.map(|row| row.value_len());
     data.looked_up(len.is_some());
     out.count(u64::try_from(len.unwrap_or(0)).unwrap_or(u64::MAX));
     Ok(())
@@ -257,20 +323,20 @@ pub(crate) fn strlen(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 /// `APPEND key value`
 pub(crate) fn append(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (mut value, mut expiry) = (Vec::new(), None);
-    if let Some(row) = data.tx.get(data.table, args.at(1))? {
-        if row.value_len() + args.at(2).len() > data.value_bytes_max {
-            out.error(TOO_LONG);
-            return Ok(());
+    let bytes_max = data.value_bytes_max;
+    if let Some(row) = data.string(args.at(1))? {
+        if row.value_len() + args.at(2).len() > bytes_max {
+            return Err(TOO_LONG.into());
         }
         row.copy_value(&mut value);
         expiry = row.expiry_ms();
     }
     value.extend_from_slice(args.at(2));
     if value.len() > data.value_bytes_max {
-        out.error(TOO_LONG);
-        return Ok(());
+        return Err(TOO_LONG.into());
     }
     data.tx.put(data.table, args.at(1), &value, expiry)?;
+    data.changed(Class::String, "append", args.at(1));
     out.count(u64::try_from(value.len()).unwrap_or(u64::MAX));
     Ok(())
 }
@@ -305,7 +371,7 @@ fn check_pairs(data: &Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, name: &s
 
 fn put_pairs(data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
     for (key, value) in args.from(1).step_by(2).zip(args.from(2).step_by(2)) {
-        data.tx.put(data.table, key, value, None)?;
+        put(data, key, value, None)?;
     }
     Ok(())
 }

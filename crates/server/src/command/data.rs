@@ -1,0 +1,204 @@
+//! What a data command works on: a transaction, the client's database, and what is to be told
+//! when the transaction has committed.
+
+use super::event::{Class, Event};
+use crate::engine::{Abort, Db, Epoch, Error, Flushed, Renewal, RowRef, TableId, Tx};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use crate::state::State;
+use std::borrow::Cow;
+
+/// Why a data command ended early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The transaction cannot go on; it is undone, and perhaps run again.
+    Abort(Abort),
+    /// The command replies with this error. It has written nothing.
+    Error(Cow<'static, str>),
+}
+
+impl From<Abort> for Stop {
+    fn from(abort: Abort) -> Self {
+        Stop::Abort(abort)
+    }
+}
+
+impl From<&'static str> for Stop {
+    fn from(text: &'static str) -> Self {
+        Stop::Error(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Self {
+        Stop::Error(Cow::Owned(text))
+    }
+}
+
+/// What a data command answers.
+pub(crate) type Done = Result<(), Stop>;
+
+/// What a data command works on.
+pub(crate) struct Data<'a, 'tx> {
+    /// The transaction.
+    pub tx: &'a mut Tx<'tx>,
+    /// The client's database, 0 to 15.
+    pub database: u8,
+    /// Its table.
+    pub table: TableId,
+    db: &'a Db,
+    /// New tables of what this transaction has flushed.
+    renewal: Option<Renewal>,
+    /// The longest value, bytes.
+    pub value_bytes_max: usize,
+    /// The longest reply, bytes.
+    pub reply_bytes_max: usize,
+    /// Keys looked up and found.
+    pub hits: u64,
+    /// Keys looked up in vain.
+    pub misses: u64,
+    /// Whether anybody wants to know of changes.
+    interest: bool,
+    events: Vec<Event>,
+    errors: u64,
+}
+
+/// What a transaction leaves to be done when it has committed.
+#[must_use]
+pub(crate) struct Outcome {
+    hits: u64,
+    misses: u64,
+    errors: u64,
+    events: Vec<Event>,
+    flushed: Option<Flushed>,
+}
+
+impl Outcome {
+    /// Counts the lookups, tells of the changes, which are durable with `epoch`, and gives back
+    /// what a flush has emptied.
+    pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
+        state.stats.hits += self.hits;
+        state.stats.misses += self.misses;
+        state.stats.errors += self.errors;
+        state.tell(&self.events, epoch);
+        if let (Some(flushed), Some(db)) = (self.flushed, state.db()) {
+            db.reclaim_flushed(flushed);
+        }
+    }
+}
+
+impl<'a, 'tx> Data<'a, 'tx> {
+    /// What the commands of one transaction work on, beginning with a database.
+    pub(crate) fn new(state: &State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
+        Data {
+            tx,
+            database,
+            table: db.database(database),
+            db,
+            renewal: None,
+            value_bytes_max: state.value_bytes_max,
+            reply_bytes_max: state.options.reply_bytes_max,
+            hits: 0,
+            misses: 0,
+            interest: state.interest(),
+            events: Vec::new(),
+            errors: 0,
+        }
+    }
+
+    /// Runs one command. An error reply takes the place of what the command has replied so far.
+    pub(crate) fn run(
+        &mut self,
+        run: super::DataFn,
+        args: &Args<'_>,
+        out: &mut Out<'_>,
+    ) -> Result<(), Abort> {
+        let start = out.buf.len();
+        match run(self, args, out) {
+            Ok(()) => Ok(()),
+            Err(Stop::Abort(abort)) => Err(abort),
+            Err(Stop::Error(text)) => {
+                out.buf.truncate(start);
+                out.error(&text);
+                self.errors += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that a key has changed, or is gone: to be called by every write of a key, once for
+    /// each event that Redis names.
+    pub(crate) fn changed(&mut self, class: Class, name: &'static str, key: &[u8]) {
+        if self.interest {
+            self.events.push(Event {
+                database: self.database,
+                class,
+                name,
+                key: key.into(),
+            });
+        }
+    }
+
+    /// The string that a key holds.
+    pub(crate) fn string(&mut self, key: &[u8]) -> Result<Option<RowRef<'_>>, Stop> {
+        Ok(self.tx.get(self.table, key)?)
+    }
+
+    /// Goes on with a database.
+    pub(crate) fn select(&mut self, database: u8) {
+        self.database = database;
+        self.table = self.table_of(database);
+    }
+
+    fn table_of(&self, database: u8) -> TableId {
+        let renewed = self.renewal.as_ref().and_then(|r| r.table(database));
+        renewed.unwrap_or_else(|| self.db.database(database))
+    }
+
+    /// Empties a database for the rest of this transaction, and for all when it commits. One
+    /// that is empty stays as it is.
+    pub(crate) fn flush(&mut self, database: u8) -> Result<(), Abort> {
+        if self.tx.len(self.table_of(database))? > 0 {
+            let renewal = self.renewal.get_or_insert_default();
+            self.db.begin_flush(self.tx, Some(database), renewal)?;
+            self.select(self.database);
+        }
+        Ok(())
+    }
+
+    /// Ends the transaction; nothing may fail after it.
+    pub(crate) fn finish(self) -> Result<Outcome, Abort> {
+        let flushed = match &self.renewal {
+            Some(renewal) => Some(self.db.finish_flush(self.tx, renewal)?),
+            None => None,
+        };
+        Ok(Outcome {
+            hits: self.hits,
+            misses: self.misses,
+            errors: self.errors,
+            events: self.events,
+            flushed,
+        })
+    }
+
+    /// Counts a lookup.
+    pub(crate) fn looked_up(&mut self, found: bool) {
+        if found {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+    }
+
+    /// Stops a transaction whose reply has outgrown its limit; `bytes` is its size so far.
+    pub(crate) fn check_reply(&self, bytes: usize) -> Result<(), Abort> {
+        if bytes <= self.reply_bytes_max {
+            return Ok(());
+        }
+        let max = self.reply_bytes_max;
+        Err(Abort::Error(Error::Usage(format!(
+            "the reply is longer than the {max} bytes allowed; ask for fewer keys at once. \
+             Nothing was changed"
+        ))))
+    }
+}

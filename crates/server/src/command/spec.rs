@@ -1,0 +1,264 @@
+//! What each command is called, what it takes, and which arguments are keys.
+//!
+//! Every family of commands describes its own in a table of rows; `table` joins them. A row is
+//! all that dispatch, COMMAND, access control and the documents know about a command.
+
+use super::{DataFn, PlainFn, Run, wrong_arity};
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+
+/// What is true of a command, one bit each.
+pub(crate) mod flag {
+    /// Changes data.
+    pub(crate) const WRITE: u32 = 1;
+    /// Reads data only.
+    pub(crate) const READ: u32 = 2;
+    /// Runs while the database is loading.
+    pub(crate) const LOADING: u32 = 4;
+    /// Runs before AUTH.
+    pub(crate) const NO_AUTH: u32 = 8;
+    /// Refused within MULTI.
+    pub(crate) const NO_MULTI: u32 = 16;
+    /// Runs at once even within MULTI.
+    pub(crate) const IMMEDIATE: u32 = 32;
+    /// For administrators.
+    pub(crate) const ADMIN: u32 = 64;
+    /// Takes constant time.
+    pub(crate) const FAST: u32 = 128;
+    /// May need more memory.
+    pub(crate) const DENY_OOM: u32 = 256;
+    /// May wait for another client.
+    pub(crate) const BLOCKING: u32 = 512;
+    /// About channels.
+    pub(crate) const PUBSUB: u32 = 1024;
+    /// Not to be given to everybody.
+    pub(crate) const DANGEROUS: u32 = 2048;
+    /// Of its keys the first is written and the others are read.
+    pub(crate) const FIRST_WRITTEN: u32 = 4096;
+    /// Of its keys the last is written and the others are read.
+    pub(crate) const LAST_WRITTEN: u32 = 8192;
+}
+
+/// Which arguments are keys, and so which partitions a command needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// None.
+    None,
+    /// From `first` to `last` (negative: from the end) by `step`, as COMMAND reports it.
+    Range { first: usize, last: i8, step: usize },
+    /// Argument `at` says how many follow it; with `dest` the first argument is one too.
+    Counted { at: usize, dest: bool },
+    /// All partitions.
+    All,
+}
+
+/// The first argument.
+pub(crate) const ONE: Keys = Keys::Range {
+    first: 1,
+    last: 1,
+    step: 1,
+};
+/// The first two arguments.
+pub(crate) const TWO: Keys = Keys::Range {
+    first: 1,
+    last: 2,
+    step: 1,
+};
+/// Every argument.
+pub(crate) const EACH: Keys = Keys::Range {
+    first: 1,
+    last: -1,
+    step: 1,
+};
+/// Keys and values by turns.
+pub(crate) const PAIRS: Keys = Keys::Range {
+    first: 1,
+    last: -1,
+    step: 2,
+};
+
+/// What a command is about, as the documents group them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Bits of strings.
+    Bitmap,
+    /// The connection.
+    Connection,
+    /// Keys, whatever they hold.
+    Generic,
+    /// Hashes.
+    Hash,
+    /// Lists.
+    List,
+    /// Channels.
+    Pubsub,
+    /// Scripts and functions.
+    Scripting,
+    /// The server.
+    Server,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// Strings.
+    String,
+    /// MULTI and WATCH.
+    Transactions,
+}
+
+/// One command.
+pub(crate) struct Command {
+    /// Its name in lower case.
+    pub name: &'static str,
+    /// The number of arguments, the name included; negative: at least so many.
+    pub arity: i8,
+    /// See [`flag`].
+    pub flags: u32,
+    /// Its keys.
+    pub keys: Keys,
+    /// The second words it knows with their arity, which counts both words; none if it takes
+    /// any.
+    pub words: &'static [(&'static str, i8)],
+    /// Its function.
+    pub run: Run,
+    /// What it is about.
+    pub group: Group,
+    /// The version of Redis that had it first.
+    pub since: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A command that runs inside a transaction.
+pub(crate) const fn data(
+    name: &'static str,
+    arity: i8,
+    flags: u32,
+    keys: Keys,
+    run: DataFn,
+) -> Command {
+    Command {
+        name,
+        arity,
+        flags,
+        keys,
+        words: &[],
+        run: Run::Data(run),
+        group: Group::Generic,
+        since: "1.0.0",
+        summary: "",
+    }
+}
+
+/// A command that runs outside of transactions.
+pub(crate) const fn plain(name: &'static str, arity: i8, flags: u32, run: PlainFn) -> Command {
+    Command {
+        run: Run::Plain(run),
+        ..data(name, arity, flags, Keys::None, super::no_data)
+    }
+}
+
+/// A command whose second word says what it does.
+pub(crate) const fn family(
+    name: &'static str,
+    arity: i8,
+    flags: u32,
+    words: &'static [(&'static str, i8)],
+    run: PlainFn,
+) -> Command {
+    Command {
+        words,
+        ..plain(name, arity, flags, run)
+    }
+}
+
+impl Command {
+    /// The same, with what the documents say of it.
+    pub(crate) const fn doc(
+        self,
+        group: Group,
+        since: &'static str,
+        summary: &'static str,
+    ) -> Command {
+        Command {
+            group,
+            since,
+            summary,
+            ..self
+        }
+    }
+
+    /// Whether all of `flags` hold.
+    pub(crate) fn has(&self, flags: u32) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// Checks the second word and the number of arguments.
+    pub(crate) fn check_shape(&self, args: &Args<'_>) -> Result<(), String> {
+        if self.words.is_empty() || args.len() < 2 {
+            return if fits(self.arity, args.len()) {
+                Ok(())
+            } else {
+                Err(wrong_arity(self.name))
+            };
+        }
+        let word = args.at(1);
+        match self
+            .words
+            .iter()
+            .find(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes()))
+        {
+            Some((_, arity)) if fits(*arity, args.len()) => Ok(()),
+            Some((known, _)) => Err(wrong_arity(&format!("{}|{known}", self.name))),
+            None => {
+                let word = String::from_utf8_lossy(&word[..word.len().min(128)]);
+                let name = self.name.to_ascii_uppercase();
+                Err(format!("ERR unknown subcommand '{word}'. Try {name} HELP."))
+            }
+        }
+    }
+
+    /// The keys among the arguments.
+    pub(crate) fn key_args<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let args = *args;
+        let end = args.len();
+        let (dest, first, last, step) = match self.keys {
+            Keys::Range { first, last, step } => {
+                let from_end = usize::from(last.unsigned_abs());
+                let last = if last < 0 {
+                    end.saturating_sub(from_end)
+                } else {
+                    from_end
+                };
+                (false, first, last.min(end.saturating_sub(1)), step)
+            }
+            Keys::Counted { at, dest } => {
+                let count = (at < end).then(|| parse_i64(args.at(at))).flatten();
+                let count = count.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                let last = at.saturating_add(count).min(end.saturating_sub(1));
+                (dest, at + 1, last, 1)
+            }
+            Keys::None | Keys::All => (false, 1, 0, 1),
+        };
+        let dest = (dest && end > 1).then_some(1);
+        dest.into_iter()
+            .chain((first..=last).step_by(step))
+            .map(move |i| args.at(i))
+    }
+}
+
+/// Whether `count` arguments are right for an arity.
+fn fits(arity: i8, count: usize) -> bool {
+    let wanted = usize::from(arity.unsigned_abs());
+    if arity < 0 {
+        count >= wanted
+    } else {
+        count == wanted
+    }
+}
