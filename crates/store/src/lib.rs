@@ -14,6 +14,7 @@
 //! | [`partition`] | the state under one latch |
 //! | `pages`, `chain` | chunks, free pages; large values |
 //! | `index`, `hash_index`, `rows`, [`row_ref`] | finding, writing and reading rows |
+//! | `order` | items by score and member, with ranks |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
 //! | [`slots`] | slots as bytes, for transactions that interleave |
 //! | [`visit`] | a checkpoint's visit of a page |
@@ -32,6 +33,9 @@ mod hash_index;
 pub mod heap;
 mod index;
 pub mod memory;
+// Sorted sets, its user, come with the collections.
+#[cfg_attr(not(test), allow(dead_code))]
+mod order;
 mod pages;
 pub mod partition;
 pub mod restart;

@@ -1,0 +1,169 @@
+//! The order-statistics index of a sorted set: a B+tree of (score, entry) that counts.
+//!
+//! A sorted set is asked for a member's rank, for the member at a rank, and for stretches between
+//! two scores or two members. Each inner node therefore keeps, beside a child, how many items are
+//! below it, and all of these questions are one descent. An item is 16 bytes: the score as an
+//! integer that sorts like it, and the [`Entry`] that says where the row is. The member itself stays
+//! in its page: items of equal score are ordered by a comparison that the caller brings along and
+//! that reads pages, so nothing is stored twice.
+//!
+//! Memory counts more than the last nanosecond. Nodes own arrays that grow by eight items at a time,
+//! so that a node which is two thirds full takes little more than two thirds of a full one; and a
+//! node at the tree's edge splits there instead of in its middle, so that ascending scores (times,
+//! counters) leave full nodes behind.
+//!
+//! Invariants, which [`check`](OrderIndex::check) walks in tests: all leaves are equally deep; items
+//! ascend strictly; a child's `low` is its smallest item exactly, for a separator that names a removed
+//! row could not be compared; its `count` is exact; a node that is not at an edge of the tree has at
+//! least a quarter of its items; `bytes` is what the arrays take.
+//!
+//! -0.0 and 0.0 are one score here, as they compare equal. Who shows a score reads it from the row.
+
+mod array;
+mod node;
+mod range;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+
+use crate::index::Entry;
+use node::{Child, Edges, Item, Node, Sought};
+pub(crate) use range::Range;
+
+/// The bit that tells a negative score.
+const SIGN: u64 = 1 << 63;
+
+/// An integer that sorts as the score does. NaN is the caller's to refuse.
+fn key_of(score: f64) -> u64 {
+    // The addition turns -0.0 into 0.0 and leaves every other score alone.
+    let bits = (score + 0.0).to_bits();
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+/// The score of a sorting integer.
+fn score_of(key: u64) -> f64 {
+    f64::from_bits(if key & SIGN == 0 { !key } else { key & !SIGN })
+}
+
+/// Items in the order of (score, member), with ranks.
+#[derive(Default)]
+pub(crate) struct OrderIndex {
+    root: Node,
+    len: u64,
+    /// Bytes of the nodes' arrays.
+    bytes: usize,
+}
+
+impl OrderIndex {
+    /// An empty index.
+    pub(crate) fn new() -> OrderIndex {
+        OrderIndex::default()
+    }
+
+    /// An index of items that ascend already.
+    pub(crate) fn from_sorted(items: Vec<(f64, Entry)>) -> OrderIndex {
+        let mut index = OrderIndex::new();
+        index.len = u64::try_from(items.len()).unwrap_or(u64::MAX);
+        let items = items.into_iter().map(|(score, entry)| Item {
+            key: key_of(score),
+            entry,
+        });
+        index.root = Node::build(items, &mut index.bytes);
+        index
+    }
+
+    /// Items.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Removes every item.
+    pub(crate) fn clear(&mut self) {
+        *self = OrderIndex::new();
+    }
+
+    /// Adds an item; false if one of this score and member is there. `cmp_with` compares the new
+    /// member with that of an entry of equal score, and is never asked about `entry` itself.
+    pub(crate) fn insert(
+        &mut self,
+        score: f64,
+        entry: Entry,
+        cmp_with: impl FnMut(Entry) -> Ordering,
+    ) -> bool {
+        let item = Item {
+            key: key_of(score),
+            entry,
+        };
+        let mut sought = Sought::new(item.key, cmp_with);
+        match self
+            .root
+            .insert(item, &mut sought, Edges::BOTH, &mut self.bytes)
+        {
+            Err(()) => return false,
+            Ok(None) => {}
+            Ok(Some(right)) => {
+                let left = Child::of(std::mem::take(&mut self.root));
+                self.root = Node::of_children([left, Child::of(right)], &mut self.bytes);
+            }
+        }
+        self.len += 1;
+        true
+    }
+
+    /// Removes the item of a score and a member; false if it is not there. `cmp_with` compares
+    /// the member with that of an entry of equal score, which must still be in its page.
+    pub(crate) fn remove(
+        &mut self,
+        score: f64,
+        entry: Entry,
+        cmp_with: impl FnMut(Entry) -> Ordering,
+    ) -> bool {
+        let mut sought = Sought::new(key_of(score), cmp_with);
+        let Some(removed) = self.root.remove(&mut sought, &mut self.bytes) else {
+            return false;
+        };
+        assert_eq!(removed, entry, "a member has one row");
+        self.len -= 1;
+        self.root.shed_root(&mut self.bytes);
+        true
+    }
+
+    /// How many items are before that of a score and a member, if it is there. `cmp_with` compares
+    /// the member with that of an entry of equal score.
+    pub(crate) fn rank(&self, score: f64, cmp_with: impl FnMut(Entry) -> Ordering) -> Option<u64> {
+        let mut sought = Sought::new(key_of(score), cmp_with);
+        let rank = self
+            .root
+            .partition_point(&mut |item| sought.is_behind(item));
+        let item = self.root.at(rank)?;
+        sought.is(&item).then_some(rank)
+    }
+
+    /// The item at a rank.
+    pub(crate) fn at(&self, rank: u64) -> Option<(f64, Entry)> {
+        self.root.at(rank).map(Item::open)
+    }
+
+    /// How many items `pred` holds for, which are the first ones and no others.
+    pub(crate) fn partition_point(&self, mut pred: impl FnMut(f64, Entry) -> bool) -> u64 {
+        self.root
+            .partition_point(&mut |item| pred(score_of(item.key), item.entry))
+    }
+
+    /// The items from one rank to before another, from either end.
+    pub(crate) fn range(&self, from: u64, to: u64) -> Range<'_> {
+        let to = to.min(self.len);
+        Range::new(&self.root, from.min(to), to)
+    }
+
+    /// All items.
+    pub(crate) fn iter(&self) -> Range<'_> {
+        self.range(0, self.len)
+    }
+}

@@ -1,0 +1,328 @@
+//! A node and everything below it: descents, splits and merges.
+//!
+//! Every function that changes a node is given the tree's count of bytes and keeps it.
+
+use std::cmp::Ordering;
+
+use super::array::{filled, heap_bytes, level, parts, put, trim};
+use super::score_of;
+use crate::index::Entry;
+
+/// Items of a leaf at most.
+pub(super) const ITEMS_MAX: usize = 64;
+/// Children of an inner node at most.
+pub(super) const CHILDREN_MAX: usize = 32;
+
+/// A score and the place of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Item {
+    /// The score, as an integer that sorts like it.
+    pub(super) key: u64,
+    pub(super) entry: Entry,
+}
+
+impl Item {
+    pub(super) fn open(self) -> (f64, Entry) {
+        (score_of(self.key), self.entry)
+    }
+}
+
+/// The score and the member that a descent looks for.
+pub(super) struct Sought<C> {
+    key: u64,
+    cmp_with: C,
+}
+
+impl<C: FnMut(Entry) -> Ordering> Sought<C> {
+    pub(super) fn new(key: u64, cmp_with: C) -> Sought<C> {
+        Sought { key, cmp_with }
+    }
+
+    fn cmp(&mut self, item: &Item) -> Ordering {
+        self.key
+            .cmp(&item.key)
+            .then_with(|| (self.cmp_with)(item.entry))
+    }
+
+    pub(super) fn is_behind(&mut self, item: &Item) -> bool {
+        self.cmp(item) == Ordering::Greater
+    }
+
+    pub(super) fn is(&mut self, item: &Item) -> bool {
+        self.cmp(item) == Ordering::Equal
+    }
+}
+
+/// Which edges of the tree a node lies at.
+#[derive(Clone, Copy)]
+pub(super) struct Edges {
+    pub(super) left: bool,
+    pub(super) right: bool,
+}
+
+impl Edges {
+    pub(super) const BOTH: Edges = Edges {
+        left: true,
+        right: true,
+    };
+
+    /// The edges that the child `at` of `count` lies at.
+    pub(super) fn of_child(self, at: usize, count: usize) -> Edges {
+        Edges {
+            left: self.left && at == 0,
+            right: self.right && at + 1 == count,
+        }
+    }
+
+    /// Where a full node of `len` is cut in two that is to take something at `at`.
+    pub(super) fn cut(self, at: usize, len: usize) -> usize {
+        if self.right && at == len {
+            len
+        } else if self.left && at == 0 {
+            0
+        } else {
+            len / 2
+        }
+    }
+}
+
+/// A child, with what its parent knows of it.
+pub(super) struct Child {
+    /// Its smallest item.
+    pub(super) low: Item,
+    /// Items below it.
+    pub(super) count: u64,
+    pub(super) node: Node,
+}
+
+impl Child {
+    /// A node that is not empty as a child.
+    pub(super) fn of(node: Node) -> Child {
+        let low = node.low().expect("a child has items");
+        let count = node.count();
+        Child { low, count, node }
+    }
+}
+
+/// A leaf, or what is above leaves.
+pub(super) enum Node {
+    Leaf(Vec<Item>),
+    Inner(Vec<Child>),
+}
+
+impl Default for Node {
+    fn default() -> Node {
+        Node::Leaf(Vec::new())
+    }
+}
+
+impl Node {
+    pub(super) fn of_children(children: [Child; 2], bytes: &mut usize) -> Node {
+        Node::Inner(filled(children.into_iter(), 2, bytes))
+    }
+
+    /// A tree of ascending items, its nodes seven eighths full.
+    pub(super) fn build(items: impl ExactSizeIterator<Item = Item>, bytes: &mut usize) -> Node {
+        let mut level: Vec<Node> = parts(items, ITEMS_MAX, bytes).map(Node::Leaf).collect();
+        while level.len() > 1 {
+            let children = level.into_iter().map(Child::of);
+            level = parts(children, CHILDREN_MAX, bytes)
+                .map(Node::Inner)
+                .collect();
+        }
+        level.pop().unwrap_or_default()
+    }
+
+    pub(super) fn low(&self) -> Option<Item> {
+        match self {
+            Node::Leaf(items) => items.first().copied(),
+            Node::Inner(children) => children.first().map(|child| child.low),
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            Node::Leaf(items) => u64::try_from(items.len()).unwrap_or(u64::MAX),
+            Node::Inner(children) => children.iter().map(|child| child.count).sum(),
+        }
+    }
+
+    /// Items or children of its own.
+    fn width(&self) -> usize {
+        match self {
+            Node::Leaf(items) => items.len(),
+            Node::Inner(children) => children.len(),
+        }
+    }
+
+    pub(super) fn width_max(&self) -> usize {
+        match self {
+            Node::Leaf(_) => ITEMS_MAX,
+            Node::Inner(_) => CHILDREN_MAX,
+        }
+    }
+
+    /// Adds an item. Returns what was split off behind this node, or an error if the item is
+    /// there.
+    pub(super) fn insert<C: FnMut(Entry) -> Ordering>(
+        &mut self,
+        item: Item,
+        sought: &mut Sought<C>,
+        edges: Edges,
+        bytes: &mut usize,
+    ) -> Result<Option<Node>, ()> {
+        match self {
+            Node::Leaf(items) => {
+                let at = items.partition_point(|other| sought.is_behind(other));
+                if items.get(at).is_some_and(|other| sought.is(other)) {
+                    return Err(());
+                }
+                Ok(put(items, at, item, ITEMS_MAX, edges, bytes).map(Node::Leaf))
+            }
+            Node::Inner(children) => {
+                let behind = children.partition_point(|child| !sought.is_before(&child.low));
+                let at = behind.saturating_sub(1);
+                let below = edges.of_child(at, children.len());
+                let child = &mut children[at];
+                let split = child.node.insert(item, sought, below, bytes)?;
+                match split {
+                    None => {
+                        child.count += 1;
+                        child.low = child.node.low().expect("a child has items");
+                        Ok(None)
+                    }
+                    Some(right) => {
+                        let right = Child::of(right);
+                        child.count = child.count + 1 - right.count;
+                        child.low = child.node.low().expect("a child has items");
+                        let split = put(children, at + 1, right, CHILDREN_MAX, edges, bytes);
+                        Ok(split.map(Node::Inner))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes the item that is sought and returns its entry.
+    pub(super) fn remove<C: FnMut(Entry) -> Ordering>(
+        &mut self,
+        sought: &mut Sought<C>,
+        bytes: &mut usize,
+    ) -> Option<Entry> {
+        match self {
+            Node::Leaf(items) => {
+                let at = items.partition_point(|other| sought.is_behind(other));
+                if !items.get(at).is_some_and(|other| sought.is(other)) {
+                    return None;
+                }
+                let removed = items.remove(at);
+                trim(items, bytes);
+                Some(removed.entry)
+            }
+            Node::Inner(children) => {
+                let behind = children.partition_point(|child| !sought.is_before(&child.low));
+                let at = behind.checked_sub(1)?;
+                let child = &mut children[at];
+                let removed = child.node.remove(sought, bytes)?;
+                child.count -= 1;
+                match child.node.low() {
+                    Some(low) => child.low = low,
+                    None => {
+                        let emptied = children.remove(at);
+                        emptied.node.forget(bytes);
+                        trim(children, bytes);
+                        return Some(removed);
+                    }
+                }
+                if child.node.width() * 4 < child.node.width_max() && children.len() > 1 {
+                    mend(children, at, bytes);
+                }
+                Some(removed)
+            }
+        }
+    }
+
+    /// Takes the account off an emptied node.
+    fn forget(self, bytes: &mut usize) {
+        *bytes -= match self {
+            Node::Leaf(items) => heap_bytes(&items),
+            Node::Inner(children) => heap_bytes(&children),
+        };
+    }
+
+    /// Takes this node's only child, and its only child, in its own place; a node without children
+    /// becomes an empty leaf.
+    pub(super) fn shed_root(&mut self, bytes: &mut usize) {
+        while let Node::Inner(children) = self
+            && children.len() < 2
+        {
+            *bytes -= heap_bytes(children);
+            let only = children.pop().map(|child| child.node);
+            *self = only.unwrap_or_default();
+        }
+    }
+
+    pub(super) fn at(&self, mut rank: u64) -> Option<Item> {
+        let mut node = self;
+        loop {
+            match node {
+                Node::Leaf(items) => return items.get(usize::try_from(rank).ok()?).copied(),
+                Node::Inner(children) => {
+                    let child = children.iter().find(|child| {
+                        let inside = rank < child.count;
+                        rank -= if inside { 0 } else { child.count };
+                        inside
+                    })?;
+                    node = &child.node;
+                }
+            }
+        }
+    }
+
+    /// The number of items that `pred` holds for, which are the first.
+    pub(super) fn partition_point(&self, pred: &mut impl FnMut(&Item) -> bool) -> u64 {
+        let (mut node, mut before) = (self, 0);
+        loop {
+            match node {
+                Node::Leaf(items) => {
+                    let here = items.partition_point(&mut *pred);
+                    return before + u64::try_from(here).unwrap_or(u64::MAX);
+                }
+                Node::Inner(children) => {
+                    let behind = children.partition_point(|child| pred(&child.low));
+                    let Some(at) = behind.checked_sub(1) else {
+                        return before;
+                    };
+                    before += children[..at].iter().map(|child| child.count).sum::<u64>();
+                    node = &children[at].node;
+                }
+            }
+        }
+    }
+}
+
+impl<C: FnMut(Entry) -> Ordering> Sought<C> {
+    fn is_before(&mut self, item: &Item) -> bool {
+        self.cmp(item) == Ordering::Less
+    }
+}
+
+/// Brings a child that has become thin together with a neighbour: in one node if that leaves some
+/// room, else each with half.
+fn mend(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
+    let left = if at + 1 < children.len() { at } else { at - 1 };
+    let right = children.remove(left + 1);
+    let child = &mut children[left];
+    let split = match (&mut child.node, right.node) {
+        (Node::Leaf(a), Node::Leaf(b)) => level(a, b, ITEMS_MAX, bytes).map(Node::Leaf),
+        (Node::Inner(a), Node::Inner(b)) => level(a, b, CHILDREN_MAX, bytes).map(Node::Inner),
+        _ => unreachable!("all leaves are equally deep"),
+    };
+    child.count += right.count;
+    if let Some(split) = split {
+        let right = Child::of(split);
+        children[left].count -= right.count;
+        children.insert(left + 1, right);
+    }
+    trim(children, bytes);
+}
