@@ -41,5 +41,6 @@ pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId}
 pub use perdura_recovery::{CheckpointProgress, Progress, RestartReport};
 pub use perdura_store::{MemoryAccount, MemoryUse, RowRef};
 pub use perdura_txn::{Abort, Ticket, Tx};
+pub use perdura_types as types;
 pub use shared::Exposure;
 pub use stats::Stats;

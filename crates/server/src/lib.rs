@@ -25,7 +25,6 @@ mod control;
 mod engine;
 mod loading;
 mod net;
-mod number;
 mod options;
 mod poll;
 mod replies;
@@ -36,3 +35,5 @@ mod state;
 
 pub use options::{ServeError, ServerOptions};
 pub use serve::{Server, serve};
+
+pub(crate) use perdura::types::number;

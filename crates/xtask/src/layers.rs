@@ -13,13 +13,14 @@ use anyhow::{Context, Result};
 const LEAF: u8 = 7;
 
 /// Every crate of the core with its layer. What is not here is a leaf.
-const CORE: [(&str, u8); 8] = [
+const CORE: [(&str, u8); 9] = [
     ("perdura-base", 0),
     ("perdura-page", 1),
     ("perdura-device", 1),
     ("perdura-wal", 2),
     ("perdura-store", 3),
     ("perdura-txn", 4),
+    ("perdura-types", 5),
     ("perdura-recovery", 5),
     ("perdura", 6),
 ];

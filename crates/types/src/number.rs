@@ -6,7 +6,8 @@
 //! Numbers too large for that fall back to 64-bit floats.
 
 /// Reads an integer in its only form: no sign but `-`, no leading zeros, no spaces.
-pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
+#[must_use]
+pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),
@@ -33,26 +34,40 @@ pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
 }
 
 /// Appends an unsigned integer in decimal.
-pub(crate) fn push_u64(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0u8; 20];
+pub fn push_u64(out: &mut Vec<u8>, value: u64) {
+    let mut digits = [0; 20];
+    let from = unsigned_digits(&mut digits, value);
+    out.extend_from_slice(&digits[from..]);
+}
+
+/// Appends an integer in decimal.
+pub fn push_i64(out: &mut Vec<u8>, value: i64) {
+    let mut digits = [0; 20];
+    let from = push_digits(&mut digits, value);
+    out.extend_from_slice(&digits[from..]);
+}
+
+/// Writes an integer in decimal at the end of an array that has room for any, and tells where it
+/// begins.
+pub(crate) fn push_digits(digits: &mut [u8; 20], value: i64) -> usize {
+    let mut at = unsigned_digits(digits, value.unsigned_abs());
+    if value < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    at
+}
+
+fn unsigned_digits(digits: &mut [u8; 20], mut value: u64) -> usize {
     let mut at = digits.len();
     loop {
         at -= 1;
         digits[at] = b'0' + (value % 10).to_le_bytes()[0];
         value /= 10;
         if value == 0 {
-            break;
+            return at;
         }
     }
-    out.extend_from_slice(&digits[at..]);
-}
-
-/// Appends an integer in decimal.
-pub(crate) fn push_i64(out: &mut Vec<u8>, value: i64) {
-    if value < 0 {
-        out.push(b'-');
-    }
-    push_u64(out, value.unsigned_abs());
 }
 
 /// Digits behind the point that a decimal keeps.
@@ -62,7 +77,7 @@ const SCALED_MAX: i128 = i128::MAX / 4;
 
 /// Why a float operation was refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum FloatError {
+pub enum FloatError {
     /// An operand is no number.
     Invalid,
     /// The sum is not finite.
@@ -70,7 +85,10 @@ pub(crate) enum FloatError {
 }
 
 /// The sum of two decimals, in the form Redis stores: no exponent, no trailing zeros.
-pub(crate) fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
+///
+/// # Errors
+/// If an operand is no number, or the sum is none.
+pub fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
     let (x, y) = (parse_float(a)?, parse_float(b)?);
     if let (Some(p), Some(q)) = (parse_scaled(a), parse_scaled(b)) {
         return Ok(print_scaled(p + q));

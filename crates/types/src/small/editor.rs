@@ -1,0 +1,125 @@
+//! Changes a packed collection in place, as far as its limits allow.
+
+use std::ops::Range;
+
+use super::cell::{put_score, put_text};
+use super::{BYTES_MAX, CELL_BYTES_MAX, COUNT_MAX, Form, Packed};
+
+/// An element to be packed.
+#[derive(Debug, Clone, Copy)]
+pub enum New<'a> {
+    /// A member of a set, or an item of a list.
+    One(&'a [u8]),
+    /// A field and its value.
+    Pair(&'a [u8], &'a [u8]),
+    /// A member and its score.
+    Scored(&'a [u8], f64),
+}
+
+impl New<'_> {
+    fn form(&self) -> Form {
+        match self {
+            New::One(_) => Form::One,
+            New::Pair(..) => Form::Pair,
+            New::Scored(..) => Form::Scored,
+        }
+    }
+
+    /// Packs it behind `out`; `false` if a cell would be too long.
+    fn put(&self, out: &mut Vec<u8>) -> bool {
+        let (key, value) = match *self {
+            New::One(key) | New::Scored(key, _) => (key, &[][..]),
+            New::Pair(key, value) => (key, value),
+        };
+        if key.len().max(value.len()) > CELL_BYTES_MAX {
+            return false;
+        }
+        put_text(out, key);
+        match *self {
+            New::One(_) => {}
+            New::Pair(_, value) => put_text(out, value),
+            New::Scored(_, score) => put_score(out, score),
+        }
+        true
+    }
+}
+
+/// A packed collection that is being changed. What returns `false` has changed nothing: the
+/// collection is too large to stay small.
+#[derive(Debug, Clone)]
+pub struct Editor {
+    packed: Packed<'static>,
+}
+
+impl Editor {
+    /// An empty collection.
+    #[must_use]
+    pub fn new(form: Form) -> Editor {
+        Editor {
+            packed: Packed {
+                bytes: vec![0].into(),
+                form,
+            },
+        }
+    }
+
+    /// What it holds now.
+    #[must_use]
+    pub fn packed(&self) -> &Packed<'static> {
+        &self.packed
+    }
+
+    /// Puts an element before the byte offset `at`, which is the start of an element or the end.
+    #[must_use]
+    pub fn insert(&mut self, at: usize, new: New<'_>) -> bool {
+        self.packed.bytes[0] < COUNT_MAX && self.splice(at..at, Some(new))
+    }
+
+    /// Puts an element last.
+    #[must_use]
+    pub fn push(&mut self, new: New<'_>) -> bool {
+        self.insert(self.packed.bytes.len(), new)
+    }
+
+    /// Puts an element in the place of another one, which lies in `range`.
+    #[must_use]
+    pub fn replace(&mut self, range: Range<usize>, new: New<'_>) -> bool {
+        self.splice(range, Some(new))
+    }
+
+    /// Removes the element that lies in `range`.
+    pub fn remove(&mut self, range: Range<usize>) {
+        let removed = self.splice(range, None);
+        debug_assert!(removed, "less always fits");
+    }
+
+    fn splice(&mut self, range: Range<usize>, new: Option<New<'_>>) -> bool {
+        let bytes = self.packed.bytes.to_mut();
+        let (len, gone) = (bytes.len(), range.len());
+        if let Some(new) = new {
+            debug_assert_eq!(new.form(), self.packed.form, "another type's element");
+            // Packed at the end first and then turned into its place: no second buffer.
+            if !new.put(bytes) || bytes.len() - gone > BYTES_MAX {
+                bytes.truncate(len);
+                return false;
+            }
+        }
+        let added = bytes.len() - len;
+        bytes[range.start..].rotate_right(added);
+        let from = range.start + added;
+        bytes.drain(from..from + gone);
+        bytes[0] = bytes[0] + u8::from(added > 0) - u8::from(gone > 0);
+        true
+    }
+}
+
+impl From<Packed<'_>> for Editor {
+    fn from(packed: Packed<'_>) -> Editor {
+        Editor {
+            packed: Packed {
+                bytes: packed.bytes.into_owned().into(),
+                form: packed.form,
+            },
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The packed form of a small collection: what lies in the row of its key.
+//!
+//! ```text
+//! count ‖ element ‖ element ‖ …          count: one byte
+//! element:  cell                          of a set or a list
+//!           field cell ‖ value cell       of a hash
+//!           member cell ‖ score cell      of a sorted set
+//! cell:     lead 0..=64    so many bytes of text
+//!           lead 65..=72   an integer in lead − 64 bytes, little endian, two's complement
+//!           lead 73..=255  the integer lead − 73
+//! ```
+//!
+//! # Why this way
+//! * **One form for each text.** A text that is an integer in its only form is packed as one, in the
+//!   fewest bytes. So to find a field is to compare packed bytes, without unpacking any.
+//! * **Small changes stay small in the log**, which records the bytes of a page that differ: an
+//!   element is replaced where it lies, and a new one comes last wherever order allows it.
+//! * **A score** is an integer cell if it is a whole number up to 2^53, else the eight bytes of its
+//!   float; no text is eight bytes *and* a score, because scores are read from the second cell only.
+//!
+//! # Invariants
+//! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, [`CELL_BYTES_MAX`] bytes of text in a
+//! cell. [`Editor`] refuses what would go beyond; its caller then turns the collection into rows.
+//! Bytes from a row are checked once, by [`Packed::parse`].
+
+mod cell;
+mod editor;
+
+use std::borrow::Cow;
+
+pub use cell::Cell;
+use cell::{Needle, cell_bytes};
+pub use editor::{Editor, New};
+
+/// The most bytes of a packed collection.
+pub const BYTES_MAX: usize = 1024;
+/// The most elements of a packed collection.
+pub const COUNT_MAX: u8 = 128;
+/// The most bytes of text in one cell.
+pub const CELL_BYTES_MAX: usize = 64;
+
+/// What the elements are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One cell: sets and lists.
+    One,
+    /// A field and its value: hashes.
+    Pair,
+    /// A member and its score: sorted sets.
+    Scored,
+}
+
+/// A packed collection, checked.
+#[derive(Debug, Clone)]
+pub struct Packed<'a> {
+    bytes: Cow<'a, [u8]>,
+    form: Form,
+}
+
+/// One element and where it lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Element<'a> {
+    /// The offset of its first byte.
+    pub start: usize,
+    /// The offset behind its last byte.
+    pub end: usize,
+    /// The field, member or item.
+    pub key: Cell<'a>,
+    /// The value of a field, or a score; empty for sets and lists.
+    pub value: Cell<'a>,
+}
+
+impl Element<'_> {
+    /// The score of a member of a sorted set.
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        self.value.score()
+    }
+}
+
+impl<'a> Packed<'a> {
+    /// A packed collection, if the bytes are one.
+    #[must_use]
+    pub fn parse(bytes: impl Into<Cow<'a, [u8]>>, form: Form) -> Option<Packed<'a>> {
+        let bytes = bytes.into();
+        let count = *bytes.first()?;
+        if bytes.len() > BYTES_MAX || count > COUNT_MAX {
+            return None;
+        }
+        let mut at = 1;
+        for _ in 0..count {
+            at += cell_bytes(*bytes.get(at)?);
+            if form != Form::One {
+                let lead = *bytes.get(at)?;
+                if form == Form::Scored && lead <= 64 && lead != 8 {
+                    return None;
+                }
+                at += cell_bytes(lead);
+            }
+        }
+        (at == bytes.len()).then_some(Packed { bytes, form })
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.bytes[0])
+    }
+
+    /// Whether there is no element.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The packed bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What the elements are made of.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The elements in their order, from both ends.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter {
+            bytes: &self.bytes,
+            at: 1,
+            form: self.form,
+        }
+    }
+
+    /// The element at an index.
+    #[must_use]
+    pub fn at(&self, index: usize) -> Option<Element<'_>> {
+        let mut iter = self.iter();
+        for _ in 0..index {
+            iter.skip_one()?;
+        }
+        iter.next()
+    }
+
+    /// The first element with this field, member or item.
+    #[must_use]
+    pub fn find(&self, key: &[u8]) -> Option<Element<'_>> {
+        let needle = Needle::new(key)?;
+        let mut iter = self.iter();
+        while iter.at < iter.bytes.len() {
+            if iter.bytes[iter.at..].starts_with(needle.bytes()) {
+                return iter.next();
+            }
+            iter.skip_one()?;
+        }
+        None
+    }
+
+    /// Whether every element is an integer.
+    #[must_use]
+    pub fn all_integers(&self) -> bool {
+        self.iter().all(|element| element.key.integer().is_some())
+    }
+}
+
+/// The elements of a packed collection in their order.
+#[derive(Debug, Clone)]
+pub struct Iter<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    form: Form,
+}
+
+impl Iter<'_> {
+    fn skip_one(&mut self) -> Option<()> {
+        self.at += cell_bytes(*self.bytes.get(self.at)?);
+        if self.form != Form::One {
+            self.at += cell_bytes(*self.bytes.get(self.at)?);
+        }
+        Some(())
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Element<'a>;
+
+    fn next(&mut self) -> Option<Element<'a>> {
+        let start = self.at;
+        let (key, after_key) = Cell::read(self.bytes, start)?;
+        let (value, end) = match self.form {
+            Form::One => (Cell::EMPTY, after_key),
+            Form::Pair | Form::Scored => Cell::read(self.bytes, after_key)?,
+        };
+        self.at = end;
+        Some(Element {
+            start,
+            end,
+            key,
+            value,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
