@@ -413,7 +413,10 @@ pub fn digest(heap: &Heap) -> u64 {
                 let of_key = hash64(u64::from(table.0), &row.key());
                 let of_value = hash64(of_key, &value);
                 let expiry = row.expiry_ms().map_or(0, |ms| ms.wrapping_add(1));
-                sum = sum.wrapping_add(mix64(of_value ^ mix64(expiry ^ to_u64(value.len()))));
+                // A string's code is 0, so that its digest is that of a time before other kinds.
+                let kind = u64::from(row.kind().code()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                sum =
+                    sum.wrapping_add(mix64(of_value ^ mix64(expiry ^ to_u64(value.len()) ^ kind)));
             });
         }
     }

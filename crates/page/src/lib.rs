@@ -5,6 +5,7 @@
 //! | [`layout`] | where the fields of a page are; its header and its bitmap |
 //! | [`class`] | the table of slot sizes |
 //! | [`row`] | a row inside a slot |
+//! | [`kind`] | what a row is: a key, the header of a collection, an element |
 //! | [`diff`] | the sparse XOR difference of two states of a page |
 //! | [`record`] | the log record: the differences of one transaction |
 //! | [`txn_record`] | the log records of transactions that interleave |
@@ -13,12 +14,14 @@
 
 pub mod class;
 pub mod diff;
+pub mod kind;
 pub mod layout;
 pub mod record;
 pub mod row;
 pub mod txn_record;
 
 pub use class::SlotClass;
+pub use kind::{CollectionId, End, Home, Kind, Shape};
 pub use layout::{PageHeader, PageKind};
 pub use record::{Group, PageRecord, decode_group};
 pub use row::{Place, Row};

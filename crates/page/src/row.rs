@@ -8,6 +8,7 @@ use perdura_base::cursor::{Reader, varint_len};
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::class::SlotClass;
+use crate::kind::Kind;
 
 /// Keys up to this many bytes stay in the head of a large row; longer ones go to its chain.
 pub const HEAD_KEY_BYTES_MAX: usize = 1024;
@@ -15,6 +16,16 @@ pub const HEAD_KEY_BYTES_MAX: usize = 1024;
 const HAS_EXPIRY: u8 = 1;
 const LARGE: u8 = 2;
 const KEY_IN_CHAIN: u8 = 4;
+const RESERVED: u8 = 8;
+/// The kind is the flags' high nibble.
+const KIND_SHIFT: u32 = 4;
+/// Flags of this nibble and above are headers and elements.
+const HEADERS_FROM: u8 = 5 << KIND_SHIFT;
+const ELEMENTS_FROM: u8 = 9 << KIND_SHIFT;
+
+/// The longest key of an element: a member may be as long as a value, and its collection's id
+/// goes before it.
+pub const ELEMENT_KEY_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
 
 /// Where the key and the value are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +51,8 @@ pub enum Place<'a> {
 /// A row: the one codec reads and writes the same struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<'a> {
+    /// What it is.
+    pub kind: Kind,
     /// When the row expires, milliseconds since 1970.
     pub expiry_ms: Option<u64>,
     /// Bytes of the key.
@@ -55,6 +68,7 @@ impl<'a> Row<'a> {
     #[must_use]
     pub fn inline(key: &'a [u8], value: &'a [u8], expiry_ms: Option<u64>) -> Self {
         Row {
+            kind: Kind::String,
             expiry_ms,
             key_bytes: key.len(),
             value_bytes: value.len(),
@@ -73,6 +87,7 @@ impl<'a> Row<'a> {
     ) -> Self {
         let head_key = (key.len() <= HEAD_KEY_BYTES_MAX).then_some(key);
         Row {
+            kind: Kind::String,
             expiry_ms,
             key_bytes: key.len(),
             value_bytes,
@@ -82,6 +97,12 @@ impl<'a> Row<'a> {
                 key: head_key,
             },
         }
+    }
+
+    /// The same of another kind.
+    #[must_use]
+    pub fn with_kind(self, kind: Kind) -> Self {
+        Row { kind, ..self }
     }
 
     /// Bytes it takes in a slot.
@@ -109,14 +130,21 @@ impl<'a> Row<'a> {
     pub fn decode(slot: &'a [u8]) -> Option<Row<'a>> {
         let mut r = Reader::new(slot);
         let flags = r.u8()?;
-        if flags & !(HAS_EXPIRY | LARGE | KEY_IN_CHAIN) != 0
+        let kind = Kind::from_code(flags >> KIND_SHIFT)?;
+        if flags & RESERVED != 0
             || flags & (LARGE | KEY_IN_CHAIN) == KEY_IN_CHAIN
+            || kind.is_element() && flags & HAS_EXPIRY != 0
         {
             return None;
         }
         let key_bytes = r.varint_usize()?;
         let value_bytes = r.varint_usize()?;
-        if key_bytes > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX {
+        let key_bytes_max = if kind.is_element() {
+            ELEMENT_KEY_BYTES_MAX
+        } else {
+            KEY_BYTES_MAX
+        };
+        if key_bytes > key_bytes_max || value_bytes > VALUE_BYTES_MAX {
             return None;
         }
         let expiry_ms = if flags & HAS_EXPIRY != 0 {
@@ -140,6 +168,7 @@ impl<'a> Row<'a> {
             Place::Large { first, hash, key }
         };
         let row = Row {
+            kind,
             expiry_ms,
             key_bytes,
             value_bytes,
@@ -155,11 +184,10 @@ impl<'a> Row<'a> {
             slot[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
         };
-        let mut flags = if self.expiry_ms.is_some() {
-            HAS_EXPIRY
-        } else {
-            0
-        };
+        let mut flags = self.kind.code() << KIND_SHIFT;
+        if self.expiry_ms.is_some() {
+            flags |= HAS_EXPIRY;
+        }
         if let Place::Large { key, .. } = self.place {
             flags |= LARGE | if key.is_none() { KEY_IN_CHAIN } else { 0 };
         }
@@ -195,10 +223,18 @@ pub fn inline_class(key_bytes: usize, value_bytes: usize, expires: bool) -> Opti
     SlotClass::for_bytes(head_bytes(key_bytes, value_bytes, expires) + body)
 }
 
-/// Whether the row in `slot` is anything but a plain inline row without expiry.
+/// Whether the row in `slot` is anything but an inline key without expiry that has its whole
+/// value with it: a restart reads such rows even if their index entries are known.
 #[must_use]
 pub fn is_special(slot: &[u8]) -> bool {
-    slot.first().is_none_or(|flags| *flags != 0)
+    slot.first()
+        .is_none_or(|flags| *flags & 0x0f != 0 || *flags >= HEADERS_FROM)
+}
+
+/// Whether the row in `slot` is an element of a collection and not a key.
+#[must_use]
+pub fn is_element(slot: &[u8]) -> bool {
+    slot.first().is_some_and(|flags| *flags >= ELEMENTS_FROM)
 }
 
 fn head_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
@@ -224,6 +260,7 @@ fn varint(mut v: usize) -> ([u8; 10], usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::Shape;
 
     #[test]
     fn rows_of_every_shape_round_trip() {
@@ -235,6 +272,10 @@ mod tests {
                 Row::inline(&long, &long, expiry),
                 Row::large(b"key", 1 << 29, PageId(9), 77, expiry),
                 Row::large(&long, 0, PageId(9), 77, expiry),
+                Row::inline(b"key", b"packed", expiry).with_kind(Kind::Small(Shape::Zset)),
+                Row::inline(b"key", b"\x01\x02", expiry).with_kind(Kind::Header(Shape::List)),
+                Row::inline(b"\x02field", b"value", None).with_kind(Kind::Element(Shape::Hash)),
+                Row::large(&long, 0, PageId(9), 77, None).with_kind(Kind::Element(Shape::Set)),
             ] {
                 let mut slot = vec![0xee; row.bytes() + 3];
                 row.encode(&mut slot);
@@ -250,6 +291,12 @@ mod tests {
     #[test]
     fn unknown_flags_and_impossible_lengths_are_refused() {
         assert_eq!(Row::decode(&[8, 0, 0]), None);
+        assert_eq!(Row::decode(&[13 << KIND_SHIFT, 0, 0]), None);
+        let expiring_element = 9 << KIND_SHIFT | HAS_EXPIRY;
+        assert_eq!(
+            Row::decode(&[expiring_element, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            None
+        );
         assert_eq!(Row::decode(&[KEY_IN_CHAIN, 0, 0]), None);
         assert_eq!(Row::decode(&[0, 0xff, 0xff, 0xff, 0x7f, 0]), None);
         assert_eq!(Row::decode(&[]), None);
@@ -262,7 +309,7 @@ mod tests {
             let mut slot = vec![0; rng.usize(0..64)];
             rng.fill(&mut slot);
             if let Some(first) = slot.first_mut() {
-                *first &= 7;
+                *first &= 0xf7;
             }
             if let Some(row) = Row::decode(&slot) {
                 assert!(row.bytes() <= slot.len());

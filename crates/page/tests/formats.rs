@@ -1,6 +1,6 @@
 //! The worked examples of the format pages, and records under random bytes and random pages.
 
-use perdura_base::{CkptEpoch, PageId, TableId, TxnId, Useq};
+use perdura_base::{CkptEpoch, PageId, PartitionId, TableId, TxnId, Useq};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::layout::{META_BYTES, PAGE_BYTES};
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
@@ -9,7 +9,8 @@ use perdura_page::txn_record::{
     encode_xor,
 };
 use perdura_page::{
-    PageHeader, PageKind, PageRecord, Row, SlotClass, TxnRecord, decode_group, decode_txn_record,
+    CollectionId, Home, Kind, PageHeader, PageKind, PageRecord, Row, Shape, SlotClass, TxnRecord,
+    decode_group, decode_txn_record, kind,
 };
 use proptest::prelude::*;
 
@@ -79,7 +80,7 @@ fn the_example_of_the_page_format_round_trips() {
 #[test]
 fn the_examples_of_the_record_format_round_trip() {
     let examples = examples(RECORD_MD);
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 6);
     let group = decode_group(&examples[0]).expect("a group");
     let records: Vec<_> = group.records().collect();
     assert_eq!(group.tag_max, CkptEpoch(300));
@@ -96,10 +97,20 @@ fn the_examples_of_the_record_format_round_trip() {
     assert_eq!(ranges, [(64, 1), (88, 3), (16383, 1)]);
     assert_eq!(encode(&records, group.tag_max), examples[0]);
 
+    let score = 1.5f64.to_le_bytes();
     let rows = [
         Row::inline(b"k1", b"hello", Some(1000)),
         Row::large(b"big", 70_000, PageId(9), 0x1122_3344_5566_7788, None),
+        Row::inline(b"s", b"\x07\xac\x02", None).with_kind(Kind::Header(Shape::Zset)),
+        Row::inline(b"\xac\x02m", &score, None).with_kind(Kind::Element(Shape::Zset)),
+        Row::inline(b"\xac\x02\x03", b"x", None).with_kind(Kind::Element(Shape::List)),
     ];
+    let home = Home {
+        partition: PartitionId(7),
+        id: CollectionId(300),
+    };
+    assert_eq!(home.encode(), b"\x07\xac\x02");
+    assert_eq!(kind::read_label(b"\x03"), Some(-2));
     for (row, example) in rows.iter().zip(&examples[1..]) {
         assert_eq!(Row::decode(example).as_ref(), Some(row));
         let mut out = vec![0; row.bytes()];

@@ -52,7 +52,7 @@ pub use group::GroupBuilder;
 pub use heap::{Heap, PartitionGuard};
 pub use memory::{MemoryAccount, MemoryUse};
 pub use partition::{DetachedTable, Partition};
-pub use perdura_page::{Group, PageRecord, decode_group};
+pub use perdura_page::{CollectionId, End, Group, Home, Kind, PageRecord, Shape, decode_group};
 pub use restart::UseqGap;
 pub use row_ref::RowRef;
 pub use undo::Undo;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use perdura_page::{Place, Row};
+use perdura_page::{Home, Kind, Place, Row, kind};
 
 use crate::pages::Pages;
 
@@ -16,6 +16,48 @@ pub struct RowRef<'a> {
 impl<'a> RowRef<'a> {
     pub(crate) fn new(pages: &'a Pages, row: Row<'a>) -> Self {
         RowRef { pages, row }
+    }
+
+    /// What the row is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.row.kind
+    }
+
+    /// Where the elements are that this row heads; `None` if it is no header.
+    #[must_use]
+    pub fn home(&self) -> Option<Home> {
+        match self.row.kind {
+            Kind::Header(_) => Home::decode(self.value_slice()?),
+            Kind::String | Kind::Small(_) | Kind::Element(_) => None,
+        }
+    }
+
+    /// Of an element: its name, which is the key without the collection's id.
+    #[must_use]
+    pub fn field(&self) -> Cow<'a, [u8]> {
+        match self.key() {
+            Cow::Borrowed(key) => {
+                Cow::Borrowed(kind::split_element_key(key).map_or(key, |(_, field)| field))
+            }
+            Cow::Owned(mut key) => {
+                let field = kind::split_element_key(&key).map_or(key.len(), |(_, f)| f.len());
+                key.drain(..key.len() - field);
+                Cow::Owned(key)
+            }
+        }
+    }
+
+    /// Of a member of a sorted set: its score.
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        let bytes = self.value_slice().and_then(|value| value.first_chunk());
+        let bytes = bytes.copied().unwrap_or_else(|| {
+            let mut value = Vec::with_capacity(8);
+            self.copy_value(&mut value);
+            value.first_chunk().copied().unwrap_or_default()
+        });
+        f64::from_le_bytes(bytes)
     }
 
     /// The key, copied only if it is in a chain of pages.

@@ -8,7 +8,7 @@ use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use perdura_base::{Error, PageId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES};
 use perdura_page::row::{HEAD_KEY_BYTES_MAX, inline_class};
-use perdura_page::{PageKind, Place, Row, SlotClass};
+use perdura_page::{Kind, PageKind, Place, Row, SlotClass};
 
 use crate::geometry::KeyHash;
 use crate::index::{Entry, Table, spread};
@@ -83,6 +83,21 @@ impl Partition {
         value: &[u8],
         expiry_ms: Option<u64>,
     ) -> Result<()> {
+        self.put_kind(undo, table, (key, hash), (Kind::String, value), expiry_ms)
+    }
+
+    /// As [`put`](Self::put), of a row of another kind than a string.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_kind(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        (key, hash): (&[u8], KeyHash),
+        (kind, value): (Kind, &[u8]),
+        expiry_ms: Option<u64>,
+    ) -> Result<()> {
         debug_assert_eq!(self.pages.geometry.partition_of(hash), self.id());
         if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
             return Err(Error::Usage(format!(
@@ -101,7 +116,7 @@ impl Partition {
                 table,
                 (key, hash),
                 old,
-                &Row::inline(key, value, expiry_ms),
+                &Row::inline(key, value, expiry_ms).with_kind(kind),
             );
         }
         let chain_key = if key.len() > HEAD_KEY_BYTES_MAX {
@@ -110,7 +125,7 @@ impl Partition {
             &[]
         };
         let first = self.pages.write_chain(part, table, [chain_key, value])?;
-        let row = Row::large(key, value.len(), first, hash.0, expiry_ms);
+        let row = Row::large(key, value.len(), first, hash.0, expiry_ms).with_kind(kind);
         let placed = self.place(part, table, (key, hash), old, &row);
         if placed.is_err() {
             self.pages.free_chain(part, first, row.chain_bytes());
@@ -141,15 +156,16 @@ impl Partition {
         }
         match row.place {
             Place::Inline { value, .. } => {
-                let value = value.to_vec();
-                self.put(undo, table, key, hash, &value, expiry_ms)?;
+                let (kind, value) = (row.kind, value.to_vec());
+                self.put_kind(undo, table, (key, hash), (kind, &value), expiry_ms)?;
             }
             Place::Large { first, .. } => {
                 let old = Old {
                     chain: None,
                     ..Old::of(entry, &row)
                 };
-                let row = Row::large(key, row.value_bytes, first, hash.0, expiry_ms);
+                let row =
+                    Row::large(key, row.value_bytes, first, hash.0, expiry_ms).with_kind(row.kind);
                 let part = undo.part_mut(self.id());
                 self.place(part, table, (key, hash), Some(old), &row)?;
             }

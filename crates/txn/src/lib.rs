@@ -20,5 +20,7 @@
 pub mod executor;
 mod tx;
 
+pub use perdura_store::{CollectionId, End, Home, Kind, RowRef, Shape};
+
 pub use executor::{Executor, ExecutorOptions, Ticket};
 pub use tx::{Abort, Tx};

@@ -2,7 +2,7 @@
 
 use perdura_base::StreamId;
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_store::{Geometry, KeyHash, PartitionGuard, RowRef, Undo};
+use perdura_store::{Geometry, KeyHash, Kind, PartitionGuard, RowRef, Shape, Undo};
 use perdura_wal::Wal;
 use smallvec::SmallVec;
 
@@ -85,7 +85,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// [`Abort::Undeclared`], to be handed on.
-    pub fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>, Abort> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>, Abort> {
         let (at, hash) = self.place(key)?;
         let now = self.now_ms;
         let row = self.guards[at].1.get(table, key, hash);
@@ -104,6 +104,31 @@ impl Tx<'_> {
         value: &[u8],
         expiry_ms: Option<u64>,
     ) -> Result<(), Abort> {
+        self.put_kind(table, key, (Kind::String, value), expiry_ms)
+    }
+
+    /// Inserts or overwrites a key with a small collection, packed.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_small(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        shape: Shape,
+        packed: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<(), Abort> {
+        self.put_kind(table, key, (Kind::Small(shape), packed), expiry_ms)
+    }
+
+    fn put_kind(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        (kind, value): (Kind, &[u8]),
+        expiry_ms: Option<u64>,
+    ) -> Result<(), Abort> {
         self.check_memory()?;
         if key.len() > perdura_base::limits::KEY_BYTES_MAX {
             return Err(over_limit(
@@ -119,7 +144,7 @@ impl Tx<'_> {
         let (at, hash) = self.place(key)?;
         Ok(self.guards[at]
             .1
-            .put(self.undo, table, key, hash, value, expiry_ms)?)
+            .put_kind(self.undo, table, (key, hash), (kind, value), expiry_ms)?)
     }
 
     /// Removes a row. Returns whether it was there and not past its expiry.
@@ -164,7 +189,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// [`Abort::Undeclared`] if a partition is missing.
-    pub fn len(&mut self, table: TableId) -> Result<u64, Abort> {
+    pub fn len(&self, table: TableId) -> Result<u64, Abort> {
         self.over_all(|part| part.len(table))
     }
 
@@ -172,7 +197,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// [`Abort::Undeclared`] if a partition is missing.
-    pub fn expiring(&mut self, table: TableId) -> Result<u64, Abort> {
+    pub fn expiring(&self, table: TableId) -> Result<u64, Abort> {
         self.over_all(|part| part.expiring(table))
     }
 

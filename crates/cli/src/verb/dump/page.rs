@@ -64,6 +64,7 @@ struct Shown {
 #[derive(Serialize)]
 struct ShownRow {
     slot: usize,
+    kind: &'static str,
     key: String,
     key_bytes: usize,
     value: Option<String>,
@@ -165,6 +166,7 @@ fn decode(shown: &mut Shown, header: &PageHeader, page: &[u8]) {
         };
         shown.rows.push(ShownRow {
             slot,
+            kind: row.kind.name(),
             key: key.map_or("(in the chain)".into(), |key| bytes(key, SHOWN_BYTES)),
             key_bytes: row.key_bytes,
             value: value.map(|value| bytes(value, SHOWN_BYTES)),
@@ -200,7 +202,11 @@ fn describe(page: &Shown) -> String {
         text += &format!("{used} bytes of a value, next page {next}\n");
     }
     for row in &page.rows {
-        text += &format!("  {:>4}  {} = ", row.slot, row.key);
+        let kind = match row.kind {
+            "string" => String::new(),
+            other => format!("{other} "),
+        };
+        text += &format!("  {:>4}  {kind}{} = ", row.slot, row.key);
         match (&row.value, row.first_page) {
             (Some(value), _) => text += value,
             (None, first) => {

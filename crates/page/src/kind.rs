@@ -1,0 +1,222 @@
+//! What a row is: a key with its whole value, a key that heads a collection, or an element.
+//!
+//! A small collection is one row, packed by the layer above. A big one is a *header*, the row of
+//! its key, whose value names the collection's *home*, and a row for each element. Elements are
+//! found by the collection's id, which their keys begin with, never by the name of the key: so a
+//! key is renamed or deleted by its header alone. All elements of a collection are in the pages of
+//! one partition, the home's, whatever their bytes hash to.
+//!
+//! The codes are the high nibble of a row's flags; `docs/formats/record.md` has the table.
+
+use perdura_base::PartitionId;
+use perdura_base::cursor::{Reader, Writer};
+
+/// What a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// A key and its value.
+    #[default]
+    String,
+    /// A key and all elements of its collection, packed.
+    Small(Shape),
+    /// A key and the home of its collection's elements.
+    Header(Shape),
+    /// An element of a collection.
+    Element(Shape),
+}
+
+/// What a collection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Fields with values.
+    Hash,
+    /// Items in an order of their own.
+    List,
+    /// Members.
+    Set,
+    /// Members with scores, in the order of score and member.
+    Zset,
+}
+
+/// One of the two ends of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Before the first item.
+    Front,
+    /// Behind the last item.
+    Back,
+}
+
+/// The number of a collection, counted up in its partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CollectionId(pub u64);
+
+/// Where the elements of a collection are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Home {
+    /// The partition whose pages hold them.
+    pub partition: PartitionId,
+    /// The collection's number there.
+    pub id: CollectionId,
+}
+
+impl Shape {
+    /// Every shape, in the order of their codes.
+    pub const ALL: [Shape; 4] = [Shape::Hash, Shape::List, Shape::Set, Shape::Zset];
+
+    fn code(self) -> u8 {
+        match self {
+            Shape::Hash => 1,
+            Shape::List => 2,
+            Shape::Set => 3,
+            Shape::Zset => 4,
+        }
+    }
+}
+
+impl Kind {
+    /// The nibble in a row's flags.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Kind::String => 0,
+            Kind::Small(shape) => shape.code(),
+            Kind::Header(shape) => 4 + shape.code(),
+            Kind::Element(shape) => 8 + shape.code(),
+        }
+    }
+
+    /// The inverse of [`code`](Self::code).
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Kind> {
+        let shape = || {
+            Shape::ALL
+                .get(usize::from(code.checked_sub(1)? % 4))
+                .copied()
+        };
+        match code {
+            0 => Some(Kind::String),
+            1..=4 => shape().map(Kind::Small),
+            5..=8 => shape().map(Kind::Header),
+            9..=12 => shape().map(Kind::Element),
+            _ => None,
+        }
+    }
+
+    /// Words for a dump.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::Small(Shape::Hash) => "small hash",
+            Kind::Small(Shape::List) => "small list",
+            Kind::Small(Shape::Set) => "small set",
+            Kind::Small(Shape::Zset) => "small sorted set",
+            Kind::Header(Shape::Hash) => "hash",
+            Kind::Header(Shape::List) => "list",
+            Kind::Header(Shape::Set) => "set",
+            Kind::Header(Shape::Zset) => "sorted set",
+            Kind::Element(Shape::Hash) => "field",
+            Kind::Element(Shape::List) => "item",
+            Kind::Element(Shape::Set) => "member",
+            Kind::Element(Shape::Zset) => "scored member",
+        }
+    }
+
+    /// Whether the row is an element and not a key.
+    #[must_use]
+    pub fn is_element(self) -> bool {
+        matches!(self, Kind::Element(_))
+    }
+
+    /// The shape of the collection that this is, heads or belongs to.
+    #[must_use]
+    pub fn shape(self) -> Option<Shape> {
+        match self {
+            Kind::String => None,
+            Kind::Small(shape) | Kind::Header(shape) | Kind::Element(shape) => Some(shape),
+        }
+    }
+}
+
+impl Home {
+    /// The value of a header.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(12);
+        out.put_varint(u64::from(self.partition.0));
+        out.put_varint(self.id.0);
+        out
+    }
+
+    /// Reads the value of a header.
+    #[must_use]
+    pub fn decode(value: &[u8]) -> Option<Home> {
+        let mut r = Reader::new(value);
+        let partition = PartitionId(u16::try_from(r.varint()?).ok()?);
+        let id = CollectionId(r.varint()?);
+        (r.remaining() == 0).then_some(Home { partition, id })
+    }
+}
+
+/// Writes the key of a field or member, or the part of an item's key before its label.
+pub fn put_element_key(out: &mut impl Writer, id: CollectionId, field: &[u8]) {
+    out.put_varint(id.0);
+    out.put(field);
+}
+
+/// Writes the key of a list's item. Labels near zero are short, whatever their sign.
+pub fn put_item_key(out: &mut impl Writer, id: CollectionId, label: i64) {
+    out.put_varint(id.0);
+    out.put_varint((label << 1 ^ label >> 63).cast_unsigned());
+}
+
+/// Splits an element's key into its collection and the rest.
+#[must_use]
+pub fn split_element_key(key: &[u8]) -> Option<(CollectionId, &[u8])> {
+    let mut r = Reader::new(key);
+    let id = CollectionId(r.varint()?);
+    Some((id, &key[r.at()..]))
+}
+
+/// The label in the rest of an item's key.
+#[must_use]
+pub fn read_label(rest: &[u8]) -> Option<i64> {
+    let mut r = Reader::new(rest);
+    let zigzag = r.varint()?;
+    let label = (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed();
+    (r.remaining() == 0).then_some(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_homes_and_keys_round_trip() {
+        for code in 0..=u8::MAX {
+            let kind = Kind::from_code(code);
+            assert_eq!(kind.is_some(), code <= 12);
+            assert!(kind.is_none_or(|kind| kind.code() == code));
+        }
+        for id in [0, 1, 127, 128, u64::MAX].map(CollectionId) {
+            let home = Home {
+                partition: PartitionId(255),
+                id,
+            };
+            assert_eq!(Home::decode(&home.encode()), Some(home));
+            let mut key = Vec::new();
+            put_element_key(&mut key, id, b"field");
+            assert_eq!(split_element_key(&key), Some((id, &b"field"[..])));
+            for label in [0, 1, -1, 1 << 20, i64::MAX, i64::MIN] {
+                let mut key = Vec::new();
+                put_item_key(&mut key, id, label);
+                let (_, rest) = split_element_key(&key).expect("a key");
+                assert_eq!(read_label(rest), Some(label));
+            }
+        }
+        assert_eq!(Home::decode(&[1]), None);
+        assert_eq!(Home::decode(&[1, 1, 1]), None);
+        assert_eq!(read_label(&[2, 0]), None);
+    }
+}
