@@ -4,8 +4,9 @@
 //! two scores or two members. Each inner node therefore keeps, beside a child, how many items are
 //! below it, and all of these questions are one descent. An item is 16 bytes: the score as an
 //! integer that sorts like it, and the [`Entry`] that says where the row is. The member itself stays
-//! in its page: items of equal score are ordered by a comparison that the caller brings along and
-//! that reads pages, so nothing is stored twice.
+//! in its page, so nothing is stored twice: a caller finds an item's rank by a predicate that reads
+//! pages, and inserts and removes by rank. Taking a change back therefore needs no page at all, which
+//! matters because a rollback restores the pages first.
 //!
 //! Memory counts more than the last nanosecond. Nodes own arrays that grow by eight items at a time,
 //! so that a node which is two thirds full takes little more than two thirds of a full one; and a
@@ -25,10 +26,8 @@ mod range;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Ordering;
-
 use crate::index::Entry;
-use node::{Child, Edges, Item, Node, Sought};
+use node::{Child, Edges, Item, Node};
 pub(crate) use range::Range;
 
 /// The bit that tells a negative score.
@@ -88,61 +87,36 @@ impl OrderIndex {
         *self = OrderIndex::new();
     }
 
-    /// Adds an item; false if one of this score and member is there. `cmp_with` compares the new
-    /// member with that of an entry of equal score, and is never asked about `entry` itself.
-    pub(crate) fn insert(
-        &mut self,
-        score: f64,
-        entry: Entry,
-        cmp_with: impl FnMut(Entry) -> Ordering,
-    ) -> bool {
+    /// Adds an item behind `rank` others, which is where it belongs.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub(crate) fn insert_at(&mut self, rank: u64, score: f64, entry: Entry) {
+        assert!(rank <= self.len, "rank {rank} of {}", self.len);
         let item = Item {
             key: key_of(score),
             entry,
         };
-        let mut sought = Sought::new(item.key, cmp_with);
-        match self
+        let split = self
             .root
-            .insert(item, &mut sought, Edges::BOTH, &mut self.bytes)
-        {
-            Err(()) => return false,
-            Ok(None) => {}
-            Ok(Some(right)) => {
-                let left = Child::of(std::mem::take(&mut self.root));
-                self.root = Node::of_children([left, Child::of(right)], &mut self.bytes);
-            }
+            .insert_at(rank, item, Edges::BOTH, &mut self.bytes);
+        if let Some(right) = split {
+            let left = Child::of(std::mem::take(&mut self.root));
+            self.root = Node::of_children([left, Child::of(right)], &mut self.bytes);
         }
         self.len += 1;
-        true
     }
 
-    /// Removes the item of a score and a member; false if it is not there. `cmp_with` compares
-    /// the member with that of an entry of equal score, which must still be in its page.
-    pub(crate) fn remove(
-        &mut self,
-        score: f64,
-        entry: Entry,
-        cmp_with: impl FnMut(Entry) -> Ordering,
-    ) -> bool {
-        let mut sought = Sought::new(key_of(score), cmp_with);
-        let Some(removed) = self.root.remove(&mut sought, &mut self.bytes) else {
-            return false;
-        };
-        assert_eq!(removed, entry, "a member has one row");
+    /// Removes the item at a rank.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn remove_at(&mut self, rank: u64) -> (f64, Entry) {
+        let removed = self.root.remove_at(rank, &mut self.bytes);
+        let removed = removed.expect("a rank below the length");
         self.len -= 1;
         self.root.shed_root(&mut self.bytes);
-        true
-    }
-
-    /// How many items are before that of a score and a member, if it is there. `cmp_with` compares
-    /// the member with that of an entry of equal score.
-    pub(crate) fn rank(&self, score: f64, cmp_with: impl FnMut(Entry) -> Ordering) -> Option<u64> {
-        let mut sought = Sought::new(key_of(score), cmp_with);
-        let rank = self
-            .root
-            .partition_point(&mut |item| sought.is_behind(item));
-        let item = self.root.at(rank)?;
-        sought.is(&item).then_some(rank)
+        removed.open()
     }
 
     /// The item at a rank.

@@ -2,8 +2,6 @@
 //!
 //! Every function that changes a node is given the tree's count of bytes and keeps it.
 
-use std::cmp::Ordering;
-
 use super::array::{filled, heap_bytes, level, parts, put, trim};
 use super::score_of;
 use crate::index::Entry;
@@ -24,32 +22,6 @@ pub(super) struct Item {
 impl Item {
     pub(super) fn open(self) -> (f64, Entry) {
         (score_of(self.key), self.entry)
-    }
-}
-
-/// The score and the member that a descent looks for.
-pub(super) struct Sought<C> {
-    key: u64,
-    cmp_with: C,
-}
-
-impl<C: FnMut(Entry) -> Ordering> Sought<C> {
-    pub(super) fn new(key: u64, cmp_with: C) -> Sought<C> {
-        Sought { key, cmp_with }
-    }
-
-    fn cmp(&mut self, item: &Item) -> Ordering {
-        self.key
-            .cmp(&item.key)
-            .then_with(|| (self.cmp_with)(item.entry))
-    }
-
-    pub(super) fn is_behind(&mut self, item: &Item) -> bool {
-        self.cmp(item) == Ordering::Greater
-    }
-
-    pub(super) fn is(&mut self, item: &Item) -> bool {
-        self.cmp(item) == Ordering::Equal
     }
 }
 
@@ -162,68 +134,45 @@ impl Node {
         }
     }
 
-    /// Adds an item. Returns what was split off behind this node, or an error if the item is
-    /// there.
-    pub(super) fn insert<C: FnMut(Entry) -> Ordering>(
+    /// Adds an item behind `rank` others. Returns what was split off behind this node.
+    pub(super) fn insert_at(
         &mut self,
+        rank: u64,
         item: Item,
-        sought: &mut Sought<C>,
         edges: Edges,
         bytes: &mut usize,
-    ) -> Result<Option<Node>, ()> {
+    ) -> Option<Node> {
         match self {
             Node::Leaf(items) => {
-                let at = items.partition_point(|other| sought.is_behind(other));
-                if items.get(at).is_some_and(|other| sought.is(other)) {
-                    return Err(());
-                }
-                Ok(put(items, at, item, ITEMS_MAX, edges, bytes).map(Node::Leaf))
+                let at = usize::try_from(rank).unwrap_or(usize::MAX);
+                put(items, at, item, ITEMS_MAX, edges, bytes).map(Node::Leaf)
             }
             Node::Inner(children) => {
-                let behind = children.partition_point(|child| !sought.is_before(&child.low));
-                let at = behind.saturating_sub(1);
+                let (at, rank) = find(children, |before, count| before <= count, rank)?;
                 let below = edges.of_child(at, children.len());
                 let child = &mut children[at];
-                let split = child.node.insert(item, sought, below, bytes)?;
-                match split {
-                    None => {
-                        child.count += 1;
-                        child.low = child.node.low().expect("a child has items");
-                        Ok(None)
-                    }
-                    Some(right) => {
-                        let right = Child::of(right);
-                        child.count = child.count + 1 - right.count;
-                        child.low = child.node.low().expect("a child has items");
-                        let split = put(children, at + 1, right, CHILDREN_MAX, edges, bytes);
-                        Ok(split.map(Node::Inner))
-                    }
-                }
+                let split = child.node.insert_at(rank, item, below, bytes);
+                let right = split.map(Child::of);
+                child.count = child.count + 1 - right.as_ref().map_or(0, |right| right.count);
+                child.low = child.node.low().expect("a child has items");
+                put(children, at + 1, right?, CHILDREN_MAX, edges, bytes).map(Node::Inner)
             }
         }
     }
 
-    /// Removes the item that is sought and returns its entry.
-    pub(super) fn remove<C: FnMut(Entry) -> Ordering>(
-        &mut self,
-        sought: &mut Sought<C>,
-        bytes: &mut usize,
-    ) -> Option<Entry> {
+    /// Removes the item that `rank` others are before.
+    pub(super) fn remove_at(&mut self, rank: u64, bytes: &mut usize) -> Option<Item> {
         match self {
             Node::Leaf(items) => {
-                let at = items.partition_point(|other| sought.is_behind(other));
-                if !items.get(at).is_some_and(|other| sought.is(other)) {
-                    return None;
-                }
-                let removed = items.remove(at);
+                let at = usize::try_from(rank).unwrap_or(usize::MAX);
+                let removed = (at < items.len()).then(|| items.remove(at));
                 trim(items, bytes);
-                Some(removed.entry)
+                removed
             }
             Node::Inner(children) => {
-                let behind = children.partition_point(|child| !sought.is_before(&child.low));
-                let at = behind.checked_sub(1)?;
+                let (at, rank) = find(children, |before, count| before < count, rank)?;
                 let child = &mut children[at];
-                let removed = child.node.remove(sought, bytes)?;
+                let removed = child.node.remove_at(rank, bytes)?;
                 child.count -= 1;
                 match child.node.low() {
                     Some(low) => child.low = low,
@@ -268,12 +217,9 @@ impl Node {
             match node {
                 Node::Leaf(items) => return items.get(usize::try_from(rank).ok()?).copied(),
                 Node::Inner(children) => {
-                    let child = children.iter().find(|child| {
-                        let inside = rank < child.count;
-                        rank -= if inside { 0 } else { child.count };
-                        inside
-                    })?;
-                    node = &child.node;
+                    let (at, inside) = find(children, |before, count| before < count, rank)?;
+                    rank = inside;
+                    node = &children[at].node;
                 }
             }
         }
@@ -301,10 +247,20 @@ impl Node {
     }
 }
 
-impl<C: FnMut(Entry) -> Ordering> Sought<C> {
-    fn is_before(&mut self, item: &Item) -> bool {
-        self.cmp(item) == Ordering::Less
+/// The first child that a rank is inside of, and the rank there; `inside` is given a rank and the
+/// child's count.
+fn find(
+    children: &[Child],
+    inside: impl Fn(u64, u64) -> bool,
+    mut rank: u64,
+) -> Option<(usize, u64)> {
+    for (at, child) in children.iter().enumerate() {
+        if inside(rank, child.count) {
+            return Some((at, rank));
+        }
+        rank -= child.count;
     }
+    None
 }
 
 /// Brings a child that has become thin together with a neighbour: in one node if that leaves some

@@ -6,9 +6,19 @@ fn member(entry: Entry) -> String {
     format!("{:x}", entry.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-fn with(entry: Entry) -> impl FnMut(Entry) -> Ordering {
+/// How many items are before one of a score and a member.
+fn rank(index: &OrderIndex, (score, entry): (f64, Entry)) -> u64 {
     let sought = member(entry);
-    move |other| sought.cmp(&member(other))
+    index
+        .partition_point(|other, entry| other < score || (other == score && member(entry) < sought))
+}
+
+fn insert(index: &mut OrderIndex, item: (f64, Entry)) {
+    index.insert_at(rank(index, item), item.0, item.1);
+}
+
+fn remove(index: &mut OrderIndex, item: (f64, Entry)) {
+    assert_eq!(index.remove_at(rank(index, item)), item);
 }
 
 /// Walks one node: its items, its count, its bytes; returns its depth.
@@ -92,9 +102,8 @@ fn compare(index: &OrderIndex, model: &[(f64, Entry)], rng: &mut fastrand::Rng) 
             index.partition_point(|other, _| other < score),
             u64::try_from(below).expect("small")
         );
-        if let Some((score, entry)) = model.get(a) {
-            assert_eq!(index.rank(*score, with(*entry)), Some(from));
-            assert_eq!(index.rank(score + 0.25, with(*entry)), None);
+        if let Some(item) = model.get(a) {
+            assert_eq!(rank(index, *item), from);
         }
     }
     // From both ends at once.
@@ -140,7 +149,7 @@ fn it_is_a_sorted_list_under_random_inserts_and_removes_with_few_scores() {
             } else {
                 model.is_empty()
             };
-            let insert = rng.u8(..10) < if growing { 8 } else { 2 };
+            let adding = rng.u8(..10) < if growing { 8 } else { 2 };
             let place = |model: &[(f64, Entry)], item: (f64, Entry)| {
                 model.binary_search_by(|other| {
                     other
@@ -149,16 +158,14 @@ fn it_is_a_sorted_list_under_random_inserts_and_removes_with_few_scores() {
                         .then_with(|| member(other.1).cmp(&member(item.1)))
                 })
             };
-            if insert {
+            if adding {
                 let item = (f64::from(rng.i32(-scores..scores)), Entry(step));
-                assert!(index.insert(item.0, item.1, with(item.1)));
-                assert!(!index.insert(item.0, item.1, with(item.1)));
+                insert(&mut index, item);
                 let at = place(&model, item).expect_err("new");
                 model.insert(at, item);
             } else if !model.is_empty() {
                 let item = model.remove(rng.usize(..model.len()));
-                assert!(index.remove(item.0, item.1, with(item.1)));
-                assert!(!index.remove(item.0, item.1, with(item.1)));
+                remove(&mut index, item);
             }
             if step % 997 == 0 {
                 compare(&index, &model, &mut rng);
@@ -167,7 +174,7 @@ fn it_is_a_sorted_list_under_random_inserts_and_removes_with_few_scores() {
         compare(&index, &model, &mut rng);
         compare(&OrderIndex::from_sorted(model.clone()), &model, &mut rng);
         while let Some(item) = model.pop() {
-            assert!(index.remove(item.0, item.1, with(item.1)));
+            remove(&mut index, item);
             index.check();
         }
         index.clear();
@@ -182,9 +189,9 @@ fn random_scores_fill_two_thirds_of_the_nodes_and_ascending_ones_nearly_all() {
         (OrderIndex::new(), OrderIndex::new(), OrderIndex::new());
     for i in 0..20_000_u32 {
         let entry = Entry(u64::from(i));
-        assert!(random.insert(rng.f64(), entry, with(entry)));
-        assert!(ascending.insert(f64::from(i), entry, with(entry)));
-        assert!(descending.insert(-f64::from(i), entry, with(entry)));
+        insert(&mut random, (rng.f64(), entry));
+        insert(&mut ascending, (f64::from(i), entry));
+        insert(&mut descending, (-f64::from(i), entry));
     }
     let built = OrderIndex::from_sorted(random.check());
     assert_eq!(built.check(), random.check());
@@ -217,8 +224,8 @@ fn nodes_are_merged_when_most_items_are_gone_in_any_order() {
                 "last" => model.len() - 1,
                 _ => rng.usize(..model.len()),
             };
-            let (score, entry) = model.remove(at);
-            assert!(index.remove(score, entry, with(entry)));
+            let item = model.remove(at);
+            remove(&mut index, item);
             if model.len() % 100 == 0 {
                 assert_eq!(index.check(), model);
             }
