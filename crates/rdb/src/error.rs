@@ -1,0 +1,86 @@
+//! What can be wrong with a dump.
+
+use std::io;
+
+/// Why a dump cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file could not be read.
+    #[error("reading failed at byte {at}: {source}")]
+    Io {
+        /// How far the file was read.
+        at: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The input ends in the middle.
+    #[error("it ends at byte {at}, in the middle of {of}; is it cut off?")]
+    Truncated {
+        /// The length of the input.
+        at: u64,
+        /// What was being read.
+        of: &'static str,
+    },
+    /// The input is no dump.
+    #[error("this is no dump of Redis: it does not begin with REDIS and a version")]
+    Foreign,
+    /// The dump is of a version that nobody here knows.
+    #[error("version {found} of the dump format is newer than {newest}, the newest known")]
+    Version {
+        /// The dump's version.
+        found: u32,
+        /// The newest that is read.
+        newest: u32,
+    },
+    /// Bytes that mean nothing.
+    #[error("byte {at}: {why}")]
+    Corrupt {
+        /// Where what is wrong begins.
+        at: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The value of a key is wrong.
+    #[error("the value of key '{}', from byte {at} on: {why}", shown(.key))]
+    Key {
+        /// The key.
+        key: Vec<u8>,
+        /// Where its value begins.
+        at: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The bytes are not those that were written.
+    #[error("the checksum is {found:016x}, the bytes before it give {computed:016x}")]
+    Checksum {
+        /// The sum in the dump.
+        found: u64,
+        /// The sum of its bytes.
+        computed: u64,
+    },
+}
+
+/// What reading a dump gives.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A key for people: printable characters as they are, cut at 100.
+fn shown(key: &[u8]) -> String {
+    let cut = &key[..key.len().min(100)];
+    let more = if cut.len() < key.len() { "..." } else { "" };
+    format!("{}{more}", cut.escape_ascii())
+}
+
+impl Error {
+    /// The same, with the name of the key whose value begins at `at`. The system's own errors stay
+    /// as they are.
+    pub(crate) fn of_key(self, key: &[u8], at: u64) -> Error {
+        match self {
+            Error::Corrupt { .. } | Error::Truncated { .. } => Error::Key {
+                key: key.to_vec(),
+                at,
+                why: self.to_string(),
+            },
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A dump file: header, opcodes, keys, the checksum at the end.
+
+use std::io::Read;
+
+use crate::VERSION_MAX;
+use crate::error::{Error, Result};
+use crate::skip;
+use crate::source::{BUFFER_BYTES, Source};
+use crate::value::{self, Found, Value};
+
+/// A key with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The database's number.
+    pub db: u64,
+    /// The key.
+    pub key: Vec<u8>,
+    /// When it expires, in milliseconds since 1970. May have passed.
+    pub expires_at_ms: Option<i64>,
+    /// The value.
+    pub value: Value,
+    /// How many fields of a hash have a deadline of their own (Redis 7.4), which is not read.
+    pub fields_with_deadline: u64,
+}
+
+/// What is stepped over because nothing here can hold it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// A stream.
+    Stream,
+    /// A value of a module's type.
+    Module,
+    /// A library of functions; it has no key.
+    Function,
+    /// What a module keeps beside the keys; it has no key.
+    ModuleAux,
+}
+
+/// One thing in a dump file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Item {
+    /// A key.
+    Key(Entry),
+    /// Something that is not taken along.
+    Skipped {
+        /// What it is.
+        what: What,
+        /// The database's number.
+        db: u64,
+        /// The key, or nothing.
+        key: Vec<u8>,
+    },
+    /// How many keys the database has that begins here.
+    Size {
+        /// The database's number.
+        db: u64,
+        /// Its keys.
+        keys: u64,
+    },
+    /// A remark such as `redis-ver`.
+    Remark {
+        /// Its name.
+        name: Vec<u8>,
+        /// What it says.
+        text: Vec<u8>,
+    },
+}
+
+mod opcode {
+    pub const SLOT_INFO: u8 = 244;
+    pub const FUNCTION: u8 = 245;
+    pub const MODULE_AUX: u8 = 247;
+    pub const IDLE: u8 = 248;
+    pub const FREQUENCY: u8 = 249;
+    pub const REMARK: u8 = 250;
+    pub const SIZE: u8 = 251;
+    pub const EXPIRES_MS: u8 = 252;
+    pub const EXPIRES_S: u8 = 253;
+    pub const SELECT: u8 = 254;
+    pub const END: u8 = 255;
+}
+
+/// The first version with a checksum.
+const CHECKSUM_SINCE: u32 = 5;
+
+/// A dump file, read from begin to end.
+pub struct File<R> {
+    source: Source<R>,
+    version: u32,
+    db: u64,
+    ended: bool,
+}
+
+impl<R: Read> File<R> {
+    /// Reads the header. The input need not be buffered.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] and [`Error::Version`]; an input that cannot be read.
+    pub fn open(input: R) -> Result<Self> {
+        let mut source = Source::new(input, BUFFER_BYTES);
+        let magic: [u8; 9] = source.array().map_err(|error| match error {
+            Error::Truncated { .. } => Error::Foreign,
+            other => other,
+        })?;
+        let digits = magic.strip_prefix(b"REDIS").ok_or(Error::Foreign)?;
+        let version = std::str::from_utf8(digits)
+            .ok()
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok())
+            .ok_or(Error::Foreign)?;
+        if !(1..=VERSION_MAX).contains(&version) {
+            return Err(Error::Version {
+                found: version,
+                newest: VERSION_MAX,
+            });
+        }
+        Ok(File {
+            source,
+            version,
+            db: 0,
+            ended: false,
+        })
+    }
+
+    /// The version of the format.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// How many bytes were read.
+    pub fn position(&self) -> u64 {
+        self.source.position()
+    }
+
+    /// The next thing; `None` at the end, when the checksum was right.
+    ///
+    /// # Errors
+    /// Every kind of damage. After an error the file is at its end.
+    pub fn next_item(&mut self) -> Result<Option<Item>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let item = self.read_item();
+        self.ended = !matches!(item, Ok(Some(_)));
+        item
+    }
+
+    fn read_item(&mut self) -> Result<Option<Item>> {
+        let mut expires_at_ms = None;
+        loop {
+            let source = &mut self.source;
+            match source.byte()? {
+                opcode::END => {
+                    self.check_sum()?;
+                    return Ok(None);
+                }
+                opcode::SELECT => self.db = source.length()?,
+                opcode::SIZE => {
+                    let keys = source.length()?;
+                    source.length()?;
+                    return Ok(Some(Item::Size { db: self.db, keys }));
+                }
+                opcode::REMARK => {
+                    let (name, text) = (source.string()?, source.string()?);
+                    return Ok(Some(Item::Remark { name, text }));
+                }
+                opcode::EXPIRES_S => {
+                    let seconds = i32::from_le_bytes(source.array()?);
+                    expires_at_ms = Some(i64::from(seconds) * 1000);
+                }
+                opcode::EXPIRES_MS => expires_at_ms = Some(i64::from_le_bytes(source.array()?)),
+                opcode::IDLE => source.length().map(|_| ())?,
+                opcode::FREQUENCY => source.skip(1)?,
+                opcode::SLOT_INFO => {
+                    for _ in 0..3 {
+                        source.length()?;
+                    }
+                }
+                opcode::FUNCTION => {
+                    source.skip_string()?;
+                    return Ok(Some(self.skipped(What::Function, Vec::new())));
+                }
+                opcode::MODULE_AUX => {
+                    skip::module_aux(source)?;
+                    return Ok(Some(self.skipped(What::ModuleAux, Vec::new())));
+                }
+                kind => return self.read_key(kind, expires_at_ms).map(Some),
+            }
+        }
+    }
+
+    fn read_key(&mut self, kind: u8, expires_at_ms: Option<i64>) -> Result<Item> {
+        let key = self.source.string()?;
+        let at = self.source.position();
+        let found = value::read(&mut self.source, kind).map_err(|error| error.of_key(&key, at))?;
+        Ok(match found {
+            Found::Value(value, fields_with_deadline) => Item::Key(Entry {
+                db: self.db,
+                key,
+                expires_at_ms,
+                value,
+                fields_with_deadline,
+            }),
+            Found::Stream => self.skipped(What::Stream, key),
+            Found::Module => self.skipped(What::Module, key),
+        })
+    }
+
+    fn skipped(&self, what: What, key: Vec<u8>) -> Item {
+        Item::Skipped {
+            what,
+            db: self.db,
+            key,
+        }
+    }
+
+    /// Compares the checksum behind the end; zero means that none was computed.
+    fn check_sum(&mut self) -> Result<()> {
+        if self.version < CHECKSUM_SINCE {
+            return Ok(());
+        }
+        let computed = self.source.checksum();
+        let found = u64::from_le_bytes(self.source.array()?);
+        if found != 0 && found != computed {
+            return Err(Error::Checksum { found, computed });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Redis's dump files, so that a Redis user can move in; and the payloads of DUMP and RESTORE.
+//!
+//! A dump file ("RDB") is a header, then *opcodes* that say something about what follows (the
+//! database, a deadline, a remark) and *keys*: a type byte, the key, the value. The type byte names
+//! an encoding rather than a type: Redis writes a collection as it lies in its memory, and every
+//! generation packed small ones differently. All encodings of strings, lists, sets, sorted sets and
+//! hashes are read, of versions 1 to 12 (Redis 1.0 to 7.4). A DUMP payload is one value in the same
+//! encoding, with version and checksum behind it.
+//!
+//! # Why not a crate
+//! There is a maintained one, `rdb`. It decodes what Redis writes, but a length in a compressed
+//! string decides how much it allocates, some sums of its lengths overflow, the checksum is not
+//! checked, and streams and functions vanish without a word. RESTORE takes bytes from any client, so
+//! a reader here must give an error for *any* bytes; and an import that drops keys must say which.
+//!
+//! # Invariants
+//! * No input makes it panic, and memory grows only with bytes that were really read (a compressed
+//!   string: at most 88 times as many, which is what the compression can do).
+//! * One key is in memory at a time.
+//! * What is not understood but can be stepped over (streams, modules' values, functions, deadlines
+//!   of single fields) is reported; what cannot is an error that names the offset.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `source` | bytes from a reader, counted and summed up |
+//! | `packed` | the encodings that hold a whole collection in one string |
+//! | `lzf` | the compression of strings |
+//! | `value` | a value from its type byte |
+//! | `skip` | streams and modules' values, stepped over |
+//! | `file` | header, opcodes, keys, the checksum at the end |
+//! | `payload` | DUMP and RESTORE |
+
+mod error;
+mod file;
+mod lzf;
+mod packed;
+mod payload;
+mod skip;
+mod source;
+mod value;
+
+pub use error::{Error, Result};
+pub use file::{Entry, File, Item, What};
+pub use payload::{dump, parse_dump};
+pub use value::Value;
+
+/// The newest version of dump files that is read.
+pub const VERSION_MAX: u32 = 12;
+
+/// The version that [`dump`] writes: that of Redis 7.0.
+pub const VERSION_WRITTEN: u16 = 10;

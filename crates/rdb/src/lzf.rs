@@ -1,0 +1,80 @@
+//! LZF, the compression of strings in dumps.
+//!
+//! A control byte below 32 says how many bytes follow as they are, less one. Any other begins a
+//! copy of what was unpacked already: three bits of length (7: one more byte is added), then thirteen
+//! bits of how far back, less one. Lengths count two less than is copied.
+
+use perdura_base::cursor::Reader;
+
+use crate::source::PREALLOCATED_MAX;
+
+/// The most that a byte unpacks to: three bytes give a copy of 7 + 255 + 2.
+const RATIO_MAX: usize = 88;
+
+/// Unpacks to exactly `full` bytes.
+pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
+    let wrong_size = "a compressed string has another length than it says";
+    let full = usize::try_from(full).map_err(|_| wrong_size)?;
+    // Longer is a lie, found before memory is spent.
+    if full > packed.len().saturating_mul(RATIO_MAX) {
+        return Err(wrong_size);
+    }
+    let mut out = Vec::with_capacity(full.min(PREALLOCATED_MAX));
+    let mut input = Reader::new(packed);
+    let cut = "a compressed string is cut off";
+    while let Some(control) = input.u8() {
+        let high = usize::from(control >> 5);
+        if high == 0 {
+            let run = usize::from(control) + 1;
+            out.extend_from_slice(input.bytes(run).ok_or(cut)?);
+        } else {
+            let more = if high == 7 {
+                usize::from(input.u8().ok_or(cut)?)
+            } else {
+                0
+            };
+            let low = input.u8().ok_or(cut)?;
+            let back = usize::from(u16::from_be_bytes([control & 0x1f, low])) + 1;
+            let from = out
+                .len()
+                .checked_sub(back)
+                .ok_or("a compressed string refers to before its begin")?;
+            // The copy may read what it has just written.
+            for at in from..from + high + more + 2 {
+                out.push(out[at]);
+            }
+        }
+        if out.len() > full {
+            return Err(wrong_size);
+        }
+    }
+    if out.len() == full {
+        Ok(out)
+    } else {
+        Err(wrong_size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_and_copies_are_unpacked_even_where_a_copy_overlaps_itself() {
+        // "ab", then nine bytes from two back.
+        let packed = [1, b'a', b'b', 0xe0, 0, 1];
+        assert_eq!(unpack(&packed, 11).unwrap(), b"abababababa");
+        assert_eq!(unpack(&[0, b'x', 0x20, 0], 4).unwrap(), b"xxxx");
+    }
+
+    #[test]
+    fn lies_about_lengths_are_errors_before_memory_is_spent() {
+        assert!(unpack(&[0, b'x'], u64::MAX).is_err());
+        assert!(unpack(&[0, b'x'], 1 << 40).is_err());
+        assert!(unpack(&[0, b'x'], 2).is_err());
+        assert!(unpack(&[0, b'x'], 0).is_err());
+        assert!(unpack(&[0x20, 5], 3).is_err(), "before the begin");
+        assert!(unpack(&[4, b'x'], 5).is_err(), "cut off");
+        assert!(unpack(&[0, b'x', 0xe0], 9).is_err(), "cut off in a copy");
+    }
+}

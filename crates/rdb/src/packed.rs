@@ -1,0 +1,351 @@
+//! The encodings that hold a whole small collection in one string, as it lay in Redis's memory.
+//!
+//! | encoding | Redis | holds |
+//! |---|---|---|
+//! | listpack | since 7.0 | entries, each with its own length behind it |
+//! | ziplist | to 6.2 | entries, each with the length of the one before |
+//! | zipmap | to 2.4 | fields and values, with unused bytes behind values |
+//! | intset | all | integers of 2, 4 or 8 bytes, ascending |
+//!
+//! Each function takes the whole string and gives the entries in order, numbers as decimal text,
+//! which is how Redis shows them.
+
+use perdura_base::cursor::Reader;
+
+/// What the entries are, or what is wrong.
+pub type Entries = Result<Vec<Vec<u8>>, &'static str>;
+
+const CUT: &str = "a packed collection is cut off";
+
+/// The byte behind the last entry of a listpack, ziplist or zipmap.
+const END: u8 = 0xff;
+
+/// The number of entries of a listpack or ziplist that has too many to say.
+const COUNT_UNKNOWN: u16 = u16::MAX;
+
+/// The first byte of a zipmap's length that does not fit one byte.
+const ZIPMAP_LONG: u8 = 254;
+
+/// The first byte of the length of a ziplist's entry before, if it does not fit one byte.
+const ZIPLIST_LONG: u8 = 254;
+
+fn text(number: i64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+fn signed<const N: usize>(reader: &mut Reader<'_>) -> Option<i64> {
+    let mut bytes = [0; 8];
+    bytes[8 - N..].copy_from_slice(&reader.array::<N>()?);
+    // Shifted down, the sign comes along.
+    let unused = u32::try_from(64 - 8 * N).ok()?;
+    Some(i64::from_le_bytes(bytes) >> unused)
+}
+
+fn string(reader: &mut Reader<'_>, len: u32) -> Option<Vec<u8>> {
+    Some(reader.bytes(usize::try_from(len).ok()?)?.to_vec())
+}
+
+/// Head, entries, end: the frame that listpacks and ziplists share.
+fn framed(
+    bytes: &[u8],
+    total: Option<u32>,
+    reader: &mut Reader<'_>,
+    count: Option<u16>,
+    mut entry: impl FnMut(&mut Reader<'_>) -> Option<Vec<u8>>,
+) -> Entries {
+    let (total, count) = total.zip(count).ok_or(CUT)?;
+    if usize::try_from(total) != Ok(bytes.len()) {
+        return Err("a packed collection has another length than it says");
+    }
+    let mut entries = Vec::new();
+    while bytes.get(reader.at()) != Some(&END) {
+        entries.push(entry(reader).ok_or("an entry of a packed collection is cut off or unknown")?);
+    }
+    if reader.remaining() != 1 {
+        return Err("a packed collection ends before its end");
+    }
+    if count != COUNT_UNKNOWN && usize::from(count) != entries.len() {
+        return Err("a packed collection has another number of entries than it says");
+    }
+    Ok(entries)
+}
+
+/// A listpack's entries.
+pub fn listpack(bytes: &[u8]) -> Entries {
+    let mut reader = Reader::new(bytes);
+    let (total, count) = (reader.u32(), reader.u16());
+    framed(bytes, total, &mut reader, count, listpack_entry)
+}
+
+fn listpack_entry(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    let begin = reader.at();
+    let first = reader.u8()?;
+    let value = match first {
+        0x00..=0x7f => text(first.into()),
+        0x80..=0xbf => string(reader, u32::from(first & 0x3f))?,
+        0xc0..=0xdf => {
+            // Thirteen bits with a sign.
+            let bits = i64::from(u16::from_be_bytes([first & 0x1f, reader.u8()?]));
+            text(if bits < 1 << 12 {
+                bits
+            } else {
+                bits - (1 << 13)
+            })
+        }
+        0xe0..=0xef => {
+            let len = u16::from_be_bytes([first & 0x0f, reader.u8()?]);
+            string(reader, len.into())?
+        }
+        0xf0 => {
+            let len = reader.u32()?;
+            string(reader, len)?
+        }
+        0xf1 => text(signed::<2>(reader)?),
+        0xf2 => text(signed::<3>(reader)?),
+        0xf3 => text(signed::<4>(reader)?),
+        0xf4 => text(signed::<8>(reader)?),
+        _ => return None,
+    };
+    // The entry's own length, seven bits a byte, for walking backwards. The bounds are those of
+    // Redis, which gives up one value at each of them but the first.
+    let behind = match reader.at() - begin {
+        0..=127 => 1,
+        128..16_383 => 2,
+        16_383..2_097_151 => 3,
+        2_097_151..268_435_455 => 4,
+        _ => 5,
+    };
+    reader.bytes(behind)?;
+    Some(value)
+}
+
+/// A ziplist's entries.
+pub fn ziplist(bytes: &[u8]) -> Entries {
+    let mut reader = Reader::new(bytes);
+    let (total, _tail, count) = (reader.u32(), reader.u32(), reader.u16());
+    framed(bytes, total, &mut reader, count, ziplist_entry)
+}
+
+fn ziplist_entry(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    if reader.u8()? == ZIPLIST_LONG {
+        reader.u32()?;
+    }
+    let first = reader.u8()?;
+    match first {
+        0x00..=0x3f => string(reader, first.into()),
+        0x40..=0x7f => {
+            let len = u16::from_be_bytes([first & 0x3f, reader.u8()?]);
+            string(reader, len.into())
+        }
+        0x80 => {
+            let len = u32::from_be_bytes(reader.array()?);
+            string(reader, len)
+        }
+        0xc0 => signed::<2>(reader).map(text),
+        0xd0 => signed::<4>(reader).map(text),
+        0xe0 => signed::<8>(reader).map(text),
+        0xf0 => signed::<3>(reader).map(text),
+        0xfe => signed::<1>(reader).map(text),
+        0xf1..=0xfd => Some(text(i64::from(first & 0x0f) - 1)),
+        _ => None,
+    }
+}
+
+/// A zipmap's fields and values in turn.
+pub fn zipmap(bytes: &[u8]) -> Entries {
+    let mut reader = Reader::new(bytes);
+    // The number of fields, where it fits: the end is found without it.
+    reader.u8().ok_or(CUT)?;
+    let mut entries = Vec::new();
+    loop {
+        let first = reader.u8().ok_or(CUT)?;
+        if first == END {
+            break;
+        }
+        entries.push(zipmap_string(&mut reader, first, false).ok_or(CUT)?);
+        let first = reader.u8().ok_or(CUT)?;
+        entries.push(zipmap_string(&mut reader, first, true).ok_or(CUT)?);
+    }
+    if reader.remaining() > 0 {
+        return Err("a packed collection ends before its end");
+    }
+    Ok(entries)
+}
+
+fn zipmap_string(reader: &mut Reader<'_>, first: u8, is_value: bool) -> Option<Vec<u8>> {
+    let len = match first {
+        END => return None,
+        ZIPMAP_LONG => reader.u32()?,
+        short => short.into(),
+    };
+    let unused = if is_value { reader.u8()? } else { 0 };
+    let value = string(reader, len)?;
+    reader.bytes(unused.into())?;
+    Some(value)
+}
+
+/// An intset's numbers.
+pub fn intset(bytes: &[u8]) -> Entries {
+    let mut reader = Reader::new(bytes);
+    let (width, count) = reader.u32().zip(reader.u32()).ok_or(CUT)?;
+    let number = match width {
+        2 => signed::<2>,
+        4 => signed::<4>,
+        8 => signed::<8>,
+        _ => return Err("no such width of a set of integers"),
+    };
+    let expected = u64::from(width) * u64::from(count);
+    if u64::try_from(reader.remaining()) != Ok(expected) {
+        return Err("a packed collection has another length than it says");
+    }
+    (0..count)
+        .map(|_| number(&mut reader).map(text).ok_or(CUT))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(entries: Entries) -> Vec<String> {
+        let entries = entries.unwrap();
+        entries
+            .into_iter()
+            .map(|entry| String::from_utf8(entry).unwrap())
+            .collect()
+    }
+
+    /// Frames entries as a listpack.
+    fn as_listpack(entries: &[&[u8]]) -> Vec<u8> {
+        let body = entries.concat();
+        let total = u32::try_from(body.len() + 7).unwrap();
+        let count = u16::try_from(entries.len()).unwrap();
+        [
+            &total.to_le_bytes()[..],
+            &count.to_le_bytes(),
+            &body,
+            &[END],
+        ]
+        .concat()
+    }
+
+    /// Frames entries as a ziplist.
+    fn as_ziplist(entries: &[&[u8]]) -> Vec<u8> {
+        let body = entries.concat();
+        let total = u32::try_from(body.len() + 11).unwrap();
+        let count = u16::try_from(entries.len()).unwrap();
+        [
+            &total.to_le_bytes()[..],
+            &[0; 4],
+            &count.to_le_bytes(),
+            &body,
+            &[END],
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn listpacks_hold_numbers_of_all_widths_and_strings_of_all_lengths() {
+        let long = [&[0xe1, 0x00][..], &[b'y'; 256], &[0, 0]].concat();
+        let packed = as_listpack(&[
+            &[0x7f, 1],
+            &[0xc0 | 0x0f, 0xff, 2],
+            &[0xc0 | 0x1f, 0xff, 2],
+            &[0xc0 | 0x10, 0x00, 2],
+            &[0xf1, 0x00, 0x80, 3],
+            &[0xf2, 0xff, 0xff, 0x7f, 4],
+            &[0xf2, 0x00, 0x00, 0x80, 4],
+            &[0xf3, 0xff, 0xff, 0xff, 0xff, 5],
+            &[0xf4, 0, 0, 0, 0, 0, 0, 0, 0x80, 9],
+            &[0x83, b'a', b'b', b'c', 4],
+            &[0x80, 1],
+            &[0xf0, 2, 0, 0, 0, b'h', b'i', 7],
+            &long,
+        ]);
+        let expected = [
+            "127",
+            "4095",
+            "-1",
+            "-4096",
+            "-32768",
+            "8388607",
+            "-8388608",
+            "-1",
+            "-9223372036854775808",
+            "abc",
+            "",
+            "hi",
+            &"y".repeat(256),
+        ];
+        assert_eq!(texts(listpack(&packed)), expected);
+    }
+
+    #[test]
+    fn ziplists_hold_numbers_of_all_widths_and_strings_of_all_lengths() {
+        let middle = [&[0, 0x41, 0x00][..], &[b'y'; 256]].concat();
+        let packed = as_ziplist(&[
+            &[0, 0x02, b'h', b'i'],
+            &middle,
+            &[0xfe, 4, 1, 0, 0, 0x80, 0, 0, 0, 1, b'z'],
+            &[7, 0xc0, 0xff, 0xff],
+            &[7, 0xd0, 0, 0, 0, 0x80],
+            &[7, 0xe0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],
+            &[7, 0xf0, 0, 0, 0x80],
+            &[7, 0xfe, 0x80],
+            &[7, 0xf1],
+            &[7, 0xfd],
+        ]);
+        let expected = [
+            "hi",
+            &"y".repeat(256),
+            "z",
+            "-1",
+            "-2147483648",
+            "9223372036854775807",
+            "-8388608",
+            "-128",
+            "0",
+            "12",
+        ];
+        assert_eq!(texts(ziplist(&packed)), expected);
+    }
+
+    #[test]
+    fn zipmaps_may_have_unused_bytes_behind_values_and_long_lengths() {
+        let packed = [
+            &[2, 1, b'a', 2, 3, b'x', b'y', 9, 9, 9][..],
+            &[254, 1, 0, 0, 0, b'b', 0, 0, 255],
+        ]
+        .concat();
+        assert_eq!(texts(zipmap(&packed)), ["a", "xy", "b", ""]);
+    }
+
+    #[test]
+    fn intsets_have_three_widths() {
+        let set = |width: u32, count: u32, bytes: &[u8]| {
+            intset(&[&width.to_le_bytes()[..], &count.to_le_bytes(), bytes].concat())
+        };
+        assert_eq!(texts(set(2, 2, &[0xff, 0xff, 1, 0])), ["-1", "1"]);
+        assert_eq!(texts(set(4, 1, &[0, 0, 0, 0x80])), ["-2147483648"]);
+        assert_eq!(texts(set(8, 1, &[1, 0, 0, 0, 0, 0, 0, 0])), ["1"]);
+        assert!(set(3, 1, &[0; 3]).is_err());
+        assert!(set(8, u32::MAX, &[0; 8]).is_err());
+        assert!(set(2, 1, &[0; 3]).is_err());
+    }
+
+    #[test]
+    fn every_cut_is_an_error() {
+        let packed = as_listpack(&[&[0x83, b'a', b'b', b'c', 4], &[0xf1, 1, 2, 3]]);
+        let old = as_ziplist(&[&[0, 0x02, b'h', b'i'], &[4, 0xc0, 1, 2]]);
+        let map = [1, 1, b'a', 2, 0, b'x', b'y', 255];
+        for cut in 0..packed.len() {
+            assert!(listpack(&packed[..cut]).is_err());
+        }
+        for cut in 0..old.len() {
+            assert!(ziplist(&old[..cut]).is_err());
+        }
+        for cut in 0..map.len() {
+            assert!(zipmap(&map[..cut]).is_err());
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The payloads of DUMP and RESTORE: a type byte, the value, the version (2 bytes), and the checksum
+//! of all that (8 bytes), both little-endian.
+//!
+//! Any encoding is read; the plain ones are written. So a payload of ours is longer than Redis's own
+//! and not equal to it, and every Redis since 7.0 takes it.
+
+use crate::error::{Error, Result};
+use crate::source::{BUFFER_BYTES, CRC64, Source};
+use crate::value::{self, Found, Value, plain};
+use crate::{VERSION_MAX, VERSION_WRITTEN};
+
+/// The payload for a value.
+#[must_use]
+pub fn dump(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    match value {
+        Value::String(bytes) => {
+            out.push(plain::STRING);
+            put_string(&mut out, bytes);
+        }
+        Value::List(items) => put_strings(&mut out, plain::LIST, items),
+        Value::Set(members) => put_strings(&mut out, plain::SET, members),
+        Value::Zset(pairs) => {
+            out.push(plain::ZSET);
+            put_length(&mut out, pairs.len());
+            for (member, score) in pairs {
+                put_string(&mut out, member);
+                out.extend_from_slice(&score.to_le_bytes());
+            }
+        }
+        Value::Hash(pairs) => {
+            out.push(plain::HASH);
+            put_length(&mut out, pairs.len());
+            for (field, value) in pairs {
+                put_string(&mut out, field);
+                put_string(&mut out, value);
+            }
+        }
+    }
+    out.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
+    let checksum = CRC64.checksum(&out);
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+fn put_strings(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>]) {
+    out.push(kind);
+    put_length(out, strings.len());
+    strings.iter().for_each(|string| put_string(out, string));
+}
+
+fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_length(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// A length in its shortest form.
+fn put_length(out: &mut Vec<u8>, len: usize) {
+    match (u8::try_from(len), u16::try_from(len), u32::try_from(len)) {
+        (Ok(short @ 0..=0x3f), _, _) => out.push(short),
+        (_, Ok(middle @ 0..=0x3fff), _) => {
+            out.extend_from_slice(&(0x4000 | middle).to_be_bytes());
+        }
+        (_, _, Ok(long)) => {
+            out.push(0x80);
+            out.extend_from_slice(&long.to_be_bytes());
+        }
+        _ => {
+            out.push(0x81);
+            out.extend_from_slice(&u64::try_from(len).unwrap_or(u64::MAX).to_be_bytes());
+        }
+    }
+}
+
+/// The value in a payload.
+///
+/// # Errors
+/// [`Error::Version`] and [`Error::Checksum`] if the tail is wrong, [`Error::Corrupt`] and
+/// [`Error::Truncated`] if what is before it is: Redis answers these two pairs differently.
+pub fn parse_dump(payload: &[u8]) -> Result<Value> {
+    let short = || Error::Truncated {
+        at: u64::try_from(payload.len()).unwrap_or(u64::MAX),
+        of: "a payload",
+    };
+    let (rest, sum) = payload.split_last_chunk::<8>().ok_or_else(short)?;
+    let (body, version) = rest.split_last_chunk::<2>().ok_or_else(short)?;
+    let version = u32::from(u16::from_le_bytes(*version));
+    if version > VERSION_MAX {
+        return Err(Error::Version {
+            found: version,
+            newest: VERSION_MAX,
+        });
+    }
+    let (found, computed) = (u64::from_le_bytes(*sum), CRC64.checksum(rest));
+    if found != computed {
+        return Err(Error::Checksum { found, computed });
+    }
+    let mut source = Source::new(body, body.len().min(BUFFER_BYTES));
+    let kind = source.byte()?;
+    let value = match value::read(&mut source, kind)? {
+        Found::Value(value, _) => value,
+        Found::Stream | Found::Module => {
+            return Err(source.corrupt("streams and modules' values cannot be kept here"));
+        }
+    };
+    if usize::try_from(source.position()) != Ok(body.len()) {
+        return Err(source.corrupt("there is something behind the value"));
+    }
+    if value.is_empty() {
+        return Err(source.corrupt("a collection without elements"));
+    }
+    Ok(value)
+}
