@@ -12,7 +12,7 @@
 //! | [`memory`] | the account of memory by use |
 //! | [`heap`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
-//! | `pages`, `chain` | chunks, free pages; large values |
+//! | `pages`, `chain`, `patch` | chunks, free pages; large values; writing into them |
 //! | `index`, `hash_index`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | `order` | items by score and member, with ranks |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
@@ -38,6 +38,7 @@ pub mod memory;
 mod order;
 mod pages;
 pub mod partition;
+mod patch;
 pub mod restart;
 pub mod row_ref;
 mod rows;

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use perdura_base::PageId;
 use perdura_page::{Home, Kind, Place, Row, kind};
 
 use crate::pages::Pages;
+use crate::patch::chain_of;
 
 /// A row as it lies in its page. It borrows the latched partition.
 #[derive(Clone, Copy)]
@@ -91,6 +93,35 @@ impl<'a> RowRef<'a> {
                     .read_chain(&self.row, skip, self.row.value_bytes, out);
             }
         }
+    }
+
+    /// Appends `bytes` bytes of the value from `from` on to `out`, as far as there are any.
+    pub fn copy_piece(&self, from: usize, bytes: usize, out: &mut Vec<u8>) {
+        let from = from.min(self.row.value_bytes);
+        let bytes = bytes.min(self.row.value_bytes - from);
+        match self.row.place {
+            Place::Inline { value, .. } => out.extend_from_slice(&value[from..from + bytes]),
+            Place::Large { .. } => {
+                let skip = self.row.chain_bytes() - self.row.value_bytes;
+                self.pages.read_chain(&self.row, skip + from, bytes, out);
+            }
+        }
+    }
+
+    /// One byte of the value; `None` behind its end.
+    #[must_use]
+    pub fn byte(&self, at: usize) -> Option<u8> {
+        if let Some(value) = self.value_slice() {
+            return value.get(at).copied();
+        }
+        let mut byte = Vec::new();
+        self.copy_piece(at, 1, &mut byte);
+        byte.pop()
+    }
+
+    /// The chain that holds the content, with its bytes; `None` if it is in the slot.
+    pub(crate) fn chain(&self) -> Option<(PageId, usize)> {
+        chain_of(&self.row)
     }
 
     /// The value where it lies; `None` if it is in a chain of pages.

@@ -14,6 +14,7 @@ use crate::geometry::KeyHash;
 use crate::index::{Entry, Table, spread};
 use crate::pages::{Pages, flag};
 use crate::partition::Partition;
+use crate::patch::chain_of;
 use crate::row_ref::RowRef;
 use crate::undo::{KeyCopy, Op, PartUndo, Undo};
 
@@ -26,14 +27,10 @@ struct Old {
 
 impl Old {
     fn of(entry: Entry, row: &Row<'_>) -> Old {
-        let chain = match row.place {
-            Place::Inline { .. } => None,
-            Place::Large { first, .. } => Some((first, row.chain_bytes())),
-        };
         Old {
             entry,
             expiry_ms: row.expiry_ms,
-            chain,
+            chain: chain_of(row),
         }
     }
 }
@@ -148,7 +145,7 @@ impl Partition {
         let Some(attached) = self.tables.get(&table) else {
             return Ok(false);
         };
-        let Some((entry, row)) = find(&self.pages, attached, key, hash) else {
+        let Some((_, row)) = find(&self.pages, attached, key, hash) else {
             return Ok(false);
         };
         if row.expiry_ms == expiry_ms {
@@ -160,17 +157,29 @@ impl Partition {
                 self.put_kind(undo, table, (key, hash), (kind, &value), expiry_ms)?;
             }
             Place::Large { first, .. } => {
-                let old = Old {
-                    chain: None,
-                    ..Old::of(entry, &row)
-                };
                 let row =
                     Row::large(key, row.value_bytes, first, hash.0, expiry_ms).with_kind(row.kind);
-                let part = undo.part_mut(self.id());
-                self.place(part, table, (key, hash), Some(old), &row)?;
+                self.replace_head(undo, table, (key, hash), &row)?;
             }
         }
         Ok(true)
+    }
+
+    /// Writes the head of a row anew that keeps its chain.
+    pub(crate) fn replace_head(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        (key, hash): (&[u8], KeyHash),
+        row: &Row<'_>,
+    ) -> Result<()> {
+        let attached = self.tables.get(&table).ok_or_else(|| not_attached(table))?;
+        let old = find(&self.pages, attached, key, hash).map(|(entry, old)| Old {
+            chain: None,
+            ..Old::of(entry, &old)
+        });
+        let part = undo.part_mut(self.id());
+        self.place(part, table, (key, hash), old, row)
     }
 
     /// Removes a row; false if there is none.

@@ -147,6 +147,36 @@ impl Tx<'_> {
             .put_kind(self.undo, table, (key, hash), (kind, value), expiry_ms)?)
     }
 
+    /// Writes `bytes` at `at` into the string of a key, which becomes longer, or comes to be, as
+    /// needed; a gap is filled with zeros. The expiry stays. Returns the string's new length.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn write_at(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        at: usize,
+        bytes: &[u8],
+    ) -> Result<usize, Abort> {
+        let Some(row) = self.get(table, key)? else {
+            let mut value = vec![0; at];
+            value.extend_from_slice(bytes);
+            self.put(table, key, &value, None)?;
+            return Ok(value.len());
+        };
+        let len = row.value_len();
+        let end = at.saturating_add(bytes.len());
+        if end > self.value_bytes_max {
+            return Err(over_limit("value", end, self.value_bytes_max));
+        }
+        self.check_memory()?;
+        self.admit(key.len() + bytes.len() + end.saturating_sub(len))?;
+        let (guard, hash) = self.place(key)?;
+        let part = &mut self.guards[guard].1;
+        Ok(part.write_at(self.undo, table, (key, hash), at, bytes)?)
+    }
+
     /// Removes a row. Returns whether it was there and not past its expiry.
     ///
     /// # Errors

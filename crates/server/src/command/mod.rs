@@ -5,6 +5,7 @@
 //! transaction and the reply, and validates before it writes: an error that it reports in its
 //! reply leaves no trace. A *plain* command touches the connection or the server and runs once.
 
+pub(crate) mod bits;
 pub(crate) mod block;
 pub(crate) mod client;
 pub(crate) mod config;
@@ -17,7 +18,9 @@ pub(crate) mod expiry;
 pub(crate) mod hello;
 pub(crate) mod info;
 pub(crate) mod keys;
+pub(crate) mod lcs;
 pub(crate) mod lookup;
+pub(crate) mod ranges;
 pub(crate) mod server;
 pub(crate) mod spec;
 pub(crate) mod strings;

@@ -4,6 +4,7 @@ use super::Group;
 use super::event::Class;
 use super::expiry::{Deadline, deadline_option};
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
+use super::ranges::write_over;
 use super::spec::{Command, EACH, ONE, PAIRS, data};
 use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, TOO_LONG, wrong_arity};
 use crate::number::parse_i64;
@@ -322,22 +323,14 @@ pub(crate) fn strlen(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 
 /// `APPEND key value`
 pub(crate) fn append(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let (mut value, mut expiry) = (Vec::new(), None);
-    let bytes_max = data.value_bytes_max;
-    if let Some(row) = data.string(args.at(1))? {
-        if row.value_len() + args.at(2).len() > bytes_max {
-            return Err(TOO_LONG.into());
-        }
-        row.copy_value(&mut value);
-        expiry = row.expiry_ms();
-    }
-    value.extend_from_slice(args.at(2));
-    if value.len() > data.value_bytes_max {
+    let (key, piece) = (args.at(1), args.at(2));
+    let old = data.string(key)?.map_or(0, |row| row.value_len());
+    if old + piece.len() > data.value_bytes_max {
         return Err(TOO_LONG.into());
     }
-    data.tx.put(data.table, args.at(1), &value, expiry)?;
-    data.changed(Class::String, "append", args.at(1));
-    out.count(u64::try_from(value.len()).unwrap_or(u64::MAX));
+    let bytes = write_over(data, key, old, piece)?;
+    data.changed(Class::String, "append", key);
+    out.count(u64::try_from(bytes).unwrap_or(u64::MAX));
     Ok(())
 }
 

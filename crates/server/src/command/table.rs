@@ -2,11 +2,13 @@
 
 use super::spec::Command;
 use super::{
-    block, client, config, counters, describe, expiry, hello, info, keys, server, strings,
+    bits, block, client, config, counters, describe, expiry, hello, info, keys, lcs, ranges,
+    server, strings,
 };
 
 /// The families.
 static FAMILIES: &[&[Command]] = &[
+    bits::COMMANDS,
     block::COMMANDS,
     client::COMMANDS,
     config::COMMANDS,
@@ -16,6 +18,8 @@ static FAMILIES: &[&[Command]] = &[
     hello::COMMANDS,
     info::COMMANDS,
     keys::COMMANDS,
+    lcs::COMMANDS,
+    ranges::COMMANDS,
     server::COMMANDS,
     strings::COMMANDS,
 ];

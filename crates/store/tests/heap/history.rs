@@ -20,6 +20,13 @@ enum Step {
         key: usize,
         expiry: Option<u64>,
     },
+    Patch {
+        ordered: bool,
+        key: usize,
+        at: usize,
+        bytes: usize,
+        fill: u8,
+    },
     Delete {
         ordered: bool,
         key: usize,
@@ -51,6 +58,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => 16_250usize..16_350,
         1 => 30_000usize..120_000,
     ];
+    let place = prop_oneof![0usize..300, 16_000usize..33_000, 0usize..120_000];
+    let patch = prop_oneof![4 => 0usize..600, 1 => 0usize..40_000];
     let expiry = || proptest::option::weighted(0.3, 1u64..1000);
     prop_oneof![
         6 => (any::<bool>(), 0..KEYS, bytes, expiry(), any::<u8>()).prop_map(
@@ -58,6 +67,9 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         2 => (any::<bool>(), 0..KEYS, expiry())
             .prop_map(|(ordered, key, expiry)| Step::Expire { ordered, key, expiry }),
+        3 => (any::<bool>(), 0..KEYS, place, patch, any::<u8>()).prop_map(
+            |(ordered, key, at, bytes, fill)| Step::Patch { ordered, key, at, bytes, fill }
+        ),
         3 => (any::<bool>(), 0..KEYS).prop_map(|(ordered, key)| Step::Delete { ordered, key }),
         3 => Just(Step::Commit),
         1 => Just(Step::Rollback),
@@ -148,6 +160,22 @@ fn run(steps: &[Step], seed: u64) {
                 if let Some(row) = row {
                     row.1 = expiry;
                 }
+            }
+            Step::Patch {
+                ordered,
+                key: k,
+                at,
+                bytes,
+                fill,
+            } => {
+                let (k, piece) = (key(k), value(bytes, fill));
+                let hash = heap.geometry().hash(&k);
+                let mut part = heap.lock(heap.geometry().partition_of(hash));
+                let len = part.write_at(&mut undo, table(ordered), (&k, hash), at, &piece);
+                let (whole, _) = pending.entry((table(ordered), k)).or_default();
+                whole.resize(whole.len().max(at + bytes), 0);
+                whole[at..at + bytes].copy_from_slice(&piece);
+                assert_eq!(len.expect("room"), whole.len());
             }
             Step::Delete { ordered, key: k } => {
                 let k = key(k);

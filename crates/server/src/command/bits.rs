@@ -1,0 +1,238 @@
+//! Strings as rows of bits. Bit 0 is the highest of the first byte; beyond the end there are
+//! zeros, and writing there makes the string longer.
+
+use super::event::Class;
+use super::flag::{DENY_OOM, FAST, FIRST_WRITTEN, READ, WRITE};
+use super::ranges::{Range, value_of, write_over};
+use super::spec::{Command, Keys, ONE, data};
+use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("bitcount", -2, READ, ONE, bitcount).doc(
+        Group::Bitmap,
+        "2.6.0",
+        "Counts the bits of a string that are set.",
+    ),
+    data(
+        "bitop",
+        -4,
+        WRITE | DENY_OOM | FIRST_WRITTEN,
+        OPERANDS,
+        bitop,
+    )
+    .doc(
+        Group::Bitmap,
+        "2.6.0",
+        "Combines strings bit by bit and stores the result.",
+    ),
+    data("bitpos", -3, READ, ONE, bitpos).doc(
+        Group::Bitmap,
+        "2.8.7",
+        "Finds the first bit of a string that is set, or clear.",
+    ),
+    data("getbit", 3, READ | FAST, ONE, getbit).doc(
+        Group::Bitmap,
+        "2.2.0",
+        "Answers one bit of a string.",
+    ),
+    data("setbit", 4, WRITE | DENY_OOM, ONE, setbit).doc(
+        Group::Bitmap,
+        "2.2.0",
+        "Writes one bit of a string and answers the one before.",
+    ),
+];
+
+const OPERANDS: Keys = Keys::Range {
+    first: 2,
+    last: -1,
+    step: 1,
+};
+const NOT_OFFSET: &str = "ERR bit offset is not an integer or out of range";
+const NOT_BIT: &str = "ERR bit is not an integer or out of range";
+
+/// A bit's place from an argument; `#n` counts fields of `field_bits` bits where it is allowed.
+pub(crate) fn bit_offset(
+    arg: &[u8],
+    field_bits: Option<u64>,
+    bytes_max: usize,
+) -> Result<u64, Stop> {
+    let (digits, factor) = match (arg.strip_prefix(b"#"), field_bits) {
+        (Some(digits), Some(bits)) => (digits, bits),
+        _ => (arg, 1),
+    };
+    let offset = parse_i64(digits)
+        .and_then(|n| u64::try_from(n).ok())
+        .and_then(|n| n.checked_mul(factor))
+        .filter(|n| usize::try_from(n >> 3).is_ok_and(|byte| byte < bytes_max));
+    offset.ok_or_else(|| NOT_OFFSET.into())
+}
+
+/// The byte and the mask of a bit.
+fn place(bit: u64) -> (usize, u8) {
+    let byte = usize::try_from(bit >> 3).unwrap_or(usize::MAX);
+    (byte, 0x80 >> (bit & 7))
+}
+
+/// `SETBIT key offset value`
+fn setbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let offset = bit_offset(args.at(2), None, data.value_bytes_max)?;
+    let on = match parse_i64(args.at(3)) {
+        Some(0) => false,
+        Some(1) => true,
+        _ => return Err(NOT_BIT.into()),
+    };
+    let key = args.at(1);
+    let (byte, mask) = place(offset);
+    let (old, grows) = match data.string(key)? {
+        Some(row) => {
+            let old = row.byte(byte);
+            (old.unwrap_or(0), old.is_none())
+        }
+        None => (0, true),
+    };
+    let new = if on { old | mask } else { old & !mask };
+    if grows || new != old {
+        write_over(data, key, byte, &[new])?;
+        data.changed(Class::String, "setbit", key);
+    }
+    out.integer(i64::from(old & mask != 0));
+    Ok(())
+}
+
+/// `GETBIT key offset`
+fn getbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (byte, mask) = place(bit_offset(args.at(2), None, data.value_bytes_max)?);
+    let row = data.string(args.at(1))?;
+    let byte = row.and_then(|row| row.byte(byte)).unwrap_or(0);
+    out.integer(i64::from(byte & mask != 0));
+    Ok(())
+}
+
+/// Whether a range counts bits; `None` for a word that says neither.
+fn unit(word: &[u8]) -> Option<bool> {
+    if word.eq_ignore_ascii_case(b"BIT") {
+        Some(true)
+    } else if word.eq_ignore_ascii_case(b"BYTE") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+fn integer(arg: &[u8]) -> Result<i64, Stop> {
+    parse_i64(arg).ok_or_else(|| NOT_INTEGER.into())
+}
+
+/// `BITCOUNT key [start end [BYTE|BIT]]`
+fn bitcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let Some(row) = data.string(args.at(1))? else {
+        out.integer(0);
+        return Ok(());
+    };
+    let value = value_of(&row);
+    let range = match args.len() {
+        2 => Range::all(value.len()),
+        4 | 5 => {
+            let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
+            let bits = match args.len() {
+                4 => false,
+                _ => match (start < 0 && end < 0 && start > end, unit(args.at(4))) {
+                    (true, _) => false,
+                    (false, Some(bits)) => bits,
+                    (false, None) => return Err(SYNTAX.into()),
+                },
+            };
+            Range::new(start, end, value.len(), bits)
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    out.count(range.map_or(0, |range| range.ones(&value)));
+    Ok(())
+}
+
+/// `BITPOS key bit [start [end [BYTE|BIT]]]`
+fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let wanted = match integer(args.at(2))? {
+        0 => false,
+        1 => true,
+        _ => return Err("ERR The bit argument must be 1 or 0.".into()),
+    };
+    let Some(row) = data.string(args.at(1))? else {
+        out.integer(if wanted { -1 } else { 0 });
+        return Ok(());
+    };
+    let value = value_of(&row);
+    let range = match args.len() {
+        3 => Range::all(value.len()),
+        4..=6 => {
+            let start = integer(args.at(3))?;
+            let bits = match args.len() {
+                6 => unit(args.at(5)).ok_or(SYNTAX)?,
+                _ => false,
+            };
+            let end = match args.len() {
+                4 => -1,
+                _ => integer(args.at(4))?,
+            };
+            Range::new(start, end, value.len(), bits)
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    let Some(range) = range else {
+        out.integer(-1);
+        return Ok(());
+    };
+    match range.first(&value, wanted) {
+        Some(at) => out.count(at),
+        // Behind the end of the string there are zeros, unless the request named an end.
+        None if !wanted && args.len() <= 4 => out.count(range.end),
+        None => out.integer(-1),
+    }
+    Ok(())
+}
+
+/// `BITOP AND|OR|XOR|NOT destination key [key …]`
+fn bitop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let word = args.at(1);
+    let fold: fn(u8, u8) -> u8 = match () {
+        () if word.eq_ignore_ascii_case(b"AND") => |a, b| a & b,
+        () if word.eq_ignore_ascii_case(b"OR") => |a, b| a | b,
+        () if word.eq_ignore_ascii_case(b"XOR") => |a, b| a ^ b,
+        () if word.eq_ignore_ascii_case(b"NOT") => |a, _| !a,
+        () => return Err(SYNTAX.into()),
+    };
+    if word.eq_ignore_ascii_case(b"NOT") && args.len() != 4 {
+        return Err("ERR BITOP NOT must be called with a single source key.".into());
+    }
+    let mut operands = Vec::with_capacity(args.len() - 3);
+    for key in args.from(3) {
+        let row = data.string(key)?;
+        operands.push(row.map_or_else(Vec::new, |row| value_of(&row).into_owned()));
+    }
+    let bytes = operands.iter().map(Vec::len).max().unwrap_or(0);
+    let mut operands = operands.into_iter();
+    let mut result = operands.next().unwrap_or_default();
+    result.resize(bytes, 0);
+    if operands.len() == 0 && word.eq_ignore_ascii_case(b"NOT") {
+        result.iter_mut().for_each(|byte| *byte = fold(*byte, 0));
+    }
+    for operand in operands {
+        let padded = operand.into_iter().chain(std::iter::repeat(0));
+        for (byte, other) in result.iter_mut().zip(padded) {
+            *byte = fold(*byte, other);
+        }
+    }
+    let destination = args.at(2);
+    if !result.is_empty() {
+        data.tx.put(data.table, destination, &result, None)?;
+        data.changed(Class::String, "set", destination);
+    } else if data.tx.delete(data.table, destination)? {
+        data.changed(Class::Generic, "del", destination);
+    }
+    out.count(u64::try_from(bytes).unwrap_or(u64::MAX));
+    Ok(())
+}

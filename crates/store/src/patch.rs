@@ -1,0 +1,145 @@
+//! Writing into a string where it lies: SETRANGE, SETBIT and APPEND on long values.
+//!
+//! A value that fits a slot is written again as a whole; its record holds only what differs. A
+//! value in a chain of pages may have megabytes, and there only the pages that change are
+//! touched: they are the one place where a chain's pages are differenced and not written fresh.
+//! Saves are whole units of a page, so that writes of one transaction share their saves.
+
+use perdura_base::{PageId, Result, TableId};
+use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
+use perdura_page::{Kind, PageKind, Place, Row, SlotClass};
+
+use crate::geometry::KeyHash;
+use crate::pages::Pages;
+use crate::partition::Partition;
+use crate::undo::{PartUndo, Undo};
+
+/// What is saved at once of a chain's page, bytes.
+const UNIT: usize = 256;
+
+impl Partition {
+    /// Writes `bytes` at `at` into the string of a key, which becomes longer, or comes to be, as
+    /// needed; a gap is filled with zeros. The expiry stays. Answers the string's new length.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); the transaction must then be rolled back.
+    pub fn write_at(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        (key, hash): (&[u8], KeyHash),
+        at: usize,
+        bytes: &[u8],
+    ) -> Result<usize> {
+        let found = self.get(table, key, hash);
+        let old_len = found.map_or(0, |row| row.value_len());
+        let expiry_ms = found.and_then(|row| row.expiry_ms());
+        let len = old_len.max(at + bytes.len());
+        if let Some((first, chain_bytes)) = found.and_then(|row| row.chain()) {
+            let key_bytes = chain_bytes - old_len;
+            let over = bytes.len().min(old_len.saturating_sub(at));
+            let (over, behind) = bytes.split_at(over);
+            // The head first: a key in the chain is found as long as both agree.
+            if len > old_len {
+                let row = Row::large(key, len, first, hash.0, expiry_ms).with_kind(Kind::String);
+                self.replace_head(undo, table, (key, hash), &row)?;
+            }
+            let part = undo.part_mut(self.id());
+            let chain = (first, chain_bytes);
+            self.pages.write_in_chain(part, chain, key_bytes + at, over);
+            if len > old_len {
+                let mut tail = vec![0; at.saturating_sub(old_len)];
+                tail.extend_from_slice(behind);
+                self.pages.extend_chain(part, table, chain, &tail)?;
+            }
+            return Ok(len);
+        }
+        let mut value = Vec::with_capacity(len);
+        if let Some(row) = found {
+            row.copy_value(&mut value);
+        }
+        value.resize(len, 0);
+        value[at..at + bytes.len()].copy_from_slice(bytes);
+        self.put(undo, table, key, hash, &value, expiry_ms)?;
+        Ok(len)
+    }
+}
+
+impl Pages {
+    /// Writes over a piece of a chain's content.
+    fn write_in_chain(
+        &mut self,
+        undo: &mut PartUndo,
+        (first, chain_bytes): (PageId, usize),
+        at: usize,
+        bytes: &[u8],
+    ) {
+        let touched = at / CHAIN_BYTES..(at + bytes.len()).div_ceil(CHAIN_BYTES);
+        let locals: Vec<u32> = self
+            .chain(first, chain_bytes)
+            .map(|(local, _)| local)
+            .skip(touched.start)
+            .take(touched.len())
+            .collect();
+        let (mut at, mut rest) = (at % CHAIN_BYTES, bytes);
+        for local in locals {
+            let (piece, behind) = rest.split_at(rest.len().min(CHAIN_BYTES - at));
+            self.write_in_page(undo, local, at, piece);
+            (at, rest) = (0, behind);
+        }
+    }
+
+    /// Writes at an offset of a chain page's content.
+    fn write_in_page(&mut self, undo: &mut PartUndo, local: u32, at: usize, bytes: &[u8]) {
+        for unit in at / UNIT..(at + bytes.len()).div_ceil(UNIT) {
+            let from = unit * UNIT;
+            let len = UNIT.min(CHAIN_BYTES - from);
+            undo.save(self.page(local), local, HEADER_BYTES + from, len);
+        }
+        let at = HEADER_BYTES + at;
+        self.page_mut(local)[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Makes a chain longer: fills its last page and adds fresh ones.
+    fn extend_chain(
+        &mut self,
+        undo: &mut PartUndo,
+        table: TableId,
+        (first, chain_bytes): (PageId, usize),
+        bytes: &[u8],
+    ) -> Result<()> {
+        let Some((last, used)) = self
+            .chain(first, chain_bytes)
+            .last()
+            .map(|(local, content)| (local, content.len()))
+        else {
+            return Ok(());
+        };
+        let (piece, rest) = bytes.split_at(bytes.len().min(CHAIN_BYTES - used));
+        let next = match rest {
+            [] => layout::NO_PAGE,
+            rest => self.write_chain(undo, table, [&[], rest])?.0,
+        };
+        self.write_in_page(undo, last, used, piece);
+        undo.save(self.page(last), last, META_BYTES, HEADER_BYTES - META_BYTES);
+        let used = u32::try_from(used + piece.len()).expect("content of one page");
+        let class = SlotClass::default();
+        layout::format(
+            self.page_mut(last),
+            table,
+            class,
+            PageKind::Large,
+            next,
+            used,
+        );
+        Ok(())
+    }
+}
+
+/// The chain of a row whose content is in one: its first page and its bytes.
+pub(crate) fn chain_of(row: &Row<'_>) -> Option<(PageId, usize)> {
+    match row.place {
+        Place::Inline { .. } => None,
+        Place::Large { first, .. } => Some((first, row.chain_bytes())),
+    }
+}
