@@ -2,12 +2,13 @@
 
 use super::spec::Command;
 use super::{
-    bits, block, client, config, counters, describe, expiry, hello, info, keys, lcs, ranges,
-    server, strings,
+    bitfield, bits, block, client, config, counters, describe, expiry, hello, info, keys, lcs,
+    ranges, server, strings,
 };
 
 /// The families.
 static FAMILIES: &[&[Command]] = &[
+    bitfield::COMMANDS,
     bits::COMMANDS,
     block::COMMANDS,
     client::COMMANDS,
