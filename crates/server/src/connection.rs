@@ -113,7 +113,7 @@ impl Connection {
                 Ok(read) => break read,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
+                    self.readable = self.stream.stopped_early();
                     return Ok(After::Continue);
                 }
                 Err(_) => return Err(()),
@@ -126,7 +126,7 @@ impl Connection {
             return Ok(After::Continue);
         }
         // Less than a buffer empties the socket; only a hang-up may hide behind it.
-        self.readable = read == buffer.len() || self.hung_up;
+        self.readable = read == buffer.len() || self.hung_up || !self.stream.short_read_empties();
         self.session.active = state.now;
         state.stats.input_bytes += u64::try_from(read).unwrap_or(0);
         if !self.input.is_empty() {
@@ -216,7 +216,7 @@ impl Connection {
     /// Writes what may leave. `Err`: the connection is dead.
     pub(crate) fn flush(&mut self, state: &mut State) -> Result<(), ()> {
         self.replies.release(state.durable);
-        if self.replies.sendable() && !self.full {
+        if (self.replies.sendable() || self.stream.pending()) && !self.full {
             let before = self.replies.unsent();
             let flushed = self.replies.flush(&mut self.stream).map_err(|_| ())?;
             let sent = before - self.replies.unsent();
@@ -224,7 +224,7 @@ impl Connection {
             self.full = flushed == Flushed::Full;
         }
         self.account(state);
-        if self.closing && self.replies.unsent() == 0 {
+        if self.closing && self.replies.unsent() == 0 && !self.stream.pending() {
             Err(())
         } else {
             Ok(())

@@ -15,8 +15,8 @@
 //! * `serve`: start and end.
 //!
 //! # What is absent
-//! WATCH, FLUSHDB within MULTI, key iteration, types other than strings, users other than
-//! `default`, and TLS.
+//! WATCH, FLUSHDB within MULTI, key iteration, types other than strings, and users other
+//! than `default`.
 
 mod auth;
 mod command;
@@ -32,8 +32,10 @@ mod resp;
 mod serve;
 mod session;
 mod state;
+mod tls;
 
 pub use options::{ServeError, ServerOptions};
 pub use serve::{Server, serve};
 
 pub(crate) use perdura::types::number;
+pub use tls::TlsAuthClients;

@@ -1,20 +1,25 @@
-//! Sockets: TCP and Unix behind one face.
+//! Sockets: TCP, TLS and Unix behind one face.
 
 use crate::options::{ServeError, ServerOptions};
+use crate::tls::TlsStream;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustls::ServerConfig;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) enum Listener {
     /// TCP.
     Tcp(TcpListener),
+    /// TCP whose clients speak TLS.
+    Tls(TcpListener),
     /// A Unix socket, whose file is removed at the end.
     Unix(UnixListener, PathBuf),
 }
@@ -22,10 +27,17 @@ pub(crate) enum Listener {
 impl std::fmt::Display for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Listener::Tcp(listener) => match listener.local_addr() {
-                Ok(address) => write!(f, "{address}"),
-                Err(_) => f.write_str("a TCP address"),
-            },
+            Listener::Tcp(listener) | Listener::Tls(listener) => {
+                match listener.local_addr() {
+                    Ok(address) => write!(f, "{address}")?,
+                    Err(_) => f.write_str("a TCP address")?,
+                }
+                f.write_str(if matches!(self, Listener::Tls(_)) {
+                    " (TLS)"
+                } else {
+                    ""
+                })
+            }
             Listener::Unix(_, path) => write!(f, "{}", path.display()),
         }
     }
@@ -44,12 +56,17 @@ impl Listener {
     /// Binds everything the options name, or nothing.
     pub(crate) fn bind_all(options: &ServerOptions) -> Result<Vec<Listener>, ServeError> {
         let mut all = Vec::new();
-        for address in &options.listen {
-            let listener = TcpListener::bind(*address).map_err(|source| ServeError::Bind {
+        let bind = |address: &SocketAddr| {
+            TcpListener::bind(*address).map_err(|source| ServeError::Bind {
                 address: address.to_string(),
                 source,
-            })?;
-            all.push(Listener::Tcp(listener));
+            })
+        };
+        for address in &options.listen {
+            all.push(Listener::Tcp(bind(address)?));
+        }
+        for address in &options.tls_listen {
+            all.push(Listener::Tls(bind(address)?));
         }
         if let Some(path) = &options.unix_socket {
             let address = || path.display().to_string();
@@ -66,18 +83,37 @@ impl Listener {
     pub(crate) fn tcp_address(&self) -> Option<SocketAddr> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().ok(),
-            Listener::Unix(..) => None,
+            Listener::Tls(_) | Listener::Unix(..) => None,
+        }
+    }
+
+    /// The address that speaks TLS, if it is one.
+    pub(crate) fn tls_address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tls(listener) => listener.local_addr().ok(),
+            Listener::Tcp(_) | Listener::Unix(..) => None,
         }
     }
 
     /// Accepts one connection, if one is waiting, with the names of its two ends.
-    pub(crate) fn accept(&self) -> io::Result<(Stream, String, String)> {
+    pub(crate) fn accept(
+        &self,
+        tls: Option<&Arc<ServerConfig>>,
+        certified: bool,
+    ) -> io::Result<(Stream, String, String)> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener) | Listener::Tls(listener) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 let local = stream.local_addr().map_or(String::new(), |a| a.to_string());
-                Ok((Stream::Tcp(stream), peer.to_string(), local))
+                let stream = match (self, tls) {
+                    (Listener::Tls(_), Some(config)) => {
+                        Stream::Tls(Box::new(TlsStream::new(stream, config, certified)?))
+                    }
+                    (Listener::Tls(_), None) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                    _ => Stream::Tcp(stream),
+                };
+                Ok((stream, peer.to_string(), local))
             }
             Listener::Unix(listener, path) => {
                 let (stream, _) = listener.accept()?;
@@ -90,7 +126,9 @@ impl Listener {
     /// Registers with the poller.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
-            Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
+            Listener::Tcp(listener) | Listener::Tls(listener) => {
+                listener.register(registry, token, Interest::READABLE)
+            }
             Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
         }
     }
@@ -119,6 +157,8 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 pub(crate) enum Stream {
     /// TCP.
     Tcp(TcpStream),
+    /// TCP that speaks TLS.
+    Tls(Box<TlsStream>),
     /// Unix.
     Unix(UnixStream),
 }
@@ -129,6 +169,7 @@ impl Stream {
         let both = Interest::READABLE | Interest::WRITABLE;
         match self {
             Stream::Tcp(stream) => stream.register(registry, token, both),
+            Stream::Tls(stream) => stream.socket.register(registry, token, both),
             Stream::Unix(stream) => stream.register(registry, token, both),
         }
     }
@@ -137,7 +178,35 @@ impl Stream {
     pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.deregister(registry),
+            Stream::Tls(stream) => stream.socket.deregister(registry),
             Stream::Unix(stream) => stream.deregister(registry),
+        }
+    }
+
+    /// Whether a read that filled less than its buffer has emptied the socket.
+    pub(crate) fn short_read_empties(&self) -> bool {
+        !matches!(self, Stream::Tls(_))
+    }
+
+    /// Whether there may be more to read although the last read answered `WouldBlock`.
+    pub(crate) fn stopped_early(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.stopped_early())
+    }
+
+    /// Whether bytes that were taken wait for the socket.
+    pub(crate) fn pending(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.pending())
+    }
+
+    /// Whether the client has yet to prove that it speaks TLS.
+    pub(crate) fn handshaking(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.handshaking())
+    }
+
+    /// Says that nothing follows, where the protocol has words for it.
+    pub(crate) fn farewell(&mut self) {
+        if let Stream::Tls(stream) = self {
+            stream.farewell();
         }
     }
 }
@@ -146,6 +215,7 @@ impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.read(buf),
+            Stream::Tls(stream) => stream.read(buf),
             Stream::Unix(stream) => stream.read(buf),
         }
     }
@@ -155,11 +225,15 @@ impl Write for Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.write(buf),
+            Stream::Tls(stream) => stream.write(buf),
             Stream::Unix(stream) => stream.write(buf),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Stream::Tls(stream) => stream.flush(),
+            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What the server is told at its start, and why it may refuse.
 
+use crate::tls::TlsAuthClients;
 use perdura_base::limits::VALUE_BYTES_MAX;
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +13,18 @@ pub struct ServerOptions {
     pub listen: Vec<SocketAddr>,
     /// A Unix socket to listen on. Only its owner can connect.
     pub unix_socket: Option<PathBuf>,
+    /// Addresses that speak TLS; port 0 picks a free one.
+    pub tls_listen: Vec<SocketAddr>,
+    /// The server's certificate and those between it and the root, PEM.
+    pub tls_cert_file: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub tls_key_file: Option<PathBuf>,
+    /// The roots that clients' certificates must come from, PEM.
+    pub tls_ca_cert_file: Option<PathBuf>,
+    /// Whether clients show certificates.
+    pub tls_auth_clients: TlsAuthClients,
+    /// Whether addresses that other machines can reach may do without TLS.
+    pub allow_plaintext: bool,
     /// The password of AUTH. Without one only loopback addresses are accepted.
     pub requirepass: Option<String>,
     /// The most clients at once.
@@ -31,6 +44,12 @@ impl Default for ServerOptions {
         ServerOptions {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
             unix_socket: None,
+            tls_listen: Vec::new(),
+            tls_cert_file: None,
+            tls_key_file: None,
+            tls_ca_cert_file: None,
+            tls_auth_clients: TlsAuthClients::No,
+            allow_plaintext: false,
             requirepass: None,
             maxclients: 10_000,
             query_bytes_max: 1 << 30,
@@ -44,7 +63,7 @@ impl Default for ServerOptions {
 impl ServerOptions {
     /// Refuses options that would expose the database or leave it unreachable.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
-        if self.listen.is_empty() && self.unix_socket.is_none() {
+        if self.listen.is_empty() && self.tls_listen.is_empty() && self.unix_socket.is_none() {
             return Err(ServeError::Options(String::from(
                 "there is neither an address nor a Unix socket to listen on",
             )));
@@ -52,17 +71,22 @@ impl ServerOptions {
         if self.requirepass.as_ref().is_some_and(String::is_empty) {
             return Err(ServeError::Options(String::from("the password is empty")));
         }
-        let exposed = self
-            .listen
-            .iter()
-            .find(|address| !address.ip().is_loopback());
+        let reachable = |address: &&SocketAddr| !address.ip().is_loopback();
+        let exposed = self.listen.iter().chain(&self.tls_listen).find(reachable);
         if let (Some(address), None) = (exposed, &self.requirepass) {
             return Err(ServeError::Options(format!(
                 "{address} can be reached from other machines; set a password (requirepass) \
                  or listen on a loopback address such as 127.0.0.1"
             )));
         }
-        Ok(())
+        match self.listen.iter().find(reachable) {
+            Some(address) if !self.allow_plaintext => Err(ServeError::Options(format!(
+                "{address} can be reached from other machines, and passwords and data would \
+                 cross the network for all to read; speak TLS there (tls-listen), or say \
+                 allow-plaintext"
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -80,6 +104,9 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The certificates or the key cannot be used.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// The event loop failed.
     #[error("event loop: {0}")]
     Loop(#[from] io::Error),
@@ -104,10 +131,18 @@ mod tests {
             "{error}"
         );
         options.requirepass = Some(String::from("secret"));
+        let error = options.check().expect_err("readable").to_string();
+        assert!(error.contains("allow-plaintext"), "{error}");
+        options.allow_plaintext = true;
+        assert!(options.check().is_ok());
+        options.tls_listen = std::mem::take(&mut options.listen);
+        options.allow_plaintext = false;
         assert!(options.check().is_ok());
         options.requirepass = Some(String::new());
         assert!(options.check().is_err());
-        options.listen.clear();
+        options.requirepass = None;
+        assert!(options.check().is_err());
+        options.tls_listen.clear();
         assert!(options.check().is_err());
     }
 }

@@ -21,6 +21,7 @@ use crate::state::{Stage, State, unix_seconds};
 use mio::event::Event;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -74,6 +75,8 @@ pub(crate) struct EventLoop {
     /// Since when clients wait without the durable epoch having advanced.
     owed_since: Instant,
     accept_pending: bool,
+    /// Connections that came to speak TLS, with their ids and when they must have begun.
+    handshakes: VecDeque<(usize, u64, Instant)>,
     next_id: u64,
     stopping: Option<Stopping>,
     ticked: Instant,
@@ -111,6 +114,7 @@ impl EventLoop {
             flushed: Epoch(0),
             owed_since: now,
             accept_pending: false,
+            handshakes: VecDeque::new(),
             next_id: 1,
             stopping: None,
             ticked: now,
@@ -320,6 +324,7 @@ impl EventLoop {
     }
 
     fn close(&mut self, index: usize, mut connection: Box<Connection>) {
+        connection.stream.farewell();
         // A socket that is gone cannot be deregistered; closing does it anyway.
         let _ = connection.stream.deregister(self.poll.registry());
         connection.unaccount(&self.state);

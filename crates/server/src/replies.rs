@@ -101,7 +101,11 @@ impl Replies {
             }
         }
         self.trim();
-        Ok(Flushed::Drained)
+        match to.flush() {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(Flushed::Full),
+            Err(e) => Err(e),
+            Ok(()) => Ok(Flushed::Drained),
+        }
     }
 
     fn trim(&mut self) {

@@ -54,6 +54,7 @@ pub struct Server {
     thread: JoinHandle<Result<(), ServeError>>,
     control: Control,
     address: Option<SocketAddr>,
+    tls_address: Option<SocketAddr>,
 }
 
 impl std::fmt::Debug for Control {
@@ -90,13 +91,21 @@ impl Server {
     ) -> Result<Server, ServeError> {
         let prepared = Prepared::new(options, value_bytes_max, Arc::new(log), None)?;
         prepared.open_with(open);
-        let (control, address) = (prepared.control.clone(), prepared.address);
+        let control = prepared.control.clone();
+        let (address, tls_address) = (prepared.address, prepared.tls_address);
         let thread = thread::spawn(move || prepared.run());
         Ok(Server {
             thread,
             control,
             address,
+            tls_address,
         })
+    }
+
+    /// The first address that speaks TLS.
+    #[must_use]
+    pub fn tls_addr(&self) -> Option<SocketAddr> {
+        self.tls_address
     }
 
     /// The first TCP address it listens on.
@@ -132,6 +141,7 @@ struct Prepared {
     control: Control,
     progress: Arc<Progress>,
     address: Option<SocketAddr>,
+    tls_address: Option<SocketAddr>,
 }
 
 impl Prepared {
@@ -144,6 +154,7 @@ impl Prepared {
         options.check()?;
         let listeners = Listener::bind_all(&options)?;
         let address = listeners.iter().find_map(Listener::tcp_address);
+        let tls_address = listeners.iter().find_map(Listener::tls_address);
         for listener in &listeners {
             log(&format!("Listening on {listener}"));
         }
@@ -152,7 +163,8 @@ impl Prepared {
         let (sender, messages) = channel();
         let control = Control { sender, gate };
         let progress = Arc::new(Progress::default());
-        let state = State::new(
+        let of_tls = options.clone();
+        let mut state = State::new(
             options,
             value_bytes_max,
             address.map_or(0, |a| a.port()),
@@ -160,6 +172,7 @@ impl Prepared {
             control.clone(),
             log,
         );
+        state.load_tls(&of_tls).map_err(ServeError::Tls)?;
         let signals = signals.map(mio::net::UnixStream::from_std);
         let event_loop = EventLoop::new(poll, listeners, signals, state, messages)?;
         Ok(Prepared {
@@ -167,6 +180,7 @@ impl Prepared {
             control,
             progress,
             address,
+            tls_address,
         })
     }
 

@@ -7,6 +7,8 @@ use crate::control::Control;
 use crate::engine::{Db, Epoch, Progress};
 use crate::options::ServerOptions;
 use crate::session::{Durability, Session};
+use crate::tls::{self, TlsAuthClients};
+use rustls::ServerConfig;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -105,6 +107,8 @@ pub(crate) struct State {
     pub checkpoints: Checkpoints,
     /// Where lines for people go.
     pub log: Log,
+    /// How TLS is spoken, if it is.
+    tls: Option<Arc<ServerConfig>>,
     mem_in_time: Option<bool>,
 }
 
@@ -137,6 +141,7 @@ impl State {
             opened_at: unix_seconds(),
             checkpoints: Checkpoints::default(),
             log,
+            tls: None,
             mem_in_time: None,
         }
     }
@@ -185,6 +190,21 @@ impl State {
 
     /// Tells those who want to know of changes that are durable with `epoch`.
     pub(crate) fn tell(&mut self, _events: &[Event], _epoch: Epoch) {}
+
+    /// How newcomers are spoken to in TLS, and whether they must show certificates.
+    pub(crate) fn tls(&self) -> (Option<&Arc<ServerConfig>>, bool) {
+        let certified = self.options.tls_auth_clients != TlsAuthClients::No;
+        (self.tls.as_ref(), certified)
+    }
+
+    /// Reads the certificates that `options` name, for the connections to come. Those that are
+    /// there keep what they have.
+    pub(crate) fn load_tls(&mut self, options: &ServerOptions) -> Result<(), String> {
+        if !options.tls_listen.is_empty() {
+            self.tls = Some(tls::load(options)?);
+        }
+        Ok(())
+    }
 
     /// Whether a client needs no password.
     pub(crate) fn trusts_all(&self) -> bool {

@@ -8,5 +8,6 @@ mod redis {
     pub mod connections;
     pub mod durability;
     pub mod limits;
+    pub mod tls;
     pub mod transactions;
 }

@@ -4,6 +4,7 @@ use super::{CONNECTIONS, EventLoop, TICK};
 use crate::connection::Connection;
 use crate::net::{Listener, Stream};
 use crate::session::Session;
+use crate::tls::HANDSHAKE;
 use mio::Token;
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
@@ -16,7 +17,8 @@ impl EventLoop {
         }
         for at in 0..self.listeners.len() {
             loop {
-                match self.listeners[at].accept() {
+                let (tls, certified) = self.state.tls();
+                match self.listeners[at].accept(tls, certified) {
                     Ok((stream, peer, local)) => {
                         let unix = matches!(self.listeners[at], Listener::Unix(..));
                         self.admit(stream, peer, local, unix);
@@ -40,6 +42,9 @@ impl EventLoop {
     fn admit(&mut self, mut stream: Stream, peer: String, local: String, unix: bool) {
         if self.state.connections.count() >= self.state.options.maxclients {
             self.state.stats.rejected += 1;
+            if stream.handshaking() {
+                return;
+            }
             // A courtesy; the peer may not take it.
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
@@ -51,6 +56,10 @@ impl EventLoop {
         }
         self.state.stats.accepted += 1;
         let session = Session::new(self.next_id, peer, local, unix, self.state.trusts_all());
+        if stream.handshaking() {
+            let deadline = session.since + HANDSHAKE;
+            self.handshakes.push_back((index, session.id, deadline));
+        }
         self.next_id += 1;
         self.state
             .connections
@@ -65,6 +74,7 @@ impl EventLoop {
         }
         self.ticked = now;
         self.look_for_stop();
+        self.close_handshakes();
         let (since, commands) = self.counted;
         let elapsed = now.duration_since(since);
         if elapsed >= Duration::from_secs(1) {
@@ -75,6 +85,24 @@ impl EventLoop {
             self.state.stats.ops_per_sec = done.saturating_mul(1000) / ms;
             self.counted = (now, self.state.stats.commands);
             self.close_idle();
+        }
+    }
+
+    /// Closes those that have not begun to speak TLS in time.
+    fn close_handshakes(&mut self) {
+        while let Some((index, id, _)) = self
+            .handshakes
+            .pop_front_if(|(_, _, deadline)| *deadline <= self.state.now)
+        {
+            match self.state.connections.take(index) {
+                Some(connection)
+                    if connection.session.id == id && connection.stream.handshaking() =>
+                {
+                    self.close(index, connection);
+                }
+                Some(connection) => self.state.connections.put(index, connection),
+                None => {}
+            }
         }
     }
 

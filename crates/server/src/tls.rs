@@ -1,0 +1,233 @@
+//! TLS on the loop's sockets, by `rustls`.
+//!
+//! A session of `rustls` does no I/O of its own: bytes of the socket go in, text comes out, and
+//! the other way round. So a TLS connection is one more kind of stream under the edge-triggered
+//! loop, and nothing above it knows. Two things differ from a bare socket:
+//!
+//! * A short read does not mean that the socket is empty: what one read took may decrypt to
+//!   nothing, or to less. The loop therefore reads until it is told that nothing is left.
+//! * Accepted text may still lie encrypted in the session. [`Write::flush`] pushes it, and answers
+//!   `WouldBlock` while some is left.
+//!
+//! # What a stranger can cost
+//! A handshake must end within [`HANDSHAKE`] and within [`HANDSHAKE_BYTES_MAX`] received bytes
+//! ([`CERTIFIED_BYTES_MAX`] where clients show certificates); the loop closes what takes longer.
+//! No tickets and no sessions are kept for a client that may come back. One call reads the
+//! socket at most [`READS_MAX`] times, so that records which hold no text keep nobody waiting.
+//!
+//! # What is absent
+//! Resumption: clients of a database keep their connections, and a cache is memory that
+//! strangers could fill. Passwords on key files: keep the file readable by the server alone.
+
+use crate::options::ServerOptions;
+use mio::net::TcpStream;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest handshake.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The most bytes a client may send before its handshake is done.
+const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
+/// The same where clients send a chain of certificates.
+const CERTIFIED_BYTES_MAX: usize = 64 * 1024;
+/// The most text a session holds encrypted, bytes.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// How often one call may read the socket.
+const READS_MAX: usize = 16;
+
+/// Whether clients show certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsAuthClients {
+    /// They are not asked.
+    #[default]
+    No,
+    /// One that is shown must be good.
+    Optional,
+    /// Nobody comes in without one.
+    Yes,
+}
+
+/// Reads the files that the options name. The error names the file.
+pub(crate) fn load(options: &ServerOptions) -> Result<Arc<ServerConfig>, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let (Some(cert), Some(key)) = (&options.tls_cert_file, &options.tls_key_file) else {
+        let why = "it takes a certificate and its key (tls-cert-file, tls-key-file)";
+        return Err(String::from(why));
+    };
+    let chain = certificates(cert)?;
+    let secret =
+        PrivateKeyDer::from_pem_file(key).map_err(|error| format!("{}: {error}", key.display()))?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = if options.tls_auth_clients == TlsAuthClients::No {
+        builder.with_no_client_auth()
+    } else {
+        let Some(path) = &options.tls_ca_cert_file else {
+            let why = "clients' certificates cannot be checked without tls-ca-cert-file";
+            return Err(String::from(why));
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(path)? {
+            roots
+                .add(certificate)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        if options.tls_auth_clients == TlsAuthClients::Optional {
+            verifier = verifier.allow_unauthenticated();
+        }
+        let verifier = verifier
+            .build()
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        builder.with_client_cert_verifier(verifier)
+    };
+    let mut config = builder.with_single_cert(chain, secret).map_err(|error| {
+        let (cert, key) = (cert.display(), key.display());
+        format!("{cert} and {key}: {error}")
+    })?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .map_err(|error| format!("{}: {error}", path.display()))?
+        .collect();
+    let all = all.map_err(|error| format!("{}: {error}", path.display()))?;
+    if all.is_empty() {
+        return Err(format!("{}: holds no certificate", path.display()));
+    }
+    Ok(all)
+}
+
+/// A connected socket that speaks TLS.
+#[derive(Debug)]
+pub(crate) struct TlsStream {
+    /// The socket.
+    pub socket: TcpStream,
+    session: ServerConnection,
+    /// Bytes that the client may still send before the handshake is done.
+    handshake_bytes: usize,
+    /// Whether the last read stopped by itself and not because the socket was empty.
+    stopped_early: bool,
+}
+
+impl TlsStream {
+    /// A session over a socket that has just been accepted.
+    pub(crate) fn new(
+        socket: TcpStream,
+        config: &Arc<ServerConfig>,
+        certified: bool,
+    ) -> io::Result<Self> {
+        let mut session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+        session.set_buffer_limit(Some(BUFFER_BYTES_MAX));
+        Ok(TlsStream {
+            socket,
+            session,
+            handshake_bytes: if certified {
+                CERTIFIED_BYTES_MAX
+            } else {
+                HANDSHAKE_BYTES_MAX
+            },
+            stopped_early: false,
+        })
+    }
+
+    /// Whether the handshake is not done yet.
+    pub(crate) fn handshaking(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
+    /// Whether there may be more to read although the last read answered `WouldBlock`.
+    pub(crate) fn stopped_early(&self) -> bool {
+        self.stopped_early
+    }
+
+    /// Whether encrypted bytes wait for the socket.
+    pub(crate) fn pending(&self) -> bool {
+        self.session.wants_write()
+    }
+
+    /// Says that nothing follows, as far as the socket takes it now.
+    pub(crate) fn farewell(&mut self) {
+        if !self.session.is_handshaking() {
+            self.session.send_close_notify();
+            // The peer may be gone.
+            let _ = self.push();
+        }
+    }
+
+    fn push(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut self.socket) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes bytes from the socket; `false` at their end.
+    fn pull(&mut self) -> io::Result<bool> {
+        let handshaking = self.session.is_handshaking();
+        let read = self.session.read_tls(&mut self.socket)?;
+        if handshaking {
+            let left = self.handshake_bytes.checked_sub(read);
+            self.handshake_bytes = left.ok_or(ErrorKind::InvalidData)?;
+        }
+        if let Err(error) = self.session.process_new_packets() {
+            // The alert that says why; the peer may not take it.
+            let _ = self.push();
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        Ok(read > 0)
+    }
+}
+
+impl Read for TlsStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.stopped_early = false;
+        for _ in 0..READS_MAX {
+            match self.session.reader().read(buf) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                // Requests say themselves where they end: no farewell is as good as one.
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+            match self.pull() {
+                Ok(true) => {}
+                Ok(false) => return Ok(0),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.stopped_early = true;
+        Err(ErrorKind::WouldBlock.into())
+    }
+}
+
+impl Write for TlsStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        // What was encrypted before leaves before.
+        self.push()?;
+        let taken = self.session.writer().write(buf)?;
+        match self.push() {
+            Err(e) if e.kind() != ErrorKind::WouldBlock => Err(e),
+            _ => Ok(taken),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.push()
+    }
+}
