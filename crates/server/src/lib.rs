@@ -11,7 +11,7 @@
 //! * `replies`: what holds a reply back until its epoch is durable.
 //! * `connection`, `session`: a client's bytes, and what it has told about itself.
 //! * `command`: the table of commands and their functions.
-//! * `poll`, `control`, `net`: the loop, how other threads reach it, and the sockets.
+//! * `poll`, `control`, `net`, `tls`: the loop, how other threads reach it, and the sockets.
 //! * `serve`: start and end.
 //!
 //! # What is absent
@@ -36,6 +36,6 @@ mod tls;
 
 pub use options::{ServeError, ServerOptions};
 pub use serve::{Server, serve};
+pub use tls::TlsAuthClients;
 
 pub(crate) use perdura::types::number;
-pub use tls::TlsAuthClients;
