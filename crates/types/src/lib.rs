@@ -9,10 +9,24 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`small`] | the packed form: one codec for all four types |
+//! | [`open`] | from a key to its collection, for reading |
+//! | [`change`] | a collection that is being changed, in whichever form it has |
+//! | [`hash`], [`set`] | the types |
+//! | [`whole`] | what is asked of a key whatever its type |
 //! | [`number`] | integers and decimals in the forms that Redis reads and writes |
 
+pub mod change;
+pub mod hash;
 pub mod number;
+pub mod open;
+pub mod rows;
+pub mod set;
 pub mod small;
+pub mod whole;
+
+pub use change::{Change, Left};
+pub use open::{Entry, Source, Text};
+pub use whole::{Part, copy, encoding, type_name, visit};
 
 use perdura_base::Error;
 use perdura_txn::Abort;

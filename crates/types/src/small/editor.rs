@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::cell::{put_score, put_text};
-use super::{BYTES_MAX, CELL_BYTES_MAX, COUNT_MAX, Form, Packed};
+use perdura_txn::Shape;
+
+use super::{BYTES_MAX, CELL_BYTES_MAX, COUNT_MAX, Packed};
 
 /// An element to be packed.
 #[derive(Debug, Clone, Copy)]
@@ -17,11 +19,11 @@ pub enum New<'a> {
 }
 
 impl New<'_> {
-    fn form(&self) -> Form {
+    fn fits(&self, shape: Shape) -> bool {
         match self {
-            New::One(_) => Form::One,
-            New::Pair(..) => Form::Pair,
-            New::Scored(..) => Form::Scored,
+            New::One(_) => matches!(shape, Shape::List | Shape::Set),
+            New::Pair(..) => shape == Shape::Hash,
+            New::Scored(..) => shape == Shape::Zset,
         }
     }
 
@@ -54,11 +56,11 @@ pub struct Editor {
 impl Editor {
     /// An empty collection.
     #[must_use]
-    pub fn new(form: Form) -> Editor {
+    pub fn new(shape: Shape) -> Editor {
         Editor {
             packed: Packed {
                 bytes: vec![0].into(),
-                form,
+                shape,
             },
         }
     }
@@ -97,7 +99,7 @@ impl Editor {
         let bytes = self.packed.bytes.to_mut();
         let (len, gone) = (bytes.len(), range.len());
         if let Some(new) = new {
-            debug_assert_eq!(new.form(), self.packed.form, "another type's element");
+            debug_assert!(new.fits(self.packed.shape), "another type's element");
             // Packed at the end first and then turned into its place: no second buffer.
             if !new.put(bytes) || bytes.len() - gone > BYTES_MAX {
                 bytes.truncate(len);
@@ -118,7 +120,7 @@ impl From<Packed<'_>> for Editor {
         Editor {
             packed: Packed {
                 bytes: packed.bytes.into_owned().into(),
-                form: packed.form,
+                shape: packed.shape,
             },
         }
     }

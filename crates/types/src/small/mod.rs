@@ -31,6 +31,7 @@ use std::borrow::Cow;
 pub use cell::Cell;
 use cell::{Needle, cell_bytes};
 pub use editor::{Editor, New};
+use perdura_txn::Shape;
 
 /// The most bytes of a packed collection.
 pub const BYTES_MAX: usize = 1024;
@@ -39,22 +40,11 @@ pub const COUNT_MAX: u8 = 128;
 /// The most bytes of text in one cell.
 pub const CELL_BYTES_MAX: usize = 64;
 
-/// What the elements are made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// One cell: sets and lists.
-    One,
-    /// A field and its value: hashes.
-    Pair,
-    /// A member and its score: sorted sets.
-    Scored,
-}
-
 /// A packed collection, checked.
 #[derive(Debug, Clone)]
 pub struct Packed<'a> {
     bytes: Cow<'a, [u8]>,
-    form: Form,
+    shape: Shape,
 }
 
 /// One element and where it lies.
@@ -81,7 +71,7 @@ impl Element<'_> {
 impl<'a> Packed<'a> {
     /// A packed collection, if the bytes are one.
     #[must_use]
-    pub fn parse(bytes: impl Into<Cow<'a, [u8]>>, form: Form) -> Option<Packed<'a>> {
+    pub fn parse(bytes: impl Into<Cow<'a, [u8]>>, shape: Shape) -> Option<Packed<'a>> {
         let bytes = bytes.into();
         let count = *bytes.first()?;
         if bytes.len() > BYTES_MAX || count > COUNT_MAX {
@@ -90,15 +80,15 @@ impl<'a> Packed<'a> {
         let mut at = 1;
         for _ in 0..count {
             at += cell_bytes(*bytes.get(at)?);
-            if form != Form::One {
+            if two_cells(shape) {
                 let lead = *bytes.get(at)?;
-                if form == Form::Scored && lead <= 64 && lead != 8 {
+                if shape == Shape::Zset && lead <= 64 && lead != 8 {
                     return None;
                 }
                 at += cell_bytes(lead);
             }
         }
-        (at == bytes.len()).then_some(Packed { bytes, form })
+        (at == bytes.len()).then_some(Packed { bytes, shape })
     }
 
     /// The number of elements.
@@ -119,19 +109,19 @@ impl<'a> Packed<'a> {
         &self.bytes
     }
 
-    /// What the elements are made of.
+    /// What it is.
     #[must_use]
-    pub fn form(&self) -> Form {
-        self.form
+    pub fn shape(&self) -> Shape {
+        self.shape
     }
 
-    /// The elements in their order, from both ends.
+    /// The elements in their order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter {
             bytes: &self.bytes,
             at: 1,
-            form: self.form,
+            shape: self.shape,
         }
     }
 
@@ -166,18 +156,26 @@ impl<'a> Packed<'a> {
     }
 }
 
+/// Whether an element has a value or a score beside its key.
+fn two_cells(shape: Shape) -> bool {
+    match shape {
+        Shape::Hash | Shape::Zset => true,
+        Shape::List | Shape::Set => false,
+    }
+}
+
 /// The elements of a packed collection in their order.
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
     bytes: &'a [u8],
     at: usize,
-    form: Form,
+    shape: Shape,
 }
 
 impl Iter<'_> {
     fn skip_one(&mut self) -> Option<()> {
         self.at += cell_bytes(*self.bytes.get(self.at)?);
-        if self.form != Form::One {
+        if two_cells(self.shape) {
             self.at += cell_bytes(*self.bytes.get(self.at)?);
         }
         Some(())
@@ -190,9 +188,10 @@ impl<'a> Iterator for Iter<'a> {
     fn next(&mut self) -> Option<Element<'a>> {
         let start = self.at;
         let (key, after_key) = Cell::read(self.bytes, start)?;
-        let (value, end) = match self.form {
-            Form::One => (Cell::EMPTY, after_key),
-            Form::Pair | Form::Scored => Cell::read(self.bytes, after_key)?,
+        let (value, end) = if two_cells(self.shape) {
+            Cell::read(self.bytes, after_key)?
+        } else {
+            (Cell::EMPTY, after_key)
         };
         self.at = end;
         Some(Element {

@@ -27,8 +27,8 @@ fn any_text_comes_back_as_it_was_and_is_found() {
         b"-",
         &long,
     ];
-    for (form, extra) in [(Form::One, 0), (Form::Pair, 1), (Form::Scored, 2)] {
-        let mut editor = Editor::new(form);
+    for (shape, extra) in [(Shape::Set, 0), (Shape::Hash, 1), (Shape::Zset, 2)] {
+        let mut editor = Editor::new(shape);
         for text in all {
             let new = match extra {
                 0 => New::One(text),
@@ -37,20 +37,20 @@ fn any_text_comes_back_as_it_was_and_is_found() {
             };
             assert!(editor.push(new));
         }
-        let packed = Packed::parse(editor.packed().bytes(), form).expect("whole");
+        let packed = Packed::parse(editor.packed().bytes(), shape).expect("whole");
         assert_eq!(packed.len(), all.len());
         assert_eq!(texts(&packed), all);
         for (index, text) in all.iter().enumerate() {
             let found = packed.find(text).expect("there");
             assert_eq!(&*packed.at(index).expect("there").key, *text);
             assert_eq!(&*found.key, *text);
-            if form == Form::Pair {
+            if shape == Shape::Hash {
                 assert_eq!(&*found.value, *text);
             }
         }
         assert!(packed.find(b"absent").is_none());
         for cut in 0..packed.bytes().len() {
-            assert!(Packed::parse(&packed.bytes()[..cut], form).is_none());
+            assert!(Packed::parse(&packed.bytes()[..cut], shape).is_none());
         }
     }
 }
@@ -65,7 +65,7 @@ fn integers_take_the_fewest_bytes() {
         ("-32768", 3),
         ("99999", 4),
     ] {
-        let mut editor = Editor::new(Form::One);
+        let mut editor = Editor::new(Shape::Set);
         assert!(editor.push(New::One(text.as_bytes())));
         assert_eq!(editor.packed().bytes().len(), 1 + bytes, "{text}");
     }
@@ -90,7 +90,7 @@ fn scores_come_back_bit_by_bit() {
         eight_digits,
         12_345_678.0,
     ] {
-        let mut editor = Editor::new(Form::Scored);
+        let mut editor = Editor::new(Shape::Zset);
         assert!(editor.push(New::Scored(b"m", score)));
         let got = editor.packed().find(b"m").expect("there").score();
         assert_eq!(got.to_bits(), score.to_bits(), "{score}");
@@ -99,7 +99,7 @@ fn scores_come_back_bit_by_bit() {
 
 #[test]
 fn what_would_go_beyond_a_limit_is_refused_and_changes_nothing() {
-    let mut editor = Editor::new(Form::One);
+    let mut editor = Editor::new(Shape::Set);
     assert!(!editor.push(New::One(&[b'x'; CELL_BYTES_MAX + 1])));
     for n in 0..COUNT_MAX {
         assert!(editor.push(New::One(n.to_string().as_bytes())));
@@ -107,7 +107,7 @@ fn what_would_go_beyond_a_limit_is_refused_and_changes_nothing() {
     assert!(!editor.push(New::One(b"x")));
     assert_eq!(editor.packed().len(), usize::from(COUNT_MAX));
 
-    let mut editor = Editor::new(Form::Pair);
+    let mut editor = Editor::new(Shape::Hash);
     let mut pushed = 0;
     while editor.push(New::Pair(&[b'f'; 40], &[b'v'; 40])) {
         pushed += 1;
@@ -121,14 +121,14 @@ fn what_would_go_beyond_a_limit_is_refused_and_changes_nothing() {
     let before = editor.packed().bytes().to_vec();
     assert!(!editor.replace(start..end, New::Pair(&[b'f'; 64], &[b'v'; 64])));
     assert_eq!(editor.packed().bytes(), before);
-    assert!(Packed::parse(before, Form::Pair).is_some());
+    assert!(Packed::parse(before, Shape::Hash).is_some());
 }
 
 #[test]
 fn random_edits_agree_with_a_vector() {
     let mut rng = fastrand::Rng::with_seed(7);
     for _ in 0..200 {
-        let (mut model, mut editor) = (Vec::<(Vec<u8>, Vec<u8>)>::new(), Editor::new(Form::Pair));
+        let (mut model, mut editor) = (Vec::<(Vec<u8>, Vec<u8>)>::new(), Editor::new(Shape::Hash));
         for _ in 0..200 {
             let text = |rng: &mut fastrand::Rng| match rng.u8(0..3) {
                 0 => rng.i64(-300..300).to_string().into_bytes(),
@@ -155,7 +155,7 @@ fn random_edits_agree_with_a_vector() {
                     }
                 }
             }
-            let parsed = Packed::parse(editor.packed().bytes(), Form::Pair).expect("whole");
+            let parsed = Packed::parse(editor.packed().bytes(), Shape::Hash).expect("whole");
             let got: Vec<_> = parsed
                 .iter()
                 .map(|e| (e.key.to_vec(), e.value.to_vec()))
@@ -170,11 +170,11 @@ fn random_bytes_never_panic_the_reader() {
     let mut rng = fastrand::Rng::with_seed(9);
     for _ in 0..100_000 {
         let bytes: Vec<u8> = (0..rng.usize(0..40)).map(|_| rng.u8(..)).collect();
-        for form in [Form::One, Form::Pair, Form::Scored] {
-            if let Some(packed) = Packed::parse(&bytes[..], form) {
+        for shape in [Shape::Set, Shape::Hash, Shape::Zset] {
+            if let Some(packed) = Packed::parse(&bytes[..], shape) {
                 assert_eq!(packed.iter().count(), packed.len());
                 let _ = packed.iter().map(|e| e.key.len()).sum::<usize>();
-                if form == Form::Scored {
+                if shape == Shape::Zset {
                     packed.iter().for_each(|e| drop(e.score().to_string()));
                 }
             }

@@ -1,0 +1,290 @@
+//! A collection that is being changed.
+//!
+//! [`Change::open`] finds it in whichever form it has, the operations work on that form and turn a
+//! packed collection into rows when it no longer fits, and [`Change::finish`] writes the packed form
+//! back, or deletes the key if nothing is left. A command changes many elements between the two for
+//! the price of one write of the key's row.
+//!
+//! ```text
+//! absent ──put──► small ──put that does not fit──► rows
+//!                   └──────────── last one removed: no key ────────────┘
+//! ```
+
+use perdura_base::TableId;
+use perdura_txn::{End, Home, Shape, Tx};
+
+use crate::Fault;
+use crate::open::{Source, View, read, view};
+use crate::rows::Rows;
+use crate::small::{Editor, New, Packed};
+
+/// Where the elements are now.
+#[derive(Debug)]
+pub enum State {
+    /// There is no key.
+    Absent,
+    /// Packed, with the changes made so far.
+    Small(Editor),
+    /// Rows of their own.
+    Rows(Home),
+}
+
+/// A collection that is being changed. [`finish`](Self::finish) must follow every change.
+#[derive(Debug)]
+pub struct Change<'k> {
+    table: TableId,
+    key: &'k [u8],
+    shape: Shape,
+    expiry_ms: Option<u64>,
+    /// Where the elements are now.
+    pub state: State,
+    edited: bool,
+}
+
+/// What a change has left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a key that is gone is an event"]
+pub enum Left {
+    /// Elements.
+    Some,
+    /// Nothing: the key is gone, or was never there.
+    Nothing,
+}
+
+impl<'k> Change<'k> {
+    /// Begins with what a key holds.
+    ///
+    /// # Errors
+    /// [`Fault::WrongType`]; an abort, to be handed on.
+    pub fn open(
+        tx: &Tx<'_>,
+        table: TableId,
+        key: &'k [u8],
+        shape: Shape,
+    ) -> Result<Change<'k>, Fault> {
+        let (state, expiry_ms) = match tx.get(table, key)? {
+            None => (State::Absent, None),
+            Some(row) => {
+                let state = match view(row, shape)? {
+                    View::Small(packed) => State::Small(packed.into()),
+                    View::Rows(home) => State::Rows(home),
+                };
+                (state, row.expiry_ms())
+            }
+        };
+        Ok(Change {
+            table,
+            key,
+            shape,
+            expiry_ms,
+            state,
+            edited: false,
+        })
+    }
+
+    /// Begins with nothing; what the key holds, of whatever type, is displaced.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn replace(
+        tx: &mut Tx<'_>,
+        table: TableId,
+        key: &'k [u8],
+        shape: Shape,
+    ) -> Result<Change<'k>, Fault> {
+        tx.delete(table, key)?;
+        Ok(Change {
+            table,
+            key,
+            shape,
+            expiry_ms: None,
+            state: State::Absent,
+            edited: false,
+        })
+    }
+
+    /// Whether there was no key and nothing has been put.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self.state, State::Absent)
+    }
+
+    /// The number of elements.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn len(&self, tx: &Tx<'_>) -> Result<u64, Fault> {
+        Ok(match &self.state {
+            State::Absent => 0,
+            State::Small(editor) => perdura_base::num::to_u64(editor.packed().len()),
+            State::Rows(home) => tx.elements(self.table, *home)?.len(),
+        })
+    }
+
+    /// Puts an element where its type wants it: a field with its value, a member of a set. Tells
+    /// whether it is new.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn put(&mut self, tx: &mut Tx<'_>, new: New<'_>) -> Result<bool, Fault> {
+        let (name, value) = match new {
+            New::One(name) => (name, &[][..]),
+            New::Pair(name, value) => (name, value),
+            New::Scored(name, score) => {
+                return Ok(self.put_row(tx, name, &score.to_le_bytes())?);
+            }
+        };
+        if matches!(self.state, State::Absent) {
+            self.state = State::Small(Editor::new(self.shape));
+        }
+        if let State::Small(editor) = &mut self.state {
+            let found = editor.packed().find(name).map(|e| e.start..e.end);
+            let is_new = found.is_none();
+            let done = match found {
+                Some(_) if self.shape == Shape::Set => return Ok(false),
+                Some(range) => editor.replace(range, new),
+                None if self.shape == Shape::Set => {
+                    let at = place_in_set(editor.packed(), name);
+                    editor.insert(at, new)
+                }
+                None => editor.push(new),
+            };
+            if done {
+                self.edited = true;
+                return Ok(is_new);
+            }
+        }
+        Ok(self.put_row(tx, name, value)?)
+    }
+
+    /// Puts an element as a row, which the collection turns into first if it is packed.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn put_row(
+        &mut self,
+        tx: &mut Tx<'_>,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<bool, perdura_txn::Abort> {
+        let home = self.spread(tx)?;
+        tx.element_put(self.table, home, name, value)
+    }
+
+    /// Turns the collection into rows, unless it consists of them, and tells where they are. At
+    /// least one element must be there or follow.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn spread(&mut self, tx: &mut Tx<'_>) -> Result<Home, perdura_txn::Abort> {
+        if let State::Rows(home) = self.state {
+            return Ok(home);
+        }
+        let home = tx.create(self.table, self.key, self.shape, self.expiry_ms)?;
+        if let State::Small(editor) = &self.state {
+            for element in editor.packed().iter() {
+                match self.shape {
+                    Shape::List => tx.list_push(self.table, home, End::Back, &element.key)?,
+                    Shape::Hash => {
+                        tx.element_put(self.table, home, &element.key, &element.value)?;
+                    }
+                    Shape::Set => {
+                        tx.element_put(self.table, home, &element.key, &[])?;
+                    }
+                    Shape::Zset => {
+                        let score = element.score().to_le_bytes();
+                        tx.element_put(self.table, home, &element.key, &score)?;
+                    }
+                }
+            }
+        }
+        self.state = State::Rows(home);
+        self.edited = false;
+        Ok(home)
+    }
+
+    /// Removes the element with a field or member. Tells whether it was there. Not for lists.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn remove(&mut self, tx: &mut Tx<'_>, name: &[u8]) -> Result<bool, Fault> {
+        match &mut self.state {
+            State::Absent => Ok(false),
+            State::Small(editor) => {
+                let found = editor.packed().find(name).map(|e| e.start..e.end);
+                let Some(range) = found else {
+                    return Ok(false);
+                };
+                editor.remove(range);
+                self.edited = true;
+                Ok(true)
+            }
+            State::Rows(home) => Ok(tx.element_delete(self.table, *home, name)?),
+        }
+    }
+
+    /// Notes that the packed form was changed through [`state`](Self::state).
+    pub fn note_edit(&mut self) {
+        self.edited = true;
+    }
+
+    /// Writes what is packed; deletes the key if nothing is left.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn finish(self, tx: &mut Tx<'_>) -> Result<Left, Fault> {
+        if self.len(tx)? == 0 {
+            if !self.is_absent() {
+                tx.delete(self.table, self.key)?;
+            }
+            return Ok(Left::Nothing);
+        }
+        if let (State::Small(editor), true) = (&self.state, self.edited) {
+            let packed = editor.packed().bytes();
+            tx.put_small(self.table, self.key, self.shape, packed, self.expiry_ms)?;
+        }
+        Ok(Left::Some)
+    }
+
+    /// What the key holds in the database, without what is not written yet.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn stored<'a>(&self, tx: &'a Tx<'_>) -> Result<Option<Source<'a>>, Fault> {
+        read(tx, self.table, self.key, self.shape)
+    }
+}
+
+/// Where a new member goes: integers among integers by size, anything else last.
+fn place_in_set(packed: &Packed<'_>, name: &[u8]) -> usize {
+    let end = packed.bytes().len();
+    let Some(value) = crate::number::parse_i64(name) else {
+        return end;
+    };
+    let mut place = end;
+    for element in packed.iter() {
+        match element.key.integer() {
+            None => return end,
+            Some(other) if other > value => place = place.min(element.start),
+            Some(_) => {}
+        }
+    }
+    place
+}
+
+/// Removes elements of a hash, a set or a sorted set. Tells how many were there, and whether any
+/// is left.
+pub(crate) fn remove_all<'n>(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    shape: Shape,
+    names: impl IntoIterator<Item = &'n [u8]>,
+) -> Result<(u64, Left), Fault> {
+    let mut change = Change::open(tx, table, key, shape)?;
+    let mut removed = 0;
+    for name in names {
+        removed += u64::from(change.remove(tx, name)?);
+    }
+    Ok((removed, change.finish(tx)?))
+}

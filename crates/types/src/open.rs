@@ -1,0 +1,243 @@
+//! From a key to its collection, for reading: nothing, a packed one, or rows.
+//!
+//! [`Source`] is the one view of both forms. A command reads through it and cannot tell which form
+//! it has before it; only the order of the elements of a hash or a set may differ.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+
+use perdura_base::{Error, TableId};
+use perdura_txn::{Home, Kind, RowRef, Shape, Tx};
+
+use crate::Fault;
+use crate::rows::{Elements, Rows};
+use crate::small::{Cell, Element, Packed};
+
+/// What the row of a key holds.
+#[derive(Debug)]
+pub enum View<'a> {
+    /// All elements.
+    Small(Packed<'a>),
+    /// Where they are.
+    Rows(Home),
+}
+
+/// The collection in a key's row.
+///
+/// # Errors
+/// [`Fault::WrongType`] if it is no collection of this shape.
+pub fn view(row: RowRef<'_>, shape: Shape) -> Result<View<'_>, Fault> {
+    match row.kind() {
+        Kind::Small(found) if found == shape => {
+            let packed = Packed::parse(value_of(row), shape);
+            Ok(View::Small(packed.ok_or_else(|| damaged(row, "elements"))?))
+        }
+        Kind::Header(found) if found == shape => {
+            let home = row.home();
+            Ok(View::Rows(home.ok_or_else(|| damaged(row, "a home"))?))
+        }
+        _ => Err(Fault::WrongType),
+    }
+}
+
+fn damaged(row: RowRef<'_>, expected: &str) -> Error {
+    let key = String::from_utf8_lossy(&row.key()).into_owned();
+    Error::corrupt(
+        format!("the row of key '{key}'"),
+        0,
+        expected,
+        "other bytes",
+        "The key cannot be read; deleting it is safe",
+    )
+}
+
+/// The value of a row where it lies, copied only if it is in a chain of pages.
+#[must_use]
+pub fn value_of(row: RowRef<'_>) -> Cow<'_, [u8]> {
+    match row.value_slice() {
+        Some(value) => Cow::Borrowed(value),
+        None => {
+            let mut value = Vec::with_capacity(row.value_len());
+            row.copy_value(&mut value);
+            Cow::Owned(value)
+        }
+    }
+}
+
+/// The collection of a key, to be read.
+///
+/// # Errors
+/// [`Fault::WrongType`]; an abort, to be handed on.
+pub fn read<'a>(
+    tx: &'a Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    shape: Shape,
+) -> Result<Option<Source<'a>>, Fault> {
+    match tx.get(table, key)? {
+        None => Ok(None),
+        Some(row) => source(tx, table, row, shape).map(Some),
+    }
+}
+
+/// The collection of a key whose row is at hand.
+///
+/// # Errors
+/// As [`read`].
+pub fn source<'a>(
+    tx: &'a Tx<'_>,
+    table: TableId,
+    row: RowRef<'a>,
+    shape: Shape,
+) -> Result<Source<'a>, Fault> {
+    Ok(match view(row, shape)? {
+        View::Small(packed) => Source::Small(packed),
+        View::Rows(home) => Source::Rows(tx.elements(table, home)?),
+    })
+}
+
+/// A collection that is being read.
+pub enum Source<'a> {
+    /// Packed in its key's row.
+    Small(Packed<'a>),
+    /// Rows of their own.
+    Rows(Elements<'a>),
+}
+
+impl Source<'_> {
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Source::Small(packed) => perdura_base::num::to_u64(packed.len()),
+            Source::Rows(rows) => rows.len(),
+        }
+    }
+
+    /// Whether there is none, which no command leaves behind.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element with this field or member. Not for lists.
+    #[must_use]
+    pub fn find(&self, key: &[u8]) -> Option<Entry<'_>> {
+        match self {
+            Source::Small(packed) => packed.find(key).map(Entry::Packed),
+            Source::Rows(rows) => rows.get(key).map(Entry::Row),
+        }
+    }
+
+    /// All elements: a list's and a sorted set's in their order, a small hash's and a small set's in
+    /// the order they came in, integers in a set by size.
+    #[must_use]
+    pub fn iter(&self) -> Box<dyn Iterator<Item = Entry<'_>> + '_> {
+        match self {
+            Source::Small(packed) => Box::new(packed.iter().map(Entry::Packed)),
+            Source::Rows(rows) => Box::new(rows.iter().map(Entry::Row)),
+        }
+    }
+
+    /// A random element, from a random number.
+    #[must_use]
+    pub fn random(&self, r: u64) -> Option<Entry<'_>> {
+        match self {
+            Source::Small(packed) => {
+                let index = r.checked_rem(self.len())?;
+                packed.at(usize::try_from(index).ok()?).map(Entry::Packed)
+            }
+            Source::Rows(rows) => rows.random(r).map(Entry::Row),
+        }
+    }
+
+    /// The elements from a cursor on, about `count` of them, and the next cursor; 0 begins and
+    /// ends. Who is there from the first call to the last is returned. A small collection is
+    /// returned at once.
+    #[must_use]
+    pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Entry<'_>>, u64) {
+        match self {
+            Source::Small(_) => (self.iter().collect(), 0),
+            Source::Rows(rows) => {
+                let (found, next) = rows.scan(cursor, count);
+                (found.into_iter().map(Entry::Row).collect(), next)
+            }
+        }
+    }
+}
+
+/// One element of a collection.
+#[derive(Clone, Copy)]
+pub enum Entry<'a> {
+    /// In the row of its key.
+    Packed(Element<'a>),
+    /// In a row of its own.
+    Row(RowRef<'a>),
+}
+
+impl<'a> Entry<'a> {
+    /// The field or member.
+    #[must_use]
+    pub fn key(&self) -> Text<'a> {
+        match self {
+            Entry::Packed(element) => Text::Cell(element.key),
+            Entry::Row(row) => Text::Bytes(row.field()),
+        }
+    }
+
+    /// The value of a field.
+    #[must_use]
+    pub fn value(&self) -> Text<'a> {
+        match self {
+            Entry::Packed(element) => Text::Cell(element.value),
+            Entry::Row(row) => Text::Bytes(value_of(*row)),
+        }
+    }
+
+    /// An item of a list.
+    #[must_use]
+    pub fn item(&self) -> Text<'a> {
+        match self {
+            Entry::Packed(element) => Text::Cell(element.key),
+            Entry::Row(row) => Text::Bytes(value_of(*row)),
+        }
+    }
+
+    /// The bytes of the value of a field.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        match self {
+            Entry::Packed(element) => element.value.len(),
+            Entry::Row(row) => row.value_len(),
+        }
+    }
+
+    /// The score of a member.
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        match self {
+            Entry::Packed(element) => element.score(),
+            Entry::Row(row) => row.score(),
+        }
+    }
+}
+
+/// The bytes of a field, a value, a member or an item.
+#[derive(Debug, Clone)]
+pub enum Text<'a> {
+    /// From a packed collection.
+    Cell(Cell<'a>),
+    /// From a row.
+    Bytes(Cow<'a, [u8]>),
+}
+
+impl Deref for Text<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Text::Cell(cell) => cell,
+            Text::Bytes(bytes) => bytes,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Sets: members, and what several sets have in common.
+
+use std::collections::HashSet;
+
+use perdura_base::TableId;
+use perdura_txn::{Shape, Tx};
+
+use crate::Fault;
+use crate::change::{Change, Left};
+use crate::open::{Source, Text, read};
+use crate::small::New;
+
+/// The set of a key, to be read.
+///
+/// # Errors
+/// [`Fault::WrongType`]; an abort, to be handed on.
+pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
+    read(tx, table, key, Shape::Set)
+}
+
+/// Adds members, and tells how many of them are new.
+///
+/// # Errors
+/// As [`source`].
+pub fn add<'m>(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    members: impl IntoIterator<Item = &'m [u8]>,
+) -> Result<u64, Fault> {
+    let mut change = Change::open(tx, table, key, Shape::Set)?;
+    let mut added = 0;
+    for member in members {
+        added += u64::from(change.put(tx, New::One(member))?);
+    }
+    let _ = change.finish(tx)?;
+    Ok(added)
+}
+
+/// Removes members. Tells how many were there, and whether any is left.
+///
+/// # Errors
+/// As [`source`].
+pub fn remove<'m>(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    members: impl IntoIterator<Item = &'m [u8]>,
+) -> Result<(u64, Left), Fault> {
+    crate::change::remove_all(tx, table, key, Shape::Set, members)
+}
+
+/// Puts a new set in the place of whatever a key holds; without members nothing is left. Tells
+/// whether there was anything.
+///
+/// # Errors
+/// An abort, to be handed on.
+pub fn store(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    members: &[Vec<u8>],
+) -> Result<bool, Fault> {
+    let was_there = tx.get(table, key)?.is_some();
+    let mut change = Change::replace(tx, table, key, Shape::Set)?;
+    for member in members {
+        change.put(tx, New::One(member))?;
+    }
+    let _ = change.finish(tx)?;
+    Ok(was_there)
+}
+
+/// What several sets are joined to. A set that is not there is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Join {
+    /// Members of all.
+    Intersection,
+    /// Members of any.
+    Union,
+    /// Members of the first that are in no other.
+    Difference,
+}
+
+/// Joins sets, at most `max` members, each handed out once.
+///
+/// # Errors
+/// What `f` returns.
+pub fn join<'a>(
+    sets: &'a [Option<Source<'a>>],
+    join: Join,
+    max: u64,
+    mut f: impl FnMut(Text<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut left = max;
+    let mut hand_out = |member: Text<'a>| {
+        f(member)?;
+        left -= 1;
+        Ok::<bool, Fault>(left > 0)
+    };
+    match join {
+        Join::Intersection => {
+            if sets.iter().any(Option::is_none) {
+                return Ok(());
+            }
+            let mut sets: Vec<&Source<'_>> = sets.iter().flatten().collect();
+            // Few are asked of many, not many of few.
+            sets.sort_by_key(|set| set.len());
+            let Some((first, others)) = sets.split_first() else {
+                return Ok(());
+            };
+            for entry in first.iter() {
+                let member = entry.key();
+                if others.iter().all(|set| set.find(&member).is_some()) && !hand_out(member)? {
+                    return Ok(());
+                }
+            }
+        }
+        Join::Difference => {
+            let Some((Some(first), others)) = sets.split_first() else {
+                return Ok(());
+            };
+            for entry in first.iter() {
+                let member = entry.key();
+                let elsewhere = others
+                    .iter()
+                    .flatten()
+                    .any(|set| set.find(&member).is_some());
+                if !elsewhere && !hand_out(member)? {
+                    return Ok(());
+                }
+            }
+        }
+        Join::Union => {
+            let mut seen: HashSet<Vec<u8>> = HashSet::new();
+            let several = sets.iter().flatten().count() > 1;
+            for entry in sets.iter().flatten().flat_map(|set| set.iter()) {
+                let member = entry.key();
+                if several && !seen.insert(member.to_vec()) {
+                    continue;
+                }
+                if !hand_out(member)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! What is asked of a key whatever its type: the type's name, how it is kept, the whole of it.
+
+use perdura_base::TableId;
+use perdura_txn::{Abort, End, Kind, RowRef, Shape, Tx};
+
+use crate::number::parse_i64;
+use crate::open::{View, source, value_of, view};
+use crate::rows::Rows;
+use crate::{Fault, small::Packed};
+
+/// The type of a key as TYPE names it.
+#[must_use]
+pub fn type_name(row: &RowRef<'_>) -> &'static str {
+    match row.kind().shape() {
+        None => "string",
+        Some(Shape::Hash) => "hash",
+        Some(Shape::List) => "list",
+        Some(Shape::Set) => "set",
+        Some(Shape::Zset) => "zset",
+    }
+}
+
+/// How Redis would keep what a key holds, as OBJECT ENCODING names it, by our limits of what is
+/// small.
+#[must_use]
+pub fn encoding(row: &RowRef<'_>) -> &'static str {
+    const EMBEDDED_BYTES_MAX: usize = 44;
+    match row.kind() {
+        Kind::String => match row.value_slice() {
+            Some(value) if parse_i64(value).is_some() => "int",
+            Some(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
+            _ => "raw",
+        },
+        Kind::Small(Shape::List) | Kind::Header(Shape::List) => "quicklist",
+        Kind::Small(Shape::Set) => {
+            let packed = Packed::parse(value_of(*row), Shape::Set);
+            if packed.is_some_and(|packed| packed.all_integers()) {
+                "intset"
+            } else {
+                "hashtable"
+            }
+        }
+        Kind::Small(Shape::Hash | Shape::Zset) => "listpack",
+        Kind::Header(Shape::Zset) => "skiplist",
+        Kind::Header(Shape::Hash | Shape::Set) | Kind::Element(_) => "hashtable",
+    }
+}
+
+/// A part of what a key holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Part<'a> {
+    /// A whole string.
+    String(&'a [u8]),
+    /// The first part of a collection: what it is, and how many elements follow.
+    Head(Shape, u64),
+    /// A field of a hash and its value.
+    Field(&'a [u8], &'a [u8]),
+    /// An item of a list; they come from front to back.
+    Item(&'a [u8]),
+    /// A member of a set.
+    Member(&'a [u8]),
+    /// A member of a sorted set; they come by score.
+    Scored(&'a [u8], f64),
+}
+
+/// Hands the whole of a key to `f`, part by part, and tells its expiry; `None` if there is no such
+/// key.
+///
+/// # Errors
+/// What `f` returns; an abort, to be handed on.
+pub fn visit(
+    tx: &Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    mut f: impl FnMut(Part<'_>) -> Result<(), Fault>,
+) -> Result<Option<Option<u64>>, Fault> {
+    let Some(row) = tx.get(table, key)? else {
+        return Ok(None);
+    };
+    let Some(shape) = row.kind().shape() else {
+        f(Part::String(&value_of(row)))?;
+        return Ok(Some(row.expiry_ms()));
+    };
+    let source = source(tx, table, row, shape)?;
+    f(Part::Head(shape, source.len()))?;
+    for entry in source.iter() {
+        match shape {
+            Shape::Hash => f(Part::Field(&entry.key(), &entry.value()))?,
+            Shape::List => f(Part::Item(&entry.item()))?,
+            Shape::Set => f(Part::Member(&entry.key()))?,
+            Shape::Zset => f(Part::Scored(&entry.key(), entry.score()))?,
+        }
+    }
+    Ok(Some(row.expiry_ms()))
+}
+
+/// What is copied of a row of a collection: its name and value, or its item alone.
+type Copied = (Vec<u8>, Vec<u8>);
+
+/// Copies a key with its expiry onto another one, in the same table or another; what that one held
+/// is displaced. Tells whether there was anything to copy. A key copied onto itself stays.
+///
+/// # Errors
+/// An abort, to be handed on.
+pub fn copy(
+    tx: &mut Tx<'_>,
+    (from_table, from): (TableId, &[u8]),
+    (to_table, to): (TableId, &[u8]),
+) -> Result<bool, Fault> {
+    let Some(row) = tx.get(from_table, from)? else {
+        return Ok(false);
+    };
+    if (from_table, from) == (to_table, to) {
+        return Ok(true);
+    }
+    let expiry = row.expiry_ms();
+    let Some(shape) = row.kind().shape() else {
+        let value = value_of(row).into_owned();
+        tx.put(to_table, to, &value, expiry)?;
+        return Ok(true);
+    };
+    let elements: Vec<Copied> = match view(row, shape)? {
+        View::Small(packed) => {
+            let packed = packed.bytes().to_vec();
+            tx.put_small(to_table, to, shape, &packed, expiry)?;
+            return Ok(true);
+        }
+        View::Rows(home) => {
+            let rows = tx.elements(from_table, home)?;
+            let copied = rows.iter().map(|row| {
+                let name = match shape {
+                    Shape::List => Vec::new(),
+                    Shape::Hash | Shape::Set | Shape::Zset => row.field().into_owned(),
+                };
+                (name, value_of(row).into_owned())
+            });
+            copied.collect()
+        }
+    };
+    fill(tx, to_table, to, shape, &elements, expiry)?;
+    Ok(true)
+}
+
+fn fill(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    shape: Shape,
+    elements: &[Copied],
+    expiry: Option<u64>,
+) -> Result<(), Abort> {
+    let home = tx.create(table, key, shape, expiry)?;
+    for (name, value) in elements {
+        match shape {
+            Shape::List => tx.list_push(table, home, End::Back, value)?,
+            Shape::Hash | Shape::Set | Shape::Zset => {
+                tx.element_put(table, home, name, value)?;
+            }
+        }
+    }
+    Ok(())
+}
