@@ -195,7 +195,7 @@ fn bytes(text: &[u8]) -> Option<u64> {
 
 /// Whether `pattern` with `*`, `?`, `[a-z]`, `[^a]` and `\` matches `text`. Linear in both:
 /// on a mismatch only the latest `*` is tried with one byte more.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
@@ -216,7 +216,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// How many bytes of the pattern stand for one byte of the text, if they match it.
-fn glob_one(pattern: &[u8], byte: u8) -> Option<usize> {
+pub(crate) fn glob_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
         [b'?', ..] => Some(1),

@@ -115,7 +115,7 @@ pub(crate) fn add_partitions(
     args: &Args<'_>,
     partitions: &mut PartitionSet,
 ) {
-    if command.keys == Keys::All {
+    if matches!(command.keys, Keys::All | Keys::Sort) {
         partitions.union(&db.all_partitions());
     }
     for key in command.key_args(args) {

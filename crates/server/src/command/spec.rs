@@ -48,6 +48,9 @@ pub(crate) enum Keys {
     Range { first: usize, last: i8, step: usize },
     /// Argument `at` says how many follow it; with `dest` the first argument is one too.
     Counted { at: usize, dest: bool },
+    /// Those of SORT: the first argument and the one behind STORE. Its patterns may lead to any
+    /// partition.
+    Sort,
     /// All partitions.
     All,
 }
@@ -104,6 +107,49 @@ pub(crate) enum Group {
     String,
     /// MULTI and WATCH.
     Transactions,
+}
+
+impl Group {
+    /// Its name as COMMAND DOCS has it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Group::Bitmap => "bitmap",
+            Group::Connection => "connection",
+            Group::Generic => "generic",
+            Group::Hash => "hash",
+            Group::List => "list",
+            Group::Pubsub => "pubsub",
+            Group::Scripting => "scripting",
+            Group::Server => "server",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::String => "string",
+            Group::Transactions => "transactions",
+        }
+    }
+
+    /// The access category of its commands, if it has one.
+    const fn category(self) -> Option<&'static str> {
+        match self {
+            Group::Generic => Some("keyspace"),
+            Group::Pubsub => None,
+            Group::Server => None,
+            Group::SortedSet => Some("sortedset"),
+            Group::Transactions => Some("transaction"),
+            other => Some(other.name()),
+        }
+    }
+}
+
+/// What a command does with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reads it.
+    Read,
+    /// Writes it whatever was there.
+    Overwrite,
+    /// Changes it, and may tell what was there.
+    Change,
 }
 
 /// One command.
@@ -199,6 +245,46 @@ impl Command {
         self.flags & flags == flags
     }
 
+    /// Its access categories, without `@`, as ACL CAT lists them.
+    pub(crate) fn categories(&self) -> impl Iterator<Item = &'static str> {
+        let of_flags = [
+            (flag::WRITE, "write"),
+            (flag::READ, "read"),
+            (flag::PUBSUB, "pubsub"),
+            (flag::ADMIN, "admin"),
+            (flag::ADMIN, "dangerous"),
+            (flag::BLOCKING, "blocking"),
+            (flag::FAST, "fast"),
+        ];
+        let slow = (!self.has(flag::FAST)).then_some("slow");
+        let dangerous = self.has(flag::DANGEROUS) && !self.has(flag::ADMIN);
+        let flags = self.flags;
+        of_flags
+            .into_iter()
+            .filter(move |(bit, _)| flags & bit != 0)
+            .map(|(_, name)| name)
+            .chain(slow)
+            .chain(dangerous.then_some("dangerous"))
+            .chain(self.group.category())
+    }
+
+    /// What it does with the key numbered `n` of `count`, from 0.
+    pub(crate) fn access(&self, n: usize, count: usize) -> Access {
+        if self.has(flag::READ) {
+            return Access::Read;
+        }
+        let target = match () {
+            () if self.has(flag::FIRST_WRITTEN) => 0,
+            () if self.has(flag::LAST_WRITTEN) => count.saturating_sub(1),
+            () => return Access::Change,
+        };
+        if n == target {
+            Access::Overwrite
+        } else {
+            Access::Read
+        }
+    }
+
     /// Checks the second word and the number of arguments.
     pub(crate) fn check_shape(&self, args: &Args<'_>) -> Result<(), String> {
         if self.words.is_empty() || args.len() < 2 {
@@ -244,10 +330,16 @@ impl Command {
                 let last = at.saturating_add(count).min(end.saturating_sub(1));
                 (dest, at + 1, last, 1)
             }
+            Keys::Sort => (false, 1, 1.min(end.saturating_sub(1)), 1),
             Keys::None | Keys::All => (false, 1, 0, 1),
         };
         let dest = (dest && end > 1).then_some(1);
+        let is_store = |at: &usize| args.at(*at).eq_ignore_ascii_case(b"STORE");
+        let store = (self.keys == Keys::Sort)
+            .then(|| (2..end.saturating_sub(1)).find(is_store))
+            .flatten();
         dest.into_iter()
+            .chain(store.map(|at| at + 1))
             .chain((first..=last).step_by(step))
             .map(move |i| args.at(i))
     }

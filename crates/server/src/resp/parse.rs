@@ -86,8 +86,13 @@ pub(crate) struct OwnedArgs {
 impl OwnedArgs {
     /// Copies the arguments, and only them.
     pub(crate) fn copy(args: &Args<'_>) -> Self {
+        OwnedArgs::of(args.from(0))
+    }
+
+    /// Copies these arguments.
+    pub(crate) fn of<'a>(args: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut owned = OwnedArgs::default();
-        for arg in args.from(0) {
+        for arg in args {
             let start = owned.bytes.len();
             owned.bytes.extend_from_slice(arg);
             owned.spans.push(Span {

@@ -81,6 +81,12 @@ impl<'a> Out<'a> {
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
+    /// Nothing, where an array was expected.
+    pub(crate) fn null_array(&mut self) {
+        self.buf
+            .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
     /// The head of an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
         self.head(b'*', len);
