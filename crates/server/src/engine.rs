@@ -1,8 +1,9 @@
 //! What the server uses of the engine, in one place.
 
+pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
-    Abort, Db, Epoch, Error, Flushed, MemoryUse, Options, PartitionSet, Progress, Renewal, RowRef,
-    TableId, Ticket, Tx,
+    Abort, Db, Epoch, Error, Flushed, Kind, MemoryUse, Options, PartitionSet, Progress, Renewal,
+    RowRef, Shape, TableId, Ticket, Tx,
 };
 
 /// An engine's error as a reply, with the code that Redis clients look for.

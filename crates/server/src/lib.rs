@@ -23,6 +23,7 @@ mod command;
 mod connection;
 mod control;
 mod engine;
+mod glob;
 mod loading;
 mod net;
 mod options;

@@ -13,6 +13,7 @@
 //! | [`change`] | a collection that is being changed, in whichever form it has |
 //! | [`hash`], [`set`] | the types |
 //! | [`whole`] | what is asked of a key whatever its type |
+//! | [`sample`] | random elements, each once |
 //! | [`number`] | integers and decimals in the forms that Redis reads and writes |
 
 pub mod change;
@@ -20,6 +21,7 @@ pub mod hash;
 pub mod number;
 pub mod open;
 pub mod rows;
+pub mod sample;
 pub mod set;
 pub mod small;
 pub mod whole;

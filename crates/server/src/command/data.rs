@@ -2,11 +2,15 @@
 //! when the transaction has committed.
 
 use super::event::{Class, Event};
-use crate::engine::{Abort, Db, Epoch, Error, Flushed, Renewal, RowRef, TableId, Tx};
+use crate::engine::{
+    Abort, Db, Epoch, Error, Fault, Flushed, Kind, Renewal, RowRef, Shape, Source, TableId, Tx,
+    types,
+};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::state::State;
 use std::borrow::Cow;
+use std::cell::Cell;
 
 /// Why a data command ended early.
 #[derive(Debug)]
@@ -35,6 +39,19 @@ impl From<String> for Stop {
     }
 }
 
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::WrongType => Stop::Error(Cow::Borrowed(WRONG_TYPE)),
+            Fault::Abort(abort) => Stop::Abort(abort),
+        }
+    }
+}
+
+/// Redis's text for a command on a key of another type.
+pub(crate) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+
 /// What a data command answers.
 pub(crate) type Done = Result<(), Stop>;
 
@@ -54,9 +71,9 @@ pub(crate) struct Data<'a, 'tx> {
     /// The longest reply, bytes.
     pub reply_bytes_max: usize,
     /// Keys looked up and found.
-    pub hits: u64,
+    hits: Cell<u64>,
     /// Keys looked up in vain.
-    pub misses: u64,
+    misses: Cell<u64>,
     /// Whether anybody wants to know of changes.
     interest: bool,
     events: Vec<Event>,
@@ -98,8 +115,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
             renewal: None,
             value_bytes_max: state.value_bytes_max,
             reply_bytes_max: state.options.reply_bytes_max,
-            hits: 0,
-            misses: 0,
+            hits: Cell::new(0),
+            misses: Cell::new(0),
             interest: state.interest(),
             events: Vec::new(),
             errors: 0,
@@ -141,7 +158,17 @@ impl<'a, 'tx> Data<'a, 'tx> {
 
     /// The string that a key holds.
     pub(crate) fn string(&mut self, key: &[u8]) -> Result<Option<RowRef<'_>>, Stop> {
-        Ok(self.tx.get(self.table, key)?)
+        match self.tx.get(self.table, key)? {
+            Some(row) if row.kind() != Kind::String => Err(Fault::WrongType.into()),
+            found => Ok(found),
+        }
+    }
+
+    /// The collection that a key holds, to be read; the lookup is counted.
+    pub(crate) fn collection(&self, key: &[u8], shape: Shape) -> Result<Option<Source<'_>>, Stop> {
+        let found = types::open::read(self.tx, self.table, key, shape)?;
+        self.looked_up(found.is_some());
+        Ok(found)
     }
 
     /// Goes on with a database.
@@ -173,8 +200,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
             None => None,
         };
         Ok(Outcome {
-            hits: self.hits,
-            misses: self.misses,
+            hits: self.hits.get(),
+            misses: self.misses.get(),
             errors: self.errors,
             events: self.events,
             flushed,
@@ -182,12 +209,9 @@ impl<'a, 'tx> Data<'a, 'tx> {
     }
 
     /// Counts a lookup.
-    pub(crate) fn looked_up(&mut self, found: bool) {
-        if found {
-            self.hits += 1;
-        } else {
-            self.misses += 1;
-        }
+    pub(crate) fn looked_up(&self, found: bool) {
+        let counter = if found { &self.hits } else { &self.misses };
+        counter.set(counter.get() + 1);
     }
 
     /// Stops a transaction whose reply has outgrown its limit; `bytes` is its size so far.

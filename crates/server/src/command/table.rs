@@ -2,8 +2,8 @@
 
 use super::spec::Command;
 use super::{
-    bitfield, bits, block, client, config, counters, describe, expiry, hello, info, keys, lcs,
-    ranges, server, strings,
+    bitfield, bits, block, client, config, counters, describe, expiry, hashes, hello, info, keys,
+    lcs, ranges, server, set_joins, sets, strings,
 };
 
 /// The families.
@@ -16,12 +16,15 @@ static FAMILIES: &[&[Command]] = &[
     counters::COMMANDS,
     describe::COMMANDS,
     expiry::COMMANDS,
+    hashes::COMMANDS,
     hello::COMMANDS,
     info::COMMANDS,
     keys::COMMANDS,
     lcs::COMMANDS,
     ranges::COMMANDS,
     server::COMMANDS,
+    set_joins::COMMANDS,
+    sets::COMMANDS,
     strings::COMMANDS,
 ];
 

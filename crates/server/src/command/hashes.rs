@@ -1,0 +1,368 @@
+//! Hashes.
+
+use super::cursor::{
+    ScanOptions, count_arg, count_arg_of_pairs, parse_cursor, reply_elements, reply_none,
+};
+use super::event::Class;
+use super::flag::{DENY_OOM, FAST, READ, WRITE};
+use super::spec::{Command, ONE, data};
+use super::{Data, DataFn, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
+use crate::engine::types::{Entry, Left, hash};
+use crate::engine::{Shape, Source};
+use crate::number::{FloatError, add_decimals, parse_i64, push_i64};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+
+const ADDS: u32 = WRITE | DENY_OOM | FAST;
+const SEES: u32 = READ | FAST;
+
+const fn command(
+    name: &'static str,
+    arity: i8,
+    flags: u32,
+    run: DataFn,
+    since: &'static str,
+    summary: &'static str,
+) -> Command {
+    data(name, arity, flags, ONE, run).doc(Group::Hash, since, summary)
+}
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    command("hdel", -3, WRITE | FAST, hdel, "2.0.0", "Removes fields."),
+    command(
+        "hexists",
+        3,
+        SEES,
+        hexists,
+        "2.0.0",
+        "Whether a field is there.",
+    ),
+    command("hget", 3, SEES, hget, "2.0.0", "The value of a field."),
+    command(
+        "hgetall",
+        2,
+        READ,
+        hgetall,
+        "2.0.0",
+        "All fields and values.",
+    ),
+    command(
+        "hincrby",
+        4,
+        ADDS,
+        hincrby,
+        "2.0.0",
+        "Adds to the integer in a field.",
+    ),
+    command(
+        "hincrbyfloat",
+        4,
+        ADDS,
+        hincrbyfloat,
+        "2.6.0",
+        "Adds to the number in a field.",
+    ),
+    command("hkeys", 2, READ, hkeys, "2.0.0", "All fields."),
+    command("hlen", 2, SEES, hlen, "2.0.0", "Counts the fields."),
+    command(
+        "hmget",
+        -3,
+        SEES,
+        hmget,
+        "2.0.0",
+        "The values of several fields.",
+    ),
+    command("hmset", -4, ADDS, hmset, "2.0.0", "Sets several fields."),
+    command(
+        "hrandfield",
+        -2,
+        READ,
+        hrandfield,
+        "6.2.0",
+        "Random fields.",
+    ),
+    command(
+        "hscan",
+        -3,
+        READ,
+        hscan,
+        "2.8.0",
+        "Goes through the fields in steps.",
+    ),
+    command(
+        "hset",
+        -4,
+        ADDS,
+        hset,
+        "2.0.0",
+        "Sets fields and counts the new ones.",
+    ),
+    command(
+        "hsetnx",
+        4,
+        ADDS,
+        hsetnx,
+        "2.0.0",
+        "Sets a field that is not there.",
+    ),
+    command(
+        "hstrlen",
+        3,
+        SEES,
+        hstrlen,
+        "3.2.0",
+        "The length of a value.",
+    ),
+    command("hvals", 2, READ, hvals, "2.0.0", "All values."),
+];
+
+fn source<'d>(data: &'d Data<'_, '_>, args: &Args<'_>) -> Result<Option<Source<'d>>, Stop> {
+    data.collection(args.at(1), Shape::Hash)
+}
+
+fn set_pairs(data: &mut Data<'_, '_>, args: &Args<'_>, name: &str) -> Result<u64, Stop> {
+    if !args.len().is_multiple_of(2) {
+        return Err(wrong_arity(name).into());
+    }
+    let pairs = args.from(2).step_by(2).zip(args.from(3).step_by(2));
+    let created = hash::set(data.tx, data.table, args.at(1), pairs)?;
+    data.changed(Class::Hash, "hset", args.at(1));
+    Ok(created)
+}
+
+/// `HSET key field value [field value …]`
+pub(crate) fn hset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    out.count(set_pairs(data, args, "hset")?);
+    Ok(())
+}
+
+/// `HMSET key field value [field value …]`
+pub(crate) fn hmset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    set_pairs(data, args, "hmset")?;
+    out.ok();
+    Ok(())
+}
+
+/// `HSETNX key field value`
+pub(crate) fn hsetnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let found = hash::source(data.tx, data.table, args.at(1))?;
+    let absent = found.is_none_or(|hash| hash.find(args.at(2)).is_none());
+    if absent {
+        set_pairs(data, args, "hsetnx")?;
+    }
+    out.integer(i64::from(absent));
+    Ok(())
+}
+
+fn reply_value(found: Option<Entry<'_>>, out: &mut Out<'_>) {
+    match found {
+        Some(entry) => out.bulk(&entry.value()),
+        None => out.null(),
+    }
+}
+
+/// `HGET key field`
+pub(crate) fn hget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let hash = source(data, args)?;
+    reply_value(hash.as_ref().and_then(|hash| hash.find(args.at(2))), out);
+    Ok(())
+}
+
+/// `HMGET key field [field …]`
+pub(crate) fn hmget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let start = out.buf.len();
+    let hash = source(data, args)?;
+    out.array(args.len() - 2);
+    for field in args.from(2) {
+        reply_value(hash.as_ref().and_then(|hash| hash.find(field)), out);
+        data.check_reply(out.buf.len() - start)?;
+    }
+    Ok(())
+}
+
+/// Replies with a part of every element, or both parts.
+fn reply_all(
+    data: &Data<'_, '_>,
+    hash: Option<&Source<'_>>,
+    (fields, values): (bool, bool),
+    out: &mut Out<'_>,
+) -> Done {
+    let start = out.buf.len();
+    let len = hash.map_or(0, |hash| usize::try_from(hash.len()).unwrap_or(usize::MAX));
+    if fields && values {
+        out.map(len);
+    } else {
+        out.array(len);
+    }
+    for entry in hash.into_iter().flat_map(Source::iter) {
+        if fields {
+            out.bulk(&entry.key());
+        }
+        if values {
+            out.bulk(&entry.value());
+        }
+        data.check_reply(out.buf.len() - start)?;
+    }
+    Ok(())
+}
+
+/// `HGETALL key`
+pub(crate) fn hgetall(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    reply_all(data, source(data, args)?.as_ref(), (true, true), out)
+}
+
+/// `HKEYS key`
+pub(crate) fn hkeys(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    reply_all(data, source(data, args)?.as_ref(), (true, false), out)
+}
+
+/// `HVALS key`
+pub(crate) fn hvals(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    reply_all(data, source(data, args)?.as_ref(), (false, true), out)
+}
+
+/// `HDEL key field [field …]`
+pub(crate) fn hdel(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (removed, left) = hash::remove(data.tx, data.table, args.at(1), args.from(2))?;
+    if removed > 0 {
+        data.changed(Class::Hash, "hdel", args.at(1));
+        if left == Left::Nothing {
+            data.changed(Class::Generic, "del", args.at(1));
+        }
+    }
+    out.count(removed);
+    Ok(())
+}
+
+/// `HEXISTS key field`
+pub(crate) fn hexists(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let found = source(data, args)?.is_some_and(|hash| hash.find(args.at(2)).is_some());
+    out.integer(i64::from(found));
+    Ok(())
+}
+
+/// `HLEN key`
+pub(crate) fn hlen(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    out.count(source(data, args)?.map_or(0, |hash| hash.len()));
+    Ok(())
+}
+
+/// `HSTRLEN key field`
+pub(crate) fn hstrlen(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let hash = source(data, args)?;
+    let found = hash.as_ref().and_then(|hash| hash.find(args.at(2)));
+    let bytes = found.map_or(0, |entry| entry.value_len());
+    out.count(u64::try_from(bytes).unwrap_or(u64::MAX));
+    Ok(())
+}
+
+fn value_of(data: &Data<'_, '_>, args: &Args<'_>) -> Result<Option<Vec<u8>>, Stop> {
+    let hash = hash::source(data.tx, data.table, args.at(1))?;
+    let found = hash.as_ref().and_then(|hash| hash.find(args.at(2)));
+    Ok(found.map(|entry| entry.value().to_vec()))
+}
+
+fn put_number(data: &mut Data<'_, '_>, args: &Args<'_>, value: &[u8], event: &'static str) -> Done {
+    let pair = (args.at(2), value);
+    hash::set(data.tx, data.table, args.at(1), [pair])?;
+    data.changed(Class::Hash, event, args.at(1));
+    Ok(())
+}
+
+/// `HINCRBY key field delta`
+pub(crate) fn hincrby(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let delta = parse_i64(args.at(3)).ok_or(NOT_INTEGER)?;
+    let old = match value_of(data, args)? {
+        Some(value) => parse_i64(&value).ok_or("ERR hash value is not an integer")?,
+        None => 0,
+    };
+    let sum = old
+        .checked_add(delta)
+        .ok_or("ERR increment or decrement would overflow")?;
+    let mut value = Vec::with_capacity(20);
+    push_i64(&mut value, sum);
+    put_number(data, args, &value, "hincrby")?;
+    out.integer(sum);
+    Ok(())
+}
+
+/// `HINCRBYFLOAT key field delta`
+pub(crate) fn hincrbyfloat(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let delta = args.at(3);
+    // Told apart first: an unfit amount has another text than an unfit value.
+    add_decimals(b"0", delta).map_err(|error| match error {
+        FloatError::Invalid => "ERR value is not a valid float",
+        FloatError::Infinite => "ERR value is NaN or Infinity",
+    })?;
+    let old = value_of(data, args)?.unwrap_or_else(|| b"0".to_vec());
+    let sum = add_decimals(&old, delta).map_err(|error| match error {
+        FloatError::Invalid => "ERR hash value is not a float",
+        FloatError::Infinite => "ERR increment would produce NaN or Infinity",
+    })?;
+    put_number(data, args, &sum, "hincrbyfloat")?;
+    out.bulk(&sum);
+    Ok(())
+}
+
+/// `HRANDFIELD key [count [WITHVALUES]]`
+pub(crate) fn hrandfield(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if args.len() == 2 {
+        let hash = source(data, args)?;
+        match hash
+            .as_ref()
+            .and_then(|hash| hash.random(fastrand::u64(..)))
+        {
+            Some(entry) => out.bulk(&entry.key()),
+            None => out.null(),
+        }
+        return Ok(());
+    }
+    let mut count = count_arg(args.at(2))?;
+    let values = args.len() == 4 && args.at(3).eq_ignore_ascii_case(b"WITHVALUES");
+    if args.len() > 3 && !values {
+        return Err(SYNTAX.into());
+    }
+    if values {
+        count = count_arg_of_pairs(count)?;
+    }
+    let Some(hash) = source(data, args)? else {
+        out.array(0);
+        return Ok(());
+    };
+    super::sample::reply(
+        data,
+        &hash,
+        count,
+        out,
+        if values { 2 } else { 1 },
+        |out, entry| {
+            out.bulk(&entry.key());
+            if values {
+                out.bulk(&entry.value());
+            }
+        },
+    )
+}
+
+/// `HSCAN key cursor [MATCH pattern] [COUNT count]`
+pub(crate) fn hscan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let cursor = parse_cursor(args.at(2))?;
+    let Some(hash) = source(data, args)? else {
+        reply_none(out);
+        return Ok(());
+    };
+    let options = ScanOptions::parse(args, 3, false)?;
+    let start = out.buf.len();
+    reply_elements(
+        out,
+        &options,
+        hash.scan(cursor, options.count),
+        2,
+        |out, entry| {
+            out.bulk(&entry.key());
+            out.bulk(&entry.value());
+        },
+    );
+    Ok(data.check_reply(out.buf.len() - start)?)
+}
