@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need beside Rust: mkfs.ext4, mount and perl for the power-cut test.
+# Installs what the tests need beside Rust: mkfs.ext4, mount and perl for the power-cut test, Redis 7.0
+# and a Python of which virtual environments can be made to compare with and to be a client.
 # Does nothing if all of it is there.
 set -euo pipefail
 
@@ -8,6 +9,9 @@ command -v mkfs.ext4 >/dev/null || [ -x /usr/sbin/mkfs.ext4 ] || missing+=(e2fsp
 command -v mount >/dev/null || missing+=(mount)
 command -v perl >/dev/null || missing+=(perl-base)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
+command -v redis-server >/dev/null || missing+=(redis-server)
+command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || missing+=(redis-tools)
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if ! command -v apt-get >/dev/null; then

@@ -1,0 +1,114 @@
+//! Steps of clients that wait or listen.
+
+use crate::pair::Side;
+use crate::play::{Divergence, Player};
+use crate::reply::{Body, Reply};
+use crate::script::Argv;
+use crate::wire::{Wire, encode};
+use anyhow::{Result, bail};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to put a client to sleep or answer it.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// Sends a command that may block to both servers, and waits until each has answered or blocked.
+pub(crate) fn block(player: &mut Player<'_>, conn: usize, argv: &Argv) -> Result<()> {
+    for side in [Side::Theirs, Side::Ours] {
+        let before = blocked(player.control(side))?;
+        player.wire(conn, side).id()?;
+        player.wire(conn, side).send(&encode(argv))?;
+        let begun = Instant::now();
+        while !player.wire(conn, side).has_something()? && blocked(player.control(side))? <= before
+        {
+            if begun.elapsed() > SETTLED {
+                bail!("{side:?} neither answers nor blocks");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn blocked(control: &mut Wire) -> Result<i64> {
+    let info = control.call(&["INFO", "clients"])?;
+    let text = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+    let line = text
+        .lines()
+        .find_map(|l| l.strip_prefix("blocked_clients:"));
+    match line.and_then(|number| number.trim().parse().ok()) {
+        Some(number) => Ok(number),
+        None => bail!("INFO clients has no blocked_clients: {text}"),
+    }
+}
+
+/// Ends a wait if it has not ended, and reads its reply.
+pub(crate) fn settle(
+    player: &mut Player<'_>,
+    conn: usize,
+    error: bool,
+    waited: &Argv,
+) -> Result<Option<Divergence>> {
+    let mut unblocked = Vec::new();
+    for side in [Side::Ours, Side::Theirs] {
+        let id = player.wire(conn, side).id_known()?.to_string();
+        let how = if error { "ERROR" } else { "TIMEOUT" };
+        let reply = player
+            .control(side)
+            .call(&["CLIENT", "UNBLOCK", &id, how])?;
+        unblocked.push(reply);
+    }
+    let ours = player.wire(conn, Side::Ours).read()?;
+    let theirs = player.wire(conn, Side::Theirs).read()?;
+    if unblocked[0] != unblocked[1] {
+        let note = format!(
+            "still blocked: ours {}, Redis {}",
+            unblocked[0], unblocked[1]
+        );
+        return Ok(Some(Divergence::new(waited, &ours, &theirs).at(&note)));
+    }
+    Ok(player.judge(waited, None, &ours, &theirs))
+}
+
+/// Sends a command to a client that also gets messages, and compares all that comes.
+pub(crate) fn hear(
+    player: &mut Player<'_>,
+    conn: usize,
+    argv: &Argv,
+) -> Result<Option<Divergence>> {
+    let token = player.token();
+    let mut heard = Vec::new();
+    for side in [Side::Ours, Side::Theirs] {
+        let wire = player.wire(conn, side);
+        if !argv.is_empty() {
+            wire.send(&encode(argv))?;
+        }
+        let messages = wire.drain(&token)?;
+        heard.push(Reply {
+            kind: b'*',
+            body: Body::Items(in_order(argv, messages)),
+        });
+    }
+    let differs = heard[0] != heard[1];
+    Ok(differs.then(|| Divergence::new(argv, &heard[0], &heard[1])))
+}
+
+/// Puts into one order what Redis sends in the order of a hash table: what one message is to
+/// several patterns, and what an UNSUBSCRIBE of everything answers.
+fn in_order(argv: &Argv, mut messages: Vec<Reply>) -> Vec<Reply> {
+    if argv.len() == 1 {
+        let mut leaves: Vec<Reply> = messages
+            .iter()
+            .flat_map(|message| message.items().to_vec())
+            .collect();
+        leaves.sort_unstable();
+        return leaves;
+    }
+    let last = |reply: &Reply| reply.items().last().cloned();
+    let mut begin = 0;
+    for i in 1..=messages.len() {
+        if messages.get(i).and_then(last) != messages.get(begin).and_then(last) {
+            messages[begin..i].sort_unstable();
+            begin = i;
+        }
+    }
+    messages
+}

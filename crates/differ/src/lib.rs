@@ -1,0 +1,46 @@
+//! The server beside a real Redis 7.0: the same random commands, the same replies.
+//!
+//! What "behaves as Redis" means is decided by Redis itself, not by our reading of its manual. A
+//! seed makes a *script*: a few thousand commands over a small pool of keys of all types, with
+//! their options, illegal mixtures of options, wrong arities and wrong types. The script is sent
+//! to a `redis-server` and to our server, and every reply is compared as it came over the wire.
+//! At the end both datasets are compared key by key, now and then after our server was ended
+//! without a checkpoint and restarted.
+//!
+//! # Why a script is made before it is run
+//! It depends on the seed alone and not on replies. So a failure can be cut down: units of the
+//! script are left out as long as the two still differ ([`shrink`]), and what is printed is a
+//! handful of commands to paste into two redis-cli.
+//!
+//! # What is not compared byte by byte
+//! [`rules`] has the whole list: replies whose order Redis leaves open are sorted, deadlines have
+//! a tolerance, and what is random is checked by membership. [`exceptions`] has the differences
+//! that `docs/redis.md` owns up to, each with its place there.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`reply`] | a reply as it came |
+//! | [`wire`] | one connection |
+//! | [`pair`] | both servers, started and restarted |
+//! | [`grammar`], [`words`], [`tables`] | the language of commands, its words, and its sentences |
+//! | [`script`], [`scenes`] | a seed's script; scenes of several connections |
+//! | [`play`], [`dataset`], [`crowd`] | running a script; comparing what is stored; blocked and listening clients |
+//! | [`rules`], [`exceptions`] | what "the same" means |
+//! | [`shrink`] | the shortest script that still fails |
+//! | [`hunt`] | many seeds |
+
+pub mod crowd;
+pub mod dataset;
+pub mod exceptions;
+pub mod grammar;
+pub mod hunt;
+pub mod pair;
+pub mod play;
+pub mod reply;
+pub mod rules;
+pub mod scenes;
+pub mod script;
+pub mod shrink;
+pub mod tables;
+pub mod wire;
+pub mod words;

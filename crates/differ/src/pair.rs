@@ -1,0 +1,150 @@
+//! Both servers, on Unix sockets of their own: no port can be taken by somebody else.
+
+use crate::wire::Wire;
+use anyhow::{Context, Result, bail};
+use perdura_server::{Server, ServerOptions};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A server that does not answer for so long will not.
+const START: Duration = Duration::from_secs(60);
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Ours.
+    Ours,
+    /// Redis.
+    Theirs,
+}
+
+/// Our server and a Redis.
+#[derive(Debug)]
+pub struct Pair {
+    dir: TempDir,
+    redis: Child,
+    server: Option<Server>,
+    lives: u32,
+}
+
+impl Pair {
+    /// Starts both, empty.
+    ///
+    /// # Errors
+    /// A missing or different `redis-server`, and whatever keeps either from starting.
+    pub fn start() -> Result<Pair> {
+        let version = Command::new("redis-server").arg("--version").output();
+        let version = version
+            .context("redis-server 7.0 is needed: scripts/install-test-deps.sh installs it")?;
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        if !version.contains("v=7.0.") {
+            bail!("redis-server 7.0 is needed, and this is {version}");
+        }
+        let dir = TempDir::new()?;
+        let redis = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "no"])
+            .args(["--loglevel", "warning", "--unixsocket"])
+            .arg(dir.path().join("redis"))
+            .arg("--dir")
+            .arg(dir.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("starting redis-server")?;
+        let mut pair = Pair {
+            dir,
+            redis,
+            server: None,
+            lives: 0,
+        };
+        pair.await_answer(Side::Theirs)?;
+        pair.begin()?;
+        Ok(pair)
+    }
+
+    fn path(&self, side: Side) -> PathBuf {
+        self.dir.path().join(match side {
+            Side::Ours => format!("perdura.{}", self.lives),
+            Side::Theirs => String::from("redis"),
+        })
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.lives += 1;
+        let options = ServerOptions {
+            listen: Vec::new(),
+            unix_socket: Some(self.path(Side::Ours)),
+            ..ServerOptions::default()
+        };
+        let mut db = perdura::Options::new(self.dir.path().join("data"));
+        db.partitions = 16;
+        db.segment_bytes = 4 << 20;
+        db.memory_limit = Some(1 << 30);
+        self.server = Some(Server::start(options, db, |_| {})?);
+        self.await_answer(Side::Ours)
+    }
+
+    fn await_answer(&self, side: Side) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let answer = Wire::connect(&self.path(side)).and_then(|mut w| w.call(&["PING"]));
+            match answer {
+                Ok(reply) if reply.kind == b'+' => return Ok(()),
+                Ok(reply) if begun.elapsed() > START => bail!("{side:?} answers {reply}"),
+                Err(e) if begun.elapsed() > START => return Err(e),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn connect(&self, side: Side) -> Result<Wire> {
+        Wire::connect(&self.path(side))
+    }
+
+    /// Ends our server without a checkpoint and starts it again, as after a crash.
+    ///
+    /// # Errors
+    /// Whatever keeps it from ending or starting.
+    pub fn restart(&mut self) -> Result<()> {
+        let Some(server) = self.server.take() else {
+            return self.begin();
+        };
+        let mut wire = self.connect(Side::Ours)?;
+        if let Ok(reply) = wire.call(&["SHUTDOWN", "NOSAVE"]) {
+            bail!("SHUTDOWN NOSAVE answers {reply}");
+        }
+        server.join().context("the server's end")?;
+        self.begin()
+    }
+
+    /// Starts our server over an empty directory, whatever has become of the old one.
+    ///
+    /// # Errors
+    /// Whatever keeps it from starting.
+    pub fn renew(&mut self) -> Result<()> {
+        if let Some(server) = self.server.take() {
+            let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| server.stop()));
+            if !matches!(stopped, Ok(Ok(()))) {
+                eprintln!("the server before this one did not end well");
+            }
+        }
+        std::fs::remove_dir_all(self.dir.path().join("data"))?;
+        self.begin()
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // Nothing can be done about a process that cannot be killed, or is gone.
+        let _ = self.redis.kill();
+        let _ = self.redis.wait();
+        if let Some(server) = self.server.take() {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| server.stop()));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What "the same" means for a command's replies.
+//!
+//! Almost always: the same bytes. The rest is here, and each rule gives up as little as it can.
+
+use crate::exceptions;
+use crate::reply::{Body, Reply};
+
+/// A command with both replies.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The command.
+    pub argv: Vec<Vec<u8>>,
+    /// Our reply.
+    pub ours: Reply,
+    /// Redis's.
+    pub theirs: Reply,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// Byte by byte.
+    Exact,
+    /// The same items in any order.
+    Sorted,
+    /// The same pairs in any order.
+    Pairs,
+    /// Numbers so far apart at most, or negative and equal: deadlines.
+    Near(i64),
+    /// The same types and lengths; contents are the server's own affair.
+    Shape,
+    /// The same shape, and all of it from what was read just before.
+    Random,
+    /// A page of an iteration: a cursor and some items.
+    Page,
+}
+
+/// The upper-case name.
+pub fn name(argv: &[Vec<u8>]) -> String {
+    argv.first().map_or(String::new(), |word| {
+        String::from_utf8_lossy(word).to_ascii_uppercase()
+    })
+}
+
+fn rule(argv: &[Vec<u8>]) -> Rule {
+    let word = |n: usize| {
+        let word = argv.get(n).map_or(&b""[..], |word| word);
+        String::from_utf8_lossy(word).to_ascii_uppercase()
+    };
+    match word(0).as_str() {
+        "KEYS" | "SMEMBERS" | "SINTER" | "SUNION" | "SDIFF" | "HKEYS" | "HVALS" => Rule::Sorted,
+        "PUBSUB" if word(1).ends_with("CHANNELS") => Rule::Sorted,
+        "SORT" | "SORT_RO" if sorts_nothing(argv) => Rule::Sorted,
+        "HGETALL" => Rule::Pairs,
+        "CONFIG" if word(1) == "GET" => Rule::Pairs,
+        "TTL" | "EXPIRETIME" => Rule::Near(5),
+        "PTTL" | "PEXPIRETIME" => Rule::Near(5000),
+        "RANDOMKEY" | "SPOP" | "SRANDMEMBER" | "HRANDFIELD" | "ZRANDMEMBER" => Rule::Random,
+        "SCAN" | "HSCAN" | "SSCAN" | "ZSCAN" => Rule::Page,
+        "DUMP" | "TIME" | "LASTSAVE" | "HELLO" | "INFO" => Rule::Shape,
+        "OBJECT" if matches!(word(1).as_str(), "REFCOUNT" | "IDLETIME" | "FREQ") => Rule::Shape,
+        "CLIENT" if matches!(word(1).as_str(), "ID" | "LIST" | "INFO") => Rule::Shape,
+        "COMMAND" if word(1) == "COUNT" => Rule::Shape,
+        "MEMORY" if word(1) == "USAGE" => Rule::Shape,
+        "SLOWLOG" if word(1) == "LEN" => Rule::Shape,
+        _ => Rule::Exact,
+    }
+}
+
+/// Whether SORT leaves the order of a set open: BY a pattern without `*`.
+fn sorts_nothing(argv: &[Vec<u8>]) -> bool {
+    argv.windows(2)
+        .any(|pair| pair[0].eq_ignore_ascii_case(b"by") && !pair[1].contains(&b'*'))
+}
+
+/// Whether both replies to a command are the same, by its rule or as a listed exception.
+/// `before` is the command before it on the same connection.
+pub fn same(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) -> bool {
+    ours == theirs || alike(argv, before, ours, theirs) || exceptions::allowed(argv, ours, theirs)
+}
+
+fn alike(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) -> bool {
+    if ours.is_error() || theirs.is_error() {
+        return false;
+    }
+    match rule(argv) {
+        Rule::Exact => false,
+        Rule::Sorted => sorted(ours, 1) == sorted(theirs, 1),
+        Rule::Pairs => sorted(ours, 2) == sorted(theirs, 2),
+        Rule::Near(most) => match (ours.int(), theirs.int()) {
+            (Some(a), Some(b)) => a >= 0 && b >= 0 && a.abs_diff(b) <= most.unsigned_abs(),
+            _ => false,
+        },
+        Rule::Shape => shape(ours, theirs),
+        Rule::Random => {
+            let read = before.filter(|seen| seen.argv.get(1) == argv.get(1) || argv.len() == 1);
+            let from = |reply: &Reply, read: Option<&Reply>| {
+                let read = read.map(Reply::leaves);
+                let leaves = reply.leaves();
+                let apart = distinct(argv, &leaves);
+                apart && read.is_none_or(|read| leaves.iter().all(|leaf| read.contains(leaf)))
+            };
+            shape(ours, theirs)
+                && from(ours, read.map(|seen| &seen.ours))
+                && from(theirs, read.map(|seen| &seen.theirs))
+        }
+        Rule::Page => {
+            let page = |reply: &Reply| {
+                let items = reply.items();
+                items.len() == 2 && items[0].kind == b'$' && items[1].kind == b'*'
+            };
+            page(ours) && page(theirs)
+        }
+    }
+}
+
+/// A count of members that is not negative asks for different ones.
+fn distinct(argv: &[Vec<u8>], leaves: &[&[u8]]) -> bool {
+    if argv.len() != 3 || argv[2].starts_with(b"-") {
+        return true;
+    }
+    let mut sorted = leaves.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted.len() == leaves.len()
+}
+
+/// The items in groups of `group`, sorted.
+fn sorted(reply: &Reply, group: usize) -> (u8, Vec<Vec<Reply>>) {
+    let chunks = reply.items().chunks(group);
+    let mut groups: Vec<Vec<Reply>> = chunks.map(<[Reply]>::to_vec).collect();
+    groups.sort_unstable();
+    (reply.kind, groups)
+}
+
+fn shape(ours: &Reply, theirs: &Reply) -> bool {
+    ours.kind == theirs.kind
+        && match (&ours.body, &theirs.body) {
+            (Body::Text(_), Body::Text(_)) | (Body::Nil, Body::Nil) => true,
+            (Body::Items(a), Body::Items(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| shape(a, b))
+            }
+            _ => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(bytes: &str) -> Reply {
+        Reply::read(&mut bytes.as_bytes()).expect("a reply")
+    }
+
+    fn words(line: &str) -> Vec<Vec<u8>> {
+        line.split(' ').map(|w| w.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn order_is_forgiven_only_where_redis_leaves_it_open() {
+        let (a, b) = (reply("*2\r\n+a\r\n+b\r\n"), reply("*2\r\n+b\r\n+a\r\n"));
+        assert!(same(&words("smembers t"), None, &a, &b));
+        assert!(!same(&words("LRANGE l 0 -1"), None, &a, &b));
+        let (set, array) = (reply("~1\r\n+a\r\n"), reply("*1\r\n+a\r\n"));
+        assert!(!same(&words("SMEMBERS t"), None, &set, &array));
+    }
+
+    #[test]
+    fn a_deadline_has_a_tolerance_and_its_absence_has_none() {
+        let ttl = words("TTL k");
+        assert!(same(&ttl, None, &reply(":100\r\n"), &reply(":101\r\n")));
+        assert!(!same(&ttl, None, &reply(":100\r\n"), &reply(":200\r\n")));
+        assert!(!same(&ttl, None, &reply(":-1\r\n"), &reply(":0\r\n")));
+        assert!(!same(&ttl, None, &reply(":-1\r\n"), &reply(":-2\r\n")));
+    }
+
+    #[test]
+    fn a_random_member_must_have_been_there() {
+        let members = reply("*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+        let before = Seen {
+            argv: words("SMEMBERS t"),
+            ours: members.clone(),
+            theirs: members,
+        };
+        let (a, b, c) = (
+            reply("$1\r\na\r\n"),
+            reply("$1\r\nb\r\n"),
+            reply("$1\r\nc\r\n"),
+        );
+        let spop = words("SPOP t");
+        assert!(same(&spop, Some(&before), &a, &b));
+        assert!(!same(&spop, Some(&before), &c, &b));
+        let twice = reply("*2\r\n$1\r\na\r\n$1\r\na\r\n");
+        let both = reply("*2\r\n$1\r\nb\r\n$1\r\na\r\n");
+        assert!(!same(&words("SPOP t 2"), Some(&before), &twice, &both));
+        assert!(same(
+            &words("SRANDMEMBER t -2"),
+            Some(&before),
+            &twice,
+            &both
+        ));
+    }
+}

@@ -1,0 +1,279 @@
+//! A seed's script: units of steps, made before anything is sent.
+
+use crate::grammar::{Sentence, spoil};
+use crate::scenes;
+use crate::tables::{Family, is_missing};
+use fastrand::Rng;
+
+/// Connections of ordinary commands.
+pub const TALKERS: usize = 2;
+/// The connections that wait or listen in scenes.
+pub const WAITERS: [usize; 2] = [2, 3];
+/// The connection that acts in scenes, always on database 0.
+pub const ACTOR: usize = 4;
+/// All of them.
+pub const CONNECTIONS: usize = 5;
+
+/// A command's words.
+pub type Argv = Vec<Vec<u8>>;
+
+/// One step on both servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A command and its reply.
+    Call {
+        /// The connection.
+        conn: usize,
+        /// The command.
+        argv: Argv,
+    },
+    /// Time passes.
+    Sleep(u64),
+    /// A whole iteration; the cursor is word `cursor`.
+    Scan {
+        /// SCAN, HSCAN, SSCAN or ZSCAN.
+        argv: Argv,
+        /// Where the cursor stands.
+        cursor: usize,
+    },
+    /// A value is carried from each server to the other.
+    Exchange {
+        /// Its key.
+        key: Vec<u8>,
+    },
+    /// A command that may block; its reply is read by [`Step::Settle`].
+    Block {
+        /// The connection.
+        conn: usize,
+        /// The command.
+        argv: Argv,
+    },
+    /// Ends a wait, if it has not ended, and compares how it did.
+    Settle {
+        /// The connection.
+        conn: usize,
+        /// Whether the waiting client gets an error.
+        error: bool,
+    },
+    /// Connects anew.
+    Fresh {
+        /// The connection.
+        conn: usize,
+    },
+    /// A command on a connection that also gets messages: all that comes until a PING's reply.
+    Hear {
+        /// The connection.
+        conn: usize,
+        /// The command; none to just listen.
+        argv: Argv,
+    },
+    /// Our server ends without a checkpoint and comes back.
+    Restart,
+    /// Both datasets are compared.
+    Compare,
+}
+
+/// Steps that stay or go together.
+pub type Unit = Vec<Step>;
+
+/// All that a seed does.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// The seed.
+    pub seed: u64,
+    /// Which connections speak RESP3.
+    pub resp3: [bool; CONNECTIONS],
+    /// What is done.
+    pub units: Vec<Unit>,
+}
+
+struct Writer<'a> {
+    rng: Rng,
+    families: Vec<&'a Family>,
+    conn: usize,
+    /// Whether a connection is within MULTI, as far as one can tell without replies.
+    open: [bool; TALKERS],
+    units: Vec<Unit>,
+    commands: usize,
+}
+
+/// Writes the script of a seed: about so many commands of the families named, or of some.
+pub fn write(seed: u64, commands: usize, families: &[Family], only: &[String]) -> Script {
+    let mut rng = Rng::with_seed(seed);
+    let mut chosen: Vec<&Family> = families[1..]
+        .iter()
+        .filter(|family| only.is_empty() || only.iter().any(|name| name == family.name))
+        .filter(|family| !family.sentences.is_empty())
+        .collect();
+    if only.is_empty() {
+        rng.shuffle(&mut chosen);
+        chosen.truncate(rng.usize(3..6));
+    }
+    chosen.push(&families[0]);
+    let resp3 = std::array::from_fn(|_| rng.bool());
+    let mut writer = Writer {
+        rng,
+        families: chosen,
+        conn: 0,
+        open: [false; TALKERS],
+        units: Vec::new(),
+        commands: 0,
+    };
+    while writer.commands < commands {
+        writer.unit();
+    }
+    for conn in 0..TALKERS {
+        writer.push(vec![call(conn, &["DISCARD"])]);
+    }
+    writer.push(vec![Step::Compare]);
+    if writer.rng.u8(..) < 50 {
+        writer.push(vec![Step::Restart, Step::Compare]);
+    }
+    Script {
+        seed,
+        resp3,
+        units: writer.units,
+    }
+}
+
+/// A call of plain words.
+pub fn call(conn: usize, words: &[&str]) -> Step {
+    let argv = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    Step::Call { conn, argv }
+}
+
+impl Writer<'_> {
+    fn push(&mut self, unit: Unit) {
+        self.commands += unit.len();
+        for step in &unit {
+            if let Step::Call { conn, argv } = step
+                && let Some(open) = self.open.get_mut(*conn)
+                && let [word] = argv.as_slice()
+            {
+                match word.to_ascii_uppercase().as_slice() {
+                    b"MULTI" => *open = true,
+                    b"EXEC" | b"DISCARD" | b"RESET" => *open = false,
+                    _ => {}
+                }
+            }
+        }
+        self.units.push(unit);
+    }
+
+    fn unit(&mut self) {
+        if self.rng.u8(..) < 20 {
+            self.conn = self.rng.usize(..TALKERS);
+        }
+        let (conn, open) = (self.conn, self.open[self.conn]);
+        match (self.rng.u16(..1000), open) {
+            (0..110, true) => self.push(vec![call(conn, &["EXEC"])]),
+            (110..125, true) => self.push(vec![call(conn, &["DISCARD"])]),
+            (125..128, true) => self.push(vec![call(conn, &["RESET"])]),
+            (128..133, true) => self.push(vec![call(conn, &["MULTI"])]),
+            (0..22, false) => self.push(vec![call(conn, &["MULTI"])]),
+            (22..24, false) => self.push(vec![call(conn, &["EXEC"])]),
+            (24..25, false) => self.push(vec![call(conn, &["FLUSHALL"])]),
+            (25..45, false) if !is_missing("WATCH") => {
+                let watch = Sentence::parse("1 WATCH key+").speak(&mut self.rng);
+                self.push(calls(conn, watch));
+            }
+            (45..48, false) if !is_missing("UNWATCH") => self.push(vec![call(conn, &["UNWATCH"])]),
+            (48..49, _) if self.rng.u8(..) < 20 => {
+                self.open = [false; TALKERS];
+                self.push(vec![Step::Restart]);
+            }
+            (48..50, _) if self.rng.u8(..) < 40 => self.push(vec![Step::Compare]),
+            _ => self.sentence(),
+        }
+    }
+
+    fn sentence(&mut self) {
+        let family = self.families[self.rng.usize(..self.families.len())];
+        let dice = self.rng.u8(..);
+        match family.name {
+            "blocking" if dice < 60 => return self.scene(scenes::blocking),
+            "pubsub" if dice < 60 => return self.scene(scenes::listening),
+            "notify" if dice < 20 => {
+                let families = self.families.clone();
+                return self.scene(|rng| scenes::notifications(rng, &families));
+            }
+            _ => {}
+        }
+        let total: u32 = family.sentences.iter().map(|s| s.weight).sum();
+        let mut at = self.rng.u32(..total.max(1));
+        let sentence = family.sentences.iter().find(|sentence| {
+            let here = at < sentence.weight;
+            at = at.saturating_sub(sentence.weight);
+            here
+        });
+        let Some(sentence) = sentence else { return };
+        let mut commands = sentence.speak(&mut self.rng);
+        if commands.len() == 1 && self.rng.u8(..) < 14 && !commands[0][0].starts_with(b"@") {
+            spoil(&mut commands[0], &mut self.rng);
+        }
+        let unit = self.steps(commands);
+        self.push(unit);
+    }
+
+    /// Commands and `@` words as steps; nothing if they cannot be had within MULTI.
+    fn steps(&mut self, commands: Vec<Argv>) -> Unit {
+        let (conn, open) = (self.conn, self.open[self.conn]);
+        let mut unit = Vec::new();
+        for mut argv in commands {
+            let number = |word: &[u8]| String::from_utf8_lossy(word).parse().unwrap_or(0);
+            match argv[0].as_slice() {
+                b"@SLEEP" if open => return Vec::new(),
+                b"@SLEEP" => unit.push(Step::Sleep(number(&argv[1]))),
+                b"@SCAN" => {
+                    argv.remove(0);
+                    let cursor = if argv[0] == b"SCAN" { 1 } else { 2 };
+                    unit.push(Step::Scan { argv, cursor });
+                }
+                b"@EXCHANGE" => {
+                    let key = argv.swap_remove(2);
+                    unit.push(Step::Exchange { key });
+                }
+                b"@MANY" => {
+                    argv.remove(0);
+                    unit.push(Step::Call {
+                        conn,
+                        argv: self.many(argv),
+                    });
+                }
+                _ => unit.push(Step::Call { conn, argv }),
+            }
+        }
+        unit
+    }
+
+    /// The same command with a few hundred elements, all different.
+    fn many(&mut self, mut argv: Argv) -> Argv {
+        let count = [20, 100, 127, 128, 129, 200, 513][self.rng.usize(..7)];
+        let width = argv.len() - 2;
+        let long = self.rng.u8(..) < 40;
+        let one = argv.split_off(2);
+        for i in 0..count {
+            for (n, word) in one.iter().enumerate() {
+                let tail = if long { "x".repeat(60) } else { String::new() };
+                let is_score = argv[0] == b"ZADD" && n == 0;
+                argv.push(match (n, width) {
+                    _ if is_score => (i % 50).to_string().into_bytes(),
+                    (1, _) if argv[0] == b"HSET" => word.clone(),
+                    _ => format!("m{i}{tail}").into_bytes(),
+                });
+            }
+        }
+        argv
+    }
+
+    fn scene(&mut self, scene: impl FnOnce(&mut Rng) -> Unit) {
+        let unit = scene(&mut self.rng);
+        self.push(unit);
+    }
+}
+
+/// Calls on one connection.
+pub fn calls(conn: usize, commands: Vec<Argv>) -> Unit {
+    let call = |argv| Step::Call { conn, argv };
+    commands.into_iter().map(call).collect()
+}

@@ -1,0 +1,339 @@
+//! The words that commands are made of.
+//!
+//! Keys come from a small pool, so that commands meet what others left; each type has its own
+//! names, and one in eight is of another type. Values include what breaks parsers: nothing,
+//! binary, numbers at their limits, numbers with a blank. Deadlines are far apart from each other
+//! and from now, so that no reply depends on the millisecond in which a server reads its clock.
+
+use fastrand::Rng;
+
+/// A word of a class; a class that is unknown is a mistake in a table.
+///
+/// # Panics
+/// On an unknown class.
+pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
+    let pick = |rng: &mut Rng, words: &[&str]| words[rng.usize(..words.len())].as_bytes().to_vec();
+    match class {
+        "key" => any_key(rng),
+        "skey" => key(rng, 's'),
+        "hkey" => key(rng, 'h'),
+        "lkey" => key(rng, 'l'),
+        "tkey" => key(rng, 't'),
+        "zkey" => key(rng, 'z'),
+        "nkey" => number_key(rng),
+        "fkey" => format!("f{}", rng.u8(1..4)).into_bytes(),
+        "val" => value(rng),
+        "long" => vec![b'a' + rng.u8(..26); rng.usize(50..3000)],
+        "int" => integer(rng),
+        "small" => rng.i32(-3..12).to_string().into_bytes(),
+        "cnt" => rng.i32(0..8).to_string().into_bytes(),
+        "size" => rng.i32(1..60).to_string().into_bytes(),
+        "idx" => rng.i32(-9..9).to_string().into_bytes(),
+        "bit" => pick(rng, &["0", "1", "1", "1", "2"]),
+        "off" => rng.i32(0..300).to_string().into_bytes(),
+        "bigoff" => rng.i32(0..9000).to_string().into_bytes(),
+        "quarter" => quarter(rng),
+        "score" => score(rng),
+        "bound" => bound(rng),
+        "lex" => lex(rng),
+        "field" => field(rng),
+        "member" => member(rng),
+        "sec" => seconds(rng),
+        "ms" => [seconds(rng), b"000".to_vec()].concat(),
+        "at" => at(rng),
+        "atms" => [at(rng), b"000".to_vec()].concat(),
+        "db" => pick(rng, &["0", "0", "1", "1", "2", "3", "99", "-1", "abc"]),
+        "gooddb" => pick(rng, &["0", "0", "1", "2", "3"]),
+        "pat" => pick(rng, &PATTERNS),
+        "type" => pick(
+            rng,
+            &[
+                "string", "list", "set", "hash", "zset", "STRING", "stream", "foo",
+            ],
+        ),
+        "chan" => pick(rng, &["news", "sport", "c1", "c2", "", "a*"]),
+        "chanpat" => pick(rng, &["*", "n*", "c?", "[a-c]*", "news", "\\*"]),
+        "junk" => pick(rng, &JUNK),
+        "secs0" => pick(rng, &["0.01", "0.02", "0.05"]),
+        "wait" => pick(
+            rng,
+            &[
+                "0", "0", "0", "0", "50", "100.5", "-1", "abc", "1e3", "inf", "",
+            ],
+        ),
+        "bftype" => pick(
+            rng,
+            &[
+                "u8", "i8", "u1", "i16", "u63", "i64", "u16", "i5", "u4", "u64", "i0", "x8", "i65",
+            ],
+        ),
+        "bfoff" => pick(rng, &["0", "#0", "#1", "7", "100", "#3", "-1", "#x", "5"]),
+        _ => panic!("no class {class}"),
+    }
+}
+
+const PATTERNS: [&str; 14] = [
+    "*", "s*", "?1", "[hl]*", "[^s]*", "h[1-2]", "nothing", "", "*1", "\\*", "[a-", "z?*",
+    "[z-a]3", "f*",
+];
+
+const JUNK: [&str; 40] = [
+    "",
+    "0",
+    "-1",
+    "1",
+    "2",
+    "-0",
+    "+1",
+    " 1",
+    "1 ",
+    "01",
+    "1.5",
+    "1e3",
+    "nan",
+    "inf",
+    "-inf",
+    "abc",
+    "NX",
+    "XX",
+    "GT",
+    "LT",
+    "CH",
+    "INCR",
+    "LIMIT",
+    "COUNT",
+    "MATCH",
+    "WITHSCORES",
+    "BYLEX",
+    "REV",
+    "GET",
+    "EX",
+    "KEEPTTL",
+    "WEIGHTS",
+    "AGGREGATE",
+    "STORE",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "LEFT",
+    "a\r\nb",
+    "\u{fffd}",
+];
+
+fn any_key(rng: &mut Rng) -> Vec<u8> {
+    let family = ['s', 'h', 'l', 't', 'z'][rng.usize(..5)];
+    key(rng, family)
+}
+
+fn key(rng: &mut Rng, family: char) -> Vec<u8> {
+    match rng.u8(..) {
+        0..28 => any_key(rng),
+        28..30 => Vec::new(),
+        30..32 => b"bin\x00\xff\r\n".to_vec(),
+        32..34 => b"nothing".to_vec(),
+        34..36 => vec![b'k'; 300],
+        _ => format!("{family}{}", rng.u8(1..5)).into_bytes(),
+    }
+}
+
+/// Counters live beside the strings, so that they are numbers now and then.
+fn number_key(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..) {
+        0..40 => key(rng, 's'),
+        _ => format!("n{}", rng.u8(1..4)).into_bytes(),
+    }
+}
+
+fn integer(rng: &mut Rng) -> Vec<u8> {
+    const LIMITS: [&str; 14] = [
+        "9223372036854775807",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "4611686018427387904",
+        "2147483647",
+        "-2147483648",
+        "4294967296",
+        "1000000",
+        "",
+        "abc",
+        "1.0",
+        " 1",
+        "-",
+    ];
+    match rng.u8(..) {
+        0..30 => LIMITS[rng.usize(..LIMITS.len())].as_bytes().to_vec(),
+        30..200 => rng.i32(-5..11).to_string().into_bytes(),
+        _ => rng.i32(-1000..1000).to_string().into_bytes(),
+    }
+}
+
+fn value(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..) {
+        0..60 => integer(rng),
+        60..90 => score(rng),
+        90..100 => Vec::new(),
+        100..120 => (0..rng.usize(1..30)).map(|_| rng.u8(..)).collect(),
+        120..126 => vec![b'x'; rng.usize(60..70)],
+        126..132 => vec![b'a' + rng.u8(..26); rng.usize(100..3000)],
+        132..134 => vec![b'L'; rng.usize(14_000..40_000)],
+        134..150 => quarter(rng),
+        _ => {
+            let words = [
+                "foo",
+                "bar",
+                "hello world",
+                "a",
+                "abc",
+                "value",
+                "Foobar",
+                "x1",
+            ];
+            words[rng.usize(..words.len())].as_bytes().to_vec()
+        }
+    }
+}
+
+/// A decimal fraction that binary floats of every width hold exactly.
+fn quarter(rng: &mut Rng) -> Vec<u8> {
+    let number = f64::from(rng.i32(-400..400)) / 4.0;
+    number.to_string().into_bytes()
+}
+
+fn score(rng: &mut Rng) -> Vec<u8> {
+    const ODD: [&str; 22] = [
+        "inf",
+        "-inf",
+        "+inf",
+        "nan",
+        "1e308",
+        "-1e308",
+        "1e-300",
+        "0.1",
+        "3.141592653589793",
+        "-0",
+        "1e3",
+        "1E5",
+        "0x10",
+        "1.5.2",
+        "abc",
+        "",
+        " 1",
+        "1 ",
+        "17179869184.5",
+        "9007199254740993",
+        "infinity",
+        "1e400",
+    ];
+    match rng.u8(..) {
+        0..50 => ODD[rng.usize(..ODD.len())].as_bytes().to_vec(),
+        50..100 => quarter(rng),
+        _ => rng.i32(-3..10).to_string().into_bytes(),
+    }
+}
+
+fn bound(rng: &mut Rng) -> Vec<u8> {
+    let mut word = match rng.u8(..) {
+        0..50 => b"-inf".to_vec(),
+        50..100 => b"+inf".to_vec(),
+        _ => score(rng),
+    };
+    if rng.u8(..) < 60 {
+        word.insert(0, b'(');
+    }
+    word
+}
+
+fn lex(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..) {
+        0..40 => b"-".to_vec(),
+        40..80 => b"+".to_vec(),
+        80..90 => member(rng),
+        n => [
+            if n % 2 == 0 {
+                b"[".to_vec()
+            } else {
+                b"(".to_vec()
+            },
+            member(rng),
+        ]
+        .concat(),
+    }
+}
+
+fn field(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..) {
+        0..5 => Vec::new(),
+        5..8 => vec![b'f'; 70],
+        8..12 => b"f\x00\xfe".to_vec(),
+        12..40 => format!("n{}", rng.u8(1..5)).into_bytes(),
+        40..60 => format!("f{}", rng.u16(..400)).into_bytes(),
+        _ => format!("f{}", rng.u8(1..9)).into_bytes(),
+    }
+}
+
+fn member(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..) {
+        0..5 => Vec::new(),
+        5..8 => vec![b'm'; 70],
+        8..12 => b"m\x00\xfe".to_vec(),
+        12..100 => rng.i32(-5..25).to_string().into_bytes(),
+        100..110 => integer(rng),
+        110..130 => format!("m{}", rng.u16(..400)).into_bytes(),
+        _ => format!("m{}", rng.u8(1..9)).into_bytes(),
+    }
+}
+
+/// More than a day, and hundreds of seconds from every other choice; or nonsense.
+fn seconds(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..) {
+        0..8 => b"0".to_vec(),
+        8..18 => b"-1".to_vec(),
+        18..24 => integer_limit(rng),
+        _ => (100_000 + 500 * rng.u64(1..100_000))
+            .to_string()
+            .into_bytes(),
+    }
+}
+
+fn at(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..) {
+        0..8 => b"1".to_vec(),
+        8..12 => b"0".to_vec(),
+        12..16 => b"-5".to_vec(),
+        16..22 => integer_limit(rng),
+        22..80 => b"4000000000".to_vec(),
+        _ => (4_000_000_000 + 500 * rng.u64(1..100_000))
+            .to_string()
+            .into_bytes(),
+    }
+}
+
+fn integer_limit(rng: &mut Rng) -> Vec<u8> {
+    let words = [
+        "9223372036854775807",
+        "-9223372036854775808",
+        "9223372036854775",
+        "abc",
+        "",
+    ];
+    words[rng.usize(..words.len())].as_bytes().to_vec()
+}
+
+/// Every key that a script can write without [`spoil`](crate::grammar::spoil), for comparisons.
+pub fn all_keys() -> Vec<Vec<u8>> {
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    for family in ["s", "h", "l", "t", "z", "n", "f", "w_"] {
+        keys.extend((0..9).map(|n| format!("{family}{n}").into_bytes()));
+    }
+    keys.extend([
+        Vec::new(),
+        b"bin\x00\xff\r\n".to_vec(),
+        b"nothing".to_vec(),
+        vec![b'k'; 300],
+    ]);
+    keys.extend(JUNK.iter().map(|word| word.as_bytes().to_vec()));
+    keys.sort();
+    keys.dedup();
+    keys
+}
