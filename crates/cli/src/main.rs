@@ -6,7 +6,7 @@ mod exit;
 mod offline;
 mod output;
 mod read_disk;
-mod units;
+mod setting_args;
 mod verb;
 
 use clap::{ColorChoice, Parser, Subcommand};
@@ -34,6 +34,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Serve(verb::serve::Args),
+    Config(verb::config::Args),
     Restart(verb::restart::Args),
     #[command(subcommand)]
     Dump(verb::dump::Object),
@@ -47,7 +48,8 @@ enum Verb {
 
 fn main() -> std::process::ExitCode {
     let done = match Cli::parse().verb {
-        Verb::Serve(args) => verb::serve::run(args),
+        Verb::Serve(args) => verb::serve::run(&args),
+        Verb::Config(args) => verb::config::run(&args),
         Verb::Restart(args) => verb::restart::run(&args),
         Verb::Dump(object) => verb::dump::run(&object),
         Verb::Verify(args) => verb::verify::run(&args),

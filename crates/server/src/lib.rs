@@ -32,10 +32,11 @@ mod replies;
 mod resp;
 mod serve;
 mod session;
+pub mod settings;
 mod state;
 mod tls;
 
-pub use options::{ServeError, ServerOptions};
+pub use options::{DebugAccess, ServeError, ServerOptions};
 pub use serve::{Server, serve};
 pub use tls::TlsAuthClients;
 

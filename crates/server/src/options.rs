@@ -1,7 +1,9 @@
 //! What the server is told at its start, and why it may refuse.
 
+use crate::settings::OutputLimits;
 use crate::tls::TlsAuthClients;
 use perdura_base::limits::VALUE_BYTES_MAX;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,6 +39,51 @@ pub struct ServerOptions {
     pub output_bytes_pause: usize,
     /// Seconds after which an idle client is disconnected; 0 never.
     pub idle_seconds_max: u64,
+    /// Seconds between TCP keepalives; 0 none.
+    pub tcp_keepalive_seconds: u32,
+    /// Unsent bytes at which a client is disconnected, by class.
+    pub output_limits: OutputLimits,
+    /// Classes of keyspace notifications, canonical.
+    pub notify_keyspace_events: String,
+    /// Commands that take at least this long are in SLOWLOG, microseconds; -1 none.
+    pub slowlog_slower_than_us: i64,
+    /// Entries that SLOWLOG keeps.
+    pub slowlog_len_max: usize,
+    /// Whether the times of commands are counted.
+    pub latency_tracking: bool,
+    /// Events that take at least this long are in LATENCY LATEST, milliseconds; 0 none.
+    pub latency_threshold_ms: u64,
+    /// Percentiles that INFO latencystats shows.
+    pub latency_percentiles: Vec<f64>,
+    /// Who may use DEBUG.
+    pub enable_debug_command: DebugAccess,
+    /// A file of users, as ACL SAVE writes it.
+    pub aclfile: Option<PathBuf>,
+    /// Users, each `name rule …` as for ACL SETUSER.
+    pub users: Vec<String>,
+    /// Entries that ACL LOG keeps.
+    pub acllog_len_max: usize,
+    /// Whether a new user may use all channels of pub/sub: `allchannels` or `resetchannels`.
+    pub acl_pubsub_default: String,
+    /// Whether clients from elsewhere are turned away while there is no password.
+    pub protected_mode: bool,
+    /// Where metrics and the status page are served, if they are.
+    pub metrics_listen: Option<SocketAddr>,
+    /// The file that the settings were read from, for CONFIG REWRITE.
+    pub config_file: Option<PathBuf>,
+    /// Values of names that Redis has and we do not need, where they are not the defaults.
+    pub ignored: BTreeMap<&'static str, String>,
+}
+
+/// Who may use DEBUG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DebugAccess {
+    /// Nobody.
+    No,
+    /// Everybody who may run the command.
+    Yes,
+    /// Clients on this machine.
+    Local,
 }
 
 impl Default for ServerOptions {
@@ -56,13 +103,33 @@ impl Default for ServerOptions {
             reply_bytes_max: VALUE_BYTES_MAX,
             output_bytes_pause: 1 << 20,
             idle_seconds_max: 0,
+            tcp_keepalive_seconds: 300,
+            output_limits: OutputLimits::default(),
+            notify_keyspace_events: String::new(),
+            slowlog_slower_than_us: 10_000,
+            slowlog_len_max: 128,
+            latency_tracking: true,
+            latency_threshold_ms: 0,
+            latency_percentiles: vec![50.0, 99.0, 99.9],
+            enable_debug_command: DebugAccess::No,
+            aclfile: None,
+            users: Vec::new(),
+            acllog_len_max: 128,
+            acl_pubsub_default: String::from("resetchannels"),
+            protected_mode: true,
+            metrics_listen: None,
+            config_file: None,
+            ignored: BTreeMap::new(),
         }
     }
 }
 
 impl ServerOptions {
     /// Refuses options that would expose the database or leave it unreachable.
-    pub(crate) fn check(&self) -> Result<(), ServeError> {
+    ///
+    /// # Errors
+    /// [`ServeError::Options`] with the reason.
+    pub fn check(&self) -> Result<(), ServeError> {
         if self.listen.is_empty() && self.tls_listen.is_empty() && self.unix_socket.is_none() {
             return Err(ServeError::Options(String::from(
                 "there is neither an address nor a Unix socket to listen on",

@@ -43,7 +43,7 @@ pub fn serve(
         signal_hook::flag::register(signal, flag())?;
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
     }
-    let prepared = Prepared::new(options, db.value_bytes_max, Arc::new(log), Some(ours))?;
+    let prepared = Prepared::new(options, db.clone(), Arc::new(log), Some(ours))?;
     prepared.open_with(move |progress| Db::open_with_progress(db, progress));
     prepared.run()
 }
@@ -73,9 +73,9 @@ impl Server {
         db: Options,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Server, ServeError> {
-        let value_bytes_max = db.value_bytes_max;
+        let described = db.clone();
         let open = move |progress| Db::open_with_progress(db, progress);
-        Server::start_with(options, value_bytes_max, open, log)
+        Server::start_prepared(options, described, open, Arc::new(log))
     }
 
     /// Like [`start`](Self::start), for callers that open the database themselves: `open` runs
@@ -89,7 +89,18 @@ impl Server {
         open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Server, ServeError> {
-        let prepared = Prepared::new(options, value_bytes_max, Arc::new(log), None)?;
+        let mut described = Options::new("");
+        described.value_bytes_max = value_bytes_max;
+        Server::start_prepared(options, described, open, Arc::new(log))
+    }
+
+    fn start_prepared(
+        options: ServerOptions,
+        database: Options,
+        open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static,
+        log: Log,
+    ) -> Result<Server, ServeError> {
+        let prepared = Prepared::new(options, database, log, None)?;
         prepared.open_with(open);
         let control = prepared.control.clone();
         let (address, tls_address) = (prepared.address, prepared.tls_address);
@@ -147,7 +158,7 @@ struct Prepared {
 impl Prepared {
     fn new(
         options: ServerOptions,
-        value_bytes_max: usize,
+        database: Options,
         log: Log,
         signals: Option<UnixStream>,
     ) -> Result<Self, ServeError> {
@@ -166,7 +177,7 @@ impl Prepared {
         let of_tls = options.clone();
         let mut state = State::new(
             options,
-            value_bytes_max,
+            database,
             address.map_or(0, |a| a.port()),
             Arc::clone(&progress),
             control.clone(),

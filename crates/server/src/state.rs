@@ -4,11 +4,12 @@ use crate::command::event::Event;
 use crate::command::lookup::Lookup;
 use crate::connection::Connections;
 use crate::control::Control;
-use crate::engine::{Db, Epoch, Progress};
+use crate::engine::{Db, Epoch, Options, Progress};
 use crate::options::ServerOptions;
 use crate::session::{Durability, Session};
 use crate::tls::{self, TlsAuthClients};
 use rustls::ServerConfig;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -71,6 +72,15 @@ impl Checkpoints {
     }
 }
 
+/// What CONFIG has to remember beside the options.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// How the database was opened.
+    pub database: Options,
+    /// What CONFIG SET has changed, for CONFIG REWRITE.
+    pub changed: BTreeSet<&'static str>,
+}
+
 /// The server.
 pub(crate) struct State {
     /// How it was started.
@@ -109,6 +119,8 @@ pub(crate) struct State {
     pub log: Log,
     /// How TLS is spoken, if it is.
     tls: Option<Arc<ServerConfig>>,
+    /// What CONFIG has to remember.
+    pub config: Config,
     mem_in_time: Option<bool>,
 }
 
@@ -116,7 +128,7 @@ impl State {
     /// The server before its first client.
     pub(crate) fn new(
         options: ServerOptions,
-        value_bytes_max: usize,
+        database: Options,
         port: u16,
         progress: Arc<Progress>,
         control: Control,
@@ -125,7 +137,7 @@ impl State {
         let now = Instant::now();
         State {
             options,
-            value_bytes_max,
+            value_bytes_max: database.value_bytes_max,
             port,
             stage: Stage::Loading(progress),
             lookup: Lookup::new(),
@@ -142,6 +154,10 @@ impl State {
             checkpoints: Checkpoints::default(),
             log,
             tls: None,
+            config: Config {
+                database,
+                changed: BTreeSet::new(),
+            },
             mem_in_time: None,
         }
     }

@@ -11,7 +11,8 @@ use perdura_workloads::kv::{self, KvOptions, Mix, Target};
 
 use super::database::DatabaseArgs;
 use crate::exit::Usage;
-use crate::{output, units};
+use crate::output;
+use perdura_server::settings::units;
 
 /// Measure a workload.
 #[derive(Debug, Subcommand)]

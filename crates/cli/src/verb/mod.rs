@@ -1,6 +1,7 @@
 //! The verbs.
 
 pub mod bench;
+pub mod config;
 pub mod crash;
 pub mod database;
 pub mod digest;

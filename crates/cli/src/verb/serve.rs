@@ -1,88 +1,85 @@
 //! `perdura serve`
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use perdura_server::ServerOptions;
+use perdura_server::settings::{Settings, file};
 
-use super::database::DatabaseArgs;
+use super::database::engine_options;
+use crate::exit::Usage;
+use crate::setting_args::AllFlags;
 
-/// The variable that keeps the password out of the list of processes.
-const PASSWORD_VARIABLE: &str = "PERDURA_REQUIREPASS";
+/// The variable that names the file of settings.
+const FILE_VARIABLE: &str = "PERDURA_CONFIG";
 
 /// Serve a database over the Redis protocol.
 ///
 /// Makes the database if there is none. Every reply to a write waits until the write would survive
 /// a power cut, unless the client asks for less with CLIENT DURABILITY. Ends on SIGTERM, SIGINT or
 /// SHUTDOWN, with a checkpoint; a second signal ends at once and loses nothing.
+///
+/// Every setting is a flag, a variable (--maxclients is PERDURA_MAXCLIENTS) and a key of the file;
+/// flags win over variables, variables over the file.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
     after_help = "Examples:\n  \
     perdura serve\n  \
     perdura serve --data /srv/db --listen 127.0.0.1:7000 --maxmemory 8GiB\n  \
+    perdura serve --config /etc/perdura/perdura.toml\n  \
     perdura serve --data /srv/db --streams 2 --log-dir /disk1/db --log-dir /disk2/db\n  \
-    PERDURA_REQUIREPASS=... perdura serve --listen 0.0.0.0:6379\n  \
+    PERDURA_REQUIREPASS=... perdura serve --listen 0.0.0.0:6379 --allow-plaintext\n  \
     perdura serve --unix-socket run/perdura.sock\n\n\
     An address that other machines can reach needs a password."
 )]
 pub struct Args {
-    /// The data directory.
-    #[arg(long, value_name = "DIR", default_value = "perdura-data")]
-    data: PathBuf,
-    /// An address to listen on; may be repeated [default: 127.0.0.1:6379, or none if there is a
-    /// Unix socket].
-    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
-    listen: Vec<SocketAddr>,
-    /// A Unix socket to listen on.
-    #[arg(long, value_name = "PATH")]
-    unix_socket: Option<PathBuf>,
-    /// The password of AUTH. Others can see it in the list of processes; the variable
-    /// PERDURA_REQUIREPASS hides it.
-    #[arg(long, value_name = "PASSWORD")]
-    requirepass: Option<String>,
-    /// The most clients at once.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    maxclients: usize,
+    /// A file of settings, TOML; see `perdura config` [env: PERDURA_CONFIG].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
-    database: DatabaseArgs,
+    flags: AllFlags,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let mut found = text
-        .to_socket_addrs()
-        .map_err(|error| format!("{error}; give HOST:PORT"))?;
-    found.next().ok_or_else(|| "the name has no address".into())
-}
-
-pub fn run(args: Args) -> Result<()> {
-    let mut listen = args.listen;
-    if listen.is_empty() && args.unix_socket.is_none() {
-        listen = ServerOptions::default().listen;
+impl Args {
+    /// The settings of file, variables and flags, and what to say about them.
+    pub fn settings(&self) -> Result<(Settings, Vec<String>)> {
+        let from_variable = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
+        let path = self
+            .config
+            .clone()
+            .or_else(|| from_variable().map(PathBuf::from));
+        let mut settings = Settings::default();
+        let mut notes = Vec::new();
+        if let Some(path) = path {
+            notes = read(&path, &mut settings)?;
+        }
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()));
+        settings.read_environment(variables).map_err(Usage)?;
+        self.flags.0.apply(&mut settings)?;
+        settings.finish();
+        Ok((settings, notes))
     }
-    let from_environment = std::env::var(PASSWORD_VARIABLE)
-        .ok()
-        .filter(|word| !word.is_empty());
-    let options = ServerOptions {
-        listen,
-        unix_socket: args.unix_socket,
-        requirepass: args.requirepass.or(from_environment),
-        maxclients: args.maxclients,
-        ..ServerOptions::default()
-    };
-    let database = args.database.options(args.data)?;
-    let places: Vec<String> = options
-        .listen
-        .iter()
+}
+
+/// Reads a file of settings; a wrong one is a wrong use.
+pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>> {
+    Ok(file::read(path, settings).map_err(Usage)?)
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let (settings, notes) = args.settings()?;
+    for note in notes {
+        say(&note);
+    }
+    let database = engine_options(&settings)?;
+    let options = settings.server;
+    let addresses = options.listen.iter().chain(&options.tls_listen);
+    let socket = options.unix_socket.iter();
+    let places: Vec<String> = addresses
         .map(ToString::to_string)
-        .chain(
-            options
-                .unix_socket
-                .iter()
-                .map(|path| path.display().to_string()),
-        )
+        .chain(socket.map(|path| path.display().to_string()))
         .collect();
     say(&format!(
         "perdura {} serves {} on {}",

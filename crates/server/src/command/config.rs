@@ -1,57 +1,28 @@
-//! CONFIG: the settings by Redis's names. Most are facts here, not choices: they are shown so
-//! that clients and tools find them, and setting them to anything else is refused with a reason.
+//! CONFIG: the settings by Redis's names. What can be set, and what is a fact, is said by the tables
+//! in [`crate::settings`]; here they are asked, changed and written down.
+//!
+//! A list of changes is made on a copy of the options. Only if every one of them is sound the copy
+//! takes the place of the original; what else has to happen then (a limit of memory that the engine
+//! keeps, certificates to be read) is in [`apply`].
 
 use super::Group;
 use super::flag::{ADMIN, LOADING};
 use super::spec::{Command, family};
 use super::{Cx, SYNTAX};
-use crate::number::parse_i64;
+use crate::options::ServeError;
 use crate::resp::parse::Args;
+use crate::settings::file::{Change, rewrite};
+use crate::settings::fixed::{self, Fixed};
+use crate::settings::ignored::{self, ALIASES, IGNORED, Ignored};
+use crate::settings::kind::Kind;
+use crate::settings::table::SETTINGS;
+use crate::settings::{Setting, Settings, Source};
 use crate::state::{State, Stats};
+use std::collections::BTreeSet;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[family("config", -2, LOADING | ADMIN, WORDS, config)
     .doc(Group::Server, "2.0.0", "Shows and changes settings.")];
-
-/// All settings with their values.
-fn settings(state: &State) -> Vec<(&'static str, String)> {
-    let db = state.db();
-    let limit = db.map_or(0, |db| db.memory().limit());
-    let options = &state.options;
-    let dir = db.map_or(String::new(), |db| db.options().data.display().to_string());
-    let socket = options
-        .unix_socket
-        .as_ref()
-        .map_or(String::new(), |p| p.display().to_string());
-    let bind: Vec<String> = options.listen.iter().map(|a| a.ip().to_string()).collect();
-    let text = |text: &str| String::from(text);
-    vec![
-        ("appendfsync", text("always")),
-        ("appendonly", text("yes")),
-        ("bind", bind.join(" ")),
-        (
-            "client-query-buffer-limit",
-            options.query_bytes_max.to_string(),
-        ),
-        ("databases", text("16")),
-        ("dir", dir),
-        ("maxclients", options.maxclients.to_string()),
-        (
-            "maxmemory",
-            if limit == u64::MAX {
-                text("0")
-            } else {
-                limit.to_string()
-            },
-        ),
-        ("maxmemory-policy", text("noeviction")),
-        ("port", state.port.to_string()),
-        ("proto-max-bulk-len", state.value_bytes_max.to_string()),
-        ("save", String::new()),
-        ("timeout", options.idle_seconds_max.to_string()),
-        ("unixsocket", socket),
-    ]
-}
 
 /// The second words of CONFIG.
 pub(crate) const WORDS: &[(&str, i8)] = &[
@@ -62,7 +33,7 @@ pub(crate) const WORDS: &[(&str, i8)] = &[
     ("set", -4),
 ];
 
-/// `CONFIG GET|SET|RESETSTAT …`
+/// `CONFIG GET|SET|RESETSTAT|REWRITE …`
 pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
     let word = args.at(1).to_ascii_lowercase();
     match word.as_slice() {
@@ -73,124 +44,261 @@ pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
             cx.state.stats = Stats::default();
             cx.out.ok();
         }
-        b"rewrite" => cx
-            .out
-            .error("ERR The server is running without a config file"),
+        b"rewrite" => match rewrite_file(cx.state) {
+            Ok(()) => cx.out.ok(),
+            Err(text) => cx.out.error(&text),
+        },
         _ => {
-            cx.out.array(2);
-            cx.out
-                .simple("CONFIG GET <pattern> [<pattern> ...]: settings and their values.");
-            cx.out
-                .simple("CONFIG SET <name> <value> ..., CONFIG RESETSTAT: change, or recount.");
+            let lines = [
+                "CONFIG GET <pattern> [<pattern> ...]: settings and their values.",
+                "CONFIG SET <name> <value> ...: change settings, all of them or none.",
+                "CONFIG RESETSTAT: count from zero.",
+                "CONFIG REWRITE: write what CONFIG SET has changed into the file.",
+            ];
+            cx.out.array(lines.len());
+            for line in lines {
+                cx.out.simple(line);
+            }
         }
     }
 }
 
-fn get(cx: &mut Cx<'_>, args: &Args<'_>) {
-    let mut found = settings(cx.state);
-    found.retain(|(name, _)| {
-        args.from(2)
-            .any(|pattern| glob(&pattern.to_ascii_lowercase(), name.as_bytes()))
-    });
-    cx.out.map(found.len());
-    for (name, value) in found {
-        cx.out.bulk(name.as_bytes());
-        cx.out.bulk(value.as_bytes());
+/// What a name of CONFIG stands for.
+#[derive(Clone, Copy)]
+enum Target {
+    Setting(&'static Setting),
+    Fixed(&'static Fixed),
+    Ignored(&'static Ignored),
+}
+
+impl Target {
+    fn find(name: &str) -> Option<Target> {
+        let setting = SETTINGS.iter().find(|row| row.config_name() == name);
+        setting
+            .map(Target::Setting)
+            .or_else(|| fixed::find(name).map(Target::Fixed))
+            .or_else(|| ignored::find(name).map(Target::Ignored))
+    }
+
+    /// One name for all that it can be called.
+    fn name(self) -> &'static str {
+        match self {
+            Target::Setting(row) => row.config_name(),
+            Target::Fixed(row) => row.name,
+            Target::Ignored(row) => row.name,
+        }
+    }
+
+    fn value(self, state: &State) -> String {
+        match self {
+            Target::Setting(row) => setting_value(state, row),
+            Target::Fixed(row) => fixed_value(state, row),
+            Target::Ignored(row) => {
+                let set = state.options.ignored.get(row.name);
+                set.map_or(row.default, String::as_str).to_owned()
+            }
+        }
     }
 }
 
-/// Redis's own limits of `maxclients` and `timeout`.
-const CLIENTS_MAX: usize = 4_294_967_295;
-const SECONDS_MAX: u64 = 2_147_483_647;
+fn setting_value(state: &State, row: &Setting) -> String {
+    if row.name == "maxmemory" {
+        let limit = state.db().map_or(0, |db| db.memory().limit());
+        return if limit == u64::MAX { 0 } else { limit }.to_string();
+    }
+    row.field
+        .get(&state.options, &state.config.database)
+        .join(" ")
+}
 
-/// A change that has been checked.
-enum Change {
-    Nothing,
-    MaxMemory(u64),
-    MaxClients(usize),
-    Timeout(u64),
+fn fixed_value(state: &State, row: &Fixed) -> String {
+    let options = &state.options;
+    match row.name {
+        "bind" => {
+            let hosts = options.listen.iter().map(|a| a.ip().to_string());
+            hosts.collect::<Vec<_>>().join(" ")
+        }
+        "dir" => state.config.database.data.display().to_string(),
+        "port" => state.port.to_string(),
+        "tls-port" => options
+            .tls_listen
+            .first()
+            .map_or(0, |a| a.port())
+            .to_string(),
+        _ => row.value.to_owned(),
+    }
+}
+
+/// Every name that CONFIG GET knows; of users only ACL speaks.
+fn names() -> impl Iterator<Item = (&'static str, Target)> {
+    let hidden = |row: &&Setting| row.many && row.kind == Kind::Secret;
+    let settings = SETTINGS
+        .iter()
+        .filter(move |row| !hidden(row))
+        .map(|row| (row.config_name(), Target::Setting(row)));
+    let fixed = fixed::FIXED
+        .iter()
+        .map(|row| (row.name, Target::Fixed(row)));
+    let ignored = IGNORED.iter().map(|row| (row.name, Target::Ignored(row)));
+    let aliases = ALIASES
+        .iter()
+        .filter_map(|(alias, _)| ignored::find(alias).map(|row| (*alias, Target::Ignored(row))));
+    settings.chain(fixed).chain(ignored).chain(aliases)
+}
+
+fn get(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let patterns: Vec<Vec<u8>> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let mut found: Vec<(&str, Target)> = names()
+        .filter(|(name, _)| patterns.iter().any(|p| glob(p, name.as_bytes())))
+        .collect();
+    found.sort_unstable_by_key(|(name, _)| *name);
+    cx.out.map(found.len());
+    for (name, target) in found {
+        cx.out.bulk(name.as_bytes());
+        cx.out.bulk(target.value(cx.state).as_bytes());
+    }
+}
+
+/// Why CONFIG SET changes nothing.
+struct Refusal {
+    name: String,
+    why: String,
 }
 
 fn set(cx: &mut Cx<'_>, args: &Args<'_>) {
     let mut changes = Vec::new();
+    let mut seen = BTreeSet::new();
+    let failed = |refusal: Refusal| {
+        let Refusal { name, why } = refusal;
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+    };
     for at in (2..args.len()).step_by(2) {
-        let given = String::from_utf8_lossy(args.at(at));
-        let name = given.to_ascii_lowercase();
-        if !settings(cx.state).iter().any(|(known, _)| *known == name) {
+        let given = String::from_utf8_lossy(args.at(at)).into_owned();
+        let Some(target) = Target::find(&given.to_ascii_lowercase()) else {
             let text = "ERR Unknown option or number of arguments for CONFIG SET";
             return cx.out.error(&format!("{text} - '{given}'"));
+        };
+        let value = String::from_utf8_lossy(args.at(at + 1)).into_owned();
+        let refusal = if seen.insert(target.name()) {
+            may_change(cx.state, target, &value).err()
+        } else {
+            Some(String::from("duplicate parameter"))
+        };
+        if let Some(why) = refusal {
+            return cx.out.error(&failed(Refusal { name: given, why }));
         }
-        match check(cx.state, &name, args.at(at + 1)) {
-            Ok(change) => changes.push(change),
-            Err(why) => {
-                let text = "ERR CONFIG SET failed (possibly related to argument";
-                return cx.out.error(&format!("{text} '{name}') - {why}"));
-            }
-        }
+        changes.push((given, target, value));
     }
-    for change in changes {
-        match change {
-            Change::Nothing => {}
-            Change::MaxMemory(bytes) => {
-                if let Some(db) = cx.state.db() {
-                    db.memory()
-                        .set_limit(if bytes == 0 { u64::MAX } else { bytes });
-                }
-            }
-            Change::MaxClients(count) => cx.state.options.maxclients = count,
-            Change::Timeout(seconds) => cx.state.options.idle_seconds_max = seconds,
-        }
-    }
-    cx.out.ok();
-}
-
-fn check(state: &State, name: &str, value: &[u8]) -> Result<Change, &'static str> {
-    let integer = || parse_i64(value).ok_or("argument couldn't be parsed into an integer");
-    let same = || {
-        let value = String::from_utf8_lossy(value);
-        settings(state)
-            .iter()
-            .any(|(known, now)| *known == name && *now == value)
-    };
-    match name {
-        "maxmemory" if state.db().is_none() => Err("the database is still loading"),
-        "maxmemory" => bytes(value)
-            .map(Change::MaxMemory)
-            .ok_or("argument must be a memory value"),
-        "maxclients" => usize::try_from(integer()?)
-            .ok()
-            .filter(|n| (1..=CLIENTS_MAX).contains(n))
-            .map(Change::MaxClients)
-            .ok_or("argument must be between 1 and 4294967295 inclusive"),
-        "timeout" => u64::try_from(integer()?)
-            .ok()
-            .filter(|n| *n <= SECONDS_MAX)
-            .map(Change::Timeout)
-            .ok_or("argument must be between 0 and 2147483647 inclusive"),
-        _ if same() => Ok(Change::Nothing),
-        "maxmemory-policy" => Err("only noeviction is supported for now"),
-        "save" => Err("there are no snapshots by time: checkpoints follow the log"),
-        "appendonly" => Err("the log cannot be switched off"),
-        "appendfsync" => Err("every write is durable before its reply; see CLIENT DURABILITY mem"),
-        _ => Err("can't set immutable config"),
+    match apply(cx.state, &changes) {
+        Ok(()) => cx.out.ok(),
+        Err(refusal) => cx.out.error(&failed(refusal)),
     }
 }
 
-/// A number of bytes with Redis's units: k is 1000, kb is 1024, and so on.
-fn bytes(text: &[u8]) -> Option<u64> {
-    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
-    let number = u64::try_from(parse_i64(&text[..digits])?).ok()?;
-    let unit = match text[digits..].to_ascii_lowercase().as_slice() {
-        b"" | b"b" => 1,
-        b"k" => 1000,
-        b"kb" => 1 << 10,
-        b"m" => 1_000_000,
-        b"mb" => 1 << 20,
-        b"g" => 1_000_000_000,
-        b"gb" => 1 << 30,
-        _ => return None,
+/// Refuses what cannot be changed at all.
+fn may_change(state: &State, target: Target, value: &str) -> Result<(), String> {
+    let same = || target.value(state) == value;
+    match target {
+        Target::Setting(row) if row.live || same() => Ok(()),
+        Target::Setting(_) => Err("can't set immutable config".into()),
+        Target::Ignored(row) if row.immutable && !same() => {
+            Err("can't set immutable config".into())
+        }
+        Target::Ignored(_) => Ok(()),
+        Target::Fixed(_) if same() => Ok(()),
+        Target::Fixed(row) => row.check(value),
+    }
+}
+
+fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), Refusal> {
+    let mut draft = Settings {
+        server: state.options.clone(),
+        database: state.config.database.clone(),
+        ..Settings::default()
     };
-    number.checked_mul(unit)
+    let mut changed = Vec::new();
+    for (name, target, value) in changes {
+        let refuse = |why: String| Refusal {
+            name: name.clone(),
+            why,
+        };
+        match target {
+            Target::Setting(row) if row.live => {
+                let texts = [value.clone()];
+                draft.set(row, &texts, Source::Default).map_err(refuse)?;
+                changed.push(row.name);
+            }
+            Target::Ignored(row) if !row.immutable => {
+                let value = row.kind.canonical(value).map_err(refuse)?;
+                draft.server.ignored.insert(row.name, value);
+                changed.push(row.name);
+            }
+            Target::Setting(_) | Target::Ignored(_) | Target::Fixed(_) => {}
+        }
+    }
+    let whole = |why: String| Refusal {
+        name: changes
+            .last()
+            .map_or(String::new(), |(name, ..)| name.clone()),
+        why,
+    };
+    if let Err(ServeError::Options(why)) = draft.server.check() {
+        return Err(whole(why));
+    }
+    let has = |name: &str| changed.contains(&name);
+    if changed.iter().any(|name| name.starts_with("tls-")) {
+        state.load_tls(&draft.server).map_err(&whole)?;
+    }
+    if has("maxmemory") {
+        let Some(db) = state.db() else {
+            return Err(whole("the database is still loading".into()));
+        };
+        let limit = draft.database.memory_limit.unwrap_or(u64::MAX);
+        db.memory().set_limit(limit);
+    }
+    (state.options, state.config.database) = (draft.server, draft.database);
+    state.config.changed.extend(changed);
+    Ok(())
+}
+
+/// Writes what CONFIG SET has changed into the file that the server was started with.
+fn rewrite_file(state: &mut State) -> Result<(), String> {
+    let Some(path) = state.options.config_file.clone() else {
+        return Err("ERR The server is running without a config file".into());
+    };
+    let changes: Vec<Change> = state
+        .config
+        .changed
+        .iter()
+        .filter_map(|name| match (Setting::find(name), ignored::find(name)) {
+            (Some(row), _) => Some(Change {
+                name: row.name,
+                other_name: row.redis,
+                many: row.many,
+                values: match row.name {
+                    "maxmemory" => vec![setting_value(state, row)],
+                    _ => row.field.get(&state.options, &state.config.database),
+                },
+            }),
+            (None, Some(row)) => Some(Change {
+                name: row.name,
+                other_name: None,
+                many: false,
+                values: state
+                    .options
+                    .ignored
+                    .get(row.name)
+                    .cloned()
+                    .into_iter()
+                    .collect(),
+            }),
+            (None, None) => None,
+        })
+        .collect();
+    rewrite(&path, &changes).map_err(|error| {
+        (state.log)(&format!("CONFIG REWRITE of {}: {error}", path.display()));
+        format!("ERR Rewriting config file: {error}")
+    })
 }
 
 /// Whether `pattern` with `*`, `?`, `[a-z]`, `[^a]` and `\` matches `text`. Linear in both:
@@ -274,14 +382,5 @@ mod tests {
         assert!(!glob(b"[", b"a"));
         let stars = b"*a".repeat(1000);
         assert!(!glob(&stars, &b"a".repeat(900)));
-    }
-
-    #[test]
-    fn sizes_take_units() {
-        assert_eq!(bytes(b"100"), Some(100));
-        assert_eq!(bytes(b"2mb"), Some(2 << 20));
-        assert_eq!(bytes(b"1G"), Some(1_000_000_000));
-        assert_eq!(bytes(b"mb"), None);
-        assert_eq!(bytes(b"1x"), None);
     }
 }

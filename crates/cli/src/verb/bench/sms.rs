@@ -12,7 +12,8 @@ use perdura_workloads::sms::{
 };
 
 use crate::exit::Usage;
-use crate::{output, units};
+use crate::output;
+use perdura_server::settings::units;
 
 /// How the log says what changed.
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -1,0 +1,127 @@
+//! Flags made from the table of settings, for the verbs that take some of them.
+
+use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
+use perdura_server::settings::kind::Kind;
+use perdura_server::settings::table::SETTINGS;
+use perdura_server::settings::{Group, Setting, Settings, Source};
+
+use crate::exit::Usage;
+
+/// What was given on the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Given(Vec<(&'static Setting, Vec<String>)>);
+
+impl Given {
+    /// Takes it into `settings`.
+    pub fn apply(&self, settings: &mut Settings) -> Result<()> {
+        for (setting, texts) in &self.0 {
+            settings.set(setting, texts, Source::Flag).map_err(|why| {
+                let name = setting.name;
+                let shown = if setting.kind == Kind::Secret {
+                    String::new()
+                } else {
+                    format!(" {}", texts.join(" "))
+                };
+                Usage(format!("--{name}{shown}: {why}{}", hint(setting.kind)))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn hint(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bytes { .. } => "; a size is a whole number with B, KiB, MiB or GiB",
+        Kind::Time { .. } => "; a time is a whole number with us, ms, s, m or h",
+        _ => "",
+    }
+}
+
+fn add(command: Command, wanted: fn(&Setting) -> bool) -> Command {
+    let rows = SETTINGS.iter().filter(|row| wanted(row));
+    command.args(rows.map(|row| {
+        let default = match row.default {
+            Some(words) => format!(" [default: {words}]"),
+            None => {
+                let shown = perdura_server::settings::document::default_of(row);
+                shown.map_or(String::new(), |value| format!(" [default: {value}]"))
+            }
+        };
+        // A sentence's end belongs behind its default.
+        let doc = row.doc.trim_end_matches('.');
+        let mut arg = Arg::new(row.name)
+            .long(row.name)
+            .value_name(row.kind.placeholder())
+            .help(format!("{doc}{default}"))
+            .action(if row.many {
+                ArgAction::Append
+            } else {
+                ArgAction::Set
+            });
+        if row.kind == Kind::Bool {
+            arg = arg
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("yes");
+        }
+        if let Kind::Choice(words) = row.kind {
+            let words = PossibleValuesParser::new(words);
+            arg = arg.value_parser(words).ignore_case(true);
+        }
+        arg
+    }))
+}
+
+fn take(matches: &ArgMatches, wanted: fn(&Setting) -> bool) -> Given {
+    let rows = SETTINGS.iter().filter(|row| wanted(row));
+    Given(
+        rows.filter_map(|row| {
+            let values = matches.get_many::<String>(row.name)?;
+            Some((row, values.cloned().collect()))
+        })
+        .collect(),
+    )
+}
+
+macro_rules! flags {
+    ($(#[$doc:meta])* $name:ident, $wanted:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default)]
+        pub struct $name(pub Given);
+
+        impl clap::Args for $name {
+            fn augment_args(command: Command) -> Command {
+                add(command, $wanted)
+            }
+
+            fn augment_args_for_update(command: Command) -> Command {
+                add(command, $wanted)
+            }
+        }
+
+        impl FromArgMatches for $name {
+            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+                Ok($name(take(matches, $wanted)))
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+                *self = Self::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+flags!(
+    /// Every setting.
+    AllFlags,
+    |_| true
+);
+
+flags!(
+    /// How a database is opened, and what it is made with; the verb says where it is.
+    DatabaseArgs,
+    |row| row.group == Group::Database && row.name != "data"
+);

@@ -1,0 +1,196 @@
+//! Kinds of values: what a setting takes, and how its value is written in the one canonical way
+//! that CONFIG GET shows. The texts of refusals are Redis's, since clients see them too.
+
+use super::units;
+use std::net::ToSocketAddrs;
+
+/// What a setting takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `yes` or `no`.
+    Bool,
+    /// A whole number within bounds.
+    Integer {
+        /// The least.
+        min: i64,
+        /// The most.
+        max: i64,
+    },
+    /// A number of bytes within bounds, with or without a unit.
+    Bytes {
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+    /// A time; `unit_us` is the unit of a bare number and of what is shown.
+    Time {
+        /// Microseconds of the unit.
+        unit_us: u64,
+        /// The least, in units; -1 means that -1 is allowed and switches something off.
+        min: i64,
+        /// The most, in units.
+        max: i64,
+    },
+    /// One of some words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// A text that is shown masked.
+    Secret,
+    /// A path.
+    Path,
+    /// An address with a port.
+    Address,
+}
+
+/// A second in microseconds.
+pub const SECOND_US: u64 = 1_000_000;
+
+impl Kind {
+    /// A text in the canonical form.
+    ///
+    /// # Errors
+    /// Why it is no such value.
+    pub fn canonical(self, text: &str) -> Result<String, String> {
+        match self {
+            Kind::Bool => match text.to_ascii_lowercase().as_str() {
+                "yes" | "true" => Ok("yes".into()),
+                "no" | "false" => Ok("no".into()),
+                _ => Err("argument must be 'yes' or 'no'".into()),
+            },
+            Kind::Integer { min, max } => {
+                let number = text
+                    .parse::<i64>()
+                    .map_err(|_| "argument couldn't be parsed into an integer")?;
+                within(number, min, max)
+            }
+            Kind::Bytes { min, max } => match units::bytes(text) {
+                // Redis takes an empty text for nothing.
+                Err(_) if text.is_empty() => within(0, min, max),
+                Err(_) => Err("argument must be a memory value".into()),
+                Ok(number) => within(number, min, max),
+            },
+            Kind::Time { unit_us, min, max } => {
+                if let Ok(number) = text.parse::<i64>() {
+                    return within(number, min, max);
+                }
+                let us = units::micros(text, unit_us)
+                    .map_err(|_| "argument couldn't be parsed into an integer")?;
+                let number = i64::try_from(us.div_ceil(unit_us)).unwrap_or(i64::MAX);
+                within(number, min, max)
+            }
+            Kind::Choice(words) => {
+                let found = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+                found.map(|word| (*word).to_owned()).ok_or_else(|| {
+                    format!(
+                        "argument(s) must be one of the following: {}",
+                        words.join(", ")
+                    )
+                })
+            }
+            Kind::Text | Kind::Secret | Kind::Path => Ok(text.to_owned()),
+            Kind::Address => {
+                let mut found = text
+                    .to_socket_addrs()
+                    .map_err(|error| format!("'{text}': {error}; give HOST:PORT"))?;
+                found
+                    .next()
+                    .map(|address| address.to_string())
+                    .ok_or_else(|| format!("'{text}' has no address"))
+            }
+        }
+    }
+
+    /// What stands for the value in help and documents.
+    #[must_use]
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Kind::Bool => "yes|no",
+            Kind::Integer { .. } => "N",
+            Kind::Bytes { .. } => "SIZE",
+            Kind::Time { .. } => "TIME",
+            Kind::Choice(_) => "WORD",
+            Kind::Text => "TEXT",
+            Kind::Secret => "SECRET",
+            Kind::Path => "PATH",
+            Kind::Address => "HOST:PORT",
+        }
+    }
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(number: T, min: T, max: T) -> Result<String, String> {
+    if number < min || number > max {
+        return Err(format!(
+            "argument must be between {min} and {max} inclusive"
+        ));
+    }
+    Ok(number.to_string())
+}
+
+/// Stores a canonical number, of whatever width the field has.
+pub(super) fn number<T: std::str::FromStr>(field: &mut T, text: &str) -> Result<(), String> {
+    *field = text
+        .parse()
+        .map_err(|_| String::from("argument must be a smaller number"))?;
+    Ok(())
+}
+
+/// Stores a canonical `yes` or `no`.
+pub(super) fn boolean(field: &mut bool, text: &str) {
+    *field = text == "yes";
+}
+
+/// `yes` or `no`.
+pub(super) fn yes_no(value: bool) -> String {
+    String::from(if value { "yes" } else { "no" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_one_canonical_form() {
+        let any = Kind::Bytes {
+            min: 0,
+            max: u64::MAX,
+        };
+        let seconds = Kind::Time {
+            unit_us: SECOND_US,
+            min: 0,
+            max: 100,
+        };
+        let some = Kind::Integer { min: 1, max: 9 };
+        for (kind, text, shown) in [
+            (Kind::Bool, "TRUE", "yes"),
+            (any, "1mb", "1048576"),
+            (any, "", "0"),
+            (seconds, "60", "60"),
+            (seconds, "1m", "60"),
+            (seconds, "10ms", "1"),
+            (some, "7", "7"),
+            (Kind::Choice(&["no", "local"]), "LOCAL", "local"),
+            (Kind::Address, "127.0.0.1:1", "127.0.0.1:1"),
+        ] {
+            assert_eq!(
+                kind.canonical(text).as_deref(),
+                Ok(shown),
+                "{kind:?} {text}"
+            );
+        }
+        for (kind, text) in [
+            (Kind::Bool, "maybe"),
+            (any, "1xb"),
+            (any, "-1"),
+            (seconds, "101"),
+            (seconds, "-1"),
+            (some, "0"),
+            (some, "ten"),
+            (Kind::Choice(&["no"]), "yes"),
+            (Kind::Address, "nowhere"),
+        ] {
+            assert!(kind.canonical(text).is_err(), "{kind:?} {text}");
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Settings: one table says what can be set, and everything that speaks of settings is made from it:
+//! the flags of `perdura serve`, the variables, the file, CONFIG GET and SET, and
+//! `docs/configuration.md`.
+//!
+//! A setting's value lives in one typed field of [`ServerOptions`] or of the engine's [`Options`];
+//! its row in the [`table`] knows how to write the field as text and how to set it from text. Code
+//! that needs a value reads the field. A change is made on a copy, which then replaces the original:
+//! so a list of changes is made as a whole or not at all.
+//!
+//! Of two places that set the same, the nearer to the person wins: flags over variables
+//! (`PERDURA_MAXCLIENTS`) over the file over the defaults. A name nobody knows is an error that says
+//! where it stands and which name is nearest.
+//!
+//! * [`kind`], [`units`], `texts`: what values look like.
+//! * [`table`]: our settings. [`ignored`]: names of Redis without effect. [`fixed`]: names whose value
+//!   is a fact here, with the reason why it cannot be another.
+//! * [`file`](mod@file): reading and rewriting TOML. [`document`]: the tables of the documentation.
+
+pub mod document;
+pub mod file;
+pub mod fixed;
+pub mod ignored;
+pub mod kind;
+pub mod table;
+mod texts;
+pub mod units;
+
+pub use texts::{OutputLimit, OutputLimits};
+
+use crate::options::ServerOptions;
+use kind::Kind;
+use perdura::Options;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// What a setting belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The database and its restart.
+    Database,
+    /// Addresses and clients.
+    Network,
+    /// Who may do what.
+    Security,
+    /// What is watched and told.
+    Observation,
+}
+
+impl Group {
+    /// All, in the order of the documentation.
+    pub const ALL: [Group; 4] = [
+        Group::Database,
+        Group::Network,
+        Group::Security,
+        Group::Observation,
+    ];
+
+    /// The heading.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Database => "Database",
+            Group::Network => "Addresses and clients",
+            Group::Security => "Security",
+            Group::Observation => "Observation",
+        }
+    }
+}
+
+/// How a row reads and writes its field. Values that can be given once come as one text.
+#[derive(Clone, Copy)]
+pub enum Field {
+    /// A field of the server's options.
+    Server {
+        /// The values as texts.
+        get: fn(&ServerOptions) -> Vec<String>,
+        /// From canonical texts.
+        set: fn(&mut ServerOptions, &[String]) -> Result<(), String>,
+    },
+    /// A field of the engine's options.
+    Database {
+        /// The values as texts.
+        get: fn(&Options) -> Vec<String>,
+        /// From canonical texts.
+        set: fn(&mut Options, &[String]) -> Result<(), String>,
+    },
+}
+
+impl Field {
+    /// The values as texts.
+    pub(crate) fn get(&self, server: &ServerOptions, database: &Options) -> Vec<String> {
+        match self {
+            Field::Server { get, .. } => get(server),
+            Field::Database { get, .. } => get(database),
+        }
+    }
+}
+
+/// One setting.
+pub struct Setting {
+    /// Its name: the flag, the key in the file, and with `PERDURA_` the variable.
+    pub name: &'static str,
+    /// Its name for CONFIG, if Redis has another.
+    pub redis: Option<&'static str>,
+    /// What it belongs to.
+    pub group: Group,
+    /// What it takes.
+    pub kind: Kind,
+    /// Whether it takes several values.
+    pub many: bool,
+    /// Whether CONFIG SET may change it.
+    pub live: bool,
+    /// What it means.
+    pub doc: &'static str,
+    /// The default in words, where the value does not say it.
+    pub default: Option<&'static str>,
+    /// Its value.
+    pub field: Field,
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Setting {
+    /// The name that CONFIG knows it by.
+    #[must_use]
+    pub fn config_name(&self) -> &'static str {
+        self.redis.unwrap_or(self.name)
+    }
+
+    /// The variable that sets it.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!(
+            "PERDURA_{}",
+            self.name.to_ascii_uppercase().replace('-', "_")
+        )
+    }
+
+    /// The setting of a name, ours or Redis's.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Setting> {
+        table::SETTINGS
+            .iter()
+            .find(|row| row.name == name || row.redis == Some(name))
+    }
+}
+
+/// Where a value came from, the nearer to the person the later.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Nobody has set it.
+    Default,
+    /// A file, at a line.
+    File(PathBuf, usize),
+    /// A variable.
+    Environment(String),
+    /// A flag.
+    Flag,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Source::Environment(name) => f.write_str(name),
+            Source::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// The effective settings, and where each came from.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The server's.
+    pub server: ServerOptions,
+    /// The engine's.
+    pub database: Options,
+    /// Who has set what; a setting that is not here has its default.
+    pub sources: BTreeMap<&'static str, Source>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            server: ServerOptions::default(),
+            database: Options::new("perdura-data"),
+            sources: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// The values of a setting, canonical.
+    #[must_use]
+    pub fn get(&self, setting: &Setting) -> Vec<String> {
+        setting.field.get(&self.server, &self.database)
+    }
+
+    /// Sets a setting from texts as people write them.
+    ///
+    /// # Errors
+    /// Why a text is no such value.
+    pub fn set(
+        &mut self,
+        setting: &'static Setting,
+        texts: &[String],
+        source: Source,
+    ) -> Result<(), String> {
+        let values = canonical(setting, texts)?;
+        match setting.field {
+            Field::Server { set, .. } => set(&mut self.server, &values)?,
+            Field::Database { set, .. } => set(&mut self.database, &values)?,
+        }
+        self.sources.insert(setting.name, source);
+        Ok(())
+    }
+
+    /// Draws the last conclusion: who names another place to listen on wants no default one.
+    pub fn finish(&mut self) {
+        let elsewhere = self.server.unix_socket.is_some() || !self.server.tls_listen.is_empty();
+        if elsewhere && !self.is_given("listen") {
+            self.server.listen.clear();
+        }
+    }
+
+    /// Where a setting's value came from.
+    #[must_use]
+    pub fn source(&self, setting: &Setting) -> Source {
+        self.sources
+            .get(setting.name)
+            .cloned()
+            .unwrap_or(Source::Default)
+    }
+
+    /// Whether somebody has set it.
+    #[must_use]
+    pub fn is_given(&self, name: &str) -> bool {
+        self.sources.contains_key(name)
+    }
+
+    /// Takes what variables say, if nothing nearer has said it.
+    ///
+    /// # Errors
+    /// A value that is none, or a variable that looks like one of ours and is not.
+    pub fn read_environment(
+        &mut self,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), String> {
+        for (variable, value) in variables {
+            let Some(word) = variable.strip_prefix("PERDURA_") else {
+                continue;
+            };
+            let name = word.to_ascii_lowercase().replace('_', "-");
+            let Some(setting) = table::SETTINGS.iter().find(|row| row.name == name) else {
+                match nearest(&name, 2) {
+                    Some(near) if name != "config" => {
+                        let near = near.replace('-', "_").to_ascii_uppercase();
+                        return Err(format!(
+                            "{variable}: no such setting; did you mean PERDURA_{near}?"
+                        ));
+                    }
+                    Some(_) | None => continue,
+                }
+            };
+            if value.is_empty() {
+                continue;
+            }
+            let texts: Vec<String> = match setting.many {
+                true => value.split_whitespace().map(str::to_owned).collect(),
+                false => vec![value],
+            };
+            self.set(setting, &texts, Source::Environment(variable.clone()))
+                .map_err(|why| format!("{variable}: {why}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Texts in the canonical form of their setting.
+pub(crate) fn canonical(setting: &Setting, texts: &[String]) -> Result<Vec<String>, String> {
+    if !setting.many && texts.len() != 1 {
+        return Err(String::from("it takes one value"));
+    }
+    let optional = matches!(setting.kind, Kind::Address | Kind::Path);
+    texts
+        .iter()
+        .filter(|text| !(optional && text.is_empty()))
+        .map(|text| setting.kind.canonical(text))
+        .collect()
+}
+
+/// The known name that a wrong one was probably meant to be.
+#[must_use]
+pub fn nearest(wrong: &str, distance_max: usize) -> Option<&'static str> {
+    table::SETTINGS
+        .iter()
+        .flat_map(|row| [Some(row.name), row.redis])
+        .flatten()
+        .chain(ignored::IGNORED.iter().map(|row| row.name))
+        .map(|name| (strsim::osa_distance(wrong, name), name))
+        .filter(|(distance, _)| *distance <= distance_max)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_setting_shows_it_also_takes() {
+        let settings = Settings::default();
+        for row in table::SETTINGS {
+            let mut copy = settings.clone();
+            let shown = copy.get(row);
+            if shown.is_empty() {
+                continue;
+            }
+            copy.set(row, &shown, Source::Flag)
+                .unwrap_or_else(|why| panic!("{}: {why}", row.name));
+            assert_eq!(copy.get(row), shown, "{}", row.name);
+            assert_eq!(copy.source(row), Source::Flag);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_over_all_tables() {
+        let mut names: Vec<&str> = table::SETTINGS.iter().map(Setting::config_name).collect();
+        names.extend(
+            table::SETTINGS
+                .iter()
+                .filter(|r| r.redis.is_some())
+                .map(|r| r.name),
+        );
+        names.extend(ignored::IGNORED.iter().map(|row| row.name));
+        names.extend(ignored::ALIASES.iter().map(|(alias, _)| *alias));
+        names.extend(fixed::FIXED.iter().map(|row| row.name));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn the_environment_sets_and_wrong_names_are_found() {
+        let variables = |pairs: &[(&str, &str)]| {
+            let owned = pairs
+                .iter()
+                .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
+            owned.collect::<Vec<_>>().into_iter()
+        };
+        let mut settings = Settings::default();
+        let given = [
+            ("PERDURA_MAXCLIENTS", "7"),
+            ("PERDURA_KILL_ROUNDS", "3"),
+            ("HOME", "/"),
+        ];
+        assert_eq!(settings.read_environment(variables(&given)), Ok(()));
+        assert_eq!(settings.server.maxclients, 7);
+        let wrong = [("PERDURA_MAXCLIENT", "7")];
+        let error = settings.read_environment(variables(&wrong)).unwrap_err();
+        assert!(error.contains("PERDURA_MAXCLIENTS"), "{error}");
+        let wrong = [("PERDURA_MAXCLIENTS", "none")];
+        assert!(settings.read_environment(variables(&wrong)).is_err());
+    }
+}

@@ -1,0 +1,579 @@
+//! The table of our settings, in the order of the documentation.
+
+use super::kind::{Kind, SECOND_US, boolean, number, yes_no};
+use super::{Field, Group, Setting, texts};
+use crate::options::DebugAccess;
+use crate::tls::TlsAuthClients;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const fn row(
+    name: &'static str,
+    group: Group,
+    kind: Kind,
+    doc: &'static str,
+    field: Field,
+) -> Setting {
+    Setting {
+        name,
+        redis: None,
+        group,
+        kind,
+        many: false,
+        live: false,
+        doc,
+        default: None,
+        field,
+    }
+}
+
+impl Setting {
+    const fn redis(mut self, name: &'static str) -> Self {
+        self.redis = Some(name);
+        self
+    }
+
+    const fn live(mut self) -> Self {
+        self.live = true;
+        self
+    }
+
+    const fn many(mut self) -> Self {
+        self.many = true;
+        self
+    }
+
+    const fn default(mut self, words: &'static str) -> Self {
+        self.default = Some(words);
+        self
+    }
+}
+
+macro_rules! server {
+    ($get:expr, $set:expr) => {
+        Field::Server {
+            get: $get,
+            set: $set,
+        }
+    };
+}
+
+macro_rules! database {
+    ($get:expr, $set:expr) => {
+        Field::Database {
+            get: $get,
+            set: $set,
+        }
+    };
+}
+
+const fn count(max: i64) -> Kind {
+    Kind::Integer { min: 0, max }
+}
+
+const fn seconds(max: i64) -> Kind {
+    Kind::Time {
+        unit_us: SECOND_US,
+        min: 0,
+        max,
+    }
+}
+
+const ANY_BYTES: Kind = Kind::Bytes {
+    min: 0,
+    max: u64::MAX,
+};
+const I32_MAX: i64 = 2_147_483_647;
+
+fn one(value: impl ToString) -> Vec<String> {
+    vec![value.to_string()]
+}
+
+fn path(value: Option<&PathBuf>) -> Vec<String> {
+    value.iter().map(|p| p.display().to_string()).collect()
+}
+
+fn addresses(values: &[SocketAddr]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
+}
+
+fn put_path(field: &mut Option<PathBuf>, values: &[String]) -> Result<(), String> {
+    *field = values.first().map(PathBuf::from);
+    Ok(())
+}
+
+fn put_addresses(field: &mut Vec<SocketAddr>, values: &[String]) -> Result<(), String> {
+    let parsed: Result<Vec<SocketAddr>, _> = values.iter().map(|text| text.parse()).collect();
+    *field = parsed.map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// All of them.
+pub static SETTINGS: &[Setting] = &[
+    row(
+        "data",
+        Group::Database,
+        Kind::Path,
+        "The data directory; made if it is not there.",
+        database!(
+            |o| one(o.data.display()),
+            |o, v| {
+                o.data = v
+                    .first()
+                    .map(PathBuf::from)
+                    .ok_or("there is no data directory")?;
+                Ok(())
+            }
+        ),
+    ),
+    row(
+        "log-dir",
+        Group::Database,
+        Kind::Path,
+        "Directory of the log, on another disk than the data; once for all streams or once for each.",
+        database!(
+            |o| o.log_dirs.iter().map(|p| p.display().to_string()).collect(),
+            |o, v| {
+                o.log_dirs = v.iter().map(PathBuf::from).collect();
+                Ok(())
+            }
+        ),
+    )
+    .many()
+    .default("the data directory"),
+    row(
+        "streams",
+        Group::Database,
+        Kind::Integer {
+            min: 1,
+            max: 16,
+        },
+        "Log streams; more than one pays only with more than one disk. Fixed when the database is made.",
+        database!(|o| one(o.streams), |o, v| number(&mut o.streams, &v[0])),
+    ),
+    row(
+        "partitions",
+        Group::Database,
+        Kind::Integer { min: 1, max: 256 },
+        "Virtual partitions, a power of two. Fixed when the database is made.",
+        database!(|o| one(o.partitions), |o, v| number(&mut o.partitions, &v[0])),
+    ),
+    row(
+        "segment-size",
+        Group::Database,
+        ANY_BYTES,
+        "Size of a log segment. Fixed when the database is made.",
+        database!(|o| one(o.segment_bytes), |o, v| {
+            number(&mut o.segment_bytes, &v[0])
+        }),
+    ),
+    row(
+        "checkpoint-log-size",
+        Group::Database,
+        ANY_BYTES,
+        "A checkpoint begins when the log has grown by this much.",
+        database!(|o| one(o.checkpoint_log_bytes), |o, v| {
+            number(&mut o.checkpoint_log_bytes, &v[0])
+        }),
+    ),
+    row(
+        "checkpoint-max",
+        Group::Database,
+        Kind::Time {
+            unit_us: SECOND_US,
+            min: 1,
+            max: I32_MAX,
+        },
+        "A checkpoint is written slowly, but takes at most this long.",
+        database!(|o| one(o.checkpoint_seconds_max), |o, v| {
+            number(&mut o.checkpoint_seconds_max, &v[0])
+        }),
+    ),
+    row(
+        "maxmemory",
+        Group::Database,
+        ANY_BYTES,
+        "Memory for pages, indexes and buffers; writes are refused beyond it. 0: no limit.",
+        database!(
+            |o| {
+                let shown = |limit| if limit == u64::MAX { 0 } else { limit };
+                o.memory_limit.map(shown).iter().map(u64::to_string).collect()
+            },
+            |o, v| {
+                let mut limit = 0;
+                number(&mut limit, &v[0])?;
+                o.memory_limit = Some(if limit == 0 { u64::MAX } else { limit });
+                Ok(())
+            }
+        ),
+    )
+    .live()
+    .default("75 % of the machine's or container's"),
+    row(
+        "max-value-size",
+        Group::Database,
+        Kind::Bytes {
+            min: 1,
+            max: 512 << 20,
+        },
+        "The longest value.",
+        database!(|o| one(o.value_bytes_max), |o, v| {
+            number(&mut o.value_bytes_max, &v[0])
+        }),
+    )
+    .redis("proto-max-bulk-len"),
+    row(
+        "restart-level",
+        Group::Database,
+        Kind::Integer { min: 1, max: 4 },
+        "How parallel a restart is; 4 plays the log while the image is loaded.",
+        database!(
+            |o| one(o.restart_level.number()),
+            |o, v| {
+                let mut level = 0;
+                number(&mut level, &v[0])?;
+                o.restart_level = perdura::Level::new(level).ok_or("there is no such level")?;
+                Ok(())
+            }
+        ),
+    ),
+    row(
+        "threads",
+        Group::Database,
+        count(4096),
+        "Threads that play image and log at a restart; 0: one a core.",
+        database!(|o| one(o.threads), |o, v| number(&mut o.threads, &v[0])),
+    ),
+    row(
+        "listen",
+        Group::Network,
+        Kind::Address,
+        "An address to listen on; port 0 picks a free one.",
+        server!(|o| addresses(&o.listen), |o, v| put_addresses(&mut o.listen, v)),
+    )
+    .many()
+    .default("127.0.0.1:6379, or none if there is a Unix socket or `tls-listen`"),
+    row(
+        "unix-socket",
+        Group::Network,
+        Kind::Path,
+        "A Unix socket to listen on. Only its owner can connect.",
+        server!(|o| path(o.unix_socket.as_ref()), |o, v| {
+            put_path(&mut o.unix_socket, v)
+        }),
+    )
+    .redis("unixsocket"),
+    row(
+        "maxclients",
+        Group::Network,
+        Kind::Integer {
+            min: 1,
+            max: 4_294_967_295,
+        },
+        "The most clients at once.",
+        server!(|o| one(o.maxclients), |o, v| number(&mut o.maxclients, &v[0])),
+    )
+    .live(),
+    row(
+        "timeout",
+        Group::Network,
+        seconds(I32_MAX),
+        "After this time an idle client is disconnected; 0 never.",
+        server!(|o| one(o.idle_seconds_max), |o, v| {
+            number(&mut o.idle_seconds_max, &v[0])
+        }),
+    )
+    .live(),
+    row(
+        "tcp-keepalive",
+        Group::Network,
+        seconds(I32_MAX),
+        "Time between TCP keepalives on idle connections; 0 none.",
+        server!(|o| one(o.tcp_keepalive_seconds), |o, v| {
+            number(&mut o.tcp_keepalive_seconds, &v[0])
+        }),
+    )
+    .live(),
+    row(
+        "client-query-buffer-limit",
+        Group::Network,
+        Kind::Bytes {
+            min: 1 << 20,
+            max: 9_223_372_036_854_775_807,
+        },
+        "The most bytes one request, or one MULTI block, may take.",
+        server!(|o| one(o.query_bytes_max), |o, v| {
+            number(&mut o.query_bytes_max, &v[0])
+        }),
+    )
+    .live(),
+    row(
+        "client-output-buffer-limit",
+        Group::Network,
+        Kind::Text,
+        "When a client that does not read is disconnected: `class hard soft seconds` for the classes \
+         normal, replica and pubsub.",
+        server!(|o| one(o.output_limits.show()), |o, v| {
+            o.output_limits.update(&v[0])
+        }),
+    )
+    .live(),
+    row(
+        "requirepass",
+        Group::Security,
+        Kind::Secret,
+        "The password of the user `default`. Others can see a flag in the list of processes; the \
+         variable or the file hides it.",
+        server!(
+            |o| one(o.requirepass.clone().unwrap_or_default()),
+            |o, v| {
+                o.requirepass = Some(v[0].clone()).filter(|word| !word.is_empty());
+                Ok(())
+            }
+        ),
+    )
+    .live()
+    .default("none"),
+    row(
+        "protected-mode",
+        Group::Security,
+        Kind::Bool,
+        "Whether clients from elsewhere are turned away while the user `default` has no password.",
+        server!(|o| one(yes_no(o.protected_mode)), |o, v| {
+            boolean(&mut o.protected_mode, &v[0]);
+            Ok(())
+        }),
+    )
+    .live(),
+    row(
+        "allow-plaintext",
+        Group::Security,
+        Kind::Bool,
+        "Whether an address that other machines can reach may be served without TLS.",
+        server!(|o| one(yes_no(o.allow_plaintext)), |o, v| {
+            boolean(&mut o.allow_plaintext, &v[0]);
+            Ok(())
+        }),
+    ),
+    row(
+        "aclfile",
+        Group::Security,
+        Kind::Path,
+        "A file of users, as ACL SAVE writes it.",
+        server!(|o| path(o.aclfile.as_ref()), |o, v| put_path(&mut o.aclfile, v)),
+    ),
+    row(
+        "user",
+        Group::Security,
+        Kind::Secret,
+        "A user: its name and rules, as for ACL SETUSER.",
+        server!(|o| o.users.clone(), |o, v| {
+            o.users = v.to_vec();
+            Ok(())
+        }),
+    )
+    .many(),
+    row(
+        "acllog-max-len",
+        Group::Security,
+        count(i64::MAX),
+        "Entries that ACL LOG keeps.",
+        server!(|o| one(o.acllog_len_max), |o, v| {
+            number(&mut o.acllog_len_max, &v[0])
+        }),
+    )
+    .live(),
+    row(
+        "acl-pubsub-default",
+        Group::Security,
+        Kind::Choice(&["allchannels", "resetchannels"]),
+        "Which channels a new user may use.",
+        server!(|o| one(&o.acl_pubsub_default), |o, v| {
+            o.acl_pubsub_default.clone_from(&v[0]);
+            Ok(())
+        }),
+    )
+    .live(),
+    row(
+        "tls-listen",
+        Group::Security,
+        Kind::Address,
+        "An address to listen on with TLS.",
+        server!(|o| addresses(&o.tls_listen), |o, v| {
+            put_addresses(&mut o.tls_listen, v)
+        }),
+    )
+    .many(),
+    row(
+        "tls-cert-file",
+        Group::Security,
+        Kind::Path,
+        "The certificate and its chain, PEM.",
+        server!(|o| path(o.tls_cert_file.as_ref()), |o, v| {
+            put_path(&mut o.tls_cert_file, v)
+        }),
+    )
+    .live(),
+    row(
+        "tls-key-file",
+        Group::Security,
+        Kind::Path,
+        "The certificate's key, PEM.",
+        server!(|o| path(o.tls_key_file.as_ref()), |o, v| {
+            put_path(&mut o.tls_key_file, v)
+        }),
+    )
+    .live(),
+    row(
+        "tls-ca-cert-file",
+        Group::Security,
+        Kind::Path,
+        "Authorities that clients' certificates are checked against, PEM.",
+        server!(|o| path(o.tls_ca_cert_file.as_ref()), |o, v| {
+            put_path(&mut o.tls_ca_cert_file, v)
+        }),
+    )
+    .live(),
+    row(
+        "tls-auth-clients",
+        Group::Security,
+        Kind::Choice(&["no", "yes", "optional"]),
+        "Whether TLS clients need a certificate.",
+        server!(
+            |o| {
+                one(match o.tls_auth_clients {
+                    TlsAuthClients::No => "no",
+                    TlsAuthClients::Yes => "yes",
+                    TlsAuthClients::Optional => "optional",
+                })
+            },
+            |o, v| {
+                o.tls_auth_clients = match v[0].as_str() {
+                    "no" => TlsAuthClients::No,
+                    "optional" => TlsAuthClients::Optional,
+                    _ => TlsAuthClients::Yes,
+                };
+                Ok(())
+            }
+        ),
+    )
+    .live(),
+    row(
+        "enable-debug-command",
+        Group::Security,
+        Kind::Choice(&["no", "yes", "local"]),
+        "Who may use DEBUG: nobody, everybody, or clients on this machine.",
+        server!(
+            |o| {
+                one(match o.enable_debug_command {
+                    DebugAccess::No => "no",
+                    DebugAccess::Yes => "yes",
+                    DebugAccess::Local => "local",
+                })
+            },
+            |o, v| {
+                o.enable_debug_command = match v[0].as_str() {
+                    "yes" => DebugAccess::Yes,
+                    "local" => DebugAccess::Local,
+                    _ => DebugAccess::No,
+                };
+                Ok(())
+            }
+        ),
+    ),
+    row(
+        "metrics-listen",
+        Group::Observation,
+        Kind::Address,
+        "Where `/metrics` (Prometheus) and the status page are served, without password: choose a \
+         loopback address.",
+        server!(
+            |o| o.metrics_listen.iter().map(ToString::to_string).collect(),
+            |o, v| {
+                let mut found = Vec::new();
+                put_addresses(&mut found, v)?;
+                o.metrics_listen = found.pop();
+                Ok(())
+            }
+        ),
+    )
+    .default("off"),
+    row(
+        "notify-keyspace-events",
+        Group::Observation,
+        Kind::Text,
+        "Classes of keyspace events that are published, as letters of `KEg$lshzxetdmnA`.",
+        server!(|o| one(&o.notify_keyspace_events), |o, v| {
+            o.notify_keyspace_events = texts::events(&v[0])?;
+            Ok(())
+        }),
+    )
+    .live()
+    .default("none"),
+    row(
+        "slowlog-log-slower-than",
+        Group::Observation,
+        Kind::Time {
+            unit_us: 1,
+            min: -1,
+            max: i64::MAX,
+        },
+        "Commands that take at least this long are kept in SLOWLOG (bare: microseconds); -1 none.",
+        server!(|o| one(o.slowlog_slower_than_us), |o, v| {
+            number(&mut o.slowlog_slower_than_us, &v[0])
+        }),
+    )
+    .live(),
+    row(
+        "slowlog-max-len",
+        Group::Observation,
+        count(i64::MAX),
+        "Entries that SLOWLOG keeps.",
+        server!(|o| one(o.slowlog_len_max), |o, v| {
+            number(&mut o.slowlog_len_max, &v[0])
+        }),
+    )
+    .live(),
+    row(
+        "latency-tracking",
+        Group::Observation,
+        Kind::Bool,
+        "Whether the times of commands are counted, for LATENCY HISTOGRAM and INFO latencystats.",
+        server!(|o| one(yes_no(o.latency_tracking)), |o, v| {
+            boolean(&mut o.latency_tracking, &v[0]);
+            Ok(())
+        }),
+    )
+    .live(),
+    row(
+        "latency-monitor-threshold",
+        Group::Observation,
+        Kind::Time {
+            unit_us: 1000,
+            min: 0,
+            max: i64::MAX,
+        },
+        "Events that take at least this long are kept for LATENCY LATEST (bare: milliseconds); 0 none.",
+        server!(|o| one(o.latency_threshold_ms), |o, v| {
+            number(&mut o.latency_threshold_ms, &v[0])
+        }),
+    )
+    .live(),
+    row(
+        "latency-tracking-info-percentiles",
+        Group::Observation,
+        Kind::Text,
+        "Percentiles that INFO latencystats shows.",
+        server!(
+            |o| {
+                let words: Vec<String> = o.latency_percentiles.iter().map(f64::to_string).collect();
+                one(words.join(" "))
+            },
+            |o, v| {
+                o.latency_percentiles = texts::percentiles(&v[0])?;
+                Ok(())
+            }
+        ),
+    )
+    .live(),
+];
