@@ -8,11 +8,14 @@ use perdura_device::Clock;
 use perdura_recovery::CheckpointProgress;
 use perdura_store::MemoryUse;
 
+use crate::core::PURGE_ORPHANS;
 use crate::pace::ImagePacer;
 use crate::shared::Shared;
 
 /// The housekeeper's and checkpointer's rhythm.
 const TICK: Duration = Duration::from_millis(20);
+/// The housekeeper's while elements of deleted collections wait to be removed.
+const HURRY_TICK: Duration = Duration::from_millis(1);
 /// Expired rows are looked for every so many ticks.
 const PURGE_TICKS: u64 = 5;
 /// How long a checkpoint waits for a full disk before it is put off, nanoseconds.
@@ -87,8 +90,9 @@ impl Shared {
         let mut log_bytes = 0;
         let mut tick = 0u64;
         let pause = || std::thread::sleep(ZEROING_PAUSE);
+        let mut much_to_purge = false;
         while !self.is_stopping() {
-            std::thread::park_timeout(TICK);
+            std::thread::park_timeout(if much_to_purge { HURRY_TICK } else { TICK });
             if self.core.wal().failure().is_some() {
                 continue;
             }
@@ -102,8 +106,8 @@ impl Shared {
                 }
             }
             tick += 1;
-            if tick.is_multiple_of(PURGE_TICKS) {
-                self.purge();
+            if much_to_purge || tick.is_multiple_of(PURGE_TICKS) {
+                much_to_purge = self.purge();
             }
             let queued = self.core.wal().stats().queued_bytes;
             self.core
@@ -114,14 +118,17 @@ impl Shared {
         }
     }
 
-    /// One step for every partition.
-    fn purge(&self) {
+    /// One step for every partition. Whether one of them had all the work that a step takes.
+    fn purge(&self) -> bool {
+        let mut much = false;
         for _ in 0..self.core.heap().geometry().partitions {
             // A full log or a stopped database: expired rows are hidden anyway, and removing
             // them can wait.
-            if self.core.purge_step().is_err() {
-                return;
+            match self.core.purge_step() {
+                Ok(done) => much |= done >= PURGE_ORPHANS,
+                Err(_) => return false,
             }
         }
+        much
     }
 }

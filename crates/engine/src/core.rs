@@ -14,7 +14,7 @@ use perdura_recovery::{
     AnchorCell, CheckpointProgress, CheckpointStats, Checkpoints, ExecutorWindow, LogMemory,
     Method, Progress, RestartReport, flush_all, resume,
 };
-use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount};
+use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount, RowRef};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Abort, Executor, Ticket, Tx};
 use perdura_wal::anchor::read_anchor;
@@ -26,6 +26,8 @@ use crate::options::CoreOptions;
 /// Rows removed, or pages freed, by one purge step at most.
 const PURGE_ROWS: usize = 32;
 const RECLAIM_PAGES: usize = 8;
+/// Elements of collections without a key removed by one purge step at most.
+pub(crate) const PURGE_ORPHANS: usize = 256;
 
 /// What comes from outside.
 #[derive(Clone)]
@@ -156,6 +158,12 @@ impl Core {
     /// [`perdura_base::Error::LogFull`] or [`perdura_base::Error::Stopped`].
     pub fn admit(&self, bytes: usize) -> Result<()> {
         self.wal.admit(self.wal.idlest(), bytes)
+    }
+
+    /// The partition that a cursor of [`Tx::scan_keys`] stands in; `None` beyond the last.
+    #[must_use]
+    pub fn partition_of_cursor(&self, cursor: u64) -> Option<PartitionId> {
+        self.heap.geometry().partition_of_cursor(cursor)
     }
 
     /// The partition of a key.
@@ -332,8 +340,8 @@ impl Core {
         self.checkpoints.stats()
     }
 
-    /// One step of the purge, for the next partition in turn: removes rows past their expiry and
-    /// frees pages of tables that are gone, each as a logged transaction. Returns how much it did.
+    /// One step of the purge, for the next partition in turn: removes keys past their expiry
+    /// and elements of collections without a key, and frees pages of tables that are gone, each as a logged transaction. Returns how much it did.
     ///
     /// # Errors
     /// A full log or a stopped database; nothing is lost by trying later.
@@ -349,22 +357,26 @@ impl Core {
             let part = self.heap.lock(id);
             (0..DATABASES).all(|database| due(&part, database).is_empty())
         };
+        let orphans = self.heap.lock(id).orphan_rows() > 0;
         let reclaim = self.reclaim_left.load(Ordering::Relaxed) > 0;
-        if none_due && !reclaim {
+        if none_due && !reclaim && !orphans {
             return Ok(0);
         }
         self.admit(PURGE_ROWS * 64)?;
         let parts = [id].into_iter().collect();
         let ((removed, freed), _) = self.transact(&parts, |tx| {
-            let (part, undo) = tx.partition(id)?;
             let mut removed = 0;
             for database in 0..DATABASES {
-                let table = self.database(database);
-                for key in due(part, database) {
-                    let hash = self.heap.geometry().hash(&key);
-                    removed += usize::from(part.delete(undo, table, &key, hash));
+                let keys = due(tx.partition(id)?.0, database);
+                for key in keys {
+                    tx.delete(self.database(database), &key)?;
+                    removed += 1;
                 }
             }
+            if orphans {
+                removed += tx.purge_orphans(id, PURGE_ORPHANS)?;
+            }
+            let (part, undo) = tx.partition(id)?;
             let freed = if reclaim {
                 part.reclaim(undo, RECLAIM_PAGES)
             } else {
@@ -389,7 +401,7 @@ impl Core {
     }
 
     /// The logical digest: an order-independent sum over table, key, value and expiry of every
-    /// row, equal for equal data whatever the method that recovered it.
+    /// key and element, equal for equal data whatever the method that recovered it.
     #[must_use]
     pub fn digest(&self) -> u64 {
         digest(&self.heap)
@@ -407,7 +419,7 @@ pub fn digest(heap: &Heap) -> u64 {
     for id in (0..heap.geometry().partitions).map(PartitionId) {
         let part = heap.lock(id);
         for table in catalog.keys() {
-            part.for_each(*table, |row| {
+            let mut add = |row: RowRef<'_>| {
                 value.clear();
                 row.copy_value(&mut value);
                 let of_key = hash64(u64::from(table.0), &row.key());
@@ -417,7 +429,9 @@ pub fn digest(heap: &Heap) -> u64 {
                 let kind = u64::from(row.kind().code()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 sum =
                     sum.wrapping_add(mix64(of_value ^ mix64(expiry ^ to_u64(value.len()) ^ kind)));
-            });
+            };
+            part.for_each(*table, &mut add);
+            part.for_each_element(*table, &mut add);
         }
     }
     sum

@@ -396,6 +396,7 @@ fn finish_pages(
             from_sidecar.fetch_add(stats.from_sidecar, Ordering::Relaxed);
         }
     })?;
+    let _orphans = heap.settle_collections()?;
     report.rows = rows.into_inner();
     report.rows_from_sidecar = from_sidecar.into_inner();
     Ok(catalog)

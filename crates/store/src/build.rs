@@ -4,25 +4,45 @@
 //! bytes are trusted afterwards. Hashing and comparing every key is the expensive part, so an
 //! image may carry a *sidecar* of index entries; it is used for the pages that no record changed
 //! and checked against their bitmaps. A sidecar is never needed: when it does not fit, all rows
-//! are read.
+//! are read. Elements of collections are not in it: their rows are always read, and a slot
+//! without an entry is an element's or the sidecar does not fit.
 //!
-//! Invariant: a key is in its table once. A second one is damage and named with its page and slot.
+//! Invariants: an element is in its collection once; a key is in its table once. A second one is damage and named with its page and slot.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 
 use perdura_base::cursor::Reader;
-use perdura_base::{Error, Result, TableId};
+use perdura_base::{Error, PageId, Result, TableId};
 use perdura_page::layout::{self, PAGE_BYTES};
-use perdura_page::{PageHeader, PageKind, Place, Row, SlotClass, row};
+use perdura_page::{Home, Kind, PageHeader, PageKind, Place, Row, Shape, SlotClass, kind, row};
 
+use crate::cells::list_open;
+use crate::collection::{Collection, Index};
 use crate::geometry::KeyHash;
 use crate::index::{Entry, Table};
+use crate::lists::{item_entry, label_of};
+use crate::order::OrderIndex;
 use crate::pages::{Pages, flag, index};
 use crate::partition::Partition;
-use crate::rows::list_open;
+use crate::row_ref::RowRef;
 
 /// Words of a bitmap that an index entry can name slots of.
 const SEEN_WORDS: usize = 1024 / 64;
+
+/// Which slots of a page a sidecar has entries for.
+type Seen = [u64; SEEN_WORDS];
+
+/// A header that a restart found. When all partitions are built, it is held against the
+/// collection that it names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundHeader {
+    pub(crate) table: TableId,
+    pub(crate) home: Home,
+    pub(crate) shape: Shape,
+    pub(crate) page: PageId,
+    pub(crate) slot: usize,
+}
 
 /// What building the indexes of a partition did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,21 +119,26 @@ impl Partition {
                 table.hash.reserve(rows);
             }
         }
-        let use_sidecar = match sidecar.map(|bytes| self.load_sidecar(bytes)) {
-            None => false,
-            Some(Some(entries)) => {
-                stats.from_sidecar = entries;
-                true
+        let seen = sidecar.map(|bytes| self.load_sidecar(bytes));
+        let fits = match &seen {
+            Some(Some((seen, entries))) => {
+                stats.from_sidecar = *entries;
+                self.index_pages(Some(seen), &mut stats)?
             }
-            Some(None) => {
-                stats.sidecar_refused = true;
-                self.tables.values_mut().for_each(|t| t.hash.clear());
-                false
-            }
+            Some(None) => false,
+            None => self.index_pages(None, &mut stats)?,
         };
-        for local in 0..self.pages.fresh {
-            self.index_page(local, use_sidecar, &mut stats)?;
+        if !fits {
+            stats.sidecar_refused = true;
+            (stats.from_sidecar, stats.from_rows) = (0, 0);
+            self.headers.clear();
+            self.tables.values_mut().for_each(Table::forget_rows);
+            self.index_pages(None, &mut stats)?;
         }
+        for state in &mut self.pages.states {
+            state.flags &= !flag::CHANGED;
+        }
+        stats.rows += self.order_collections()?;
         for table in self.tables.values_mut() {
             stats.rows += u64::try_from(table.hash.len()).unwrap_or(u64::MAX);
             table.account(&self.pages.memory);
@@ -129,6 +154,7 @@ impl Partition {
                 self.tables.insert(id, Table::new(ordered));
             }
         }
+        self.headers.clear();
         self.pages.free.clear();
         for state in &mut self.pages.states {
             state.flags &= !(flag::OPEN | flag::FREE);
@@ -179,11 +205,11 @@ impl Partition {
         Ok(())
     }
 
-    /// Takes the entries of unchanged pages; `None` unless they are their bitmaps exactly.
-    fn load_sidecar(&mut self, bytes: &[u8]) -> Option<u64> {
+    /// Takes the entries of unchanged pages, and notes whose they are; `None` if they cannot be.
+    fn load_sidecar(&mut self, bytes: &[u8]) -> Option<(Vec<Seen>, u64)> {
         let mut r = Reader::new(bytes);
         let pages = &self.pages;
-        let mut seen = vec![[0u64; SEEN_WORDS]; index(pages.fresh)];
+        let mut seen = vec![[0; SEEN_WORDS]; index(pages.fresh)];
         let mut total = 0;
         while r.remaining() > 0 {
             let id = TableId(r.u32()?);
@@ -209,54 +235,71 @@ impl Partition {
                 table.hash.insert(entry);
             }
         }
-        for (local, seen) in (0..pages.fresh).zip(seen) {
-            let page = pages.page(local);
-            let expected = !pages.has_flag(local, flag::CHANGED)
-                && layout::kind(page)? == PageKind::Slotted
-                && self.tables.contains_key(&layout::table(page));
-            let words = if expected {
-                layout::class(page)?.bitmap_words()
-            } else {
-                0
-            };
-            let exact = seen.iter().enumerate().all(|(w, bits)| {
-                *bits
-                    == if w < words {
-                        layout::bitmap_word(page, w)
-                    } else {
-                        0
-                    }
-            });
-            if !exact {
-                return None;
-            }
-        }
-        Some(total)
+        Some((seen, total))
     }
 
-    fn index_page(&mut self, local: u32, use_sidecar: bool, stats: &mut IndexStats) -> Result<()> {
-        let changed = self.pages.has_flag(local, flag::CHANGED);
-        self.pages.state(local).flags &= !flag::CHANGED;
-        let has_entries = use_sidecar && !changed;
-        let page = self.pages.page(local);
-        if layout::kind(page) != Some(PageKind::Slotted) {
-            return Ok(());
+    /// Enters the rows of all pages; those of unchanged ones are known already, if `seen` is
+    /// given. False if what was seen is not exactly the keys of those pages.
+    fn index_pages(&mut self, seen: Option<&Vec<Seen>>, stats: &mut IndexStats) -> Result<bool> {
+        for local in 0..self.pages.fresh {
+            let changed = self.pages.has_flag(local, flag::CHANGED);
+            let seen = seen.filter(|_| !changed).map(|seen| &seen[index(local)]);
+            if !self.index_page(local, seen, stats)? {
+                return Ok(false);
+            }
         }
+        Ok(true)
+    }
+
+    fn index_page(
+        &mut self,
+        local: u32,
+        seen: Option<&Seen>,
+        stats: &mut IndexStats,
+    ) -> Result<bool> {
+        let page = self.pages.page(local);
+        let slotted = layout::kind(page) == Some(PageKind::Slotted);
         let (Some(class), Some(table)) = (
-            layout::class(page),
+            layout::class(page).filter(|_| slotted),
             self.tables.get_mut(&layout::table(page)),
         ) else {
-            return Ok(());
+            return Ok(seen.is_none_or(|seen| *seen == [0; SEEN_WORDS]));
         };
+        let mut keys_seen = 0;
         for slot in layout::taken(page, class) {
             let bytes = layout::slot(page, class, slot);
-            if has_entries && table.ordered.is_none() && !row::is_special(bytes) {
-                continue;
+            let is_element = row::is_element(bytes);
+            let has_entry = seen.is_some_and(|seen| seen[slot / 64] >> (slot % 64) & 1 == 1);
+            if seen.is_some() {
+                if has_entry == is_element {
+                    return Ok(false);
+                }
+                keys_seen += u32::from(has_entry);
+                if has_entry && table.ordered.is_none() && !row::is_special(bytes) {
+                    continue;
+                }
             }
-            index_row(&self.pages, table, (local, class, slot), has_entries)?;
-            stats.from_rows += u64::from(!has_entries);
+            let headers = &mut self.headers;
+            index_row(&self.pages, table, (local, class, slot), has_entry, headers)?;
+            stats.from_rows += u64::from(!has_entry);
         }
-        Ok(())
+        let all_seen = |seen: &Seen| seen.iter().map(|word| word.count_ones()).sum::<u32>();
+        Ok(seen.is_none_or(|seen| all_seen(seen) == keys_seen))
+    }
+
+    /// Puts items and scores in order and gives the count of all elements. Every collection is
+    /// an orphan until its header is found.
+    fn order_collections(&mut self) -> Result<u64> {
+        let mut rows = 0;
+        for table in self.tables.values_mut() {
+            for collection in table.collections.iter_mut() {
+                rows += u64::try_from(collection.len()).unwrap_or(u64::MAX);
+                self.next_collection = self.next_collection.max(collection.id.0.saturating_add(1));
+                order_collection(&self.pages, collection)?;
+            }
+            table.collections.recount();
+        }
+        Ok(rows)
     }
 }
 
@@ -266,6 +309,7 @@ fn index_row(
     table: &mut Table,
     (local, class, slot): (u32, SlotClass, usize),
     has_entry: bool,
+    headers: &mut Vec<FoundHeader>,
 ) -> Result<()> {
     let damage = |expected: &str, found: &str| damaged(pages, local, Some(slot), expected, found);
     let bytes = layout::slot(pages.page(local), class, slot);
@@ -288,6 +332,20 @@ fn index_row(
             (KeyHash(hash), key.unwrap_or(&chain_key))
         }
     };
+    if let Kind::Element(shape) = row.kind {
+        return index_element(pages, table, (local, slot), (shape, key, hash), &row);
+    }
+    if let Kind::Header(shape) = row.kind {
+        let home = RowRef::new(pages, row).home();
+        let home = home.filter(|home| home.partition.0 < pages.geometry.partitions);
+        headers.push(FoundHeader {
+            table: layout::table(pages.page(local)),
+            home: home.ok_or_else(|| damage("the home of a collection", "another value"))?,
+            shape,
+            page: pages.page_id(local),
+            slot,
+        });
+    }
     if pages.geometry.partition_of(hash) != pages.id {
         return Err(damage("a key of this partition", "a key of another"));
     }
@@ -315,8 +373,100 @@ fn index_row(
     Ok(())
 }
 
+/// Checks the row of an element and enters it in its collection.
+fn index_element(
+    pages: &Pages,
+    table: &mut Table,
+    (local, slot): (u32, usize),
+    (shape, key, hash): (Shape, &[u8], KeyHash),
+    row: &Row<'_>,
+) -> Result<()> {
+    let damage = |expected: &str, found: &str| damaged(pages, local, Some(slot), expected, found);
+    let (id, name) = kind::split_element_key(key)
+        .filter(|(id, _)| id.0 < u64::MAX)
+        .ok_or_else(|| damage("the key of an element", "another"))?;
+    let collection = table.collections.admit(id, shape);
+    if collection.shape != shape {
+        let expected = format!("an element of a {}", Kind::Header(collection.shape).name());
+        return Err(damage(&expected, row.kind.name()));
+    }
+    let value = match shape {
+        Shape::Hash => Ok(()),
+        Shape::List => kind::read_label(name).map(drop).ok_or("a label"),
+        Shape::Set if row.value_bytes == 0 => Ok(()),
+        Shape::Set => Err("no value"),
+        Shape::Zset => match RowRef::new(pages, *row).score() {
+            score if row.value_bytes == 8 && !score.is_nan() => Ok(()),
+            _ => Err("a score"),
+        },
+    };
+    value.map_err(|expected| damage(expected, "another value"))?;
+    let entry = Entry::new(hash, local, slot);
+    let names = match &mut collection.index {
+        Index::Items(items) => {
+            items.push_back(item_entry(local, slot));
+            return Ok(());
+        }
+        Index::Names(names) | Index::Scores(names, _) => names,
+    };
+    let twin = names.find(entry.spread(), |e| {
+        e.hash_is(hash) && pages.row(e).is_some_and(|r| pages.key_is(&r, key, hash))
+    });
+    if let Some(twin) = twin {
+        let (page, slot) = (pages.page_id(twin.local()), twin.slot());
+        let found = format!("one also in page {page} slot {slot}");
+        return Err(damage("an element of its own", &found));
+    }
+    names.insert(entry);
+    Ok(())
+}
+
+/// Orders the items of a list by their labels, the members of a sorted set by score and name.
+fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
+    match &mut collection.index {
+        Index::Names(_) => {}
+        Index::Items(items) => {
+            let mut labelled: Vec<(Option<i64>, Entry)> = items
+                .iter()
+                .map(|entry| (label_of(pages, *entry), *entry))
+                .collect();
+            labelled.sort_unstable();
+            if let Some(twins) = labelled.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                let (local, slot) = (twins[1].1.local(), twins[1].1.slot());
+                let found = "one that another item has";
+                return Err(damaged(
+                    pages,
+                    local,
+                    Some(slot),
+                    "a label of its own",
+                    found,
+                ));
+            }
+            *items = labelled.into_iter().map(|(_, entry)| entry).collect();
+        }
+        Index::Scores(names, order) => {
+            let row = |entry| pages.row(entry).map(|row| RowRef::new(pages, row));
+            let score = |entry| row(entry).map_or(0.0, |row| row.score());
+            let mut members: Vec<(f64, Entry)> = names.iter().map(|e| (score(e), e)).collect();
+            members.sort_unstable_by(|a, b| {
+                let by_score = a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
+                by_score.then_with(|| {
+                    let name = |entry| row(entry).map(|row| row.field());
+                    name(a.1).cmp(&name(b.1))
+                })
+            });
+            *order = OrderIndex::from_sorted(members);
+        }
+    }
+    Ok(())
+}
+
 fn damaged(pages: &Pages, local: u32, slot: Option<usize>, expected: &str, found: &str) -> Error {
-    let page = pages.page_id(local);
+    damage_in(pages.page_id(local), slot, expected, found)
+}
+
+/// An error that names a page and a slot.
+pub(crate) fn damage_in(page: PageId, slot: Option<usize>, expected: &str, found: &str) -> Error {
     let place = slot.map_or(format!("page {page}"), |slot| {
         format!("page {page} slot {slot}")
     });

@@ -14,10 +14,10 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_page::layout::{self, META_BYTES, PageKind};
 use perdura_page::record::RecordHead;
 
+use crate::cells::list_open;
 use crate::group::GroupBuilder;
 use crate::pages::DIRTY_BOTH;
 use crate::partition::Partition;
-use crate::rows::list_open;
 use crate::undo::{Op, PartUndo, Undo};
 
 impl Partition {
@@ -120,13 +120,7 @@ impl Partition {
     }
 
     fn take_back(&mut self, part: &PartUndo, op: &Op) {
-        let id = match op {
-            Op::Inserted { table, .. }
-            | Op::Removed { table, .. }
-            | Op::ExpiryAdded { table, .. }
-            | Op::ExpiryRemoved { table, .. } => table,
-        };
-        let Some(table) = self.tables.get_mut(id) else {
+        let Some(table) = self.tables.get_mut(&op.table()) else {
             return;
         };
         match *op {
@@ -142,6 +136,16 @@ impl Partition {
             } => {
                 table.expiries.insert((expiry_ms, entry));
             }
+            Op::Edited { id, inverse, .. } => {
+                table.collections.edit(id, inverse);
+            }
+            Op::Made { id, .. } => {
+                table.collections.unmake(id);
+            }
+            Op::Unmade {
+                id, shape, orphan, ..
+            } => table.collections.make(id, shape, orphan),
+            Op::Orphaned { id, .. } => table.collections.adopt(id),
         }
     }
 }

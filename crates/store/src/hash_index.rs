@@ -53,7 +53,7 @@ impl HashIndex {
     }
 
     /// Where the search for a spread hash begins: the hash scaled to the array.
-    fn home(&self, spread: u64) -> usize {
+    pub(crate) fn home(&self, spread: u64) -> usize {
         let places = u64::try_from(self.places.len()).unwrap_or(0);
         usize::try_from(((spread >> 32) * places) >> 32).unwrap_or(0)
     }
@@ -104,6 +104,13 @@ impl HashIndex {
         if needed * 5 > self.places.len() * 4 {
             let grown = self.places.len() + self.places.len() / 2;
             self.resize(PLACES_MIN.max(grown).max(needed + needed / 4 + 1));
+        }
+    }
+
+    /// Gives memory back when less than a fifth of it is used.
+    pub(crate) fn shrink(&mut self) {
+        if self.places.len() > 64 && self.len * 5 < self.places.len() {
+            self.resize(self.len * 2);
         }
     }
 

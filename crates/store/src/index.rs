@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use perdura_base::checksum::mix64;
 use perdura_page::SlotClass;
 
+use crate::collection::Collections;
 use crate::geometry::KeyHash;
 use crate::hash_index::HashIndex;
 use crate::memory::{MemoryAccount, MemoryUse};
@@ -66,6 +67,7 @@ pub(crate) struct Table {
     pub(crate) hash: HashIndex,
     pub(crate) ordered: Option<BTreeMap<Box<[u8]>, Entry>>,
     pub(crate) expiries: BTreeSet<(u64, Entry)>,
+    pub(crate) collections: Collections,
     /// Per class, pages that may have a free slot; checked when popped.
     pub(crate) open: Vec<Vec<u32>>,
     ordered_bytes: u64,
@@ -100,6 +102,17 @@ impl Table {
         }
     }
 
+    /// During a restart: forgets what was built from rows.
+    pub(crate) fn forget_rows(&mut self) {
+        self.hash.clear();
+        if let Some(ordered) = &mut self.ordered {
+            ordered.clear();
+        }
+        self.ordered_bytes = 0;
+        self.expiries.clear();
+        self.collections = Collections::default();
+    }
+
     /// Inserts a key that may be there already; whether it was new.
     pub(crate) fn insert_ordered(&mut self, key: &[u8], entry: Entry) -> bool {
         let Some(ordered) = &mut self.ordered else {
@@ -120,7 +133,7 @@ impl Table {
     pub(crate) fn account(&mut self, memory: &MemoryAccount) {
         let hash = u64::try_from(self.hash.bytes()).unwrap_or(u64::MAX);
         let expiries = u64::try_from(self.expiries.len()).unwrap_or(u64::MAX) * EXPIRY_ENTRY_BYTES;
-        let now = hash + expiries + self.ordered_bytes;
+        let now = hash + expiries + self.ordered_bytes + self.collections.bytes();
         memory.change(MemoryUse::Indexes, self.accounted, now);
         self.accounted = now;
     }

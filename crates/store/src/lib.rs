@@ -13,7 +13,10 @@
 //! | [`heap`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
 //! | `pages`, `chain`, `patch` | chunks, free pages; large values; writing into them |
-//! | `index`, `hash_index`, `rows`, [`row_ref`] | finding, writing and reading rows |
+//! | `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
+//! | `collection`, `members`, `lists`, [`elements`] | collections: their indexes, writers, readers |
+//! | [`orphans`] | collections without a key |
+//! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
 //! | [`slots`] | slots as bytes, for transactions that interleave |
@@ -25,29 +28,35 @@
 
 pub mod batch;
 pub mod build;
+mod cells;
 mod chain;
+mod collection;
 mod commit;
+pub mod elements;
 pub mod geometry;
 pub mod group;
 mod hash_index;
 pub mod heap;
 mod index;
+mod lists;
+mod members;
 pub mod memory;
-// Sorted sets, its user, come with the collections.
-#[cfg_attr(not(test), allow(dead_code))]
 mod order;
+pub mod orphans;
 mod pages;
 pub mod partition;
 mod patch;
 pub mod restart;
 pub mod row_ref;
 mod rows;
+pub mod scan;
 pub mod slots;
 pub mod undo;
 pub mod visit;
 
 pub use batch::{Batch, Replayed, SlotChange};
 pub use build::IndexStats;
+pub use elements::Elements;
 pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;
 pub use heap::{Heap, PartitionGuard};
@@ -56,5 +65,6 @@ pub use partition::{DetachedTable, Partition};
 pub use perdura_page::{CollectionId, End, Group, Home, Kind, PageRecord, Shape, decode_group};
 pub use restart::UseqGap;
 pub use row_ref::RowRef;
+pub use rows::Displaced;
 pub use undo::Undo;
 pub use visit::Visit;

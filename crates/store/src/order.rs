@@ -82,11 +82,6 @@ impl OrderIndex {
         self.bytes
     }
 
-    /// Removes every item.
-    pub(crate) fn clear(&mut self) {
-        *self = OrderIndex::new();
-    }
-
     /// Adds an item behind `rank` others, which is where it belongs.
     ///
     /// # Panics

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use perdura_base::{Epoch, PartitionId, TableId};
-use perdura_page::PageKind;
 use perdura_page::layout;
+use perdura_page::{CollectionId, PageKind};
 
+use crate::build::FoundHeader;
+use crate::elements::Elements;
 use crate::geometry::Geometry;
 use crate::index::{Entry, Table};
 use crate::memory::MemoryAccount;
@@ -23,6 +25,10 @@ pub struct Partition {
     last_write_epoch: Epoch,
     pub(crate) pages: Pages,
     pub(crate) tables: BTreeMap<TableId, Table>,
+    /// The number of the next collection.
+    pub(crate) next_collection: u64,
+    /// During restart, the headers found.
+    pub(crate) headers: Vec<FoundHeader>,
     /// Where the next reclaim begins.
     reclaim_next: u32,
     /// During restart, what was replayed, by local page.
@@ -47,6 +53,8 @@ impl Partition {
             last_write_epoch: Epoch(0),
             pages: Pages::new(id, geometry, memory, ckpt_epoch),
             tables: BTreeMap::new(),
+            next_collection: 1,
+            headers: Vec::new(),
             reclaim_next: 0,
             touched: Vec::new(),
         }
@@ -58,7 +66,7 @@ impl Partition {
         self.id
     }
 
-    /// Rows of a table in this partition.
+    /// Keys of a table in this partition.
     #[must_use]
     pub fn len(&self, table: TableId) -> u64 {
         self.tables
@@ -66,7 +74,7 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.hash.len()).unwrap_or(u64::MAX))
     }
 
-    /// Whether a table has no row in this partition.
+    /// Whether a table has no key in this partition.
     #[must_use]
     pub fn is_empty(&self, table: TableId) -> bool {
         self.len(table) == 0
@@ -92,7 +100,26 @@ impl Partition {
             .collect()
     }
 
-    /// Every row of a table, in no order.
+    /// The elements of a collection; `None` if there is none, or it is an orphan.
+    #[must_use]
+    pub fn elements(&self, table: TableId, id: CollectionId) -> Option<Elements<'_>> {
+        let found = self.tables.get(&table)?.collections.get(id)?;
+        (!found.orphan).then(|| Elements::new(&self.pages, found))
+    }
+
+    /// Every element of a table's collections, in no order; those of orphans not.
+    pub fn for_each_element(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
+        let Some(table) = self.tables.get(&table) else {
+            return;
+        };
+        for collection in table.collections.iter().filter(|c| !c.orphan) {
+            Elements::new(&self.pages, collection)
+                .iter()
+                .for_each(&mut f);
+        }
+    }
+
+    /// Every key of a table, in no order.
     pub fn for_each(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
         let Some(table) = self.tables.get(&table) else {
             return;
@@ -126,19 +153,13 @@ impl Partition {
         .collect()
     }
 
-    /// A row chosen by the random number `r`, nearly evenly.
+    /// A key chosen by the random number `r`, nearly evenly.
     #[must_use]
     pub fn random_row(&self, table: TableId, r: u64) -> Option<RowRef<'_>> {
-        let hash = &self.tables.get(&table)?.hash;
-        let places = hash.place_count();
-        let start = usize::try_from(r % u64::try_from(places).ok()?.max(1)).ok()?;
-        let entry = (start..places)
-            .chain(0..start)
-            .find_map(|p| hash.place(p))?;
-        self.row(entry)
+        self.row(self.tables.get(&table)?.hash.random(r)?)
     }
 
-    fn row(&self, entry: Entry) -> Option<RowRef<'_>> {
+    pub(crate) fn row(&self, entry: Entry) -> Option<RowRef<'_>> {
         self.pages
             .row(entry)
             .map(|row| RowRef::new(&self.pages, row))

@@ -7,7 +7,7 @@
 
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
-use perdura_page::{Kind, PageKind, Place, Row, SlotClass};
+use perdura_page::{Kind, PageKind, Row, SlotClass};
 
 use crate::geometry::KeyHash;
 use crate::pages::Pages;
@@ -133,13 +133,5 @@ impl Pages {
             used,
         );
         Ok(())
-    }
-}
-
-/// The chain of a row whose content is in one: its first page and its bytes.
-pub(crate) fn chain_of(row: &Row<'_>) -> Option<(PageId, usize)> {
-    match row.place {
-        Place::Inline { .. } => None,
-        Place::Large { first, .. } => Some((first, row.chain_bytes())),
     }
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use perdura_base::PageId;
 use perdura_page::{Home, Kind, Place, Row, kind};
 
+use crate::cells::chain_of;
 use crate::pages::Pages;
-use crate::patch::chain_of;
 
 /// A row as it lies in its page. It borrows the latched partition.
 #[derive(Clone, Copy)]

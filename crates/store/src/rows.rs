@@ -1,38 +1,57 @@
-//! Rows: find, put, delete.
+//! Keys: find, put, delete.
 //!
-//! A row is overwritten in place when its slot's class is exactly the one it needs, otherwise it
-//! moves: the new slot is written first and the old one freed then, so that a refusal for lack of
-//! memory comes before any change of an index. A delete flips one bit and leaves the content.
+//! Whatever overwrites or deletes the header of a collection orphans the collection. Its elements
+//! may be in another partition, after a rename; then the caller is told, who has that latch or
+//! takes it.
 
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use perdura_base::{Error, PageId, Result, TableId};
-use perdura_page::layout::{self, HEADER_BYTES};
-use perdura_page::row::{HEAD_KEY_BYTES_MAX, inline_class};
-use perdura_page::{Kind, PageKind, Place, Row, SlotClass};
+use perdura_base::{Error, Result, TableId};
+use perdura_page::{CollectionId, Home, Kind, Place, Row, Shape};
 
+use crate::cells::{self, ChainPlace, NewRow, chain_of, free_chain, release_slot};
 use crate::geometry::KeyHash;
 use crate::index::{Entry, Table, spread};
-use crate::pages::{Pages, flag};
+use crate::pages::Pages;
 use crate::partition::Partition;
-use crate::patch::chain_of;
 use crate::row_ref::RowRef;
 use crate::undo::{KeyCopy, Op, PartUndo, Undo};
+
+/// What a key left behind that was overwritten or deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Displaced {
+    /// A collection in another partition that has no header now: it must be
+    /// [orphaned](Partition::orphan) there by the same transaction.
+    pub foreign: Option<Home>,
+}
 
 /// What a row leaves behind when it is overwritten or deleted.
 struct Old {
     entry: Entry,
     expiry_ms: Option<u64>,
-    chain: Option<(PageId, usize)>,
+    chain: ChainPlace,
+    home: Option<Home>,
 }
 
 impl Old {
     fn of(entry: Entry, row: &Row<'_>) -> Old {
+        let home = match (row.kind, row.place) {
+            (Kind::Header(_), Place::Inline { value, .. }) => Home::decode(value),
+            _ => None,
+        };
         Old {
             entry,
             expiry_ms: row.expiry_ms,
             chain: chain_of(row),
+            home,
         }
     }
+}
+
+/// Whether the collection of a header that goes away goes with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Elements {
+    Orphaned,
+    Kept,
 }
 
 fn find<'a>(
@@ -54,7 +73,7 @@ fn find<'a>(
     found
 }
 
-fn not_attached(table: TableId) -> Error {
+pub(crate) fn not_attached(table: TableId) -> Error {
     Error::Usage(format!("table {table} does not exist"))
 }
 
@@ -66,7 +85,7 @@ impl Partition {
         find(&self.pages, table, key, hash).map(|(_, row)| RowRef::new(&self.pages, row))
     }
 
-    /// Inserts or overwrites a row.
+    /// Inserts or overwrites a key with a string.
     ///
     /// # Errors
     /// `Usage` if the table is not attached or a length is over its limit, `OutOfMemory`. Then
@@ -79,7 +98,7 @@ impl Partition {
         hash: KeyHash,
         value: &[u8],
         expiry_ms: Option<u64>,
-    ) -> Result<()> {
+    ) -> Result<Displaced> {
         self.put_kind(undo, table, (key, hash), (Kind::String, value), expiry_ms)
     }
 
@@ -94,43 +113,69 @@ impl Partition {
         (key, hash): (&[u8], KeyHash),
         (kind, value): (Kind, &[u8]),
         expiry_ms: Option<u64>,
-    ) -> Result<()> {
-        debug_assert_eq!(self.pages.geometry.partition_of(hash), self.id());
-        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+    ) -> Result<Displaced> {
+        let new = NewRow {
+            kind,
+            key,
+            hash,
+            value,
+            expiry_ms,
+        };
+        self.put_row(undo, table, &new, Elements::Orphaned)
+    }
+
+    fn put_row(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        new: &NewRow<'_>,
+        elements: Elements,
+    ) -> Result<Displaced> {
+        debug_assert_eq!(self.pages.geometry.partition_of(new.hash), self.id());
+        debug_assert!(!new.kind.is_element());
+        if new.key.len() > KEY_BYTES_MAX || new.value.len() > VALUE_BYTES_MAX {
             return Err(Error::Usage(format!(
                 "a key may have {KEY_BYTES_MAX} bytes and a value {VALUE_BYTES_MAX}; \
                  these have {} and {}",
-                key.len(),
-                value.len()
+                new.key.len(),
+                new.value.len()
             )));
         }
-        let attached = self.tables.get(&table).ok_or_else(|| not_attached(table))?;
-        let old = find(&self.pages, attached, key, hash).map(|(e, row)| Old::of(e, &row));
+        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        let old = find(&self.pages, table, new.key, new.hash).map(|(e, row)| Old::of(e, &row));
         let part = undo.part_mut(self.id());
-        if inline_class(key.len(), value.len(), expiry_ms.is_some()).is_some() {
-            return self.place(
-                part,
-                table,
-                (key, hash),
-                old,
-                &Row::inline(key, value, expiry_ms).with_kind(kind),
-            );
-        }
-        let chain_key = if key.len() > HEAD_KEY_BYTES_MAX {
-            key
-        } else {
-            &[]
-        };
-        let first = self.pages.write_chain(part, table, [chain_key, value])?;
-        let row = Row::large(key, value.len(), first, hash.0, expiry_ms).with_kind(kind);
-        let placed = self.place(part, table, (key, hash), old, &row);
+        let row = cells::compose(&mut self.pages, part, id, new)?;
+        let placed = self.place(part, id, (new.key, new.hash), old.as_ref(), &row);
         if placed.is_err() {
-            self.pages.free_chain(part, first, row.chain_bytes());
+            free_chain(&mut self.pages, part, chain_of(&row));
         }
-        placed
+        placed?;
+        Ok(self.settle(undo, id, old.as_ref(), elements))
     }
 
-    /// Sets or removes a row's expiry; false if there is no such row.
+    /// Makes a key the header of a new collection without elements, which must follow.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn create(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        (key, hash): (&[u8], KeyHash),
+        shape: Shape,
+        expiry_ms: Option<u64>,
+    ) -> Result<(CollectionId, Displaced)> {
+        let id = self.make_collection(undo, table, shape)?;
+        let home = Home {
+            partition: self.id(),
+            id,
+        };
+        let header = (Kind::Header(shape), &*home.encode());
+        let displaced = self.put_kind(undo, table, (key, hash), header, expiry_ms)?;
+        Ok((id, displaced))
+    }
+
+    /// Sets or removes a key's expiry; false if there is no such key.
     ///
     /// # Errors
     /// As [`put`](Self::put): a row with an expiry is eight bytes longer.
@@ -151,10 +196,18 @@ impl Partition {
         if row.expiry_ms == expiry_ms {
             return Ok(true);
         }
+        let mut new = NewRow {
+            kind: row.kind,
+            key,
+            hash,
+            value: &[],
+            expiry_ms,
+        };
         match row.place {
             Place::Inline { value, .. } => {
-                let (kind, value) = (row.kind, value.to_vec());
-                self.put_kind(undo, table, (key, hash), (kind, &value), expiry_ms)?;
+                let value = value.to_vec();
+                new.value = &value;
+                self.put_row(undo, table, &new, Elements::Kept)?;
             }
             Place::Large { first, .. } => {
                 let row =
@@ -179,84 +232,102 @@ impl Partition {
             ..Old::of(entry, &old)
         });
         let part = undo.part_mut(self.id());
-        self.place(part, table, (key, hash), old, row)
+        self.place(part, table, (key, hash), old.as_ref(), row)
     }
 
-    /// Removes a row; false if there is none.
-    pub fn delete(&mut self, undo: &mut Undo, table: TableId, key: &[u8], hash: KeyHash) -> bool {
+    /// Removes a key; `None` if there is none.
+    pub fn delete(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        key: &[u8],
+        hash: KeyHash,
+    ) -> Option<Displaced> {
+        self.remove_row(undo, table, (key, hash), Elements::Orphaned)
+    }
+
+    /// Removes a key and leaves the collection that it heads: another header names it. Whether
+    /// the key was there.
+    pub fn unlink(&mut self, undo: &mut Undo, table: TableId, key: &[u8], hash: KeyHash) -> bool {
+        self.remove_row(undo, table, (key, hash), Elements::Kept)
+            .is_some()
+    }
+
+    fn remove_row(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        (key, hash): (&[u8], KeyHash),
+        elements: Elements,
+    ) -> Option<Displaced> {
         let part = undo.part_mut(self.id());
-        let Some(attached) = self.tables.get_mut(&table) else {
-            return false;
-        };
-        let Some((entry, row)) = find(&self.pages, attached, key, hash) else {
-            return false;
-        };
+        let attached = self.tables.get_mut(&table)?;
+        let (entry, row) = find(&self.pages, attached, key, hash)?;
         let old = Old::of(entry, &row);
         unindex(attached, part, table, key, entry);
         set_expiry(attached, part, table, Some((entry, old.expiry_ms)), None);
         attached.account(&self.pages.memory);
         release_slot(&mut self.pages, attached, part, entry);
-        if let Some((first, bytes)) = old.chain {
-            self.pages.free_chain(part, first, bytes);
-        }
-        true
+        free_chain(&mut self.pages, part, old.chain);
+        Some(self.settle(undo, table, Some(&old), elements))
     }
 
-    /// Writes a row where it belongs and settles its index entries and what the old one held.
+    /// Orphans the collection of a header that is gone.
+    fn settle(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        old: Option<&Old>,
+        elements: Elements,
+    ) -> Displaced {
+        let home = old.and_then(|old| old.home);
+        let home = home.filter(|_| elements == Elements::Orphaned);
+        match home {
+            Some(home) if home.partition == self.id() => {
+                self.orphan(undo, table, home.id);
+                Displaced::default()
+            }
+            foreign => Displaced { foreign },
+        }
+    }
+
+    /// Writes a key's row where it belongs and settles its index entries and what the old one
+    /// held.
     fn place(
         &mut self,
         part: &mut PartUndo,
         id: TableId,
         (key, hash): (&[u8], KeyHash),
-        old: Option<Old>,
+        old: Option<&Old>,
         row: &Row<'_>,
     ) -> Result<()> {
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         let pages = &mut self.pages;
-        let class = SlotClass::for_bytes(row.bytes()).expect("a head or an inline row has a class");
-        let in_place = old
-            .as_ref()
-            .map(|old| old.entry)
-            .filter(|entry| pages.class(entry.local()) == class);
-        let entry = match in_place {
-            Some(entry) => {
-                write_slot(pages, part, entry.local(), class, entry.slot(), row);
-                entry
+        let old_entry = old.map(|old| old.entry);
+        let entry = cells::place(pages, table, part, id, (hash, old_entry), row)?;
+        if old_entry != Some(entry) {
+            if let Some(old) = old_entry {
+                unindex(table, part, id, key, old);
             }
-            None => {
-                let local = open_page(pages, table, part, id, class)?;
-                let slot = layout::first_free(pages.page(local), class).expect("an open page");
-                write_slot(pages, part, local, class, slot, row);
-                save_bit(pages, part, local, slot);
-                layout::set_taken(pages.page_mut(local), slot, true);
-                pages.state(local).free_slots -= 1;
-                let entry = Entry::new(hash, local, slot);
-                if let Some(old) = &old {
-                    unindex(table, part, id, key, old.entry);
-                }
-                let copy = if table.ordered.is_some() {
-                    part.copy_key(key)
-                } else {
-                    KeyCopy::default()
-                };
-                part.ops.push(Op::Inserted {
-                    table: id,
-                    entry,
-                    key: copy,
-                });
-                table.insert(entry, || key.into());
-                if let Some(old) = &old {
-                    release_slot(pages, table, part, old.entry);
-                }
-                entry
+            let copy = if table.ordered.is_some() {
+                part.copy_key(key)
+            } else {
+                KeyCopy::default()
+            };
+            part.ops.push(Op::Inserted {
+                table: id,
+                entry,
+                key: copy,
+            });
+            table.insert(entry, || key.into());
+            if let Some(old) = old_entry {
+                release_slot(pages, table, part, old);
             }
-        };
-        let before = old.as_ref().map(|old| (old.entry, old.expiry_ms));
+        }
+        let before = old.map(|old| (old.entry, old.expiry_ms));
         set_expiry(table, part, id, before, Some((entry, row.expiry_ms)));
         table.account(&pages.memory);
-        if let Some((first, bytes)) = old.and_then(|old| old.chain) {
-            pages.free_chain(part, first, bytes);
-        }
+        free_chain(pages, part, old.and_then(|old| old.chain));
         Ok(())
     }
 }
@@ -301,73 +372,5 @@ fn set_expiry(
             expiry_ms,
         });
         table.expiries.insert((expiry_ms, entry));
-    }
-}
-
-fn write_slot(
-    pages: &mut Pages,
-    part: &mut PartUndo,
-    local: u32,
-    class: SlotClass,
-    slot: usize,
-    row: &Row<'_>,
-) {
-    let at = class.slot_offset(slot);
-    part.save(pages.page(local), local, at, class.bytes());
-    row.encode(&mut pages.page_mut(local)[at..at + class.bytes()]);
-}
-
-fn save_bit(pages: &Pages, part: &mut PartUndo, local: u32, slot: usize) {
-    part.save(pages.page(local), local, HEADER_BYTES + slot / 64 * 8, 8);
-}
-
-/// A page of the table and class with a free slot.
-fn open_page(
-    pages: &mut Pages,
-    table: &mut Table,
-    part: &mut PartUndo,
-    id: TableId,
-    class: SlotClass,
-) -> Result<u32> {
-    let list = table.open_list(class);
-    while let Some(local) = list.last().copied() {
-        let page = pages.page(local);
-        let open = layout::kind(page) == Some(PageKind::Slotted)
-            && layout::table(page) == id
-            && layout::class(page) == Some(class);
-        if open && pages.state(local).free_slots > 0 {
-            return Ok(local);
-        }
-        list.pop();
-        pages.state(local).flags &= !flag::OPEN;
-    }
-    pages.check_room(id, 1)?;
-    let local = pages.take(part)?;
-    pages.format_slotted(part, local, id, class);
-    pages.state(local).flags |= flag::OPEN;
-    list.push(local);
-    Ok(local)
-}
-
-/// Frees a slot, and its page with the last one.
-fn release_slot(pages: &mut Pages, table: &mut Table, part: &mut PartUndo, entry: Entry) {
-    let (local, slot) = (entry.local(), entry.slot());
-    save_bit(pages, part, local, slot);
-    layout::set_taken(pages.page_mut(local), slot, false);
-    pages.state(local).free_slots += 1;
-    let class = pages.class(local);
-    if usize::from(pages.state(local).free_slots) == class.slots() {
-        pages.free_page(part, local);
-    } else {
-        list_open(pages, table, local, class);
-    }
-}
-
-/// Puts a page with free slots on its open list, unless it is on one.
-pub(crate) fn list_open(pages: &mut Pages, table: &mut Table, local: u32, class: SlotClass) {
-    let state = pages.state(local);
-    if state.free_slots > 0 && state.flags & flag::OPEN == 0 {
-        state.flags |= flag::OPEN;
-        table.open_list(class).push(local);
     }
 }

@@ -16,7 +16,9 @@ use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
 use perdura_base::{PartitionId, PartitionSet, TableId, limits::PARTITIONS_MAX};
 use perdura_page::layout::{META_BYTES, PAGE_BYTES, ZERO_PAGE};
+use perdura_page::{CollectionId, Shape};
 
+use crate::collection::Edit;
 use crate::index::Entry;
 
 /// Up to this many saves are searched one by one.
@@ -153,6 +155,38 @@ pub(crate) enum Op {
         entry: Entry,
         expiry_ms: u64,
     },
+    /// An index of a collection was changed; `inverse` takes it back.
+    Edited {
+        table: TableId,
+        id: CollectionId,
+        inverse: Edit,
+    },
+    /// A collection without elements was made.
+    Made { table: TableId, id: CollectionId },
+    /// A collection without elements was forgotten.
+    Unmade {
+        table: TableId,
+        id: CollectionId,
+        shape: Shape,
+        orphan: bool,
+    },
+    /// A collection lost its header.
+    Orphaned { table: TableId, id: CollectionId },
+}
+
+impl Op {
+    pub(crate) fn table(&self) -> TableId {
+        match self {
+            Op::Inserted { table, .. }
+            | Op::Removed { table, .. }
+            | Op::ExpiryAdded { table, .. }
+            | Op::ExpiryRemoved { table, .. }
+            | Op::Edited { table, .. }
+            | Op::Made { table, .. }
+            | Op::Unmade { table, .. }
+            | Op::Orphaned { table, .. } => *table,
+        }
+    }
 }
 
 /// Where the copy of a key is; empty for tables without an ordered index.

@@ -8,6 +8,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionSet, Result, StreamId};
 use perdura_store::{GroupBuilder, Heap, Undo};
 use perdura_wal::{FrameKind, Wal};
+use smallvec::SmallVec;
 
 use crate::tx::{Abort, Guards, Tx};
 
@@ -106,11 +107,16 @@ impl Executor {
             undo,
             appending: 0,
             now_ms,
+            changed: SmallVec::new(),
             value_bytes_max: self.options.value_bytes_max,
             out_of_memory,
         };
         // A panic must not let the latches go while pages hold half a transaction.
-        let result = catch_unwind(AssertUnwindSafe(|| f(&mut tx)));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let value = f(&mut tx)?;
+            tx.check_collections()?;
+            Ok(value)
+        }));
         let Tx {
             mut guards, undo, ..
         } = tx;

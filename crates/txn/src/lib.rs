@@ -17,10 +17,11 @@
 //!   never has a smaller epoch.
 //! * I3: a reply waits for the newest epoch its partitions were written in.
 
+mod collections;
 pub mod executor;
 mod tx;
 
-pub use perdura_store::{CollectionId, End, Home, Kind, RowRef, Shape};
+pub use perdura_store::{CollectionId, Elements, End, Home, Kind, RowRef, Shape};
 
 pub use executor::{Executor, ExecutorOptions, Ticket};
 pub use tx::{Abort, Tx};

@@ -1,8 +1,9 @@
 //! A running transaction: reads and writes in place, under the latches it holds.
 
 use perdura_base::StreamId;
+use perdura_base::limits::KEY_BYTES_MAX;
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_store::{Geometry, KeyHash, Kind, PartitionGuard, RowRef, Shape, Undo};
+use perdura_store::{Geometry, Home, KeyHash, Kind, PartitionGuard, RowRef, Shape, Undo};
 use perdura_wal::Wal;
 use smallvec::SmallVec;
 
@@ -39,6 +40,8 @@ pub struct Tx<'a> {
     /// About how much its group will take of the log so far, bytes.
     pub(crate) appending: usize,
     pub(crate) now_ms: u64,
+    /// Collections that may be without an element now.
+    pub(crate) changed: SmallVec<[(TableId, Home); 2]>,
     pub(crate) value_bytes_max: usize,
     /// Whether memory is at its limit, so that only deletes may change anything.
     pub(crate) out_of_memory: Option<(u64, u64)>,
@@ -52,25 +55,25 @@ impl Tx<'_> {
     }
 
     /// Asks for room in the log for all of this transaction, this write included.
-    fn admit(&mut self, bytes: usize) -> Result<(), Abort> {
+    pub(crate) fn admit(&mut self, bytes: usize) -> Result<(), Abort> {
         self.appending += bytes + GROUP_BYTES_MIN;
         Ok(self.wal.admit(self.stream, self.appending)?)
     }
 
-    fn check_memory(&self) -> Result<(), Abort> {
+    pub(crate) fn check_memory(&self) -> Result<(), Abort> {
         match self.out_of_memory {
             Some((used, limit)) => Err(Error::OutOfMemory { used, limit }.into()),
             None => Ok(()),
         }
     }
 
-    fn place(&self, key: &[u8]) -> Result<(usize, KeyHash), Abort> {
+    pub(crate) fn place(&self, key: &[u8]) -> Result<(usize, KeyHash), Abort> {
         let hash = self.geometry.hash(key);
         let partition = self.geometry.partition_of(hash);
         Ok((self.guard_of(partition)?, hash))
     }
 
-    fn guard_of(&self, partition: PartitionId) -> Result<usize, Abort> {
+    pub(crate) fn guard_of(&self, partition: PartitionId) -> Result<usize, Abort> {
         if let [(only, _)] = self.guards.as_slice()
             && *only == partition
         {
@@ -89,7 +92,7 @@ impl Tx<'_> {
         let (at, hash) = self.place(key)?;
         let now = self.now_ms;
         let row = self.guards[at].1.get(table, key, hash);
-        Ok(row.filter(|row| row.expiry_ms().is_none_or(|expiry| expiry > now)))
+        Ok(row.filter(|row| is_alive(row, now)))
     }
 
     /// Inserts or overwrites a row. `expiry_ms` is absolute, milliseconds since 1970.
@@ -122,29 +125,18 @@ impl Tx<'_> {
         self.put_kind(table, key, (Kind::Small(shape), packed), expiry_ms)
     }
 
-    fn put_kind(
+    pub(crate) fn put_kind(
         &mut self,
         table: TableId,
         key: &[u8],
         (kind, value): (Kind, &[u8]),
         expiry_ms: Option<u64>,
     ) -> Result<(), Abort> {
-        self.check_memory()?;
-        if key.len() > perdura_base::limits::KEY_BYTES_MAX {
-            return Err(over_limit(
-                "key",
-                key.len(),
-                perdura_base::limits::KEY_BYTES_MAX,
-            ));
-        }
-        if value.len() > self.value_bytes_max {
-            return Err(over_limit("value", value.len(), self.value_bytes_max));
-        }
-        self.admit(key.len() + value.len())?;
+        self.check_write(key, value.len())?;
         let (at, hash) = self.place(key)?;
-        Ok(self.guards[at]
-            .1
-            .put_kind(self.undo, table, (key, hash), (kind, value), expiry_ms)?)
+        let part = &mut self.guards[at].1;
+        let displaced = part.put_kind(self.undo, table, (key, hash), (kind, value), expiry_ms)?;
+        self.settle(table, displaced)
     }
 
     /// Writes `bytes` at `at` into the string of a key, which becomes longer, or comes to be, as
@@ -177,7 +169,27 @@ impl Tx<'_> {
         Ok(part.write_at(self.undo, table, (key, hash), at, bytes)?)
     }
 
-    /// Removes a row. Returns whether it was there and not past its expiry.
+    /// Whether a key may be written with a value of so many bytes.
+    pub(crate) fn check_write(&mut self, key: &[u8], value_bytes: usize) -> Result<(), Abort> {
+        self.check_memory()?;
+        if key.len() > KEY_BYTES_MAX {
+            return Err(over_limit("key", key.len(), KEY_BYTES_MAX));
+        }
+        if value_bytes > self.value_bytes_max {
+            return Err(over_limit("value", value_bytes, self.value_bytes_max));
+        }
+        self.admit(key.len() + value_bytes)
+    }
+
+    /// Whether an element may have such a name or value.
+    pub(crate) fn check_value(&self, bytes: &[u8]) -> Result<(), Abort> {
+        if bytes.len() > self.value_bytes_max {
+            return Err(over_limit("element", bytes.len(), self.value_bytes_max));
+        }
+        Ok(())
+    }
+
+    /// Removes a key, whatever it holds. Returns whether it was there and not past its expiry.
     ///
     /// # Errors
     /// [`Abort::Undeclared`], to be handed on.
@@ -188,8 +200,10 @@ impl Tx<'_> {
         let part = &mut self.guards[at].1;
         let alive = part
             .get(table, key, hash)
-            .is_some_and(|row| row.expiry_ms().is_none_or(|expiry| expiry > now));
-        part.delete(self.undo, table, key, hash);
+            .is_some_and(|row| is_alive(&row, now));
+        if let Some(displaced) = part.delete(self.undo, table, key, hash) {
+            self.settle(table, displaced)?;
+        }
         Ok(alive)
     }
 
@@ -214,7 +228,7 @@ impl Tx<'_> {
             .set_expiry(self.undo, table, key, hash, expiry_ms)?)
     }
 
-    /// Rows of a table, those past their expiry but not yet removed included. Needs every
+    /// Keys of a table, those past their expiry but not yet removed included. Needs every
     /// partition.
     ///
     /// # Errors
@@ -251,6 +265,11 @@ impl Tx<'_> {
         let at = self.guard_of(id)?;
         Ok((&mut self.guards[at].1, self.undo))
     }
+}
+
+/// Whether a row is not past its expiry.
+pub(crate) fn is_alive(row: &RowRef<'_>, now_ms: u64) -> bool {
+    row.expiry_ms().is_none_or(|expiry| expiry > now_ms)
 }
 
 fn over_limit(what: &str, got: usize, max: usize) -> Abort {

@@ -15,7 +15,6 @@ use perdura_txn::{End, Home, Shape, Tx};
 
 use crate::Fault;
 use crate::open::{Source, View, read, view};
-use crate::rows::Rows;
 use crate::small::{Editor, New, Packed};
 
 /// Where the elements are now.

@@ -20,7 +20,6 @@ pub mod change;
 pub mod hash;
 pub mod number;
 pub mod open;
-pub mod rows;
 pub mod sample;
 pub mod set;
 pub mod small;

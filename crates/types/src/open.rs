@@ -10,8 +10,8 @@ use perdura_base::{Error, TableId};
 use perdura_txn::{Home, Kind, RowRef, Shape, Tx};
 
 use crate::Fault;
-use crate::rows::{Elements, Rows};
 use crate::small::{Cell, Element, Packed};
+use perdura_txn::Elements;
 
 /// What the row of a key holds.
 #[derive(Debug)]

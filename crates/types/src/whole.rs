@@ -5,7 +5,6 @@ use perdura_txn::{Abort, End, Kind, RowRef, Shape, Tx};
 
 use crate::number::parse_i64;
 use crate::open::{View, source, value_of, view};
-use crate::rows::Rows;
 use crate::{Fault, small::Packed};
 
 /// The type of a key as TYPE names it.

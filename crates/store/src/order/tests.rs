@@ -177,7 +177,6 @@ fn it_is_a_sorted_list_under_random_inserts_and_removes_with_few_scores() {
             remove(&mut index, item);
             index.check();
         }
-        index.clear();
         assert_eq!((index.len(), index.bytes()), (0, 0));
     }
 }

@@ -182,7 +182,10 @@ fn run(steps: &[Step], seed: u64) {
                 let hash = heap.geometry().hash(&k);
                 let mut part = heap.lock(heap.geometry().partition_of(hash));
                 let there = part.delete(&mut undo, table(ordered), &k, hash);
-                assert_eq!(there, pending.remove(&(table(ordered), k)).is_some());
+                assert_eq!(
+                    there.is_some(),
+                    pending.remove(&(table(ordered), k)).is_some()
+                );
             }
             Step::Commit => {
                 builder.clear();

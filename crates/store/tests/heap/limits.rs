@@ -33,6 +33,7 @@ fn at_the_memory_limit_growth_is_refused_and_deletes_and_overwrites_work() {
     assert!(
         heap.lock(P)
             .delete(&mut undo, PLAIN, b"big", heap.geometry().hash(b"big"))
+            .is_some()
     );
     put(&heap, PLAIN, b"new", &[0; 50_000], None);
     heap.lock(P).attach_table(TableId(0), false);
@@ -63,7 +64,7 @@ fn oversized_rows_and_unknown_tables_are_the_callers_mistake() {
     assert!(matches!(refused, Err(Error::Usage(_))));
     assert!(undo.is_empty());
     assert!(part.get(TableId(77), b"k", hash).is_none());
-    assert!(!part.delete(&mut undo, TableId(77), b"k", hash));
+    assert!(part.delete(&mut undo, TableId(77), b"k", hash).is_none());
 }
 
 #[test]

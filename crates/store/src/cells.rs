@@ -1,0 +1,159 @@
+//! Rows in slots: composing, placing and freeing them, whatever index finds them afterwards.
+//!
+//! A row is overwritten in place when its slot's class is exactly the one it needs, otherwise it
+//! moves: the new slot is written first and the old one freed by the caller then, so that a
+//! refusal for lack of memory comes before any change of an index. Freeing flips one bit and
+//! leaves the content. Keys and elements of a table share its pages.
+
+use perdura_base::{PageId, Result, TableId};
+use perdura_page::layout::{self, HEADER_BYTES};
+use perdura_page::row::{HEAD_KEY_BYTES_MAX, inline_class};
+use perdura_page::{Kind, PageKind, Place, Row, SlotClass};
+
+use crate::geometry::KeyHash;
+use crate::index::{Entry, Table};
+use crate::pages::{Pages, flag};
+use crate::undo::PartUndo;
+
+/// First page and bytes of a row's chain.
+pub(crate) type ChainPlace = Option<(PageId, usize)>;
+
+pub(crate) fn chain_of(row: &Row<'_>) -> ChainPlace {
+    match row.place {
+        Place::Inline { .. } => None,
+        Place::Large { first, .. } => Some((first, row.chain_bytes())),
+    }
+}
+
+/// A key or element to be written.
+#[derive(Clone, Copy)]
+pub(crate) struct NewRow<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) key: &'a [u8],
+    pub(crate) hash: KeyHash,
+    pub(crate) value: &'a [u8],
+    pub(crate) expiry_ms: Option<u64>,
+}
+
+/// Composes a row; what does not fit a slot goes to a chain of fresh pages.
+pub(crate) fn compose<'a>(
+    pages: &mut Pages,
+    part: &mut PartUndo,
+    table: TableId,
+    new: &NewRow<'a>,
+) -> Result<Row<'a>> {
+    let NewRow { key, value, .. } = *new;
+    if inline_class(key.len(), value.len(), new.expiry_ms.is_some()).is_some() {
+        return Ok(Row::inline(key, value, new.expiry_ms).with_kind(new.kind));
+    }
+    let chain_key = if key.len() > HEAD_KEY_BYTES_MAX {
+        key
+    } else {
+        &[]
+    };
+    let first = pages.write_chain(part, table, [chain_key, value])?;
+    Ok(Row::large(key, value.len(), first, new.hash.0, new.expiry_ms).with_kind(new.kind))
+}
+
+/// Writes a row where it belongs: over the old one, or in a slot of its own. What the old one
+/// held stays.
+pub(crate) fn place(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    id: TableId,
+    (hash, old): (KeyHash, Option<Entry>),
+    row: &Row<'_>,
+) -> Result<Entry> {
+    let class = SlotClass::for_bytes(row.bytes()).expect("a head or an inline row has a class");
+    if let Some(entry) = old.filter(|entry| pages.class(entry.local()) == class) {
+        write_slot(pages, part, entry.local(), class, entry.slot(), row);
+        return Ok(entry);
+    }
+    let local = open_page(pages, table, part, id, class)?;
+    let slot = layout::first_free(pages.page(local), class).expect("an open page");
+    write_slot(pages, part, local, class, slot, row);
+    save_bit(pages, part, local, slot);
+    layout::set_taken(pages.page_mut(local), slot, true);
+    pages.state(local).free_slots -= 1;
+    Ok(Entry::new(hash, local, slot))
+}
+
+pub(crate) fn free_chain(pages: &mut Pages, part: &mut PartUndo, chain: ChainPlace) {
+    if let Some((first, bytes)) = chain {
+        pages.free_chain(part, first, bytes);
+    }
+}
+
+fn write_slot(
+    pages: &mut Pages,
+    part: &mut PartUndo,
+    local: u32,
+    class: SlotClass,
+    slot: usize,
+    row: &Row<'_>,
+) {
+    let at = class.slot_offset(slot);
+    part.save(pages.page(local), local, at, class.bytes());
+    row.encode(&mut pages.page_mut(local)[at..at + class.bytes()]);
+}
+
+fn save_bit(pages: &Pages, part: &mut PartUndo, local: u32, slot: usize) {
+    part.save(pages.page(local), local, HEADER_BYTES + slot / 64 * 8, 8);
+}
+
+/// A page of the table and class with a free slot.
+fn open_page(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    id: TableId,
+    class: SlotClass,
+) -> Result<u32> {
+    let list = table.open_list(class);
+    while let Some(local) = list.last().copied() {
+        let page = pages.page(local);
+        let open = layout::kind(page) == Some(PageKind::Slotted)
+            && layout::table(page) == id
+            && layout::class(page) == Some(class);
+        if open && pages.state(local).free_slots > 0 {
+            return Ok(local);
+        }
+        list.pop();
+        pages.state(local).flags &= !flag::OPEN;
+    }
+    pages.check_room(id, 1)?;
+    let local = pages.take(part)?;
+    pages.format_slotted(part, local, id, class);
+    pages.state(local).flags |= flag::OPEN;
+    list.push(local);
+    Ok(local)
+}
+
+/// Frees a slot, and its page with the last one.
+pub(crate) fn release_slot(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    entry: Entry,
+) {
+    let (local, slot) = (entry.local(), entry.slot());
+    save_bit(pages, part, local, slot);
+    layout::set_taken(pages.page_mut(local), slot, false);
+    pages.state(local).free_slots += 1;
+    let class = pages.class(local);
+    if usize::from(pages.state(local).free_slots) == class.slots() {
+        pages.free_page(part, local);
+    } else {
+        list_open(pages, table, local, class);
+    }
+}
+
+/// Puts a page with free slots on its open list, unless it is on one.
+pub(crate) fn list_open(pages: &mut Pages, table: &mut Table, local: u32, class: SlotClass) {
+    let state = pages.state(local);
+    if state.free_slots > 0 && state.flags & flag::OPEN == 0 {
+        state.flags |= flag::OPEN;
+        table.open_list(class).push(local);
+    }
+}

@@ -1,0 +1,288 @@
+//! The indexes of collections. All of it is derived from pages.
+//!
+//! Names (a hash's fields, a set's and a sorted set's members) are in a hash index of their own
+//! for each collection, so that its length is known, a scan meets nothing else, and a small one
+//! costs little. A sorted set has an order of scores besides, a list has its items in their order
+//! and nothing else. Every change is an [`Edit`], and every edit gives its inverse, which is all
+//! that a rollback needs: taken back latest first, positions and ranks are what they were.
+//!
+//! Invariants: a collection has each row of its home once; `bytes` is what the indexes of all
+//! collections take; `orphan_rows` counts the rows of those on the list of orphans.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashTable;
+use perdura_base::checksum::mix64;
+use perdura_base::num::to_u64;
+use perdura_page::{CollectionId, Row, Shape};
+
+use crate::geometry::KeyHash;
+use crate::hash_index::HashIndex;
+use crate::index::{Entry, spread};
+use crate::order::OrderIndex;
+use crate::pages::Pages;
+
+/// A change of a collection's index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Edit {
+    /// A name was written.
+    Add(Entry),
+    /// A name went away.
+    Remove(Entry),
+    /// An item was put before the one at this place.
+    ItemAdd(usize, Entry),
+    /// The item at this place went away.
+    ItemRemove(usize),
+    /// The item at this place lies in another slot.
+    ItemMove(usize, Entry),
+    /// A member has this rank and score.
+    ScoreAdd(u64, f64, Entry),
+    /// The member of this rank went away.
+    ScoreRemove(u64),
+}
+
+/// How the elements of one collection are found.
+pub(crate) enum Index {
+    /// A hash's or a set's.
+    Names(HashIndex),
+    /// A list's.
+    Items(VecDeque<Entry>),
+    /// A sorted set's.
+    Scores(HashIndex, OrderIndex),
+}
+
+/// One collection of a table.
+pub(crate) struct Collection {
+    pub(crate) id: CollectionId,
+    pub(crate) shape: Shape,
+    pub(crate) index: Index,
+    pub(crate) orphan: bool,
+    /// Of an orphan: where the purge looks for the next name.
+    pub(crate) purged: usize,
+}
+
+impl Collection {
+    fn new(id: CollectionId, shape: Shape, orphan: bool) -> Collection {
+        let index = match shape {
+            Shape::Hash | Shape::Set => Index::Names(HashIndex::default()),
+            Shape::List => Index::Items(VecDeque::new()),
+            Shape::Zset => Index::Scores(HashIndex::default(), OrderIndex::new()),
+        };
+        Collection {
+            id,
+            shape,
+            index,
+            orphan,
+            purged: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match &self.index {
+            Index::Names(names) | Index::Scores(names, _) => names.len(),
+            Index::Items(items) => items.len(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.index {
+            Index::Names(names) => names.bytes(),
+            Index::Items(items) => items.capacity() * size_of::<Entry>(),
+            Index::Scores(names, order) => names.bytes() + order.bytes(),
+        }
+    }
+
+    /// The hash index; `None` for lists.
+    pub(crate) fn names(&self) -> Option<&HashIndex> {
+        match &self.index {
+            Index::Names(names) | Index::Scores(names, _) => Some(names),
+            Index::Items(_) => None,
+        }
+    }
+
+    /// The row of a name, found by the whole key of the element.
+    pub(crate) fn find<'a>(
+        &self,
+        pages: &'a Pages,
+        key: &[u8],
+        hash: KeyHash,
+    ) -> Option<(Entry, Row<'a>)> {
+        let mut found = None;
+        self.names()?.find(spread(hash), |entry| {
+            found = entry
+                .hash_is(hash)
+                .then(|| pages.row(entry))
+                .flatten()
+                .filter(|row| pages.key_is(row, key, hash))
+                .map(|row| (entry, row));
+            found.is_some()
+        });
+        found
+    }
+
+    fn edit(&mut self, edit: Edit) -> Edit {
+        match (edit, &mut self.index) {
+            (Edit::Add(entry), Index::Names(names) | Index::Scores(names, _)) => {
+                names.insert(entry);
+                Edit::Remove(entry)
+            }
+            (Edit::Remove(entry), Index::Names(names) | Index::Scores(names, _)) => {
+                assert!(names.remove(entry), "an indexed element");
+                if !self.orphan {
+                    names.shrink();
+                }
+                Edit::Add(entry)
+            }
+            (Edit::ItemAdd(at, entry), Index::Items(items)) => {
+                items.insert(at, entry);
+                Edit::ItemRemove(at)
+            }
+            (Edit::ItemRemove(at), Index::Items(items)) => {
+                let entry = items.remove(at).expect("an indexed item");
+                if items.capacity() > 64 && items.len() * 4 < items.capacity() {
+                    items.shrink_to(items.len() * 2);
+                }
+                Edit::ItemAdd(at, entry)
+            }
+            (Edit::ItemMove(at, entry), Index::Items(items)) => {
+                let before = std::mem::replace(&mut items[at], entry);
+                Edit::ItemMove(at, before)
+            }
+            (Edit::ScoreAdd(rank, score, entry), Index::Scores(_, order)) => {
+                order.insert_at(rank, score, entry);
+                Edit::ScoreRemove(rank)
+            }
+            (Edit::ScoreRemove(rank), Index::Scores(_, order)) => {
+                let (score, entry) = order.remove_at(rank);
+                Edit::ScoreAdd(rank, score, entry)
+            }
+            (edit, _) => unreachable!("{edit:?} of a collection of another shape"),
+        }
+    }
+}
+
+/// All collections of one table in one partition.
+#[derive(Default)]
+pub(crate) struct Collections {
+    map: HashTable<Collection>,
+    index_bytes: usize,
+    /// Collections without a header; the purge takes the last first.
+    pub(crate) orphans: Vec<CollectionId>,
+    orphan_rows: usize,
+}
+
+impl Collections {
+    pub(crate) fn get(&self, id: CollectionId) -> Option<&Collection> {
+        self.map.find(mix64(id.0), |c| c.id == id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: CollectionId) -> Option<&mut Collection> {
+        self.map.find_mut(mix64(id.0), |c| c.id == id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Collection> {
+        self.map.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Collection> {
+        self.map.iter_mut()
+    }
+
+    /// Rows of collections on the list of orphans.
+    pub(crate) fn orphan_rows(&self) -> usize {
+        self.orphan_rows
+    }
+
+    /// Bytes for the memory account.
+    pub(crate) fn bytes(&self) -> u64 {
+        let orphans = self.orphans.capacity() * size_of::<CollectionId>();
+        to_u64(self.map.allocation_size() + self.index_bytes + orphans)
+    }
+
+    /// Adds an empty collection, which may be an orphan.
+    pub(crate) fn make(&mut self, id: CollectionId, shape: Shape, orphan: bool) {
+        let hash = |c: &Collection| mix64(c.id.0);
+        let made = Collection::new(id, shape, orphan);
+        debug_assert!(self.get(id).is_none());
+        self.map.insert_unique(mix64(id.0), made, hash);
+        if orphan {
+            self.orphans.push(id);
+        }
+    }
+
+    /// Forgets an empty collection.
+    pub(crate) fn unmake(&mut self, id: CollectionId) {
+        if let Ok(found) = self.map.find_entry(mix64(id.0), |c| c.id == id) {
+            let (gone, _) = found.remove();
+            assert_eq!(gone.len(), 0, "a collection that goes away is empty");
+            self.index_bytes -= gone.bytes();
+            if gone.orphan {
+                self.unlist(id);
+            }
+        }
+    }
+
+    /// Puts a collection on the list of orphans.
+    pub(crate) fn orphan(&mut self, id: CollectionId) {
+        if let Some(collection) = self.get_mut(id) {
+            collection.orphan = true;
+            collection.purged = 0;
+            self.orphan_rows += self.get(id).map_or(0, Collection::len);
+            self.orphans.push(id);
+        }
+    }
+
+    /// Takes a collection off the list of orphans.
+    pub(crate) fn adopt(&mut self, id: CollectionId) {
+        if let Some(collection) = self.get_mut(id) {
+            collection.orphan = false;
+            self.orphan_rows -= self.get(id).map_or(0, Collection::len);
+            self.unlist(id);
+        }
+    }
+
+    fn unlist(&mut self, id: CollectionId) {
+        if let Some(at) = self.orphans.iter().rposition(|orphan| *orphan == id) {
+            self.orphans.remove(at);
+        }
+    }
+
+    /// Changes the index of a collection and gives what takes the change back; `None` if there is
+    /// no such collection.
+    pub(crate) fn edit(&mut self, id: CollectionId, edit: Edit) -> Option<Edit> {
+        let collection = self.map.find_mut(mix64(id.0), |c| c.id == id)?;
+        let (bytes, len) = (collection.bytes(), collection.len());
+        let inverse = collection.edit(edit);
+        self.index_bytes = self.index_bytes - bytes + collection.bytes();
+        if collection.orphan {
+            self.orphan_rows = self.orphan_rows - len + collection.len();
+        }
+        Some(inverse)
+    }
+
+    /// During a restart: the collection of this id, made if it is new, without an owner.
+    pub(crate) fn admit(&mut self, id: CollectionId, shape: Shape) -> &mut Collection {
+        let hash = |c: &Collection| mix64(c.id.0);
+        let entry = self.map.entry(mix64(id.0), |c| c.id == id, hash);
+        let entry = entry.or_insert_with(|| Collection::new(id, shape, true));
+        entry.into_mut()
+    }
+
+    /// During a restart: lists the collections that no header has claimed.
+    pub(crate) fn list_orphans(&mut self) {
+        let orphans = self.map.iter().filter(|c| c.orphan).map(|c| c.id);
+        self.orphans = orphans.collect();
+        self.orphans.sort_unstable();
+        self.recount();
+    }
+
+    /// Brings the sums in line after a restart has filled the collections.
+    pub(crate) fn recount(&mut self) {
+        self.index_bytes = self.map.iter().map(Collection::bytes).sum();
+        let orphans = self.orphans.iter();
+        self.orphan_rows = orphans
+            .filter_map(|id| self.get(*id))
+            .map(Collection::len)
+            .sum();
+    }
+}

@@ -1,0 +1,215 @@
+//! A collection's elements, for readers.
+
+use std::collections::vec_deque;
+
+use perdura_base::checksum::mix64;
+use perdura_base::num::to_u64;
+use perdura_page::Shape;
+
+use crate::collection::{Collection, Index};
+use crate::hash_index::HashIndex;
+use crate::index::Entry;
+use crate::members::{ElementKey, rank_of};
+use crate::order;
+use crate::pages::Pages;
+use crate::row_ref::RowRef;
+
+/// The elements of one collection. It borrows the latched partition.
+#[derive(Clone, Copy)]
+pub struct Elements<'a> {
+    pages: &'a Pages,
+    collection: &'a Collection,
+}
+
+impl<'a> Elements<'a> {
+    pub(crate) fn new(pages: &'a Pages, collection: &'a Collection) -> Self {
+        Elements { pages, collection }
+    }
+
+    /// What the collection is.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.collection.shape
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        to_u64(self.collection.len())
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The field or member of this name; a list has none.
+    #[must_use]
+    pub fn get(&self, field: &[u8]) -> Option<RowRef<'a>> {
+        let key = ElementKey::named(self.collection.id, field);
+        let hash = self.pages.geometry.hash(key.bytes());
+        let (_, row) = self.collection.find(self.pages, key.bytes(), hash)?;
+        Some(RowRef::new(self.pages, row))
+    }
+
+    /// All elements: names in hash order, items in theirs, members by score.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'a> {
+        let walk = match &self.collection.index {
+            Index::Names(names) => Walk::Names(names, 0),
+            Index::Items(items) => Walk::Items(items.iter()),
+            Index::Scores(_, order) => Walk::Scores(order.iter()),
+        };
+        Iter {
+            pages: self.pages,
+            walk,
+        }
+    }
+
+    /// Fields or members in hash order from a cursor on, about `count` of them, and the cursor to
+    /// go on from. 0 begins, and 0 says that this was the end. An element that is there throughout
+    /// is returned, whatever happens to others meanwhile; one may be returned twice. A list
+    /// returns nothing.
+    #[must_use]
+    pub fn scan(&self, cursor: u64, count: usize) -> (Vec<RowRef<'a>>, u64) {
+        let Some((names, from)) = self.collection.names().zip(u32::try_from(cursor).ok()) else {
+            return (Vec::new(), 0);
+        };
+        let (entries, next) = names.scan(from, count);
+        let rows = entries.into_iter().filter_map(|e| row(self.pages, e));
+        (rows.collect(), next.map_or(0, u64::from))
+    }
+
+    /// An element chosen by the random number `r`, each as likely as any other.
+    #[must_use]
+    pub fn random(&self, r: u64) -> Option<RowRef<'a>> {
+        let rank = mix64(r).checked_rem(self.len())?;
+        match &self.collection.index {
+            Index::Names(names) => row(self.pages, names.random(r)?),
+            Index::Items(_) | Index::Scores(..) => self.at(rank),
+        }
+    }
+
+    /// The item at a place, or the member at a rank.
+    #[must_use]
+    pub fn at(&self, i: u64) -> Option<RowRef<'a>> {
+        let entry = match &self.collection.index {
+            Index::Names(_) => return None,
+            Index::Items(items) => *items.get(usize::try_from(i).ok()?)?,
+            Index::Scores(_, order) => order.at(i)?.1,
+        };
+        row(self.pages, entry)
+    }
+
+    /// The items of a list from one place to before another.
+    #[must_use]
+    pub fn items(
+        &self,
+        from: u64,
+        to: u64,
+    ) -> impl DoubleEndedIterator<Item = RowRef<'a>> + use<'a> {
+        let pages = self.pages;
+        let items = match &self.collection.index {
+            Index::Items(items) => {
+                let place = |i: u64| usize::try_from(i).map_or(items.len(), |i| i.min(items.len()));
+                let to = place(to);
+                Some(items.range(place(from).min(to)..to))
+            }
+            Index::Names(_) | Index::Scores(..) => None,
+        };
+        let entries = items.into_iter().flatten();
+        entries.filter_map(move |entry| row(pages, *entry))
+    }
+
+    /// How many members come before this one; `None` if it is not there.
+    #[must_use]
+    pub fn rank(&self, member: &[u8]) -> Option<u64> {
+        let Index::Scores(_, order) = &self.collection.index else {
+            return None;
+        };
+        let score = self.get(member)?.score();
+        Some(rank_of(self.pages, order, score, member))
+    }
+
+    /// How many members `pred` holds for, which are the first ones and no others. Each question
+    /// reads a row.
+    #[must_use]
+    pub fn partition_point(&self, mut pred: impl FnMut(f64, &RowRef<'a>) -> bool) -> u64 {
+        match &self.collection.index {
+            Index::Scores(_, order) => order.partition_point(|_, entry| {
+                row(self.pages, entry).is_some_and(|row| pred(row.score(), &row))
+            }),
+            Index::Names(_) | Index::Items(_) => 0,
+        }
+    }
+
+    /// As [`partition_point`](Self::partition_point), by scores alone: no row is read.
+    #[must_use]
+    pub fn score_point(&self, mut pred: impl FnMut(f64) -> bool) -> u64 {
+        match &self.collection.index {
+            Index::Scores(_, order) => order.partition_point(|score, _| pred(score)),
+            Index::Names(_) | Index::Items(_) => 0,
+        }
+    }
+
+    /// The members from one rank to before another, with their scores.
+    #[must_use]
+    pub fn range(
+        &self,
+        from: u64,
+        to: u64,
+    ) -> impl DoubleEndedIterator<Item = (f64, RowRef<'a>)> + use<'a> {
+        let pages = self.pages;
+        let range = match &self.collection.index {
+            Index::Scores(_, order) => Some(order.range(from, to)),
+            Index::Names(_) | Index::Items(_) => None,
+        };
+        let entries = range.into_iter().flatten();
+        entries
+            .filter_map(move |(_, entry)| row(pages, entry))
+            .map(|row| (row.score(), row))
+    }
+}
+
+impl<'a> IntoIterator for &Elements<'a> {
+    type Item = RowRef<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+fn row(pages: &Pages, entry: Entry) -> Option<RowRef<'_>> {
+    pages.row(entry).map(|row| RowRef::new(pages, row))
+}
+
+enum Walk<'a> {
+    Names(&'a HashIndex, usize),
+    Items(vec_deque::Iter<'a, Entry>),
+    Scores(order::Range<'a>),
+}
+
+/// All elements of a collection.
+pub struct Iter<'a> {
+    pages: &'a Pages,
+    walk: Walk<'a>,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = RowRef<'a>;
+
+    fn next(&mut self) -> Option<RowRef<'a>> {
+        let entry = match &mut self.walk {
+            Walk::Names(names, next) => {
+                let place = names.next_taken(*next)?;
+                *next = place + 1;
+                names.place(place)?
+            }
+            Walk::Items(items) => *items.next()?,
+            Walk::Scores(range) => range.next()?.1,
+        };
+        row(self.pages, entry)
+    }
+}

@@ -1,0 +1,275 @@
+//! Lists: items in an order of their own.
+//!
+//! The order must survive a restart although only rows are logged, so an item's key is a label,
+//! and items are in the order of their labels. At the ends labels are [`STEP`] apart; an item put
+//! between two others takes the middle of their gap; and when a gap has no middle, the items
+//! around it get labels anew, as few as make room. In memory the list is a ring of entries: both
+//! ends and any place are reached at once, and labels are read from rows only when one is needed.
+
+use std::collections::VecDeque;
+
+use perdura_base::{Error, Result, TableId};
+use perdura_page::{CollectionId, End, Kind, Place, Row, Shape, kind};
+
+use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
+use crate::collection::{Edit, Index};
+use crate::geometry::KeyHash;
+use crate::index::{Entry, Table};
+use crate::members::{ElementKey, edit, misused};
+use crate::pages::Pages;
+use crate::partition::Partition;
+use crate::row_ref::RowRef;
+use crate::rows::not_attached;
+use crate::undo::Undo;
+
+/// Between the labels at an end: 2^51 pushes fit in one direction.
+const STEP: i64 = 1 << 12;
+/// Labels given anew lie at least this far apart.
+const GAP_MIN: i64 = 64;
+/// So many items on each side are tried first when labels have to be given anew.
+const STRETCH: usize = 8;
+/// Items are not found by hash; their entries carry this one.
+const NO_HASH: KeyHash = KeyHash(0);
+
+/// The entry of an item in a slot.
+pub(crate) fn item_entry(local: u32, slot: usize) -> Entry {
+    Entry::new(NO_HASH, local, slot)
+}
+
+/// The label of an item, from its row.
+pub(crate) fn label_of(pages: &Pages, entry: Entry) -> Option<i64> {
+    let row = RowRef::new(pages, pages.row(entry)?);
+    kind::read_label(&row.field())
+}
+
+fn items(table: &Table, id: TableId, collection: CollectionId) -> Result<&VecDeque<Entry>> {
+    let found = table.collections.get(collection).map(|c| &c.index);
+    match found {
+        Some(Index::Items(items)) => Ok(items),
+        Some(_) => Err(misused(id, collection, "it is no list")),
+        None => Err(misused(id, collection, "there is none")),
+    }
+}
+
+/// The label for an item put before place `at`; `None` if there is no room.
+fn label_for(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> Option<i64> {
+    let label = |at: usize| items.get(at).and_then(|entry| label_of(pages, *entry));
+    let before = at.checked_sub(1).and_then(label);
+    match (before, label(at)) {
+        (None, None) => Some(0),
+        (Some(before), None) => before.checked_add(STEP),
+        (None, Some(after)) => after.checked_sub(STEP),
+        (Some(before), Some(after)) => {
+            let gap = after.checked_sub(before)?;
+            (gap >= 2).then(|| before + gap / 2)
+        }
+    }
+}
+
+/// The items around place `at` to be labelled anew, with the first label and the step.
+fn stretch(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> (usize, usize, i64, i64) {
+    let label = |at: usize| items.get(at).and_then(|entry| label_of(pages, *entry));
+    let mut reach = STRETCH;
+    loop {
+        let (from, to) = (at.saturating_sub(reach), items.len().min(at + reach));
+        let count = i64::try_from(to - from).unwrap_or(i64::MAX);
+        let before = from.checked_sub(1).and_then(label);
+        let (first, step) = match (before, label(to)) {
+            (None, None) => (Some(-(count / 2) * STEP), STEP),
+            (Some(before), None) => (before.checked_add(STEP), STEP),
+            (None, Some(after)) => (after.checked_sub(count * STEP), STEP),
+            (Some(before), Some(after)) => {
+                let step = after.saturating_sub(before) / (count + 1);
+                let roomy = step >= GAP_MIN;
+                (roomy.then(|| before.saturating_add(step)), step)
+            }
+        };
+        let end = first.and_then(|first| first.checked_add(count.checked_mul(step)?));
+        if let (Some(first), Some(_)) = (first, end) {
+            return (from, to, first, step);
+        }
+        reach *= 2;
+    }
+}
+
+impl Partition {
+    /// Adds an item at an end.
+    ///
+    /// # Errors
+    /// `OutOfMemory` as [`put`](Self::put); `Usage` if there is no such list.
+    pub fn list_push(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        list: CollectionId,
+        end: End,
+        value: &[u8],
+    ) -> Result<()> {
+        let at = match end {
+            End::Front => 0,
+            End::Back => self.list_len(id, list)?,
+        };
+        self.list_insert(undo, id, list, at, value)
+    }
+
+    fn list_len(&self, id: TableId, list: CollectionId) -> Result<usize> {
+        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        Ok(items(table, id, list)?.len())
+    }
+
+    /// Puts an item before the one at place `at`, or behind the last.
+    ///
+    /// # Errors
+    /// As [`list_push`](Self::list_push); `Usage` beyond the end.
+    pub fn list_insert(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        list: CollectionId,
+        at: usize,
+        value: &[u8],
+    ) -> Result<()> {
+        self.pay_for_orphans(undo, id);
+        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        let mut label = label_for(&self.pages, items(table, id, list)?, at);
+        if label.is_none() {
+            self.relabel(undo, id, list, at)?;
+            let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+            label = label_for(&self.pages, items(table, id, list)?, at);
+        }
+        let label = label.ok_or_else(|| misused(id, list, "its labels are used up"))?;
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        if at > items(table, id, list)?.len() {
+            return Err(misused(id, list, "it has no such place"));
+        }
+        let key = ElementKey::labelled(list, label);
+        let new = NewRow {
+            kind: Kind::Element(Shape::List),
+            key: key.bytes(),
+            hash: pages.geometry.hash(key.bytes()),
+            value,
+            expiry_ms: None,
+        };
+        let row = cells::compose(pages, part, id, &new)?;
+        let placed = cells::place(pages, table, part, id, (NO_HASH, None), &row);
+        if placed.is_err() {
+            free_chain(pages, part, chain_of(&row));
+        }
+        edit(table, part, id, list, Edit::ItemAdd(at, placed?));
+        table.account(&pages.memory);
+        Ok(())
+    }
+
+    /// Overwrites the item at place `at`.
+    ///
+    /// # Errors
+    /// As [`list_insert`](Self::list_insert).
+    pub fn list_set(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        list: CollectionId,
+        at: usize,
+        value: &[u8],
+    ) -> Result<()> {
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let no_place = || misused(id, list, "it has no such place");
+        let old = *items(table, id, list)?.get(at).ok_or_else(no_place)?;
+        let row = pages.row(old).ok_or_else(no_place)?;
+        let chain = chain_of(&row);
+        let key = RowRef::new(pages, row).key().into_owned();
+        let new = NewRow {
+            kind: Kind::Element(Shape::List),
+            key: &key,
+            hash: pages.geometry.hash(&key),
+            value,
+            expiry_ms: None,
+        };
+        let row = cells::compose(pages, part, id, &new)?;
+        let placed = cells::place(pages, table, part, id, (NO_HASH, Some(old)), &row);
+        if placed.is_err() {
+            free_chain(pages, part, chain_of(&row));
+        }
+        let entry = placed?;
+        if entry != old {
+            edit(table, part, id, list, Edit::ItemMove(at, entry));
+            release_slot(pages, table, part, old);
+        }
+        free_chain(pages, part, chain);
+        table.account(&pages.memory);
+        Ok(())
+    }
+
+    /// Removes the item at place `at`.
+    ///
+    /// # Errors
+    /// `Usage` if there is no such item.
+    pub fn list_remove(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        list: CollectionId,
+        at: usize,
+    ) -> Result<()> {
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let found = items(table, id, list)?.get(at).copied();
+        let entry = found.ok_or_else(|| misused(id, list, "it has no such place"))?;
+        let chain = pages.row(entry).as_ref().and_then(chain_of);
+        edit(table, part, id, list, Edit::ItemRemove(at));
+        release_slot(pages, table, part, entry);
+        free_chain(pages, part, chain);
+        table.account(&pages.memory);
+        Ok(())
+    }
+
+    /// Gives the items around place `at` labels with room between them.
+    fn relabel(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        list: CollectionId,
+        at: usize,
+    ) -> Result<()> {
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let (from, to, first, step) = stretch(pages, items(table, id, list)?, at);
+        let mut label = first;
+        for at in from..to {
+            let unreadable = || misused(id, list, "an item cannot be read");
+            let old = *items(table, id, list)?.get(at).ok_or_else(unreadable)?;
+            let row = pages.row(old).ok_or_else(unreadable)?;
+            let key = ElementKey::labelled(list, label);
+            let mut copy = Vec::new();
+            let row = match row.place {
+                Place::Inline { value, .. } => {
+                    copy.extend_from_slice(value);
+                    Row::inline(key.bytes(), &copy, None)
+                }
+                Place::Large { first, .. } => {
+                    let hash = pages.geometry.hash(key.bytes());
+                    Row::large(key.bytes(), row.value_bytes, first, hash.0, None)
+                }
+            };
+            let row = row.with_kind(Kind::Element(Shape::List));
+            let entry = cells::place(pages, table, part, id, (NO_HASH, Some(old)), &row)?;
+            if entry != old {
+                edit(table, part, id, list, Edit::ItemMove(at, entry));
+                release_slot(pages, table, part, old);
+            }
+            label = label.checked_add(step).ok_or_else(exhausted)?;
+        }
+        table.account(&pages.memory);
+        Ok(())
+    }
+}
+
+fn exhausted() -> Error {
+    Error::Usage("a list's labels are used up".into())
+}

@@ -1,0 +1,243 @@
+//! Fields and members: writing and removing the elements of hashes, sets and sorted sets.
+//!
+//! An element is a row of its own, so that a small change logs a small record whatever the size
+//! of the collection. Its key is the collection's id and its name; the pages it lies in are its
+//! collection's home's. A score is the value of its row: a new score is eight bytes of the log,
+//! and a move in the order of scores, which is derived and not logged.
+
+use perdura_base::{Error, Result, TableId};
+use perdura_page::{CollectionId, Kind, Row, Shape, kind};
+use smallvec::SmallVec;
+
+use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
+use crate::collection::{Collection, Edit, Index};
+use crate::geometry::KeyHash;
+use crate::index::{Entry, Table};
+use crate::order::OrderIndex;
+use crate::pages::Pages;
+use crate::partition::Partition;
+use crate::row_ref::RowRef;
+use crate::rows::not_attached;
+use crate::undo::{Op, PartUndo, Undo};
+
+/// The key of an element, on the stack if it is short.
+pub(crate) struct ElementKey(SmallVec<[u8; 64]>);
+
+impl perdura_base::cursor::Writer for ElementKey {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+impl ElementKey {
+    pub(crate) fn named(id: CollectionId, field: &[u8]) -> Self {
+        let mut key = ElementKey(SmallVec::new());
+        kind::put_element_key(&mut key, id, field);
+        key
+    }
+
+    pub(crate) fn labelled(id: CollectionId, label: i64) -> Self {
+        let mut key = ElementKey(SmallVec::new());
+        kind::put_item_key(&mut key, id, label);
+        key
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// An operation that does not fit the collection: a bug of the caller.
+pub(crate) fn misused(table: TableId, id: CollectionId, what: &str) -> Error {
+    Error::Usage(format!("collection {} of table {table}: {what}", id.0))
+}
+
+/// Changes an index and notes how to take it back.
+pub(crate) fn edit(
+    table: &mut Table,
+    part: &mut PartUndo,
+    id: TableId,
+    collection: CollectionId,
+    edit: Edit,
+) {
+    if let Some(inverse) = table.collections.edit(collection, edit) {
+        part.ops.push(Op::Edited {
+            table: id,
+            id: collection,
+            inverse,
+        });
+    }
+}
+
+/// How many members of an order come before this score and name.
+pub(crate) fn rank_of(pages: &Pages, order: &OrderIndex, score: f64, field: &[u8]) -> u64 {
+    let is_before = |entry: Entry| {
+        let row = pages.row(entry).map(|row| RowRef::new(pages, row));
+        row.is_some_and(|row| &*row.field() < field)
+    };
+    order.partition_point(|at, entry| at < score || (at <= score && is_before(entry)))
+}
+
+/// The score in a member's row.
+fn score_of(pages: &Pages, row: Row<'_>) -> f64 {
+    RowRef::new(pages, row).score()
+}
+
+impl Partition {
+    /// Makes a collection without elements and without a header.
+    pub(crate) fn make_collection(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        shape: Shape,
+    ) -> Result<CollectionId> {
+        let attached = self.tables.get_mut(&table);
+        let attached = attached.ok_or_else(|| not_attached(table))?;
+        let id = CollectionId(self.next_collection);
+        self.next_collection += 1;
+        attached.collections.make(id, shape, false);
+        attached.account(&self.pages.memory);
+        undo.part_mut(self.pages.id)
+            .ops
+            .push(Op::Made { table, id });
+        Ok(id)
+    }
+
+    /// Writes a field with its value, a member with an empty one, or a member with its score as
+    /// eight bytes. Whether it is new.
+    ///
+    /// # Errors
+    /// `OutOfMemory` as [`put`](Self::put); `Usage` if there is no such collection, it is a list,
+    /// or the value does not fit its shape.
+    pub fn element_put(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        collection: CollectionId,
+        field: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
+        let key = ElementKey::named(collection, field);
+        let hash = self.pages.geometry.hash(key.bytes());
+        self.pay_for_orphans(undo, id);
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let fault = |what: &str| misused(id, collection, what);
+        let found = table.collections.get(collection);
+        let found = found.ok_or_else(|| fault("there is none"))?;
+        let score = check_value(found.shape, value).map_err(fault)?;
+        let old = found.find(pages, key.bytes(), hash);
+        let old_score = score.and(old).map(|(_, row)| score_of(pages, row));
+        let old = old.map(|(entry, row)| (entry, chain_of(&row)));
+        let new = NewRow {
+            kind: Kind::Element(found.shape),
+            key: key.bytes(),
+            hash,
+            value,
+            expiry_ms: None,
+        };
+        let row = cells::compose(pages, part, id, &new)?;
+        let old_entry = old.map(|(entry, _)| entry);
+        let placed = cells::place(pages, table, part, id, (hash, old_entry), &row);
+        if placed.is_err() {
+            free_chain(pages, part, chain_of(&row));
+        }
+        let entry = placed?;
+        if old_entry != Some(entry) {
+            if let Some(old) = old_entry {
+                edit(table, part, id, collection, Edit::Remove(old));
+            }
+            edit(table, part, id, collection, Edit::Add(entry));
+        }
+        if let Some(score) = score
+            && (old_score != Some(score) || old_entry != Some(entry))
+        {
+            if let Some(old) = old_score {
+                unrank(pages, table, part, id, (collection, old, field));
+            }
+            if let Some(order) = order_of(table.collections.get(collection)) {
+                let rank = rank_of(pages, order, score, field);
+                let add = Edit::ScoreAdd(rank, score, entry);
+                edit(table, part, id, collection, add);
+            }
+        }
+        if let Some(old) = old_entry.filter(|old| *old != entry) {
+            release_slot(pages, table, part, old);
+        }
+        free_chain(pages, part, old.and_then(|(_, chain)| chain));
+        table.account(&pages.memory);
+        Ok(old.is_none())
+    }
+
+    /// Removes a field or member. Whether it was there.
+    ///
+    /// # Errors
+    /// `Usage` if there is no such collection or it is a list.
+    pub fn element_delete(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        collection: CollectionId,
+        field: &[u8],
+    ) -> Result<bool> {
+        let key = ElementKey::named(collection, field);
+        let hash: KeyHash = self.pages.geometry.hash(key.bytes());
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let found = table.collections.get(collection);
+        let found = found.ok_or_else(|| misused(id, collection, "there is none"))?;
+        if found.shape == Shape::List {
+            return Err(misused(id, collection, "a list has no names"));
+        }
+        let Some((entry, row)) = found.find(pages, key.bytes(), hash) else {
+            return Ok(false);
+        };
+        let chain = chain_of(&row);
+        if found.shape == Shape::Zset {
+            let score = score_of(pages, row);
+            unrank(pages, table, part, id, (collection, score, field));
+        }
+        edit(table, part, id, collection, Edit::Remove(entry));
+        release_slot(pages, table, part, entry);
+        free_chain(pages, part, chain);
+        table.account(&pages.memory);
+        Ok(true)
+    }
+}
+
+fn order_of(collection: Option<&Collection>) -> Option<&OrderIndex> {
+    match &collection?.index {
+        Index::Scores(_, order) => Some(order),
+        Index::Names(_) | Index::Items(_) => None,
+    }
+}
+
+/// Takes a member out of the order of scores.
+fn unrank(
+    pages: &Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    id: TableId,
+    (collection, score, field): (CollectionId, f64, &[u8]),
+) {
+    if let Some(order) = order_of(table.collections.get(collection)) {
+        let rank = rank_of(pages, order, score, field);
+        edit(table, part, id, collection, Edit::ScoreRemove(rank));
+    }
+}
+
+/// The score, if there is to be one; or what is wrong with the value.
+pub(crate) fn check_value(shape: Shape, value: &[u8]) -> Result<Option<f64>, &'static str> {
+    match shape {
+        Shape::Hash => Ok(None),
+        Shape::Set if value.is_empty() => Ok(None),
+        Shape::Set => Err("a member of a set has no value"),
+        Shape::Zset => match <[u8; 8]>::try_from(value).map(f64::from_le_bytes) {
+            Ok(score) if !score.is_nan() => Ok(Some(score)),
+            _ => Err("a score is a number of eight bytes"),
+        },
+        Shape::List => Err("a list has no names"),
+    }
+}

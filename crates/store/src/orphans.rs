@@ -1,0 +1,205 @@
+//! Collections without a key.
+//!
+//! DEL and overwrite change the header of a collection only. Its rows are removed in the same
+//! transaction if they are few; a big one becomes an *orphan*, which nobody can read, and its rows
+//! are removed by steps, each a logged transaction of its own. The list of orphans is volatile:
+//! after a restart it is every collection that no header names.
+//!
+//! Background work could fall behind a loop that makes and deletes big collections. So once more
+//! than [`DEBT_ROWS`] rows wait, each element that is written removes two of them first.
+
+use perdura_base::num::to_u64;
+use perdura_base::{PartitionId, Result, TableId};
+use perdura_page::CollectionId;
+
+use crate::build::{FoundHeader, damage_in};
+use crate::cells::{chain_of, free_chain, release_slot};
+use crate::collection::{Edit, Index};
+use crate::heap::Heap;
+use crate::index::{Entry, Table};
+use crate::members::edit;
+use crate::pages::Pages;
+use crate::partition::Partition;
+use crate::undo::{Op, PartUndo, Undo};
+
+/// A collection of up to so many elements goes away at once.
+const AT_ONCE: usize = 128;
+/// Rows of orphans in a table's partition that may wait for the background.
+const DEBT_ROWS: usize = 16 * 1024;
+
+impl Partition {
+    /// Lets go of a collection whose header is gone.
+    pub fn orphan(&mut self, undo: &mut Undo, id: TableId, collection: CollectionId) {
+        let part = undo.part_mut(self.pages.id);
+        let Some(table) = self.tables.get_mut(&id) else {
+            return;
+        };
+        let Some(found) = table.collections.get(collection) else {
+            return;
+        };
+        if found.len() <= AT_ONCE {
+            remove_rows(&mut self.pages, table, part, (id, collection), AT_ONCE);
+        } else {
+            table.collections.orphan(collection);
+            part.ops.push(Op::Orphaned {
+                table: id,
+                id: collection,
+            });
+        }
+        table.account(&self.pages.memory);
+    }
+
+    /// Removes up to `max` rows of orphans. How many it were; 0: there is no orphan.
+    pub fn purge_orphans(&mut self, undo: &mut Undo, max: usize) -> usize {
+        let part = undo.part_mut(self.pages.id);
+        let mut removed = 0;
+        for (id, table) in &mut self.tables {
+            while removed < max
+                && let Some(orphan) = table.collections.orphans.last().copied()
+            {
+                let left = max - removed;
+                removed += remove_rows(&mut self.pages, table, part, (*id, orphan), left);
+            }
+            table.account(&self.pages.memory);
+        }
+        removed
+    }
+
+    /// Rows of orphans that wait to be removed.
+    #[must_use]
+    pub fn orphan_rows(&self) -> u64 {
+        let rows = self.tables.values().map(|t| t.collections.orphan_rows());
+        u64::try_from(rows.sum::<usize>()).unwrap_or(u64::MAX)
+    }
+
+    /// Removes two rows if too many wait.
+    pub(crate) fn pay_for_orphans(&mut self, undo: &mut Undo, id: TableId) {
+        let Some(table) = self.tables.get_mut(&id) else {
+            return;
+        };
+        if table.collections.orphan_rows() <= DEBT_ROWS {
+            return;
+        }
+        if let Some(orphan) = table.collections.orphans.last().copied() {
+            let part = undo.part_mut(self.pages.id);
+            remove_rows(&mut self.pages, table, part, (id, orphan), 2);
+        }
+    }
+}
+
+impl Heap {
+    /// After a restart has built all partitions: holds the headers against the collections they
+    /// name, and lists those that none names. Gives the count of orphans.
+    ///
+    /// # Errors
+    /// `Corrupt` names the page and slot of a header whose collection has no rows, is another
+    /// header's too, or is of another shape.
+    pub fn settle_collections(&self) -> Result<u64> {
+        let ids = || (0..self.geometry().partitions).map(PartitionId);
+        let mut headers: Vec<FoundHeader> = Vec::new();
+        for id in ids() {
+            headers.append(&mut self.lock(id).headers);
+        }
+        headers.sort_unstable_by_key(|header| header.home);
+        let (mut left, mut orphans) = (headers.as_slice(), 0);
+        for id in ids() {
+            let mut part = self.lock(id);
+            let mine = left.partition_point(|header| header.home.partition == id);
+            for header in &left[..mine] {
+                part.claim(header)?;
+            }
+            left = &left[mine..];
+            let part = &mut *part;
+            for table in part.tables.values_mut() {
+                table.collections.list_orphans();
+                orphans += to_u64(table.collections.orphans.len());
+                table.account(&part.pages.memory);
+            }
+        }
+        Ok(orphans)
+    }
+}
+
+impl Partition {
+    fn claim(&mut self, header: &FoundHeader) -> Result<()> {
+        let table = self.tables.get_mut(&header.table);
+        let found = table.and_then(|table| table.collections.get_mut(header.home.id));
+        let fault = match found {
+            None => "one without elements",
+            Some(found) if found.shape != header.shape => "one of another shape",
+            Some(found) if !found.orphan => "one that another key heads",
+            Some(found) => {
+                found.orphan = false;
+                return Ok(());
+            }
+        };
+        let expected = "the header of a collection of its own";
+        Err(damage_in(header.page, Some(header.slot), expected, fault))
+    }
+}
+
+/// Removes up to `max` rows of a collection, and with the last one the collection. How many.
+fn remove_rows(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    (id, collection): (TableId, CollectionId),
+    max: usize,
+) -> usize {
+    let mut removed = 0;
+    while removed < max
+        && let Some(entry) = remove_any(table, part, id, collection)
+    {
+        let chain = pages.row(entry).as_ref().and_then(chain_of);
+        release_slot(pages, table, part, entry);
+        free_chain(pages, part, chain);
+        removed += 1;
+    }
+    if let Some(left) = table.collections.get(collection)
+        && left.len() == 0
+    {
+        part.ops.push(Op::Unmade {
+            table: id,
+            id: collection,
+            shape: left.shape,
+            orphan: left.orphan,
+        });
+        table.collections.unmake(collection);
+    }
+    removed
+}
+
+/// Takes one row out of a collection's indexes: the cheapest one.
+fn remove_any(
+    table: &mut Table,
+    part: &mut PartUndo,
+    id: TableId,
+    collection: CollectionId,
+) -> Option<Entry> {
+    let found = table.collections.get_mut(collection)?;
+    match &mut found.index {
+        Index::Items(items) => {
+            let at = items.len().checked_sub(1)?;
+            let entry = items[at];
+            edit(table, part, id, collection, Edit::ItemRemove(at));
+            Some(entry)
+        }
+        Index::Names(names) => {
+            // Removing moves later entries into the gap, never before it; only a rollback and the
+            // shrinking of an array put some there.
+            let from = found.purged.min(names.place_count());
+            let place = names.next_taken(from).or_else(|| names.next_taken(0))?;
+            found.purged = place;
+            let entry = names.place(place)?;
+            edit(table, part, id, collection, Edit::Remove(entry));
+            Some(entry)
+        }
+        Index::Scores(_, order) => {
+            let rank = order.len().checked_sub(1)?;
+            let (_, entry) = order.at(rank)?;
+            edit(table, part, id, collection, Edit::ScoreRemove(rank));
+            edit(table, part, id, collection, Edit::Remove(entry));
+            Some(entry)
+        }
+    }
+}

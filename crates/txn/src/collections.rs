@@ -1,0 +1,343 @@
+//! Collections within a transaction.
+//!
+//! A header is in its key's partition, its elements are in their home's, which is another one
+//! after a rename. A transaction that meets an undeclared home is run again with it, like any
+//! other; so everything here may abort with [`Abort::Undeclared`], to be handed on.
+//!
+//! Invariant: a collection that has a header has an element when the transaction commits. Who
+//! removes the last one deletes the key in the same transaction; the executor refuses to commit
+//! otherwise, because a restart would call it damage.
+
+use perdura_base::num::to_usize;
+use perdura_base::{Error, PartitionId, TableId};
+use perdura_store::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
+
+use crate::tx::{Abort, Tx, is_alive};
+
+/// Elements copied at a time.
+const COPY_STEP: usize = 256;
+/// Keys drawn before a table is searched for one that is not past its expiry.
+const DRAWS: u64 = 32;
+
+impl Tx<'_> {
+    /// Makes a key the header of a new collection; elements must follow. What the key held is
+    /// displaced.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn create(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        shape: Shape,
+        expiry_ms: Option<u64>,
+    ) -> Result<Home, Abort> {
+        self.check_write(key, 16)?;
+        let (at, hash) = self.place(key)?;
+        let (partition, part) = &mut self.guards[at];
+        let (id, displaced) = part.create(self.undo, table, (key, hash), shape, expiry_ms)?;
+        let home = Home {
+            partition: *partition,
+            id,
+        };
+        self.changed.push((table, home));
+        self.settle(table, displaced)?;
+        Ok(home)
+    }
+
+    /// Orphans a collection whose header was displaced in another partition.
+    pub(crate) fn settle(&mut self, table: TableId, displaced: Displaced) -> Result<(), Abort> {
+        if let Some(home) = displaced.foreign {
+            let at = self.guard_of(home.partition)?;
+            self.guards[at].1.orphan(self.undo, table, home.id);
+        }
+        Ok(())
+    }
+
+    /// Moves a key with its value and expiry to another name, whatever is there. A big collection
+    /// keeps its elements where they are, unless the table is another one. False: no such key.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn rename(
+        &mut self,
+        table: TableId,
+        from: &[u8],
+        to_table: TableId,
+        to: &[u8],
+    ) -> Result<bool, Abort> {
+        let Some(row) = self.get(table, from)? else {
+            return Ok(false);
+        };
+        if (table, from) == (to_table, to) {
+            return Ok(true);
+        }
+        let (kind, expiry, home) = (row.kind(), row.expiry_ms(), row.home());
+        if let (Kind::Header(shape), Some(home)) = (kind, home)
+            && table != to_table
+        {
+            let new = self.create(to_table, to, shape, expiry)?;
+            self.copy_elements((table, home), (to_table, new))?;
+            return self.delete(table, from);
+        }
+        let mut value = Vec::new();
+        row.copy_value(&mut value);
+        self.check_write(to, value.len())?;
+        self.place(to)?;
+        let (at, hash) = self.place(from)?;
+        self.guards[at].1.unlink(self.undo, table, from, hash);
+        self.put_kind(to_table, to, (kind, &value), expiry)?;
+        Ok(true)
+    }
+
+    /// Adds all elements of a collection to one of the same shape, which is empty.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn copy_elements(
+        &mut self,
+        (table, home): (TableId, Home),
+        (to_table, to): (TableId, Home),
+    ) -> Result<(), Abort> {
+        let is_list = self.elements(table, home)?.shape() == Shape::List;
+        let mut cursor = 0;
+        loop {
+            let elements = self.elements(table, home)?;
+            let (rows, next) = if is_list {
+                let end = elements.len().min(cursor + 256);
+                let next = if end == elements.len() { 0 } else { end };
+                (elements.items(cursor, end).collect(), next)
+            } else {
+                elements.scan(cursor, COPY_STEP)
+            };
+            let copies = rows.into_iter().map(|row| {
+                let mut value = Vec::with_capacity(row.value_len());
+                row.copy_value(&mut value);
+                (row.field().into_owned(), value)
+            });
+            for (field, value) in copies.collect::<Vec<_>>() {
+                if is_list {
+                    self.list_push(to_table, to, End::Back, &value)?;
+                } else {
+                    self.element_put(to_table, to, &field, &value)?;
+                }
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The elements of a collection, to be read.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`], to be handed on; [`Error::Usage`] if there is no such collection.
+    pub fn elements(&self, table: TableId, home: Home) -> Result<Elements<'_>, Abort> {
+        let at = self.guard_of(home.partition)?;
+        let found = self.guards[at].1.elements(table, home.id);
+        found.ok_or_else(|| {
+            let (id, partition) = (home.id.0, home.partition);
+            let what = format!("table {table} has no collection {id} in partition {partition}");
+            Error::Usage(what).into()
+        })
+    }
+
+    /// Writes a field with its value, a member with an empty one, or a member with its score: the
+    /// eight bytes of a little-endian double that is not NaN. Whether it is new.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::Usage`] if the collection is a list or the value does not
+    /// fit its shape.
+    pub fn element_put(
+        &mut self,
+        table: TableId,
+        home: Home,
+        field: &[u8],
+        value: &[u8],
+    ) -> Result<bool, Abort> {
+        self.check_memory()?;
+        self.check_value(field)?;
+        self.check_value(value)?;
+        self.admit(field.len() + value.len())?;
+        let at = self.guard_of(home.partition)?;
+        let part = &mut self.guards[at].1;
+        Ok(part.element_put(self.undo, table, home.id, field, value)?)
+    }
+
+    /// Removes a field or member. Whether it was there. With the last one the key is to be
+    /// deleted.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`], to be handed on; [`Error::Usage`] if the collection is a list.
+    pub fn element_delete(
+        &mut self,
+        table: TableId,
+        home: Home,
+        field: &[u8],
+    ) -> Result<bool, Abort> {
+        self.admit(0)?;
+        let at = self.guard_of(home.partition)?;
+        self.changed_by_removal(table, home);
+        let part = &mut self.guards[at].1;
+        Ok(part.element_delete(self.undo, table, home.id, field)?)
+    }
+
+    /// Adds an item at an end of a list.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::Usage`] if there is no such list.
+    pub fn list_push(
+        &mut self,
+        table: TableId,
+        home: Home,
+        end: End,
+        value: &[u8],
+    ) -> Result<(), Abort> {
+        let at = self.check_item(home, value)?;
+        let part = &mut self.guards[at].1;
+        Ok(part.list_push(self.undo, table, home.id, end, value)?)
+    }
+
+    /// Puts an item before the one at place `index`; at the list's length, behind the last.
+    ///
+    /// # Errors
+    /// As [`list_push`](Self::list_push); [`Error::Usage`] beyond the end.
+    pub fn list_insert(
+        &mut self,
+        table: TableId,
+        home: Home,
+        index: u64,
+        value: &[u8],
+    ) -> Result<(), Abort> {
+        let at = self.check_item(home, value)?;
+        let part = &mut self.guards[at].1;
+        Ok(part.list_insert(self.undo, table, home.id, to_usize(index), value)?)
+    }
+
+    /// Overwrites the item at place `index`.
+    ///
+    /// # Errors
+    /// As [`list_insert`](Self::list_insert).
+    pub fn list_set(
+        &mut self,
+        table: TableId,
+        home: Home,
+        index: u64,
+        value: &[u8],
+    ) -> Result<(), Abort> {
+        let at = self.check_item(home, value)?;
+        let part = &mut self.guards[at].1;
+        Ok(part.list_set(self.undo, table, home.id, to_usize(index), value)?)
+    }
+
+    /// Removes the item at place `index`. With the last one the key is to be deleted.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`], to be handed on; [`Error::Usage`] beyond the end.
+    pub fn list_remove(&mut self, table: TableId, home: Home, index: u64) -> Result<(), Abort> {
+        self.admit(0)?;
+        let at = self.guard_of(home.partition)?;
+        self.changed_by_removal(table, home);
+        let part = &mut self.guards[at].1;
+        Ok(part.list_remove(self.undo, table, home.id, to_usize(index))?)
+    }
+
+    fn check_item(&mut self, home: Home, value: &[u8]) -> Result<usize, Abort> {
+        self.check_memory()?;
+        self.check_value(value)?;
+        self.admit(value.len())?;
+        self.guard_of(home.partition)
+    }
+
+    /// Notes a collection that may have lost its last element.
+    fn changed_by_removal(&mut self, table: TableId, home: Home) {
+        if self.changed.last() != Some(&(table, home)) {
+            self.changed.push((table, home));
+        }
+    }
+
+    /// Refuses to commit a header without an element.
+    pub(crate) fn check_collections(&self) -> Result<(), Abort> {
+        for (table, home) in &self.changed {
+            let at = self.guard_of(home.partition)?;
+            let found = self.guards[at].1.elements(*table, home.id);
+            if found.is_some_and(|elements| elements.is_empty()) {
+                let what = format!("collection {} of table {table} is left empty", home.id.0);
+                return Err(Error::Usage(what).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys in hash order from a cursor on, about `count` of them, none past its expiry, and the
+    /// cursor to go on from. 0 begins and ends. One call looks at one partition, which
+    /// [`Geometry::partition_of_cursor`](perdura_store::Geometry::partition_of_cursor) names, and
+    /// may return nothing. A key that is there throughout is returned, whatever happens to others
+    /// between the calls, restarts included; one may be returned twice.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`], to be handed on.
+    pub fn scan_keys(
+        &self,
+        table: TableId,
+        cursor: u64,
+        count: usize,
+    ) -> Result<(Vec<RowRef<'_>>, u64), Abort> {
+        let Some(partition) = self.geometry.partition_of_cursor(cursor) else {
+            return Ok((Vec::new(), 0));
+        };
+        let at = self.guard_of(partition)?;
+        let (mut rows, next) = self.guards[at].1.scan_keys(table, cursor, count);
+        rows.retain(|row| is_alive(row, self.now_ms));
+        Ok((rows, next))
+    }
+
+    /// A key chosen by the random number `r`; `None` if there is none. Needs every partition.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`] if a partition is missing.
+    pub fn random_key(&self, table: TableId, r: u64) -> Result<Option<RowRef<'_>>, Abort> {
+        use perdura_base::checksum::mix64;
+        let len = self.len(table)?;
+        for draw in 0..DRAWS {
+            let r = mix64(r.wrapping_add(draw));
+            let Some(mut rank) = r.checked_rem(len) else {
+                return Ok(None);
+            };
+            for (_, part) in &self.guards {
+                let here = part.len(table);
+                if rank >= here {
+                    rank -= here;
+                    continue;
+                }
+                let row = part.random_row(table, mix64(r));
+                match row.filter(|row| is_alive(row, self.now_ms)) {
+                    Some(row) => return Ok(Some(row)),
+                    None => break,
+                }
+            }
+        }
+        let mut cursor = 0;
+        loop {
+            let (rows, next) = self.scan_keys(table, cursor, 64)?;
+            if let Some(row) = rows.into_iter().next() {
+                return Ok(Some(row));
+            }
+            if next == 0 {
+                return Ok(None);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Removes up to `max` rows of orphans of a partition. How many it were.
+    ///
+    /// # Errors
+    /// [`Abort::Undeclared`], to be handed on; a full log.
+    pub fn purge_orphans(&mut self, partition: PartitionId, max: usize) -> Result<usize, Abort> {
+        let at = self.guard_of(partition)?;
+        self.admit(max * 32)?;
+        Ok(self.guards[at].1.purge_orphans(self.undo, max))
+    }
+}
