@@ -47,12 +47,14 @@ pub(crate) struct Connection {
     pub full: bool,
     /// Runs nothing more and closes once its replies have left.
     pub closing: bool,
-    /// Runs nothing until another thread answers.
+    /// Runs nothing until another thread or another client has an answer for it.
     pub blocked: bool,
     /// Whether it is in the loop's list of those that wait for the disk.
     pub listed: bool,
     /// Whether it is in the loop's list of those to run: once, however often it is announced.
     pub queued: bool,
+    /// Whether it is to be closed at once, whatever it is owed.
+    pub doomed: bool,
     /// Bytes accounted to the database's memory.
     accounted: u64,
 }
@@ -74,6 +76,7 @@ impl Connection {
             blocked: false,
             listed: false,
             queued: false,
+            doomed: false,
             accounted: 0,
         }
     }
@@ -215,6 +218,9 @@ impl Connection {
 
     /// Writes what may leave. `Err`: the connection is dead.
     pub(crate) fn flush(&mut self, state: &mut State) -> Result<(), ()> {
+        if self.doomed {
+            return Err(());
+        }
         self.replies.release(state.durable);
         if (self.replies.sendable() || self.stream.pending()) && !self.full {
             let before = self.replies.unsent();

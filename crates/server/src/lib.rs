@@ -15,10 +15,10 @@
 //! * `serve`: start and end.
 //!
 //! # What is absent
-//! WATCH, FLUSHDB within MULTI, key iteration, types other than strings, and users other
-//! than `default`.
+//! Key iteration, types other than strings, and users other than `default`.
 
 mod auth;
+mod blocking;
 mod command;
 mod connection;
 mod control;
@@ -26,15 +26,20 @@ mod engine;
 mod glob;
 mod loading;
 mod net;
+mod notify;
 mod options;
+mod output;
 mod poll;
+mod pubsub;
 mod replies;
 mod resp;
 mod serve;
 mod session;
 pub mod settings;
 mod state;
+mod tell;
 mod tls;
+mod watch;
 
 pub use options::{DebugAccess, ServeError, ServerOptions};
 pub use serve::{Server, serve};

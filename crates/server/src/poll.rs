@@ -11,6 +11,7 @@
 mod upkeep;
 
 use crate::command::After;
+use crate::command::wait::expire;
 use crate::connection::Connection;
 use crate::control::{Gate, Message};
 use crate::engine::{Db, Epoch, error_text};
@@ -138,6 +139,7 @@ impl EventLoop {
             for index in ready.drain(..) {
                 self.advance(index);
             }
+            expire(&mut self.state, Instant::now());
             self.flush_round();
             self.accept();
             self.tick();
@@ -169,10 +171,22 @@ impl EventLoop {
                 .db()
                 .is_some_and(|db| db.durable() > self.flushed);
         let busy = advanced || !self.again.is_empty();
-        let timeout = if busy { Duration::ZERO } else { TICK };
+        let timeout = if busy {
+            Duration::ZERO
+        } else {
+            self.patience()
+        };
         let result = self.look(events, timeout);
         self.gate.get_up();
         result
+    }
+
+    /// How long nothing needs to happen by itself.
+    fn patience(&self) -> Duration {
+        match self.state.blocking.next_deadline() {
+            Some(at) => at.saturating_duration_since(Instant::now()).min(TICK),
+            None => TICK,
+        }
     }
 
     /// Whether clients wait for an epoch that nobody has made durable yet, and no connection has
@@ -231,6 +245,9 @@ impl EventLoop {
             return;
         };
         connection.queued = false;
+        if connection.hung_up && self.state.blocking.contains(connection.session.seat.id) {
+            return self.close(index, connection);
+        }
         match connection.advance(&mut self.state, &mut self.buffer) {
             Ok(after) => {
                 self.state.connections.put(index, connection);
@@ -249,6 +266,7 @@ impl EventLoop {
         if self.waiting.is_empty() {
             self.owed_since = self.state.now;
         }
+        self.touched.append(&mut self.state.touched);
         for at in 0..self.touched.len() {
             self.list_if_waiting(self.touched[at]);
         }
@@ -278,7 +296,7 @@ impl EventLoop {
         if let Some(mut connection) = self.state.connections.take(index) {
             if connection.replies.waits() && !connection.listed {
                 connection.listed = true;
-                self.waiting.push((index, connection.session.id));
+                self.waiting.push((index, connection.session.seat.id));
             }
             self.state.connections.put(index, connection);
         }
@@ -290,7 +308,7 @@ impl EventLoop {
             let Some(mut connection) = self.state.connections.take(*index) else {
                 return false;
             };
-            let same = connection.session.id == *id;
+            let same = connection.session.seat.id == *id;
             if !same || !connection.listed {
                 self.state.connections.put(*index, connection);
                 return false;
@@ -328,6 +346,7 @@ impl EventLoop {
         // A socket that is gone cannot be deregistered; closing does it anyway.
         let _ = connection.stream.deregister(self.poll.registry());
         connection.unaccount(&self.state);
+        self.state.forget(&mut connection.session);
         self.state.connections.release(index);
     }
 
@@ -352,7 +371,7 @@ impl EventLoop {
                     .state
                     .connections
                     .iter()
-                    .find(|(_, c)| c.session.id == client);
+                    .find(|(_, c)| c.session.seat.id == client);
                 let Some(index) = found.map(|(index, _)| index) else {
                     return Ok(());
                 };
@@ -414,7 +433,7 @@ impl EventLoop {
             let Some(mut connection) = self.state.connections.take(index) else {
                 continue;
             };
-            if connection.session.id == id {
+            if connection.session.seat.id == id {
                 connection.listed = false;
                 connection.replies.release(self.state.durable);
                 if connection.replies.waits() {

@@ -2,7 +2,9 @@
 //! proved who it is, the block it is queueing, and when it wants its replies.
 
 use crate::command::Command;
+use crate::pubsub::{Seat, Subscriptions};
 use crate::resp::parse::OwnedArgs;
+use crate::watch::Watch;
 use std::time::Instant;
 
 /// When a write is answered.
@@ -28,8 +30,8 @@ pub(crate) struct Block {
 /// The state of one client.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Never used twice within a life of the server.
-    pub id: u64,
+    /// Its place, and an id that is never used twice within a life of the server.
+    pub seat: Seat,
     /// The peer.
     pub peer: String,
     /// Our end.
@@ -48,6 +50,10 @@ pub(crate) struct Session {
     pub authenticated: bool,
     /// The open MULTI block.
     pub block: Option<Block>,
+    /// The keys that must not change for EXEC to run.
+    pub watched: Vec<Watch>,
+    /// What it is subscribed to.
+    pub subscriptions: Option<Box<Subscriptions>>,
     /// When replies leave.
     pub durability: Durability,
     /// When the connection was accepted.
@@ -60,10 +66,10 @@ pub(crate) struct Session {
 
 impl Session {
     /// A client that has said nothing yet.
-    pub(crate) fn new(id: u64, peer: String, local: String, unix: bool, trusted: bool) -> Self {
+    pub(crate) fn new(seat: Seat, peer: String, local: String, unix: bool, trusted: bool) -> Self {
         let now = Instant::now();
         Session {
-            id,
+            seat,
             peer,
             local,
             unix,
@@ -73,6 +79,8 @@ impl Session {
             resp3: false,
             authenticated: trusted,
             block: None,
+            watched: Vec::new(),
+            subscriptions: None,
             durability: Durability::Disk,
             since: now,
             active: now,
@@ -109,7 +117,7 @@ impl Session {
         format!(
             "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 multi={} \
              obl={} tot-mem={} cmd={} user=default resp={} lib-name={} lib-ver={} durability={}\n",
-            self.id,
+            self.seat.id,
             self.peer,
             self.local,
             String::from_utf8_lossy(&self.name),

@@ -1,13 +1,15 @@
 //! What all connections share. Only the loop's thread touches it.
 
-use crate::command::event::Event;
+use crate::blocking::Blocking;
 use crate::command::lookup::Lookup;
 use crate::connection::Connections;
 use crate::control::Control;
 use crate::engine::{Db, Epoch, Options, Progress};
 use crate::options::ServerOptions;
+use crate::pubsub::{Seat, Topics};
 use crate::session::{Durability, Session};
 use crate::tls::{self, TlsAuthClients};
+use crate::watch::Watches;
 use rustls::ServerConfig;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -121,6 +123,20 @@ pub(crate) struct State {
     tls: Option<Arc<ServerConfig>>,
     /// What CONFIG has to remember.
     pub config: Config,
+    /// The keys that clients watch.
+    pub watches: Watches,
+    /// The clients that wait for keys.
+    pub blocking: Blocking,
+    /// Who listens to what.
+    pub topics: Topics,
+    /// The classes of events that are published; see [`crate::notify`].
+    pub notify: u16,
+    /// Who is running, and whether it speaks RESP3.
+    pub running: (Seat, bool),
+    /// Messages to the client that is running, until its reply is complete.
+    pub own: Vec<u8>,
+    /// Connections that somebody else has written to.
+    pub touched: Vec<usize>,
     mem_in_time: Option<bool>,
 }
 
@@ -158,6 +174,13 @@ impl State {
                 database,
                 changed: BTreeSet::new(),
             },
+            watches: Watches::default(),
+            blocking: Blocking::default(),
+            topics: Topics::default(),
+            notify: 0,
+            running: (Seat::NOBODY, false),
+            own: Vec::new(),
+            touched: Vec::new(),
             mem_in_time: None,
         }
     }
@@ -199,13 +222,19 @@ impl State {
         self.opened_at.max(checkpoint_end_us / 1_000_000)
     }
 
-    /// Whether anybody wants to know which keys change.
-    pub(crate) fn interest(&self) -> bool {
-        false
+    /// A client that leaves, or begins anew: nobody expects anything of it any more.
+    pub(crate) fn forget(&mut self, session: &mut Session) {
+        self.watches.forget(&mut session.watched);
+        if let Some(mut own) = session.subscriptions.take() {
+            self.topics.forget(&mut own, session.seat.id);
+        }
+        self.blocking.take(session.seat.id);
     }
 
-    /// Tells those who want to know of changes that are durable with `epoch`.
-    pub(crate) fn tell(&mut self, _events: &[Event], _epoch: Epoch) {}
+    /// Has the loop look after a connection that somebody else has written to.
+    pub(crate) fn touch(&mut self, index: usize) {
+        self.touched.push(index);
+    }
 
     /// How newcomers are spoken to in TLS, and whether they must show certificates.
     pub(crate) fn tls(&self) -> (Option<&Arc<ServerConfig>>, bool) {
@@ -233,6 +262,13 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs())
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Differs between any two starts on a machine: hashed from the clock and the process id.

@@ -10,4 +10,5 @@ mod redis {
     pub mod limits;
     pub mod tls;
     pub mod transactions;
+    pub mod watch;
 }

@@ -6,6 +6,9 @@
 //! transaction, which may repeat them, and the replies are put together in order. A command that
 //! fails at run time replies its error and changes nothing; the others stand, as in Redis. If
 //! the engine refuses (memory, log), the whole block does not happen.
+//!
+//! Whether a watched key has changed is decided before the first step. A key that expires between
+//! then and the transaction, a moment later, counts as expired after the block was begun.
 
 use super::Group;
 use super::dispatch::{add_partitions, failed};
@@ -17,7 +20,8 @@ use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::session::{Block, Session};
-use crate::state::{Stage, State};
+use crate::state::{Stage, State, unix_ms};
+use crate::watch;
 use std::ops::Range;
 
 /// The commands of this module.
@@ -36,16 +40,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         Group::Transactions,
         "1.2.0",
         "Begins a block of commands.",
-    ),
-    plain("unwatch", 1, LOADING | FAST, watch).doc(
-        Group::Transactions,
-        "2.2.0",
-        "Watches no key any more.",
-    ),
-    plain("watch", -2, LOADING | IMMEDIATE | FAST, watch).doc(
-        Group::Transactions,
-        "2.2.0",
-        "Makes EXEC depend on keys staying as they are.",
     ),
 ];
 
@@ -79,7 +73,12 @@ pub(crate) fn enqueue(
 
 /// A command was refused: an open block will not run, and is over if the command was EXEC.
 /// Answers the error to reply with.
-pub(crate) fn broken_by(session: &mut Session, args: &Args<'_>, error: String) -> String {
+pub(crate) fn broken_by(
+    state: &mut State,
+    session: &mut Session,
+    args: &Args<'_>,
+    error: String,
+) -> String {
     if !args.at(0).eq_ignore_ascii_case(b"EXEC") {
         if let Some(block) = &mut session.block {
             block.broken = true;
@@ -87,6 +86,7 @@ pub(crate) fn broken_by(session: &mut Session, args: &Args<'_>, error: String) -
         return error;
     }
     session.block = None;
+    state.watches.forget(&mut session.watched);
     let why = error.strip_prefix("ERR ").unwrap_or(&error);
     format!("EXECABORT Transaction discarded because of: {why}")
 }
@@ -103,18 +103,12 @@ pub(crate) fn multi(cx: &mut Cx<'_>, _: &Args<'_>) {
 /// `DISCARD`
 pub(crate) fn discard(cx: &mut Cx<'_>, _: &Args<'_>) {
     match cx.session.block.take() {
-        Some(_) => cx.out.ok(),
+        Some(_) => {
+            cx.state.watches.forget(&mut cx.session.watched);
+            cx.out.ok();
+        }
         None => cx.out.error("ERR DISCARD without MULTI"),
     }
-}
-
-/// `WATCH` and `UNWATCH`, which are not there yet.
-pub(crate) fn watch(cx: &mut Cx<'_>, _: &Args<'_>) {
-    if cx.session.block.is_some() {
-        return cx.out.error("ERR WATCH inside MULTI is not allowed");
-    }
-    cx.out
-        .error("ERR WATCH is not supported yet; MULTI and EXEC are atomic without it");
 }
 
 /// What the first step learned about one command.
@@ -130,9 +124,15 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     let Some(block) = cx.session.block.take() else {
         return cx.out.error("ERR EXEC without MULTI");
     };
+    let mut watched = std::mem::take(&mut cx.session.watched);
+    let changed = cx.state.watches.changed(&watched) || watch::expired(&watched, unix_ms());
+    cx.state.watches.forget(&mut watched);
     if block.broken {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return cx.out.error(text);
+    }
+    if changed {
+        return cx.out.null_array();
     }
     let before = (cx.session.database, cx.session.resp3);
     let mut partitions = PartitionSet::empty();
@@ -210,7 +210,7 @@ fn run_steps(
     let (outcome, ticket) = db.transact(partitions, |tx| {
         out.buf.truncate(start);
         out.array(steps.len());
-        let mut data = Data::new(state, db, tx, 0);
+        let mut data = Data::new(state, db, tx, 0).impatient();
         for ((command, owned), step) in block.queue.iter().zip(steps) {
             match (command.run, &step.reply) {
                 (Run::Data(run), _) => {

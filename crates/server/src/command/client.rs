@@ -40,7 +40,7 @@ pub(crate) fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
         },
         b"getname" if cx.session.name.is_empty() => cx.out.null(),
         b"getname" => cx.out.bulk(&cx.session.name),
-        b"id" => cx.out.count(cx.session.id),
+        b"id" => cx.out.count(cx.session.seat.id),
         b"info" => {
             let line = cx.session.describe(cx.state.now, cx.out.buf.len());
             cx.out.text(&line);
@@ -77,10 +77,13 @@ fn list(cx: &mut Cx<'_>, args: &Args<'_>) {
         return cx.out.error(SYNTAX);
     }
     let now = cx.state.now;
-    let mut lines = vec![(cx.session.id, cx.session.describe(now, cx.out.buf.len()))];
+    let mut lines = vec![(
+        cx.session.seat.id,
+        cx.session.describe(now, cx.out.buf.len()),
+    )];
     for (_, other) in cx.state.connections.iter() {
         lines.push((
-            other.session.id,
+            other.session.seat.id,
             other.session.describe(now, other.replies.unsent()),
         ));
     }

@@ -9,6 +9,7 @@ use super::Group;
 use super::flag::{ADMIN, LOADING};
 use super::spec::{Command, family};
 use super::{Cx, SYNTAX};
+use crate::glob;
 use crate::options::ServeError;
 use crate::resp::parse::Args;
 use crate::settings::file::{Change, rewrite};
@@ -149,7 +150,7 @@ fn names() -> impl Iterator<Item = (&'static str, Target)> {
 fn get(cx: &mut Cx<'_>, args: &Args<'_>) {
     let patterns: Vec<Vec<u8>> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
     let mut found: Vec<(&str, Target)> = names()
-        .filter(|(name, _)| patterns.iter().any(|p| glob(p, name.as_bytes())))
+        .filter(|(name, _)| patterns.iter().any(|p| glob::matches(p, name.as_bytes())))
         .collect();
     found.sort_unstable_by_key(|(name, _)| *name);
     cx.out.map(found.len());
@@ -301,86 +302,7 @@ fn rewrite_file(state: &mut State) -> Result<(), String> {
     })
 }
 
-/// Whether `pattern` with `*`, `?`, `[a-z]`, `[^a]` and `\` matches `text`. Linear in both:
-/// on a mismatch only the latest `*` is tried with one byte more.
-pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if pattern.get(p) == Some(&b'*') {
-            star = Some((p + 1, t));
-            p += 1;
-        } else if let Some(len) = glob_one(&pattern[p..], text[t]) {
-            p += len;
-            t += 1;
-        } else if let Some((after, from)) = star {
-            star = Some((after, from + 1));
-            (p, t) = (after, from + 1);
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|b| *b == b'*')
-}
-
-/// How many bytes of the pattern stand for one byte of the text, if they match it.
-pub(crate) fn glob_one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
-        [] => None,
-        [b'?', ..] => Some(1),
-        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
-        [b'[', class @ ..] => {
-            let (inverted, set) = match class {
-                [b'^', rest @ ..] => (true, rest),
-                _ => (false, class),
-            };
-            let end = set.iter().position(|b| *b == b']').unwrap_or(set.len());
-            let mut found = false;
-            let mut rest = &set[..end];
-            while let [first, tail @ ..] = rest {
-                (found, rest) = match tail {
-                    [b'-', last, more @ ..] => (found || (*first..=*last).contains(&byte), more),
-                    _ => (found || *first == byte, tail),
-                };
-            }
-            let len = pattern.len() - set.len() + (end + 1).min(set.len());
-            (found != inverted).then_some(len)
-        }
-        [literal, ..] => (*literal == byte).then_some(1),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_match_as_in_redis() {
-        for (pattern, text) in [
-            ("*", ""),
-            ("*", "save"),
-            ("s*e", "save"),
-            ("s?ve", "save"),
-            ("[a-t]ave", "save"),
-        ] {
-            assert!(
-                glob(pattern.as_bytes(), text.as_bytes()),
-                "{pattern} {text}"
-            );
-        }
-        for (pattern, text) in [
-            ("s*x", "save"),
-            ("[^s]ave", "save"),
-            ("sav", "save"),
-            ("", "a"),
-        ] {
-            assert!(
-                !glob(pattern.as_bytes(), text.as_bytes()),
-                "{pattern} {text}"
-            );
-        }
-        assert!(!glob(b"[", b"a"));
-        let stars = b"*a".repeat(1000);
-        assert!(!glob(&stars, &b"a".repeat(900)));
-    }
 }

@@ -2,6 +2,7 @@
 //! when the transaction has committed.
 
 use super::event::{Class, Event};
+use crate::blocking::{Nothing, Wait};
 use crate::engine::{
     Abort, Db, Epoch, Error, Fault, Flushed, Kind, Renewal, RowRef, Shape, Source, TableId, Tx,
     types,
@@ -19,11 +20,19 @@ pub(crate) enum Stop {
     Abort(Abort),
     /// The command replies with this error. It has written nothing.
     Error(Cow<'static, str>),
+    /// There is nothing yet: the client waits. The command has written nothing.
+    Wait(Wait),
 }
 
 impl From<Abort> for Stop {
     fn from(abort: Abort) -> Self {
         Stop::Abort(abort)
+    }
+}
+
+impl From<Wait> for Stop {
+    fn from(wait: Wait) -> Self {
+        Stop::Wait(wait)
     }
 }
 
@@ -63,6 +72,7 @@ pub(crate) struct Data<'a, 'tx> {
     pub database: u8,
     /// Its table.
     pub table: TableId,
+    state: &'a State,
     db: &'a Db,
     /// New tables of what this transaction has flushed.
     renewal: Option<Renewal>,
@@ -78,6 +88,9 @@ pub(crate) struct Data<'a, 'tx> {
     interest: bool,
     events: Vec<Event>,
     errors: u64,
+    /// Whether the client may be kept waiting.
+    may_wait: bool,
+    wait: Option<Wait>,
 }
 
 /// What a transaction leaves to be done when it has committed.
@@ -88,6 +101,8 @@ pub(crate) struct Outcome {
     errors: u64,
     events: Vec<Event>,
     flushed: Option<Flushed>,
+    /// What the client is to wait for, instead of a reply.
+    pub wait: Option<Wait>,
 }
 
 impl Outcome {
@@ -106,11 +121,12 @@ impl Outcome {
 
 impl<'a, 'tx> Data<'a, 'tx> {
     /// What the commands of one transaction work on, beginning with a database.
-    pub(crate) fn new(state: &State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
+    pub(crate) fn new(state: &'a State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
         Data {
             tx,
             database,
             table: db.database(database),
+            state,
             db,
             renewal: None,
             value_bytes_max: state.value_bytes_max,
@@ -120,7 +136,20 @@ impl<'a, 'tx> Data<'a, 'tx> {
             interest: state.interest(),
             events: Vec::new(),
             errors: 0,
+            may_wait: true,
+            wait: None,
         }
+    }
+
+    /// The same within MULTI, where nobody waits.
+    pub(crate) fn impatient(mut self) -> Self {
+        self.may_wait = false;
+        self
+    }
+
+    /// Whether the command has ended with a wish to wait.
+    pub(crate) fn waits(&self) -> bool {
+        self.wait.is_some()
     }
 
     /// Runs one command. An error reply takes the place of what the command has replied so far.
@@ -138,6 +167,15 @@ impl<'a, 'tx> Data<'a, 'tx> {
                 out.buf.truncate(start);
                 out.error(&text);
                 self.errors += 1;
+                Ok(())
+            }
+            Err(Stop::Wait(wait)) => {
+                out.buf.truncate(start);
+                match wait.nothing {
+                    _ if self.may_wait => self.wait = Some(wait),
+                    Nothing::Null => out.null(),
+                    Nothing::NullArray => out.null_array(),
+                }
                 Ok(())
             }
         }
@@ -186,11 +224,44 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// that is empty stays as it is.
     pub(crate) fn flush(&mut self, database: u8) -> Result<(), Abort> {
         if self.tx.len(self.table_of(database))? > 0 {
+            let table = self.table_of(database);
+            for key in self.state.watches.keys_of(database) {
+                if self.tx.get(table, key)?.is_some() {
+                    self.touched(database, key);
+                }
+            }
             let renewal = self.renewal.get_or_insert_default();
             self.db.begin_flush(self.tx, Some(database), renewal)?;
             self.select(self.database);
         }
         Ok(())
+    }
+
+    /// Tells WATCH and waiting clients that two databases are about to change places.
+    pub(crate) fn swapped(&mut self, first: u8, second: u8) -> Result<(), Abort> {
+        let (watches, blocking) = (&self.state.watches, &self.state.blocking);
+        let tables = [first, second].map(|database| self.table_of(database));
+        for database in [first, second] {
+            for key in watches.keys_of(database) {
+                let there = |table| Ok::<_, Abort>(self.tx.get(table, key)?.is_some());
+                if there(tables[0])? || there(tables[1])? {
+                    self.touched(database, key);
+                }
+            }
+            for key in blocking.keys_of(database) {
+                self.touched(database, key);
+            }
+        }
+        Ok(())
+    }
+
+    fn touched(&mut self, database: u8, key: &[u8]) {
+        self.events.push(Event {
+            database,
+            class: Class::Quiet,
+            name: "",
+            key: key.into(),
+        });
     }
 
     /// Ends the transaction; nothing may fail after it.
@@ -205,6 +276,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             errors: self.errors,
             events: self.events,
             flushed,
+            wait: self.wait,
         })
     }
 

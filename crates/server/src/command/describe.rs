@@ -1,11 +1,11 @@
 //! COMMAND: the table of commands, as clients ask for it.
 
 use super::Group;
-use super::config::glob as matches;
 use super::flag::LOADING;
 use super::spec::{Access, Command, family};
 use super::table::all;
 use super::{Cx, Keys, SYNTAX, flag};
+use crate::glob::matches;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 

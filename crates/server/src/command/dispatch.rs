@@ -4,6 +4,7 @@
 use super::{After, Command, Cx, Data, Keys, Run, flag};
 use crate::engine::{Db, Epoch, Error, PartitionSet, error_text};
 use crate::loading;
+use crate::pubsub::Seat;
 use crate::replies::Replies;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -19,9 +20,10 @@ pub(crate) fn execute(
     args: &Args<'_>,
 ) -> After {
     state.stats.commands += 1;
+    state.running = (session.seat, session.resp3);
     let (epoch, after) = match check(state, session, args) {
         Err(error) => {
-            let error = super::block::broken_by(session, args, error);
+            let error = super::block::broken_by(state, session, args, error);
             state.stats.errors += 1;
             Out::new(&mut replies.buf, session.resp3).error(&error);
             (Epoch(0), After::Continue)
@@ -33,10 +35,7 @@ pub(crate) fn execute(
                 (Epoch(0), After::Continue)
             } else {
                 match command.run {
-                    Run::Data(_) => {
-                        let epoch = run_data(state, session, replies, command, args);
-                        (epoch, After::Continue)
-                    }
+                    Run::Data(_) => run_data(state, session, replies, command, args),
                     Run::Plain(run) => {
                         let out = Out::new(&mut replies.buf, session.resp3);
                         let epoch = Epoch(0);
@@ -59,7 +58,10 @@ pub(crate) fn execute(
     } else {
         epoch
     };
+    state.append_own(&mut replies.buf);
     replies.seal(epoch, state.durable);
+    state.running.0 = Seat::NOBODY;
+    super::wait::serve(state);
     after
 }
 
@@ -123,17 +125,18 @@ pub(crate) fn add_partitions(
     }
 }
 
-/// One command, one transaction. Answers the epoch that the reply rests on.
+/// One command, one transaction. Answers the epoch that the reply rests on, and whether the
+/// client now waits for a key.
 fn run_data(
     state: &mut State,
     session: &Session,
     replies: &mut Replies,
     command: &'static Command,
     args: &Args<'_>,
-) -> Epoch {
+) -> (Epoch, After) {
     let (Stage::Ready(db), Run::Data(run)) = (&state.stage, command.run) else {
         Out::new(&mut replies.buf, session.resp3).error("ERR the database is not open");
-        return Epoch(0);
+        return (Epoch(0), After::Continue);
     };
     let mut partitions = PartitionSet::empty();
     add_partitions(db, command, args, &mut partitions);
@@ -146,9 +149,16 @@ fn run_data(
         data.finish()
     });
     match result {
-        Ok((outcome, ticket)) => {
+        Ok((mut outcome, ticket)) => {
+            let wait = outcome.wait.take();
             outcome.settle(state, ticket.epoch);
-            ticket.epoch
+            let Some(wait) = wait else {
+                return (ticket.epoch, After::Continue);
+            };
+            let wait = (wait, ticket.epoch);
+            let (seat, database) = (session.seat, session.database);
+            state.blocking.add(seat, database, command, args, wait);
+            (Epoch(0), After::Block)
         }
         Err(error) => {
             replies.buf.truncate(start);
@@ -157,7 +167,7 @@ fn run_data(
                 &error,
                 &mut Out::new(&mut replies.buf, session.resp3),
             );
-            Epoch(0)
+            (Epoch(0), After::Continue)
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What a transaction has done to keys, for those who want to know: WATCH, clients that wait for
 //! a key, and keyspace notifications.
 
+use crate::notify::class;
+
 /// The class of an event, as `notify-keyspace-events` names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -16,6 +18,26 @@ pub(crate) enum Class {
     Hash,
     /// Sorted sets.
     SortedSet,
+    /// A key whose time is over was removed.
+    Expired,
+    /// For WATCH and waiting clients only; nothing is published.
+    Quiet,
+}
+
+impl Class {
+    /// Its bit in `notify-keyspace-events`.
+    pub(crate) fn bit(self) -> u16 {
+        match self {
+            Class::Generic => class::GENERIC,
+            Class::String => class::STRING,
+            Class::List => class::LIST,
+            Class::Set => class::SET,
+            Class::Hash => class::HASH,
+            Class::SortedSet => class::ZSET,
+            Class::Expired => class::EXPIRED,
+            Class::Quiet => 0,
+        }
+    }
 }
 
 /// One change of one key.

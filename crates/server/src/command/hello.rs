@@ -115,7 +115,7 @@ pub(crate) fn hello(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
     cx.session.resp3 = resp3;
     cx.out.resp3 = resp3;
-    let id = i64::try_from(cx.session.id).unwrap_or(i64::MAX);
+    let id = i64::try_from(cx.session.seat.id).unwrap_or(i64::MAX);
     let out = &mut cx.out;
     out.map(7);
     for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
@@ -137,6 +137,7 @@ pub(crate) fn hello(cx: &mut Cx<'_>, args: &Args<'_>) {
 /// `RESET`
 pub(crate) fn reset(cx: &mut Cx<'_>, _: &Args<'_>) {
     let trusted = cx.state.trusts_all();
+    cx.state.forget(cx.session);
     cx.session.reset(trusted);
     cx.out.resp3 = false;
     cx.out.simple("RESET");

@@ -31,6 +31,8 @@ pub(crate) mod sets;
 pub(crate) mod spec;
 pub(crate) mod strings;
 pub(crate) mod table;
+pub(crate) mod wait;
+pub(crate) mod watch;
 
 use crate::engine::Epoch;
 use crate::resp::parse::Args;

@@ -133,7 +133,7 @@ pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
     let Some(db) = cx.state.db().cloned() else {
         return;
     };
-    let (client, control) = (cx.session.id, cx.state.control.clone());
+    let (client, control) = (cx.session.seat.id, cx.state.control.clone());
     cx.state.saving = Some(client);
     cx.after = After::Block;
     thread::spawn(move || {

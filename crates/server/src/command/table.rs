@@ -3,7 +3,7 @@
 use super::spec::Command;
 use super::{
     bitfield, bits, block, client, config, counters, describe, expiry, hashes, hello, info, keys,
-    lcs, ranges, server, set_joins, sets, strings,
+    lcs, ranges, server, set_joins, sets, strings, watch,
 };
 
 /// The families.
@@ -26,6 +26,7 @@ static FAMILIES: &[&[Command]] = &[
     set_joins::COMMANDS,
     sets::COMMANDS,
     strings::COMMANDS,
+    watch::COMMANDS,
 ];
 
 /// Every command, in no order that means anything.

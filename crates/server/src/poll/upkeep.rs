@@ -3,6 +3,7 @@
 use super::{CONNECTIONS, EventLoop, TICK};
 use crate::connection::Connection;
 use crate::net::{Listener, Stream};
+use crate::pubsub::Seat;
 use crate::session::Session;
 use crate::tls::HANDSHAKE;
 use mio::Token;
@@ -55,10 +56,14 @@ impl EventLoop {
             return self.state.connections.release(index);
         }
         self.state.stats.accepted += 1;
-        let session = Session::new(self.next_id, peer, local, unix, self.state.trusts_all());
+        let seat = Seat {
+            index,
+            id: self.next_id,
+        };
+        let session = Session::new(seat, peer, local, unix, self.state.trusts_all());
         if stream.handshaking() {
             let deadline = session.since + HANDSHAKE;
-            self.handshakes.push_back((index, session.id, deadline));
+            self.handshakes.push_back((index, seat.id, deadline));
         }
         self.next_id += 1;
         self.state
@@ -96,7 +101,7 @@ impl EventLoop {
         {
             match self.state.connections.take(index) {
                 Some(connection)
-                    if connection.session.id == id && connection.stream.handshaking() =>
+                    if connection.session.seat.id == id && connection.stream.handshaking() =>
                 {
                     self.close(index, connection);
                 }

@@ -92,15 +92,16 @@ impl OwnedArgs {
     /// Copies these arguments.
     pub(crate) fn of<'a>(args: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut owned = OwnedArgs::default();
-        for arg in args {
-            let start = owned.bytes.len();
-            owned.bytes.extend_from_slice(arg);
-            owned.spans.push(Span {
-                start,
-                end: owned.bytes.len(),
-            });
-        }
+        args.for_each(|arg| owned.push(arg));
         owned
+    }
+
+    /// Appends an argument.
+    pub(crate) fn push(&mut self, arg: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(arg);
+        let end = self.bytes.len();
+        self.spans.push(Span { start, end });
     }
 
     /// The arguments.

@@ -87,6 +87,11 @@ impl<'a> Out<'a> {
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
+    /// The head of a message that no request asked for, `len` replies long.
+    pub(crate) fn push(&mut self, len: usize) {
+        self.head(if self.resp3 { b'>' } else { b'*' }, len);
+    }
+
     /// The head of an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
         self.head(b'*', len);

@@ -64,11 +64,6 @@ fn an_error_while_queueing_aborts_the_block() {
         ("MULTI", "+OK"),
         ("EXEC", "[]"),
     ]);
-    assert!(
-        client
-            .send("WATCH k")
-            .starts_with("-ERR WATCH is not supported")
-    );
 }
 
 #[test]

@@ -1,0 +1,350 @@
+//! Clients that wait for a key, as BLPOP does: who waits for what, in which order, until when.
+//!
+//! A command that finds nothing ends with a [`Wait`], and its client is kept here with a copy of
+//! the request. A change of one of its keys makes that key *ready*; when the command that changed
+//! it has been answered, the clients that wait for a ready key are tried again, the first to have
+//! come first, each with its request narrowed to that one key (`command::wait`). So a client is
+//! served by the same function that would have served it at once, as a transaction of its own,
+//! and its reply waits for the disk like any other.
+//!
+//! Invariant: a client in `clients` is in `keys` under each of its keys, and in `deadlines` if it
+//! has one; nobody else is.
+
+use crate::command::Command;
+use crate::engine::{Epoch, Shape};
+use crate::pubsub::Seat;
+use crate::resp::parse::{Args, OwnedArgs};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// What a command answers that found nothing and may not wait, because it is in a MULTI block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nothing {
+    /// A null.
+    Null,
+    /// A null array.
+    NullArray,
+}
+
+/// What a command waits for.
+#[derive(Debug, Clone)]
+pub(crate) struct Wait {
+    /// What the key must hold for the command to be tried again.
+    pub shape: Shape,
+    /// The arguments that are the keys.
+    pub keys: Range<usize>,
+    /// The argument that says how many they are, if there is one.
+    pub count: Option<usize>,
+    /// For how long; for ever if it is none.
+    pub timeout: Option<Duration>,
+    /// The reply where nobody may wait.
+    pub nothing: Nothing,
+}
+
+/// The time that a blocking command may wait: seconds, perhaps with a fraction. 0 is for ever.
+pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str> {
+    const NOT_FLOAT: &str = "ERR timeout is not a float or out of range";
+    const NEGATIVE: &str = "ERR timeout is negative";
+    let text = std::str::from_utf8(arg).map_err(|_| NOT_FLOAT)?;
+    let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E');
+    if text.is_empty() || !text.bytes().all(plain) {
+        return Err(NOT_FLOAT);
+    }
+    let seconds: f64 = text.parse().map_err(|_| NOT_FLOAT)?;
+    if seconds < 0.0 {
+        return Err(NEGATIVE);
+    }
+    // Redis counts milliseconds in 63 bits, and finds what does not fit negative.
+    let ms = (seconds * 1000.0).ceil() / 1000.0;
+    match Duration::try_from_secs_f64(ms) {
+        Ok(wait) if wait.as_millis() > u128::from(u64::MAX / 4) => Err(NEGATIVE),
+        Ok(wait) if wait.is_zero() => Ok(None),
+        Ok(wait) => Ok(Some(wait)),
+        Err(_) => Err(NEGATIVE),
+    }
+}
+
+/// A client that waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// Who.
+    pub seat: Seat,
+    /// The database of its keys.
+    pub database: u8,
+    /// Its command.
+    pub command: &'static Command,
+    /// What the reply rests on that says that there was nothing.
+    pub epoch: Epoch,
+    /// What it waits for.
+    pub wait: Wait,
+    args: OwnedArgs,
+    ticket: u64,
+    deadline: Option<Instant>,
+}
+
+impl Waiter {
+    /// The request with `key` as its only key.
+    pub(crate) fn narrowed(&self, key: &[u8]) -> OwnedArgs {
+        let (args, keys) = (self.args.args(), &self.wait.keys);
+        let mut narrowed = OwnedArgs::default();
+        for at in (0..args.len()).filter(|at| !keys.contains(at) || *at == keys.start) {
+            if at == keys.start {
+                narrowed.push(key);
+            } else if self.wait.count == Some(at) {
+                narrowed.push(b"1");
+            } else {
+                narrowed.push(args.at(at));
+            }
+        }
+        narrowed
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let args = self.args.args();
+        self.wait.keys.clone().map(move |at| args.at(at))
+    }
+}
+
+/// Clients by the order in which they came.
+type Queue = BTreeMap<u64, u64>;
+
+/// All clients that wait for a key.
+#[derive(Debug, Default)]
+pub(crate) struct Blocking {
+    clients: HashMap<u64, Waiter>,
+    keys: HashMap<u8, HashMap<Box<[u8]>, Queue>>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    ready: VecDeque<(u8, Box<[u8]>)>,
+    tickets: u64,
+}
+
+impl Blocking {
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// How many wait.
+    pub(crate) fn count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// How many of them not for ever.
+    pub(crate) fn timeouts(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    /// Whether this client waits.
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        self.clients.contains_key(&id)
+    }
+
+    /// Has a client wait, behind all others.
+    pub(crate) fn add(
+        &mut self,
+        seat: Seat,
+        database: u8,
+        command: &'static Command,
+        args: &Args<'_>,
+        (wait, epoch): (Wait, Epoch),
+    ) {
+        self.tickets += 1;
+        let deadline = wait.timeout.and_then(|t| Instant::now().checked_add(t));
+        self.put_back(Waiter {
+            seat,
+            database,
+            command,
+            epoch,
+            wait,
+            args: OwnedArgs::copy(args),
+            ticket: self.tickets,
+            deadline,
+        });
+    }
+
+    /// Has a client wait again, in its old place.
+    pub(crate) fn put_back(&mut self, waiter: Waiter) {
+        let id = waiter.seat.id;
+        let keys = self.keys.entry(waiter.database).or_default();
+        for key in waiter.keys() {
+            match keys.get_mut(key) {
+                Some(queue) => {
+                    queue.insert(waiter.ticket, id);
+                }
+                None => {
+                    keys.insert(key.into(), Queue::from([(waiter.ticket, id)]));
+                }
+            }
+        }
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.insert((deadline, id));
+        }
+        self.clients.insert(id, waiter);
+    }
+
+    /// A client that waits no more.
+    pub(crate) fn take(&mut self, id: u64) -> Option<Waiter> {
+        let waiter = self.clients.remove(&id)?;
+        if let Some(keys) = self.keys.get_mut(&waiter.database) {
+            for key in waiter.keys() {
+                let emptied = keys.get_mut(key).is_some_and(|queue| {
+                    queue.remove(&waiter.ticket);
+                    queue.is_empty()
+                });
+                if emptied {
+                    keys.remove(key);
+                }
+            }
+            if keys.is_empty() {
+                self.keys.remove(&waiter.database);
+            }
+        }
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        Some(waiter)
+    }
+
+    /// A key has changed: whoever waits for it is to be tried again.
+    pub(crate) fn touch(&mut self, database: u8, key: &[u8]) {
+        let waited = self
+            .keys
+            .get(&database)
+            .is_some_and(|k| k.contains_key(key));
+        let noted = |(d, k): &(u8, Box<[u8]>)| *d == database && **k == *key;
+        if waited && !self.ready.iter().any(noted) {
+            self.ready.push_back((database, key.into()));
+        }
+    }
+
+    /// The keys of a database that clients wait for.
+    pub(crate) fn keys_of(&self, database: u8) -> impl Iterator<Item = &[u8]> {
+        let keys = self.keys.get(&database);
+        keys.into_iter()
+            .flat_map(|keys| keys.keys())
+            .map(AsRef::as_ref)
+    }
+
+    /// The next key that may have something for those who wait for it.
+    pub(crate) fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
+        self.ready.pop_front()
+    }
+
+    /// The next client that waits for a key, behind the one with this ticket.
+    pub(crate) fn next_waiter(&self, database: u8, key: &[u8], after: u64) -> Option<(u64, u64)> {
+        let queue = self.keys.get(&database)?.get(key)?;
+        let (ticket, id) = queue.range(after + 1..).next()?;
+        Some((*ticket, *id))
+    }
+
+    /// When the first of those ends who wait for a time.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// A client that has waited long enough.
+    pub(crate) fn next_late(&mut self, now: Instant) -> Option<Waiter> {
+        let (deadline, id) = *self.deadlines.first()?;
+        if deadline > now {
+            return None;
+        }
+        self.take(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::table::all;
+    use crate::resp::parse::{Limits, Parser};
+
+    fn wait(keys: Range<usize>, timeout: Option<Duration>) -> Wait {
+        Wait {
+            shape: Shape::List,
+            keys,
+            count: None,
+            timeout,
+            nothing: Nothing::NullArray,
+        }
+    }
+
+    fn add(blocking: &mut Blocking, id: u64, line: &[u8], wait: Wait) {
+        let mut parser = Parser::new();
+        parser.parse(line, &Limits::STRANGER).expect("a request");
+        let command = all().next().expect("a command");
+        let seat = Seat { index: 0, id };
+        blocking.add(seat, 0, command, &parser.args(line), (wait, Epoch(0)));
+    }
+
+    #[test]
+    fn clients_wait_in_the_order_in_which_they_came() {
+        let mut blocking = Blocking::default();
+        for id in [7, 3, 5] {
+            add(&mut blocking, id, b"x a b 0\n", wait(1..3, None));
+        }
+        blocking.touch(0, b"c");
+        blocking.touch(1, b"a");
+        assert_eq!(blocking.next_ready(), None, "nobody waits for those");
+        blocking.touch(0, b"a");
+        blocking.touch(0, b"a");
+        assert_eq!(blocking.next_ready(), Some((0, b"a"[..].into())));
+        assert_eq!(blocking.next_ready(), None);
+        let mut order = Vec::new();
+        let mut after = 0;
+        while let Some((ticket, id)) = blocking.next_waiter(0, b"a", after) {
+            order.push(id);
+            after = ticket;
+        }
+        assert_eq!(order, [7, 3, 5]);
+        let first = blocking.take(7).expect("it waits");
+        blocking.put_back(first);
+        let next = blocking.next_waiter(0, b"b", 0).map(|(_, id)| id);
+        assert_eq!(next, Some(7), "it has kept its place");
+        for id in [3, 5, 7] {
+            assert!(blocking.take(id).is_some());
+        }
+        assert!(blocking.is_empty() && blocking.keys.is_empty());
+    }
+
+    #[test]
+    fn a_request_is_narrowed_to_the_key_that_is_ready() {
+        let mut blocking = Blocking::default();
+        let counted = Wait {
+            count: Some(2),
+            ..wait(3..5, None)
+        };
+        add(&mut blocking, 1, b"blmpop 0 2 a b left\n", counted);
+        let waiter = blocking.take(1).expect("it waits");
+        let narrowed = waiter.narrowed(b"b");
+        let words: Vec<&[u8]> = narrowed.args().from(0).collect();
+        assert_eq!(words, [&b"blmpop"[..], b"0", b"1", b"b", b"left"]);
+    }
+
+    #[test]
+    fn who_has_waited_long_enough_is_taken_out() {
+        let mut blocking = Blocking::default();
+        let now = Instant::now();
+        add(&mut blocking, 1, b"x a 0\n", wait(1..2, None));
+        let soon = Some(Duration::from_millis(5));
+        add(&mut blocking, 2, b"x a 0\n", wait(1..2, soon));
+        assert_eq!((blocking.count(), blocking.timeouts()), (2, 1));
+        assert!(blocking.next_late(now).is_none());
+        let late = blocking.next_late(now + Duration::from_secs(1));
+        assert_eq!(late.map(|waiter| waiter.seat.id), Some(2));
+        assert_eq!(blocking.next_deadline(), None);
+    }
+
+    #[test]
+    fn timeouts_are_seconds_with_a_fraction() {
+        assert_eq!(parse_timeout(b"0"), Ok(None));
+        assert_eq!(parse_timeout(b"0.0001"), Ok(Some(Duration::from_millis(1))));
+        assert_eq!(parse_timeout(b"1.5"), Ok(Some(Duration::from_millis(1500))));
+        assert_eq!(parse_timeout(b"-1"), Err("ERR timeout is negative"));
+        assert_eq!(parse_timeout(b"1e30"), Err("ERR timeout is negative"));
+        for wrong in [&b"x"[..], b"", b"inf", b"nan", b"1 "] {
+            let text = "ERR timeout is not a float or out of range";
+            assert_eq!(parse_timeout(wrong), Err(text));
+        }
+    }
+}

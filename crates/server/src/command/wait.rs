@@ -1,0 +1,155 @@
+//! Serves clients that wait for a key, and ends the waiting of those whose time is over.
+
+use super::dispatch::{add_partitions, failed};
+use super::{Data, Run};
+use crate::blocking::Waiter;
+use crate::connection::Connection;
+use crate::engine::{Abort, Epoch, Kind, PartitionSet, Shape};
+use crate::resp::reply::Out;
+use crate::state::{Stage, State};
+use std::time::Instant;
+
+/// How one more try went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Try {
+    /// The client has its reply.
+    Served,
+    /// The key holds nothing for this client, but perhaps for the next.
+    Passed,
+    /// The key holds nothing.
+    Gone,
+}
+
+/// Tries all who wait for keys that have changed. What serving one of them changes may serve
+/// more.
+pub(crate) fn serve(state: &mut State) {
+    while let Some((database, key)) = state.blocking.next_ready() {
+        let mut after = 0;
+        while let Some((ticket, id)) = state.blocking.next_waiter(database, &key, after) {
+            after = ticket;
+            if retry(state, id, &key) == Try::Gone {
+                break;
+            }
+        }
+    }
+}
+
+fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
+    let Some(waiter) = state.blocking.take(id) else {
+        return Try::Passed;
+    };
+    let index = waiter.seat.index;
+    let Some(mut connection) = state.connections.take(index) else {
+        state.blocking.put_back(waiter);
+        return Try::Passed;
+    };
+    let tried = if connection.session.seat.id == id {
+        attempt(state, &mut connection, &waiter, key)
+    } else {
+        Try::Passed
+    };
+    state.connections.put(index, connection);
+    if tried == Try::Served {
+        state.touch(index);
+    } else {
+        state.blocking.put_back(waiter);
+    }
+    tried
+}
+
+fn attempt(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: &[u8]) -> Try {
+    let (Stage::Ready(db), Run::Data(run)) = (&state.stage, waiter.command.run) else {
+        return Try::Passed;
+    };
+    let narrowed = waiter.narrowed(key);
+    let args = narrowed.args();
+    let mut partitions = PartitionSet::empty();
+    add_partitions(db, waiter.command, &args, &mut partitions);
+    let resp3 = connection.session.resp3;
+    let replies = &mut connection.replies;
+    let start = replies.buf.len();
+    let result = db.transact(&partitions, |tx| {
+        replies.buf.truncate(start);
+        let mut data = Data::new(state, db, tx, waiter.database);
+        match shape_of(&data, key)? {
+            Some(shape) if shape == Some(waiter.wait.shape) => {}
+            Some(_) => return Ok((Try::Passed, None)),
+            None => return Ok((Try::Gone, None)),
+        }
+        data.run(run, &args, &mut Out::new(&mut replies.buf, resp3))?;
+        if data.waits() {
+            return Ok((Try::Passed, None));
+        }
+        Ok((Try::Served, Some(data.finish()?)))
+    });
+    let epoch = match result {
+        Ok(((tried, None), _)) => {
+            replies.buf.truncate(start);
+            return tried;
+        }
+        Ok(((_, Some(outcome)), ticket)) => {
+            outcome.settle(state, ticket.epoch);
+            ticket.epoch
+        }
+        Err(error) => {
+            replies.buf.truncate(start);
+            failed(state, &error, &mut Out::new(&mut replies.buf, resp3));
+            Epoch(0)
+        }
+    };
+    answer(state, connection, epoch);
+    Try::Served
+}
+
+/// Seals the reply of a client that waits no more, and lets it go on.
+fn answer(state: &mut State, connection: &mut Connection, epoch: Epoch) {
+    let epoch = state.answer_epoch(&connection.session, epoch);
+    connection.replies.seal(epoch, state.durable);
+    connection.blocked = false;
+}
+
+/// What a key holds.
+fn shape_of(data: &Data<'_, '_>, key: &[u8]) -> Result<Option<Option<Shape>>, Abort> {
+    let row = data.tx.get(data.table, key)?;
+    Ok(row.map(|row| match row.kind() {
+        Kind::Small(shape) | Kind::Header(shape) => Some(shape),
+        Kind::String | Kind::Element(_) => None,
+    }))
+}
+
+/// Ends the waiting of those whose time is over, with the reply that there was nothing.
+pub(crate) fn expire(state: &mut State, now: Instant) {
+    while let Some(waiter) = state.blocking.next_late(now) {
+        release(state, &waiter, None);
+    }
+}
+
+/// CLIENT UNBLOCK: ends the waiting of a client, as if its time were over or with an error.
+/// Answers whether it did wait.
+pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
+    match state.blocking.take(id) {
+        Some(waiter) => {
+            release(state, &waiter, error);
+            true
+        }
+        None => false,
+    }
+}
+
+fn release(state: &mut State, waiter: &Waiter, error: Option<&str>) {
+    let index = waiter.seat.index;
+    let Some(mut connection) = state.connections.take(index) else {
+        return;
+    };
+    if connection.session.seat.id == waiter.seat.id {
+        let resp3 = connection.session.resp3;
+        let mut out = Out::new(&mut connection.replies.buf, resp3);
+        match error {
+            Some(text) => out.error(text),
+            None => out.null_array(),
+        }
+        answer(state, &mut connection, waiter.epoch);
+    }
+    state.connections.put(index, connection);
+    state.touch(index);
+}

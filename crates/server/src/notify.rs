@@ -1,0 +1,143 @@
+//! Which events of keys are published, as the setting `notify-keyspace-events` says.
+
+/// A class of events, one bit each.
+pub(crate) mod class {
+    /// Published as `__keyspace@<db>__:<key>`.
+    pub(crate) const KEYSPACE: u16 = 1;
+    /// Published as `__keyevent@<db>__:<event>`.
+    pub(crate) const KEYEVENT: u16 = 1 << 1;
+    /// Commands of any type: `del`, `expire`, `rename_from` …
+    pub(crate) const GENERIC: u16 = 1 << 2;
+    /// Strings.
+    pub(crate) const STRING: u16 = 1 << 3;
+    /// Lists.
+    pub(crate) const LIST: u16 = 1 << 4;
+    /// Sets.
+    pub(crate) const SET: u16 = 1 << 5;
+    /// Hashes.
+    pub(crate) const HASH: u16 = 1 << 6;
+    /// Sorted sets.
+    pub(crate) const ZSET: u16 = 1 << 7;
+    /// A key whose time is over was removed.
+    pub(crate) const EXPIRED: u16 = 1 << 8;
+    /// A key was evicted, which does not happen here.
+    pub(crate) const EVICTED: u16 = 1 << 9;
+    /// Streams, which are not here.
+    pub(crate) const STREAM: u16 = 1 << 10;
+    /// Modules, which are not here.
+    pub(crate) const MODULE: u16 = 1 << 11;
+    /// A key was looked up in vain; accepted, never published.
+    pub(crate) const MISS: u16 = 1 << 12;
+    /// A key is new; accepted, never published.
+    pub(crate) const NEW: u16 = 1 << 13;
+    /// What `A` stands for.
+    pub(crate) const ALL: u16 =
+        GENERIC | STRING | LIST | SET | HASH | ZSET | EXPIRED | EVICTED | STREAM | MODULE;
+}
+
+/// The letters of what `A` stands for, in the order in which they are shown.
+const KINDS: [(u8, u16); 10] = [
+    (b'g', class::GENERIC),
+    (b'$', class::STRING),
+    (b'l', class::LIST),
+    (b's', class::SET),
+    (b'h', class::HASH),
+    (b'z', class::ZSET),
+    (b'x', class::EXPIRED),
+    (b'e', class::EVICTED),
+    (b't', class::STREAM),
+    (b'd', class::MODULE),
+];
+
+/// The other letters, in their order behind those. `A` hides the `n`, as in Redis.
+const REST: [(u8, u16); 4] = [
+    (b'n', class::NEW),
+    (b'K', class::KEYSPACE),
+    (b'E', class::KEYEVENT),
+    (b'm', class::MISS),
+];
+
+/// The classes that letters stand for.
+pub(crate) fn parse(letters: &[u8]) -> Option<u16> {
+    let mut classes = 0;
+    for letter in letters {
+        classes |= match letter {
+            b'A' => class::ALL,
+            _ => {
+                KINDS
+                    .iter()
+                    .chain(&REST)
+                    .find(|(known, _)| known == letter)?
+                    .1
+            }
+        };
+    }
+    Some(classes)
+}
+
+/// The letters of classes, as CONFIG GET shows them.
+pub(crate) fn show(classes: u16) -> String {
+    let all = classes & class::ALL == class::ALL;
+    let kinds = KINDS.iter().filter(|(_, bit)| !all && classes & bit != 0);
+    let rest = REST
+        .iter()
+        .filter(|(letter, bit)| classes & bit != 0 && !(all && *letter == b'n'));
+    let first = if all { "A" } else { "" };
+    let letters = kinds.chain(rest).map(|(letter, _)| char::from(*letter));
+    first.chars().chain(letters).collect()
+}
+
+/// The channels on which an event of `key` is told and what is said there.
+pub(crate) fn messages<'a>(
+    classes: u16,
+    database: u8,
+    key: &'a [u8],
+    event: &'a str,
+) -> impl Iterator<Item = (Vec<u8>, &'a [u8])> {
+    let space = (classes & class::KEYSPACE != 0).then(|| {
+        let channel = format!("__keyspace@{database}__:");
+        ([channel.as_bytes(), key].concat(), event.as_bytes())
+    });
+    let by_event = (classes & class::KEYEVENT != 0).then(|| {
+        let channel = format!("__keyevent@{database}__:{event}");
+        (channel.into_bytes(), key)
+    });
+    space.into_iter().chain(by_event)
+}
+
+/// Whether events are published at all: a class and a way to tell it.
+pub(crate) fn active(classes: u16) -> bool {
+    let ways = class::KEYSPACE | class::KEYEVENT;
+    classes & ways != 0 && classes & class::ALL != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_come_back_as_redis_shows_them() {
+        for (given, shown) in [
+            ("gxnKEm", "gxnKEm"),
+            ("KEA", "AKE"),
+            ("AmnKE", "AKEm"),
+            ("g$lshzxetd", "A"),
+            ("g$lshzxKet", "g$lshzxetK"),
+            ("", ""),
+        ] {
+            let classes = parse(given.as_bytes()).expect("known letters");
+            assert_eq!(show(classes), shown);
+        }
+        assert_eq!(parse(b"q"), None);
+    }
+
+    #[test]
+    fn an_event_is_told_by_key_and_by_name() {
+        let classes = parse(b"KEA").expect("letters");
+        let told: Vec<_> = messages(classes, 2, b"k", "set").collect();
+        let by_key = (b"__keyspace@2__:k".to_vec(), &b"set"[..]);
+        let by_name = (b"__keyevent@2__:set".to_vec(), &b"k"[..]);
+        assert_eq!(told, [by_key, by_name]);
+        assert!(active(classes) && !active(class::ALL) && !active(class::KEYSPACE));
+    }
+}

@@ -1,0 +1,218 @@
+//! Who listens to what: channels, patterns and shard channels.
+//!
+//! A subscription is kept twice: by topic here, so that publishing finds its listeners, and by
+//! client in its [`Subscriptions`], so that a client that leaves is found in its topics without a
+//! search. Both change together in [`Topics::add`] and [`Topics::remove`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What is subscribed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// A channel by its name.
+    Channel,
+    /// All channels that match a pattern.
+    Pattern,
+    /// A channel of SSUBSCRIBE, a name space of its own.
+    Shard,
+}
+
+/// A client, so that a slot that has since been given to another is not mistaken for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seat {
+    /// The place among the connections.
+    pub index: usize,
+    /// The client's id.
+    pub id: u64,
+}
+
+impl Seat {
+    /// Nobody's: clients are counted from 1.
+    pub(crate) const NOBODY: Seat = Seat { index: 0, id: 0 };
+}
+
+/// What one client is subscribed to.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    channels: BTreeSet<Box<[u8]>>,
+    patterns: BTreeSet<Box<[u8]>>,
+    shards: BTreeSet<Box<[u8]>>,
+}
+
+impl Subscriptions {
+    fn of(&mut self, topic: Topic) -> &mut BTreeSet<Box<[u8]>> {
+        match topic {
+            Topic::Channel => &mut self.channels,
+            Topic::Pattern => &mut self.patterns,
+            Topic::Shard => &mut self.shards,
+        }
+    }
+
+    /// The names of one kind.
+    pub(crate) fn names(&self, topic: Topic) -> impl Iterator<Item = &[u8]> {
+        let set = match topic {
+            Topic::Channel => &self.channels,
+            Topic::Pattern => &self.patterns,
+            Topic::Shard => &self.shards,
+        };
+        set.iter().map(AsRef::as_ref)
+    }
+
+    /// How many of one kind.
+    pub(crate) fn count(&self, topic: Topic) -> usize {
+        self.names(topic).count()
+    }
+
+    /// The count that a reply to a change of `topic` tells: channels and patterns together.
+    pub(crate) fn told(&self, topic: Topic) -> usize {
+        match topic {
+            Topic::Shard => self.shards.len(),
+            Topic::Channel | Topic::Pattern => self.channels.len() + self.patterns.len(),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn total(&self) -> usize {
+        self.channels.len() + self.patterns.len() + self.shards.len()
+    }
+}
+
+type Listeners = BTreeMap<u64, usize>;
+
+/// All topics that somebody listens to.
+#[derive(Debug, Default)]
+pub(crate) struct Topics {
+    channels: HashMap<Box<[u8]>, Listeners>,
+    patterns: BTreeMap<Box<[u8]>, Listeners>,
+    shards: HashMap<Box<[u8]>, Listeners>,
+}
+
+impl Topics {
+    /// Subscribes a client; one that already listens stays as it is.
+    pub(crate) fn add(&mut self, own: &mut Subscriptions, topic: Topic, name: &[u8], who: Seat) {
+        if !own.of(topic).insert(name.into()) {
+            return;
+        }
+        let listeners = match topic {
+            Topic::Channel => self.channels.entry(name.into()).or_default(),
+            Topic::Pattern => self.patterns.entry(name.into()).or_default(),
+            Topic::Shard => self.shards.entry(name.into()).or_default(),
+        };
+        listeners.insert(who.id, who.index);
+    }
+
+    /// Ends a subscription, if there is one.
+    pub(crate) fn remove(&mut self, own: &mut Subscriptions, topic: Topic, name: &[u8], id: u64) {
+        if !own.of(topic).remove(name) {
+            return;
+        }
+        let alone = |listeners: &mut Listeners| {
+            listeners.remove(&id);
+            listeners.is_empty()
+        };
+        match topic {
+            Topic::Channel if self.channels.get_mut(name).is_some_and(alone) => {
+                self.channels.remove(name);
+            }
+            Topic::Pattern if self.patterns.get_mut(name).is_some_and(alone) => {
+                self.patterns.remove(name);
+            }
+            Topic::Shard if self.shards.get_mut(name).is_some_and(alone) => {
+                self.shards.remove(name);
+            }
+            Topic::Channel | Topic::Pattern | Topic::Shard => {}
+        }
+    }
+
+    /// Ends all subscriptions of a client.
+    pub(crate) fn forget(&mut self, own: &mut Subscriptions, id: u64) {
+        for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
+            let names: Vec<Box<[u8]>> = own.of(topic).iter().cloned().collect();
+            for name in names {
+                self.remove(own, topic, &name, id);
+            }
+        }
+    }
+
+    /// The listeners of a channel by its name.
+    pub(crate) fn listeners(&self, topic: Topic, name: &[u8]) -> impl Iterator<Item = Seat> {
+        let found = match topic {
+            Topic::Channel => self.channels.get(name),
+            Topic::Pattern => self.patterns.get(name),
+            Topic::Shard => self.shards.get(name),
+        };
+        found.into_iter().flatten().map(seat)
+    }
+
+    /// The patterns that match a channel, each with its listeners.
+    pub(crate) fn matching<'a>(
+        &'a self,
+        channel: &'a [u8],
+    ) -> impl Iterator<Item = (&'a [u8], impl Iterator<Item = Seat> + 'a)> {
+        self.patterns
+            .iter()
+            .filter(move |(pattern, _)| crate::glob::matches(pattern, channel))
+            .map(|(pattern, listeners)| (pattern.as_ref(), listeners.iter().map(seat)))
+    }
+
+    /// The names that somebody listens to.
+    pub(crate) fn names(&self, topic: Topic) -> Vec<&[u8]> {
+        match topic {
+            Topic::Channel => self.channels.keys().map(AsRef::as_ref).collect(),
+            Topic::Pattern => self.patterns.keys().map(AsRef::as_ref).collect(),
+            Topic::Shard => self.shards.keys().map(AsRef::as_ref).collect(),
+        }
+    }
+
+    /// How many different names of a kind there are.
+    pub(crate) fn count(&self, topic: Topic) -> usize {
+        match topic {
+            Topic::Channel => self.channels.len(),
+            Topic::Pattern => self.patterns.len(),
+            Topic::Shard => self.shards.len(),
+        }
+    }
+
+    /// Whether nobody listens to any channel or pattern.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.channels.is_empty() && self.patterns.is_empty()
+    }
+}
+
+fn seat((id, index): (&u64, &usize)) -> Seat {
+    Seat {
+        index: *index,
+        id: *id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Seat = Seat { index: 3, id: 7 };
+    const B: Seat = Seat { index: 1, id: 9 };
+
+    #[test]
+    fn a_topic_exists_as_long_as_somebody_listens() {
+        let mut topics = Topics::default();
+        let (mut a, mut b) = (Subscriptions::default(), Subscriptions::default());
+        topics.add(&mut a, Topic::Channel, b"news", A);
+        topics.add(&mut a, Topic::Channel, b"news", A);
+        topics.add(&mut b, Topic::Channel, b"news", B);
+        topics.add(&mut b, Topic::Pattern, b"n*", B);
+        topics.add(&mut b, Topic::Shard, b"news", B);
+        assert_eq!((a.told(Topic::Channel), b.told(Topic::Pattern)), (1, 2));
+        assert_eq!((b.told(Topic::Shard), b.total()), (1, 3));
+        let heard: Vec<Seat> = topics.listeners(Topic::Channel, b"news").collect();
+        assert_eq!(heard, [A, B]);
+        let matched: usize = topics.matching(b"news").map(|(_, who)| who.count()).sum();
+        assert_eq!((matched, topics.matching(b"old").count()), (1, 0));
+        topics.remove(&mut a, Topic::Channel, b"news", A.id);
+        topics.remove(&mut a, Topic::Channel, b"never", A.id);
+        assert_eq!(topics.names(Topic::Channel), [b"news"]);
+        topics.forget(&mut b, B.id);
+        assert!(topics.is_silent() && topics.count(Topic::Shard) == 0);
+        assert_eq!(b.total(), 0);
+    }
+}

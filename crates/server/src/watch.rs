@@ -1,0 +1,138 @@
+//! The keys that clients watch, and how often each was changed.
+//!
+//! A watched key has a count of changes that lives as long as somebody watches it. WATCH notes
+//! the count; EXEC compares. So a change costs one lookup however many clients watch, and no
+//! client has to be found, not even the one that is running.
+//!
+//! A key that expires is changed by nobody. WATCH therefore notes its deadline, too: a later
+//! change of the deadline is a change of the key, so at EXEC the noted one still holds, or the
+//! count has moved.
+
+use std::collections::HashMap;
+
+#[derive(Debug, Default)]
+struct Watched {
+    clients: usize,
+    changes: u64,
+}
+
+/// All watched keys, by database.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    keys: HashMap<u8, HashMap<Box<[u8]>, Watched>>,
+}
+
+/// A key that one client watches.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    database: u8,
+    key: Box<[u8]>,
+    changes: u64,
+    /// When the key expires, milliseconds since 1970.
+    expiry_ms: Option<u64>,
+}
+
+impl Watches {
+    /// Whether nobody watches anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Has a client watch a key, unless it does already.
+    pub(crate) fn add(
+        &mut self,
+        own: &mut Vec<Watch>,
+        database: u8,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+    ) {
+        if own.iter().any(|w| w.database == database && *w.key == *key) {
+            return;
+        }
+        let keys = self.keys.entry(database).or_default();
+        let watched = keys.entry(key.into()).or_default();
+        watched.clients += 1;
+        own.push(Watch {
+            database,
+            key: key.into(),
+            changes: watched.changes,
+            expiry_ms,
+        });
+    }
+
+    /// Ends all watches of a client.
+    pub(crate) fn forget(&mut self, own: &mut Vec<Watch>) {
+        for watch in own.drain(..) {
+            let Some(keys) = self.keys.get_mut(&watch.database) else {
+                continue;
+            };
+            if let Some(watched) = keys.get_mut(&watch.key) {
+                watched.clients -= 1;
+                if watched.clients == 0 {
+                    keys.remove(&watch.key);
+                }
+            }
+            if keys.is_empty() {
+                self.keys.remove(&watch.database);
+            }
+        }
+    }
+
+    /// A key was changed.
+    pub(crate) fn touch(&mut self, database: u8, key: &[u8]) {
+        let keys = self.keys.get_mut(&database);
+        if let Some(watched) = keys.and_then(|keys| keys.get_mut(key)) {
+            watched.changes += 1;
+        }
+    }
+
+    /// The watched keys of a database.
+    pub(crate) fn keys_of(&self, database: u8) -> impl Iterator<Item = &[u8]> {
+        let keys = self.keys.get(&database);
+        keys.into_iter()
+            .flat_map(|keys| keys.keys())
+            .map(AsRef::as_ref)
+    }
+
+    /// Whether one of a client's keys was changed since it watches it.
+    pub(crate) fn changed(&self, own: &[Watch]) -> bool {
+        own.iter().any(|watch| {
+            let keys = self.keys.get(&watch.database);
+            let watched = keys.and_then(|keys| keys.get(&watch.key));
+            watched.is_none_or(|watched| watched.changes != watch.changes)
+        })
+    }
+}
+
+/// Whether one of these keys has expired by `now_ms`.
+pub(crate) fn expired(own: &[Watch], now_ms: u64) -> bool {
+    own.iter()
+        .any(|watch| watch.expiry_ms.is_some_and(|at| at <= now_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_seen_by_all_who_watched_before_it() {
+        let mut watches = Watches::default();
+        let (mut early, mut late) = (Vec::new(), Vec::new());
+        watches.add(&mut early, 0, b"k", None);
+        watches.touch(0, b"other");
+        watches.touch(1, b"k");
+        assert!(!watches.changed(&early));
+        watches.touch(0, b"k");
+        watches.add(&mut late, 0, b"k", Some(50));
+        watches.add(&mut late, 0, b"k", None);
+        assert!(watches.changed(&early) && !watches.changed(&late));
+        assert_eq!(late.len(), 1, "a second WATCH of a key is none");
+        assert!(!expired(&late, 49) && expired(&late, 50));
+        watches.forget(&mut early);
+        assert_eq!(watches.keys_of(0).count(), 1);
+        watches.touch(0, b"k");
+        assert!(watches.changed(&late));
+        watches.forget(&mut late);
+        assert!(watches.is_empty());
+    }
+}
