@@ -18,6 +18,10 @@ pub struct Damaged(pub usize);
 #[derive(Debug)]
 pub struct Violated(pub usize);
 
+/// Something was left behind, which was printed already.
+#[derive(Debug)]
+pub struct Incomplete;
+
 macro_rules! message {
     ($name:ident, $self:ident, $f:ident, $write:expr) => {
         impl std::fmt::Display for $name {
@@ -29,6 +33,12 @@ macro_rules! message {
     };
 }
 message!(Usage, self, f, f.write_str(&self.0));
+message!(
+    Incomplete,
+    self,
+    f,
+    f.write_str("not everything was taken along")
+);
 message!(Damaged, self, f, write!(f, "{} problem(s) found", self.0));
 message!(
     Violated,

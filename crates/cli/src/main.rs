@@ -7,6 +7,7 @@ mod offline;
 mod output;
 mod read_disk;
 mod setting_args;
+mod transfer;
 mod verb;
 
 use clap::{ColorChoice, Parser, Subcommand};
@@ -35,6 +36,8 @@ struct Cli {
 enum Verb {
     Serve(verb::serve::Args),
     Config(verb::config::Args),
+    Import(Box<verb::import::Args>),
+    Export(Box<verb::export::Args>),
     Restart(verb::restart::Args),
     #[command(subcommand)]
     Dump(verb::dump::Object),
@@ -50,6 +53,8 @@ fn main() -> std::process::ExitCode {
     let done = match Cli::parse().verb {
         Verb::Serve(args) => verb::serve::run(&args),
         Verb::Config(args) => verb::config::run(&args),
+        Verb::Import(args) => verb::import::run(*args),
+        Verb::Export(args) => verb::export::run(&args),
         Verb::Restart(args) => verb::restart::run(&args),
         Verb::Dump(object) => verb::dump::run(&object),
         Verb::Verify(args) => verb::verify::run(&args),

@@ -6,6 +6,8 @@ pub mod crash;
 pub mod database;
 pub mod digest;
 pub mod dump;
+pub mod export;
+pub mod import;
 pub mod reproduce;
 pub mod restart;
 pub mod serve;

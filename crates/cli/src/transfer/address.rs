@@ -1,0 +1,160 @@
+//! Where a server is: `redis://[user][:password@]host[:port]`, `unix://path`, or `host:port`.
+
+/// The variable that keeps the password out of the list of processes; redis-cli reads the same.
+pub const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
+/// The port of a URL without one.
+const PORT: u16 = 6379;
+
+/// A server and how to log in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Where it listens.
+    pub place: Place,
+    /// The user of AUTH; without one AUTH gets the password alone.
+    pub user: Option<String>,
+    /// The password of AUTH.
+    pub password: Option<String>,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A host and a port.
+    Tcp(String, u16),
+    /// A Unix socket.
+    Unix(std::path::PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.place {
+            Place::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Place::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Place::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix://") {
+            return Ok(Address {
+                place: Place::Unix(path.into()),
+                user: None,
+                password: None,
+            });
+        }
+        let rest = match text.split_once("://") {
+            Some(("redis", rest)) => rest,
+            Some(("rediss", _)) => {
+                return Err("TLS is not spoken here; give redis:// and a tunnel".into());
+            }
+            Some((other, _)) => return Err(format!("'{other}' is no scheme; use redis://")),
+            None => text,
+        };
+        // A password may hold anything but a slash, so the last @ is the one.
+        let (login, rest) = match rest.rsplit_once('@') {
+            Some((login, rest)) => (Some(login), rest),
+            None => (None, rest),
+        };
+        let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if !path.is_empty() {
+            return Err("a database is chosen with --db, not in the URL".into());
+        }
+        let (host, port) = host_and_port(place)?;
+        let (user, password) = match login.map(|login| login.split_once(':')) {
+            None => (None, None),
+            Some(None) => return Err("there is a user but no password before the @".into()),
+            Some(Some((user, password))) => (Some(decoded(user)?), Some(decoded(password)?)),
+        };
+        Ok(Address {
+            place: Place::Tcp(host, port),
+            user: user.filter(|user| !user.is_empty()),
+            password: password.filter(|password| !password.is_empty()),
+        })
+    }
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16), String> {
+    let port_of = |text: &str| {
+        text.parse::<u16>()
+            .map_err(|_| format!("'{text}' is no port"))
+    };
+    let (host, port) = match place
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+    {
+        Some((host, "")) => (host, PORT),
+        Some((host, port)) => (host, port_of(port.strip_prefix(':').unwrap_or(port))?),
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, port_of(port)?),
+            None => (place, PORT),
+        },
+    };
+    if host.is_empty() {
+        return Err("there is no host; give redis://HOST:PORT".into());
+    }
+    Ok((host.to_owned(), port))
+}
+
+/// With `%40` and the like put back.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        let value = digit().zip(digit()).map(|(high, low)| high * 16 + low);
+        let value = value.and_then(|value| u8::try_from(value).ok());
+        out.push(value.ok_or("a % is followed by two hexadecimal digits; write %25 for itself")?);
+    }
+    String::from_utf8(out).map_err(|_| "the password is not UTF-8".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp(host.into(), port)
+    }
+
+    #[test]
+    fn addresses_have_the_usual_forms() {
+        let parse = |text: &str| text.parse::<Address>().unwrap();
+        assert_eq!(parse("redis://db").place, tcp("db", 6379));
+        assert_eq!(parse("127.0.0.1:7000/").place, tcp("127.0.0.1", 7000));
+        assert_eq!(parse("redis://[::1]:7000").place, tcp("::1", 7000));
+        assert_eq!(parse("unix:///run/x").place, Place::Unix("/run/x".into()));
+        let full = parse("redis://me:p%40s%3as@w@db:7000");
+        assert_eq!(full.place, tcp("db", 7000));
+        assert_eq!(full.user.as_deref(), Some("me"));
+        assert_eq!(full.password.as_deref(), Some("p@s:s@w"));
+        assert_eq!(full.to_string(), "db:7000");
+        let alone = parse("redis://:secret@db");
+        assert_eq!((alone.user, alone.password), (None, Some("secret".into())));
+    }
+
+    #[test]
+    fn what_is_no_address_is_said() {
+        for bad in [
+            "",
+            "redis://",
+            "http://db",
+            "rediss://db",
+            "redis://db:x",
+            "redis://db/3",
+            "redis://me@db",
+            "redis://:%4@db",
+        ] {
+            assert!(bad.parse::<Address>().is_err(), "{bad}");
+        }
+    }
+}

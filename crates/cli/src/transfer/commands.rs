@@ -1,0 +1,180 @@
+//! Values as the commands that make them.
+
+use perdura_rdb::Value;
+
+/// The most elements in one command.
+const ELEMENTS_MAX: usize = 512;
+/// A command is closed when it has so many bytes.
+const BYTES_ENOUGH: usize = 1 << 18;
+
+/// Appends a request.
+pub fn put(out: &mut Vec<u8>, words: &[&[u8]]) {
+    put_head(out, b'*', words.len());
+    for word in words {
+        put_word(out, word);
+    }
+}
+
+fn put_word(out: &mut Vec<u8>, word: &[u8]) {
+    put_head(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn put_head(out: &mut Vec<u8>, kind: u8, number: usize) {
+    out.push(kind);
+    put_decimal(out, number);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Most numbers here have one or two digits.
+fn put_decimal(out: &mut Vec<u8>, number: usize) {
+    if number >= 10 {
+        put_decimal(out, number / 10);
+    }
+    let digit = u8::try_from(number % 10).unwrap_or_default();
+    out.push(b'0' + digit);
+}
+
+/// Appends a command that sets a string.
+pub fn put_string(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    value: &[u8],
+    expires_at_ms: Option<i64>,
+    only_new: bool,
+) {
+    let at = expires_at_ms.map(|at| at.to_string());
+    let mut words: Vec<&[u8]> = vec![b"SET", key, value];
+    if only_new {
+        words.push(b"NX");
+    }
+    if let Some(at) = &at {
+        words.extend([&b"PXAT"[..], at.as_bytes()]);
+    }
+    put(out, &words);
+}
+
+/// Appends a command that says when a key expires.
+pub fn put_expiry(out: &mut Vec<u8>, key: &[u8], at_ms: i64) {
+    put(out, &[b"PEXPIREAT", key, at_ms.to_string().as_bytes()]);
+}
+
+/// Appends the commands that add a collection's elements to a key, and says how many they are. Large
+/// ones take several, so that no command is larger than any server's limit.
+pub fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
+    match value {
+        Value::String(bytes) => {
+            put_string(out, key, bytes, None, false);
+            1
+        }
+        Value::List(items) => put_chunks(out, b"RPUSH", key, items, |words, item| {
+            put_word(words, item);
+            1
+        }),
+        Value::Set(members) => put_chunks(out, b"SADD", key, members, |words, member| {
+            put_word(words, member);
+            1
+        }),
+        Value::Zset(pairs) => put_chunks(out, b"ZADD", key, pairs, |words, (member, score)| {
+            // The shortest text that reads back as the same number.
+            put_word(words, format!("{score:?}").as_bytes());
+            put_word(words, member);
+            2
+        }),
+        Value::Hash(pairs) => put_chunks(out, b"HSET", key, pairs, |words, (field, value)| {
+            put_word(words, field);
+            put_word(words, value);
+            2
+        }),
+    }
+}
+
+fn put_chunks<T>(
+    out: &mut Vec<u8>,
+    name: &[u8],
+    key: &[u8],
+    elements: &[T],
+    put_element: impl Fn(&mut Vec<u8>, &T) -> usize,
+) -> usize {
+    let mut commands = 0;
+    let mut left = elements;
+    let mut words = Vec::new();
+    while !left.is_empty() {
+        words.clear();
+        let (mut count, mut taken) = (2, 0);
+        while let Some(element) = left.get(taken)
+            && taken < ELEMENTS_MAX
+            && words.len() < BYTES_ENOUGH
+        {
+            count += put_element(&mut words, element);
+            taken += 1;
+        }
+        put_head(out, b'*', count);
+        put_word(out, name);
+        put_word(out, key);
+        out.extend_from_slice(&words);
+        left = &left[taken..];
+        commands += 1;
+    }
+    commands
+}
+
+/// About how many bytes a value is.
+pub fn bytes(value: &Value) -> usize {
+    let sum = |strings: &[Vec<u8>]| strings.iter().map(Vec::len).sum::<usize>();
+    match value {
+        Value::String(bytes) => bytes.len(),
+        Value::List(items) | Value::Set(items) => sum(items),
+        Value::Zset(pairs) => pairs.iter().map(|(member, _)| member.len() + 8).sum(),
+        Value::Hash(pairs) => pairs.iter().map(|(a, b)| a.len() + b.len()).sum(),
+    }
+}
+
+/// Whether a value is made by one command.
+pub fn is_single(value: &Value) -> bool {
+    value.len() <= ELEMENTS_MAX && bytes(value) < BYTES_ENOUGH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: &Value) -> (usize, String) {
+        let mut out = Vec::new();
+        let commands = put_elements(&mut out, b"k", value);
+        (commands, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn each_type_has_its_command() {
+        let (commands, out) = text(&Value::Zset(vec![
+            (b"a".to_vec(), f64::NEG_INFINITY),
+            (b"b".to_vec(), 0.1),
+            (b"c".to_vec(), 1e300),
+        ]));
+        assert_eq!(
+            (commands, out.replace("\r\n", " ")),
+            (
+                1,
+                "*8 $4 ZADD $1 k $4 -inf $1 a $3 0.1 $1 b $5 1e300 $1 c ".into()
+            )
+        );
+        let mut out = Vec::new();
+        put_string(&mut out, b"k", b"v", Some(12), true);
+        let out = String::from_utf8(out).unwrap().replace("\r\n", " ");
+        assert_eq!(out, "*6 $3 SET $1 k $1 v $2 NX $4 PXAT $2 12 ");
+    }
+
+    #[test]
+    fn large_collections_take_several_commands() {
+        let many = Value::Set((0..1025u32).map(|n| n.to_string().into_bytes()).collect());
+        let (commands, out) = text(&many);
+        assert_eq!((commands, out.matches("SADD").count()), (3, 3));
+        assert!(!is_single(&many));
+        let heavy = Value::List(vec![vec![b'x'; BYTES_ENOUGH]; 3]);
+        assert_eq!(text(&heavy).0, 3);
+        assert!(!is_single(&heavy));
+        assert!(is_single(&Value::List(vec![b"a".to_vec()])));
+    }
+}

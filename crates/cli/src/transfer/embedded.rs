@@ -1,0 +1,63 @@
+//! A stopped database, served for the time of a transfer on a socket that only its owner can open.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use perdura_server::{Server, ServerOptions};
+
+use super::address::{Address, Place};
+
+/// A server of our own.
+pub struct Embedded {
+    server: Server,
+    dir: PathBuf,
+    /// Where it listens.
+    pub address: Address,
+}
+
+impl Embedded {
+    /// Opens the database, or makes it.
+    pub fn start(database: perdura::Options) -> Result<Embedded> {
+        let dir = std::env::temp_dir().join(format!("perdura-transfer-{}", std::process::id()));
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&dir)
+            .with_context(|| format!("making {}", dir.display()))?;
+        let socket = dir.join("socket");
+        let name = database.data.display().to_string();
+        let options = ServerOptions {
+            listen: Vec::new(),
+            unix_socket: Some(socket.clone()),
+            ..ServerOptions::default()
+        };
+        let server = Server::start(options, database, |_| {}).with_context(|| name)?;
+        Ok(Embedded {
+            server,
+            dir,
+            address: Address {
+                place: Place::Unix(socket),
+                user: None,
+                password: None,
+            },
+        })
+    }
+
+    /// Closes the database, with a checkpoint.
+    pub fn stop(self) -> Result<()> {
+        let stopped = self.server.stop();
+        // The socket is gone; a directory left behind harms nobody.
+        let _ = std::fs::remove_dir_all(&self.dir);
+        Ok(stopped?)
+    }
+
+    /// Why the database could not be opened, for somebody who cannot connect.
+    pub fn failure(self) -> anyhow::Error {
+        let _ = std::fs::remove_dir_all(&self.dir);
+        match self.server.join() {
+            Err(error) => error.into(),
+            Ok(()) => anyhow::anyhow!("the database ended"),
+        }
+    }
+}

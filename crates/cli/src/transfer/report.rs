@@ -1,0 +1,195 @@
+//! What was moved, what was not, and why: for people and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::output;
+
+/// How many keys a list of examples names.
+const NAMED_MAX: usize = 20;
+/// How much of a key is shown.
+const KEY_SHOWN: usize = 100;
+
+/// Keys by type.
+pub type ByType = BTreeMap<String, u64>;
+
+/// A key that was not moved, and why.
+#[derive(Debug, Clone, Serialize)]
+pub struct Left {
+    /// The database's number at the source.
+    pub db: u64,
+    /// The key, escaped.
+    pub key: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A count with some examples.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Lefts {
+    /// How many.
+    pub count: u64,
+    /// The first of them.
+    pub first: Vec<Left>,
+}
+
+impl Lefts {
+    /// Notes one.
+    pub fn add(&mut self, db: u64, key: &[u8], why: impl Into<String>) {
+        self.count += 1;
+        if self.first.len() < NAMED_MAX {
+            self.first.push(Left {
+                db,
+                key: output::bytes(key, KEY_SHOWN),
+                why: why.into(),
+            });
+        }
+    }
+
+    fn put(&self, out: &mut String, what: &str) {
+        if self.count == 0 {
+            return;
+        }
+        let _ = writeln!(out, "{what}: {}", self.count);
+        for left in &self.first {
+            let _ = writeln!(out, "  db {} '{}': {}", left.db, left.key, left.why);
+        }
+        let named = u64::try_from(self.first.len()).unwrap_or(u64::MAX);
+        if self.count > named {
+            let _ = writeln!(out, "  and {} more", self.count - named);
+        }
+    }
+}
+
+/// What was read at the source.
+#[derive(Debug, Default, Serialize)]
+pub struct Read {
+    /// Keys handed on.
+    pub keys: ByType,
+    /// Their elements; a string is one.
+    pub elements: u64,
+    /// Their bytes, about.
+    pub bytes: u64,
+    /// Keys handed on that expire some time.
+    pub with_expiry: u64,
+    /// Keys that had expired already and were left behind.
+    pub expired: u64,
+    /// Keys that vanished while they were read.
+    pub vanished: u64,
+    /// What no command here can make: streams, modules' values, functions.
+    pub unsupported: Lefts,
+    /// Fields of hashes whose own deadlines were left behind.
+    pub fields_with_deadline: u64,
+}
+
+impl Read {
+    /// Notes a key, or its first piece.
+    pub fn key(&mut self, kind: &str, expires: bool) {
+        match self.keys.get_mut(kind) {
+            Some(count) => *count += 1,
+            None => drop(self.keys.insert(kind.to_owned(), 1)),
+        }
+        self.with_expiry += u64::from(expires);
+    }
+
+    /// Notes elements of a key.
+    pub fn elements(&mut self, value: &perdura_rdb::Value) {
+        let count = |len| u64::try_from(len).unwrap_or(u64::MAX);
+        self.elements += count(value.len());
+        self.bytes += count(super::commands::bytes(value));
+    }
+
+    /// All keys handed on.
+    pub fn total(&self) -> u64 {
+        self.keys.values().sum()
+    }
+
+    /// The lines about what was left behind.
+    pub fn put_left(&self, out: &mut String) {
+        if self.expired > 0 {
+            let _ = writeln!(out, "expired before: {}", self.expired);
+        }
+        if self.vanished > 0 {
+            let _ = writeln!(out, "deleted or expired meanwhile: {}", self.vanished);
+        }
+        if self.fields_with_deadline > 0 {
+            let _ = writeln!(
+                out,
+                "fields of hashes that had deadlines of their own, and have none now: {}",
+                self.fields_with_deadline
+            );
+        }
+        self.unsupported.put(out, "not supported, left behind");
+    }
+}
+
+/// What the target said.
+#[derive(Debug, Default, Serialize)]
+pub struct Written {
+    /// Keys acknowledged.
+    pub keys: ByType,
+    /// Keys that were there already and were left as they are.
+    pub kept: u64,
+    /// Keys refused.
+    pub refused: Lefts,
+}
+
+/// An import.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where from.
+    pub source: String,
+    /// Where to.
+    pub target: String,
+    /// What was read.
+    pub read: Read,
+    /// What was written.
+    pub written: Written,
+    /// Keys at the target by type, counted afterwards, if it was empty before.
+    pub counted: Option<ByType>,
+    /// What is wrong with the counts.
+    pub mismatch: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Report {
+    /// Whether anything of the source is not at the target.
+    pub fn is_whole(&self) -> bool {
+        self.read.unsupported.count == 0
+            && self.written.refused.count == 0
+            && self.mismatch.is_none()
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let total: u64 = self.written.keys.values().sum();
+        let mut out = format!(
+            "{} -> {}: {total} keys, {} elements, {} bytes in {:.1} s\n",
+            self.source, self.target, self.read.elements, self.read.bytes, self.seconds
+        );
+        let _ = writeln!(
+            out,
+            "{:<8} {:>12} {:>12} {:>12}",
+            "type", "read", "written", "at target"
+        );
+        for (kind, read) in &self.read.keys {
+            let written = self.written.keys.get(kind).copied().unwrap_or(0);
+            let counted = self.counted.as_ref().map_or("-".into(), |counted| {
+                counted.get(kind).copied().unwrap_or(0).to_string()
+            });
+            let _ = writeln!(out, "{kind:<8} {read:>12} {written:>12} {counted:>12}");
+        }
+        if self.written.kept > 0 {
+            let _ = writeln!(out, "there before, left as they are: {}", self.written.kept);
+        }
+        self.read.put_left(&mut out);
+        self.written.refused.put(&mut out, "refused by the target");
+        if let Some(text) = &self.mismatch {
+            let _ = writeln!(out, "the counts differ: {text}");
+        }
+        out
+    }
+}

@@ -1,0 +1,391 @@
+//! Keys from a running server: SCAN, then each type's reading commands, in pieces.
+//!
+//! A step asks for some hundred keys; then for each its type, deadline and length as a string, in one
+//! go; then for the values, again together. What is larger than one piece is read to its end before
+//! the next key. A reply is handed on before the next is read, so that memory holds one piece.
+//!
+//! SCAN may name a key twice, which is harmless as long as writing a key twice gives the same: for
+//! lists the target must delete first.
+
+use anyhow::{Context, Result, bail};
+use perdura_rdb::Value;
+
+use super::client::{Connection, Reply};
+use super::commands::put;
+use super::progress::Line;
+use super::report::{ByType, Read};
+use super::{Databases, Part, Sink, now_ms};
+
+/// Keys that SCAN is asked for at once.
+const KEYS_A_STEP: &[u8] = b"500";
+/// Elements asked for at once.
+const PIECE: usize = 512;
+/// The same, as SCAN commands want it.
+const PIECE_TEXT: &[u8] = b"512";
+/// Values asked for at once.
+const KEYS_AT_ONCE: usize = 100;
+/// Bytes of strings asked for at once: the server holds its replies until we read them.
+const BYTES_AT_ONCE: u64 = 4 << 20;
+
+/// A key before its value is read.
+struct Head {
+    key: Vec<u8>,
+    kind: Kind,
+    expires_at_ms: Option<i64>,
+    /// The length of a string.
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    String,
+    List,
+    Set,
+    Zset,
+    Hash,
+}
+
+/// The databases of a server that have keys, and how many.
+pub fn keyspace(connection: &mut Connection) -> Result<Vec<(u64, u64)>> {
+    let Reply::Bulk(Some(text)) = connection.ask(&[b"INFO", b"keyspace"])? else {
+        bail!("INFO keyspace gave no text");
+    };
+    let text = String::from_utf8_lossy(&text);
+    let of_line = |line: &str| {
+        let (db, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
+        let keys = rest.split(',').next()?;
+        Some((db.parse().ok()?, keys.parse().ok()?))
+    };
+    Ok(text.lines().filter_map(of_line).collect())
+}
+
+/// Reads all keys of a server into a sink.
+pub fn read(
+    connection: &mut Connection,
+    databases: &Databases,
+    sink: &mut dyn Sink,
+    read: &mut Read,
+) -> Result<()> {
+    let all = keyspace(connection)?;
+    let chosen: Vec<(u64, u64, u64)> = all
+        .into_iter()
+        .filter_map(|(db, keys)| Some((db, databases.target(db)?, keys)))
+        .collect();
+    let line = Line::new(Some(chosen.iter().map(|(_, _, keys)| keys).sum()));
+    let mut knows_expiretime = true;
+    for (db, target, _) in chosen {
+        connection.ask(&[b"SELECT", db.to_string().as_bytes()])?;
+        each_step(connection, |connection, keys| {
+            let heads = heads(connection, db, keys, &mut knows_expiretime, read)?;
+            let mut scan = Step {
+                connection,
+                target,
+                sink,
+                read,
+            };
+            scan.values(heads)?;
+            line.show(read.total() + read.expired + read.unsupported.count, read);
+            Ok(())
+        })
+        .with_context(|| format!("reading database {db}"))?;
+    }
+    line.end();
+    Ok(())
+}
+
+/// Counts a server's keys by type.
+pub fn count(connection: &mut Connection, databases: &[u64]) -> Result<ByType> {
+    let mut counts = ByType::new();
+    for db in databases {
+        connection.ask(&[b"SELECT", db.to_string().as_bytes()])?;
+        each_step(connection, |connection, keys| {
+            let mut requests = Vec::new();
+            keys.iter()
+                .for_each(|key| put(&mut requests, &[b"TYPE", key]));
+            connection.send_bytes(&requests)?;
+            for _ in &keys {
+                match connection.receive()? {
+                    Reply::Status(kind) if kind == "none" => {}
+                    Reply::Status(kind) => *counts.entry(kind).or_default() += 1,
+                    other => bail!("TYPE gave {other:?}"),
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(counts)
+}
+
+/// Scans the selected database.
+fn each_step(
+    connection: &mut Connection,
+    mut step: impl FnMut(&mut Connection, Vec<Vec<u8>>) -> Result<()>,
+) -> Result<()> {
+    let mut cursor = b"0".to_vec();
+    loop {
+        let reply = connection.ask(&[b"SCAN", &cursor, b"COUNT", KEYS_A_STEP])?;
+        let (next, keys) = cursor_and_strings(reply).context("SCAN gave something else")?;
+        if !keys.is_empty() {
+            step(connection, keys)?;
+        }
+        if next == b"0" {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+fn cursor_and_strings(reply: Reply) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
+    let Reply::Array(parts) = reply else {
+        return None;
+    };
+    let [Reply::Bulk(Some(cursor)), Reply::Array(_)] = parts.as_slice() else {
+        return None;
+    };
+    let cursor = cursor.clone();
+    let strings = strings(parts.into_iter().nth(1)?)?;
+    Some((cursor, strings))
+}
+
+fn strings(reply: Reply) -> Option<Vec<Vec<u8>>> {
+    let Reply::Array(parts) = reply else {
+        return None;
+    };
+    let string = |part| match part {
+        Reply::Bulk(string) => string,
+        _ => None,
+    };
+    parts.into_iter().map(string).collect()
+}
+
+/// Asks for types, deadlines and lengths. Sorts out what cannot be taken along.
+fn heads(
+    connection: &mut Connection,
+    db: u64,
+    keys: Vec<Vec<u8>>,
+    knows_expiretime: &mut bool,
+    read: &mut Read,
+) -> Result<Vec<Head>> {
+    if *knows_expiretime {
+        // Since Redis 7.0; a key that is not there is -2.
+        connection.send(&[b"PEXPIRETIME", b""])?;
+        *knows_expiretime = connection.receive()?.error().is_none();
+    }
+    let mut requests = Vec::new();
+    for key in &keys {
+        let expiry: &[u8] = if *knows_expiretime {
+            b"PEXPIRETIME"
+        } else {
+            b"PTTL"
+        };
+        put(&mut requests, &[b"TYPE", key]);
+        put(&mut requests, &[expiry, key]);
+        put(&mut requests, &[b"STRLEN", key]);
+    }
+    connection.send_bytes(&requests)?;
+    let mut heads = Vec::with_capacity(keys.len());
+    for key in keys {
+        let (kind, expiry, len) = (
+            connection.receive()?,
+            connection.receive()?,
+            connection.receive()?,
+        );
+        let Reply::Status(kind) = kind else {
+            bail!("TYPE gave {kind:?}");
+        };
+        let Some(expiry) = expiry.number() else {
+            bail!("the time to live of a key is {expiry:?}");
+        };
+        let kind = match kind.as_str() {
+            "string" => Kind::String,
+            "list" => Kind::List,
+            "set" => Kind::Set,
+            "zset" => Kind::Zset,
+            "hash" => Kind::Hash,
+            "none" => {
+                read.vanished += 1;
+                continue;
+            }
+            other => {
+                read.unsupported.add(db, &key, format!("a {other}"));
+                continue;
+            }
+        };
+        let expires_at_ms = match (*knows_expiretime, expiry) {
+            (_, ..0) => None,
+            (true, at) => Some(at),
+            (false, left) => Some(now_ms().saturating_add(left)),
+        };
+        let bytes = len.number().and_then(|len| u64::try_from(len).ok());
+        heads.push(Head {
+            key,
+            kind,
+            expires_at_ms,
+            bytes: bytes.unwrap_or(0),
+        });
+    }
+    Ok(heads)
+}
+
+/// The values of one step.
+struct Step<'a> {
+    connection: &'a mut Connection,
+    target: u64,
+    sink: &'a mut dyn Sink,
+    read: &'a mut Read,
+}
+
+impl Step<'_> {
+    fn values(&mut self, heads: Vec<Head>) -> Result<()> {
+        let mut left = heads.as_slice();
+        while !left.is_empty() {
+            let mut bytes = 0;
+            let fits = |head: &&Head| {
+                let fits = bytes == 0 || bytes + head.bytes <= BYTES_AT_ONCE;
+                bytes += head.bytes;
+                fits
+            };
+            let some = left.iter().take(KEYS_AT_ONCE).take_while(fits).count();
+            let (now, later) = left.split_at(some);
+            self.some_values(now)?;
+            left = later;
+        }
+        Ok(())
+    }
+
+    /// Asks for the first pieces together, then for the rest of those that have more.
+    fn some_values(&mut self, heads: &[Head]) -> Result<()> {
+        let mut requests = Vec::new();
+        heads
+            .iter()
+            .for_each(|head| ask(&mut requests, head, b"0", 0));
+        self.connection.send_bytes(&requests)?;
+        let mut more = Vec::new();
+        for head in heads {
+            let reply = self.connection.receive()?;
+            let (cursor, value) = piece(head.kind, reply)
+                .with_context(|| format!("key '{}'", head.key.escape_ascii()))?;
+            if cursor == b"0" {
+                self.hand_on(head, &value, true, true)?;
+            } else {
+                // The sink must see a key's pieces together.
+                more.push((head, cursor, value));
+            }
+        }
+        for (head, mut cursor, value) in more {
+            let mut from = value.len();
+            self.hand_on(head, &value, true, false)?;
+            loop {
+                let mut request = Vec::new();
+                ask(&mut request, head, &cursor, from);
+                self.connection.send_bytes(&request)?;
+                let reply = self.connection.receive()?;
+                let (next, value) = piece(head.kind, reply)
+                    .with_context(|| format!("key '{}'", head.key.escape_ascii()))?;
+                from += value.len();
+                let last = next == b"0";
+                self.hand_on(head, &value, false, last)?;
+                if last {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_on(&mut self, head: &Head, value: &Value, first: bool, last: bool) -> Result<()> {
+        if first {
+            if head.expires_at_ms.is_some_and(|at| at <= now_ms()) {
+                self.read.expired += 1;
+                return Ok(());
+            }
+            if last && value.is_empty() {
+                self.read.vanished += 1;
+                return Ok(());
+            }
+            self.read
+                .key(value.type_name(), head.expires_at_ms.is_some());
+        }
+        self.read.elements(value);
+        self.sink.part(&Part {
+            db: self.target,
+            key: &head.key,
+            value,
+            first,
+            last,
+            expires_at_ms: head.expires_at_ms,
+        })
+    }
+}
+
+/// Appends the request for a piece of a value.
+fn ask(out: &mut Vec<u8>, head: &Head, cursor: &[u8], from: usize) {
+    let key = head.key.as_slice();
+    let scan = |out: &mut Vec<u8>, name: &[u8]| {
+        put(out, &[name, key, cursor, b"COUNT", PIECE_TEXT]);
+    };
+    match head.kind {
+        Kind::String => put(out, &[b"GET", key]),
+        Kind::Set => scan(out, b"SSCAN"),
+        Kind::Zset => scan(out, b"ZSCAN"),
+        Kind::Hash => scan(out, b"HSCAN"),
+        Kind::List => {
+            let (begin, end) = (from.to_string(), (from + PIECE - 1).to_string());
+            put(out, &[b"LRANGE", key, begin.as_bytes(), end.as_bytes()]);
+        }
+    }
+}
+
+/// The cursor behind a piece (`0`: there is no more) and the piece.
+fn piece(kind: Kind, reply: Reply) -> Result<(Vec<u8>, Value)> {
+    if let Some(text) = reply.error() {
+        bail!("it changed while it was read ({text}); stop the writers");
+    }
+    let end = b"0".to_vec();
+    let strange = "the server gave something else than a value";
+    Ok(match kind {
+        Kind::String => match reply {
+            Reply::Bulk(Some(value)) => (end, Value::String(value)),
+            // It has vanished.
+            Reply::Bulk(None) => (end, Value::Set(Vec::new())),
+            _ => bail!(strange),
+        },
+        Kind::List => {
+            let items = strings(reply).context(strange)?;
+            let cursor = if items.len() < PIECE {
+                end
+            } else {
+                b"more".to_vec()
+            };
+            (cursor, Value::List(items))
+        }
+        Kind::Set => {
+            let (cursor, members) = cursor_and_strings(reply).context(strange)?;
+            (cursor, Value::Set(members))
+        }
+        Kind::Hash => {
+            let (cursor, flat) = cursor_and_strings(reply).context(strange)?;
+            (cursor, Value::Hash(pairs(flat).context(strange)?))
+        }
+        Kind::Zset => {
+            let (cursor, flat) = cursor_and_strings(reply).context(strange)?;
+            let scored = |(member, score): (Vec<u8>, Vec<u8>)| {
+                let score = std::str::from_utf8(&score).ok()?.parse().ok()?;
+                Some((member, score))
+            };
+            let pairs = pairs(flat).context(strange)?;
+            let pairs: Option<Vec<(Vec<u8>, f64)>> = pairs.into_iter().map(scored).collect();
+            (cursor, Value::Zset(pairs.context(strange)?))
+        }
+    })
+}
+
+fn pairs(flat: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut pairs = Vec::with_capacity(flat.len() / 2);
+    let mut flat = flat.into_iter();
+    while let Some(first) = flat.next() {
+        pairs.push((first, flat.next()?));
+    }
+    Some(pairs)
+}

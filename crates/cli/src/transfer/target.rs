@@ -1,0 +1,300 @@
+//! Keys into a server.
+//!
+//! Requests go out in batches while another thread reads the replies, so that neither side waits for
+//! the other. What a reply belongs to travels beside the requests, through a short channel: the batches
+//! in it are all that is under way.
+
+use std::mem::take;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver as Inbox, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow, bail};
+use perdura_rdb::Value;
+
+use super::client::{Connection, Receiver, Reply, Sender};
+use super::commands::{is_single, put, put_elements, put_expiry, put_string};
+use super::report::Written;
+use super::{Part, Sink, UNFINISHED};
+
+/// A batch is sent when it has so many bytes.
+const BATCH_BYTES: usize = 1 << 18;
+/// Batches under way.
+const BATCHES_MAX: usize = 8;
+
+/// Errors after which every other key would fail, too.
+const FATAL: [&str; 9] = [
+    "OOM",
+    "MISCONF",
+    "NOAUTH",
+    "NOPERM",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "MOVED",
+    "ERR the database has stopped",
+];
+
+/// Stands for a key in messages about requests that belong to none.
+const ASIDE: &[u8] = b"(none)";
+
+/// What becomes of keys that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Present {
+    /// There are none.
+    None,
+    /// They are overwritten.
+    Replaced,
+    /// They are left as they are.
+    Kept,
+}
+
+/// What replies are expected.
+struct Expected {
+    db: u64,
+    key: Vec<u8>,
+    /// How many.
+    replies: usize,
+    /// The type of the key that is whole with the last of them.
+    whole: Option<&'static str>,
+}
+
+/// A server as a sink.
+pub struct Target {
+    sender: Sender,
+    present: Present,
+    /// Whether a key may come twice.
+    may_repeat: bool,
+    selected: Option<u64>,
+    out: Vec<u8>,
+    expected: Vec<Expected>,
+    batches: SyncSender<Vec<Expected>>,
+    reader: JoinHandle<(Written, Result<()>)>,
+    /// Set when there is no use in going on.
+    hopeless: Arc<AtomicBool>,
+}
+
+impl Target {
+    /// Begins to write over a connection.
+    pub fn new(connection: Connection, present: Present, may_repeat: bool) -> Target {
+        let (sender, receiver) = connection.split();
+        let (batches, inbox) = sync_channel(BATCHES_MAX);
+        let hopeless = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&hopeless);
+        let reader = std::thread::spawn(move || {
+            let mut written = Written::default();
+            let done = read_replies(receiver, &inbox, &flag, &mut written);
+            // Whatever happened, nobody reads from here on.
+            flag.store(
+                done.is_err() || flag.load(Ordering::Relaxed),
+                Ordering::Relaxed,
+            );
+            (written, done)
+        });
+        Target {
+            sender,
+            present,
+            may_repeat,
+            selected: None,
+            out: Vec::new(),
+            expected: Vec::new(),
+            batches,
+            reader,
+            hopeless,
+        }
+    }
+
+    /// Sends what is left and waits for all replies. An error comes with what was written until then.
+    pub fn finish(mut self) -> (Written, Result<()>) {
+        self.tidy();
+        let sent = self.flush();
+        drop(self.batches);
+        match self.reader.join() {
+            // A failed send has its reason in the replies, if there is one.
+            Ok((written, replies)) => (written, replies.and(sent)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.hopeless.load(Ordering::Relaxed) {
+            bail!("the target takes no more");
+        }
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        self.batches
+            .send(take(&mut self.expected))
+            .map_err(|_| anyhow!("the target takes no more"))?;
+        self.sender
+            .send(&self.out)
+            .context("sending to the target")?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// A request that belongs to no key.
+    fn aside(&mut self, db: u64, words: &[&[u8]]) {
+        put(&mut self.out, words);
+        self.expected.push(Expected {
+            db,
+            key: ASIDE.to_vec(),
+            replies: 1,
+            whole: None,
+        });
+    }
+
+    /// What was not renamed because its name was taken is still there under the other one.
+    fn tidy(&mut self) {
+        if let (Some(db), Present::Kept) = (self.selected, self.present) {
+            self.aside(db, &[b"DEL", UNFINISHED]);
+        }
+    }
+
+    fn expect(&mut self, part: &Part<'_>, replies: usize) {
+        let whole = part.last.then(|| part.value.type_name());
+        self.expected.push(Expected {
+            db: part.db,
+            key: part.key.to_vec(),
+            replies,
+            whole,
+        });
+    }
+
+    /// A key of one piece that one command makes, or one transaction.
+    fn small(&mut self, part: &Part<'_>) {
+        let kept = self.present == Present::Kept;
+        if let Value::String(value) = part.value {
+            put_string(&mut self.out, part.key, value, part.expires_at_ms, kept);
+            return self.expect(part, 1);
+        }
+        let is_list = matches!(part.value, Value::List(_));
+        let delete = self.present == Present::Replaced || (is_list && self.may_repeat);
+        let alone = !delete && !kept && part.expires_at_ms.is_none();
+        if alone {
+            let commands = put_elements(&mut self.out, part.key, part.value);
+            return self.expect(part, commands);
+        }
+        put(&mut self.out, &[b"MULTI"]);
+        let name = if kept { UNFINISHED } else { part.key };
+        put(&mut self.out, &[b"DEL", name]);
+        let mut commands = 3 + put_elements(&mut self.out, name, part.value);
+        if let Some(at) = part.expires_at_ms {
+            put_expiry(&mut self.out, name, at);
+            commands += 1;
+        }
+        if kept {
+            put(&mut self.out, &[b"RENAMENX", name, part.key]);
+            commands += 1;
+        }
+        put(&mut self.out, &[b"EXEC"]);
+        self.expect(part, commands);
+    }
+
+    /// A piece of a key that grows under another name.
+    fn large(&mut self, part: &Part<'_>) {
+        let mut commands = 0;
+        if part.first {
+            put(&mut self.out, &[b"DEL", UNFINISHED]);
+            commands += 1;
+        }
+        commands += put_elements(&mut self.out, UNFINISHED, part.value);
+        if part.last {
+            if let Some(at) = part.expires_at_ms {
+                put_expiry(&mut self.out, UNFINISHED, at);
+                commands += 1;
+            }
+            let rename: &[u8] = match self.present {
+                Present::Kept => b"RENAMENX",
+                Present::None | Present::Replaced => b"RENAME",
+            };
+            put(&mut self.out, &[rename, UNFINISHED, part.key]);
+            commands += 1;
+        }
+        self.expect(part, commands);
+    }
+}
+
+impl Sink for Target {
+    fn part(&mut self, part: &Part<'_>) -> Result<()> {
+        if self.selected != Some(part.db) {
+            self.tidy();
+            self.selected = Some(part.db);
+            let number = part.db.to_string();
+            self.aside(part.db, &[b"SELECT", number.as_bytes()]);
+        }
+        let is_string = matches!(part.value, Value::String(_));
+        if part.first && part.last && (is_string || is_single(part.value)) {
+            self.small(part);
+        } else {
+            self.large(part);
+        }
+        if self.out.len() >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads replies until there are no more batches.
+fn read_replies(
+    mut receiver: Receiver,
+    inbox: &Inbox<Vec<Expected>>,
+    hopeless: &AtomicBool,
+    written: &mut Written,
+) -> Result<()> {
+    let mut fatal = None;
+    // Whether an earlier piece of the key was refused.
+    let mut refused = false;
+    for expected in inbox.iter().flatten() {
+        let mut last = None;
+        let mut error = None;
+        for _ in 0..expected.replies {
+            let reply = receiver.receive().context("reading the target's replies")?;
+            if let Some(text) = reply.error()
+                && error.is_none()
+            {
+                error = Some(text.to_owned());
+            }
+            last = Some(reply);
+        }
+        if let Some(text) = error {
+            if !refused {
+                written
+                    .refused
+                    .add(expected.db, &expected.key, text.clone());
+            }
+            refused = expected.whole.is_none();
+            let hope = !FATAL.iter().any(|word| text.starts_with(word)) && expected.key != ASIDE;
+            if !hope && fatal.is_none() {
+                fatal = Some(text);
+                hopeless.store(true, Ordering::Relaxed);
+            }
+            continue;
+        }
+        let Some(kind) = expected.whole else { continue };
+        if take(&mut refused) {
+            continue;
+        }
+        if was_there(last) {
+            written.kept += 1;
+        } else {
+            *written.keys.entry(kind.to_owned()).or_default() += 1;
+        }
+    }
+    match fatal {
+        Some(text) => bail!("the target refuses: {text}"),
+        None => Ok(()),
+    }
+}
+
+/// Whether the last reply says that a key was there already: SET NX none, RENAMENX 0. No other last
+/// reply is one of these.
+fn was_there(last: Option<Reply>) -> bool {
+    match last {
+        Some(Reply::Bulk(None) | Reply::Number(0)) => true,
+        Some(Reply::Array(replies)) => matches!(replies.last(), Some(Reply::Number(0))),
+        _ => false,
+    }
+}

@@ -1,0 +1,233 @@
+//! `perdura import`
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+use super::database::DatabaseArgs;
+use crate::exit::{Incomplete, Usage};
+use crate::output;
+use crate::transfer::address::Address;
+use crate::transfer::client::Connection;
+use crate::transfer::embedded::Embedded;
+use crate::transfer::report::{ByType, Read, Report, Written};
+use crate::transfer::target::{Present, Target};
+use crate::transfer::{Databases, UNFINISHED, database_pair, dump_file, scan};
+
+/// Take over the data of a Redis: from a dump file, or from a running server.
+///
+/// Keys of all types with their deadlines, into a stopped database or a running server. Streams,
+/// modules' values and functions are left behind and named. From a running server keys are read by
+/// SCAN, which any server allows, but which is no snapshot: stop the writers first, or import a dump
+/// file (`redis-cli --rdb FILE` writes one).
+#[derive(Debug, Parser)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  \
+    perdura import rdb dump.rdb --data perdura-data\n  \
+    perdura import --from redis://:secret@db1:6379 --data perdura-data\n  \
+    perdura import --from redis://db1 --db 0 --db 3:1 --to redis://127.0.0.1:7000 --keep\n  \
+    redis-cli -h db1 --rdb - | perdura import rdb - --data perdura-data\n\n\
+    A password can also be given in the variable REDISCLI_AUTH.\n\
+    An import that was interrupted is run again with --keep: a key is there as a whole or not at all."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    source: Option<Source>,
+    /// A running server: redis://[USER][:PASSWORD@]HOST[:PORT].
+    #[arg(long, value_name = "URL", required = true)]
+    from: Option<Address>,
+    #[command(flatten)]
+    into: Into,
+}
+
+#[derive(Debug, Subcommand)]
+enum Source {
+    /// A dump file of Redis, versions 1 to 12 (Redis 7.4 and older).
+    Rdb {
+        /// The file; - is stdin.
+        file: PathBuf,
+        #[command(flatten)]
+        into: Into,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+struct Into {
+    /// The directory of a stopped database, made if there is none.
+    #[arg(long, value_name = "DIR", conflicts_with = "to")]
+    data: Option<PathBuf>,
+    /// A running server, ours or any other that speaks the Redis protocol.
+    #[arg(long, value_name = "URL")]
+    to: Option<Address>,
+    /// Overwrite keys that are there already.
+    #[arg(long, conflicts_with = "keep")]
+    replace: bool,
+    /// Leave keys that are there already as they are.
+    #[arg(long)]
+    keep: bool,
+    /// Take only this database, to its own number or to another; may be repeated.
+    #[arg(long, value_name = "N[:M]", value_parser = database_pair)]
+    db: Vec<(u64, u64)>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+pub fn run(args: Args) -> Result<()> {
+    let (from, into) = match (args.source, args.from) {
+        (Some(Source::Rdb { file, into }), _) => (From::File(file), into),
+        (None, Some(address)) => (From::Server(address), args.into),
+        (None, None) => bail!(Usage("give `rdb FILE` or --from URL".into())),
+    };
+    let report = match (&into.data, &into.to) {
+        (Some(data), None) => {
+            let embedded = Embedded::start(into.database.options(data.clone())?)?;
+            let target = data.display().to_string();
+            let connection = match Connection::open(&embedded.address) {
+                Ok(connection) => connection,
+                Err(_) => return Err(embedded.failure()),
+            };
+            let moved = import(&from, connection, &embedded.address, &target, &into);
+            let stopped = embedded.stop();
+            let report = moved?;
+            stopped?;
+            report
+        }
+        (None, Some(address)) => {
+            let connection = Connection::open(address)?;
+            import(&from, connection, address, &address.to_string(), &into)?
+        }
+        _ => bail!(Usage(
+            "give --data DIR or --to URL: where the keys go".into()
+        )),
+    };
+    if into.json {
+        output::json(&report)?;
+    } else {
+        output::text(&report.text())?;
+    }
+    if report.is_whole() {
+        Ok(())
+    } else {
+        Err(Incomplete.into())
+    }
+}
+
+enum From {
+    File(PathBuf),
+    Server(Address),
+}
+
+impl From {
+    fn name(&self) -> String {
+        match self {
+            From::File(path) => path.display().to_string(),
+            From::Server(address) => address.to_string(),
+        }
+    }
+}
+
+fn import(
+    from: &From,
+    mut connection: Connection,
+    address: &Address,
+    name: &str,
+    into: &Into,
+) -> Result<Report> {
+    let databases = Databases::new(into.db.clone());
+    let begin = Instant::now();
+    let mut read = Read::default();
+    let before: u64 = keys_at(&mut connection)?;
+    let present = match (into.replace, into.keep) {
+        (true, _) => Present::Replaced,
+        (_, true) => Present::Kept,
+        _ if before == 0 => Present::None,
+        _ => bail!(Usage(format!(
+            "{name} has {before} keys already; --replace overwrites those of the same name, --keep \
+             leaves them"
+        ))),
+    };
+    let may_repeat = matches!(from, From::Server(_));
+    let mut target = Target::new(connection, present, may_repeat);
+    let moved = match from {
+        From::File(path) => dump_file::read(path, &databases, &mut target, &mut read),
+        From::Server(source) => Connection::open(source)
+            .and_then(|mut source| scan::read(&mut source, &databases, &mut target, &mut read)),
+    };
+    let (written, sent) = target.finish();
+    // What the target says is the reason for what the source could not hand on.
+    if let Err(error) = sent.and(moved) {
+        return Err(error.context(stopped_after(&written, &read)));
+    }
+    let mut counted = None;
+    let mut wrong = None;
+    if before == 0 {
+        match count(address) {
+            Ok(counts) => {
+                wrong = mismatch(&written, &counts, &read, may_repeat);
+                counted = Some(counts);
+            }
+            Err(error) => wrong = Some(format!("counting failed: {error:#}")),
+        }
+    }
+    Ok(Report {
+        source: from.name(),
+        target: name.to_owned(),
+        read,
+        written,
+        counted,
+        mismatch: wrong,
+        seconds: begin.elapsed().as_secs_f64(),
+    })
+}
+
+fn keys_at(connection: &mut Connection) -> Result<u64> {
+    let all = scan::keyspace(connection).context("looking at the target")?;
+    Ok(all.iter().map(|(_, keys)| keys).sum())
+}
+
+/// The target's keys by type.
+fn count(target: &Address) -> Result<ByType> {
+    let mut connection = Connection::open(target)?;
+    let all = scan::keyspace(&mut connection)?;
+    let dbs: Vec<u64> = all.iter().map(|(db, _)| *db).collect();
+    scan::count(&mut connection, &dbs)
+}
+
+/// What there is after an import that failed.
+fn stopped_after(written: &Written, read: &Read) -> String {
+    let whole: u64 = written.keys.values().sum();
+    let mut text = format!(
+        "stopped: {} keys were read, {whole} are at the target, whole; run it again with --keep (a \
+         large key may have begun under the name '{}', which is then overwritten)",
+        read.total(),
+        UNFINISHED.escape_ascii()
+    );
+    for refused in &written.refused.first {
+        text += &format!("\n  db {} '{}': {}", refused.db, refused.key, refused.why);
+    }
+    text
+}
+
+/// What is wrong with the counts: fewer keys may be there if some expired meanwhile, or if the
+/// source named some twice.
+fn mismatch(written: &Written, counted: &ByType, read: &Read, may_repeat: bool) -> Option<String> {
+    let kinds = written.keys.keys().chain(counted.keys());
+    for kind in kinds {
+        let of = |counts: &ByType| counts.get(kind).copied().unwrap_or(0);
+        let (wrote, have) = (of(&written.keys), of(counted));
+        let explained = read.with_expiry > 0 || may_repeat;
+        if have > wrote || (have < wrote && !explained) {
+            return Some(format!(
+                "{wrote} of type {kind} were written, {have} are there"
+            ));
+        }
+    }
+    None
+}
