@@ -353,11 +353,11 @@ impl Core {
         let due = |part: &perdura_store::Partition, database: u8| {
             part.expired(self.database(database), now_ms, PURGE_ROWS)
         };
-        let none_due = {
+        let (none_due, orphans) = {
             let part = self.heap.lock(id);
-            (0..DATABASES).all(|database| due(&part, database).is_empty())
+            let none_due = (0..DATABASES).all(|database| due(&part, database).is_empty());
+            (none_due, part.orphan_rows() > 0)
         };
-        let orphans = self.heap.lock(id).orphan_rows() > 0;
         let reclaim = self.reclaim_left.load(Ordering::Relaxed) > 0;
         if none_due && !reclaim && !orphans {
             return Ok(0);

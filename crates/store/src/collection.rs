@@ -286,3 +286,105 @@ impl Collections {
             .sum();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Contents = Vec<(CollectionId, bool, Vec<(u64, Entry)>)>;
+
+    /// Everything in every collection; items and scores in their order, names sorted.
+    fn contents(collections: &Collections) -> Contents {
+        let mut all: Contents = collections
+            .iter()
+            .map(|c| {
+                let mut rows: Vec<(u64, Entry)> = match &c.index {
+                    Index::Items(items) => items.iter().map(|e| (0, *e)).collect(),
+                    Index::Scores(_, order) => {
+                        order.iter().map(|(s, e)| (s.to_bits(), e)).collect()
+                    }
+                    Index::Names(_) => Vec::new(),
+                };
+                let mut names: Vec<_> = c.names().into_iter().flat_map(HashIndex::iter).collect();
+                names.sort_unstable();
+                rows.extend(names.into_iter().map(|e| (1, e)));
+                (c.id, c.orphan, rows)
+            })
+            .collect();
+        all.sort_unstable_by_key(|(id, ..)| *id);
+        all
+    }
+
+    fn check_sums(collections: &mut Collections) {
+        let (bytes, rows) = (collections.index_bytes, collections.orphan_rows);
+        collections.recount();
+        assert_eq!(
+            (collections.index_bytes, collections.orphan_rows),
+            (bytes, rows)
+        );
+    }
+
+    fn random_edits(rng: &mut fastrand::Rng, c: &Collection) -> Vec<Edit> {
+        let entry = Entry::new(KeyHash(rng.u64(..)), rng.u32(..1 << 20), rng.usize(..1000));
+        match &c.index {
+            Index::Items(items) => vec![match rng.u8(0..5) {
+                0 if !items.is_empty() => Edit::ItemRemove(rng.usize(..items.len())),
+                1 if !items.is_empty() => Edit::ItemMove(rng.usize(..items.len()), entry),
+                _ => Edit::ItemAdd(rng.usize(..=items.len()), entry),
+            }],
+            Index::Names(names) => match names.random(rng.u64(..)) {
+                Some(there) if rng.bool() => vec![Edit::Remove(there)],
+                _ => vec![Edit::Add(entry)],
+            },
+            Index::Scores(_, order) if rng.bool() && order.len() > 0 => {
+                let rank = rng.u64(..order.len());
+                let (_, there) = order.at(rank).expect("a rank");
+                vec![Edit::ScoreRemove(rank), Edit::Remove(there)]
+            }
+            Index::Scores(_, order) => {
+                let score = f64::from(rng.u8(0..9));
+                let rank = order.partition_point(|s, _| s <= score);
+                vec![Edit::Add(entry), Edit::ScoreAdd(rank, score, entry)]
+            }
+        }
+    }
+
+    #[test]
+    fn edits_taken_back_latest_first_leave_everything_as_it_was_and_the_sums_exact() {
+        for seed in 0..200 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut all = Collections::default();
+            for (id, shape) in (0..).map(CollectionId).zip(Shape::ALL) {
+                all.make(id, shape, false);
+            }
+            for _ in 0..20 {
+                let before = contents(&all);
+                let mut inverses = Vec::new();
+                let orphan = CollectionId(rng.u64(0..4));
+                let orphaned = rng.bool();
+                if orphaned {
+                    all.orphan(orphan);
+                }
+                for _ in 0..rng.usize(0..60) {
+                    let id = CollectionId(rng.u64(0..4));
+                    let edits = random_edits(&mut rng, all.get(id).expect("made"));
+                    inverses.extend(edits.into_iter().map(|e| (id, all.edit(id, e))));
+                    check_sums(&mut all);
+                }
+                if rng.bool() {
+                    for (id, inverse) in inverses.into_iter().rev() {
+                        all.edit(id, inverse.expect("an inverse"));
+                        check_sums(&mut all);
+                    }
+                    if orphaned {
+                        all.adopt(orphan);
+                    }
+                    assert_eq!(contents(&all), before, "seed {seed}");
+                } else if orphaned {
+                    all.adopt(orphan);
+                }
+                check_sums(&mut all);
+            }
+        }
+    }
+}

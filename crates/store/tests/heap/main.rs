@@ -1,6 +1,7 @@
 //! The heap against a model: histories, restart, batches, visits, limits.
 
 mod batches;
+mod collections;
 mod harness;
 mod history;
 mod limits;

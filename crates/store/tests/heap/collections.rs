@@ -1,0 +1,273 @@
+//! Collections in the heap: what a rollback leaves, what a sidecar knows, and damage.
+
+use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId};
+use perdura_page::{SlotClass, layout};
+use perdura_store::{
+    CollectionId, End, Heap, Home, IndexStats, Kind, MemoryUse, Partition, Shape, Undo,
+};
+
+use crate::harness::*;
+
+const P: PartitionId = PartitionId(0);
+
+/// A key that heads a collection of `count` elements.
+fn fill(heap: &Heap, key: &[u8], shape: Shape, count: u32) -> CollectionId {
+    let hash = heap.geometry().hash(key);
+    let mut undo = Undo::new();
+    let mut part = heap.lock(heap.geometry().partition_of(hash));
+    let (id, _) = part
+        .create(&mut undo, PLAIN, (key, hash), shape, None)
+        .expect("room");
+    for i in 0..count {
+        write(&mut part, &mut undo, shape, id, i);
+    }
+    part.encode(&undo, &mut perdura_store::GroupBuilder::new());
+    id
+}
+
+fn write(part: &mut Partition, undo: &mut Undo, shape: Shape, id: CollectionId, i: u32) {
+    let name = format!("element {i}");
+    let score = f64::from(i % 7).to_le_bytes();
+    let value: &[u8] = match shape {
+        Shape::List => {
+            let end = if i % 2 == 0 { End::Back } else { End::Front };
+            let pushed = part.list_push(undo, PLAIN, id, end, name.as_bytes());
+            return pushed.expect("room");
+        }
+        Shape::Hash => b"value",
+        Shape::Set => b"",
+        Shape::Zset => &score,
+    };
+    part.element_put(undo, PLAIN, id, name.as_bytes(), value)
+        .expect("room");
+}
+
+/// All elements; items and members in their order, names sorted.
+fn elements(heap: &Heap, id: CollectionId) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let part = heap.lock(P);
+    let elements = part.elements(PLAIN, id)?;
+    let rows = elements.iter().map(|row| {
+        let mut value = Vec::new();
+        row.copy_value(&mut value);
+        (row.field().into_owned(), value)
+    });
+    let mut rows: Vec<_> = rows.collect();
+    if matches!(elements.shape(), Shape::Hash | Shape::Set) {
+        rows.sort();
+    }
+    Some(rows)
+}
+
+#[test]
+fn a_rollback_restores_bytes_elements_and_orphans() {
+    for shape in Shape::ALL {
+        for count in [5, 100, 400] {
+            let heap = new_heap(1);
+            let id = fill(&heap, b"key", shape, count);
+            let (bytes, before) = (logged_bytes(&heap), elements(&heap, id));
+            let pages = heap.memory().get(MemoryUse::Pages);
+            let hash = heap.geometry().hash(b"key");
+            let mut undo = Undo::new();
+            let mut part = heap.lock(P);
+            for i in 0..50 {
+                write(&mut part, &mut undo, shape, id, 3 * i);
+                write(&mut part, &mut undo, shape, id, 1000 + i);
+            }
+            assert!(part.delete(&mut undo, PLAIN, b"key", hash).is_some());
+            assert!(part.elements(PLAIN, id).is_none());
+            part.purge_orphans(&mut undo, 37);
+            let (other, _) = part
+                .create(&mut undo, PLAIN, (b"key", hash), shape, Some(9))
+                .expect("room");
+            for i in 0..200 {
+                write(&mut part, &mut undo, shape, other, i);
+            }
+            part.rollback(&undo);
+            assert_eq!(part.orphan_rows(), 0);
+            drop(part);
+            assert!(logged_bytes(&heap) == bytes);
+            assert_eq!(elements(&heap, id), before, "{shape:?} {count}");
+            assert!(elements(&heap, other).is_none());
+            assert_eq!(heap.memory().get(MemoryUse::Pages), pages);
+        }
+    }
+}
+
+fn restarted(heap: &Heap, sidecar: Option<&[u8]>) -> Result<(Heap, IndexStats, u64), Error> {
+    let copy = bare_heap(1);
+    load_pages(heap, &copy);
+    copy.lock(P)
+        .finish_restart(CkptEpoch(1), Some(ImageSlot::A));
+    let stats = copy.lock(P).build_indexes(&ordered, sidecar)?;
+    let orphans = copy.settle_collections()?;
+    Ok((copy, stats, orphans))
+}
+
+#[test]
+fn a_sidecar_knows_the_keys_and_elements_are_found_by_their_rows() {
+    let heap = new_heap(1);
+    let ids = Shape::ALL.map(|shape| fill(&heap, format!("{shape:?}").as_bytes(), shape, 300));
+    put(&heap, PLAIN, b"string", b"value", None);
+    let mut sidecar = Vec::new();
+    heap.lock(P).sidecar(&mut sidecar);
+    let (copy, stats, orphans) = restarted(&heap, Some(&sidecar)).expect("sound");
+    assert_eq!((stats.from_sidecar, stats.from_rows), (5, 1200));
+    assert_eq!(
+        (stats.rows, stats.sidecar_refused, orphans),
+        (1205, false, 0)
+    );
+    let (again, stats, _) = restarted(&heap, None).expect("sound");
+    assert_eq!((stats.from_sidecar, stats.from_rows), (0, 1205));
+    for id in ids {
+        assert_eq!(elements(&copy, id), elements(&heap, id));
+        assert_eq!(elements(&again, id), elements(&heap, id));
+    }
+    assert_eq!(copy.lock(P).len(PLAIN), 5);
+    // An element that the sidecar calls a key.
+    let mut wrong = sidecar.clone();
+    let last = wrong.len() - 8;
+    wrong.copy_within(8..16, last);
+    wrong[last] ^= 1;
+    let (copy, stats, _) = restarted(&heap, Some(&wrong)).expect("sound");
+    assert!(stats.sidecar_refused);
+    assert_eq!((copy.lock(P).len(PLAIN), stats.rows), (5, 1205));
+}
+
+#[test]
+fn collections_without_a_header_are_orphans_and_their_numbers_are_not_used_again() {
+    let heap = new_heap(1);
+    let id = fill(&heap, b"key", Shape::Zset, 300);
+    let mut undo = Undo::new();
+    let hash = heap.geometry().hash(b"key");
+    heap.lock(P).delete(&mut undo, PLAIN, b"key", hash);
+    let (copy, _, orphans) = restarted(&heap, None).expect("sound");
+    assert_eq!((orphans, copy.lock(P).orphan_rows()), (1, 300));
+    let next = fill(&copy, b"other", Shape::Set, 3);
+    assert!(next > id);
+    let mut undo = Undo::new();
+    let mut part = copy.lock(P);
+    assert_eq!(part.purge_orphans(&mut undo, 256), 256);
+    assert_eq!(part.purge_orphans(&mut undo, 256), 44);
+    assert_eq!(part.purge_orphans(&mut undo, 256), 0);
+    drop(part);
+    assert_eq!(elements(&copy, next).map(|rows| rows.len()), Some(3));
+}
+
+/// Every row of the heap may be changed before it is read again.
+fn with_rows(heap: &Heap, mut change: impl FnMut(&mut [u8])) -> Result<u64, Error> {
+    let copy = bare_heap(1);
+    {
+        let (from, mut to) = (heap.lock(P), copy.lock(P));
+        for local in 0..from.pages() {
+            let mut page = from.page_bytes(local).expect("a page").to_vec();
+            let class: Option<SlotClass> = from.slotted(local);
+            if let Some(class) = class {
+                let slots: Vec<usize> = layout::taken(&page, class).collect();
+                for slot in slots {
+                    let at = class.slot_offset(slot);
+                    change(&mut page[at..at + class.bytes()]);
+                }
+            }
+            to.load_page(local, &page);
+        }
+        to.build_indexes(&ordered, None)?;
+    }
+    copy.settle_collections()
+}
+
+#[test]
+fn damage_of_headers_and_elements_is_an_error_that_names_page_and_slot() {
+    let is = |row: &[u8], kind: Kind| row[0] >> 4 == kind.code();
+    type Change = Box<dyn FnMut(&mut [u8])>;
+    let cases: Vec<(&str, Shape, Change)> = vec![
+        (
+            "a header of another collection",
+            Shape::Set,
+            Box::new(move |row| {
+                if is(row, Kind::Header(Shape::Set)) {
+                    // flags, lengths, key "key", partition, id
+                    row[7] = 99;
+                }
+            }),
+        ),
+        (
+            "a header of another shape",
+            Shape::Set,
+            Box::new(move |row| {
+                if is(row, Kind::Header(Shape::Set)) {
+                    row[0] = Kind::Header(Shape::Hash).code() << 4;
+                }
+            }),
+        ),
+        (
+            "a header in a partition that is not",
+            Shape::Set,
+            Box::new(move |row| {
+                if is(row, Kind::Header(Shape::Set)) {
+                    row[6] = 5;
+                }
+            }),
+        ),
+        (
+            "a score that is no number",
+            Shape::Zset,
+            Box::new(move |row| {
+                if is(row, Kind::Element(Shape::Zset)) {
+                    let value = 3 + usize::from(row[1]);
+                    row[value..value + 8].copy_from_slice(&f64::NAN.to_le_bytes());
+                }
+            }),
+        ),
+        (
+            "two items of one label",
+            Shape::List,
+            Box::new(move |row| {
+                if is(row, Kind::Element(Shape::List)) && row[1] == 4 {
+                    row[4..7].copy_from_slice(&[0x80, 0x80, 0x01]);
+                }
+            }),
+        ),
+        (
+            "an element among those of another shape",
+            Shape::Hash,
+            Box::new(move |row| {
+                if is(row, Kind::Element(Shape::Hash)) && row.windows(2).any(|w| w == b" 3") {
+                    row[0] = Kind::Element(Shape::Zset).code() << 4;
+                }
+            }),
+        ),
+        (
+            "two elements of one name",
+            Shape::Set,
+            Box::new(move |row| {
+                if is(row, Kind::Element(Shape::Set)) {
+                    let last = 3 + usize::from(row[1]) - 1;
+                    row[last] = b'0';
+                }
+            }),
+        ),
+    ];
+    for (name, shape, change) in cases {
+        let heap = new_heap(1);
+        fill(&heap, b"key", shape, 9);
+        assert_eq!(with_rows(&heap, |_| ()).expect("sound"), 0);
+        let error = with_rows(&heap, change).expect_err(name);
+        assert!(matches!(error, Error::Corrupt(_)), "{name}: {error}");
+        assert!(error.to_string().contains("slot"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn two_headers_of_one_collection_are_damage() {
+    let heap = new_heap(1);
+    let id = fill(&heap, b"key", Shape::Set, 9);
+    let twin = Home { partition: P, id }.encode();
+    let hash = heap.geometry().hash(b"twin");
+    let mut undo = Undo::new();
+    let header = (Kind::Header(Shape::Set), &*twin);
+    heap.lock(P)
+        .put_kind(&mut undo, PLAIN, (b"twin", hash), header, None)
+        .expect("room");
+    let error = with_rows(&heap, |_| ()).expect_err("damage");
+    assert!(error.to_string().contains("another key heads"), "{error}");
+}
