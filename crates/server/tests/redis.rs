@@ -4,6 +4,7 @@
 
 mod redis {
     pub mod client;
+    pub mod collections;
     pub mod commands;
     pub mod connections;
     pub mod durability;

@@ -339,7 +339,11 @@ pub(crate) fn mget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
     let start = out.buf.len();
     out.array(args.len() - 1);
     for key in args.from(1) {
-        reply_value(data, key, out)?;
+        // A key of another type is none to MGET.
+        match reply_value(data, key, out) {
+            Err(Stop::Error(_)) => out.null(),
+            done => _ = done?,
+        }
         data.check_reply(out.buf.len() - start)?;
     }
     Ok(())

@@ -1,15 +1,5 @@
 //! The packed form of a small collection: what lies in the row of its key.
 //!
-//! ```text
-//! count ‖ element ‖ element ‖ …          count: one byte
-//! element:  cell                          of a set or a list
-//!           field cell ‖ value cell       of a hash
-//!           member cell ‖ score cell      of a sorted set
-//! cell:     lead 0..=64    so many bytes of text
-//!           lead 65..=72   an integer in lead − 64 bytes, little endian, two's complement
-//!           lead 73..=255  the integer lead − 73
-//! ```
-//!
 //! # Why this way
 //! * **One form for each text.** A text that is an integer in its only form is packed as one, in the
 //!   fewest bytes. So to find a field is to compare packed bytes, without unpacking any.
@@ -22,6 +12,9 @@
 //! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, [`CELL_BYTES_MAX`] bytes of text in a
 //! cell. [`Editor`] refuses what would go beyond; its caller then turns the collection into rows.
 //! Bytes from a row are checked once, by [`Packed::parse`].
+//!
+//! # Format
+#![doc = include_str!("../../../../docs/formats/small.md")]
 
 mod cell;
 mod editor;

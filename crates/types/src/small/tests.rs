@@ -181,3 +181,33 @@ fn random_bytes_never_panic_the_reader() {
         }
     }
 }
+
+#[test]
+fn the_examples_of_the_format_page_are_what_is_packed() {
+    let page = include_str!("../../../../docs/formats/small.md");
+    let hex = |editor: &Editor| {
+        let bytes: Vec<String> = editor
+            .packed()
+            .bytes()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        bytes.join("")
+    };
+    let blocks: Vec<String> = page
+        .split("```")
+        .skip(1)
+        .step_by(2)
+        .map(|block| {
+            block
+                .trim_start_matches("text")
+                .split_whitespace()
+                .collect()
+        })
+        .collect();
+    let mut hash = Editor::new(Shape::Hash);
+    assert!(hash.push(New::Pair(b"a", b"1")) && hash.push(New::Pair(b"id", b"300")));
+    let mut zset = Editor::new(Shape::Zset);
+    assert!(zset.push(New::Scored(b"m", 1.5)) && zset.push(New::Scored(b"n", 2.0)));
+    assert_eq!(blocks[1..], [hex(&hash), hex(&zset)]);
+}
