@@ -108,6 +108,34 @@ impl<'k> Change<'k> {
         matches!(self.state, State::Absent)
     }
 
+    /// The table of the key.
+    pub(crate) fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// The packed form, to be changed, unless there are rows: an empty one if there was no key.
+    /// [`note_edit`](Self::note_edit) must follow a change.
+    pub(crate) fn packed(&mut self) -> Option<&mut Editor> {
+        if matches!(self.state, State::Absent) {
+            self.state = State::Small(Editor::new(self.shape));
+        }
+        match &mut self.state {
+            State::Small(editor) => Some(editor),
+            State::Absent | State::Rows(_) => None,
+        }
+    }
+
+    /// Removes every element at once; the expiry stays for what is put in next.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub(crate) fn clear(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
+        tx.delete(self.table, self.key)?;
+        self.state = State::Absent;
+        self.edited = false;
+        Ok(())
+    }
+
     /// The number of elements.
     ///
     /// # Errors

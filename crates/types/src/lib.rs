@@ -11,19 +11,22 @@
 //! | [`small`] | the packed form: one codec for all four types |
 //! | [`open`] | from a key to its collection, for reading |
 //! | [`change`] | a collection that is being changed, in whichever form it has |
-//! | [`hash`], [`set`] | the types |
+//! | [`hash`], [`list`], [`set`], [`zset`] | the types |
 //! | [`whole`] | what is asked of a key whatever its type |
 //! | [`sample`] | random elements, each once |
-//! | [`number`] | integers and decimals in the forms that Redis reads and writes |
+//! | [`number`], [`score`] | integers, decimals and scores in the forms that Redis reads and writes |
 
 pub mod change;
 pub mod hash;
+pub mod list;
 pub mod number;
 pub mod open;
 pub mod sample;
+pub mod score;
 pub mod set;
 pub mod small;
 pub mod whole;
+pub mod zset;
 
 pub use change::{Change, Left};
 pub use open::{Entry, Source, Text};

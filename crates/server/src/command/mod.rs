@@ -22,6 +22,8 @@ pub(crate) mod hello;
 pub(crate) mod info;
 pub(crate) mod keys;
 pub(crate) mod lcs;
+pub(crate) mod list_moves;
+pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod ranges;
 pub(crate) mod sample;
@@ -32,7 +34,12 @@ pub(crate) mod spec;
 pub(crate) mod strings;
 pub(crate) mod table;
 pub(crate) mod wait;
+pub(crate) mod waits;
 pub(crate) mod watch;
+pub(crate) mod zset_pops;
+pub(crate) mod zset_ranges;
+pub(crate) mod zset_sums;
+pub(crate) mod zsets;
 
 use crate::engine::Epoch;
 use crate::resp::parse::Args;
@@ -93,6 +100,8 @@ pub(crate) fn wrong_arity(name: &str) -> String {
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 /// Redis's text for a malformed integer.
 pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+/// Redis's text for a count that is none.
+pub(crate) const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
 /// Redis's text for a value beyond the limit.
 pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 

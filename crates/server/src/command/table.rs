@@ -3,7 +3,8 @@
 use super::spec::Command;
 use super::{
     bitfield, bits, block, client, config, counters, describe, expiry, hashes, hello, info, keys,
-    lcs, ranges, server, set_joins, sets, strings, watch,
+    lcs, list_moves, lists, ranges, server, set_joins, sets, strings, waits, watch, zset_pops,
+    zset_ranges, zset_sums, zsets,
 };
 
 /// The families.
@@ -21,12 +22,19 @@ static FAMILIES: &[&[Command]] = &[
     info::COMMANDS,
     keys::COMMANDS,
     lcs::COMMANDS,
+    list_moves::COMMANDS,
+    lists::COMMANDS,
     ranges::COMMANDS,
     server::COMMANDS,
     set_joins::COMMANDS,
     sets::COMMANDS,
     strings::COMMANDS,
+    waits::COMMANDS,
     watch::COMMANDS,
+    zset_pops::COMMANDS,
+    zset_ranges::COMMANDS,
+    zset_sums::COMMANDS,
+    zsets::COMMANDS,
 ];
 
 /// Every command, in no order that means anything.

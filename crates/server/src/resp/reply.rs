@@ -1,6 +1,7 @@
 //! Replies, appended to the connection's buffer. RESP3 adds nulls, maps, sets and text that
 //! names its format; a RESP2 client gets the nearest older form.
 
+use crate::engine::types::score;
 use crate::number::{push_i64, push_u64};
 
 /// Appends replies in one version of the protocol.
@@ -90,6 +91,19 @@ impl<'a> Out<'a> {
     /// The head of a message that no request asked for, `len` replies long.
     pub(crate) fn push(&mut self, len: usize) {
         self.head(if self.resp3 { b'>' } else { b'*' }, len);
+    }
+
+    /// A score.
+    pub(crate) fn double(&mut self, value: f64) {
+        let mut text = Vec::with_capacity(24);
+        score::push(&mut text, value);
+        if self.resp3 {
+            self.buf.push(b',');
+            self.buf.extend_from_slice(&text);
+            self.end();
+        } else {
+            self.bulk(&text);
+        }
     }
 
     /// The head of an array of `len` replies.

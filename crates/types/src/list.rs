@@ -1,0 +1,400 @@
+//! Lists: items in an order of their own.
+//!
+//! Both ends and any index cost the same whether the list is packed or made of rows; what works on
+//! the middle (LINSERT, LREM) costs its distance from the nearer end.
+
+use perdura_base::TableId;
+use perdura_base::num::to_u64;
+use perdura_txn::{End, Shape, Tx};
+
+use crate::Fault;
+use crate::change::{Change, Left, State};
+use crate::open::{Entry, Source, Text, read};
+use crate::small::New;
+
+/// The offset of the first item of a packed list.
+const FIRST: usize = 1;
+
+/// The list of a key, to be read.
+///
+/// # Errors
+/// [`Fault::WrongType`]; an abort, to be handed on.
+pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
+    read(tx, table, key, Shape::List)
+}
+
+/// An index as commands give it, where -1 is the last item, as one from the front; `None` if it is
+/// before the first item. It may lie behind the last one.
+#[must_use]
+pub fn from_front(index: i64, len: u64) -> Option<u64> {
+    if index < 0 {
+        len.checked_sub(index.unsigned_abs())
+    } else {
+        Some(index.unsigned_abs())
+    }
+}
+
+/// The stretch from one index to another one, both included, as commands give them; empty if it is.
+#[must_use]
+pub fn stretch(from: i64, to: i64, len: u64) -> (u64, u64) {
+    let from = from_front(from, len).unwrap_or(0);
+    let to = from_front(to, len).map_or(0, |to| to.saturating_add(1).min(len));
+    if from < to { (from, to) } else { (0, 0) }
+}
+
+/// The item at an index.
+#[must_use]
+pub fn at<'s>(source: &'s Source<'_>, index: u64) -> Option<Text<'s>> {
+    match source {
+        Source::Small(packed) => {
+            let element = packed.at(usize::try_from(index).ok()?)?;
+            Some(Entry::Packed(element).item())
+        }
+        Source::Rows(rows) => rows.at(index).map(|row| Entry::Row(row).item()),
+    }
+}
+
+/// The items from one index to before another one, from either end.
+#[must_use]
+pub fn items<'s>(
+    source: &'s Source<'_>,
+    from: u64,
+    to: u64,
+) -> Box<dyn DoubleEndedIterator<Item = Text<'s>> + 's> {
+    match source {
+        Source::Small(packed) => {
+            let skipped = usize::try_from(from).unwrap_or(usize::MAX);
+            let taken = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+            let elements = packed.iter().skip(skipped).take(taken);
+            let items: Vec<_> = elements.map(|e| Entry::Packed(e).item()).collect();
+            Box::new(items.into_iter())
+        }
+        Source::Rows(rows) => Box::new(rows.items(from, to).map(|row| Entry::Row(row).item())),
+    }
+}
+
+/// Where an item is, by LPOS: from the `rank`-th match on (from the back if it is negative), at most
+/// `max` matches (0: all), looking at `looked` items at most (0: all).
+#[must_use]
+pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: u64) -> Vec<u64> {
+    let len = source.len();
+    let looked = if looked == 0 { len } else { looked.min(len) };
+    let mut skipped = rank.unsigned_abs().saturating_sub(1);
+    let mut found = Vec::new();
+    let mut look = |index: u64, text: Text<'_>| {
+        if *text == *item {
+            if skipped > 0 {
+                skipped -= 1;
+            } else {
+                found.push(index);
+            }
+        }
+        max == 0 || to_u64(found.len()) < max
+    };
+    if rank < 0 {
+        let mut from_back = items(source, len - looked, len).rev().zip(1..);
+        from_back.all(|(text, distance)| look(len - distance, text));
+    } else {
+        items(source, 0, looked)
+            .zip(0..)
+            .all(|(text, index)| look(index, text));
+    }
+    found
+}
+
+/// Puts an item at an end of a list that is being changed.
+///
+/// # Errors
+/// An abort, to be handed on.
+pub fn push_one(
+    change: &mut Change<'_>,
+    tx: &mut Tx<'_>,
+    end: End,
+    item: &[u8],
+) -> Result<(), Fault> {
+    if let Some(editor) = change.packed() {
+        let at = match end {
+            End::Front => FIRST,
+            End::Back => editor.packed().bytes().len(),
+        };
+        if editor.insert(at, New::One(item)) {
+            change.note_edit();
+            return Ok(());
+        }
+    }
+    let home = change.spread(tx)?;
+    Ok(tx.list_push(change.table(), home, end, item)?)
+}
+
+/// Takes the item at an end off a list that is being changed and has one.
+fn pop_one(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End) -> Result<Option<Vec<u8>>, Fault> {
+    match &mut change.state {
+        State::Absent => Ok(None),
+        State::Small(editor) => {
+            let packed = editor.packed();
+            let index = match end {
+                End::Front => Some(0),
+                End::Back => packed.len().checked_sub(1),
+            };
+            let Some(element) = index.and_then(|index| packed.at(index)) else {
+                return Ok(None);
+            };
+            let (item, range) = (element.key.to_vec(), element.start..element.end);
+            editor.remove(range);
+            change.note_edit();
+            Ok(Some(item))
+        }
+        State::Rows(home) => {
+            let home = *home;
+            let rows = tx.elements(change.table(), home)?;
+            let index = match end {
+                End::Front => 0,
+                End::Back => rows.len().saturating_sub(1),
+            };
+            let Some(row) = rows.at(index) else {
+                return Ok(None);
+            };
+            let item = Entry::Row(row).item().to_vec();
+            tx.list_remove(change.table(), home, index)?;
+            Ok(Some(item))
+        }
+    }
+}
+
+/// Puts items at an end, one after the other, and tells how many the list has then; 0 if there is no
+/// list and none is to be made.
+///
+/// # Errors
+/// As [`source`].
+pub fn push<'i>(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    end: End,
+    items: impl IntoIterator<Item = &'i [u8]>,
+    only_existing: bool,
+) -> Result<u64, Fault> {
+    let mut change = Change::open(tx, table, key, Shape::List)?;
+    if only_existing && change.is_absent() {
+        return Ok(0);
+    }
+    for item in items {
+        push_one(&mut change, tx, end, item)?;
+    }
+    let len = change.len(tx)?;
+    let _ = change.finish(tx)?;
+    Ok(len)
+}
+
+/// Takes up to `max` items off an end; `None` if there is no list.
+///
+/// # Errors
+/// As [`source`].
+pub fn pop(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    end: End,
+    max: u64,
+) -> Result<Option<(Vec<Vec<u8>>, Left)>, Fault> {
+    let mut change = Change::open(tx, table, key, Shape::List)?;
+    if change.is_absent() {
+        return Ok(None);
+    }
+    let mut items = Vec::new();
+    while to_u64(items.len()) < max
+        && let Some(item) = pop_one(&mut change, tx, end)?
+    {
+        items.push(item);
+    }
+    Ok(Some((items, change.finish(tx)?)))
+}
+
+/// Moves an item from an end of a list to an end of another one, or of the same; `None` if there is
+/// none. Tells what is left of the first list.
+///
+/// # Errors
+/// As [`source`], for both.
+pub fn shift(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    (from, from_end): (&[u8], End),
+    (to, to_end): (&[u8], End),
+) -> Result<Option<(Vec<u8>, Left)>, Fault> {
+    let mut source = Change::open(tx, table, from, Shape::List)?;
+    if source.is_absent() {
+        return Ok(None);
+    }
+    if from == to {
+        let Some(item) = pop_one(&mut source, tx, from_end)? else {
+            return Ok(None);
+        };
+        push_one(&mut source, tx, to_end, &item)?;
+        return Ok(Some((item, source.finish(tx)?)));
+    }
+    let mut target = Change::open(tx, table, to, Shape::List)?;
+    let Some(item) = pop_one(&mut source, tx, from_end)? else {
+        return Ok(None);
+    };
+    push_one(&mut target, tx, to_end, &item)?;
+    let left = source.finish(tx)?;
+    let _ = target.finish(tx)?;
+    Ok(Some((item, left)))
+}
+
+/// Puts another item in the place of that at an index as commands give it. `None` if there is no
+/// list, false if there is no such index.
+///
+/// # Errors
+/// As [`source`].
+pub fn set(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    index: i64,
+    item: &[u8],
+) -> Result<Option<bool>, Fault> {
+    let mut change = Change::open(tx, table, key, Shape::List)?;
+    if change.is_absent() {
+        return Ok(None);
+    }
+    let len = change.len(tx)?;
+    let Some(index) = from_front(index, len).filter(|index| *index < len) else {
+        return Ok(Some(false));
+    };
+    if let State::Small(editor) = &mut change.state {
+        let place = editor
+            .packed()
+            .at(usize::try_from(index).unwrap_or(usize::MAX));
+        if let Some(range) = place.map(|e| e.start..e.end)
+            && editor.replace(range, New::One(item))
+        {
+            change.note_edit();
+            let _ = change.finish(tx)?;
+            return Ok(Some(true));
+        }
+    }
+    let home = change.spread(tx)?;
+    tx.list_set(table, home, index, item)?;
+    Ok(Some(true))
+}
+
+/// Puts an item before or behind the first one that equals `pivot`. Tells how many the list has
+/// then: `None` if there is no list, `Some(None)` if there is no such item.
+///
+/// # Errors
+/// As [`source`].
+pub fn insert(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    (pivot, before): (&[u8], bool),
+    item: &[u8],
+) -> Result<Option<Option<u64>>, Fault> {
+    let Some(found) = source(tx, table, key)?.map(|list| positions(&list, pivot, 1, 1, 0)) else {
+        return Ok(None);
+    };
+    let Some(pivot) = found.first() else {
+        return Ok(Some(None));
+    };
+    let index = pivot + u64::from(!before);
+    let mut change = Change::open(tx, table, key, Shape::List)?;
+    let mut done = false;
+    if let State::Small(editor) = &mut change.state {
+        let packed = editor.packed();
+        let place = packed.at(usize::try_from(index).unwrap_or(usize::MAX));
+        let place = place.map_or(packed.bytes().len(), |element| element.start);
+        done = editor.insert(place, New::One(item));
+    }
+    if done {
+        change.note_edit();
+    } else {
+        let home = change.spread(tx)?;
+        tx.list_insert(table, home, index, item)?;
+    }
+    let len = change.len(tx)?;
+    let _ = change.finish(tx)?;
+    Ok(Some(Some(len)))
+}
+
+/// Keeps a stretch of indices as commands give them and removes the rest; `None` if there is no
+/// list.
+///
+/// # Errors
+/// As [`source`].
+pub fn trim(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    from: i64,
+    to: i64,
+) -> Result<Option<Left>, Fault> {
+    let mut change = Change::open(tx, table, key, Shape::List)?;
+    if change.is_absent() {
+        return Ok(None);
+    }
+    let len = change.len(tx)?;
+    let (from, to) = stretch(from, to, len);
+    if (from, to) == (0, len) {
+        return change.finish(tx).map(Some);
+    }
+    // What little is kept is cheaper to write again than the rest is to remove.
+    if to - from <= (len - (to - from)) / 4 {
+        let kept: Vec<Vec<u8>> = {
+            let list = change.stored(tx)?;
+            let list = list.iter().flat_map(|list| items(list, from, to));
+            list.map(|item| item.to_vec()).collect()
+        };
+        change.clear(tx)?;
+        for item in &kept {
+            push_one(&mut change, tx, End::Back, item)?;
+        }
+    } else {
+        for _ in to..len {
+            pop_one(&mut change, tx, End::Back)?;
+        }
+        for _ in 0..from {
+            pop_one(&mut change, tx, End::Front)?;
+        }
+    }
+    change.finish(tx).map(Some)
+}
+
+/// Removes items that equal `item`: the first `count`, the last ones if it is negative, all if it is
+/// 0. Tells how many there were.
+///
+/// # Errors
+/// As [`source`].
+pub fn remove(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    count: i64,
+    item: &[u8],
+) -> Result<(u64, Left), Fault> {
+    let Some(mut found) = source(tx, table, key)?.map(|list| {
+        let rank = if count < 0 { -1 } else { 1 };
+        positions(&list, item, rank, count.unsigned_abs(), 0)
+    }) else {
+        return Ok((0, Left::Nothing));
+    };
+    // From the back, so that the indices before stay what they are.
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    let mut change = Change::open(tx, table, key, Shape::List)?;
+    for index in &found {
+        match &mut change.state {
+            State::Absent => {}
+            State::Small(editor) => {
+                let place = editor
+                    .packed()
+                    .at(usize::try_from(*index).unwrap_or(usize::MAX));
+                if let Some(range) = place.map(|e| e.start..e.end) {
+                    editor.remove(range);
+                    change.note_edit();
+                }
+            }
+            State::Rows(home) => tx.list_remove(table, *home, *index)?,
+        }
+    }
+    Ok((to_u64(found.len()), change.finish(tx)?))
+}

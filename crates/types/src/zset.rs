@@ -1,0 +1,179 @@
+//! Sorted sets: members with scores, in the order of (score, member).
+//!
+//! Every question about order is a question about ranks: a range of scores or of members is first
+//! turned into a stretch of ranks, which both forms then walk from either end. A packed sorted set
+//! is kept in its order, so that a rank is a place in it.
+
+mod add;
+mod combine;
+mod range;
+
+pub use add::{Added, Conditions, add, store};
+pub use combine::{Aggregate, Input, Operation, combine, input};
+pub use range::{LexBound, LexRange, ScoreRange};
+
+use std::cmp::Ordering;
+
+use perdura_base::TableId;
+use perdura_base::num::to_u64;
+use perdura_txn::{End, Shape, Tx};
+
+use crate::Fault;
+use crate::change::{Change, Left, State};
+use crate::open::{Entry, Source, Text, read};
+
+/// The sorted set of a key, to be read.
+///
+/// # Errors
+/// [`Fault::WrongType`]; an abort, to be handed on.
+pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
+    read(tx, table, key, Shape::Zset)
+}
+
+/// The order of members. Scores are no NaN.
+fn order(a: (f64, &[u8]), b: (f64, &[u8])) -> Ordering {
+    let scores = a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
+    scores.then_with(|| a.1.cmp(b.1))
+}
+
+/// How many members are before a member that is there, and its score.
+#[must_use]
+pub fn rank(source: &Source<'_>, member: &[u8]) -> Option<u64> {
+    match source {
+        Source::Small(packed) => {
+            let found = packed.find(member)?.start;
+            let before = packed.iter().take_while(|element| element.start < found);
+            Some(to_u64(before.count()))
+        }
+        Source::Rows(rows) => rows.rank(member),
+    }
+}
+
+/// The members from one rank to before another one with their scores, from either end.
+#[must_use]
+pub fn members<'s>(
+    source: &'s Source<'_>,
+    from: u64,
+    to: u64,
+) -> Box<dyn DoubleEndedIterator<Item = (Text<'s>, f64)> + 's> {
+    match source {
+        Source::Small(packed) => {
+            let skipped = usize::try_from(from).unwrap_or(usize::MAX);
+            let taken = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+            let elements = packed.iter().skip(skipped).take(taken);
+            let members: Vec<_> = elements
+                .map(|e| (Entry::Packed(e).key(), e.score()))
+                .collect();
+            Box::new(members.into_iter())
+        }
+        Source::Rows(rows) => Box::new(
+            rows.range(from, to)
+                .map(|(score, row)| (Entry::Row(row).key(), score)),
+        ),
+    }
+}
+
+/// Removes members. Tells how many were there, and whether any is left.
+///
+/// # Errors
+/// As [`source`].
+pub fn remove<'m>(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    members: impl IntoIterator<Item = &'m [u8]>,
+) -> Result<(u64, Left), Fault> {
+    crate::change::remove_all(tx, table, key, Shape::Zset, members)
+}
+
+/// Removes the members from one rank to before another one. Tells how many they were, and whether
+/// any is left.
+///
+/// # Errors
+/// As [`source`].
+pub fn remove_ranks(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    from: u64,
+    to: u64,
+) -> Result<(u64, Left), Fault> {
+    let mut change = Change::open(tx, table, key, Shape::Zset)?;
+    let len = change.len(tx)?;
+    let to = to.min(len);
+    let from = from.min(to);
+    if from == 0 && to == len {
+        change.clear(tx)?;
+    } else {
+        take_ranks(&mut change, tx, from, to)?;
+    }
+    Ok((to - from, change.finish(tx)?))
+}
+
+/// Takes members off a sorted set that is being changed, in their order.
+fn take_ranks(
+    change: &mut Change<'_>,
+    tx: &mut Tx<'_>,
+    from: u64,
+    to: u64,
+) -> Result<Vec<(Vec<u8>, f64)>, Fault> {
+    let taken: Vec<(Vec<u8>, f64)> = change.stored(tx)?.map_or_else(Vec::new, |set| {
+        members(&set, from, to)
+            .map(|(member, score)| (member.to_vec(), score))
+            .collect()
+    });
+    for (member, _) in &taken {
+        change.remove(tx, member)?;
+    }
+    Ok(taken)
+}
+
+/// Takes up to `max` members off an end, the outermost first; `None` if there is no sorted set.
+#[allow(clippy::type_complexity)] // members with scores, and what is left
+pub fn pop(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    end: End,
+    max: u64,
+) -> Result<Option<(Vec<(Vec<u8>, f64)>, Left)>, Fault> {
+    let mut change = Change::open(tx, table, key, Shape::Zset)?;
+    if change.is_absent() {
+        return Ok(None);
+    }
+    let len = change.len(tx)?;
+    let count = max.min(len);
+    let taken = match end {
+        End::Front => take_ranks(&mut change, tx, 0, count)?,
+        End::Back => {
+            let mut taken = take_ranks(&mut change, tx, len - count, len)?;
+            taken.reverse();
+            taken
+        }
+    };
+    Ok(Some((taken, change.finish(tx)?)))
+}
+
+/// Puts a member in with a score, whether it is there or not.
+fn put(change: &mut Change<'_>, tx: &mut Tx<'_>, member: &[u8], score: f64) -> Result<(), Fault> {
+    if let Some(editor) = change.packed() {
+        if add::put_packed(editor, member, score) {
+            change.note_edit();
+            return Ok(());
+        }
+    }
+    change.put_row(tx, member, &score.to_le_bytes())?;
+    Ok(())
+}
+
+/// The score of a member of a sorted set that is being changed.
+fn score_of(change: &Change<'_>, tx: &Tx<'_>, member: &[u8]) -> Result<Option<f64>, Fault> {
+    Ok(match &change.state {
+        State::Absent => None,
+        State::Small(editor) => editor.packed().find(member).map(|e| e.score()),
+        State::Rows(home) => {
+            let rows = tx.elements(change.table(), *home)?;
+            rows.get(member).map(|row| row.score())
+        }
+    })
+}

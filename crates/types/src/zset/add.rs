@@ -1,0 +1,137 @@
+//! Adding members, with the conditions of ZADD.
+
+use perdura_base::TableId;
+use perdura_txn::{Shape, Tx};
+
+use super::{order, put, score_of};
+use crate::Fault;
+use crate::change::Change;
+use crate::small::{Editor, New};
+
+/// What must be true for a member to be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// It is not there yet.
+    pub only_new: bool,
+    /// It is there.
+    pub only_old: bool,
+    /// It is new, or its score becomes greater.
+    pub greater: bool,
+    /// It is new, or its score becomes less.
+    pub less: bool,
+    /// The given score is added to the one that is there.
+    pub increment: bool,
+}
+
+/// What adding members did.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Added {
+    /// Members that were not there.
+    pub new: u64,
+    /// Members whose score has changed.
+    pub changed: u64,
+    /// The score of the last member, if the conditions held for it.
+    pub score: Option<f64>,
+    /// The sum was no number; nothing was written.
+    pub not_a_number: bool,
+}
+
+/// Adds members with scores.
+///
+/// # Errors
+/// [`Fault::WrongType`]; an abort, to be handed on.
+pub fn add<'m>(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    conditions: Conditions,
+    members: impl IntoIterator<Item = (&'m [u8], f64)>,
+) -> Result<Added, Fault> {
+    let mut change = Change::open(tx, table, key, Shape::Zset)?;
+    let mut added = Added::default();
+    if change.is_absent() && conditions.only_old {
+        return Ok(added);
+    }
+    for (member, given) in members {
+        let old = score_of(&change, tx, member)?;
+        added.score = None;
+        let allowed = match old {
+            Some(_) => !conditions.only_new,
+            None => !conditions.only_old,
+        };
+        if !allowed {
+            continue;
+        }
+        let score = match old {
+            Some(old) if conditions.increment => old + given,
+            _ => given,
+        };
+        if score.is_nan() {
+            added.not_a_number = true;
+            break;
+        }
+        if old.is_some_and(|old| {
+            (conditions.greater && score <= old) || (conditions.less && score >= old)
+        }) {
+            continue;
+        }
+        added.score = Some(score);
+        match old {
+            Some(old) if old == score => continue,
+            Some(_) => added.changed += 1,
+            None => added.new += 1,
+        }
+        put(&mut change, tx, member, score)?;
+    }
+    let _ = change.finish(tx)?;
+    Ok(added)
+}
+
+/// Puts a new sorted set in the place of whatever a key holds; without members nothing is left. Tells
+/// whether there was anything.
+///
+/// # Errors
+/// An abort, to be handed on.
+pub fn store(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    members: &[(Vec<u8>, f64)],
+) -> Result<bool, Fault> {
+    let was_there = tx.get(table, key)?.is_some();
+    let mut change = Change::replace(tx, table, key, Shape::Zset)?;
+    for (member, score) in members {
+        put(&mut change, tx, member, *score)?;
+    }
+    let _ = change.finish(tx)?;
+    Ok(was_there)
+}
+
+/// Puts a member into a packed sorted set at its place; false, and nothing changed, if it does not
+/// fit.
+pub(super) fn put_packed(editor: &mut Editor, member: &[u8], score: f64) -> bool {
+    // A packed score is an integer if it can be, and that has no negative zero.
+    let score = score + 0.0;
+    let old = editor.packed().find(member);
+    let old = old.map(|element| (element.start..element.end, element.score()));
+    if let Some((range, _)) = &old {
+        editor.remove(range.clone());
+    }
+    if insert_packed(editor, member, score) {
+        return true;
+    }
+    if let Some((_, score)) = old {
+        let back = insert_packed(editor, member, score);
+        debug_assert!(back, "it was there");
+    }
+    false
+}
+
+fn insert_packed(editor: &mut Editor, member: &[u8], score: f64) -> bool {
+    let packed = editor.packed();
+    let behind = packed
+        .iter()
+        .find(|other| order((other.score(), &other.key), (score, member)).is_gt());
+    let at = behind.map_or(packed.bytes().len(), |element| element.start);
+    editor.insert(at, New::Scored(member, score))
+}

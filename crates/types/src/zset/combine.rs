@@ -1,0 +1,181 @@
+//! What several sorted sets have together: unions, intersections and differences. A plain set is a
+//! sorted set whose scores are all 1.
+
+use std::collections::HashMap;
+use std::collections::hash_map;
+
+use perdura_base::TableId;
+use perdura_txn::{Shape, Tx};
+
+use super::order;
+use crate::Fault;
+use crate::open::{Entry, Source};
+
+/// One of the sets, with what its scores are multiplied by.
+pub struct Input<'a> {
+    source: Source<'a>,
+    shape: Shape,
+    /// The factor.
+    pub weight: f64,
+}
+
+impl Input<'_> {
+    fn score(&self, entry: &Entry<'_>) -> f64 {
+        let score = match self.shape {
+            Shape::Zset => entry.score(),
+            Shape::Hash | Shape::List | Shape::Set => 1.0,
+        };
+        number(score * self.weight)
+    }
+}
+
+/// A set or a sorted set of a key.
+///
+/// # Errors
+/// [`Fault::WrongType`]; an abort, to be handed on.
+pub fn input<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Input<'a>>, Fault> {
+    let Some(row) = tx.get(table, key)? else {
+        return Ok(None);
+    };
+    let shape = row.kind().shape().filter(|shape| *shape == Shape::Set);
+    let shape = shape.unwrap_or(Shape::Zset);
+    let source = crate::open::source(tx, table, row, shape)?;
+    Ok(Some(Input {
+        source,
+        shape,
+        weight: 1.0,
+    }))
+}
+
+/// How sets are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Members of any.
+    Union,
+    /// Members of all.
+    Intersection,
+    /// Members of the first that are in no other.
+    Difference,
+}
+
+/// What becomes of the scores of a member that is in several sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aggregate {
+    /// Their sum.
+    Sum,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+}
+
+impl Aggregate {
+    fn of(self, a: f64, b: f64) -> f64 {
+        match self {
+            Aggregate::Sum => number(a + b),
+            Aggregate::Min => {
+                if b < a {
+                    b
+                } else {
+                    a
+                }
+            }
+            Aggregate::Max => {
+                if b > a {
+                    b
+                } else {
+                    a
+                }
+            }
+        }
+    }
+}
+
+/// What is no number, such as the sum of both infinities, counts as nothing.
+fn number(score: f64) -> f64 {
+    if score.is_nan() { 0.0 } else { score }
+}
+
+/// Puts sets together, at most `max` members, in the order of the result. A set that is not there is
+/// empty.
+#[must_use]
+pub fn combine(
+    inputs: &[Option<Input<'_>>],
+    operation: Operation,
+    aggregate: Aggregate,
+    max: u64,
+) -> Vec<(Vec<u8>, f64)> {
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    let mut found = match operation {
+        Operation::Union => union(inputs, aggregate),
+        Operation::Intersection => intersection(inputs, aggregate, max),
+        Operation::Difference => difference(inputs),
+    };
+    found.sort_unstable_by(|a, b| order((a.1, &a.0), (b.1, &b.0)));
+    found
+}
+
+/// Those that are there, the small ones first: the order in which scores are summed up.
+fn by_size<'i, 'a>(inputs: &'i [Option<Input<'a>>]) -> Vec<&'i Input<'a>> {
+    let mut sorted: Vec<_> = inputs.iter().flatten().collect();
+    sorted.sort_by_key(|input| input.source.len());
+    sorted
+}
+
+fn union(inputs: &[Option<Input<'_>>], aggregate: Aggregate) -> Vec<(Vec<u8>, f64)> {
+    let mut found: HashMap<Vec<u8>, f64> = HashMap::new();
+    for input in by_size(inputs) {
+        for entry in input.source.iter() {
+            let score = input.score(&entry);
+            match found.entry(entry.key().to_vec()) {
+                hash_map::Entry::Vacant(place) => {
+                    place.insert(score);
+                }
+                hash_map::Entry::Occupied(mut place) => {
+                    *place.get_mut() = aggregate.of(*place.get(), score);
+                }
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+fn intersection(
+    inputs: &[Option<Input<'_>>],
+    aggregate: Aggregate,
+    max: usize,
+) -> Vec<(Vec<u8>, f64)> {
+    if inputs.iter().any(Option::is_none) {
+        return Vec::new();
+    }
+    let inputs = by_size(inputs);
+    let Some((first, others)) = inputs.split_first() else {
+        return Vec::new();
+    };
+    let in_all = first.source.iter().filter_map(|entry| {
+        let member = entry.key();
+        let score = others
+            .iter()
+            .try_fold(first.score(&entry), |score, other| {
+                let found = other.source.find(&member)?;
+                Some(aggregate.of(score, other.score(&found)))
+            })?;
+        Some((member.to_vec(), score))
+    });
+    in_all.take(max).collect()
+}
+
+fn difference(inputs: &[Option<Input<'_>>]) -> Vec<(Vec<u8>, f64)> {
+    let Some((Some(first), others)) = inputs.split_first() else {
+        return Vec::new();
+    };
+    let alone = first.source.iter().filter_map(|entry| {
+        let member = entry.key();
+        let elsewhere = others
+            .iter()
+            .flatten()
+            .any(|other| other.source.find(&member).is_some());
+        (!elsewhere).then(|| (member.to_vec(), first.score(&entry)))
+    });
+    alone.collect()
+}
