@@ -86,7 +86,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         return DAMAGED;
     }
     match error.downcast_ref::<ServeError>() {
-        Some(ServeError::Options(_) | ServeError::Tls(_)) => return USAGE,
+        Some(ServeError::Options(_) | ServeError::Tls(_) | ServeError::Users(_)) => return USAGE,
         Some(ServeError::Database(database)) => return code_of_core(database),
         Some(ServeError::Bind { .. } | ServeError::Loop(_)) | None => {}
     }

@@ -295,6 +295,14 @@ impl Connections {
         self.slots[index] = Some(connection);
     }
 
+    /// Those that are not taken out, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
+        self.slots
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(i, slot)| Some((i, slot.as_deref_mut()?)))
+    }
+
     /// Those that are not taken out, with their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
         self.slots

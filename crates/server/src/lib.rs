@@ -17,7 +17,7 @@
 //! # What is absent
 //! Key iteration, types other than strings, and users other than `default`.
 
-mod auth;
+mod acl;
 mod blocking;
 mod command;
 mod connection;

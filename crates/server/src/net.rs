@@ -183,6 +183,16 @@ impl Stream {
         }
     }
 
+    /// Whether the peer is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        let peer = match self {
+            Stream::Tcp(stream) => stream.peer_addr(),
+            Stream::Tls(stream) => stream.socket.peer_addr(),
+            Stream::Unix(_) => return true,
+        };
+        peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
+    }
+
     /// Whether a read that filled less than its buffer has emptied the socket.
     pub(crate) fn short_read_empties(&self) -> bool {
         !matches!(self, Stream::Tls(_))

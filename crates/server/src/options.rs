@@ -140,11 +140,14 @@ impl ServerOptions {
         }
         let reachable = |address: &&SocketAddr| !address.ip().is_loopback();
         let exposed = self.listen.iter().chain(&self.tls_listen).find(reachable);
-        if let (Some(address), None) = (exposed, &self.requirepass) {
-            return Err(ServeError::Options(format!(
-                "{address} can be reached from other machines; set a password (requirepass) \
-                 or listen on a loopback address such as 127.0.0.1"
+        let named = self.aclfile.is_some() || !self.users.is_empty();
+        if named && self.aclfile.is_some() && !self.users.is_empty() {
+            return Err(ServeError::Options(String::from(
+                "users come from an ACL file or from the configuration, not from both",
             )));
+        }
+        if let (Some(address), None, false) = (exposed, &self.requirepass, named) {
+            return Err(no_password(*address));
         }
         match self.listen.iter().find(reachable) {
             Some(address) if !self.allow_plaintext => Err(ServeError::Options(format!(
@@ -155,6 +158,27 @@ impl ServerOptions {
             _ => Ok(()),
         }
     }
+
+    /// Refuses users that would expose the database: `open` says that strangers are let in.
+    pub(crate) fn check_users(&self, open: bool) -> Result<(), ServeError> {
+        let mut all = self.listen.iter().chain(&self.tls_listen);
+        match all.find(|address| !address.ip().is_loopback()) {
+            Some(address) if open => Err(no_password(*address)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a new user may use all channels of pub/sub.
+    pub(crate) fn acl_all_channels(&self) -> bool {
+        self.acl_pubsub_default.eq_ignore_ascii_case("allchannels")
+    }
+}
+
+fn no_password(address: SocketAddr) -> ServeError {
+    ServeError::Options(format!(
+        "{address} can be reached from other machines; set a password (requirepass, or that of \
+         the user default) or listen on a loopback address such as 127.0.0.1"
+    ))
 }
 
 /// Why the server did not start, or how it ended.
@@ -174,6 +198,9 @@ pub enum ServeError {
     /// The certificates or the key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
+    /// The users cannot be read.
+    #[error("ACL: {0}")]
+    Users(String),
     /// The event loop failed.
     #[error("event loop: {0}")]
     Loop(#[from] io::Error),

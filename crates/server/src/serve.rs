@@ -184,6 +184,7 @@ impl Prepared {
             log,
         );
         state.load_tls(&of_tls).map_err(ServeError::Tls)?;
+        state.load_users()?;
         let signals = signals.map(mio::net::UnixStream::from_std);
         let event_loop = EventLoop::new(poll, listeners, signals, state, messages)?;
         Ok(Prepared {

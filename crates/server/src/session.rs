@@ -1,10 +1,12 @@
 //! What a client has told about itself: its database, its protocol version, whether it has
 //! proved who it is, the block it is queueing, and when it wants its replies.
 
+use crate::acl::{Acl, User};
 use crate::command::Command;
 use crate::pubsub::{Seat, Subscriptions};
 use crate::resp::parse::OwnedArgs;
 use crate::watch::Watch;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// When a write is answered.
@@ -46,7 +48,9 @@ pub(crate) struct Session {
     pub database: u8,
     /// Whether replies are RESP3.
     pub resp3: bool,
-    /// Whether the client may do more than AUTH.
+    /// Who it is; the rules in it are always those in force.
+    pub user: Arc<User>,
+    /// Whether it has proved who it is, or need not.
     pub authenticated: bool,
     /// The open MULTI block.
     pub block: Option<Block>,
@@ -66,7 +70,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// A client that has said nothing yet.
-    pub(crate) fn new(seat: Seat, peer: String, local: String, unix: bool, trusted: bool) -> Self {
+    pub(crate) fn new(seat: Seat, peer: String, local: String, unix: bool, acl: &Acl) -> Self {
         let now = Instant::now();
         Session {
             seat,
@@ -77,7 +81,8 @@ impl Session {
             library: Default::default(),
             database: 0,
             resp3: false,
-            authenticated: trusted,
+            user: Arc::clone(acl.default_user()),
+            authenticated: acl.open(),
             block: None,
             watched: Vec::new(),
             subscriptions: None,
@@ -89,11 +94,12 @@ impl Session {
     }
 
     /// Back to the state after connecting, as RESET asks.
-    pub(crate) fn reset(&mut self, trusted: bool) {
+    pub(crate) fn reset(&mut self, acl: &Acl) {
         self.name.clear();
         self.database = 0;
         self.resp3 = false;
-        self.authenticated = trusted;
+        self.user = Arc::clone(acl.default_user());
+        self.authenticated = acl.open();
         self.block = None;
         self.durability = Durability::Disk;
     }
@@ -116,7 +122,7 @@ impl Session {
         }
         format!(
             "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 multi={} \
-             obl={} tot-mem={} cmd={} user=default resp={} lib-name={} lib-ver={} durability={}\n",
+             obl={} tot-mem={} cmd={} user={} resp={} lib-name={} lib-ver={} durability={}\n",
             self.seat.id,
             self.peer,
             self.local,
@@ -129,6 +135,7 @@ impl Session {
             output_bytes,
             output_bytes + self.block.as_ref().map_or(0, |b| b.bytes),
             self.last.map_or("NULL", |c| c.name),
+            String::from_utf8_lossy(&self.user.name),
             if self.resp3 { 3 } else { 2 },
             String::from_utf8_lossy(&self.library[0]),
             String::from_utf8_lossy(&self.library[1]),

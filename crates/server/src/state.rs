@@ -1,11 +1,12 @@
 //! What all connections share. Only the loop's thread touches it.
 
+use crate::acl::Acl;
 use crate::blocking::Blocking;
 use crate::command::lookup::Lookup;
 use crate::connection::Connections;
 use crate::control::Control;
 use crate::engine::{Db, Epoch, Options, Progress};
-use crate::options::ServerOptions;
+use crate::options::{ServeError, ServerOptions};
 use crate::pubsub::{Seat, Topics};
 use crate::session::{Durability, Session};
 use crate::tls::{self, TlsAuthClients};
@@ -97,6 +98,8 @@ pub(crate) struct State {
     pub lookup: Lookup,
     /// All connections but the one that is running.
     pub connections: Connections,
+    /// Users.
+    pub acl: Acl,
     /// Counters.
     pub stats: Stats,
     /// The durable epoch as last seen; refreshed once a round.
@@ -158,6 +161,7 @@ impl State {
             stage: Stage::Loading(progress),
             lookup: Lookup::new(),
             connections: Connections::default(),
+            acl: Acl::new(),
             stats: Stats::default(),
             durable: Epoch(0),
             stopped: None,
@@ -251,9 +255,20 @@ impl State {
         Ok(())
     }
 
-    /// Whether a client needs no password.
-    pub(crate) fn trusts_all(&self) -> bool {
-        self.options.requirepass.is_none()
+    /// Makes the users that the options name.
+    pub(crate) fn load_users(&mut self) -> Result<(), ServeError> {
+        let options = &self.options;
+        let all_channels = options.acl_all_channels();
+        let password = options.requirepass.as_deref().map(str::as_bytes);
+        self.acl.set_requirepass(password);
+        self.acl
+            .configure(&options.users, all_channels)
+            .map_err(ServeError::Users)?;
+        if let Some(path) = &options.aclfile {
+            let loaded = self.acl.load(path, all_channels);
+            loaded.map_err(|error| ServeError::Users(error.to_string()))?;
+        }
+        options.check_users(self.acl.open())
     }
 }
 

@@ -3,6 +3,7 @@
 //! The client below knows nothing of the server's code: it writes bytes and reads replies.
 
 mod redis {
+    pub mod acl;
     pub mod client;
     pub mod collections;
     pub mod commands;

@@ -15,6 +15,7 @@ use super::dispatch::{add_partitions, failed};
 use super::flag::{FAST, IMMEDIATE, LOADING};
 use super::spec::{Command, plain};
 use super::{After, Cx, Data, Run, flag};
+use crate::acl;
 use crate::engine::{Epoch, PartitionSet};
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
@@ -140,7 +141,15 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     let mut steps = Vec::with_capacity(block.queue.len());
     for (command, owned) in &block.queue {
         let (database, resp3) = (cx.session.database, cx.session.resp3);
+        let judged = acl::check_again(cx.state, cx.session, command, &owned.args());
         let reply = match command.run {
+            _ if judged.is_err() => {
+                let start = aside.len();
+                if let Err(error) = judged {
+                    Out::new(&mut aside, resp3).error(&error);
+                }
+                Some(start..aside.len())
+            }
             Run::Plain(run) => {
                 let start = aside.len();
                 run_plain(cx, &mut aside, run, &owned.args());
@@ -213,11 +222,11 @@ fn run_steps(
         let mut data = Data::new(state, db, tx, 0).impatient();
         for ((command, owned), step) in block.queue.iter().zip(steps) {
             match (command.run, &step.reply) {
-                (Run::Data(run), _) => {
+                (_, Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
+                (Run::Data(run), None) => {
                     data.select(step.database);
                     data.run(run, &owned.args(), &mut Out::new(out.buf, step.resp3))?;
                 }
-                (Run::Plain(_), Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
                 (Run::Plain(_), None) => {}
             }
             data.check_reply(out.buf.len() - start)?;

@@ -2,6 +2,7 @@
 //! order, then the queue of MULTI, then the command itself.
 
 use super::{After, Command, Cx, Data, Keys, Run, flag};
+use crate::acl;
 use crate::engine::{Db, Epoch, Error, PartitionSet, error_text};
 use crate::loading;
 use crate::pubsub::Seat;
@@ -66,13 +67,20 @@ pub(crate) fn execute(
 }
 
 /// The command, if it may run now.
-fn check(state: &State, session: &Session, args: &Args<'_>) -> Result<&'static Command, String> {
+fn check(
+    state: &mut State,
+    session: &Session,
+    args: &Args<'_>,
+) -> Result<&'static Command, String> {
     let Some(command) = state.lookup.find(args.at(0)) else {
         return Err(unknown(args));
     };
     command.check_shape(args)?;
-    if !session.authenticated && !command.has(flag::NO_AUTH) {
+    if !session.authenticated && !command.has(flag::NO_AUTH) && !state.acl.open() {
         return Err(String::from("NOAUTH Authentication required."));
+    }
+    if !session.user.unlimited() {
+        acl::check(state, session, command, args)?;
     }
     if let (Stage::Loading(progress), false) = (&state.stage, command.has(flag::LOADING)) {
         return Err(loading::text(

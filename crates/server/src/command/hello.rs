@@ -5,7 +5,7 @@ use super::client::check_name;
 use super::flag::{FAST, IMMEDIATE, LOADING, NO_AUTH};
 use super::spec::{Command, plain};
 use super::{Cx, SYNTAX};
-use crate::auth;
+use crate::acl;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 
@@ -33,17 +33,6 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 /// The version that clients are told, because they choose commands by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-fn logs_in(cx: &Cx<'_>, user: &[u8], password: &[u8]) -> bool {
-    match &cx.state.options.requirepass {
-        // The only user is `default`; without a password anything lets it in, as in Redis.
-        None => user == b"default",
-        Some(expected) => {
-            let same = auth::matches(expected.as_bytes(), password);
-            same && user == b"default"
-        }
-    }
-}
-
 /// `AUTH [user] password`
 pub(crate) fn auth(cx: &mut Cx<'_>, args: &Args<'_>) {
     let (user, password) = match args.len() {
@@ -51,14 +40,13 @@ pub(crate) fn auth(cx: &mut Cx<'_>, args: &Args<'_>) {
         3 => (args.at(1), args.at(2)),
         _ => return cx.out.error(SYNTAX),
     };
-    if args.len() == 2 && cx.state.options.requirepass.is_none() {
+    if args.len() == 2 && cx.state.acl.default_user().nopass {
         return cx.out.error(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         );
     }
-    if logs_in(cx, user, password) {
-        cx.session.authenticated = true;
+    if acl::login(cx.state, cx.session, "auth", user, password) {
         cx.out.ok();
     } else {
         cx.out.error(WRONG_PASSWORD);
@@ -85,10 +73,10 @@ pub(crate) fn hello(cx: &mut Cx<'_>, args: &Args<'_>) {
     while at < args.len() {
         let word = args.at(at);
         if word.eq_ignore_ascii_case(b"AUTH") && at + 2 < args.len() {
-            if !logs_in(cx, args.at(at + 1), args.at(at + 2)) {
+            let (user, password) = (args.at(at + 1), args.at(at + 2));
+            if !acl::login(cx.state, cx.session, "hello", user, password) {
                 return cx.out.error(WRONG_PASSWORD);
             }
-            cx.session.authenticated = true;
             at += 3;
         } else if word.eq_ignore_ascii_case(b"SETNAME") && at + 1 < args.len() {
             if let Err(error) = check_name(args.at(at + 1)) {
@@ -103,7 +91,7 @@ pub(crate) fn hello(cx: &mut Cx<'_>, args: &Args<'_>) {
                 .error(&format!("ERR Syntax error in HELLO option '{word}'"));
         }
     }
-    if !cx.session.authenticated {
+    if !cx.session.authenticated && !cx.state.acl.open() {
         return cx.out.error(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
@@ -136,9 +124,8 @@ pub(crate) fn hello(cx: &mut Cx<'_>, args: &Args<'_>) {
 
 /// `RESET`
 pub(crate) fn reset(cx: &mut Cx<'_>, _: &Args<'_>) {
-    let trusted = cx.state.trusts_all();
     cx.state.forget(cx.session);
-    cx.session.reset(trusted);
+    cx.session.reset(&cx.state.acl);
     cx.out.resp3 = false;
     cx.out.simple("RESET");
 }

@@ -4,6 +4,7 @@
 //! all that dispatch, COMMAND, access control and the documents know about a command.
 
 use super::{DataFn, PlainFn, Run, wrong_arity};
+use crate::acl::CATALOG;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 
@@ -127,18 +128,6 @@ impl Group {
             Group::Transactions => "transactions",
         }
     }
-
-    /// The access category of its commands, if it has one.
-    const fn category(self) -> Option<&'static str> {
-        match self {
-            Group::Generic => Some("keyspace"),
-            Group::Pubsub => None,
-            Group::Server => None,
-            Group::SortedSet => Some("sortedset"),
-            Group::Transactions => Some("transaction"),
-            other => Some(other.name()),
-        }
-    }
 }
 
 /// What a command does with a key.
@@ -247,25 +236,7 @@ impl Command {
 
     /// Its access categories, without `@`, as ACL CAT lists them.
     pub(crate) fn categories(&self) -> impl Iterator<Item = &'static str> {
-        let of_flags = [
-            (flag::WRITE, "write"),
-            (flag::READ, "read"),
-            (flag::PUBSUB, "pubsub"),
-            (flag::ADMIN, "admin"),
-            (flag::ADMIN, "dangerous"),
-            (flag::BLOCKING, "blocking"),
-            (flag::FAST, "fast"),
-        ];
-        let slow = (!self.has(flag::FAST)).then_some("slow");
-        let dangerous = self.has(flag::DANGEROUS) && !self.has(flag::ADMIN);
-        let flags = self.flags;
-        of_flags
-            .into_iter()
-            .filter(move |(bit, _)| flags & bit != 0)
-            .map(|(_, name)| name)
-            .chain(slow)
-            .chain(dangerous.then_some("dangerous"))
-            .chain(self.group.category())
+        CATALOG.categories(self.name)
     }
 
     /// What it does with the key numbered `n` of `count`, from 0.
@@ -283,6 +254,12 @@ impl Command {
         } else {
             Access::Read
         }
+    }
+
+    /// Whether a second word means something to it: any does if it has none of its own.
+    pub(crate) fn has_word(&self, word: &[u8]) -> bool {
+        let same = |(known, _): &(&str, i8)| word.eq_ignore_ascii_case(known.as_bytes());
+        self.words.is_empty() || self.words.iter().any(same)
     }
 
     /// Checks the second word and the number of arguments.

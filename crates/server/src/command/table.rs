@@ -2,15 +2,16 @@
 
 use super::spec::Command;
 use super::{
-    bitfield, bits, block, client, config, counters, describe, expiry, hashes, hello, info, keys,
-    lcs, list_moves, lists, ranges, server, set_joins, sets, strings, waits, watch, zset_pops,
-    zset_ranges, zset_sums, zsets,
+    acl, bitfield, bits, block, client, config, counters, describe, expiry, hashes, hello, info,
+    keys, lcs, list_moves, lists, ranges, server, set_joins, sets, strings, waits, watch,
+    zset_pops, zset_ranges, zset_sums, zsets,
 };
 
 /// The families.
 static FAMILIES: &[&[Command]] = &[
     bitfield::COMMANDS,
     bits::COMMANDS,
+    acl::COMMANDS,
     block::COMMANDS,
     client::COMMANDS,
     config::COMMANDS,

@@ -10,6 +10,11 @@ use mio::Token;
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
+/// What clients from elsewhere are told while nobody needs a password.
+const PROTECTED: &[u8] = b"-DENIED Perdura is running in protected mode: clients from other \
+machines are turned away while the user default needs no password. Set one on this machine with \
+ACL SETUSER default >password, or say protected-mode no\r\n";
+
 impl EventLoop {
     /// Accepts all that wait, if the poller announced any.
     pub(super) fn accept(&mut self) {
@@ -41,6 +46,14 @@ impl EventLoop {
     }
 
     fn admit(&mut self, mut stream: Stream, peer: String, local: String, unix: bool) {
+        if self.state.options.protected_mode && self.state.acl.open() && !stream.is_local() {
+            self.state.stats.rejected += 1;
+            if !stream.handshaking() {
+                // A courtesy; the peer may not take it.
+                let _ = stream.write(PROTECTED);
+            }
+            return;
+        }
         if self.state.connections.count() >= self.state.options.maxclients {
             self.state.stats.rejected += 1;
             if stream.handshaking() {
@@ -60,7 +73,7 @@ impl EventLoop {
             index,
             id: self.next_id,
         };
-        let session = Session::new(seat, peer, local, unix, self.state.trusts_all());
+        let session = Session::new(seat, peer, local, unix, &self.state.acl);
         if stream.handshaking() {
             let deadline = session.since + HANDSHAKE;
             self.handshakes.push_back((index, seat.id, deadline));

@@ -69,6 +69,14 @@ impl<'a> Args<'a> {
         &self.bytes[span.start..span.end]
     }
 
+    /// The request that begins with the argument at `index`, if there are so many.
+    pub(crate) fn tail(&self, index: usize) -> Args<'a> {
+        Args {
+            bytes: self.bytes,
+            spans: &self.spans[index.min(self.spans.len())..],
+        }
+    }
+
     /// The arguments from `index` on.
     pub(crate) fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let args = *self;

@@ -1,0 +1,156 @@
+//! Users as rules: what ACL LIST and ACL GETUSER show and ACL SAVE writes. Applied to a new user,
+//! the text makes the same one.
+
+use super::catalog::{CATALOG, CATEGORIES};
+use super::selector::Selector;
+use super::user::User;
+use std::fmt::Write;
+
+impl User {
+    /// The words after `user`: name, flags, passwords, rules.
+    pub(crate) fn describe(&self) -> Vec<u8> {
+        let mut text = self.name.clone();
+        for flag in self.flags() {
+            text.push(b' ');
+            text.extend_from_slice(flag.as_bytes());
+        }
+        for hash in &self.passwords {
+            text.extend_from_slice(b" #");
+            text.extend_from_slice(hex(hash).as_bytes());
+        }
+        text.push(b' ');
+        self.root.describe(&mut text);
+        for selector in &self.selectors {
+            text.extend_from_slice(b" (");
+            selector.describe(&mut text);
+            text.push(b')');
+        }
+        text
+    }
+
+    /// What is true of it.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let sanitize = match self.sanitize {
+            Some(true) => Some("sanitize-payload"),
+            Some(false) => Some("skip-sanitize-payload"),
+            None => None,
+        };
+        let enabled = if self.enabled { "on" } else { "off" };
+        [Some(enabled), self.nopass.then_some("nopass"), sanitize]
+            .into_iter()
+            .flatten()
+    }
+}
+
+/// A hash as text.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+impl Selector {
+    fn describe(&self, text: &mut Vec<u8>) {
+        let keys = self.describe_keys();
+        if !keys.is_empty() {
+            text.extend_from_slice(&keys);
+            text.push(b' ');
+        }
+        if !self.all_channels {
+            text.extend_from_slice(b"resetchannels ");
+        }
+        let channels = self.describe_channels();
+        if !channels.is_empty() {
+            text.extend_from_slice(&channels);
+            text.push(b' ');
+        }
+        text.extend_from_slice(&self.describe_commands());
+    }
+
+    /// `~a* %R~b*`
+    pub(crate) fn describe_keys(&self) -> Vec<u8> {
+        if self.all_keys {
+            return b"~*".to_vec();
+        }
+        let pattern = |known: &super::selector::KeyPattern| {
+            let prefix: &[u8] = match (known.access.read, known.access.write) {
+                (true, false) => b"%R~",
+                (false, true) => b"%W~",
+                _ => b"~",
+            };
+            [prefix, &known.pattern].concat()
+        };
+        self.keys
+            .iter()
+            .map(pattern)
+            .collect::<Vec<_>>()
+            .join(&b' ')
+    }
+
+    /// `&a* &b`
+    pub(crate) fn describe_channels(&self) -> Vec<u8> {
+        if self.all_channels {
+            return b"&*".to_vec();
+        }
+        let pattern = |known: &Vec<u8>| [&b"&"[..], known].concat();
+        self.channels
+            .iter()
+            .map(pattern)
+            .collect::<Vec<_>>()
+            .join(&b' ')
+    }
+
+    /// `-@all +@read -keys`: first the categories that say the most, as Redis does it, then what
+    /// they say wrongly. A category is worth naming if more of it holds than does not; the one
+    /// with the fewest mistakes is named first.
+    pub(crate) fn describe_commands(&self) -> Vec<u8> {
+        let additive = !self.future;
+        let mut said = Selector::new(true);
+        said.change_all(!additive);
+        let mut text = String::from(if additive { "-@all" } else { "+@all" });
+        // What is not yet said; a category that has been named is struck out.
+        let mut rest = self.clone();
+        loop {
+            let mut best: Option<(usize, usize, usize)> = None;
+            for category in 0..CATEGORIES.len() {
+                let (mut same, mut different) = (0, 0);
+                for (number, entry) in CATALOG.iter() {
+                    if entry.is_in(category) {
+                        if rest.allows(number) == additive {
+                            same += 1;
+                        } else {
+                            different += 1;
+                        }
+                    }
+                }
+                let better = best.is_none_or(|(_, least, most)| {
+                    different < least || (different == least && same > most)
+                });
+                if same > different && better {
+                    best = Some((category, different, same));
+                }
+            }
+            let Some((category, ..)) = best else { break };
+            said.change_category(category, additive);
+            rest.change_category(category, !additive);
+            let sign = if additive { '+' } else { '-' };
+            let _ = write!(text, " {sign}@{}", CATEGORIES[category]);
+        }
+        let mut text = text.into_bytes();
+        for (number, entry) in CATALOG.iter() {
+            if self.allows(number) != said.allows(number) {
+                said.change(number, self.allows(number));
+                let sign = if self.allows(number) { '+' } else { '-' };
+                text.extend_from_slice(format!(" {sign}{}", entry.name).as_bytes());
+            }
+            for word in self.first_words.get(&number).into_iter().flatten() {
+                text.extend_from_slice(format!(" +{}|", entry.name).as_bytes());
+                text.extend_from_slice(word);
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,132 @@
+//! The ACL file: one user a line, `user alice on #… ~cache:* +@read`. It is read as a whole or
+//! not at all, and written beside and renamed, so that no reader sees half of it.
+
+use super::rules::{RulesError, blanks};
+use super::user::User;
+use super::{Acl, is_name};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Why a file was not taken: all that is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join(" "))]
+pub(crate) struct FileError(Vec<String>);
+
+impl Acl {
+    /// Replaces all users by those of a file. `default` stays as it is if the file does not name
+    /// it.
+    pub(crate) fn load(&mut self, path: &Path, all_channels: bool) -> Result<(), FileError> {
+        let place = path.display();
+        let text = fs::read(path).map_err(|error| {
+            FileError(vec![format!(
+                "Error loading ACLs, opening file '{place}': {error}"
+            )])
+        })?;
+        let mut users = Vec::new();
+        let mut names = BTreeSet::new();
+        let mut wrong = Vec::new();
+        for (at, line) in text.split(|b| *b == b'\n').enumerate() {
+            let at = at + 1;
+            let mut words = blanks(line).peekable();
+            if words.peek().is_none() {
+                continue;
+            }
+            let (first, name) = (words.next(), words.next());
+            let (Some(b"user"), Some(name)) = (first, name) else {
+                wrong.push(format!(
+                    "{place}:{at}: line should start with user keyword followed by the username."
+                ));
+                continue;
+            };
+            if !names.insert(name) {
+                let name = String::from_utf8_lossy(name);
+                wrong.push(format!(
+                    "WARNING: Duplicate user '{name}' found on line {at}."
+                ));
+                continue;
+            }
+            match user(name, words, all_channels) {
+                Ok(user) => users.push(user),
+                Err(RulesError::Word { why, .. }) => wrong.push(format!("{place}:{at}: {why}.")),
+                Err(error @ RulesError::Unmatched(_)) => {
+                    wrong.push(format!("{place}:{at}: {error}"));
+                }
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(FileError(wrong));
+        }
+        self.users.retain(|name, _| name == super::DEFAULT);
+        for user in users {
+            self.put(user);
+        }
+        Ok(())
+    }
+
+    /// Adds the users of the configuration, each `name rule …`.
+    pub(crate) fn configure(&mut self, lines: &[String], all_channels: bool) -> Result<(), String> {
+        for line in lines {
+            let mut words = blanks(line.as_bytes());
+            let name = words
+                .next()
+                .filter(|name| is_name(name))
+                .unwrap_or_default();
+            if name.is_empty() {
+                return Err(format!("user '{line}': there is no name"));
+            }
+            let made = user(name, words, all_channels)
+                .map_err(|error| format!("user '{}': {error}", String::from_utf8_lossy(name)))?;
+            self.put(made);
+        }
+        Ok(())
+    }
+
+    /// Writes all users to a file.
+    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".tmp-{}", std::process::id()));
+        let beside = Path::new(&beside);
+        let mut text = Vec::new();
+        for user in self.users() {
+            text.extend_from_slice(b"user ");
+            text.extend_from_slice(&user.describe());
+            text.push(b'\n');
+        }
+        let written = write_whole(beside, &text).and_then(|()| fs::rename(beside, path));
+        if let Err(error) = written {
+            // What is half there is of no use to anybody.
+            let _ = fs::remove_file(beside);
+            return Err(error);
+        }
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+/// A new user by its rules.
+fn user<'a>(
+    name: &[u8],
+    words: impl Iterator<Item = &'a [u8]>,
+    all_channels: bool,
+) -> Result<User, RulesError> {
+    let mut user = User::new(name, all_channels);
+    user.apply(words, all_channels)?;
+    Ok(user)
+}
+
+/// Only the owner may read hashes of passwords.
+fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}

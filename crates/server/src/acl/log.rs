@@ -1,0 +1,106 @@
+//! ACL LOG: who was denied what. Bounded, and repeats of the last minute are counted, so that a
+//! client that tries and tries fills no memory.
+
+use super::selector::{Denied, Reason};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Repeats within this are counted.
+const GROUPED: Duration = Duration::from_secs(60);
+/// How many of the newest entries may be repeated.
+const LOOKED_AT: usize = 10;
+
+/// Where it happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// Outside of blocks.
+    TopLevel,
+    /// In a block.
+    Multi,
+}
+
+/// A denial, and its repeats.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// How often.
+    pub count: u64,
+    /// What for.
+    pub denied: Denied,
+    /// Where.
+    pub context: Context,
+    /// As whom.
+    pub user: Vec<u8>,
+    /// The client, as CLIENT LIST shows it.
+    pub client: String,
+    /// When it last happened.
+    pub at: Instant,
+}
+
+impl Entry {
+    /// Redis's word for what it was denied for.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self.denied.reason {
+            Reason::Command => "command",
+            Reason::Key => "key",
+            Reason::Channel => "channel",
+            Reason::Auth => "auth",
+        }
+    }
+
+    /// Redis's word for where it happened.
+    pub(crate) fn context(&self) -> &'static str {
+        match self.context {
+            Context::TopLevel => "toplevel",
+            Context::Multi => "multi",
+        }
+    }
+}
+
+/// The newest first.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    entries: VecDeque<Entry>,
+}
+
+impl Log {
+    /// Adds a denial; `max` entries are kept.
+    pub(crate) fn add(
+        &mut self,
+        denied: Denied,
+        context: Context,
+        user: &[u8],
+        client: String,
+        now: Instant,
+        max: usize,
+    ) {
+        let repeats = |entry: &Entry| {
+            entry.denied.reason == denied.reason
+                && entry.denied.object == denied.object
+                && entry.context == context
+                && entry.user == user
+                && now.duration_since(entry.at) <= GROUPED
+        };
+        let found = self.entries.iter().take(LOOKED_AT).position(repeats);
+        let before = found.and_then(|at| self.entries.remove(at));
+        let client = client.trim_end().to_owned();
+        self.entries.push_front(Entry {
+            count: before.map_or(1, |entry| entry.count + 1),
+            denied,
+            context,
+            user: user.to_vec(),
+            client,
+            at: now,
+        });
+        self.entries.truncate(max);
+    }
+
+    /// The newest first.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}

@@ -1,0 +1,292 @@
+//! Access control: users, what they may do, and who was denied what.
+//!
+//! Every client is a user: `default` until it says otherwise. The rules are Redis's, down to the
+//! texts. A session holds its user; when rules change the new user is put into every session that
+//! has it, so that a request costs one branch if its user may do everything, and no lookup ever.
+//!
+//! # Parts
+//! * `catalog`: what rules can be about. `selector`, `user`: rules and who has them.
+//! * `rules`, `describe`: rules as words, read and written. `file`: the ACL file.
+//! * `log`: who was denied what.
+//!
+//! # Where users live
+//! Users are configuration, as in Redis, and no part of the database: they come from the ACL file
+//! or the configuration, and ACL SAVE writes them. A backup of the data holds no passwords.
+//!
+//! # Deviations
+//! * ACL LOAD disconnects the clients of users that are gone; Redis 7.0 disconnects everybody
+//!   but `default`.
+//! * An ACL file that does not name `default` leaves it as `requirepass` made it; in Redis it
+//!   becomes all-powerful without a password.
+
+pub(crate) mod catalog;
+mod describe;
+mod file;
+pub(crate) mod log;
+mod rules;
+pub(crate) mod selector;
+pub(crate) mod user;
+
+pub(crate) use catalog::CATALOG;
+pub(crate) use describe::hex;
+pub(crate) use rules::RulesError;
+pub(crate) use selector::{Denied, Reason};
+pub(crate) use user::User;
+
+use crate::command::Command;
+use crate::pubsub::Topic;
+use crate::resp::parse::Args;
+use crate::session::Session;
+use crate::state::State;
+use log::{Context, Log};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The name of the user that everybody is at first.
+const DEFAULT: &[u8] = b"default";
+
+/// The users.
+#[derive(Debug)]
+pub(crate) struct Acl {
+    users: BTreeMap<Vec<u8>, Arc<User>>,
+    default: Arc<User>,
+    /// Who was denied what.
+    pub log: Log,
+}
+
+impl Acl {
+    /// With `default` alone.
+    pub(crate) fn new() -> Self {
+        let default = Arc::new(User::all_powerful(DEFAULT));
+        Acl {
+            users: BTreeMap::from([(DEFAULT.to_vec(), Arc::clone(&default))]),
+            default,
+            log: Log::default(),
+        }
+    }
+
+    /// What `requirepass` says: `default` has this password, or needs none.
+    pub(crate) fn set_requirepass(&mut self, password: Option<&[u8]>) {
+        let mut user = User::clone(&self.default);
+        user.passwords.clear();
+        user.nopass = true;
+        if let Some(password) = password.filter(|password| !password.is_empty()) {
+            user.nopass = false;
+            user.passwords.push(user::hash(password));
+        }
+        self.put(user);
+    }
+
+    /// The user that everybody is at first.
+    pub(crate) fn default_user(&self) -> &Arc<User> {
+        &self.default
+    }
+
+    /// Whether who has said nothing may do what `default` may.
+    pub(crate) fn open(&self) -> bool {
+        self.default.nopass && self.default.enabled
+    }
+
+    /// A user by name.
+    pub(crate) fn user(&self, name: &[u8]) -> Option<&Arc<User>> {
+        self.users.get(name)
+    }
+
+    /// All users by name.
+    pub(crate) fn users(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.users.values()
+    }
+
+    /// The user of a name and a password.
+    pub(crate) fn login(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        let user = self.users.get(name)?;
+        user.accepts(password).then(|| Arc::clone(user))
+    }
+
+    /// Makes or replaces a user.
+    fn put(&mut self, user: User) {
+        let user = Arc::new(user);
+        if user.name == DEFAULT {
+            self.default = Arc::clone(&user);
+        }
+        self.users.insert(user.name.clone(), user);
+    }
+
+    /// Applies rules to a user, which is made if there is none. After an error nothing has
+    /// changed.
+    pub(crate) fn set_user<'a>(
+        &mut self,
+        name: &[u8],
+        words: impl Iterator<Item = &'a [u8]>,
+        all_channels: bool,
+    ) -> Result<(), RulesError> {
+        let mut user = match self.users.get(name) {
+            Some(user) => User::clone(user),
+            None => User::new(name, all_channels),
+        };
+        user.apply(words, all_channels)?;
+        self.put(user);
+        Ok(())
+    }
+
+    /// Removes a user; `default` stays.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
+        name != DEFAULT && self.users.remove(name).is_some()
+    }
+}
+
+/// Whether a user's name can stand in a file.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !name.iter().any(|b| rules::is_blank(*b) || *b == 0)
+}
+
+/// Judges a request of a user that may not do everything. The error is the reply.
+#[cold]
+pub(crate) fn check(
+    state: &mut State,
+    session: &Session,
+    command: &Command,
+    args: &Args<'_>,
+) -> Result<(), String> {
+    if let Err(denied) = session.user.check(command, args) {
+        let text = match denied.reason {
+            Reason::Command => {
+                let name = String::from_utf8_lossy(&denied.object);
+                format!("NOPERM this user has no permissions to run the '{name}' command")
+            }
+            Reason::Key => String::from(
+                "NOPERM this user has no permissions to access one of the keys used as arguments",
+            ),
+            Reason::Channel | Reason::Auth => String::from(
+                "NOPERM this user has no permissions to access one of the channels used as \
+                 arguments",
+            ),
+        };
+        let context = if session.block.is_some() {
+            Context::Multi
+        } else {
+            Context::TopLevel
+        };
+        note(state, session, denied, context, None);
+        return Err(text);
+    }
+    session.user.check_sort(command, args).map_err(|option| {
+        format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
+    })
+}
+
+/// Judges a command of a block again when the block runs: the rules may have changed since. The
+/// error is its reply.
+pub(crate) fn check_again(
+    state: &mut State,
+    session: &Session,
+    command: &Command,
+    args: &Args<'_>,
+) -> Result<(), String> {
+    if session.user.unlimited() {
+        return Ok(());
+    }
+    let Err(denied) = session.user.check(command, args) else {
+        return Ok(());
+    };
+    let why = match denied.reason {
+        Reason::Command => "no permission to run the command or subcommand",
+        Reason::Key => "no permission to touch the specified keys",
+        Reason::Channel | Reason::Auth => {
+            "no permission to access one of the channels used as arguments to the command"
+        }
+    };
+    note(state, session, denied, Context::Multi, None);
+    Err(format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+         EXEC call. This command is no longer allowed for the following reason: {why}"
+    ))
+}
+
+/// Logs a client in. `false`: the name or the password is wrong, and the attempt is in the log.
+pub(crate) fn login(
+    state: &mut State,
+    session: &mut Session,
+    command: &str,
+    name: &[u8],
+    password: &[u8],
+) -> bool {
+    if let Some(user) = state.acl.login(name, password) {
+        session.user = user;
+        session.authenticated = true;
+        return true;
+    }
+    let denied = Denied {
+        reason: Reason::Auth,
+        at: 0,
+        object: command.as_bytes().to_vec(),
+    };
+    let context = if session.block.is_some() {
+        Context::Multi
+    } else {
+        Context::TopLevel
+    };
+    note(state, session, denied, context, Some(name));
+    false
+}
+
+fn note(
+    state: &mut State,
+    session: &Session,
+    denied: Denied,
+    context: Context,
+    name: Option<&[u8]>,
+) {
+    let client = session.describe(state.now, 0);
+    let max = state.options.acllog_len_max;
+    let name = name.unwrap_or(&session.user.name);
+    state
+        .acl
+        .log
+        .add(denied, context, name, client, state.now, max);
+}
+
+/// Puts the users that have changed into all sessions. Clients of users that are gone are
+/// disconnected, as are those that listen to what they no longer may. `false`: `mine` is one.
+pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
+    let acl = &state.acl;
+    let mut gone = Vec::new();
+    for (index, connection) in state.connections.iter_mut() {
+        if !renew(acl, &mut connection.session) {
+            // What it has asked for is answered.
+            connection.closing = true;
+            gone.push(index);
+        }
+    }
+    let stays = renew(acl, mine);
+    for index in gone {
+        state.touch(index);
+    }
+    stays
+}
+
+/// Gives a session the rules of now; `false` if it has to go.
+fn renew(acl: &Acl, session: &mut Session) -> bool {
+    let Some(user) = acl.user(&session.user.name) else {
+        return false;
+    };
+    if Arc::ptr_eq(user, &session.user) {
+        return true;
+    }
+    session.user = Arc::clone(user);
+    let listens = session.subscriptions.as_deref();
+    let topics = [
+        (Topic::Channel, false),
+        (Topic::Pattern, true),
+        (Topic::Shard, false),
+    ];
+    listens.is_none_or(|listens| {
+        topics.iter().all(|(topic, is_pattern)| {
+            let mut names = listens.names(*topic);
+            names.all(|name| user.may_listen(name, *is_pattern))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

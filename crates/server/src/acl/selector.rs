@@ -1,0 +1,253 @@
+//! A selector: one set of rules about commands, keys and channels. A request is allowed if one
+//! of its user's selectors allows all of it.
+
+use super::catalog::{Access, CATALOG, Entry};
+use crate::glob::matches;
+use crate::resp::parse::Args;
+use std::collections::BTreeMap;
+
+/// Keys that may be read, or written, or both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyPattern {
+    /// What may be done.
+    pub access: Access,
+    /// To which keys.
+    pub pattern: Vec<u8>,
+}
+
+impl KeyPattern {
+    fn allows(&self, key: &[u8], wanted: Access) -> bool {
+        (self.access.read || !wanted.read)
+            && (self.access.write || !wanted.write)
+            && matches(&self.pattern, key)
+    }
+}
+
+/// What a request was denied for, in the order in which a nearer miss counts more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// The command.
+    Command,
+    /// A key.
+    Key,
+    /// A channel.
+    Channel,
+    /// The name or the password.
+    Auth,
+}
+
+/// A denial.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Denied {
+    /// Why.
+    pub reason: Reason,
+    /// The how manieth key or channel it was.
+    pub at: usize,
+    /// The command, the key or the channel.
+    pub object: Vec<u8>,
+}
+
+/// Rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Selector {
+    /// One bit for each number of the catalog.
+    allowed: Vec<u64>,
+    /// Whether commands that are not there yet are allowed too.
+    pub future: bool,
+    /// Whether nothing was taken from all commands.
+    pub all_commands: bool,
+    /// Of commands that are not allowed, the first arguments with which they are.
+    pub first_words: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// Whether every key is allowed.
+    pub all_keys: bool,
+    /// Those that are.
+    pub keys: Vec<KeyPattern>,
+    /// Whether every channel is allowed.
+    pub all_channels: bool,
+    /// Those that are.
+    pub channels: Vec<Vec<u8>>,
+}
+
+impl Selector {
+    /// Allows nothing, but channels if so told.
+    pub(crate) fn new(all_channels: bool) -> Self {
+        Selector {
+            allowed: vec![0; CATALOG.len().div_ceil(64)],
+            future: false,
+            all_commands: false,
+            first_words: BTreeMap::new(),
+            all_keys: false,
+            keys: Vec::new(),
+            all_channels,
+            channels: Vec::new(),
+        }
+    }
+
+    /// Whether the command or subcommand of a number is allowed.
+    pub(crate) fn allows(&self, number: usize) -> bool {
+        self.allowed[number / 64] & (1 << (number % 64)) != 0
+    }
+
+    /// Allows or denies a command with its subcommands, or one subcommand.
+    pub(crate) fn change(&mut self, number: usize, allow: bool) {
+        self.change_one(number, allow);
+        for subcommand in CATALOG.subcommands(number) {
+            self.change_one(subcommand, allow);
+        }
+    }
+
+    fn change_one(&mut self, number: usize, allow: bool) {
+        let bit = 1 << (number % 64);
+        if allow {
+            self.allowed[number / 64] |= bit;
+        } else {
+            self.allowed[number / 64] &= !bit;
+            self.all_commands = false;
+        }
+        self.first_words.remove(&number);
+    }
+
+    /// Allows or denies all commands, those to come too.
+    pub(crate) fn change_all(&mut self, allow: bool) {
+        self.allowed.fill(if allow { u64::MAX } else { 0 });
+        self.future = allow;
+        self.all_commands = allow;
+        self.first_words.clear();
+    }
+
+    /// Allows or denies what is in a category.
+    pub(crate) fn change_category(&mut self, category: usize, allow: bool) {
+        for (number, entry) in CATALOG.iter() {
+            if entry.is_in(category) {
+                self.change(number, allow);
+            }
+        }
+    }
+
+    /// Whether it allows whatever there is.
+    pub(crate) fn unlimited(&self) -> bool {
+        self.all_commands && self.all_keys && self.all_channels
+    }
+
+    /// Whether a key may be used so.
+    pub(crate) fn allows_key(&self, key: &[u8], wanted: Access) -> bool {
+        self.all_keys || self.keys.iter().any(|pattern| pattern.allows(key, wanted))
+    }
+
+    /// Whether any key may be read.
+    pub(crate) fn reads_every_key(&self) -> bool {
+        let every = |p: &KeyPattern| p.pattern == b"*" && p.access.read;
+        self.all_keys || self.keys.iter().any(every)
+    }
+
+    /// Whether a channel may be used; a pattern must stand literally among those allowed.
+    pub(crate) fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
+        let allows = |allowed: &Vec<u8>| match is_pattern {
+            true => allowed == channel,
+            false => matches(allowed, channel),
+        };
+        self.all_channels || self.channels.iter().any(allows)
+    }
+
+    /// Judges a request for the command of a number.
+    pub(crate) fn check(&self, number: usize, args: &Args<'_>) -> Result<(), Denied> {
+        let entry = CATALOG.at(number);
+        let by_first_word = || {
+            let words = self.first_words.get(&number);
+            let given = (args.len() > 1).then(|| args.at(1));
+            words.zip(given).is_some_and(|(words, given)| {
+                words.iter().any(|word| given.eq_ignore_ascii_case(word))
+            })
+        };
+        let needs_leave = !entry.command.has(crate::command::flag::NO_AUTH);
+        if needs_leave && !self.allows(number) && !by_first_word() {
+            return Err(Denied {
+                reason: Reason::Command,
+                at: 0,
+                object: entry.name.clone().into_bytes(),
+            });
+        }
+        if !self.all_keys {
+            self.check_keys(entry, args)?;
+        }
+        if !self.all_channels {
+            self.check_channels(entry, args)?;
+        }
+        Ok(())
+    }
+
+    fn check_keys(&self, entry: &Entry, args: &Args<'_>) -> Result<(), Denied> {
+        let check = |at: usize, key: &[u8], wanted: Access| {
+            if self.allows_key(key, wanted) {
+                Ok(())
+            } else {
+                Err(Denied {
+                    reason: Reason::Key,
+                    at,
+                    object: key.to_vec(),
+                })
+            }
+        };
+        if entry.name == "sort" && args.len() > 1 {
+            check(0, args.at(1), entry.first)?;
+            return match sort_option(args, b"STORE") {
+                Some(stored) => check(1, args.at(stored), entry.others),
+                None => Ok(()),
+            };
+        }
+        let first = match entry.name.as_str() {
+            "set" => Access {
+                read: args.from(3).any(|word| word.eq_ignore_ascii_case(b"GET")),
+                write: true,
+            },
+            "bitfield" => Access {
+                read: true,
+                write: args.from(2).any(|word| {
+                    word.eq_ignore_ascii_case(b"SET") || word.eq_ignore_ascii_case(b"INCRBY")
+                }),
+            },
+            _ => entry.first,
+        };
+        for (at, key) in entry.command.key_args(args).enumerate() {
+            check(at, key, if at == 0 { first } else { entry.others })?;
+        }
+        Ok(())
+    }
+
+    fn check_channels(&self, entry: &Entry, args: &Args<'_>) -> Result<(), Denied> {
+        let (count, is_pattern) = match entry.name.as_str() {
+            "publish" | "spublish" => (1, false),
+            "subscribe" | "ssubscribe" => (args.len(), false),
+            "psubscribe" => (args.len(), true),
+            _ => return Ok(()),
+        };
+        for (at, channel) in args.from(1).take(count).enumerate() {
+            if !self.allows_channel(channel, is_pattern) {
+                return Err(Denied {
+                    reason: Reason::Channel,
+                    at,
+                    object: channel.to_vec(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the argument of an option of SORT stands; the last one counts.
+pub(crate) fn sort_option(args: &Args<'_>, name: &[u8]) -> Option<usize> {
+    let (mut at, mut found) = (2, None);
+    while at < args.len() {
+        let word = args.at(at);
+        let takes: usize = match word.to_ascii_uppercase().as_slice() {
+            b"LIMIT" => 2,
+            b"BY" | b"GET" | b"STORE" => 1,
+            _ => 0,
+        };
+        if takes == 1 && word.eq_ignore_ascii_case(name) && at + 1 < args.len() {
+            found = Some(at + 1);
+        }
+        at += 1 + takes;
+    }
+    found
+}

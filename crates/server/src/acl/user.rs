@@ -1,0 +1,140 @@
+//! A user: a name, passwords and rules.
+//!
+//! Passwords are kept as SHA-256, as Redis keeps them and writes them into ACL files. That is no
+//! slow hash: who steals the file guesses short passwords fast, so take long ones (ACL GENPASS).
+//! The comparison takes the same time wherever the first difference lies.
+
+use super::catalog::CATALOG;
+use super::selector::{Denied, Selector, sort_option};
+use crate::command::Command;
+use crate::resp::parse::Args;
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+/// A password's hash.
+pub(crate) type Hash = [u8; 32];
+
+/// The hash of a password.
+pub(crate) fn hash(password: &[u8]) -> Hash {
+    Sha256::digest(password).into()
+}
+
+/// Who a client may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct User {
+    /// The name.
+    pub name: Vec<u8>,
+    /// Whether anybody can log in with it.
+    pub enabled: bool,
+    /// Whether any password will do.
+    pub nopass: bool,
+    /// Whether payloads of RESTORE are checked: a word of Redis's that is kept and shown. They
+    /// always are.
+    pub sanitize: Option<bool>,
+    /// The hashes of its passwords.
+    pub passwords: Vec<Hash>,
+    /// Its rules.
+    pub root: Selector,
+    /// More of them, each for itself.
+    pub selectors: Vec<Selector>,
+    /// Whether the rules allow whatever there is.
+    unlimited: bool,
+}
+
+impl User {
+    /// A user that can do nothing, but use channels if so told.
+    pub(crate) fn new(name: &[u8], all_channels: bool) -> Self {
+        User {
+            name: name.to_vec(),
+            enabled: false,
+            nopass: false,
+            sanitize: None,
+            passwords: Vec::new(),
+            root: Selector::new(all_channels),
+            selectors: Vec::new(),
+            unlimited: false,
+        }
+    }
+
+    /// The user that everybody is who has not said otherwise: it can do everything, and needs no
+    /// password until it is given one.
+    pub(crate) fn all_powerful(name: &[u8]) -> Self {
+        let mut user = User::new(name, true);
+        user.enabled = true;
+        user.nopass = true;
+        user.root.all_keys = true;
+        user.root.change_all(true);
+        user.settle();
+        user
+    }
+
+    /// To be called when the rules have changed.
+    pub(crate) fn settle(&mut self) {
+        self.unlimited = self.root.unlimited();
+    }
+
+    /// Whether nothing needs to be checked.
+    #[inline]
+    pub(crate) fn unlimited(&self) -> bool {
+        self.unlimited
+    }
+
+    /// Whether it can log in with a password.
+    pub(crate) fn accepts(&self, password: &[u8]) -> bool {
+        let offered = hash(password);
+        let same = self
+            .passwords
+            .iter()
+            .fold(Choice::from(0), |same, known| same | known.ct_eq(&offered));
+        self.enabled && (self.nopass || bool::from(same))
+    }
+
+    /// Judges a request.
+    pub(crate) fn check(&self, command: &Command, args: &Args<'_>) -> Result<(), Denied> {
+        if self.unlimited {
+            return Ok(());
+        }
+        let number = CATALOG.number(command, (args.len() > 1).then(|| args.at(1)));
+        let mut nearest = match self.root.check(number, args) {
+            Ok(()) => return Ok(()),
+            Err(denied) => denied,
+        };
+        for selector in &self.selectors {
+            match selector.check(number, args) {
+                Ok(()) => return Ok(()),
+                Err(denied) => nearest = nearest.max(denied),
+            }
+        }
+        Err(nearest)
+    }
+
+    /// Whether an option of SORT reaches keys that the request does not name, and the user may
+    /// not read every key. Answers the option.
+    pub(crate) fn check_sort(
+        &self,
+        command: &Command,
+        args: &Args<'_>,
+    ) -> Result<(), &'static str> {
+        if self.unlimited || !matches!(command.name, "sort" | "sort_ro") {
+            return Ok(());
+        }
+        let number = CATALOG.number(command, None);
+        let full = |s: &Selector| s.reads_every_key() && s.check(number, args).is_ok();
+        if full(&self.root) || self.selectors.iter().any(full) {
+            return Ok(());
+        }
+        let by = sort_option(args, b"BY").filter(|at| args.at(*at).contains(&b'*'));
+        match (by, sort_option(args, b"GET")) {
+            (Some(by), Some(get)) if get < by => Err("GET"),
+            (Some(_), _) => Err("BY"),
+            (None, Some(_)) => Err("GET"),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Whether it may listen to a channel or a pattern.
+    pub(crate) fn may_listen(&self, channel: &[u8], is_pattern: bool) -> bool {
+        let mut all = std::iter::once(&self.root).chain(&self.selectors);
+        all.any(|selector| selector.allows_channel(channel, is_pattern))
+    }
+}
