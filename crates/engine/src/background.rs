@@ -125,7 +125,12 @@ impl Shared {
             // A full log or a stopped database: expired rows are hidden anyway, and removing
             // them can wait.
             match self.core.purge_step() {
-                Ok(done) => much |= done >= PURGE_ORPHANS,
+                Ok(done) => {
+                    much |= done >= PURGE_ORPHANS;
+                    if done > 0 && self.core.tells_of_expired() {
+                        self.nudge();
+                    }
+                }
                 Err(_) => return false,
             }
         }

@@ -2,8 +2,8 @@
 //! reclaiming are steps that somebody else takes: threads in [`crate::Db`], a seed in the
 //! simulator.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::num::to_u64;
@@ -42,6 +42,10 @@ pub struct Env {
     pub seed: u64,
 }
 
+/// Hears of keys that the purge removed because they were past their expiry, with their databases
+/// and the epoch of the removal.
+pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
+
 /// The indexes of flushed tables, to be dropped when no latch is held.
 #[must_use = "pages of flushed tables are freed by `reclaim_flushed`"]
 pub struct Flushed(Vec<DetachedTable>);
@@ -60,6 +64,7 @@ pub struct Core {
     /// Partitions still to pass without finding a page to free.
     reclaim_left: AtomicU32,
     purge_next: AtomicU32,
+    expired: OnceLock<ExpiredListener>,
 }
 
 impl Core {
@@ -124,6 +129,7 @@ impl Core {
             report: resumed.report,
             reclaim_left: AtomicU32::new(0),
             purge_next: AtomicU32::new(0),
+            expired: OnceLock::new(),
         };
         for id in (0..core.heap.geometry().partitions).map(PartitionId) {
             let mut part = core.heap.lock(id);
@@ -364,15 +370,16 @@ impl Core {
         }
         self.admit(PURGE_ROWS * 64)?;
         let parts = [id].into_iter().collect();
-        let ((removed, freed), _) = self.transact(&parts, |tx| {
-            let mut removed = 0;
+        let ((expired, removed, freed), ticket) = self.transact(&parts, |tx| {
+            let mut expired = Vec::new();
             for database in 0..DATABASES {
                 let keys = due(tx.partition(id)?.0, database);
                 for key in keys {
                     tx.delete(self.database(database), &key)?;
-                    removed += 1;
+                    expired.push((database, key));
                 }
             }
+            let mut removed = expired.len();
             if orphans {
                 removed += tx.purge_orphans(id, PURGE_ORPHANS)?;
             }
@@ -382,14 +389,27 @@ impl Core {
             } else {
                 0
             };
-            Ok((removed, freed))
+            Ok((expired, removed, freed))
         })?;
+        if let Some(listener) = self.expired.get().filter(|_| !expired.is_empty()) {
+            listener(&expired, ticket.epoch);
+        }
         if freed > 0 {
             self.start_reclaim();
         } else if reclaim {
             self.reclaim_left.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(removed + freed)
+    }
+
+    /// Names who is to hear of keys that the purge removes. The first one named stays.
+    pub fn on_expired(&self, listener: ExpiredListener) {
+        let _the_first_stays = self.expired.set(listener);
+    }
+
+    /// Whether somebody hears of the purge's removals, and so waits for them to be durable.
+    pub(crate) fn tells_of_expired(&self) -> bool {
+        self.expired.get().is_some()
     }
 
     /// Marks the anchor clean: the caller has checkpointed and flushed, and nothing runs.

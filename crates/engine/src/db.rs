@@ -25,7 +25,7 @@ use perdura_store::MemoryAccount;
 use perdura_txn::{Abort, Ticket, Tx};
 
 use crate::catalog::Renewal;
-use crate::core::{Core, Env, Flushed};
+use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::files;
 use crate::options::Options;
 use crate::pace::FlushPacer;
@@ -196,6 +196,12 @@ impl Db {
     #[must_use]
     pub fn is_stopped(&self) -> Option<String> {
         self.shared.core.wal().failure()
+    }
+
+    /// Names who is to hear of keys that the purge removes because they are past their expiry,
+    /// with the epoch of the removal; it may tell others when that is durable. Called once.
+    pub fn on_expired(&self, f: ExpiredListener) {
+        self.shared.core.on_expired(f);
     }
 
     /// Has `f` called by the flusher whenever the durable epoch has advanced, and when the

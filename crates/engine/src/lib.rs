@@ -34,7 +34,7 @@ mod shared;
 pub mod stats;
 
 pub use crate::catalog::Renewal;
-pub use crate::core::{Core, Env, Flushed};
+pub use crate::core::{Core, Env, ExpiredListener, Flushed};
 pub use db::Db;
 pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};

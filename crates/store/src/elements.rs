@@ -59,7 +59,7 @@ impl<'a> Elements<'a> {
         let walk = match &self.collection.index {
             Index::Names(names) => Walk::Names(names, 0),
             Index::Items(items) => Walk::Items(items.iter()),
-            Index::Scores(_, order) => Walk::Scores(order.iter()),
+            Index::Scores(_, order) => Walk::Scores(Box::new(order.iter())),
         };
         Iter {
             pages: self.pages,
@@ -188,7 +188,7 @@ fn row(pages: &Pages, entry: Entry) -> Option<RowRef<'_>> {
 enum Walk<'a> {
     Names(&'a HashIndex, usize),
     Items(vec_deque::Iter<'a, Entry>),
-    Scores(order::Range<'a>),
+    Scores(Box<order::Range<'a>>),
 }
 
 /// All elements of a collection.

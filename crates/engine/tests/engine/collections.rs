@@ -359,3 +359,45 @@ fn any_history_of_collections_equals_the_model_across_aborts_and_restarts() {
         );
     }
 }
+
+#[test]
+fn the_purge_tells_of_keys_past_their_expiry_and_a_renamed_collection_goes_with_its_key() {
+    let disk = SimDisk::new(99);
+    let core = open(&disk);
+    let table = core.database(1);
+    let made = core.transact(&PartitionSet::empty(), |tx| {
+        for shape in Shape::ALL {
+            let home = tx.create(table, b"made", shape, None)?;
+            match shape {
+                Shape::List => tx.list_push(table, home, End::Back, b"x")?,
+                Shape::Zset => drop(tx.element_put(table, home, b"x", &[0; 8])?),
+                Shape::Hash | Shape::Set => drop(tx.element_put(table, home, b"x", b"")?),
+            }
+            let name = format!("{shape:?}");
+            tx.rename(table, b"made", table, name.as_bytes())?;
+            tx.set_expiry(table, name.as_bytes(), Some(1))?;
+        }
+        Ok(())
+    });
+    assert!(made.is_ok());
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let ears = Arc::clone(&heard);
+    core.on_expired(Box::new(move |keys, epoch| {
+        assert!(epoch.0 > 0);
+        ears.lock().expect("no panic").extend_from_slice(keys);
+    }));
+    for _ in 0..8 {
+        core.purge_step().expect("a step");
+    }
+    let mut heard = heard.lock().expect("no panic").clone();
+    heard.sort();
+    let names = ["Hash", "List", "Set", "Zset"].map(|n| (1, n.as_bytes().to_vec()));
+    assert_eq!(heard, names);
+    assert_eq!(orphan_rows(&core), 0);
+    let left = |id| {
+        let mut left = 0;
+        core.heap().lock(id).for_each_element(table, |_| left += 1);
+        left
+    };
+    assert_eq!((0..4).map(PartitionId).map(left).sum::<u32>(), 0);
+}

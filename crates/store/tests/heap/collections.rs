@@ -30,7 +30,7 @@ fn write(part: &mut Partition, undo: &mut Undo, shape: Shape, id: CollectionId, 
     let score = f64::from(i % 7).to_le_bytes();
     let value: &[u8] = match shape {
         Shape::List => {
-            let end = if i % 2 == 0 { End::Back } else { End::Front };
+            let end = if i.is_multiple_of(2) { End::Back } else { End::Front };
             let pushed = part.list_push(undo, PLAIN, id, end, name.as_bytes());
             return pushed.expect("room");
         }
