@@ -1,7 +1,7 @@
 //! Table 0: which tables there are.
 #![doc = include_str!("../../../docs/formats/catalog.md")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use perdura_base::cursor::{Reader, Writer};
@@ -71,12 +71,8 @@ impl Databases {
     ) -> Result<(), Abort> {
         let mut next = read_next_id(heap, tx)?;
         for database in databases {
-            let mut value = Vec::new();
-            value.put_varint(u64::from(next));
-            value.put_u8(0);
-            value.put_u8(0);
-            put(heap, tx, &row_key(&name_of(database)), &value)?;
             let table = TableId(next);
+            put_table(heap, tx, database, table)?;
             next += 1;
             for id in (0..heap.geometry().partitions).map(PartitionId) {
                 tx.partition(id)?.0.attach_table(table, false);
@@ -87,6 +83,28 @@ impl Databases {
         let mut value = Vec::new();
         value.put_varint(u64::from(next));
         put(heap, tx, NEXT_ID, &value)
+    }
+
+    /// Lets two databases change their tables, for the running transaction, which holds every
+    /// latch.
+    ///
+    /// # Errors
+    /// [`Abort`] if a latch is missing or the catalog is damaged.
+    pub fn swap(
+        &self,
+        heap: &Heap,
+        tx: &mut Tx<'_>,
+        databases: [u8; 2],
+        renewal: &mut Renewal,
+    ) -> Result<(), Abort> {
+        let [a, b] = databases;
+        let table_of = |database| renewal.table(database).unwrap_or(self.table(database));
+        let (of_a, of_b) = (table_of(a), table_of(b));
+        for (database, table) in [(a, of_b), (b, of_a)] {
+            put_table(heap, tx, database, table)?;
+            renewal.tables[usize::from(database % DATABASES)] = Some(table);
+        }
+        Ok(())
     }
 
     /// Publishes a renewal: the last thing a transaction does before it commits. Returns the old
@@ -103,12 +121,14 @@ impl Databases {
         for id in (0..heap.geometry().partitions).map(PartitionId) {
             tx.partition(id)?;
         }
-        let mut gone = renewal.superseded.clone();
+        let mut gone: BTreeSet<TableId> = renewal.superseded.iter().copied().collect();
         for (database, table) in (0..DATABASES).zip(renewal.tables) {
             let Some(table) = table else { continue };
-            gone.push(self.table(database));
+            gone.insert(self.table(database));
             self.set(database, table);
         }
+        // A table that has only changed its database stays.
+        gone.retain(|table| !(0..DATABASES).any(|database| self.table(database) == *table));
         let mut detached = Vec::new();
         for table in gone.into_iter().filter(|table| *table != CATALOG) {
             for id in (0..heap.geometry().partitions).map(PartitionId) {
@@ -119,7 +139,7 @@ impl Databases {
     }
 }
 
-/// New, empty tables of databases that are being flushed, before anyone else sees them.
+/// The tables of databases that are being flushed or swapped, before anyone else sees them.
 #[derive(Debug, Default)]
 pub struct Renewal {
     tables: [Option<TableId>; DATABASES as usize],
@@ -133,6 +153,15 @@ impl Renewal {
     pub fn table(&self, database: u8) -> Option<TableId> {
         self.tables[usize::from(database % DATABASES)]
     }
+}
+
+/// Writes the row of a database's table.
+fn put_table(heap: &Heap, tx: &mut Tx<'_>, database: u8, table: TableId) -> Result<(), Abort> {
+    let mut value = Vec::new();
+    value.put_varint(u64::from(table.0));
+    value.put_u8(0);
+    value.put_u8(0);
+    put(heap, tx, &row_key(&name_of(database)), &value)
 }
 
 /// Writes a catalog row past the memory limit: the catalog is small, and a flush frees memory.

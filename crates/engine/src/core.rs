@@ -235,6 +235,21 @@ impl Core {
             .begin_renewal(&self.heap, tx, databases, flush)
     }
 
+    /// Lets two databases change their contents within a transaction that holds every partition;
+    /// published like a flush.
+    ///
+    /// # Errors
+    /// [`Abort`], to be handed on.
+    pub fn swap_databases(
+        &self,
+        tx: &mut Tx<'_>,
+        databases: [u8; 2],
+        swap: &mut Renewal,
+    ) -> Result<(), Abort> {
+        self.admit(4096)?;
+        self.databases.swap(&self.heap, tx, databases, swap)
+    }
+
     /// Publishes a flush: the last thing its transaction does.
     ///
     /// # Errors

@@ -173,6 +173,19 @@ impl Db {
         self.shared.core.begin_flush(tx, database, flush)
     }
 
+    /// Swaps databases within a transaction; see [`crate::core::Core::swap_databases`].
+    ///
+    /// # Errors
+    /// [`Abort`], to be handed on.
+    pub fn swap_databases(
+        &self,
+        tx: &mut Tx<'_>,
+        databases: [u8; 2],
+        swap: &mut Renewal,
+    ) -> Result<(), Abort> {
+        self.shared.core.swap_databases(tx, databases, swap)
+    }
+
     /// Publishes a flush, last in its transaction.
     ///
     /// # Errors

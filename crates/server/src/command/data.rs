@@ -184,9 +184,20 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Notes that a key has changed, or is gone: to be called by every write of a key, once for
     /// each event that Redis names.
     pub(crate) fn changed(&mut self, class: Class, name: &'static str, key: &[u8]) {
+        self.changed_in(self.database, class, name, key);
+    }
+
+    /// Notes the same of a key of another database.
+    pub(crate) fn changed_in(
+        &mut self,
+        database: u8,
+        class: Class,
+        name: &'static str,
+        key: &[u8],
+    ) {
         if self.interest {
             self.events.push(Event {
-                database: self.database,
+                database,
                 class,
                 name,
                 key: key.into(),
@@ -215,7 +226,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.table = self.table_of(database);
     }
 
-    fn table_of(&self, database: u8) -> TableId {
+    /// The table of a database, within this transaction.
+    pub(crate) fn table_of(&self, database: u8) -> TableId {
         let renewed = self.renewal.as_ref().and_then(|r| r.table(database));
         renewed.unwrap_or_else(|| self.db.database(database))
     }
@@ -238,7 +250,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     }
 
     /// Tells WATCH and waiting clients that two databases are about to change places.
-    pub(crate) fn swapped(&mut self, first: u8, second: u8) -> Result<(), Abort> {
+    fn swapped(&mut self, first: u8, second: u8) -> Result<(), Abort> {
         let (watches, blocking) = (&self.state.watches, &self.state.blocking);
         let tables = [first, second].map(|database| self.table_of(database));
         for database in [first, second] {
@@ -262,6 +274,16 @@ impl<'a, 'tx> Data<'a, 'tx> {
             name: "",
             key: key.into(),
         });
+    }
+
+    /// Lets two databases change their contents, for all when the transaction commits.
+    pub(crate) fn swap(&mut self, databases: [u8; 2]) -> Result<(), Abort> {
+        let [first, second] = databases;
+        self.swapped(first, second)?;
+        let renewal = self.renewal.get_or_insert_default();
+        self.db.swap_databases(self.tx, databases, renewal)?;
+        self.select(self.database);
+        Ok(())
     }
 
     /// Ends the transaction; nothing may fail after it.

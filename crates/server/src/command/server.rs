@@ -85,11 +85,13 @@ pub(crate) fn select(cx: &mut Cx<'_>, args: &Args<'_>) {
             cx.out.ok();
         }
         _ if i32::try_from(index).is_ok() => cx.out.error("ERR DB index is out of range"),
-        _ => cx
-            .out
-            .error("ERR value is out of range, value must between -2147483648 and 2147483647"),
+        _ => cx.out.error(NOT_INT),
     }
 }
+
+/// Redis's text for an integer of more than 32 bits.
+pub(crate) const NOT_INT: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
 
 /// `TIME`
 pub(crate) fn time(cx: &mut Cx<'_>, _: &Args<'_>) {

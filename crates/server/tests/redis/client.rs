@@ -137,6 +137,16 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
+    /// Reads a bulk reply of any bytes.
+    pub fn read_bulk(&mut self) -> Vec<u8> {
+        let head = self.line().expect("a reply");
+        let len: usize = head[1..].parse().expect("a length");
+        let mut bytes = vec![0; len + 2];
+        self.stream.read_exact(&mut bytes).expect("a bulk");
+        bytes.truncate(len);
+        bytes
+    }
+
     fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();
         let mut byte = [0];

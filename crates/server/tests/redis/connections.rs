@@ -241,7 +241,7 @@ fn clients_are_told_that_the_database_is_loading() {
     assert!(client.send("INFO").contains("# Server"));
     client.expect(&[
         ("CONFIG GET save", "[\"save\", \"\"]"),
-        ("COMMAND DOCS", "[]"),
+        ("COMMAND DOCS nothing", "[]"),
     ]);
     go.send(()).expect("the gate");
     running.wait_until_loaded(Some("secret"));

@@ -1,0 +1,222 @@
+//! Keys change their names, their databases and their copies; what OBJECT tells of them.
+
+use super::event::Class;
+use super::flag::{DANGEROUS, DENY_OOM, FAST, LAST_WRITTEN, READ, WRITE};
+use super::spec::{Command, Keys, ONE, TWO, data};
+use super::{Data, Done, Group, SYNTAX, Stop};
+use crate::engine::TableId;
+use crate::engine::types::{self, Fault};
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("copy", -3, WRITE | DENY_OOM | LAST_WRITTEN, TWO, copy).doc(
+        Group::Generic,
+        "6.2.0",
+        "Copies a key with all it holds.",
+    ),
+    data("move", 3, WRITE | FAST, ONE, move_key).doc(
+        Group::Generic,
+        "1.0.0",
+        "Moves a key to another database.",
+    ),
+    Command {
+        words: OBJECT_WORDS,
+        ..data("object", -2, READ, SECOND, object).doc(
+            Group::Generic,
+            "2.2.3",
+            "Tells how a key is kept.",
+        )
+    },
+    data("rename", 3, WRITE, TWO, rename).doc(
+        Group::Generic,
+        "1.0.0",
+        "Gives a key another name, whatever had it.",
+    ),
+    data("renamenx", 3, WRITE | FAST, TWO, renamenx).doc(
+        Group::Generic,
+        "1.0.0",
+        "Gives a key another name if nothing has it.",
+    ),
+    data("swapdb", 3, WRITE | FAST | DANGEROUS, Keys::All, swapdb).doc(
+        Group::Server,
+        "4.0.0",
+        "Lets two databases change their contents.",
+    ),
+];
+
+const SECOND: Keys = Keys::Range {
+    first: 2,
+    last: 2,
+    step: 1,
+};
+const OBJECT_WORDS: &[(&str, i8)] = &[
+    ("encoding", 3),
+    ("freq", 3),
+    ("help", 2),
+    ("idletime", 3),
+    ("refcount", 3),
+];
+const NO_KEY: &str = "ERR no such key";
+const SAME: &str = "ERR source and destination objects are the same";
+
+/// The database that an argument names.
+fn database(arg: &[u8]) -> Result<u8, Stop> {
+    let number = parse_i64(arg).ok_or(super::NOT_INTEGER)?;
+    if i32::try_from(number).is_err() {
+        return Err(super::server::NOT_INT.into());
+    }
+    let known = u8::try_from(number).ok().filter(|index| *index < 16);
+    known.ok_or_else(|| "ERR DB index is out of range".into())
+}
+
+fn rename_key(data: &mut Data<'_, '_>, from: &[u8], to: &[u8]) -> Done {
+    let table = data.table;
+    data.tx.rename(table, from, table, to)?;
+    data.changed(Class::Generic, "rename_from", from);
+    data.changed(Class::Generic, "rename_to", to);
+    Ok(())
+}
+
+/// `RENAME key newkey`
+fn rename(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (from, to) = (args.at(1), args.at(2));
+    if data.tx.get(data.table, from)?.is_none() {
+        return Err(NO_KEY.into());
+    }
+    if from != to {
+        rename_key(data, from, to)?;
+    }
+    out.ok();
+    Ok(())
+}
+
+/// `RENAMENX key newkey`
+fn renamenx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (from, to) = (args.at(1), args.at(2));
+    if data.tx.get(data.table, from)?.is_none() {
+        return Err(NO_KEY.into());
+    }
+    let free = data.tx.get(data.table, to)?.is_none();
+    if free {
+        rename_key(data, from, to)?;
+    }
+    out.integer(i64::from(free));
+    Ok(())
+}
+
+/// Copies a key as Redis means it: the copy of a key that is due to expire expires with it.
+fn copy_to(
+    data: &mut Data<'_, '_>,
+    from: &[u8],
+    (table, to): (TableId, &[u8]),
+) -> Result<bool, Stop> {
+    match types::copy(data.tx, (data.table, from), (table, to)) {
+        Ok(copied) => Ok(copied),
+        Err(Fault::Abort(abort)) => Err(abort.into()),
+        Err(Fault::WrongType) => Err(NO_KEY.into()),
+    }
+}
+
+/// `COPY source destination [DB index] [REPLACE]`
+fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (from, to) = (args.at(1), args.at(2));
+    let (mut target, mut replace) = (data.database, false);
+    let mut at = 3;
+    while at < args.len() {
+        let word = args.at(at);
+        if word.eq_ignore_ascii_case(b"REPLACE") {
+            replace = true;
+        } else if word.eq_ignore_ascii_case(b"DB") && at + 1 < args.len() {
+            at += 1;
+            target = database(args.at(at))?;
+        } else {
+            return Err(SYNTAX.into());
+        }
+        at += 1;
+    }
+    if target == data.database && from == to {
+        return Err(SAME.into());
+    }
+    let table = data.table_of(target);
+    if data.tx.get(data.table, from)?.is_none() || (!replace && data.tx.get(table, to)?.is_some()) {
+        out.integer(0);
+        return Ok(());
+    }
+    copy_to(data, from, (table, to))?;
+    data.changed_in(target, Class::Generic, "copy_to", to);
+    out.integer(1);
+    Ok(())
+}
+
+/// `MOVE key db`
+fn move_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let key = args.at(1);
+    let target = database(args.at(2))?;
+    if target == data.database {
+        return Err(SAME.into());
+    }
+    let table = data.table_of(target);
+    let movable = data.tx.get(data.table, key)?.is_some() && data.tx.get(table, key)?.is_none();
+    if movable {
+        let from = data.table;
+        data.tx.rename(from, key, table, key)?;
+        data.changed(Class::Generic, "move_from", key);
+        data.changed_in(target, Class::Generic, "move_to", key);
+    }
+    out.integer(i64::from(movable));
+    Ok(())
+}
+
+/// `SWAPDB index1 index2`
+fn swapdb(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let index = |at, text: &'static str| {
+        let number = parse_i64(args.at(at)).and_then(|n| i32::try_from(n).ok());
+        number.ok_or(text)
+    };
+    let first = index(1, "ERR invalid first DB index")?;
+    let second = index(2, "ERR invalid second DB index")?;
+    let known = |number| u8::try_from(number).ok().filter(|index| *index < 16);
+    let (Some(a), Some(b)) = (known(first), known(second)) else {
+        return Err("ERR DB index is out of range".into());
+    };
+    if a != b {
+        data.swap([a, b])?;
+    }
+    out.ok();
+    Ok(())
+}
+
+/// `OBJECT ENCODING|FREQ|HELP|IDLETIME|REFCOUNT key`
+fn object(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let is = |word: &[u8]| args.at(1).eq_ignore_ascii_case(word);
+    if is(b"HELP") {
+        let lines = [
+            "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "ENCODING <key>: how Redis would keep it.",
+            "FREQ <key>: refused, accesses are not counted.",
+            "IDLETIME <key>: 0, accesses are not timed.",
+            "REFCOUNT <key>: 1, nothing is shared.",
+        ];
+        out.array(lines.len());
+        lines.iter().for_each(|line| out.simple(line));
+        return Ok(());
+    }
+    let Some(row) = data.tx.get(data.table, args.at(2))? else {
+        out.null();
+        return Ok(());
+    };
+    if is(b"ENCODING") {
+        out.bulk(types::encoding(&row).as_bytes());
+    } else if is(b"FREQ") {
+        let text = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+                    Please note that when switching between policies at runtime LRU and LFU data \
+                    will take some time to adjust.";
+        return Err(text.into());
+    } else {
+        out.integer(i64::from(is(b"REFCOUNT")));
+    }
+    Ok(())
+}
