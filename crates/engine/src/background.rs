@@ -8,8 +8,8 @@ use perdura_device::Clock;
 use perdura_recovery::CheckpointProgress;
 use perdura_store::MemoryUse;
 
-use crate::core::PURGE_ORPHANS;
 use crate::pace::ImagePacer;
+use crate::purge::PURGE_ORPHANS;
 use crate::shared::Shared;
 
 /// The housekeeper's and checkpointer's rhythm.

@@ -25,10 +25,11 @@ use perdura_store::MemoryAccount;
 use perdura_txn::{Abort, Ticket, Tx};
 
 use crate::catalog::Renewal;
-use crate::core::{Core, Env, ExpiredListener, Flushed};
+use crate::core::{Core, Env, Flushed};
 use crate::files;
 use crate::options::Options;
 use crate::pace::FlushPacer;
+use crate::purge::ExpiredListener;
 use crate::shared::{Checkpoints, Exposure, Shared};
 use crate::stats::Stats;
 

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
 //! | [`catalog`] | table 0 |
+//! | `purge` | what is removed in the background |
 //! | [`db`] | the same with threads: what users open |
 //! | `shared`, `flusher`, `background` | those threads |
 //! | [`pace`] | when to flush, and how fast to write an image |
@@ -30,11 +31,13 @@ pub mod files;
 mod flusher;
 pub mod options;
 pub mod pace;
+mod purge;
 mod shared;
 pub mod stats;
 
 pub use crate::catalog::Renewal;
-pub use crate::core::{Core, Env, ExpiredListener, Flushed};
+pub use crate::core::{Core, Env, Flushed};
+pub use crate::purge::ExpiredListener;
 pub use db::Db;
 pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};

@@ -9,40 +9,25 @@
 //!
 //! Invariants: an element is in its collection once; a key is in its table once. A second one is damage and named with its page and slot.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 
 use perdura_base::cursor::Reader;
 use perdura_base::{Error, PageId, Result, TableId};
 use perdura_page::layout::{self, PAGE_BYTES};
-use perdura_page::{Home, Kind, PageHeader, PageKind, Place, Row, Shape, SlotClass, kind, row};
+use perdura_page::{Kind, PageHeader, PageKind, Place, Row, SlotClass, row};
 
 use crate::cells::list_open;
-use crate::collection::{Collection, Index};
+use crate::gather::{FoundHeader, found_header, index_element};
 use crate::geometry::KeyHash;
 use crate::index::{Entry, Table};
-use crate::lists::{item_entry, label_of};
-use crate::order::OrderIndex;
 use crate::pages::{Pages, flag, index};
 use crate::partition::Partition;
-use crate::row_ref::RowRef;
 
 /// Words of a bitmap that an index entry can name slots of.
 const SEEN_WORDS: usize = 1024 / 64;
 
 /// Which slots of a page a sidecar has entries for.
 type Seen = [u64; SEEN_WORDS];
-
-/// A header that a restart found. When all partitions are built, it is held against the
-/// collection that it names.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FoundHeader {
-    pub(crate) table: TableId,
-    pub(crate) home: Home,
-    pub(crate) shape: Shape,
-    pub(crate) page: PageId,
-    pub(crate) slot: usize,
-}
 
 /// What building the indexes of a partition did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -286,21 +271,6 @@ impl Partition {
         let all_seen = |seen: &Seen| seen.iter().map(|word| word.count_ones()).sum::<u32>();
         Ok(seen.is_none_or(|seen| all_seen(seen) == keys_seen))
     }
-
-    /// Puts items and scores in order and gives the count of all elements. Every collection is
-    /// an orphan until its header is found.
-    fn order_collections(&mut self) -> Result<u64> {
-        let mut rows = 0;
-        for table in self.tables.values_mut() {
-            for collection in table.collections.iter_mut() {
-                rows += u64::try_from(collection.len()).unwrap_or(u64::MAX);
-                self.next_collection = self.next_collection.max(collection.id.0.saturating_add(1));
-                order_collection(&self.pages, collection)?;
-            }
-            table.collections.recount();
-        }
-        Ok(rows)
-    }
 }
 
 /// Checks one row and enters it where it is not yet.
@@ -336,15 +306,7 @@ fn index_row(
         return index_element(pages, table, (local, slot), (shape, key, hash), &row);
     }
     if let Kind::Header(shape) = row.kind {
-        let home = RowRef::new(pages, row).home();
-        let home = home.filter(|home| home.partition.0 < pages.geometry.partitions);
-        headers.push(FoundHeader {
-            table: layout::table(pages.page(local)),
-            home: home.ok_or_else(|| damage("the home of a collection", "another value"))?,
-            shape,
-            page: pages.page_id(local),
-            slot,
-        });
+        headers.push(found_header(pages, (local, slot), shape, &row)?);
     }
     if pages.geometry.partition_of(hash) != pages.id {
         return Err(damage("a key of this partition", "a key of another"));
@@ -373,95 +335,13 @@ fn index_row(
     Ok(())
 }
 
-/// Checks the row of an element and enters it in its collection.
-fn index_element(
+pub(crate) fn damaged(
     pages: &Pages,
-    table: &mut Table,
-    (local, slot): (u32, usize),
-    (shape, key, hash): (Shape, &[u8], KeyHash),
-    row: &Row<'_>,
-) -> Result<()> {
-    let damage = |expected: &str, found: &str| damaged(pages, local, Some(slot), expected, found);
-    let (id, name) = kind::split_element_key(key)
-        .filter(|(id, _)| id.0 < u64::MAX)
-        .ok_or_else(|| damage("the key of an element", "another"))?;
-    let collection = table.collections.admit(id, shape);
-    if collection.shape != shape {
-        let expected = format!("an element of a {}", Kind::Header(collection.shape).name());
-        return Err(damage(&expected, row.kind.name()));
-    }
-    let value = match shape {
-        Shape::Hash => Ok(()),
-        Shape::List => kind::read_label(name).map(drop).ok_or("a label"),
-        Shape::Set if row.value_bytes == 0 => Ok(()),
-        Shape::Set => Err("no value"),
-        Shape::Zset => match RowRef::new(pages, *row).score() {
-            score if row.value_bytes == 8 && !score.is_nan() => Ok(()),
-            _ => Err("a score"),
-        },
-    };
-    value.map_err(|expected| damage(expected, "another value"))?;
-    let entry = Entry::new(hash, local, slot);
-    let names = match &mut collection.index {
-        Index::Items(items) => {
-            items.push_back(item_entry(local, slot));
-            return Ok(());
-        }
-        Index::Names(names) | Index::Scores(names, _) => names,
-    };
-    let twin = names.find(entry.spread(), |e| {
-        e.hash_is(hash) && pages.row(e).is_some_and(|r| pages.key_is(&r, key, hash))
-    });
-    if let Some(twin) = twin {
-        let (page, slot) = (pages.page_id(twin.local()), twin.slot());
-        let found = format!("one also in page {page} slot {slot}");
-        return Err(damage("an element of its own", &found));
-    }
-    names.insert(entry);
-    Ok(())
-}
-
-/// Orders the items of a list by their labels, the members of a sorted set by score and name.
-fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
-    match &mut collection.index {
-        Index::Names(_) => {}
-        Index::Items(items) => {
-            let mut labelled: Vec<(Option<i64>, Entry)> = items
-                .iter()
-                .map(|entry| (label_of(pages, *entry), *entry))
-                .collect();
-            labelled.sort_unstable();
-            if let Some(twins) = labelled.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-                let (local, slot) = (twins[1].1.local(), twins[1].1.slot());
-                let found = "one that another item has";
-                return Err(damaged(
-                    pages,
-                    local,
-                    Some(slot),
-                    "a label of its own",
-                    found,
-                ));
-            }
-            *items = labelled.into_iter().map(|(_, entry)| entry).collect();
-        }
-        Index::Scores(names, order) => {
-            let row = |entry| pages.row(entry).map(|row| RowRef::new(pages, row));
-            let score = |entry| row(entry).map_or(0.0, |row| row.score());
-            let mut members: Vec<(f64, Entry)> = names.iter().map(|e| (score(e), e)).collect();
-            members.sort_unstable_by(|a, b| {
-                let by_score = a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
-                by_score.then_with(|| {
-                    let name = |entry| row(entry).map(|row| row.field());
-                    name(a.1).cmp(&name(b.1))
-                })
-            });
-            *order = OrderIndex::from_sorted(members);
-        }
-    }
-    Ok(())
-}
-
-fn damaged(pages: &Pages, local: u32, slot: Option<usize>, expected: &str, found: &str) -> Error {
+    local: u32,
+    slot: Option<usize>,
+    expected: &str,
+    found: &str,
+) -> Error {
     damage_in(pages.page_id(local), slot, expected, found)
 }
 

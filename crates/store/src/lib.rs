@@ -22,7 +22,7 @@
 //! | [`slots`] | slots as bytes, for transactions that interleave |
 //! | [`visit`] | a checkpoint's visit of a page |
 //! | [`restart`], [`batch`] | replay and its check; many records at once |
-//! | [`build`] | indexes from pages |
+//! | [`build`], `gather` | indexes from pages; collections from rows |
 //!
 //! The heap knows neither commit epochs nor streams: it encodes groups that others append.
 
@@ -33,6 +33,7 @@ mod chain;
 mod collection;
 mod commit;
 pub mod elements;
+mod gather;
 pub mod geometry;
 pub mod group;
 mod hash_index;

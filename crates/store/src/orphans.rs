@@ -8,14 +8,11 @@
 //! Background work could fall behind a loop that makes and deletes big collections. So once more
 //! than [`DEBT_ROWS`] rows wait, each element that is written removes two of them first.
 
-use perdura_base::num::to_u64;
-use perdura_base::{PartitionId, Result, TableId};
+use perdura_base::TableId;
 use perdura_page::CollectionId;
 
-use crate::build::{FoundHeader, damage_in};
 use crate::cells::{chain_of, free_chain, release_slot};
 use crate::collection::{Edit, Index};
-use crate::heap::Heap;
 use crate::index::{Entry, Table};
 use crate::members::edit;
 use crate::pages::Pages;
@@ -84,57 +81,6 @@ impl Partition {
             let part = undo.part_mut(self.pages.id);
             remove_rows(&mut self.pages, table, part, (id, orphan), 2);
         }
-    }
-}
-
-impl Heap {
-    /// After a restart has built all partitions: holds the headers against the collections they
-    /// name, and lists those that none names. Gives the count of orphans.
-    ///
-    /// # Errors
-    /// `Corrupt` names the page and slot of a header whose collection has no rows, is another
-    /// header's too, or is of another shape.
-    pub fn settle_collections(&self) -> Result<u64> {
-        let ids = || (0..self.geometry().partitions).map(PartitionId);
-        let mut headers: Vec<FoundHeader> = Vec::new();
-        for id in ids() {
-            headers.append(&mut self.lock(id).headers);
-        }
-        headers.sort_unstable_by_key(|header| header.home);
-        let (mut left, mut orphans) = (headers.as_slice(), 0);
-        for id in ids() {
-            let mut part = self.lock(id);
-            let mine = left.partition_point(|header| header.home.partition == id);
-            for header in &left[..mine] {
-                part.claim(header)?;
-            }
-            left = &left[mine..];
-            let part = &mut *part;
-            for table in part.tables.values_mut() {
-                table.collections.list_orphans();
-                orphans += to_u64(table.collections.orphans.len());
-                table.account(&part.pages.memory);
-            }
-        }
-        Ok(orphans)
-    }
-}
-
-impl Partition {
-    fn claim(&mut self, header: &FoundHeader) -> Result<()> {
-        let table = self.tables.get_mut(&header.table);
-        let found = table.and_then(|table| table.collections.get_mut(header.home.id));
-        let fault = match found {
-            None => "one without elements",
-            Some(found) if found.shape != header.shape => "one of another shape",
-            Some(found) if !found.orphan => "one that another key heads",
-            Some(found) => {
-                found.orphan = false;
-                return Ok(());
-            }
-        };
-        let expected = "the header of a collection of its own";
-        Err(damage_in(header.page, Some(header.slot), expected, fault))
     }
 }
 

@@ -9,8 +9,8 @@ use perdura_base::{Epoch, PartitionId, TableId};
 use perdura_page::layout;
 use perdura_page::{CollectionId, PageKind};
 
-use crate::build::FoundHeader;
 use crate::elements::Elements;
+use crate::gather::FoundHeader;
 use crate::geometry::Geometry;
 use crate::index::{Entry, Table};
 use crate::memory::MemoryAccount;

@@ -186,3 +186,44 @@ fn scores_that_are_no_numbers_and_values_of_members_are_refused() {
     });
     assert!(beyond.is_err());
 }
+
+#[test]
+fn a_rename_across_partitions_is_whole_or_not_there_after_a_crash() {
+    for shape in Shape::ALL {
+        let disk = SimDisk::new(6);
+        let mut core = open(&disk);
+        let home = fill(&core, b"from", shape, 300);
+        let to = (0..255u8).map(|i| [b't', i]);
+        let mut to = to.filter(|key| core.partition_of(key) != home.partition);
+        let to = to.next().expect("four partitions");
+        let there = |core: &Core, key: &[u8]| {
+            run(core, |tx| {
+                let home = tx.get(core.database(0), key)?.and_then(|row| row.home());
+                home.map(|home| Ok(tx.elements(core.database(0), home)?.len()))
+                    .transpose()
+            })
+        };
+        for durable in [false, true] {
+            let table = core.database(0);
+            assert!(run(&core, |tx| tx.rename(table, b"from", table, &to)));
+            if durable {
+                core.flush_all().expect("a flush");
+            }
+            drop(core);
+            disk.crash(CrashProfile::Nothing, 7);
+            core = open(&disk);
+            let want = if durable {
+                (None, Some(300))
+            } else {
+                (Some(300), None)
+            };
+            assert_eq!((there(&core, b"from"), there(&core, &to)), want);
+        }
+        assert!(run(&core, |tx| tx.delete(core.database(0), &to)));
+        for _ in 0..20 {
+            core.purge_step().expect("a step");
+        }
+        let rows = core.heap().lock(home.partition).orphan_rows();
+        assert_eq!(rows, 0, "the home's partition has purged them");
+    }
+}

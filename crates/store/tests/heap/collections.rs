@@ -30,7 +30,11 @@ fn write(part: &mut Partition, undo: &mut Undo, shape: Shape, id: CollectionId, 
     let score = f64::from(i % 7).to_le_bytes();
     let value: &[u8] = match shape {
         Shape::List => {
-            let end = if i.is_multiple_of(2) { End::Back } else { End::Front };
+            let end = if i.is_multiple_of(2) {
+                End::Back
+            } else {
+                End::Front
+            };
             let pushed = part.list_push(undo, PLAIN, id, end, name.as_bytes());
             return pushed.expect("room");
         }
@@ -270,4 +274,26 @@ fn two_headers_of_one_collection_are_damage() {
         .expect("room");
     let error = with_rows(&heap, |_| ()).expect_err("damage");
     assert!(error.to_string().contains("another key heads"), "{error}");
+}
+
+#[test]
+fn random_bytes_in_rows_of_collections_never_panic() {
+    let mut rng = fastrand::Rng::with_seed(4);
+    for shape in Shape::ALL {
+        let heap = new_heap(1);
+        fill(&heap, b"key", shape, 40);
+        for _ in 0..400 {
+            let mut left = rng.usize(1..4);
+            let outcome = with_rows(&heap, |row| {
+                if left > 0 && rng.u8(0..20) == 0 {
+                    left -= 1;
+                    let at = rng.usize(0..row.len().min(12));
+                    row[at] = rng.u8(..);
+                }
+            });
+            if let Err(error) = outcome {
+                assert!(matches!(error, Error::Corrupt(_)), "{error}");
+            }
+        }
+    }
 }

@@ -1,0 +1,90 @@
+//! The purge: what is over is removed in the background, by steps that are transactions.
+//!
+//! Keys past their expiry are hidden from readers at once and wait here to be removed, elements
+//! of collections whose key is gone wait for their turn, and pages of flushed tables to be freed.
+//! Nothing is lost if a step fails or never comes: a restart finds the same work.
+
+use std::sync::atomic::Ordering;
+
+use perdura_base::{Epoch, PartitionId, Result};
+
+use crate::catalog::DATABASES;
+use crate::core::Core;
+
+/// Rows removed, or pages freed, by one purge step at most.
+const PURGE_ROWS: usize = 32;
+const RECLAIM_PAGES: usize = 8;
+/// Elements of collections without a key removed by one purge step at most.
+pub(crate) const PURGE_ORPHANS: usize = 256;
+
+/// Hears of keys that the purge removed because they were past their expiry, with their databases
+/// and the epoch of the removal.
+pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
+
+impl Core {
+    /// One step of the purge, for the next partition in turn: removes keys past their expiry
+    /// and elements of collections without a key, and frees pages of tables that are gone, each as a logged transaction. Returns how much it did.
+    ///
+    /// # Errors
+    /// A full log or a stopped database; nothing is lost by trying later.
+    pub fn purge_step(&self) -> Result<usize> {
+        let partitions = u32::from(self.heap().geometry().partitions);
+        let turn = self.purge_next.fetch_add(1, Ordering::Relaxed) % partitions;
+        let id = PartitionId(u16::try_from(turn).expect("at most 256 partitions"));
+        let now_ms = self.clock().wall_us() / 1000;
+        let due = |part: &perdura_store::Partition, database: u8| {
+            part.expired(self.database(database), now_ms, PURGE_ROWS)
+        };
+        let (none_due, orphans) = {
+            let part = self.heap().lock(id);
+            let none_due = (0..DATABASES).all(|database| due(&part, database).is_empty());
+            (none_due, part.orphan_rows() > 0)
+        };
+        let reclaim = self.reclaim_left.load(Ordering::Relaxed) > 0;
+        if none_due && !reclaim && !orphans {
+            return Ok(0);
+        }
+        self.admit(PURGE_ROWS * 64)?;
+        let parts = [id].into_iter().collect();
+        let ((expired, removed, freed), ticket) = self.transact(&parts, |tx| {
+            let mut expired = Vec::new();
+            for database in 0..DATABASES {
+                let keys = due(tx.partition(id)?.0, database);
+                for key in keys {
+                    tx.delete(self.database(database), &key)?;
+                    expired.push((database, key));
+                }
+            }
+            let mut removed = expired.len();
+            if orphans {
+                removed += tx.purge_orphans(id, PURGE_ORPHANS)?;
+            }
+            let (part, undo) = tx.partition(id)?;
+            let freed = if reclaim {
+                part.reclaim(undo, RECLAIM_PAGES)
+            } else {
+                0
+            };
+            Ok((expired, removed, freed))
+        })?;
+        if let Some(listener) = self.expired.get().filter(|_| !expired.is_empty()) {
+            listener(&expired, ticket.epoch);
+        }
+        if freed > 0 {
+            self.start_reclaim();
+        } else if reclaim {
+            self.reclaim_left.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(removed + freed)
+    }
+
+    /// Names who is to hear of keys that the purge removes. The first one named stays.
+    pub fn on_expired(&self, listener: ExpiredListener) {
+        let _the_first_stays = self.expired.set(listener);
+    }
+
+    /// Whether somebody hears of the purge's removals, and so waits for them to be durable.
+    pub(crate) fn tells_of_expired(&self) -> bool {
+        self.expired.get().is_some()
+    }
+}

@@ -1,0 +1,221 @@
+//! Collections from rows, at a restart.
+//!
+//! Elements are entered in their collection as pages are read, in no order; when all are there,
+//! items are ordered by their labels and members by score and name. A collection's header may be
+//! in another partition, so headers are noted and held against the collections when every
+//! partition is built; what none of them names is an orphan.
+//!
+//! Invariants: an element is in its collection once; labels are distinct; scores are numbers; a
+//! header names a collection of its own shape that has elements and that no other header names.
+
+use std::cmp::Ordering;
+
+use perdura_base::num::to_u64;
+use perdura_base::{PageId, PartitionId, Result, TableId};
+use perdura_page::layout;
+use perdura_page::{Home, Kind, Row, Shape, kind};
+
+use crate::build::{damage_in, damaged};
+use crate::collection::{Collection, Index};
+use crate::geometry::KeyHash;
+use crate::heap::Heap;
+use crate::index::{Entry, Table};
+use crate::lists::{item_entry, label_of};
+use crate::order::OrderIndex;
+use crate::pages::Pages;
+use crate::partition::Partition;
+use crate::row_ref::RowRef;
+
+/// A header that a restart found. When all partitions are built, it is held against the
+/// collection that it names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundHeader {
+    pub(crate) table: TableId,
+    pub(crate) home: Home,
+    pub(crate) shape: Shape,
+    pub(crate) page: PageId,
+    pub(crate) slot: usize,
+}
+
+/// Reads a header.
+pub(crate) fn found_header(
+    pages: &Pages,
+    (local, slot): (u32, usize),
+    shape: Shape,
+    row: &Row<'_>,
+) -> Result<FoundHeader> {
+    let home = RowRef::new(pages, *row).home();
+    let home = home.filter(|home| home.partition.0 < pages.geometry.partitions);
+    let damage = || {
+        damaged(
+            pages,
+            local,
+            Some(slot),
+            "the home of a collection",
+            "another value",
+        )
+    };
+    Ok(FoundHeader {
+        table: layout::table(pages.page(local)),
+        home: home.ok_or_else(damage)?,
+        shape,
+        page: pages.page_id(local),
+        slot,
+    })
+}
+
+impl Partition {
+    /// Puts items and scores in order and gives the count of all elements. Every collection is
+    /// an orphan until its header is found.
+    pub(crate) fn order_collections(&mut self) -> Result<u64> {
+        let mut rows = 0;
+        for table in self.tables.values_mut() {
+            for collection in table.collections.iter_mut() {
+                rows += u64::try_from(collection.len()).unwrap_or(u64::MAX);
+                self.next_collection = self.next_collection.max(collection.id.0.saturating_add(1));
+                order_collection(&self.pages, collection)?;
+            }
+            table.collections.recount();
+        }
+        Ok(rows)
+    }
+}
+
+/// Checks the row of an element and enters it in its collection.
+pub(crate) fn index_element(
+    pages: &Pages,
+    table: &mut Table,
+    (local, slot): (u32, usize),
+    (shape, key, hash): (Shape, &[u8], KeyHash),
+    row: &Row<'_>,
+) -> Result<()> {
+    let damage = |expected: &str, found: &str| damaged(pages, local, Some(slot), expected, found);
+    let (id, name) = kind::split_element_key(key)
+        .filter(|(id, _)| id.0 < u64::MAX)
+        .ok_or_else(|| damage("the key of an element", "another"))?;
+    let collection = table.collections.admit(id, shape);
+    if collection.shape != shape {
+        let expected = format!("an element of a {}", Kind::Header(collection.shape).name());
+        return Err(damage(&expected, row.kind.name()));
+    }
+    let value = match shape {
+        Shape::Hash => Ok(()),
+        Shape::List => kind::read_label(name).map(drop).ok_or("a label"),
+        Shape::Set if row.value_bytes == 0 => Ok(()),
+        Shape::Set => Err("no value"),
+        Shape::Zset => match RowRef::new(pages, *row).score() {
+            score if row.value_bytes == 8 && !score.is_nan() => Ok(()),
+            _ => Err("a score"),
+        },
+    };
+    value.map_err(|expected| damage(expected, "another value"))?;
+    let entry = Entry::new(hash, local, slot);
+    let names = match &mut collection.index {
+        Index::Items(items) => {
+            items.push_back(item_entry(local, slot));
+            return Ok(());
+        }
+        Index::Names(names) | Index::Scores(names, _) => names,
+    };
+    let twin = names.find(entry.spread(), |e| {
+        e.hash_is(hash) && pages.row(e).is_some_and(|r| pages.key_is(&r, key, hash))
+    });
+    if let Some(twin) = twin {
+        let (page, slot) = (pages.page_id(twin.local()), twin.slot());
+        let found = format!("one also in page {page} slot {slot}");
+        return Err(damage("an element of its own", &found));
+    }
+    names.insert(entry);
+    Ok(())
+}
+
+/// Orders the items of a list by their labels, the members of a sorted set by score and name.
+fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
+    match &mut collection.index {
+        Index::Names(_) => {}
+        Index::Items(items) => {
+            let mut labelled: Vec<(Option<i64>, Entry)> = items
+                .iter()
+                .map(|entry| (label_of(pages, *entry), *entry))
+                .collect();
+            labelled.sort_unstable();
+            if let Some(twins) = labelled.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                let (local, slot) = (twins[1].1.local(), twins[1].1.slot());
+                let found = "one that another item has";
+                return Err(damaged(
+                    pages,
+                    local,
+                    Some(slot),
+                    "a label of its own",
+                    found,
+                ));
+            }
+            *items = labelled.into_iter().map(|(_, entry)| entry).collect();
+        }
+        Index::Scores(names, order) => {
+            let row = |entry| pages.row(entry).map(|row| RowRef::new(pages, row));
+            let score = |entry| row(entry).map_or(0.0, |row| row.score());
+            let mut members: Vec<(f64, Entry)> = names.iter().map(|e| (score(e), e)).collect();
+            members.sort_unstable_by(|a, b| {
+                let by_score = a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
+                by_score.then_with(|| {
+                    let name = |entry| row(entry).map(|row| row.field());
+                    name(a.1).cmp(&name(b.1))
+                })
+            });
+            *order = OrderIndex::from_sorted(members);
+        }
+    }
+    Ok(())
+}
+
+impl Heap {
+    /// After a restart has built all partitions: holds the headers against the collections they
+    /// name, and lists those that none names. Gives the count of orphans.
+    ///
+    /// # Errors
+    /// `Corrupt` names the page and slot of a header whose collection has no rows, is another
+    /// header's too, or is of another shape.
+    pub fn settle_collections(&self) -> Result<u64> {
+        let ids = || (0..self.geometry().partitions).map(PartitionId);
+        let mut headers: Vec<FoundHeader> = Vec::new();
+        for id in ids() {
+            headers.append(&mut self.lock(id).headers);
+        }
+        headers.sort_unstable_by_key(|header| header.home);
+        let (mut left, mut orphans) = (headers.as_slice(), 0);
+        for id in ids() {
+            let mut part = self.lock(id);
+            let mine = left.partition_point(|header| header.home.partition == id);
+            for header in &left[..mine] {
+                part.claim(header)?;
+            }
+            left = &left[mine..];
+            let part = &mut *part;
+            for table in part.tables.values_mut() {
+                table.collections.list_orphans();
+                orphans += to_u64(table.collections.orphans.len());
+                table.account(&part.pages.memory);
+            }
+        }
+        Ok(orphans)
+    }
+}
+
+impl Partition {
+    fn claim(&mut self, header: &FoundHeader) -> Result<()> {
+        let table = self.tables.get_mut(&header.table);
+        let found = table.and_then(|table| table.collections.get_mut(header.home.id));
+        let fault = match found {
+            None => "one without elements",
+            Some(found) if found.shape != header.shape => "one of another shape",
+            Some(found) if !found.orphan => "one that another key heads",
+            Some(found) => {
+                found.orphan = false;
+                return Ok(());
+            }
+        };
+        let expected = "the header of a collection of its own";
+        Err(damage_in(header.page, Some(header.slot), expected, fault))
+    }
+}
