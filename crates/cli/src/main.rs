@@ -10,7 +10,7 @@ mod setting_args;
 mod transfer;
 mod verb;
 
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 
 /// A database whose product is recovery, behind the Redis protocol.
 #[derive(Debug, Parser)]
@@ -38,6 +38,8 @@ enum Verb {
     Config(verb::config::Args),
     Import(Box<verb::import::Args>),
     Export(Box<verb::export::Args>),
+    Completions(verb::completions::Args),
+    Man(verb::man::Args),
     Restart(verb::restart::Args),
     #[command(subcommand)]
     Dump(verb::dump::Object),
@@ -55,6 +57,8 @@ fn main() -> std::process::ExitCode {
         Verb::Config(args) => verb::config::run(&args),
         Verb::Import(args) => verb::import::run(*args),
         Verb::Export(args) => verb::export::run(&args),
+        Verb::Completions(args) => verb::completions::run(&args, Cli::command()),
+        Verb::Man(args) => verb::man::run(&args, Cli::command()),
         Verb::Restart(args) => verb::restart::run(&args),
         Verb::Dump(object) => verb::dump::run(&object),
         Verb::Verify(args) => verb::verify::run(&args),

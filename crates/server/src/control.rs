@@ -6,11 +6,13 @@
 //! epoch; the flusher *advances it, fences, then looks* at what the loop said. Of two threads
 //! that each write and then read across such fences, at least one sees the other's write.
 
+use crate::command::info::Fields;
 use crate::engine::{Db, Error};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::Sender;
+use tokio::sync::oneshot;
 
 /// What another thread tells the loop.
 pub(crate) enum Message {
@@ -23,6 +25,8 @@ pub(crate) enum Message {
         /// How it ended.
         result: Result<(), Error>,
     },
+    /// Somebody wants all figures.
+    Figures(oneshot::Sender<Fields>),
     /// End, with a checkpoint or without.
     Stop {
         /// Whether to checkpoint.

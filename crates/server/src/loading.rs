@@ -1,7 +1,6 @@
 //! What clients are told until the database has opened.
 
 use crate::engine::Progress;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// Seconds left, if the rest goes as fast as what is done.
@@ -23,18 +22,24 @@ pub(crate) fn text(progress: &Progress, elapsed: Duration) -> String {
 }
 
 /// The fields of INFO's persistence section, by Redis's names.
-pub(crate) fn info(progress: &Progress, elapsed: Duration, out: &mut String) {
+pub(crate) fn info(progress: &Progress, elapsed: Duration) -> [(&'static str, String); 5] {
     let eta = seconds_left(progress, elapsed)
         .and_then(|s| i64::try_from(s).ok())
         .unwrap_or(-1);
-    // Writing to a string cannot fail.
-    let _ = write!(
-        out,
-        "loading_phase:{}\r\nloading_total_bytes:{}\r\nloading_loaded_bytes:{}\r\n\
-         loading_loaded_perc:{}.00\r\nloading_eta_seconds:{eta}\r\n",
-        progress.phase(),
-        progress.total_bytes(),
-        progress.loaded_bytes(),
-        progress.percent(),
-    );
+    [
+        ("loading_phase", progress.phase().to_owned()),
+        ("loading_total_bytes", progress.total_bytes().to_string()),
+        ("loading_loaded_bytes", progress.loaded_bytes().to_string()),
+        ("loading_loaded_perc", format!("{}.00", progress.percent())),
+        ("loading_eta_seconds", eta.to_string()),
+    ]
+}
+
+/// The same for people.
+pub(crate) fn status(progress: &Progress, elapsed: Duration) -> String {
+    let percent = progress.percent();
+    match seconds_left(progress, elapsed) {
+        Some(seconds) => format!("Loading: {percent} %, about {seconds} s left"),
+        None => format!("Loading: {percent} %"),
+    }
 }

@@ -11,6 +11,7 @@
 mod upkeep;
 
 use crate::command::After;
+use crate::command::info::everything;
 use crate::command::wait::expire;
 use crate::connection::Connection;
 use crate::control::{Gate, Message};
@@ -19,6 +20,7 @@ use crate::net::Listener;
 use crate::options::ServeError;
 use crate::resp::reply::Out;
 use crate::state::{Stage, State, unix_seconds};
+use crate::supervise::Supervisor;
 use mio::event::Event;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
@@ -121,6 +123,11 @@ impl EventLoop {
             ticked: now,
             counted: (now, 0),
         })
+    }
+
+    /// Keeps the service manager of this process informed, if there is one.
+    pub(crate) fn supervise(&mut self) {
+        self.state.supervisor = Supervisor::from_environment();
     }
 
     /// Runs until a message, a signal or a client ends it.
@@ -362,9 +369,12 @@ impl EventLoop {
                 (self.state.log)("Ready to accept commands");
                 self.state.opened_at = unix_seconds();
                 self.state.stage = Stage::Ready(db);
+                self.state.tell_supervisor();
             }
             Message::Opened(Err(error)) => return Err(error.into()),
             Message::Stop { checkpoint } => self.stop(checkpoint),
+            // Whoever asked may have given up.
+            Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
             Message::Saved { client, result } => {
                 self.state.saving = None;
                 let found = self
@@ -398,6 +408,7 @@ impl EventLoop {
             return;
         }
         (self.state.log)("Ending: no more requests are taken");
+        self.state.tell_supervisor_of_the_end();
         self.listeners.clear();
         self.accept_pending = false;
         self.stopping = Some(Stopping {

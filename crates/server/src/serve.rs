@@ -2,6 +2,7 @@
 
 use crate::control::{Control, Gate, Message};
 use crate::engine::{Db, Error, Options, Progress, Ticket};
+use crate::http::Http;
 use crate::net::Listener;
 use crate::options::{ServeError, ServerOptions};
 use crate::poll::{Ended, EventLoop, WAKER};
@@ -43,7 +44,8 @@ pub fn serve(
         signal_hook::flag::register(signal, flag())?;
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
     }
-    let prepared = Prepared::new(options, db.clone(), Arc::new(log), Some(ours))?;
+    let mut prepared = Prepared::new(options, db.clone(), Arc::new(log), Some(ours))?;
+    prepared.event_loop.supervise();
     prepared.open_with(move |progress| Db::open_with_progress(db, progress));
     prepared.run()
 }
@@ -151,6 +153,8 @@ struct Prepared {
     event_loop: EventLoop,
     control: Control,
     progress: Arc<Progress>,
+    /// Serves until the loop has ended.
+    http: Option<Http>,
     address: Option<SocketAddr>,
     tls_address: Option<SocketAddr>,
 }
@@ -173,6 +177,12 @@ impl Prepared {
         let gate = Arc::new(Gate::new(mio::Waker::new(poll.registry(), WAKER)?));
         let (sender, messages) = channel();
         let control = Control { sender, gate };
+        let metrics = options.metrics_listen;
+        let http = metrics.map(|address| Http::start(address, control.clone()));
+        let http = http.transpose()?;
+        if let Some(http) = &http {
+            log(&format!("Metrics and status on http://{}/", http.address()));
+        }
         let progress = Arc::new(Progress::default());
         let of_tls = options.clone();
         let mut state = State::new(
@@ -191,6 +201,7 @@ impl Prepared {
             event_loop,
             control,
             progress,
+            http,
             address,
             tls_address,
         })
@@ -212,6 +223,7 @@ impl Prepared {
 
     fn run(self) -> Result<(), ServeError> {
         let Ended { db, checkpoint } = self.event_loop.run()?;
+        drop(self.http);
         let Some(db) = db else { return Ok(()) };
         if checkpoint {
             db.close()?;

@@ -9,6 +9,7 @@ use crate::engine::{Db, Epoch, Options, Progress};
 use crate::options::{ServeError, ServerOptions};
 use crate::pubsub::{Seat, Topics};
 use crate::session::{Durability, Session};
+use crate::supervise::Supervisor;
 use crate::tls::{self, TlsAuthClients};
 use crate::watch::Watches;
 use rustls::ServerConfig;
@@ -140,6 +141,10 @@ pub(crate) struct State {
     pub own: Vec<u8>,
     /// Connections that somebody else has written to.
     pub touched: Vec<usize>,
+    /// The service manager, if this process has one.
+    pub supervisor: Option<Supervisor>,
+    /// The most memory that INFO has seen in use, bytes.
+    pub memory_peak: u64,
     mem_in_time: Option<bool>,
 }
 
@@ -185,6 +190,8 @@ impl State {
             running: (Seat::NOBODY, false),
             own: Vec::new(),
             touched: Vec::new(),
+            supervisor: None,
+            memory_peak: 0,
             mem_in_time: None,
         }
     }

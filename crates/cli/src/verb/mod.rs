@@ -1,6 +1,7 @@
 //! The verbs.
 
 pub mod bench;
+pub mod completions;
 pub mod config;
 pub mod crash;
 pub mod database;
@@ -8,6 +9,7 @@ pub mod digest;
 pub mod dump;
 pub mod export;
 pub mod import;
+pub mod man;
 pub mod reproduce;
 pub mod restart;
 pub mod serve;

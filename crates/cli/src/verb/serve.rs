@@ -33,6 +33,7 @@ const FILE_VARIABLE: &str = "PERDURA_CONFIG";
     perdura serve --unix-socket run/perdura.sock\n\n\
     An address that other machines can reach needs a password."
 )]
+#[group(skip)]
 pub struct Args {
     /// A file of settings, TOML; see `perdura config` [env: PERDURA_CONFIG].
     #[arg(long, value_name = "FILE")]

@@ -5,11 +5,14 @@
 //! concurrent load that knows what must be there afterwards.
 
 mod clients;
+mod config;
 mod damage;
 mod disks;
 mod interleaved;
 mod kill;
+mod packaging;
 mod powercut;
+mod status;
 mod streams;
 mod support;
 mod verbs;

@@ -4,9 +4,12 @@ use crate::support::{Reply, Server, arg, ended, perdura};
 
 #[test]
 fn every_verb_explains_itself_with_an_example() {
-    let verbs: [&[&str]; 12] = [
+    let verbs: [&[&str]; 15] = [
         &[],
         &["serve"],
+        &["config"],
+        &["completions"],
+        &["man"],
         &["restart"],
         &["dump"],
         &["dump", "log"],

@@ -37,6 +37,7 @@ pub(crate) mod sets;
 pub(crate) mod sort;
 pub(crate) mod spec;
 pub(crate) mod strings;
+pub(crate) mod system;
 pub(crate) mod table;
 pub(crate) mod wait;
 pub(crate) mod waits;

@@ -92,6 +92,7 @@ impl EventLoop {
         }
         self.ticked = now;
         self.look_for_stop();
+        self.state.tell_supervisor();
         self.close_handshakes();
         let (since, commands) = self.counted;
         let elapsed = now.duration_since(since);

@@ -1,0 +1,186 @@
+//! Settings from flags, variables and a file, while the server runs, and in the documents.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{PERDURA, Reply, Server, arg, ended};
+
+fn printed(args: &[&str], variables: &[(&str, &str)]) -> String {
+    let output = Command::new(PERDURA)
+        .args(args)
+        .env_remove("PERDURA_REQUIREPASS")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn line<'a>(text: &'a str, name: &str) -> &'a str {
+    let begin = format!("{name} = ");
+    let found = text.lines().find(|line| {
+        let line = line.trim_start_matches("# ");
+        line.starts_with(&begin)
+    });
+    found.unwrap_or_else(|| panic!("{name} is not in {text}"))
+}
+
+#[test]
+fn flags_win_over_variables_and_variables_over_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perdura.toml");
+    std::fs::write(
+        &file,
+        "maxclients = 1\ntimeout = 1\nslowlog-max-len = 1\nrequirepass = \"hidden\"\nhz = 20\n",
+    )
+    .unwrap();
+    let args = [
+        "config",
+        "--print-effective",
+        "--config",
+        arg(&file),
+        "--maxclients",
+        "3",
+    ];
+    let variables = [("PERDURA_MAXCLIENTS", "2"), ("PERDURA_TIMEOUT", "2m")];
+    let text = printed(&args, &variables);
+    assert!(
+        line(&text, "maxclients").starts_with("maxclients = 3 "),
+        "{text}"
+    );
+    assert!(line(&text, "maxclients").ends_with("# flag"), "{text}");
+    assert!(
+        line(&text, "timeout").starts_with("timeout = \"120s\" "),
+        "{text}"
+    );
+    assert!(
+        line(&text, "timeout").ends_with("# PERDURA_TIMEOUT"),
+        "{text}"
+    );
+    assert!(
+        line(&text, "slowlog-max-len").ends_with("perdura.toml:3"),
+        "{text}"
+    );
+    assert!(
+        line(&text, "tcp-keepalive").ends_with("# default"),
+        "{text}"
+    );
+    assert!(line(&text, "requirepass").contains("***"), "{text}");
+    assert!(!text.contains("hidden"), "{text}");
+    assert!(line(&text, "hz").ends_with("# no effect here"), "{text}");
+}
+
+#[test]
+fn a_wrong_file_or_variable_is_a_usage_error_that_says_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perdura.toml");
+    for (text, expected) in [
+        (
+            "# one\nmaxcleints = 1\n",
+            "perdura.toml:2: unknown setting 'maxcleints'; did you mean 'maxclients'?",
+        ),
+        (
+            "maxclients = 0\n",
+            "perdura.toml:1: maxclients: argument must be between 1",
+        ),
+        ("appendfsync = \"everysec\"\n", "every write is durable"),
+        (
+            "listen = [\"0.0.0.0:1\"]\n",
+            "can be reached from other machines",
+        ),
+        ("streams = 17\n", "argument must be between 1 and 16"),
+        ("partitions = 3\n", "power of two"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (code, said) = ended(&["config", "--check", arg(&file)]);
+        assert_eq!(code, 2, "{text}: {said}");
+        assert!(said.contains(expected), "{text}: {said}");
+    }
+    std::fs::write(&file, "maxclients = 7\nappendonly = true\nhz = 100\n").unwrap();
+    let (code, said) = ended(&["config", "--check", arg(&file)]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("perdura.toml:3: 'hz' has no effect here"),
+        "{said}"
+    );
+    let said = printed(
+        &["config", "--print-effective"],
+        &[("PERDURA_MAXCLIENT", "1")],
+    );
+    assert!(said.contains("did you mean PERDURA_MAXCLIENTS?"), "{said}");
+}
+
+#[test]
+fn what_config_set_changes_is_written_into_the_file_and_is_there_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("perdura.toml"), dir.path().join("data"));
+    std::fs::write(&file, "# of this machine\nmaxclients = 77 # enough\n").unwrap();
+    let server = Server::start(&data, &["--config", arg(&file), "--timeout", "5"]);
+    let ok = |words: &[&str]| {
+        let reply = server.ask(words);
+        assert_eq!(reply, Reply::Status("OK".into()), "{words:?}");
+    };
+    let get = |server: &Server, name: &str| match server.ask(&["CONFIG", "GET", name]) {
+        Reply::Array(pair) => match &pair[1] {
+            Reply::Bulk(Some(value)) => String::from_utf8(value.clone()).unwrap(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(get(&server, "maxclients"), "77");
+    assert_eq!(get(&server, "timeout"), "5");
+    ok(&[
+        "CONFIG",
+        "SET",
+        "maxclients",
+        "78",
+        "hz",
+        "50",
+        "maxmemory",
+        "1gb",
+    ]);
+    ok(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]);
+    ok(&["CONFIG", "REWRITE"]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        text.starts_with("# of this machine\nmaxclients = 78 # enough\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("maxmemory = 1073741824") && text.contains("hz = 50"),
+        "{text}"
+    );
+    assert!(!text.contains("timeout"), "{text}");
+    server.stop();
+    let server = Server::start(&data, &["--config", arg(&file)]);
+    for (name, value) in [
+        ("maxclients", "78"),
+        ("maxmemory", "1073741824"),
+        ("notify-keyspace-events", "AKE"),
+        ("hz", "50"),
+        ("timeout", "0"),
+    ] {
+        assert_eq!(get(&server, name), value, "{name}");
+    }
+}
+
+fn in_repository(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(root.join(path)).unwrap()
+}
+
+#[test]
+fn the_documents_and_the_sample_are_those_of_the_settings() {
+    let (_, tables) = ended(&["config", "--document"]);
+    let page = in_repository("docs/configuration.md");
+    assert!(
+        page.ends_with(&tables),
+        "docs/configuration.md is old: put there what `perdura config --document` prints"
+    );
+    let (_, sample) = ended(&["config", "--sample"]);
+    assert_eq!(
+        in_repository("packaging/perdura.toml"),
+        sample,
+        "packaging/perdura.toml is old: `perdura config --sample` prints it"
+    );
+}

@@ -1,0 +1,424 @@
+//! The figures of INFO in the text format of Prometheus: one row says which field becomes which
+//! metric. Base units: what INFO tells in microseconds is told in seconds here.
+
+use crate::command::info::Fields;
+use std::fmt::Write;
+
+/// What a field is multiplied with, as digits behind the point to shift.
+#[derive(Clone, Copy)]
+enum Unit {
+    As,
+    Micro,
+    /// A word: 1 if it is `ok`.
+    Ok,
+    /// A text: 1 if there is any.
+    Any,
+}
+
+use Unit::{Any, As, Micro, Ok as IsOk};
+
+/// Field, metric, unit, meaning. A metric that ends in `_total` is a counter.
+const ROWS: &[(&str, &str, Unit, &str)] = &[
+    (
+        "uptime_in_seconds",
+        "uptime_seconds",
+        As,
+        "Time since the start of the server.",
+    ),
+    (
+        "loading",
+        "loading",
+        As,
+        "Whether the database is being loaded.",
+    ),
+    (
+        "loading_total_bytes",
+        "loading_bytes",
+        As,
+        "Bytes that the restart has to read.",
+    ),
+    (
+        "loading_loaded_bytes",
+        "loading_loaded_bytes",
+        As,
+        "Bytes that it has read.",
+    ),
+    (
+        "stopped",
+        "stopped",
+        Any,
+        "Whether the database has stopped after a failure of its disk.",
+    ),
+    ("connected_clients", "clients", As, "Clients connected."),
+    ("maxclients", "clients_max", As, "The most clients at once."),
+    (
+        "blocked_clients",
+        "clients_blocked",
+        As,
+        "Clients that wait for something.",
+    ),
+    (
+        "total_connections_received",
+        "connections_total",
+        As,
+        "Connections accepted.",
+    ),
+    (
+        "rejected_connections",
+        "connections_rejected_total",
+        As,
+        "Connections refused for maxclients.",
+    ),
+    (
+        "total_commands_processed",
+        "commands_total",
+        As,
+        "Requests with a command.",
+    ),
+    (
+        "total_error_replies",
+        "error_replies_total",
+        As,
+        "Error replies.",
+    ),
+    (
+        "total_net_input_bytes",
+        "network_input_bytes_total",
+        As,
+        "Bytes read from clients.",
+    ),
+    (
+        "total_net_output_bytes",
+        "network_output_bytes_total",
+        As,
+        "Bytes written to clients.",
+    ),
+    (
+        "keyspace_hits",
+        "keyspace_hits_total",
+        As,
+        "Keys looked up and found.",
+    ),
+    (
+        "keyspace_misses",
+        "keyspace_misses_total",
+        As,
+        "Keys looked up in vain.",
+    ),
+    (
+        "expired_keys",
+        "expired_keys_total",
+        As,
+        "Keys whose time was up.",
+    ),
+    (
+        "pubsub_channels",
+        "pubsub_channels",
+        As,
+        "Channels with subscribers.",
+    ),
+    (
+        "pubsub_patterns",
+        "pubsub_patterns",
+        As,
+        "Patterns with subscribers.",
+    ),
+    (
+        "used_memory",
+        "memory_used_bytes",
+        As,
+        "Memory for pages, indexes and buffers.",
+    ),
+    (
+        "used_memory_peak",
+        "memory_used_peak_bytes",
+        As,
+        "The most of it so far, as far as looked at.",
+    ),
+    (
+        "used_memory_rss",
+        "memory_resident_bytes",
+        As,
+        "Memory of the process.",
+    ),
+    ("maxmemory", "memory_max_bytes", As, "The limit; 0 none."),
+    (
+        "memory_pages",
+        "memory_pages_bytes",
+        As,
+        "Memory for pages.",
+    ),
+    (
+        "memory_indexes",
+        "memory_indexes_bytes",
+        As,
+        "Memory for indexes.",
+    ),
+    (
+        "memory_undo",
+        "memory_undo_bytes",
+        As,
+        "Before-images of running transactions.",
+    ),
+    (
+        "memory_staging",
+        "memory_staging_bytes",
+        As,
+        "The checkpoint's buffer.",
+    ),
+    (
+        "memory_log",
+        "memory_log_bytes",
+        As,
+        "Log blocks that are not written yet.",
+    ),
+    (
+        "memory_output",
+        "memory_output_bytes",
+        As,
+        "Replies that are not sent yet.",
+    ),
+    (
+        "used_cpu_user",
+        "cpu_user_seconds_total",
+        As,
+        "Processor time of the process, in the program.",
+    ),
+    (
+        "used_cpu_sys",
+        "cpu_system_seconds_total",
+        As,
+        "Processor time of the process, in the system.",
+    ),
+    (
+        "log_log_bytes",
+        "log_records_bytes_total",
+        As,
+        "Bytes of log records.",
+    ),
+    (
+        "log_log_device_bytes",
+        "log_written_bytes_total",
+        As,
+        "Bytes of log blocks written.",
+    ),
+    ("log_blocks", "log_blocks_total", As, "Log blocks written."),
+    ("log_syncs", "log_syncs_total", As, "Syncs of the log."),
+    (
+        "log_file_bytes",
+        "log_file_bytes",
+        As,
+        "Bytes of all log segments.",
+    ),
+    ("log_epoch", "log_epoch", As, "The current commit epoch."),
+    (
+        "log_durable_epoch",
+        "log_durable_epoch",
+        As,
+        "The durable commit epoch.",
+    ),
+    (
+        "log_durable_lag_us",
+        "log_durable_lag_seconds",
+        Micro,
+        "Age of the oldest commit that is not durable.",
+    ),
+    (
+        "log_disk_full",
+        "log_disk_full",
+        As,
+        "Whether the log's disk is full.",
+    ),
+    (
+        "checkpoint_completed",
+        "checkpoints_total",
+        As,
+        "Checkpoints completed.",
+    ),
+    (
+        "checkpoint_cancelled",
+        "checkpoints_cancelled_total",
+        As,
+        "Checkpoints cancelled.",
+    ),
+    (
+        "checkpoint_running",
+        "checkpoint_running",
+        As,
+        "Whether one is running.",
+    ),
+    (
+        "checkpoint_partitions_done",
+        "checkpoint_partitions_done",
+        As,
+        "Partitions that the running one has swept.",
+    ),
+    (
+        "checkpoint_last_bytes",
+        "checkpoint_last_bytes",
+        As,
+        "Bytes that the newest one wrote.",
+    ),
+    (
+        "checkpoint_last_us",
+        "checkpoint_last_seconds",
+        Micro,
+        "How long it took.",
+    ),
+    (
+        "checkpoint_last_end_us",
+        "checkpoint_last_end_timestamp_seconds",
+        Micro,
+        "When it ended; 0 if none since the start.",
+    ),
+    (
+        "rdb_last_bgsave_status",
+        "checkpoint_last_ok",
+        IsOk,
+        "Whether the newest one was completed.",
+    ),
+    (
+        "restart_seconds_total",
+        "restart_seconds",
+        As,
+        "How long the restart took.",
+    ),
+    (
+        "restart_bytes_log",
+        "restart_log_bytes",
+        As,
+        "Bytes of log that it read.",
+    ),
+    (
+        "restart_bytes_backup",
+        "restart_image_bytes",
+        As,
+        "Bytes of the image that it read.",
+    ),
+];
+
+/// The page.
+pub(super) fn text(fields: &Fields) -> String {
+    let mut page = String::new();
+    head(&mut page, "info", "gauge", "What is running.");
+    let version = fields.get("perdura_version").unwrap_or("");
+    // Writing to a string cannot fail.
+    let _ = writeln!(page, "perdura_info{{version=\"{version}\"}} 1");
+    for (field, name, unit, help) in ROWS {
+        let Some(value) = fields.get(field).and_then(|value| convert(value, *unit)) else {
+            continue;
+        };
+        let kind = if name.ends_with("_total") {
+            "counter"
+        } else {
+            "gauge"
+        };
+        head(&mut page, name, kind, help);
+        let _ = writeln!(page, "perdura_{name} {value}");
+    }
+    let databases: Vec<(&str, &str)> = fields.iter().filter(|(n, _)| is_database(n)).collect();
+    for (part, name, help) in [
+        ("keys", "keys", "Keys of a database."),
+        ("expires", "keys_expiring", "Those of them that expire."),
+    ] {
+        head(&mut page, name, "gauge", help);
+        for (database, value) in &databases {
+            let value = part_of(value, part).unwrap_or("0");
+            let _ = writeln!(page, "perdura_{name}{{db=\"{database}\"}} {value}");
+        }
+    }
+    commands(fields, &mut page);
+    page
+}
+
+fn head(page: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(
+        page,
+        "# HELP perdura_{name} {help}\n# TYPE perdura_{name} {kind}"
+    );
+}
+
+fn convert(value: &str, unit: Unit) -> Option<String> {
+    match unit {
+        As => value.parse::<f64>().ok().map(|_| value.to_owned()),
+        Micro => {
+            let micros: u64 = value.parse().ok()?;
+            Some(format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000))
+        }
+        IsOk => Some(u8::from(value == "ok").to_string()),
+        Any => Some(u8::from(!value.is_empty()).to_string()),
+    }
+}
+
+fn is_database(name: &str) -> bool {
+    let digits = name.strip_prefix("db");
+    digits.is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The value of a name in `name=value,name=value`.
+fn part_of<'a>(value: &'a str, wanted: &str) -> Option<&'a str> {
+    value
+        .split(',')
+        .filter_map(|part| part.split_once('='))
+        .find(|(name, _)| *name == wanted)
+        .map(|(_, value)| value)
+}
+
+/// Calls, time and failures of each command.
+fn commands(fields: &Fields, page: &mut String) {
+    let found: Vec<(&str, &str)> = fields
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix("cmdstat_")?, value)))
+        .collect();
+    for (part, name, unit, help) in [
+        ("calls", "command_calls_total", As, "Calls of a command."),
+        (
+            "usec",
+            "command_seconds_total",
+            Micro,
+            "Time of these calls.",
+        ),
+        (
+            "rejected_calls",
+            "command_rejected_total",
+            As,
+            "Calls refused before they ran.",
+        ),
+        (
+            "failed_calls",
+            "command_failed_total",
+            As,
+            "Calls that failed.",
+        ),
+    ] {
+        let values: Vec<(&str, String)> = found
+            .iter()
+            .filter_map(|(command, value)| Some((*command, convert(part_of(value, part)?, unit)?)))
+            .collect();
+        if values.is_empty() {
+            continue;
+        }
+        head(page, name, "counter", help);
+        for (command, value) in values {
+            let _ = writeln!(page, "perdura_{name}{{command=\"{command}\"}} {value}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_microseconds_become_seconds() {
+        let mut names: Vec<&str> = ROWS.iter().map(|row| row.1).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROWS.len());
+        assert_eq!(convert("1500000", Micro).as_deref(), Some("1.500000"));
+        assert_eq!(convert("", As), None);
+        assert_eq!(convert("err", IsOk).as_deref(), Some("0"));
+        assert_eq!(part_of("keys=7,expires=2", "expires"), Some("2"));
+        assert!(is_database("db15") && !is_database("dbx") && !is_database("db"));
+    }
+}

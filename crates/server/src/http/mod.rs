@@ -1,0 +1,214 @@
+//! `/metrics` for Prometheus and a status page for people, on an address of their own.
+//!
+//! A thread of its own serves them, so that a slow reader costs the database nothing: it asks the
+//! event loop for the figures, a few microseconds of work, at most ten times a second however many
+//! ask, and makes the texts itself. It holds a few connections at most, each for a limited time;
+//! further ones wait in the system's queue. The figures are those of INFO ([`crate::command::info`]),
+//! under other names ([`metrics`]); they may be ahead of the disk by a moment.
+//!
+//! There is no password: whoever can reach the address can read the figures, which hold no keys,
+//! no values and no clients' names.
+
+mod metrics;
+mod status;
+
+use crate::command::info::Fields;
+use crate::control::{Control, Message};
+use crate::options::ServeError;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, Semaphore, oneshot};
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 16;
+/// How long one may last.
+const CONNECTION_SECONDS_MAX: Duration = Duration::from_secs(60);
+/// How long a request's head may take.
+const HEAD_SECONDS_MAX: Duration = Duration::from_secs(5);
+/// The buffer of a connection, bytes.
+const BUFFER_BYTES_MAX: usize = 16 * 1024;
+/// How long the loop may take to answer.
+const LOOP_SECONDS_MAX: Duration = Duration::from_secs(3);
+/// Figures of this age are as good as new.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// The thread that serves. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Http {
+    address: SocketAddr,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Http {
+    /// Binds and serves.
+    pub(crate) fn start(address: SocketAddr, control: Control) -> Result<Http, ServeError> {
+        let bind = |source| ServeError::Bind {
+            address: address.to_string(),
+            source,
+        };
+        let listener = TcpListener::bind(address).map_err(bind)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (end, ended) = oneshot::channel();
+        let thread = thread::Builder::new()
+            .name(String::from("metrics"))
+            .spawn(move || {
+                runtime.block_on(async move {
+                    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+                        return;
+                    };
+                    tokio::select! {
+                        () = serve(listener, Figures::new(control)) => {}
+                        _ = ended => {}
+                    }
+                });
+            })?;
+        Ok(Http {
+            address,
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The figures as last seen.
+struct Figures {
+    control: Control,
+    last: Mutex<Option<(Instant, Arc<Fields>)>>,
+}
+
+impl Figures {
+    fn new(control: Control) -> Arc<Figures> {
+        Arc::new(Figures {
+            control,
+            last: Mutex::new(None),
+        })
+    }
+
+    /// Figures that are fresh enough; `None` if the loop is too busy, or gone.
+    async fn get(&self) -> Option<Arc<Fields>> {
+        let mut last = self.last.lock().await;
+        if let Some((at, fields)) = last.as_ref()
+            && at.elapsed() < FRESH
+        {
+            return Some(Arc::clone(fields));
+        }
+        let (sender, answer) = oneshot::channel();
+        self.control.send(Message::Figures(sender));
+        let fields = tokio::time::timeout(LOOP_SECONDS_MAX, answer).await;
+        let fields = Arc::new(fields.ok()?.ok()?);
+        *last = Some((Instant::now(), Arc::clone(&fields)));
+        Some(fields)
+    }
+}
+
+async fn serve(listener: tokio::net::TcpListener, figures: Arc<Figures>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let figures = Arc::clone(&figures);
+                tokio::spawn(async move {
+                    connection(stream, figures).await;
+                    drop(place);
+                });
+            }
+            // Out of descriptors, perhaps: that passes.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, figures: Arc<Figures>) {
+    let answers = service_fn(move |request| {
+        let figures = Arc::clone(&figures);
+        async move { Ok::<_, Infallible>(answer(&request, &figures).await) }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_SECONDS_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), answers);
+    // A client that breaks off is its own affair.
+    let _ = tokio::time::timeout(CONNECTION_SECONDS_MAX, served).await;
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const JSON: &str = "application/json";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+async fn answer(request: &Request<Incoming>, figures: &Figures) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET\n");
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        response.headers_mut().insert(ALLOW, allowed);
+        return response;
+    }
+    let make: fn(&Fields) -> String = match request.uri().path() {
+        "/" => return reply(StatusCode::OK, HTML, include_str!("status.html")),
+        "/status.js" => return reply(StatusCode::OK, SCRIPT, include_str!("status.js")),
+        "/status.css" => return reply(StatusCode::OK, STYLE, include_str!("status.css")),
+        "/metrics" => metrics::text,
+        "/status.json" => status::json,
+        _ => return reply(StatusCode::NOT_FOUND, PLAIN, "/, /metrics, /status.json\n"),
+    };
+    let kind = if request.uri().path() == "/metrics" {
+        METRICS
+    } else {
+        JSON
+    };
+    match figures.get().await {
+        Some(fields) => reply(StatusCode::OK, kind, make(&fields)),
+        None => reply(
+            StatusCode::SERVICE_UNAVAILABLE,
+            PLAIN,
+            "the server is busy, or ending\n",
+        ),
+    }
+}
+
+fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'";
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    response
+}

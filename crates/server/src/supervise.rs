@@ -1,0 +1,86 @@
+//! Talking to the service manager: systemd is told when the server serves, how far a restart is, that
+//! it ends, and, if it wants to know, that the loop still turns.
+//!
+//! Only a server that is a process of its own does this ([`crate::serve`]); one within another
+//! program leaves that to the program.
+
+use crate::loading;
+use crate::state::{Stage, State};
+use sd_notify::NotifyState;
+use std::time::{Duration, Instant};
+
+/// The service manager.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    /// How often it wants to hear of us.
+    watchdog: Option<Duration>,
+    heard: Option<Instant>,
+    said: String,
+    ready: bool,
+}
+
+impl Supervisor {
+    /// The service manager, if the process has one.
+    pub(crate) fn from_environment() -> Option<Supervisor> {
+        std::env::var_os("NOTIFY_SOCKET")?;
+        Some(Supervisor {
+            // Half the time, as the manual asks for.
+            watchdog: sd_notify::watchdog_enabled().map(|limit| limit / 2),
+            heard: None,
+            said: String::new(),
+            ready: false,
+        })
+    }
+
+    fn tell(&mut self, status: String, first: &[NotifyState<'_>]) {
+        if status == self.said && first.is_empty() {
+            return;
+        }
+        let mut message = first.to_vec();
+        message.push(NotifyState::Status(&status));
+        // A service manager that does not listen is no reason to stop.
+        let _ = sd_notify::notify(&message);
+        self.said = status;
+    }
+
+    /// Says where the server stands; to be called now and then.
+    fn tick(&mut self, state: &State) {
+        let now = state.now;
+        if let Some(every) = self.watchdog
+            && self.heard.is_none_or(|at| now.duration_since(at) >= every)
+        {
+            self.heard = Some(now);
+            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+        }
+        match (&state.stage, &state.stopped) {
+            (_, Some(why)) => self.tell(format!("Stopped: {why}"), &[]),
+            (Stage::Loading(progress), None) => {
+                let elapsed = now.duration_since(state.started);
+                self.tell(loading::status(progress, elapsed), &[]);
+            }
+            (Stage::Ready(_), None) if !self.ready => {
+                self.ready = true;
+                self.tell(String::from("Serving"), &[NotifyState::Ready]);
+            }
+            (Stage::Ready(_), None) => {}
+        }
+    }
+}
+
+impl State {
+    /// Tells the service manager where the server stands.
+    pub(crate) fn tell_supervisor(&mut self) {
+        if let Some(mut supervisor) = self.supervisor.take() {
+            supervisor.tick(self);
+            self.supervisor = Some(supervisor);
+        }
+    }
+
+    /// Tells it that the server ends.
+    pub(crate) fn tell_supervisor_of_the_end(&mut self) {
+        if let Some(supervisor) = &mut self.supervisor {
+            let status = String::from("Ending, with a last checkpoint");
+            supervisor.tell(status, &[NotifyState::Stopping]);
+        }
+    }
+}
