@@ -5,6 +5,8 @@
 //! machines; here both operands are rounded to whole multiples of 10^-17 and added exactly.
 //! Numbers too large for that fall back to 64-bit floats.
 
+use std::borrow::Cow;
+
 /// Reads an integer in its only form: no sign but `-`, no leading zeros, no spaces.
 #[must_use]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
@@ -89,8 +91,9 @@ pub enum FloatError {
 /// # Errors
 /// If an operand is no number, or the sum is none.
 pub fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
-    let (x, y) = (parse_float(a)?, parse_float(b)?);
-    if let (Some(p), Some(q)) = (parse_scaled(a), parse_scaled(b)) {
+    let (a, b) = (decimal(a), decimal(b));
+    let (x, y) = (parse_float(&a)?, parse_float(&b)?);
+    if let (Some(p), Some(q)) = (parse_scaled(&a), parse_scaled(&b)) {
         return Ok(print_scaled(p + q));
     }
     let sum = x + y;
@@ -98,6 +101,15 @@ pub fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
         return Err(FloatError::Infinite);
     }
     Ok(trim_fraction(format!("{sum:.17}")).into_bytes())
+}
+
+/// A hexadecimal number in decimal, as C reads it; any other text as it is.
+fn decimal(text: &[u8]) -> Cow<'_, [u8]> {
+    let hexadecimal = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
+    match hexadecimal.then(|| crate::score::parse(text)).flatten() {
+        Some(value) => Cow::Owned(value.to_string().into_bytes()),
+        None => Cow::Borrowed(text),
+    }
 }
 
 fn parse_float(text: &[u8]) -> Result<f64, FloatError> {
@@ -234,6 +246,7 @@ mod tests {
                 "3.14159265358979324",
             ),
             ("0e99", "1", "1"),
+            ("0x10", "-0X0.8", "15.5"),
         ] {
             let got = add_decimals(a.as_bytes(), b.as_bytes()).expect(a);
             assert_eq!(String::from_utf8_lossy(&got), sum, "{a} + {b}");

@@ -1,7 +1,7 @@
 //! What is asked of a key whatever its type: the type's name, how it is kept, the whole of it.
 
 use perdura_base::TableId;
-use perdura_txn::{Abort, End, Kind, RowRef, Shape, Tx};
+use perdura_txn::{Kind, RowRef, Shape, Tx};
 
 use crate::number::parse_i64;
 use crate::open::{View, source, value_of, view};
@@ -93,9 +93,6 @@ pub fn visit(
     Ok(Some(row.expiry_ms()))
 }
 
-/// What is copied of a row of a collection: its name and value, or its item alone.
-type Copied = (Vec<u8>, Vec<u8>);
-
 /// Copies a key with its expiry onto another one, in the same table or another; what that one held
 /// is displaced. Tells whether there was anything to copy. A key copied onto itself stays.
 ///
@@ -118,44 +115,15 @@ pub fn copy(
         tx.put(to_table, to, &value, expiry)?;
         return Ok(true);
     };
-    let elements: Vec<Copied> = match view(row, shape)? {
+    let home = match view(row, shape)? {
+        View::Rows(home) => home,
         View::Small(packed) => {
             let packed = packed.bytes().to_vec();
             tx.put_small(to_table, to, shape, &packed, expiry)?;
             return Ok(true);
         }
-        View::Rows(home) => {
-            let rows = tx.elements(from_table, home)?;
-            let copied = rows.iter().map(|row| {
-                let name = match shape {
-                    Shape::List => Vec::new(),
-                    Shape::Hash | Shape::Set | Shape::Zset => row.field().into_owned(),
-                };
-                (name, value_of(row).into_owned())
-            });
-            copied.collect()
-        }
     };
-    fill(tx, to_table, to, shape, &elements, expiry)?;
+    let copied = tx.create(to_table, to, shape, expiry)?;
+    tx.copy_elements((from_table, home), (to_table, copied))?;
     Ok(true)
-}
-
-fn fill(
-    tx: &mut Tx<'_>,
-    table: TableId,
-    key: &[u8],
-    shape: Shape,
-    elements: &[Copied],
-    expiry: Option<u64>,
-) -> Result<(), Abort> {
-    let home = tx.create(table, key, shape, expiry)?;
-    for (name, value) in elements {
-        match shape {
-            Shape::List => tx.list_push(table, home, End::Back, value)?,
-            Shape::Hash | Shape::Set | Shape::Zset => {
-                tx.element_put(table, home, name, value)?;
-            }
-        }
-    }
-    Ok(())
 }
