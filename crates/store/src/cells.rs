@@ -70,7 +70,16 @@ pub(crate) fn place(
         write_slot(pages, part, entry.local(), class, entry.slot(), row);
         return Ok(entry);
     }
-    let local = open_page(pages, table, part, id, class)?;
+    let local = match (open_page(pages, table, part, id, class), old) {
+        (Ok(local), _) => local,
+        // A row that becomes shorter is never refused: that is how a full memory is emptied.
+        (Err(_), Some(entry)) if pages.class(entry.local()).bytes() >= row.bytes() => {
+            let wide = pages.class(entry.local());
+            write_slot(pages, part, entry.local(), wide, entry.slot(), row);
+            return Ok(entry);
+        }
+        (Err(error), _) => return Err(error),
+    };
     let slot = layout::first_free(pages.page(local), class).expect("an open page");
     write_slot(pages, part, local, class, slot, row);
     save_bit(pages, part, local, slot);

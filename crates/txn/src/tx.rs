@@ -110,7 +110,8 @@ impl Tx<'_> {
         self.put_kind(table, key, (Kind::String, value), expiry_ms)
     }
 
-    /// Inserts or overwrites a key with a small collection, packed.
+    /// Inserts or overwrites a key with a small collection, packed. At the memory limit it may
+    /// become shorter, so that elements can be removed.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -122,7 +123,19 @@ impl Tx<'_> {
         packed: &[u8],
         expiry_ms: Option<u64>,
     ) -> Result<(), Abort> {
-        self.put_kind(table, key, (Kind::Small(shape), packed), expiry_ms)
+        let new = (Kind::Small(shape), packed);
+        let shrinks = self.out_of_memory.is_some()
+            && self.get(table, key)?.is_some_and(|old| {
+                let same = old.kind() == new.0 && old.expiry_ms() == expiry_ms;
+                same && old.value_len() >= packed.len()
+            });
+        if !shrinks {
+            return self.put_kind(table, key, new, expiry_ms);
+        }
+        let refused = self.out_of_memory.take();
+        let done = self.put_kind(table, key, new, expiry_ms);
+        self.out_of_memory = refused;
+        done
     }
 
     pub(crate) fn put_kind(

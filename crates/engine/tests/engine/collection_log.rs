@@ -227,3 +227,30 @@ fn a_rename_across_partitions_is_whole_or_not_there_after_a_crash() {
         assert_eq!(rows, 0, "the home's partition has purged them");
     }
 }
+
+#[test]
+fn at_the_memory_limit_collections_lose_elements_and_gain_none() {
+    let disk = SimDisk::new(7);
+    let core = open(&disk);
+    let table = core.database(0);
+    let home = fill(&core, b"big", Shape::Set, 200);
+    run(&core, |tx| {
+        tx.put_small(table, b"small", Shape::Set, &[7; 500], None)
+    });
+    core.heap().memory().set_limit(1);
+    let none = PartitionSet::empty();
+    let grown = core.transact(&none, |tx| tx.element_put(table, home, b"new", b""));
+    assert!(grown.is_err());
+    let grown = core.transact(&none, |tx| {
+        tx.put_small(table, b"small", Shape::Set, &[7; 501], None)
+    });
+    assert!(grown.is_err());
+    run(&core, |tx| {
+        assert!(tx.element_delete(table, home, b"member:00000007")?);
+        tx.put_small(table, b"small", Shape::Set, &[7; 9], None)
+    });
+    let short = run(&core, |tx| {
+        Ok(tx.get(table, b"small")?.map(|row| row.value_len()))
+    });
+    assert_eq!(short, Some(9));
+}
