@@ -74,12 +74,13 @@ pub fn items<'s>(
 }
 
 /// Where an item is, by LPOS: from the `rank`-th match on (from the back if it is negative), at most
-/// `max` matches (0: all), looking at `looked` items at most (0: all).
+/// `max` matches (0: all), looking at `looked` items at most (0: all). The rank is not 0.
 #[must_use]
 pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: u64) -> Vec<u64> {
     let len = source.len();
     let looked = if looked == 0 { len } else { looked.min(len) };
-    let mut skipped = rank.unsigned_abs().saturating_sub(1);
+    // The least rank has no opposite, and skips nothing, as in Redis.
+    let mut skipped = rank.checked_abs().map_or(0, |rank| rank.unsigned_abs() - 1);
     let mut found = Vec::new();
     let mut look = |index: u64, text: Text<'_>| {
         if *text == *item {

@@ -6,7 +6,7 @@ use perdura_txn::{Shape, Tx};
 use super::{order, put, score_of};
 use crate::Fault;
 use crate::change::Change;
-use crate::small::{Editor, New};
+use crate::small::{CELL_BYTES_MAX, COUNT_MAX, Editor, New};
 
 /// What must be true for a member to be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -100,6 +100,11 @@ pub fn store(
 ) -> Result<bool, Fault> {
     let was_there = tx.get(table, key)?.is_some();
     let mut change = Change::replace(tx, table, key, Shape::Zset)?;
+    // What cannot stay packed never begins so.
+    let many = members.len() > usize::from(COUNT_MAX);
+    if many || members.iter().any(|(m, _)| m.len() > CELL_BYTES_MAX) {
+        change.spread(tx)?;
+    }
     for (member, score) in members {
         put(&mut change, tx, member, *score)?;
     }

@@ -25,7 +25,7 @@ impl Input<'_> {
             Shape::Zset => entry.score(),
             Shape::Hash | Shape::List | Shape::Set => 1.0,
         };
-        number(score * self.weight)
+        score * self.weight
     }
 }
 
@@ -126,7 +126,7 @@ fn union(inputs: &[Option<Input<'_>>], aggregate: Aggregate) -> Vec<(Vec<u8>, f6
     let mut found: HashMap<Vec<u8>, f64> = HashMap::new();
     for input in by_size(inputs) {
         for entry in input.source.iter() {
-            let score = input.score(&entry);
+            let score = number(input.score(&entry));
             match found.entry(entry.key().to_vec()) {
                 hash_map::Entry::Vacant(place) => {
                     place.insert(score);
