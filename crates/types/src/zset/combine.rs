@@ -154,12 +154,12 @@ fn intersection(
     };
     let in_all = first.source.iter().filter_map(|entry| {
         let member = entry.key();
-        let score = others
-            .iter()
-            .try_fold(first.score(&entry), |score, other| {
-                let found = other.source.find(&member)?;
-                Some(aggregate.of(score, other.score(&found)))
-            })?;
+        // As in Redis, only the first factor is made a number before scores are put together.
+        let score = number(first.score(&entry));
+        let score = others.iter().try_fold(score, |score, other| {
+            let found = other.source.find(&member)?;
+            Some(aggregate.of(score, other.score(&found)))
+        })?;
         Some((member.to_vec(), score))
     });
     in_all.take(max).collect()
