@@ -10,6 +10,7 @@ use crate::command::After;
 use crate::command::dispatch::execute;
 use crate::engine::MemoryUse;
 use crate::net::Stream;
+use crate::output::Patience;
 use crate::replies::{Flushed, Replies};
 use crate::resp::parse::{Limits, Parser};
 use crate::resp::reply::Out;
@@ -24,6 +25,15 @@ const ARGS_MAX: i64 = 1024 * 1024;
 const PIPELINE_BYTES: usize = 32 * 1024;
 /// A request may hold a value that is too long by this, to be told so and not disconnected.
 const SLACK_BYTES: usize = 1024 * 1024;
+
+/// What a client may send before AUTH without a request being complete, bytes. With one read
+/// more, the parser's copy of a line, the replies and the connection itself, a stranger costs less
+/// than 16 KiB.
+const STRANGER_INPUT_BYTES: usize = 4 * 1024;
+/// One read from a stranger takes at most this, bytes.
+const STRANGER_READ_BYTES: usize = 4 * 1024;
+/// A stranger with more unsent replies than this is not read from, bytes.
+const STRANGER_OUTPUT_BYTES: usize = 1024;
 
 /// A client.
 #[derive(Debug)]
@@ -55,6 +65,10 @@ pub(crate) struct Connection {
     pub queued: bool,
     /// Whether it is to be closed at once, whatever it is owed.
     pub doomed: bool,
+    /// Whether its next request is kept back by CLIENT PAUSE.
+    pub postponed: bool,
+    /// How long it has left unread what it is sent.
+    patience: Patience,
     /// Bytes accounted to the database's memory.
     accounted: u64,
 }
@@ -77,13 +91,20 @@ impl Connection {
             listed: false,
             queued: false,
             doomed: false,
+            postponed: false,
+            patience: Patience::default(),
             accounted: 0,
         }
     }
 
     /// Whether requests may be run now.
     pub(crate) fn open(&self, state: &State) -> bool {
-        !self.closing && !self.blocked && self.replies.unsent() <= state.options.output_bytes_pause
+        let pause = if self.session.authenticated {
+            state.options.output_bytes_pause
+        } else {
+            STRANGER_OUTPUT_BYTES
+        };
+        !self.closing && !self.blocked && !self.postponed && self.replies.unsent() <= pause
     }
 
     /// Whether there is something to do without waiting for the poller.
@@ -105,7 +126,9 @@ impl Connection {
     fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
         // The rest of a long request comes in long reads; whole pipelines in short ones, so that
         // nobody waits for thousands of another's requests.
-        let window = if self.input.is_empty() {
+        let window = if !self.session.authenticated {
+            STRANGER_READ_BYTES.min(buffer.len())
+        } else if self.input.is_empty() {
             PIPELINE_BYTES.min(buffer.len())
         } else {
             buffer.len()
@@ -132,6 +155,9 @@ impl Connection {
         self.readable = read == buffer.len() || self.hung_up || !self.stream.short_read_empties();
         self.session.active = state.now;
         state.stats.input_bytes += u64::try_from(read).unwrap_or(0);
+        if !self.session.authenticated {
+            self.input.reserve_exact(read);
+        }
         if !self.input.is_empty() {
             self.input.extend_from_slice(&buffer[..read]);
             return Ok(self.resume(state));
@@ -175,15 +201,21 @@ impl Connection {
             match self.parser.parse(rest, limits) {
                 Ok(None) => break,
                 Ok(Some(bytes)) => {
-                    consumed += bytes;
                     let args = self.parser.args(rest);
                     if args.len() == 0 {
+                        consumed += bytes;
                         continue;
                     }
+                    let before = consumed;
+                    consumed += bytes;
                     match execute(state, &mut self.session, &mut self.replies, &args) {
                         After::Continue => {}
                         After::Close => self.closing = true,
                         After::Block => self.blocked = true,
+                        After::Postpone => {
+                            self.postponed = true;
+                            consumed = before;
+                        }
                         shutdown @ After::Shutdown { .. } => return (consumed, shutdown),
                     }
                 }
@@ -207,7 +239,12 @@ impl Connection {
     /// Disconnects a client whose request outgrows its limit.
     fn check_input(&mut self, state: &State) {
         let bytes = self.input.len().max(self.parser.needed());
-        if bytes > state.options.query_bytes_max && !self.closing {
+        let max = if self.session.authenticated {
+            state.options.query_bytes_max
+        } else {
+            STRANGER_INPUT_BYTES
+        };
+        if bytes > max && !self.closing {
             self.input = Vec::new();
             self.refuse(
                 state,
@@ -230,11 +267,40 @@ impl Connection {
             self.full = flushed == Flushed::Full;
         }
         self.account(state);
+        self.check_output(state);
+        if self.doomed {
+            return Err(());
+        }
         if self.closing && self.replies.unsent() == 0 && !self.stream.pending() {
             Err(())
         } else {
             Ok(())
         }
+    }
+
+    /// Dooms a client that leaves unread more than its class may.
+    pub(crate) fn check_output(&mut self, state: &mut State) {
+        let limits = &state.options.output_limits;
+        let limit = if self.session.subscriptions.is_some() {
+            limits.pubsub
+        } else {
+            limits.normal
+        };
+        let unsent = self.replies.unsent();
+        if !self.doomed && self.patience.is_over(limit, unsent, state.now) {
+            self.doomed = true;
+            state.stats.output_limit_disconnections += 1;
+            let (id, peer) = (self.session.seat.id, &self.session.peer);
+            (state.log)(&format!(
+                "Client {id} at {peer} is disconnected: it has left {unsent} bytes unread"
+            ));
+        }
+    }
+
+    /// Bytes of requests not yet run, and room for more.
+    pub(crate) fn input_bytes(&self) -> (usize, usize) {
+        let bytes = self.input.len();
+        (bytes, self.input.capacity() - bytes)
     }
 
     /// Tells the database how much memory the output takes.

@@ -30,6 +30,7 @@ mod net;
 mod notify;
 mod options;
 mod output;
+mod pause;
 mod poll;
 mod pubsub;
 mod replies;

@@ -146,7 +146,9 @@ impl EventLoop {
             for index in ready.drain(..) {
                 self.advance(index);
             }
-            expire(&mut self.state, Instant::now());
+            let now = Instant::now();
+            expire(&mut self.state, now);
+            self.state.end_pause(now);
             self.flush_round();
             self.accept();
             self.tick();
@@ -190,7 +192,8 @@ impl EventLoop {
 
     /// How long nothing needs to happen by itself.
     fn patience(&self) -> Duration {
-        match self.state.blocking.next_deadline() {
+        let pause = self.state.pause.until().into_iter();
+        match pause.chain(self.state.blocking.next_deadline()).min() {
             Some(at) => at.saturating_duration_since(Instant::now()).min(TICK),
             None => TICK,
         }
@@ -252,7 +255,8 @@ impl EventLoop {
             return;
         };
         connection.queued = false;
-        if connection.hung_up && self.state.blocking.contains(connection.session.seat.id) {
+        let waits = self.state.blocking.contains(connection.session.seat.id);
+        if connection.hung_up && (waits || connection.postponed) {
             return self.close(index, connection);
         }
         match connection.advance(&mut self.state, &mut self.buffer) {

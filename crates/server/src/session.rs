@@ -18,6 +18,19 @@ pub(crate) enum Durability {
     Mem,
 }
 
+/// Whether requests are answered, as CLIENT REPLY says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mute {
+    /// They are.
+    No,
+    /// None is.
+    All,
+    /// The next one is not: the running one has said so.
+    SkipNext,
+    /// This one is not.
+    Skip,
+}
+
 /// A block opened by MULTI.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
@@ -66,6 +79,12 @@ pub(crate) struct Session {
     pub active: Instant,
     /// The last command.
     pub last: Option<&'static Command>,
+    /// Which of its second words it was.
+    pub last_word: Option<usize>,
+    /// Whether it is shown every command.
+    pub monitors: bool,
+    /// Whether its requests are answered.
+    pub mute: Mute,
 }
 
 impl Session {
@@ -90,6 +109,9 @@ impl Session {
             since: now,
             active: now,
             last: None,
+            last_word: None,
+            monitors: false,
+            mute: Mute::No,
         }
     }
 
@@ -102,47 +124,30 @@ impl Session {
         self.authenticated = acl.open();
         self.block = None;
         self.durability = Durability::Disk;
+        self.monitors = false;
+        self.mute = Mute::No;
     }
 
-    /// The line of CLIENT LIST and CLIENT INFO.
-    pub(crate) fn describe(&self, now: Instant, output_bytes: usize) -> String {
-        let multi = self
-            .block
-            .as_ref()
-            .map_or(String::from("-1"), |b| b.queue.len().to_string());
-        let mut flags = String::new();
-        if self.block.is_some() {
-            flags.push('x');
+    /// The last command's name, with its second word if it has one.
+    pub(crate) fn last_name(&self) -> String {
+        let word = |command: &Command| {
+            let (word, _) = command.words.get(self.last_word?)?;
+            Some(format!("{}|{word}", command.name))
+        };
+        match self.last {
+            None => String::from("NULL"),
+            Some(command) => word(command).unwrap_or_else(|| String::from(command.name)),
         }
-        if self.unix {
-            flags.push('U');
-        }
-        if flags.is_empty() {
-            flags.push('N');
-        }
-        format!(
-            "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 multi={} \
-             obl={} tot-mem={} cmd={} user={} resp={} lib-name={} lib-ver={} durability={}\n",
-            self.seat.id,
-            self.peer,
-            self.local,
-            String::from_utf8_lossy(&self.name),
-            now.saturating_duration_since(self.since).as_secs(),
-            now.saturating_duration_since(self.active).as_secs(),
-            flags,
-            self.database,
-            multi,
-            output_bytes,
-            output_bytes + self.block.as_ref().map_or(0, |b| b.bytes),
-            self.last.map_or("NULL", |c| c.name),
-            String::from_utf8_lossy(&self.user.name),
-            if self.resp3 { 3 } else { 2 },
-            String::from_utf8_lossy(&self.library[0]),
-            String::from_utf8_lossy(&self.library[1]),
-            match self.durability {
-                Durability::Disk => "disk",
-                Durability::Mem => "mem",
-            },
-        )
+    }
+
+    /// Whether it may do nothing but listen: it has subscribed and speaks RESP2.
+    pub(crate) fn only_listens(&self) -> bool {
+        let own = self.subscriptions.as_ref();
+        !self.resp3 && own.is_some_and(|own| own.total() > 0)
+    }
+
+    /// The name of its user.
+    pub(crate) fn user_name(&self) -> &[u8] {
+        &self.user.name
     }
 }

@@ -6,7 +6,9 @@ use crate::command::lookup::Lookup;
 use crate::connection::Connections;
 use crate::control::Control;
 use crate::engine::{Db, Epoch, Options, Progress};
+use crate::notify;
 use crate::options::{ServeError, ServerOptions};
+use crate::pause::Pause;
 use crate::pubsub::{Seat, Topics};
 use crate::session::{Durability, Session};
 use crate::supervise::Supervisor;
@@ -50,6 +52,8 @@ pub(crate) struct Stats {
     pub hits: u64,
     /// Keys looked up in vain.
     pub misses: u64,
+    /// Clients disconnected because they did not read.
+    pub output_limit_disconnections: u64,
     /// Commands a second over the last second.
     pub ops_per_sec: u64,
 }
@@ -133,7 +137,11 @@ pub(crate) struct State {
     pub blocking: Blocking,
     /// Who listens to what.
     pub topics: Topics,
-    /// The classes of events that are published; see [`crate::notify`].
+    /// The clients that are shown every command.
+    pub monitors: Vec<Seat>,
+    /// What CLIENT PAUSE keeps back.
+    pub pause: Pause,
+    /// The classes of events that are published; see [`crate::notify`]. Read from the options.
     pub notify: u16,
     /// Who is running, and whether it speaks RESP3.
     pub running: (Seat, bool),
@@ -159,6 +167,7 @@ impl State {
         log: Log,
     ) -> Self {
         let now = Instant::now();
+        let notify = notify_classes(&options);
         State {
             options,
             value_bytes_max: database.value_bytes_max,
@@ -186,7 +195,9 @@ impl State {
             watches: Watches::default(),
             blocking: Blocking::default(),
             topics: Topics::default(),
-            notify: 0,
+            monitors: Vec::new(),
+            pause: Pause::default(),
+            notify,
             running: (Seat::NOBODY, false),
             own: Vec::new(),
             touched: Vec::new(),
@@ -240,6 +251,14 @@ impl State {
             self.topics.forget(&mut own, session.seat.id);
         }
         self.blocking.take(session.seat.id);
+        if session.monitors {
+            self.monitors.retain(|seat| *seat != session.seat);
+        }
+    }
+
+    /// The options have changed: what is derived from them follows.
+    pub(crate) fn options_changed(&mut self) {
+        self.notify = notify_classes(&self.options);
     }
 
     /// Has the loop look after a connection that somebody else has written to.
@@ -284,6 +303,10 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs())
+}
+
+fn notify_classes(options: &ServerOptions) -> u16 {
+    notify::parse(options.notify_keyspace_events.as_bytes()).unwrap_or(0)
 }
 
 /// Milliseconds since 1970.

@@ -8,7 +8,6 @@ use crate::engine::Epoch;
 use crate::notify;
 use crate::pubsub::{Seat, Topic};
 use crate::resp::reply::Out;
-use crate::session::Session;
 use crate::state::State;
 
 impl State {
@@ -96,6 +95,7 @@ impl State {
             write(&mut Out::new(&mut connection.replies.buf, resp3));
             let epoch = self.answer_epoch(&connection.session, epoch);
             connection.replies.seal(epoch, self.durable);
+            connection.check_output(self);
             self.touch(seat.index);
         }
         self.connections.put(seat.index, connection);
@@ -108,12 +108,15 @@ impl State {
         }
     }
 
-    /// The kind of restriction that a subscription is to a client that speaks RESP2.
-    pub(crate) fn only_listens(session: &Session) -> bool {
-        let subscribed = session
-            .subscriptions
-            .as_ref()
-            .is_some_and(|own| own.total() > 0);
-        subscribed && !session.resp3
+    /// Closes another client at once, whatever it is owed.
+    pub(crate) fn kill(&mut self, seat: Seat) {
+        let Some(mut connection) = self.connections.take(seat.index) else {
+            return;
+        };
+        if connection.session.seat == seat {
+            connection.doomed = true;
+            self.touch(seat.index);
+        }
+        self.connections.put(seat.index, connection);
     }
 }

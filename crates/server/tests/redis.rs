@@ -5,11 +5,13 @@
 mod redis {
     pub mod acl;
     pub mod client;
+    pub mod clients;
     pub mod collections;
     pub mod commands;
     pub mod connections;
     pub mod durability;
     pub mod limits;
+    pub mod pubsub;
     pub mod tls;
     pub mod transactions;
     pub mod watch;

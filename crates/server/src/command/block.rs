@@ -185,6 +185,7 @@ fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: super::PlainFn, args: &A
         out,
         epoch: Epoch(0),
         after: After::Continue,
+        in_block: true,
     };
     run(&mut inner, args);
     let (epoch, after) = (inner.epoch, inner.after);
@@ -193,6 +194,13 @@ fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: super::PlainFn, args: &A
         cx.after = after;
     }
     cx.out.resp3 = cx.session.resp3;
+}
+
+/// Shows the commands of the block to those who monitor.
+fn show_steps(cx: &mut Cx<'_>, block: &Block) {
+    for (command, owned) in &block.queue {
+        super::monitor::feed(cx.state, cx.session, command, &owned.args());
+    }
 }
 
 fn run_steps(
@@ -212,6 +220,7 @@ fn run_steps(
         _ => {
             cx.out.array(steps.len());
             cx.out.buf.extend_from_slice(aside);
+            show_steps(cx, block);
             return Ok(());
         }
     };
@@ -234,6 +243,7 @@ fn run_steps(
         data.finish()
     })?;
     outcome.settle(cx.state, ticket.epoch);
+    show_steps(cx, block);
     cx.epoch = cx.epoch.max(ticket.epoch);
     Ok(())
 }

@@ -259,6 +259,7 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
     }
     (state.options, state.config.database) = (draft.server, draft.database);
     state.config.changed.extend(changed);
+    state.options_changed();
     Ok(())
 }
 
@@ -300,9 +301,4 @@ fn rewrite_file(state: &mut State) -> Result<(), String> {
         (state.log)(&format!("CONFIG REWRITE of {}: {error}", path.display()));
         format!("ERR Rewriting config file: {error}")
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 }

@@ -9,7 +9,7 @@ use crate::pubsub::Seat;
 use crate::replies::Replies;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
-use crate::session::Session;
+use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
 use perdura_base::limits::KEY_BYTES_MAX;
 
@@ -20,9 +20,22 @@ pub(crate) fn execute(
     replies: &mut Replies,
     args: &Args<'_>,
 ) -> After {
+    let checked = check(state, session, args);
+    if let Ok(command) = checked
+        && state.keeps_back(session, command)
+    {
+        return After::Postpone;
+    }
     state.stats.commands += 1;
     state.running = (session.seat, session.resp3);
-    let (epoch, after) = match check(state, session, args) {
+    let start = replies.buf.len();
+    let queues = session.block.is_some();
+    let ran = checked
+        .as_ref()
+        .ok()
+        .copied()
+        .filter(|command| !queues || command.has(flag::IMMEDIATE));
+    let (epoch, after) = match checked {
         Err(error) => {
             let error = super::block::broken_by(state, session, args, error);
             state.stats.errors += 1;
@@ -31,6 +44,7 @@ pub(crate) fn execute(
         }
         Ok(command) => {
             session.last = Some(command);
+            session.last_word = command.word_at(args);
             if session.block.is_some() && !command.has(flag::IMMEDIATE) {
                 super::block::enqueue(state, session, replies, command, args);
                 (Epoch(0), After::Continue)
@@ -46,6 +60,7 @@ pub(crate) fn execute(
                             out,
                             epoch,
                             after: After::Continue,
+                            in_block: false,
                         };
                         run(&mut cx, args);
                         (cx.epoch, cx.after)
@@ -59,7 +74,13 @@ pub(crate) fn execute(
     } else {
         epoch
     };
+    if session.mute != Mute::No {
+        hush(session, replies, start);
+    }
     state.append_own(&mut replies.buf);
+    if let Some(command) = ran {
+        super::monitor::feed(state, session, command, args);
+    }
     replies.seal(epoch, state.durable);
     state.running.0 = Seat::NOBODY;
     super::wait::serve(state);
@@ -96,7 +117,41 @@ fn check(
             ));
         }
     }
+    if session.only_listens() && !LISTENING.contains(&command.name) {
+        let name = command.full_name(args);
+        return Err(format!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+             RESET are allowed in this context"
+        ));
+    }
     Ok(command)
+}
+
+/// What a client may do that listens and speaks RESP2.
+const LISTENING: [&str; 9] = [
+    "ping",
+    "psubscribe",
+    "punsubscribe",
+    "quit",
+    "reset",
+    "ssubscribe",
+    "subscribe",
+    "sunsubscribe",
+    "unsubscribe",
+];
+
+/// Takes back the reply of a client that wants none.
+#[cold]
+fn hush(session: &mut Session, replies: &mut Replies, start: usize) {
+    match session.mute {
+        Mute::No => {}
+        Mute::All => replies.buf.truncate(start),
+        Mute::SkipNext => session.mute = Mute::Skip,
+        Mute::Skip => {
+            replies.buf.truncate(start);
+            session.mute = Mute::No;
+        }
+    }
 }
 
 /// Redis's text for a name that is no command, with the first arguments.

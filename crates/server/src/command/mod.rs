@@ -28,6 +28,8 @@ pub(crate) mod lcs;
 pub(crate) mod list_moves;
 pub(crate) mod lists;
 pub(crate) mod lookup;
+pub(crate) mod monitor;
+pub(crate) mod pubsub;
 pub(crate) mod ranges;
 pub(crate) mod sample;
 pub(crate) mod scan;
@@ -79,6 +81,8 @@ pub(crate) enum After {
     Close,
     /// Runs nothing more until an answer comes from another thread.
     Block,
+    /// Nothing has happened: the same request is to be run again later.
+    Postpone,
     /// The whole server ends, with a checkpoint or without.
     Shutdown { checkpoint: bool },
 }
@@ -95,6 +99,8 @@ pub(crate) struct Cx<'a> {
     pub epoch: Epoch,
     /// What happens next.
     pub after: After,
+    /// Whether it is part of a MULTI block.
+    pub in_block: bool,
 }
 
 /// Redis's text for a wrong number of arguments.

@@ -57,6 +57,11 @@ pub(crate) static COMMANDS: &[Command] = &[
 /// `PING [text]`
 pub(crate) fn ping(cx: &mut Cx<'_>, args: &Args<'_>) {
     match args.len() {
+        1 | 2 if cx.session.only_listens() => {
+            cx.out.array(2);
+            cx.out.bulk(b"pong");
+            cx.out.bulk(if args.len() == 2 { args.at(1) } else { b"" });
+        }
         1 => cx.out.simple("PONG"),
         2 => cx.out.bulk(args.at(1)),
         _ => cx.out.error(&wrong_arity("ping")),

@@ -229,6 +229,25 @@ impl Command {
         }
     }
 
+    /// Which of the second words the arguments have.
+    pub(crate) fn word_at(&self, args: &Args<'_>) -> Option<usize> {
+        if self.words.is_empty() || args.len() < 2 {
+            return None;
+        }
+        let word = args.at(1);
+        self.words
+            .iter()
+            .position(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes()))
+    }
+
+    /// The name, with the second word if it is one of those known.
+    pub(crate) fn full_name(&self, args: &Args<'_>) -> String {
+        match self.word_at(args) {
+            Some(at) => format!("{}|{}", self.name, self.words[at].0),
+            None => String::from(self.name),
+        }
+    }
+
     /// Whether all of `flags` hold.
     pub(crate) fn has(&self, flags: u32) -> bool {
         self.flags & flags == flags

@@ -6,6 +6,7 @@ use crate::blocking::Waiter;
 use crate::connection::Connection;
 use crate::engine::{Abort, Epoch, Kind, PartitionSet, Shape};
 use crate::resp::reply::Out;
+use crate::session::Mute;
 use crate::state::{Stage, State};
 use std::time::Instant;
 
@@ -97,12 +98,15 @@ fn attempt(state: &mut State, connection: &mut Connection, waiter: &Waiter, key:
             Epoch(0)
         }
     };
-    answer(state, connection, epoch);
+    answer(state, connection, start, epoch);
     Try::Served
 }
 
 /// Seals the reply of a client that waits no more, and lets it go on.
-fn answer(state: &mut State, connection: &mut Connection, epoch: Epoch) {
+fn answer(state: &mut State, connection: &mut Connection, start: usize, epoch: Epoch) {
+    if connection.session.mute != Mute::No {
+        connection.replies.buf.truncate(start);
+    }
     let epoch = state.answer_epoch(&connection.session, epoch);
     connection.replies.seal(epoch, state.durable);
     connection.blocked = false;
@@ -143,12 +147,13 @@ fn release(state: &mut State, waiter: &Waiter, error: Option<&str>) {
     };
     if connection.session.seat.id == waiter.seat.id {
         let resp3 = connection.session.resp3;
+        let start = connection.replies.buf.len();
         let mut out = Out::new(&mut connection.replies.buf, resp3);
         match error {
             Some(text) => out.error(text),
             None => out.null_array(),
         }
-        answer(state, &mut connection, waiter.epoch);
+        answer(state, &mut connection, start, waiter.epoch);
     }
     state.connections.put(index, connection);
     state.touch(index);

@@ -120,6 +120,12 @@ impl<'a> Out<'a> {
         }
     }
 
+    /// Lines for people, as the subcommands HELP answer.
+    pub(crate) fn help(&mut self, lines: &[&str]) {
+        self.array(lines.len());
+        lines.iter().for_each(|line| self.simple(line));
+    }
+
     /// The head of a set.
     pub(crate) fn set(&mut self, len: usize) {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);

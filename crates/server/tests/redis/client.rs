@@ -183,6 +183,11 @@ impl<S: Read + Write> Client<S> {
                 let items: Vec<String> = (0..len).map(|_| self.read()).collect();
                 format!("[{}]", items.join(", "))
             }
+            ">" => {
+                let len: usize = rest.parse().expect("a length");
+                let items: Vec<String> = (0..len).map(|_| self.read()).collect();
+                format!(">[{}]", items.join(", "))
+            }
             "%" => {
                 let len: usize = rest.parse().expect("a length");
                 let items: Vec<String> = (0..len)

@@ -144,7 +144,7 @@ fn clients_have_names_ids_and_levels() {
         "{line}"
     );
     assert!(
-        line.contains(" durability=mem") && line.contains(" cmd=client "),
+        line.contains(" durability=mem") && line.contains(" cmd=client|id "),
         "{line}"
     );
 }

@@ -1,0 +1,124 @@
+//! Channels, patterns, and events of keys.
+
+use super::client::{Client, Running, local, start, start_with};
+use perdura_server::ServerOptions;
+use std::net::TcpStream;
+
+fn pair(running: &Running) -> (Client<TcpStream>, Client<TcpStream>) {
+    (running.connect(), running.connect())
+}
+
+#[test]
+fn messages_reach_those_who_listen_by_name_or_by_pattern() {
+    let running = start();
+    let (mut listener, mut speaker) = pair(&running);
+    listener.expect(&[("SUBSCRIBE news", "[\"subscribe\", \"news\", :1]")]);
+    listener.expect(&[("PSUBSCRIBE n* o*", "[\"psubscribe\", \"n*\", :2]")]);
+    assert_eq!(listener.read(), "[\"psubscribe\", \"o*\", :3]");
+    speaker.expect(&[("PUBLISH news hi", ":2"), ("PUBLISH other x", ":1")]);
+    speaker.expect(&[("PUBLISH none x", ":1"), ("PUBLISH x x", ":0")]);
+    assert_eq!(listener.read(), "[\"message\", \"news\", \"hi\"]");
+    assert_eq!(listener.read(), "[\"pmessage\", \"n*\", \"news\", \"hi\"]");
+    assert_eq!(listener.read(), "[\"pmessage\", \"o*\", \"other\", \"x\"]");
+    assert_eq!(listener.read(), "[\"pmessage\", \"n*\", \"none\", \"x\"]");
+    speaker.expect(&[
+        ("PUBSUB CHANNELS", "[\"news\"]"),
+        ("PUBSUB CHANNELS x*", "[]"),
+        ("PUBSUB NUMSUB news x", "[\"news\", :1, \"x\", :0]"),
+        ("PUBSUB NUMPAT", ":2"),
+        (
+            "PUBSUB FOO",
+            "-ERR unknown subcommand 'FOO'. Try PUBSUB HELP.",
+        ),
+    ]);
+    listener.expect(&[("UNSUBSCRIBE news old", "[\"unsubscribe\", \"news\", :2]")]);
+    assert_eq!(listener.read(), "[\"unsubscribe\", \"old\", :2]");
+    listener.expect(&[("PUNSUBSCRIBE", "[\"punsubscribe\", \"n*\", :1]")]);
+    assert_eq!(listener.read(), "[\"punsubscribe\", \"o*\", :0]");
+    listener.expect(&[
+        ("UNSUBSCRIBE", "[\"unsubscribe\", nil, :0]"),
+        ("GET k", "nil"),
+    ]);
+}
+
+#[test]
+fn a_listener_of_version_2_does_nothing_else() {
+    let running = start();
+    let (mut listener, mut speaker) = pair(&running);
+    listener.expect(&[
+        ("SUBSCRIBE a", "[\"subscribe\", \"a\", :1]"),
+        ("PING", "[\"pong\", \"\"]"),
+        ("PING hi", "[\"pong\", \"hi\"]"),
+        ("CLIENT LIST", "-ERR Can't execute 'client|list': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"),
+        ("RESET", "+RESET"),
+        ("PING", "+PONG"),
+    ]);
+    speaker.expect(&[("PUBLISH a x", ":0")]);
+    listener.send("HELLO 3");
+    listener.expect(&[
+        ("SUBSCRIBE a", ">[\"subscribe\", \"a\", :1]"),
+        ("PING", "+PONG"),
+        ("GET k", "nil"),
+        ("PUBLISH a me", ">[\"message\", \"a\", \"me\"]"),
+    ]);
+    assert_eq!(listener.read(), ":1");
+    listener.expect(&[("QUIT", "+OK")]);
+    assert_eq!(listener.read(), "closed");
+}
+
+#[test]
+fn shard_channels_are_a_space_of_their_own() {
+    let running = start();
+    let (mut listener, mut speaker) = pair(&running);
+    listener.expect(&[("SSUBSCRIBE a", "[\"ssubscribe\", \"a\", :1]")]);
+    speaker.expect(&[
+        ("PUBLISH a x", ":0"),
+        ("SPUBLISH a y", ":1"),
+        ("PUBSUB SHARDCHANNELS", "[\"a\"]"),
+        ("PUBSUB SHARDNUMSUB a", "[\"a\", :1]"),
+        ("PUBSUB CHANNELS", "[]"),
+        ("MULTI", "+OK"),
+        ("SSUBSCRIBE b", "+QUEUED"),
+        (
+            "EXEC",
+            "[-ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client]",
+        ),
+    ]);
+    assert_eq!(listener.read(), "[\"smessage\", \"a\", \"y\"]");
+    drop(listener);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    speaker.expect(&[("PUBSUB SHARDCHANNELS", "[]")]);
+}
+
+#[test]
+fn events_of_keys_are_published_as_asked_for() {
+    let running = start();
+    let (mut listener, mut speaker) = pair(&running);
+    listener.expect(&[("PSUBSCRIBE __key*", "[\"psubscribe\", \"__key*\", :1]")]);
+    speaker.expect(&[
+        ("SET quiet 1", "+OK"),
+        ("CONFIG SET notify-keyspace-events KE$g", "+OK"),
+        (
+            "CONFIG GET notify-keyspace-events",
+            "[\"notify-keyspace-events\", \"g$KE\"]",
+        ),
+        ("SET k 1", "+OK"),
+        ("GET k", "\"1\""),
+        ("MULTI", "+OK"),
+        ("DEL k", "+QUEUED"),
+        ("EXEC", "[:1]"),
+        ("CONFIG SET notify-keyspace-events KEh", "+OK"),
+        ("SET quiet 1", "+OK"),
+        ("PUBLISH __key end", ":1"),
+    ]);
+    for (channel, text) in [
+        ("__keyspace@0__:k", "set"),
+        ("__keyevent@0__:set", "k"),
+        ("__keyspace@0__:k", "del"),
+        ("__keyevent@0__:del", "k"),
+        ("__key", "end"),
+    ] {
+        let message = format!("[\"pmessage\", \"__key*\", \"{channel}\", \"{text}\"]");
+        assert_eq!(listener.read(), message);
+    }
+}
