@@ -7,7 +7,7 @@
 //! that each write and then read across such fences, at least one sees the other's write.
 
 use crate::command::info::Fields;
-use crate::engine::{Db, Error};
+use crate::engine::{Db, Epoch, Error};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -18,6 +18,13 @@ use tokio::sync::oneshot;
 pub(crate) enum Message {
     /// The database has opened, or has not.
     Opened(Result<Db, Error>),
+    /// Keys past their expiry have been removed.
+    Expired {
+        /// The keys, with their databases.
+        keys: Vec<(u8, Vec<u8>)>,
+        /// What the removal is durable with.
+        epoch: Epoch,
+    },
     /// The checkpoint of SAVE has ended; the client that asked waits.
     Saved {
         /// The client's id.
@@ -39,6 +46,8 @@ pub(crate) enum Message {
 pub(crate) struct Gate {
     waker: mio::Waker,
     sleeping: AtomicBool,
+    /// Whether the loop wants to hear of keys that expire.
+    hears_expired: AtomicBool,
 }
 
 impl Gate {
@@ -47,6 +56,7 @@ impl Gate {
         Gate {
             waker,
             sleeping: AtomicBool::new(false),
+            hears_expired: AtomicBool::new(false),
         }
     }
 
@@ -54,6 +64,16 @@ impl Gate {
     pub(crate) fn lie_down(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+
+    /// The loop wants to hear of keys that expire, or does not.
+    pub(crate) fn hear_expired(&self, hears: bool) {
+        self.hears_expired.store(hears, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn hears_expired(&self) -> bool {
+        self.hears_expired.load(Ordering::Relaxed)
     }
 
     /// The loop is awake.

@@ -366,6 +366,13 @@ impl EventLoop {
             Message::Opened(Ok(db)) => {
                 let gate = Arc::clone(&self.gate);
                 db.on_durable(Box::new(move |_| gate.advanced()));
+                let control = self.state.control.clone();
+                db.on_expired(Box::new(move |keys, epoch| {
+                    if control.gate.hears_expired() {
+                        let keys = keys.to_vec();
+                        control.send(Message::Expired { keys, epoch });
+                    }
+                }));
                 self.state.durable = db.durable();
                 for line in db.report().to_string().lines() {
                     (self.state.log)(line);
@@ -379,6 +386,7 @@ impl EventLoop {
             Message::Stop { checkpoint } => self.stop(checkpoint),
             // Whoever asked may have given up.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
+            Message::Expired { keys, epoch } => self.state.tell_expired(keys, epoch),
             Message::Saved { client, result } => {
                 self.state.saving = None;
                 let found = self

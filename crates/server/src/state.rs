@@ -12,6 +12,9 @@ use crate::pause::Pause;
 use crate::pubsub::{Seat, Topics};
 use crate::session::{Durability, Session};
 use crate::supervise::Supervisor;
+use crate::slowlog::SlowLog;
+use crate::spikes::Spikes;
+use crate::stats::CommandStats;
 use crate::tls::{self, TlsAuthClients};
 use crate::watch::Watches;
 use rustls::ServerConfig;
@@ -52,6 +55,8 @@ pub(crate) struct Stats {
     pub hits: u64,
     /// Keys looked up in vain.
     pub misses: u64,
+    /// What is counted of each command.
+    pub by_command: CommandStats,
     /// Clients disconnected because they did not read.
     pub output_limit_disconnections: u64,
     /// Commands a second over the last second.
@@ -137,6 +142,16 @@ pub(crate) struct State {
     pub blocking: Blocking,
     /// Who listens to what.
     pub topics: Topics,
+    /// The newest slow commands.
+    pub slowlog: SlowLog,
+    /// Latency spikes.
+    pub spikes: Spikes,
+    /// Until when the time of commands has been counted.
+    pub clock: Instant,
+    /// The newest epoch that a reply has rested on.
+    pub newest: Epoch,
+    /// Whether the running command's reply waits for the disk whatever its client has chosen.
+    pub insists: bool,
     /// The clients that are shown every command.
     pub monitors: Vec<Seat>,
     /// What CLIENT PAUSE keeps back.
@@ -195,6 +210,11 @@ impl State {
             watches: Watches::default(),
             blocking: Blocking::default(),
             topics: Topics::default(),
+            slowlog: SlowLog::default(),
+            spikes: Spikes::default(),
+            clock: now,
+            newest: Epoch(0),
+            insists: false,
             monitors: Vec::new(),
             pause: Pause::default(),
             notify,
@@ -219,6 +239,7 @@ impl State {
     pub(crate) fn begin_round(&mut self) {
         self.now = Instant::now();
         self.mem_in_time = None;
+        self.control.gate.hear_expired(self.hears_expired());
         if let Some(db) = self.db() {
             self.durable = db.durable();
         }
@@ -226,7 +247,7 @@ impl State {
 
     /// The epoch that a reply waits for: none for a `mem` client while the disk keeps up.
     pub(crate) fn answer_epoch(&mut self, session: &Session, epoch: Epoch) -> Epoch {
-        if session.durability == Durability::Disk {
+        if session.durability == Durability::Disk || std::mem::take(&mut self.insists) {
             return epoch;
         }
         let age = || self.db().map_or(u64::MAX, |db| db.exposure().age_us);

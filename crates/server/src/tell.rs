@@ -35,6 +35,22 @@ impl State {
         }
     }
 
+    /// Tells of keys that were removed because their time was over. For WATCH and for clients that
+    /// wait they had gone before.
+    pub(crate) fn tell_expired(&mut self, keys: Vec<(u8, Vec<u8>)>, epoch: Epoch) {
+        for (database, key) in keys {
+            let told = notify::messages(self.notify, database, &key, "expired");
+            for (channel, text) in told {
+                self.publish(Topic::Channel, &channel, text, epoch);
+            }
+        }
+    }
+
+    /// Whether anybody hears of keys whose time is over.
+    pub(crate) fn hears_expired(&self) -> bool {
+        self.notify & notify::class::EXPIRED != 0 && self.publishes_events()
+    }
+
     /// Sends a message to all who listen to a channel, by its name or by a pattern. Answers to
     /// how many.
     pub(crate) fn publish(

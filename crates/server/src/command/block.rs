@@ -22,8 +22,10 @@ use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::session::{Block, Session};
 use crate::state::{Stage, State, unix_ms};
+use crate::stats::Counted;
 use crate::watch;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -196,6 +198,20 @@ fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: super::PlainFn, args: &A
     cx.out.resp3 = cx.session.resp3;
 }
 
+/// Counts the commands of the block, with how long each took and what those replied that failed.
+fn count_steps(state: &mut State, block: &Block, ran: &[Duration], failed: &[(usize, Vec<u8>)]) {
+    let times = state.options.latency_tracking;
+    for (at, ((command, owned), took)) in block.queue.iter().zip(ran).enumerate() {
+        let Some((slot, _)) = state.lookup.find_slot(command.name.as_bytes()) else {
+            continue;
+        };
+        let error = failed.iter().find(|(failed, _)| *failed == at);
+        let reply = error.map_or(&b"+"[..], |(_, reply)| reply);
+        let counted = Counted::new(slot, command, &owned.args());
+        state.stats.by_command.ran(counted, *took, reply, times);
+    }
+}
+
 /// Shows the commands of the block to those who monitor.
 fn show_steps(cx: &mut Cx<'_>, block: &Block) {
     for (command, owned) in &block.queue {
@@ -225,11 +241,16 @@ fn run_steps(
         }
     };
     let (state, out) = (&*cx.state, &mut cx.out);
+    let mut ran: Vec<Duration> = Vec::with_capacity(steps.len());
+    let mut failed: Vec<(usize, Vec<u8>)> = Vec::new();
     let (outcome, ticket) = db.transact(partitions, |tx| {
         out.buf.truncate(start);
         out.array(steps.len());
+        (ran.clear(), failed.clear());
+        let mut clock = Instant::now();
         let mut data = Data::new(state, db, tx, 0).impatient();
         for ((command, owned), step) in block.queue.iter().zip(steps) {
+            let begin = out.buf.len();
             match (command.run, &step.reply) {
                 (_, Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
                 (Run::Data(run), None) => {
@@ -239,10 +260,17 @@ fn run_steps(
                 (Run::Plain(_), None) => {}
             }
             data.check_reply(out.buf.len() - start)?;
+            let now = Instant::now();
+            ran.push(now.saturating_duration_since(clock));
+            clock = now;
+            if out.buf.get(begin) == Some(&b'-') {
+                failed.push((ran.len() - 1, out.buf[begin..].to_vec()));
+            }
         }
         data.finish()
     })?;
     outcome.settle(cx.state, ticket.epoch);
+    count_steps(cx.state, block, &ran, &failed);
     show_steps(cx, block);
     cx.epoch = cx.epoch.max(ticket.epoch);
     Ok(())

@@ -11,7 +11,9 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
+use crate::stats::Counted;
 use perdura_base::limits::KEY_BYTES_MAX;
+use std::time::Instant;
 
 /// Runs or queues one request and appends its reply.
 pub(crate) fn execute(
@@ -20,7 +22,8 @@ pub(crate) fn execute(
     replies: &mut Replies,
     args: &Args<'_>,
 ) -> After {
-    let checked = check(state, session, args);
+    let found = state.lookup.find_slot(args.at(0));
+    let checked = check(state, session, found.map(|(_, command)| command), args);
     if let Ok(command) = checked
         && state.keeps_back(session, command)
     {
@@ -74,6 +77,14 @@ pub(crate) fn execute(
     } else {
         epoch
     };
+    let counted = found.map(|(slot, command)| Counted::new(slot, command, args));
+    count(
+        state,
+        session,
+        replies.buf.get(start..).unwrap_or(&[]),
+        (counted, ran),
+        args,
+    );
     if session.mute != Mute::No {
         hush(session, replies, start);
     }
@@ -82,6 +93,8 @@ pub(crate) fn execute(
         super::monitor::feed(state, session, command, args);
     }
     replies.seal(epoch, state.durable);
+    state.newest = state.newest.max(epoch);
+    state.insists = false;
     state.running.0 = Seat::NOBODY;
     super::wait::serve(state);
     after
@@ -91,9 +104,10 @@ pub(crate) fn execute(
 fn check(
     state: &mut State,
     session: &Session,
+    found: Option<&'static Command>,
     args: &Args<'_>,
 ) -> Result<&'static Command, String> {
-    let Some(command) = state.lookup.find(args.at(0)) else {
+    let Some(command) = found else {
         return Err(unknown(args));
     };
     command.check_shape(args)?;
@@ -125,6 +139,32 @@ fn check(
         ));
     }
     Ok(command)
+}
+
+/// Counts a command that ran, or was refused, and notes it if it was slow.
+fn count(
+    state: &mut State,
+    session: &Session,
+    reply: &[u8],
+    (counted, ran): (Option<Counted>, Option<&'static Command>),
+    args: &Args<'_>,
+) {
+    let now = Instant::now();
+    let took = now.saturating_duration_since(state.clock);
+    state.clock = now;
+    match (counted, ran) {
+        (Some(counted), Some(command)) => {
+            let times = state.options.latency_tracking;
+            state.stats.by_command.ran(counted, took, reply, times);
+            if state.is_slow(took) {
+                let who = (session.peer.as_str(), session.name.as_slice());
+                super::slowlog::note(state, command, args, took, who);
+            }
+        }
+        // A queued command answers neither well nor ill.
+        _ if reply.first() != Some(&b'-') => {}
+        _ => state.stats.by_command.refused(counted, reply),
+    }
 }
 
 /// What a client may do that listens and speaks RESP2.

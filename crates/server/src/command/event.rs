@@ -18,8 +18,6 @@ pub(crate) enum Class {
     Hash,
     /// Sorted sets.
     SortedSet,
-    /// A key whose time is over was removed.
-    Expired,
     /// For WATCH and waiting clients only; nothing is published.
     Quiet,
 }
@@ -34,7 +32,6 @@ impl Class {
             Class::Set => class::SET,
             Class::Hash => class::HASH,
             Class::SortedSet => class::ZSET,
-            Class::Expired => class::EXPIRED,
             Class::Quiet => 0,
         }
     }

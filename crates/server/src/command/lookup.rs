@@ -5,7 +5,8 @@
 use super::Command;
 use super::table::all;
 
-const SLOTS: usize = 1024;
+/// Places for commands, most of them free.
+pub(crate) const SLOTS: usize = 1024;
 const MASK: usize = SLOTS - 1;
 
 /// Names to commands.
@@ -31,11 +32,22 @@ impl Lookup {
     /// The command called `name`.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        self.find_slot(name).map(|(_, command)| command)
+    }
+
+    /// The command in a place.
+    pub(crate) fn at(&self, slot: usize) -> Option<&'static Command> {
+        *self.slots.get(slot)?
+    }
+
+    /// The command called `name`, with its place.
+    #[inline]
+    pub(crate) fn find_slot(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
         let mut at = home(name);
         loop {
             let command = self.slots[at]?;
             if command.name.as_bytes().eq_ignore_ascii_case(name) {
-                return Some(command);
+                return Some((at, command));
             }
             at = (at + 1) & MASK;
         }

@@ -15,11 +15,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
     plain("bgsave", -1, ADMIN, bgsave).doc(Group::Server, "1.0.0", "Begins a checkpoint."),
-    plain("debug", -2, LOADING | ADMIN, debug).doc(
-        Group::Server,
-        "1.0.0",
-        "Looks inside, for tests.",
-    ),
     plain("echo", 2, FAST, echo).doc(Group::Connection, "1.0.0", "Answers its argument."),
     plain("lastsave", 1, LOADING | FAST, lastsave).doc(
         Group::Server,
@@ -106,11 +101,6 @@ pub(crate) fn time(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.array(2);
     cx.out.bulk(now.as_secs().to_string().as_bytes());
     cx.out.bulk(now.subsec_micros().to_string().as_bytes());
-}
-
-/// `DEBUG`: refused as a whole.
-pub(crate) fn debug(cx: &mut Cx<'_>, _: &Args<'_>) {
-    cx.out.error("ERR DEBUG command not allowed");
 }
 
 /// `BGSAVE [SCHEDULE]`

@@ -122,3 +122,14 @@ fn events_of_keys_are_published_as_asked_for() {
         assert_eq!(listener.read(), message);
     }
 }
+
+#[test]
+fn a_key_whose_time_is_over_is_told_of_when_it_is_removed() {
+    let running = start();
+    let (mut listener, mut speaker) = pair(&running);
+    speaker.send("CONFIG SET notify-keyspace-events Ex");
+    listener.send("SUBSCRIBE __keyevent@0__:expired");
+    speaker.expect(&[("SET k v PX 30", "+OK")]);
+    let message = "[\"message\", \"__keyevent@0__:expired\", \"k\"]";
+    assert_eq!(listener.read(), message);
+}

@@ -140,6 +140,11 @@ fn flags(session: &Session, load: &Load) -> String {
     }
 }
 
+/// The line of a client, for those who only want to name it.
+pub(crate) fn line(session: &Session, now: Instant) -> String {
+    describe(session, now, Load::default())
+}
+
 /// The line of one client.
 fn describe(session: &Session, now: Instant, load: Load) -> String {
     let multi = session

@@ -3,6 +3,8 @@
 mod kill;
 mod list;
 
+pub(crate) use list::line;
+
 use super::flag::{ADMIN, LOADING};
 use super::spec::{Command, family};
 use super::{After, Cx, Group, NOT_INTEGER, SYNTAX, wait};

@@ -1,0 +1,82 @@
+//! The log of slow commands: the newest ones that took longer than the setting says, each with
+//! its arguments cut short.
+
+use crate::resp::parse::Args;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// At most so many arguments are kept; the last of them says how many more there were.
+const ARGS_MAX: usize = 32;
+/// At most so many bytes of an argument are kept.
+const ARG_BYTES_MAX: usize = 128;
+
+/// A slow command.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Counted up from 0, not begun again by SLOWLOG RESET.
+    pub id: u64,
+    /// When it ran, seconds since 1970.
+    pub at_seconds: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// Its arguments.
+    pub args: Vec<Vec<u8>>,
+    /// Its client's address.
+    pub peer: String,
+    /// Its client's name.
+    pub name: Vec<u8>,
+}
+
+/// The log.
+#[derive(Debug, Default)]
+pub(crate) struct SlowLog {
+    entries: VecDeque<Entry>,
+    next: u64,
+}
+
+impl SlowLog {
+    /// Notes a command; of more than `len_max` the oldest goes.
+    pub(crate) fn note(&mut self, len_max: usize, mut entry: Entry) {
+        entry.id = self.next;
+        self.next += 1;
+        self.entries.push_front(entry);
+        self.entries.truncate(len_max);
+    }
+
+    /// The newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
+/// Arguments as the log keeps them.
+pub(crate) fn shortened(args: &Args<'_>) -> Vec<Vec<u8>> {
+    let count = args.len();
+    let kept = if count > ARGS_MAX {
+        ARGS_MAX - 1
+    } else {
+        count
+    };
+    let short = |arg: &[u8]| match arg.len().checked_sub(ARG_BYTES_MAX) {
+        None | Some(0) => arg.to_vec(),
+        Some(more) => {
+            let tail = format!("... ({more} more bytes)");
+            [&arg[..ARG_BYTES_MAX], tail.as_bytes()].concat()
+        }
+    };
+    let mut list: Vec<Vec<u8>> = args.from(0).take(kept).map(short).collect();
+    if kept < count {
+        list.push(format!("... ({} more arguments)", count - kept).into_bytes());
+    }
+    list
+}

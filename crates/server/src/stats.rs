@@ -1,0 +1,100 @@
+//! What is counted of each command: how often it ran, was refused and failed, how long it took;
+//! and how often each error was replied.
+//!
+//! Commands are counted by their place in the lookup, their second words by place and word.
+
+use crate::command::Command;
+use crate::command::lookup::{Lookup, SLOTS};
+use crate::latency::Figures;
+use crate::resp::parse::Args;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// The figures of all commands.
+#[derive(Debug)]
+pub(crate) struct CommandStats {
+    plain: Vec<Figures>,
+    words: HashMap<(usize, usize), Figures>,
+    errors: BTreeMap<String, u64>,
+}
+
+impl Default for CommandStats {
+    fn default() -> Self {
+        let plain = (0..SLOTS).map(|_| Figures::default()).collect();
+        CommandStats {
+            plain,
+            words: HashMap::new(),
+            errors: BTreeMap::new(),
+        }
+    }
+}
+
+/// A command that ran or was refused.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    slot: usize,
+    word: Option<usize>,
+}
+
+impl Counted {
+    /// A command found in a slot of the lookup, with its arguments.
+    pub(crate) fn new(slot: usize, command: &Command, args: &Args<'_>) -> Self {
+        let word = command.word_at(args);
+        Counted { slot, word }
+    }
+}
+
+impl CommandStats {
+    fn figures(&mut self, counted: Counted) -> &mut Figures {
+        match counted.word {
+            None => &mut self.plain[counted.slot],
+            Some(word) => self.words.entry((counted.slot, word)).or_default(),
+        }
+    }
+
+    /// Counts a run, and whether its reply, which begins with these bytes, is an error.
+    pub(crate) fn ran(&mut self, counted: Counted, took: Duration, reply: &[u8], times: bool) {
+        let figures = self.figures(counted);
+        figures.ran(took, times);
+        if reply.first() == Some(&b'-') {
+            figures.failed += 1;
+            self.replied(reply);
+        }
+    }
+
+    /// Counts a command that was refused with this reply.
+    pub(crate) fn refused(&mut self, counted: Option<Counted>, reply: &[u8]) {
+        if let Some(counted) = counted {
+            self.figures(counted).rejected += 1;
+        }
+        self.replied(reply);
+    }
+
+    fn replied(&mut self, reply: &[u8]) {
+        let code = reply.iter().skip(1).take_while(|b| b.is_ascii_uppercase());
+        let code: String = code.map(|b| char::from(*b)).collect();
+        *self.errors.entry(code).or_default() += 1;
+    }
+
+    /// The figures of commands that have any, with their names, in the order of these.
+    pub(crate) fn named(&self, lookup: &Lookup) -> BTreeMap<String, &Figures> {
+        let plain = self
+            .plain
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, figures)| Some((String::from(lookup.at(slot)?.name), figures)));
+        let words = self.words.iter().filter_map(|((slot, word), figures)| {
+            let command = lookup.at(*slot)?;
+            let (second, _) = command.words.get(*word)?;
+            Some((format!("{}|{second}", command.name), figures))
+        });
+        plain.chain(words).filter(|(_, f)| f.used()).collect()
+    }
+
+    /// Errors by their codes.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.errors
+            .iter()
+            .map(|(code, count)| (code.as_str(), *count))
+    }
+}
