@@ -305,6 +305,24 @@ impl Connection {
         (bytes, self.input.capacity() - bytes)
     }
 
+    /// Whether it keeps buffers that hold nothing.
+    pub(crate) fn could_rest(&self) -> bool {
+        let idle = self.replies.unsent() == 0 && !self.replies.waits();
+        idle && (self.replies.buf.capacity() > 0
+            || (self.input.is_empty() && self.input.capacity() > 0))
+    }
+
+    /// Gives back the buffers of a client that has been idle for a while.
+    pub(crate) fn rest(&mut self, state: &State) {
+        if self.input.is_empty() {
+            self.input = Vec::new();
+        }
+        if self.replies.unsent() == 0 && self.replies.buf.capacity() > 0 {
+            self.replies = Replies::default();
+            self.account(state);
+        }
+    }
+
     /// Tells the database how much memory the output takes.
     fn account(&mut self, state: &State) {
         let bytes = u64::try_from(self.replies.buf.capacity()).unwrap_or(u64::MAX);

@@ -4,6 +4,7 @@
 
 mod redis {
     pub mod acl;
+    pub mod blocking;
     pub mod client;
     pub mod clients;
     pub mod collections;
@@ -12,6 +13,7 @@ mod redis {
     pub mod durability;
     pub mod limits;
     pub mod pubsub;
+    pub mod slow;
     pub mod tls;
     pub mod transactions;
     pub mod watch;

@@ -11,7 +11,7 @@ use super::flag::{DANGEROUS, LOADING};
 use super::hello::REDIS_VERSION;
 use super::server::keyspace;
 use super::spec::{Command, plain};
-use super::{Cx, system};
+use super::{Cx, stats, system};
 use crate::engine::{Db, Epoch};
 use crate::loading;
 use crate::pubsub::Topic;
@@ -46,9 +46,15 @@ const SECTIONS: &[(&str, Shown, Fill)] = &[
     ("Replication", Shown::Always, replication),
     ("CPU", Shown::Always, cpu),
     ("Modules", Shown::WithEverything, |_, _, _| {}),
-    ("Commandstats", Shown::WithAll, |_, _, _| {}),
-    ("Errorstats", Shown::Always, |_, _, _| {}),
-    ("Latencystats", Shown::WithAll, |_, _, _| {}),
+    ("Commandstats", Shown::WithAll, |state, to, _| {
+        to.all(stats::command_stats(state))
+    }),
+    ("Errorstats", Shown::Always, |state, to, _| {
+        to.all(stats::error_stats(state))
+    }),
+    ("Latencystats", Shown::WithAll, |state, to, _| {
+        to.all(stats::latency_stats(state))
+    }),
     ("Cluster", Shown::Always, |_, to, _| {
         to.put("cluster_enabled", 0)
     }),
@@ -70,6 +76,13 @@ impl Fields {
     fn put(&mut self, name: &str, value: impl Display) {
         if let Some((_, fields)) = self.sections.last_mut() {
             fields.push((name.to_owned(), value.to_string()));
+        }
+    }
+
+    /// Fields that are named already.
+    fn all(&mut self, fields: Vec<(String, String)>) {
+        for (name, value) in fields {
+            self.put(&name, value);
         }
     }
 

@@ -10,6 +10,9 @@ use mio::Token;
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
+/// After this time without a request a client gives its empty buffers back.
+const REST_AFTER: Duration = Duration::from_secs(2);
+
 /// What clients from elsewhere are told while nobody needs a password.
 const PROTECTED: &[u8] = b"-DENIED Perdura is running in protected mode: clients from other \
 machines are turned away while the user default needs no password. Set one on this machine with \
@@ -104,6 +107,7 @@ impl EventLoop {
             self.state.stats.ops_per_sec = done.saturating_mul(1000) / ms;
             self.counted = (now, self.state.stats.commands);
             self.close_idle();
+            self.rest_idle();
         }
     }
 
@@ -125,6 +129,26 @@ impl EventLoop {
         }
     }
 
+    /// Ten thousand idle clients hold no buffers.
+    fn rest_idle(&mut self) {
+        let now = self.state.now;
+        let idle = |c: &Connection| now.duration_since(c.session.active) >= REST_AFTER;
+        let indices: Vec<usize> = self
+            .state
+            .connections
+            .iter()
+            .filter(|(_, c)| c.could_rest() && idle(c))
+            .map(|(index, _)| index)
+            .collect();
+        for index in indices {
+            if let Some(mut connection) = self.state.connections.take(index) {
+                connection.rest(&self.state);
+                self.state.connections.put(index, connection);
+            }
+        }
+    }
+
+    /// Listeners and those who monitor are idle by nature.
     fn close_idle(&mut self) {
         let max = self.state.options.idle_seconds_max;
         if max == 0 {
@@ -137,6 +161,7 @@ impl EventLoop {
             .connections
             .iter()
             .filter(|(_, c)| idle(c) && !c.blocked && !c.replies.waits())
+            .filter(|(_, c)| c.session.subscriptions.is_none() && !c.session.monitors)
             .map(|(index, _)| index)
             .collect();
         for index in indices {

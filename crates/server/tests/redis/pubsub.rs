@@ -1,7 +1,6 @@
 //! Channels, patterns, and events of keys.
 
-use super::client::{Client, Running, local, start, start_with};
-use perdura_server::ServerOptions;
+use super::client::{Client, Running, start};
 use std::net::TcpStream;
 
 fn pair(running: &Running) -> (Client<TcpStream>, Client<TcpStream>) {

@@ -5,9 +5,9 @@ mod list;
 
 pub(crate) use list::line;
 
-use super::flag::{ADMIN, LOADING};
+use super::flag::LOADING;
 use super::spec::{Command, family};
-use super::{After, Cx, Group, NOT_INTEGER, SYNTAX, wait};
+use super::{Cx, Group, NOT_INTEGER, SYNTAX, wait};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::session::{Durability, Mute};

@@ -1,0 +1,145 @@
+//! Clients that wait for a key: who is served, in which order, and what ends the waiting.
+
+use super::client::{Client, Running, start};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A client whose request waits.
+fn waiting(running: &Running, line: &str) -> Client<TcpStream> {
+    let mut client = running.connect();
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    client.push(&words);
+    settle();
+    client
+}
+
+/// Lets the server read what was sent.
+fn settle() {
+    sleep(Duration::from_millis(30));
+}
+
+#[test]
+fn those_who_wait_for_a_list_are_served_in_the_order_in_which_they_came() {
+    let running = start();
+    let mut first = waiting(&running, "BLPOP a b 0");
+    let mut second = waiting(&running, "BRPOP b 0");
+    let mut third = waiting(&running, "BLMPOP 0 2 c b LEFT COUNT 5");
+    let mut pusher = running.connect();
+    pusher.expect(&[("RPUSH b 1 2 3 4", ":4")]);
+    assert_eq!(first.read(), "[\"b\", \"1\"]");
+    assert_eq!(second.read(), "[\"b\", \"4\"]");
+    assert_eq!(third.read(), "[\"b\", [\"2\", \"3\"]]");
+    pusher.expect(&[("EXISTS b", ":0")]);
+}
+
+#[test]
+fn a_block_serves_those_who_wait_when_it_is_done() {
+    let running = start();
+    let mut waiter = waiting(&running, "BLPOP l 0");
+    let mut pusher = running.connect();
+    pusher.expect(&[
+        ("MULTI", "+OK"),
+        ("RPUSH l 1", "+QUEUED"),
+        ("RPUSH l 2", "+QUEUED"),
+        ("LPOP l", "+QUEUED"),
+        ("BLPOP none 0", "+QUEUED"),
+        ("BLMOVE none l LEFT LEFT 0", "+QUEUED"),
+        ("EXEC", "[:1, :2, \"1\", nil array, nil]"),
+    ]);
+    assert_eq!(waiter.read(), "[\"l\", \"2\"]");
+    let mut waiter = waiting(&running, "BLPOP l 0");
+    pusher.expect(&[
+        ("MULTI", "+OK"),
+        ("RPUSH l 1", "+QUEUED"),
+        ("DEL l", "+QUEUED"),
+    ]);
+    pusher.expect(&[("EXEC", "[:1, :1]"), ("RPUSH l 9", ":1")]);
+    assert_eq!(waiter.read(), "[\"l\", \"9\"]", "it never saw the first");
+}
+
+#[test]
+fn what_serves_one_may_serve_the_next() {
+    let running = start();
+    let mut last = waiting(&running, "BLPOP c 0");
+    let mut middle = waiting(&running, "BLMOVE b c LEFT RIGHT 0");
+    let mut first = waiting(&running, "BRPOPLPUSH a b 0");
+    running.connect().expect(&[("LPUSH a x", ":1")]);
+    for waiter in [&mut first, &mut middle] {
+        assert_eq!(waiter.read(), "\"x\"");
+    }
+    assert_eq!(last.read(), "[\"c\", \"x\"]");
+}
+
+#[test]
+fn keys_of_other_types_do_not_wake_anybody() {
+    let running = start();
+    let mut list = waiting(&running, "BLPOP k m 0");
+    let mut sorted = waiting(&running, "BZPOPMIN k 0");
+    let mut other = running.connect();
+    other.expect(&[("SET k text", "+OK"), ("DEL k", ":1"), ("ZADD k 1 a", ":1")]);
+    assert_eq!(sorted.read(), "[\"k\", \"a\", \"1\"]");
+    other.expect(&[("SET k text", "+OK"), ("RPUSH m 1", ":1")]);
+    assert_eq!(
+        list.read(),
+        "[\"m\", \"1\"]",
+        "the wrong type of k is passed over"
+    );
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    other.expect(&[("BLPOP k m 0", wrong)]);
+    let mut mover = waiting(&running, "BLMOVE m k LEFT LEFT 0");
+    other.expect(&[("RPUSH m 1", ":1"), ("LLEN m", ":1")]);
+    assert_eq!(mover.read(), wrong);
+}
+
+#[test]
+fn time_unblock_and_hanging_up_end_the_waiting() {
+    let running = start();
+    let mut client = running.connect();
+    let begin = Instant::now();
+    client.expect(&[("BLPOP none 0.1", "nil array")]);
+    let took = begin.elapsed().as_millis();
+    assert!((100..400).contains(&took), "{took} ms");
+    for (reason, reply) in [
+        ("", "nil array"),
+        (" TIMEOUT", "nil array"),
+        (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+    ] {
+        let id = client.send("CLIENT ID")[1..].to_owned();
+        client.push(&[b"BLPOP", b"none", b"0"]);
+        settle();
+        let mut other = running.connect();
+        let line = format!("CLIENT UNBLOCK {id}{reason}");
+        other.expect(&[(&line, ":1"), (&line, ":0")]);
+        assert_eq!(client.read(), reply);
+    }
+    drop(waiting(&running, "BLPOP l 0"));
+    settle();
+    client.expect(&[("RPUSH l 1", ":1"), ("LLEN l", ":1")]);
+    client.write(b"BLPOP none 0.05\r\nPING\r\n");
+    assert_eq!(
+        (client.read(), client.read()),
+        ("nil array".into(), "+PONG".into())
+    );
+}
+
+#[test]
+fn many_wait_and_each_gets_one() {
+    let running = start();
+    let mut waiters: Vec<_> = (0..50)
+        .map(|_| {
+            let mut client = running.connect();
+            client.push(&[b"BLPOP", b"l", b"0"]);
+            client
+        })
+        .collect();
+    settle();
+    let mut pusher = running.connect();
+    for i in 0..50 {
+        pusher.push(&[b"RPUSH", b"l", format!("{i}").as_bytes()]);
+    }
+    let mut got: Vec<String> = waiters.iter_mut().map(Client::read).collect();
+    got.sort();
+    got.dedup();
+    assert_eq!(got.len(), 50);
+}
