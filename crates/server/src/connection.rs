@@ -154,19 +154,24 @@ impl Connection {
         }
         // Less than a buffer empties the socket; only a hang-up may hide behind it.
         self.readable = read == buffer.len() || self.hung_up || !self.stream.short_read_empties();
+        Ok(self.take(state, &buffer[..read]))
+    }
+
+    /// Takes bytes of the client, and runs what is whole.
+    pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
         self.session.active = state.now;
-        state.stats.input_bytes += u64::try_from(read).unwrap_or(0);
+        state.stats.input_bytes += u64::try_from(bytes.len()).unwrap_or(0);
         if !self.session.authenticated {
-            self.input.reserve_exact(read);
+            self.input.reserve_exact(bytes.len());
         }
         if !self.input.is_empty() {
-            self.input.extend_from_slice(&buffer[..read]);
-            return Ok(self.resume(state));
+            self.input.extend_from_slice(bytes);
+            return self.resume(state);
         }
-        let (consumed, after) = self.run(state, &buffer[..read]);
-        self.input.extend_from_slice(&buffer[consumed..read]);
+        let (consumed, after) = self.run(state, bytes);
+        self.input.extend_from_slice(&bytes[consumed..]);
         self.check_input(state);
-        Ok(after)
+        after
     }
 
     fn resume(&mut self, state: &mut State) -> After {

@@ -23,6 +23,8 @@ mod command;
 mod connection;
 mod control;
 mod engine;
+#[cfg(test)]
+mod fuzz;
 mod glob;
 mod http;
 mod latency;

@@ -246,6 +246,14 @@ fn note(
         .add(denied, context, name, client, state.now, max);
 }
 
+/// `requirepass` has changed: so has `default`. Clients that are there stay in.
+pub(crate) fn requirepass_changed(state: &mut State, mine: &mut Session) {
+    let password = state.options.requirepass.as_deref().map(str::as_bytes);
+    state.acl.set_requirepass(password);
+    // `default` is always there, so nobody has to leave.
+    spread(state, mine);
+}
+
 /// Puts the users that have changed into all sessions. Clients of users that are gone are
 /// disconnected, as are those that listen to what they no longer may. `false`: `mine` is one.
 pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {

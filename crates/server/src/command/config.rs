@@ -9,6 +9,7 @@ use super::Group;
 use super::flag::{ADMIN, LOADING};
 use super::spec::{Command, family};
 use super::{Cx, SYNTAX};
+use crate::acl;
 use crate::glob;
 use crate::options::ServeError;
 use crate::resp::parse::Args;
@@ -191,7 +192,12 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>) {
         changes.push((given, target, value));
     }
     match apply(cx.state, &changes) {
-        Ok(()) => cx.out.ok(),
+        Ok(()) => {
+            if seen.contains("requirepass") {
+                acl::requirepass_changed(cx.state, cx.session);
+            }
+            cx.out.ok();
+        }
         Err(refusal) => cx.out.error(&failed(refusal)),
     }
 }

@@ -262,6 +262,17 @@ fn users_of_the_configuration_and_the_password_are_one_list() {
         ("ACL SETUSER default nopass", "+OK"),
     ]);
     running.connect().expect(&[("PING", "+PONG")]);
+    client.expect(&[("CONFIG SET requirepass other", "+OK"), ("GET k", "\"v\"")]);
+    running.connect().expect(&[
+        ("PING", "-NOAUTH Authentication required."),
+        ("AUTH other", "+OK"),
+        (
+            "CONFIG SET requirepass",
+            "-ERR wrong number of arguments for 'config|set' command",
+        ),
+    ]);
+    client.call(&[b"CONFIG", b"SET", b"requirepass", b""]);
+    running.connect().expect(&[("PING", "+PONG")]);
     let exposed = ServerOptions {
         listen: vec!["0.0.0.0:0".parse().expect("any")],
         allow_plaintext: true,

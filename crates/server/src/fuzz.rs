@@ -1,0 +1,527 @@
+//! Fuzzing: streams that are almost requests, cut anywhere, into the parser, the dispatcher and
+//! every command, over a database that works.
+//!
+//! An input is one to three requests, made from the table of commands and a bag of words that
+//! mean something somewhere, and then damaged: bits, digits and line ends change, pieces vanish
+//! and come twice. It reaches one of four clients in up to three pieces, before or after AUTH,
+//! so that blocks, subscriptions and waiting clients meet. What counts is what does not happen:
+//! no panic, no stopped database, no reply that a client could not parse from its first byte on.
+//!
+//! A panic prints the seed and the input. `PERDURA_FUZZ_INPUTS` says how many inputs there are,
+//! `PERDURA_FUZZ_SEED` with which seed; ten million take minutes:
+//!
+//! ```text
+//! PERDURA_FUZZ_INPUTS=10000000 cargo test -p perdura-server --lib fuzz -- --nocapture
+//! ```
+
+use crate::command::table;
+use crate::command::wait::expire;
+use crate::connection::Connection;
+use crate::control::{Control, Gate, Message};
+use crate::engine::{Db, Options, Progress};
+use crate::net::Stream;
+use crate::options::ServerOptions;
+use crate::poll::WAKER;
+use crate::pubsub::Seat;
+use crate::session::Session;
+use crate::state::{Stage, State};
+use fastrand::Rng;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// So many inputs meet one server, which is then made anew: settings and users change.
+const INPUTS_PER_SERVER: u64 = 1000;
+/// So many clients.
+const CLIENTS: usize = 4;
+/// The clock and the disk get on after so many inputs.
+const ROUND: u64 = 32;
+
+/// Words that mean something somewhere.
+const WORDS: &[&str] = &[
+    "k",
+    "k1",
+    "k2",
+    "k3",
+    "x:{t}:1",
+    "",
+    "*",
+    "?",
+    "[a-",
+    "k*",
+    "\\",
+    "0",
+    "1",
+    "2",
+    "-1",
+    "-2",
+    "10",
+    "100",
+    "16",
+    "255",
+    "63",
+    "64",
+    "4294967296",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "18446744073709551615",
+    "1.5",
+    "-0",
+    "1e308",
+    "1e-320",
+    "inf",
+    "-inf",
+    "+inf",
+    "nan",
+    "0x10",
+    "(1",
+    "(inf",
+    "[a",
+    "(a",
+    "+",
+    "-",
+    "[",
+    "(",
+    "$",
+    "#",
+    "a",
+    "b",
+    "c",
+    "value",
+    "AND",
+    "OR",
+    "XOR",
+    "NOT",
+    "EX",
+    "PX",
+    "EXAT",
+    "PXAT",
+    "KEEPTTL",
+    "NX",
+    "XX",
+    "GT",
+    "LT",
+    "CH",
+    "INCR",
+    "GET",
+    "PERSIST",
+    "BY",
+    "LIMIT",
+    "ASC",
+    "DESC",
+    "ALPHA",
+    "STORE",
+    "WITHSCORES",
+    "WITHVALUES",
+    "BYSCORE",
+    "BYLEX",
+    "REV",
+    "WEIGHTS",
+    "AGGREGATE",
+    "SUM",
+    "MIN",
+    "MAX",
+    "COUNT",
+    "MATCH",
+    "TYPE",
+    "string",
+    "hash",
+    "list",
+    "zset",
+    "LEFT",
+    "RIGHT",
+    "BEFORE",
+    "AFTER",
+    "RANK",
+    "MAXLEN",
+    "LEN",
+    "IDX",
+    "MINMATCHLEN",
+    "WITHMATCHLEN",
+    "REPLACE",
+    "DB",
+    "ABSTTL",
+    "IDLETIME",
+    "FREQ",
+    "ASYNC",
+    "SYNC",
+    "BIT",
+    "BYTE",
+    "u8",
+    "i64",
+    "u64",
+    "#1",
+    "OVERFLOW",
+    "WRAP",
+    "SAT",
+    "FAIL",
+    "SET",
+    "INCRBY",
+    "ON",
+    "OFF",
+    "AUTH",
+    "SETNAME",
+    "default",
+    "alice",
+    "secret",
+    "3",
+    "ID",
+    "ADDR",
+    "LADDR",
+    "SKIPME",
+    "YES",
+    "NO",
+    "NORMAL",
+    "PUBSUB",
+    "on",
+    "off",
+    "nopass",
+    ">secret",
+    "~*",
+    "%R~k*",
+    "&*",
+    "+@all",
+    "-@all",
+    "+get",
+    "-set",
+    "(+set ~k1)",
+    "reset",
+    "resetpass",
+    "maxmemory",
+    "timeout",
+    "notify-keyspace-events",
+    "KEA",
+    "slowlog-log-slower-than",
+    "maxclients",
+    "w_*",
+    "w_*->f",
+    "RESET",
+    "FILTERBY",
+    "ACLCAT",
+    "PATTERN",
+    "MODULE",
+    "__keyspace@0__:k",
+];
+
+struct Fuzz {
+    rng: Rng,
+    seed: u64,
+    number: u64,
+    names: Vec<(&'static str, i8, Vec<&'static str>)>,
+    input: Vec<u8>,
+    spare: Vec<Stream>,
+    next_id: u64,
+    /// Pieces that were answered, and those of them whose first reply was an error.
+    answers: (u64, u64),
+}
+
+impl Drop for Fuzz {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "seed {}, input {}: {}",
+                self.seed,
+                self.number,
+                self.input.escape_ascii()
+            );
+        }
+    }
+}
+
+impl Fuzz {
+    fn new(seed: u64) -> Self {
+        let mut names: Vec<_> = table::all()
+            .map(|command| {
+                let words = command.words.iter().map(|(word, _)| *word).collect();
+                (command.name, command.arity, words)
+            })
+            .collect();
+        names.sort_unstable();
+        Fuzz {
+            rng: Rng::with_seed(seed),
+            seed,
+            number: 0,
+            names,
+            input: Vec::new(),
+            spare: Vec::new(),
+            next_id: 1,
+            answers: (0, 0),
+        }
+    }
+
+    fn word(&mut self) -> Vec<u8> {
+        match self.rng.u8(..40) {
+            0 => {
+                let len = self.rng.usize(..40);
+                (0..len).map(|_| self.rng.u8(..)).collect()
+            }
+            1 => vec![b'v'; self.rng.usize(..3000)],
+            2 => self.rng.i64(..).to_string().into_bytes(),
+            3 => {
+                let at = self.rng.usize(..self.names.len());
+                self.names[at].0.as_bytes().to_vec()
+            }
+            4..16 => format!("k{}", self.rng.u8(..8)).into_bytes(),
+            _ => WORDS[self.rng.usize(..WORDS.len())].as_bytes().to_vec(),
+        }
+    }
+
+    fn request(&mut self) -> Vec<Vec<u8>> {
+        if self.rng.u8(..12) == 0 {
+            let often: &[&[&str]] = &[
+                &["AUTH", "secret"],
+                &["HELLO", "3", "AUTH", "default", "secret"],
+                &["MULTI"],
+                &["EXEC"],
+                &["RESET"],
+                &["SUBSCRIBE", "k1", "k2"],
+                &["PSUBSCRIBE", "k*"],
+            ];
+            let chosen = often[self.rng.usize(..often.len())];
+            return chosen.iter().map(|word| word.as_bytes().to_vec()).collect();
+        }
+        let at = self.rng.usize(..self.names.len());
+        let (name, arity, words) = &self.names[at];
+        let mut words_of = vec![name.as_bytes().to_vec()];
+        if !words.is_empty() && self.rng.u8(..16) != 0 {
+            let word = words[self.rng.usize(..words.len())];
+            words_of.push(word.as_bytes().to_vec());
+        }
+        let least = usize::from(arity.unsigned_abs()).saturating_sub(words_of.len());
+        let more = match self.rng.u8(..8) {
+            0 => self.rng.usize(..40),
+            1..4 => 0,
+            _ => self.rng.usize(..6),
+        };
+        for at in 0..least + more {
+            // What comes first is mostly a key, or nothing would happen to keys.
+            let word = match self.rng.u8(..8) {
+                0..6 if at == 0 => format!("k{}", self.rng.u8(..8)).into_bytes(),
+                _ => self.word(),
+            };
+            words_of.push(word);
+        }
+        words_of
+    }
+
+    fn make(&mut self) {
+        self.input.clear();
+        for _ in 0..=self.rng.u8(..3) {
+            let words = self.request();
+            if self.rng.u8(..10) == 0 {
+                self.input.extend_from_slice(&words.join(&b' '));
+                self.input.extend_from_slice(b"\r\n");
+                continue;
+            }
+            let head = format!("*{}\r\n", words.len());
+            self.input.extend_from_slice(head.as_bytes());
+            for word in words {
+                let head = format!("${}\r\n", word.len());
+                self.input.extend_from_slice(head.as_bytes());
+                self.input.extend_from_slice(&word);
+                self.input.extend_from_slice(b"\r\n");
+            }
+        }
+        if self.rng.u8(..4) == 0 {
+            for _ in 0..=self.rng.u8(..3) {
+                self.damage();
+            }
+        }
+    }
+
+    fn damage(&mut self) {
+        let (rng, input) = (&mut self.rng, &mut self.input);
+        if input.is_empty() {
+            return;
+        }
+        let at = rng.usize(..input.len());
+        let end = (at + 1 + rng.usize(..16)).min(input.len());
+        match rng.u8(..8) {
+            0 => input[at] ^= 1 << rng.u8(..8),
+            1 => input[at] = rng.u8(..),
+            2 => {
+                input.drain(at..end);
+            }
+            3 => {
+                let piece = input[at..end].to_vec();
+                input.splice(at..at, piece);
+            }
+            4 => input.truncate(at),
+            5 => {
+                input.splice(at..at, *b"\r\n");
+            }
+            _ => {
+                let digit = input.iter().skip(at).position(u8::is_ascii_digit);
+                if let Some(digit) = digit {
+                    input[at + digit] = b'0' + rng.u8(..10);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, state: &mut State, index: usize) {
+        let stream = self.spare.pop().unwrap_or_else(|| {
+            let (ours, _) = mio::net::UnixStream::pair().expect("a pair of sockets");
+            Stream::Unix(ours)
+        });
+        let seat = Seat {
+            index,
+            id: self.next_id,
+        };
+        self.next_id += 1;
+        let session = Session::new(seat, String::new(), String::new(), true, &state.acl);
+        let connection = Box::new(Connection::new(stream, session));
+        state.connections.put(index, connection);
+    }
+
+    fn disconnect(&mut self, state: &mut State, mut connection: Box<Connection>) {
+        connection.unaccount(state);
+        state.forget(&mut connection.session);
+        self.spare.push(connection.stream);
+    }
+
+    /// Sends one input to one client.
+    fn step(&mut self, state: &mut State) {
+        self.make();
+        let index = self.rng.usize(..CLIENTS);
+        let mut rest = std::mem::take(&mut self.input);
+        let pieces = self.rng.usize(..3);
+        let mut cuts: Vec<usize> = (0..pieces).map(|_| self.rng.usize(..=rest.len())).collect();
+        cuts.sort_unstable();
+        cuts.push(rest.len());
+        let mut from = 0;
+        self.input.clone_from(&rest);
+        for cut in cuts {
+            let Some(mut connection) = state.connections.take(index) else {
+                break;
+            };
+            if connection.blocked && self.rng.bool() {
+                self.disconnect(state, connection);
+                self.connect(state, index);
+                continue;
+            }
+            connection.take(state, &rest[from..cut]);
+            from = cut;
+            if connection.replies.unsent() > 0 {
+                let first = connection.replies.buf[0];
+                self.answers.0 += 1;
+                self.answers.1 += u64::from(first == b'-');
+                assert!(
+                    b"+-:$*_%~=,#>|(".contains(&first),
+                    "a reply begins with {first}"
+                );
+            }
+            if connection.closing || connection.doomed {
+                self.disconnect(state, connection);
+                self.connect(state, index);
+                continue;
+            }
+            connection.unaccount(state);
+            state.connections.put(index, connection);
+        }
+        rest.clear();
+    }
+}
+
+/// What a loop would have: a gate, and somewhere for messages to go.
+struct Around {
+    _poll: mio::Poll,
+    control: Control,
+    messages: Receiver<Message>,
+}
+
+impl Around {
+    fn new() -> Self {
+        let poll = mio::Poll::new().expect("a poller");
+        let waker = mio::Waker::new(poll.registry(), WAKER).expect("a waker");
+        let (sender, messages) = channel();
+        let gate = Arc::new(Gate::new(waker));
+        Around {
+            _poll: poll,
+            control: Control { sender, gate },
+            messages,
+        }
+    }
+}
+
+fn run(seed: u64, inputs: u64) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut options = Options::new(dir.path().join("data"));
+    options.partitions = 16;
+    options.segment_bytes = 4 << 20;
+    options.checkpoint_log_bytes = 64 << 20;
+    options.memory_limit = Some(256 << 20);
+    options.value_bytes_max = 64 << 10;
+    let db = Db::open(options.clone()).expect("a database");
+    let around = Around::new();
+    let mut fuzz = Fuzz::new(seed);
+    let mut slowest = (Duration::ZERO, 0, Vec::new());
+    let began = Instant::now();
+    while fuzz.number < inputs {
+        let server = ServerOptions {
+            requirepass: (fuzz.rng.u8(..4) == 0).then(|| String::from("secret")),
+            query_bytes_max: 1 << 20,
+            reply_bytes_max: 1 << 20,
+            ..ServerOptions::default()
+        };
+        let (progress, control) = (Arc::new(Progress::default()), around.control.clone());
+        let mut state = State::new(
+            server,
+            options.clone(),
+            0,
+            progress,
+            control,
+            Arc::new(|_| {}),
+        );
+        state.load_users().expect("users");
+        state.stage = Stage::Ready(db.clone());
+        db.memory().set_limit(256 << 20);
+        for _ in 0..CLIENTS {
+            let index = state.connections.reserve();
+            fuzz.connect(&mut state, index);
+        }
+        for _ in 0..INPUTS_PER_SERVER.min(inputs - fuzz.number) {
+            let since = Instant::now();
+            fuzz.step(&mut state);
+            let took = since.elapsed();
+            if took > slowest.0 {
+                slowest = (took, fuzz.number, fuzz.input.clone());
+            }
+            fuzz.number += 1;
+            if fuzz.number.is_multiple_of(ROUND) {
+                state.begin_round();
+                expire(&mut state, Instant::now());
+                state.touched.clear();
+                db.nudge();
+                while around.messages.try_recv().is_ok() {
+                    state.saving = None;
+                }
+                assert_eq!(db.is_stopped(), None, "the database has stopped");
+            }
+        }
+        for index in 0..CLIENTS {
+            if let Some(connection) = state.connections.take(index) {
+                fuzz.disconnect(&mut state, connection);
+            }
+        }
+        fuzz.spare.truncate(CLIENTS);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    eprintln!(
+        "{inputs} inputs of seed {seed} in {seconds:.1} s, answered {} times, {} by errors; the \
+         slowest, number {}, took {:?}: {}",
+        fuzz.answers.0,
+        fuzz.answers.1,
+        slowest.1,
+        slowest.0,
+        slowest.2.escape_ascii()
+    );
+}
+
+#[test]
+fn no_input_makes_it_panic() {
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    let inputs = number("PERDURA_FUZZ_INPUTS").unwrap_or(30_000);
+    run(number("PERDURA_FUZZ_SEED").unwrap_or(1), inputs);
+}
