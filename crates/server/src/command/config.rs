@@ -263,6 +263,10 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
         let limit = draft.database.memory_limit.unwrap_or(u64::MAX);
         db.memory().set_limit(limit);
     }
+    if has("requirepass") {
+        let password = draft.server.requirepass.as_deref();
+        state.acl.set_requirepass(password.map(str::as_bytes));
+    }
     (state.options, state.config.database) = (draft.server, draft.database);
     state.config.changed.extend(changed);
     state.options_changed();
