@@ -12,8 +12,10 @@ mod redis {
     pub mod connections;
     pub mod durability;
     pub mod limits;
+    pub mod lists;
     pub mod pubsub;
     pub mod slow;
+    pub mod sorted_sets;
     pub mod tls;
     pub mod transactions;
     pub mod watch;

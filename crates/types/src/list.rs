@@ -187,6 +187,9 @@ pub fn push<'i>(
     Ok(len)
 }
 
+/// Items, each on its own.
+pub type Items = Vec<Vec<u8>>;
+
 /// Takes up to `max` items off an end; `None` if there is no list.
 ///
 /// # Errors
@@ -197,7 +200,7 @@ pub fn pop(
     key: &[u8],
     end: End,
     max: u64,
-) -> Result<Option<(Vec<Vec<u8>>, Left)>, Fault> {
+) -> Result<Option<(Items, Left)>, Fault> {
     let mut change = Change::open(tx, table, key, Shape::List)?;
     if change.is_absent() {
         return Ok(None);
@@ -341,7 +344,7 @@ pub fn trim(
     }
     // What little is kept is cheaper to write again than the rest is to remove.
     if to - from <= (len - (to - from)) / 4 {
-        let kept: Vec<Vec<u8>> = {
+        let kept: Items = {
             let list = change.stored(tx)?;
             let list = list.iter().flat_map(|list| items(list, from, to));
             list.map(|item| item.to_vec()).collect()

@@ -116,8 +116,8 @@ fn take_ranks(
     tx: &mut Tx<'_>,
     from: u64,
     to: u64,
-) -> Result<Vec<(Vec<u8>, f64)>, Fault> {
-    let taken: Vec<(Vec<u8>, f64)> = change.stored(tx)?.map_or_else(Vec::new, |set| {
+) -> Result<Members, Fault> {
+    let taken: Members = change.stored(tx)?.map_or_else(Vec::new, |set| {
         members(&set, from, to)
             .map(|(member, score)| (member.to_vec(), score))
             .collect()
@@ -128,15 +128,20 @@ fn take_ranks(
     Ok(taken)
 }
 
+/// Members with their scores.
+pub type Members = Vec<(Vec<u8>, f64)>;
+
 /// Takes up to `max` members off an end, the outermost first; `None` if there is no sorted set.
-#[allow(clippy::type_complexity)] // members with scores, and what is left
+///
+/// # Errors
+/// As [`source`].
 pub fn pop(
     tx: &mut Tx<'_>,
     table: TableId,
     key: &[u8],
     end: End,
     max: u64,
-) -> Result<Option<(Vec<(Vec<u8>, f64)>, Left)>, Fault> {
+) -> Result<Option<(Members, Left)>, Fault> {
     let mut change = Change::open(tx, table, key, Shape::Zset)?;
     if change.is_absent() {
         return Ok(None);
@@ -156,11 +161,11 @@ pub fn pop(
 
 /// Puts a member in with a score, whether it is there or not.
 fn put(change: &mut Change<'_>, tx: &mut Tx<'_>, member: &[u8], score: f64) -> Result<(), Fault> {
-    if let Some(editor) = change.packed() {
-        if add::put_packed(editor, member, score) {
-            change.note_edit();
-            return Ok(());
-        }
+    if let Some(editor) = change.packed()
+        && add::put_packed(editor, member, score)
+    {
+        change.note_edit();
+        return Ok(());
     }
     change.put_row(tx, member, &score.to_le_bytes())?;
     Ok(())

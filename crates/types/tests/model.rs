@@ -1,6 +1,9 @@
 //! Random operations on hashes and sets, against collections of the standard library: small ones,
 //! large ones, the way from one to the other, aborts, and restarts.
 
+#[path = "model/ordered.rs"]
+mod ordered;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
