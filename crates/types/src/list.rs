@@ -187,7 +187,7 @@ pub fn push<'i>(
     Ok(len)
 }
 
-/// Items, each on its own.
+/// Items.
 pub type Items = Vec<Vec<u8>>;
 
 /// Takes up to `max` items off an end; `None` if there is no list.
