@@ -8,18 +8,17 @@
 //! Polling is edge-triggered: what was announced and not used up is remembered in the connection
 //! and worked off in the next round, so that no client can keep the others waiting.
 
+mod messages;
 mod upkeep;
 
 use crate::command::After;
-use crate::command::info::everything;
 use crate::command::wait::expire;
 use crate::connection::Connection;
 use crate::control::{Gate, Message};
-use crate::engine::{Db, Epoch, error_text};
+use crate::engine::{Db, Epoch};
 use crate::net::Listener;
 use crate::options::ServeError;
-use crate::resp::reply::Out;
-use crate::state::{Stage, State, unix_seconds};
+use crate::state::{Stage, State};
 use crate::supervise::Supervisor;
 use mio::event::Event;
 use mio::net::UnixStream;
@@ -359,60 +358,6 @@ impl EventLoop {
         connection.unaccount(&self.state);
         self.state.forget(&mut connection.session);
         self.state.connections.release(index);
-    }
-
-    fn handle(&mut self, message: Message) -> Result<(), ServeError> {
-        match message {
-            Message::Opened(Ok(db)) => {
-                let gate = Arc::clone(&self.gate);
-                db.on_durable(Box::new(move |_| gate.advanced()));
-                let control = self.state.control.clone();
-                db.on_expired(Box::new(move |keys, epoch| {
-                    if control.gate.hears_expired() {
-                        let keys = keys.to_vec();
-                        control.send(Message::Expired { keys, epoch });
-                    }
-                }));
-                self.state.durable = db.durable();
-                for line in db.report().to_string().lines() {
-                    (self.state.log)(line);
-                }
-                (self.state.log)("Ready to accept commands");
-                self.state.opened_at = unix_seconds();
-                self.state.stage = Stage::Ready(db);
-                self.state.tell_supervisor();
-            }
-            Message::Opened(Err(error)) => return Err(error.into()),
-            Message::Stop { checkpoint } => self.stop(checkpoint),
-            // Whoever asked may have given up.
-            Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
-            Message::Expired { keys, epoch } => self.state.tell_expired(keys, epoch),
-            Message::Saved { client, result } => {
-                self.state.saving = None;
-                let found = self
-                    .state
-                    .connections
-                    .iter()
-                    .find(|(_, c)| c.session.seat.id == client);
-                let Some(index) = found.map(|(index, _)| index) else {
-                    return Ok(());
-                };
-                let Some(mut connection) = self.state.connections.take(index) else {
-                    return Ok(());
-                };
-                let resp3 = connection.session.resp3;
-                let mut out = Out::new(&mut connection.replies.buf, resp3);
-                match result {
-                    Ok(()) => out.ok(),
-                    Err(error) => out.error(&error_text(&error)),
-                }
-                connection.replies.seal(Epoch(0), self.state.durable);
-                connection.blocked = false;
-                self.state.connections.put(index, connection);
-                self.touched.push(index);
-            }
-        }
-        Ok(())
     }
 
     fn stop(&mut self, checkpoint: bool) {
