@@ -140,7 +140,7 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
         "Kg$lshzxet",
         "E$",
         "Kl",
-        "AKEm",
+        "AKE",
         "KEAn",
         "foo",
     ];

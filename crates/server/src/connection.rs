@@ -147,10 +147,14 @@ impl Connection {
             }
         };
         if read == 0 {
-            // A half-closed peer still gets the replies to what it sent.
+            // A half-closed peer still gets the replies to what it sent. One that is owed nothing
+            // goes now, before anybody else's request is run.
             self.readable = false;
             self.closing = true;
-            return Ok(After::Continue);
+            return match self.replies.unsent() {
+                0 => Err(()),
+                _ => Ok(After::Continue),
+            };
         }
         // Less than a buffer empties the socket; only a hang-up may hide behind it.
         self.readable = read == buffer.len() || self.hung_up || !self.stream.short_read_empties();

@@ -158,8 +158,8 @@ fn wait(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> S
 
 /// `BLMPOP timeout numkeys key [key …] LEFT|RIGHT [COUNT count]`
 fn blmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let timeout = parse_timeout(args.at(1))?;
     let several = FromSeveral::parse(args, 2, |word| list_moves::end(word).is_ok())?;
+    let timeout = parse_timeout(args.at(1))?;
     if list_moves::pop_several(data, args, out, &several)? {
         return Ok(());
     }
@@ -168,8 +168,8 @@ fn blmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
 
 /// `BZMPOP timeout numkeys key [key …] MIN|MAX [COUNT count]`
 fn bzmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let timeout = parse_timeout(args.at(1))?;
     let several = FromSeveral::parse(args, 2, |word| zset_pops::end(word).is_some())?;
+    let timeout = parse_timeout(args.at(1))?;
     if zset_pops::pop_several(data, args, out, &several)? {
         return Ok(());
     }

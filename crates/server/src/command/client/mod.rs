@@ -90,7 +90,10 @@ fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
             cx.out.bulk(b"prefixes");
             cx.out.array(0);
         }
-        b"caching" => caching(cx, args.at(2)),
+        b"caching" => cx.out.error(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
+             or OPTOUT mode enabled",
+        ),
         _ => help(cx),
     }
 }
@@ -218,20 +221,6 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>) {
     };
     let waited = u64::try_from(id).is_ok_and(|id| wait::unblock(cx.state, id, error));
     cx.out.integer(i64::from(waited));
-}
-
-/// `CLIENT CACHING YES|NO`, which needs tracking.
-fn caching(cx: &mut Cx<'_>, word: &[u8]) {
-    let (name, mode) = if word.eq_ignore_ascii_case(b"YES") {
-        ("YES", "OPTIN")
-    } else if word.eq_ignore_ascii_case(b"NO") {
-        ("NO", "OPTOUT")
-    } else {
-        return cx.out.error(SYNTAX);
-    };
-    cx.out.error(&format!(
-        "ERR CLIENT CACHING {name} is only valid when tracking is enabled in {mode} mode."
-    ));
 }
 
 fn help(cx: &mut Cx<'_>) {
