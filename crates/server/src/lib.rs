@@ -12,6 +12,8 @@
 //! * `connection`, `session`: a client's bytes, and what it has told about itself.
 //! * `command`: the table of commands and their functions.
 //! * `poll`, `control`, `net`, `tls`: the loop, how other threads reach it, and the sockets.
+//! * `settings`: what can be set, from wherever. `http`: metrics and the status page. `supervise`: what
+//!   systemd is told.
 //! * `serve`: start and end.
 //!
 //! # What is absent
