@@ -246,7 +246,8 @@ fn run_steps(
     let (outcome, ticket) = db.transact(partitions, |tx| {
         out.buf.truncate(start);
         out.array(steps.len());
-        (ran.clear(), failed.clear());
+        ran.clear();
+        failed.clear();
         let mut clock = Instant::now();
         let mut data = Data::new(state, db, tx, 0).impatient();
         for ((command, owned), step) in block.queue.iter().zip(steps) {

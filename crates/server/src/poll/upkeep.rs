@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::tls::HANDSHAKE;
 use mio::Token;
 use std::io::{ErrorKind, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// After this time without a request a client gives its empty buffers back.
 const REST_AFTER: Duration = Duration::from_secs(2);
@@ -113,10 +113,14 @@ impl EventLoop {
 
     /// Closes those that have not begun to speak TLS in time.
     fn close_handshakes(&mut self) {
-        while let Some((index, id, _)) = self
+        let late = |(_, _, deadline): &(usize, u64, Instant)| *deadline <= self.state.now;
+        let count = self
             .handshakes
-            .pop_front_if(|(_, _, deadline)| *deadline <= self.state.now)
-        {
+            .iter()
+            .take_while(|entry| late(entry))
+            .count();
+        let late: Vec<_> = self.handshakes.drain(..count).collect();
+        for (index, id, _) in late {
             match self.state.connections.take(index) {
                 Some(connection)
                     if connection.session.seat.id == id && connection.stream.handshaking() =>
