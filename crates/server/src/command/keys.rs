@@ -6,6 +6,7 @@ use super::event::Class;
 use super::flag::{DANGEROUS, FAST, READ, WRITE};
 use super::spec::{Command, EACH, ONE, data};
 use super::{Data, Done, SYNTAX};
+use crate::engine::types::type_name;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use std::ops::Range;
@@ -73,8 +74,8 @@ pub(crate) fn exists(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 
 /// `TYPE key`
 pub(crate) fn kind(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let found = data.tx.get(data.table, args.at(1))?.is_some();
-    out.simple(if found { "string" } else { "none" });
+    let found = data.tx.get(data.table, args.at(1))?;
+    out.simple(found.map_or("none", |row| type_name(&row)));
     Ok(())
 }
 
