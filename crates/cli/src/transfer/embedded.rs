@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use perdura_server::{Server, ServerOptions};
 
 use super::address::{Address, Place};
+use super::now_ms;
 
 /// A server of our own.
 pub struct Embedded {
@@ -20,7 +21,11 @@ pub struct Embedded {
 impl Embedded {
     /// Opens the database, or makes it.
     pub fn start(database: perdura::Options) -> Result<Embedded> {
-        let dir = std::env::temp_dir().join(format!("perdura-transfer-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!(
+            "perdura-transfer-{}-{}",
+            std::process::id(),
+            now_ms()
+        ));
         DirBuilder::new()
             .mode(0o700)
             .create(&dir)

@@ -6,13 +6,17 @@
 
 mod clients;
 mod config;
+mod contents;
 mod damage;
 mod disks;
 mod interleaved;
 mod kill;
+mod model;
 mod packaging;
 mod powercut;
+mod requests;
 mod status;
 mod streams;
 mod support;
+mod transfer;
 mod verbs;

@@ -1,0 +1,121 @@
+//! What a server holds of a client's keys, read command by command, each type in two ways: its
+//! elements and its count, which is derived and rebuilt at a restart.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Bytes, Entry, Value};
+use crate::requests::names;
+use crate::support::{Client, Reply, request};
+
+/// Keys by database and name.
+pub type Keys = BTreeMap<(u8, Bytes), Entry>;
+
+/// All keys of a client, in both databases. Leaves the connection in database 0.
+pub fn read(client: &mut Client, number: usize) -> Result<Keys, String> {
+    let mut keys = Keys::new();
+    for db in [1, 0] {
+        one_database(client, db, number, &mut keys)
+            .map_err(|error| format!("reading database {db}: {error}"))?;
+    }
+    Ok(keys)
+}
+
+fn one_database(
+    client: &mut Client,
+    db: u8,
+    number: usize,
+    keys: &mut Keys,
+) -> std::io::Result<()> {
+    let names = names(number);
+    let mut out = request(&[b"SELECT", db.to_string().as_bytes()]);
+    for name in &names {
+        out.extend(request(&[b"TYPE", name]));
+        out.extend(request(&[b"PEXPIRETIME", name]));
+    }
+    client.send(&out)?;
+    client.reply()?;
+    let mut heads = Vec::new();
+    for name in names {
+        let Reply::Status(kind) = client.reply()? else {
+            panic!("TYPE gave no status");
+        };
+        let Reply::Number(expires) = client.reply()? else {
+            panic!("PEXPIRETIME gave no number");
+        };
+        if kind != "none" {
+            heads.push((name, kind, (expires >= 0).then_some(expires)));
+        }
+    }
+    for (name, kind, expires_at_ms) in heads {
+        let value = value(client, &name, &kind)?;
+        keys.insert(
+            (db, name),
+            Entry {
+                value,
+                expires_at_ms,
+            },
+        );
+    }
+    Ok(())
+}
+
+fn value(client: &mut Client, name: &[u8], kind: &str) -> std::io::Result<Value> {
+    let (all, count): (&[&[u8]], &[u8]) = match kind {
+        "string" => (&[b"GET", name], b"STRLEN"),
+        "hash" => (&[b"HGETALL", name], b"HLEN"),
+        "list" => (&[b"LRANGE", name, b"0", b"-1"], b"LLEN"),
+        "set" => (&[b"SMEMBERS", name], b"SCARD"),
+        "zset" => (&[b"ZRANGE", name, b"0", b"-1", b"WITHSCORES"], b"ZCARD"),
+        other => panic!("type {other}"),
+    };
+    client.send(&[request(all), request(&[count, name])].concat())?;
+    let (all, count) = (client.reply()?, client.reply()?);
+    let (value, len) = match (kind, all) {
+        ("string", Reply::Bulk(Some(bytes))) => {
+            let len = bytes.len();
+            (Value::String(bytes), len)
+        }
+        (_, Reply::Array(replies)) => {
+            let words: Vec<Bytes> = replies.into_iter().map(bulk).collect();
+            collection(name, kind, words)
+        }
+        (_, other) => panic!("{kind} '{}' is {other:?}", name.escape_ascii()),
+    };
+    if count != Reply::Number(i64::try_from(len).unwrap()) {
+        let name = name.escape_ascii();
+        return Err(std::io::Error::other(format!(
+            "{kind} '{name}' has {len} elements and counts {count:?}"
+        )));
+    }
+    Ok(value)
+}
+
+fn collection(name: &[u8], kind: &str, words: Vec<Bytes>) -> (Value, usize) {
+    let given = words.len();
+    let pairs = |words: &[Bytes]| -> Vec<(Bytes, Bytes)> {
+        let pair = |pair: &[Bytes]| (pair[0].clone(), pair[1].clone());
+        words.chunks(2).map(pair).collect()
+    };
+    match kind {
+        "hash" => (Value::Hash(pairs(&words).into_iter().collect()), given / 2),
+        "list" => (Value::List(words.into()), given),
+        "set" => (Value::Set(words.into_iter().collect()), given),
+        _ => {
+            let score = |text: &[u8]| std::str::from_utf8(text).unwrap().parse::<i64>().unwrap();
+            let order: Vec<(i64, Bytes)> = pairs(&words)
+                .into_iter()
+                .map(|(member, text)| (score(&text), member))
+                .collect();
+            assert!(order.is_sorted(), "the order of '{}'", name.escape_ascii());
+            let members = order.into_iter().map(|(score, member)| (member, score));
+            (Value::Zset(members.collect()), given / 2)
+        }
+    }
+}
+
+fn bulk(reply: Reply) -> Bytes {
+    match reply {
+        Reply::Bulk(Some(bytes)) => bytes,
+        other => panic!("{other:?} is no element"),
+    }
+}
