@@ -59,6 +59,28 @@ pub enum Flaw {
     AnchorOneSync,
     /// Restart starts its epochs right after the durable one, reusing void epochs.
     EpochReused,
+    /// A restart does not list the collections that no header names: their rows stay for good.
+    OrphansForgotten,
+    /// A restart puts the items of a list in the order of their slots, not of their labels.
+    ListBySlot,
+    /// An item put into a gap without a middle gets its neighbour's label.
+    LabelTwice,
+    /// Only the partitions declared before a header was read are in the group: what happened in
+    /// the home of a renamed collection is not.
+    HomeNotLogged,
+    /// A collection whose home is in another partition is let go without a word to that one.
+    ForeignNotOrphaned,
+    /// After a restart a header is looked for in the home's partition only: a renamed collection
+    /// counts as an orphan, and the purge takes it.
+    ForeignHeaderUnclaimed,
+    /// A rolled-back delete leaves the collection on the list of orphans.
+    OrphanNotAdopted,
+    /// After a restart collections are numbered from their count on, not from the greatest number.
+    CollectionIdReused,
+    /// A new score in the old slot is written, and the order of scores stays as it was.
+    ScoreNotMoved,
+    /// A scan passes over entries that neighbours have pushed from their places.
+    ScanSkipsDisplaced,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -79,7 +101,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 25] = [
+    pub const ALL: [Flaw; 35] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -105,6 +127,16 @@ impl Flaw {
         Flaw::FailedWriteClean,
         Flaw::AnchorOneSync,
         Flaw::EpochReused,
+        Flaw::OrphansForgotten,
+        Flaw::ListBySlot,
+        Flaw::LabelTwice,
+        Flaw::HomeNotLogged,
+        Flaw::ForeignNotOrphaned,
+        Flaw::ForeignHeaderUnclaimed,
+        Flaw::OrphanNotAdopted,
+        Flaw::CollectionIdReused,
+        Flaw::ScoreNotMoved,
+        Flaw::ScanSkipsDisplaced,
     ];
 
     /// The flaws that only steal mode has a place for.

@@ -9,7 +9,6 @@ use perdura_recovery::CheckpointProgress;
 use perdura_store::MemoryUse;
 
 use crate::pace::ImagePacer;
-use crate::purge::PURGE_ORPHANS;
 use crate::shared::Shared;
 
 /// The housekeeper's and checkpointer's rhythm.
@@ -126,7 +125,7 @@ impl Shared {
             // them can wait.
             match self.core.purge_step() {
                 Ok(done) => {
-                    much |= done >= PURGE_ORPHANS;
+                    much |= done >= self.core.options().orphans.step_rows;
                     if done > 0 && self.core.tells_of_expired() {
                         self.nudge();
                     }

@@ -124,6 +124,7 @@ impl Core {
         };
         for id in (0..core.heap.geometry().partitions).map(PartitionId) {
             let mut part = core.heap.lock(id);
+            part.set_orphan_limits(core.options.orphans);
             for (table, ordered) in &resumed.catalog {
                 part.attach_table(*table, *ordered);
             }

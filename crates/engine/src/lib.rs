@@ -43,7 +43,7 @@ pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_store::{
-    CollectionId, Elements, End, Home, Kind, MemoryAccount, MemoryUse, RowRef, Shape,
+    CollectionId, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef, Shape,
 };
 pub use perdura_txn::{Abort, Ticket, Tx};
 pub use perdura_types as types;

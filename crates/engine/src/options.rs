@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
 use perdura_recovery::{Level, Schedule};
+use perdura_store::OrphanLimits;
 
 /// Settings of the database without threads or paths.
 #[derive(Debug, Clone)]
@@ -27,6 +28,8 @@ pub struct CoreOptions {
     pub checkpoint_log_bytes: u64,
     /// How a restart uses disks, processors and memory.
     pub schedule: Schedule,
+    /// When the rows of deleted collections go away.
+    pub orphans: OrphanLimits,
 }
 
 impl Default for CoreOptions {
@@ -41,6 +44,7 @@ impl Default for CoreOptions {
             memory_limit: u64::MAX,
             checkpoint_log_bytes: 512 << 20,
             schedule: Schedule::inline(Level::Four, 0),
+            orphans: OrphanLimits::default(),
         }
     }
 }

@@ -14,8 +14,6 @@ use crate::core::Core;
 /// Rows removed, or pages freed, by one purge step at most.
 const PURGE_ROWS: usize = 32;
 const RECLAIM_PAGES: usize = 8;
-/// Elements of collections without a key removed by one purge step at most.
-pub(crate) const PURGE_ORPHANS: usize = 256;
 
 /// Hears of keys that the purge removed because they were past their expiry, with their databases
 /// and the epoch of the removal.
@@ -23,7 +21,8 @@ pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 
 impl Core {
     /// One step of the purge, for the next partition in turn: removes keys past their expiry
-    /// and elements of collections without a key, and frees pages of tables that are gone, each as a logged transaction. Returns how much it did.
+    /// and elements of collections without a key, and frees pages of tables that are gone, each as
+    /// a logged transaction. Returns how much it did.
     ///
     /// # Errors
     /// A full log or a stopped database; nothing is lost by trying later.
@@ -57,7 +56,7 @@ impl Core {
             }
             let mut removed = expired.len();
             if orphans {
-                removed += tx.purge_orphans(id, PURGE_ORPHANS)?;
+                removed += tx.purge_orphans(id, self.options().orphans.step_rows)?;
             }
             let (part, undo) = tx.partition(id)?;
             let freed = if reclaim {

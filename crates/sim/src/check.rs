@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use perdura::Core;
+use perdura::types::Source;
 use perdura_base::error::Family;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
@@ -15,7 +16,7 @@ use perdura_wal::anchor::read_anchor;
 use perdura_wal::{Anchor, Direction, ImageState};
 
 use crate::model::State;
-use crate::steps::{key_bytes, key_number};
+use crate::ops::{is_row, key_bytes, key_number};
 use crate::swarm::{draw_schedule, pick};
 use crate::world::{Check, World};
 
@@ -42,63 +43,90 @@ pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Option<Anchor>> {
 }
 
 impl World {
-    /// Holds an open engine against the rows that must be there.
+    /// Holds an open engine against the rows that must be there: by a walk over the partitions, by
+    /// key, by count, with all elements, and by the slots that are taken.
     pub(crate) fn compare(&self, core: &Core, expected: &State) -> Check {
-        let mut value = Vec::new();
-        let partitions = core.heap().geometry().partitions;
+        let (mut unexplained, mut orphans) = (0, 0);
         for database in 0..self.swarm.databases {
-            let table = core.database(database);
-            let (mut rows, mut wrong) = (0, None);
-            for partition in (0..partitions).map(PartitionId) {
-                core.heap().lock(partition).for_each(table, |row| {
-                    rows += 1;
-                    let key = row.key();
-                    value.clear();
-                    row.copy_value(&mut value);
-                    let place = key_number(&key).map(|key| (database, key));
-                    let same = place
-                        .and_then(|place| expected.get(&place))
-                        .is_some_and(|row_is| {
-                            row_is.value.matches(&value) && row_is.expiry_ms == row.expiry_ms()
-                        });
-                    if !same || core.partition_of(&key) != partition {
-                        wrong = Some(String::from_utf8_lossy(&key).into_owned());
-                    }
-                });
-            }
-            if let Some(key) = wrong {
-                return Err(format!(
-                    "database {database}: the row of {key} is not the model's"
-                ));
-            }
-            let of_database = expected.range((database, 0)..=(database, u8::MAX));
-            let (count, expiring) = of_database.clone().fold((0u64, 0u64), |(rows, due), row| {
-                (rows + 1, due + u64::from(row.1.expiry_ms.is_some()))
-            });
-            if rows != count {
-                return Err(format!(
-                    "database {database}: {rows} rows, the model has {count}"
-                ));
-            }
-            let ((len, due, found), _) = core
-                .transact(&core.all_partitions(), |tx| {
-                    let mut found = 0;
-                    for (place, row) in of_database.clone() {
-                        let visible = row.expiry_ms.is_none_or(|ms| ms > tx.now_ms());
-                        let got = tx.get(table, &key_bytes(place.1))?;
-                        found += u64::from(got.is_some() == visible);
-                    }
-                    Ok((tx.len(table)?, tx.expiring(table)?, found))
-                })
-                .map_err(|error| format!("a read after the restart failed: {error}"))?;
-            if (len, due, found) != (count, expiring, count) {
-                return Err(format!(
-                    "database {database}: {len} rows of which {due} expire by count and {found} by \
-                     key; the model has {count}, {expiring}"
-                ));
-            }
+            unexplained += self
+                .compare_database(core, database, expected)
+                .map_err(|what| format!("database {database}: {what}"))?;
+        }
+        for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
+            orphans += core.heap().lock(partition).orphan_rows();
+        }
+        if unexplained != orphans {
+            return Err(format!(
+                "{unexplained} rows belong to no key, and {orphans} wait to be removed"
+            ));
         }
         Ok(())
+    }
+
+    /// Compares a database and counts the rows that belong to none of its keys.
+    fn compare_database(&self, core: &Core, database: u8, expected: &State) -> Check<u64> {
+        let table = core.database(database);
+        let mut scratch = Vec::new();
+        let (mut rows, mut slots) = (0, 0);
+        let (mut headers, mut wrong) = (Vec::new(), None);
+        for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
+            let part = core.heap().lock(partition);
+            slots += part.slots_taken(table);
+            part.for_each(table, |row| {
+                rows += 1;
+                let key = row.key();
+                let place = key_number(&key).map(|key| (database, key));
+                let row_is = place.and_then(|place| expected.get(&place));
+                let same = row_is.is_some_and(|row_is| {
+                    headers.extend(row.home().map(|home| (home, row_is)));
+                    is_row(row, row_is, &mut scratch)
+                });
+                if !same || core.partition_of(&key) != partition {
+                    wrong = Some(String::from_utf8_lossy(&key).into_owned());
+                }
+            });
+        }
+        if let Some(key) = wrong {
+            return Err(format!("the row of {key} is not the model's"));
+        }
+        let of_database = expected.range((database, 0)..=(database, u8::MAX));
+        let (count, expiring) = of_database.clone().fold((0u64, 0u64), |(rows, due), row| {
+            (rows + 1, due + u64::from(row.1.expiry_ms.is_some()))
+        });
+        if rows != count {
+            return Err(format!("{rows} rows, the model has {count}"));
+        }
+        let ((len, due, found, elements, different), _) = core
+            .transact(&core.all_partitions(), |tx| {
+                let mut found = 0;
+                for (place, row) in of_database.clone() {
+                    let got = tx.get(table, &key_bytes(place.1))?;
+                    found += u64::from(got.is_some() == row.is_visible(tx.now_ms()));
+                }
+                let (mut elements, mut different) = (0, None);
+                for (home, row) in &headers {
+                    let source = Source::Rows(tx.elements(table, *home)?);
+                    elements += source.len();
+                    if !row.value.is_in(&source) {
+                        different = Some((*home, row.value.shape()));
+                    }
+                }
+                let (len, due) = (tx.len(table)?, tx.expiring(table)?);
+                Ok((len, due, found, elements, different))
+            })
+            .map_err(|error| format!("a read failed: {error}"))?;
+        if let Some(different) = different {
+            return Err(format!("the elements of {different:?} are not the model's"));
+        }
+        if (len, due, found) != (count, expiring, count) {
+            return Err(format!(
+                "{len} rows of which {due} expire by count and {found} by key; the model has \
+                 {count}, {expiring}"
+            ));
+        }
+        let explained = rows + elements;
+        let unexplained = slots.checked_sub(explained);
+        unexplained.ok_or_else(|| format!("{slots} slots are taken by {explained} rows"))
     }
 
     /// Holds a restart without damage against the model.
@@ -139,6 +167,9 @@ impl World {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;
         self.model.restart(durable);
+        if let Some(scan) = &mut self.scan {
+            scan.restart(self.model.live());
+        }
         self.closed_cleanly = Some(false);
         self.must_survive = durable;
         self.evidence = durable;

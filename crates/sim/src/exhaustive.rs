@@ -15,8 +15,7 @@ use perdura_device::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure}
 use perdura_wal::anchor::AnchorFile;
 
 use crate::content::Content;
-use crate::model::Row;
-use crate::steps::Op;
+use crate::ops::Op;
 use crate::swarm::Swarm;
 use crate::world::{Check, World};
 
@@ -81,17 +80,8 @@ impl World {
         for (at, letter) in history.iter().enumerate() {
             match letter {
                 Letter::Write(key) => {
-                    let value = Content {
-                        seed: to_u64(at),
-                        len: 40,
-                    };
-                    self.write(
-                        (0, *key),
-                        Row {
-                            value,
-                            expiry_ms: None,
-                        },
-                    )?;
+                    let seed = to_u64(at);
+                    self.write((0, *key), Content { seed, len: 40 })?;
                     self.flush_all()?;
                 }
                 Letter::Checkpoint => self.checkpoint_now()?,
@@ -126,8 +116,8 @@ impl World {
         }
     }
 
-    fn write(&mut self, place: (u8, u8), row: Row) -> Check {
-        self.transact_ops(&[Op::Put(place, row)], false)
+    fn write(&mut self, place: (u8, u8), content: Content) -> Check {
+        self.transact_ops(&[Op::Put(place, content, None)], false)
     }
 
     /// The machine has just crashed: what comes back must be right, stand a checkpoint, and come

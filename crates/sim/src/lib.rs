@@ -8,10 +8,12 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`model`] | what must be there: the oracle |
-//! | [`content`] | values that are their own description |
+//! | [`content`], [`value`] | strings that are their own description; what a key of any type holds |
 //! | [`swarm`] | what a run is like |
 //! | [`world`] | the machine: disks, clock, engine, client |
 //! | [`steps`] | what a step does |
+//! | `ops`, `edit` | what transactions do, to the engine and to the model |
+//! | `scanning` | a scan between other steps |
 //! | `faults` | what is planned to go wrong |
 //! | [`check`] | the comparison after a restart |
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
@@ -25,15 +27,19 @@
 pub mod check;
 pub mod content;
 pub mod damage;
+mod edit;
 pub mod exhaustive;
 mod faults;
 pub mod model;
 pub mod model_dl;
+mod ops;
 pub mod report;
 pub mod run;
+mod scanning;
 mod steal;
 pub mod steps;
 pub mod swarm;
+pub mod value;
 pub mod world;
 
 pub use report::{CrashOptions, CrashReport, Mode, Violation};

@@ -6,18 +6,26 @@
 
 use std::collections::BTreeMap;
 
-use crate::content::Content;
+use crate::value::Value;
 
 /// Where a row is: a database and a key by number.
 pub type Place = (u8, u8);
 
 /// A row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Its value.
-    pub value: Content,
+    pub value: Value,
     /// When it expires, milliseconds since 1970.
     pub expiry_ms: Option<u64>,
+}
+
+impl Row {
+    /// Whether readers see it at a time.
+    #[must_use]
+    pub fn is_visible(&self, now_ms: u64) -> bool {
+        self.expiry_ms.is_none_or(|ms| ms > now_ms)
+    }
 }
 
 /// One change that a transaction made.
@@ -41,13 +49,15 @@ pub struct Model {
     live: State,
     history: Vec<(u64, Vec<Change>)>,
     written: BTreeMap<Place, u64>,
+    /// When the key itself changed: its type, its expiry, whether it is there, a string.
+    headed: BTreeMap<Place, u64>,
     /// The newest epoch in which anything was written since the last restart.
     newest: u64,
 }
 
 fn apply(state: &mut State, change: &Change) {
     match change {
-        Change::Put(place, row) => drop(state.insert(*place, *row)),
+        Change::Put(place, row) => drop(state.insert(*place, row.clone())),
         Change::Delete(place) => drop(state.remove(place)),
         Change::Flush(None) => state.clear(),
         Change::Flush(Some(database)) => state.retain(|(of, _), _| of != database),
@@ -65,8 +75,22 @@ impl Model {
     pub fn commit(&mut self, epoch: u64, changes: Vec<Change>) {
         for change in &changes {
             match change {
-                Change::Put(place, _) | Change::Delete(place) => {
+                Change::Put(place, row) => {
                     self.written.insert(*place, epoch);
+                    let old = self.live.get(place);
+                    let same = old.is_some_and(|old| {
+                        let shape = row.value.shape();
+                        shape.is_some()
+                            && old.value.shape() == shape
+                            && old.expiry_ms == row.expiry_ms
+                    });
+                    if !same {
+                        self.headed.insert(*place, epoch);
+                    }
+                }
+                Change::Delete(place) => {
+                    self.written.insert(*place, epoch);
+                    self.headed.insert(*place, epoch);
                 }
                 Change::Flush(database) => {
                     for place in self
@@ -75,6 +99,7 @@ impl Model {
                         .filter(|p| database.is_none_or(|d| d == p.0))
                     {
                         self.written.insert(*place, epoch);
+                        self.headed.insert(*place, epoch);
                     }
                 }
             }
@@ -88,6 +113,13 @@ impl Model {
     #[must_use]
     pub fn written(&self, place: Place) -> u64 {
         self.written.get(&place).copied().unwrap_or(0)
+    }
+
+    /// The epoch in which the key itself changed last, its elements aside; 0 if not since the
+    /// last restart.
+    #[must_use]
+    pub fn headed(&self, place: Place) -> u64 {
+        self.headed.get(&place).copied().unwrap_or(0)
     }
 
     /// The newest epoch written in since the last restart.
@@ -112,6 +144,7 @@ impl Model {
         self.live.clone_from(&self.base);
         self.history.clear();
         self.written.clear();
+        self.headed.clear();
         self.newest = 0;
     }
 }
@@ -119,12 +152,13 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::Content;
 
     fn put(place: Place, seed: u64) -> Change {
         Change::Put(
             place,
             Row {
-                value: Content { seed, len: 1 },
+                value: Value::String(Content { seed, len: 1 }),
                 expiry_ms: None,
             },
         )

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fastrand::Rng;
+use perdura_base::PartitionId;
 use perdura_base::error::Family;
 use perdura_device::{Clock, SimDisk, SystemClock};
 use perdura_recovery::Level;
@@ -18,6 +19,8 @@ use crate::world::{Check, World};
 pub(crate) const TRANSACTIONS_MIN: u64 = 20;
 /// How deep crashes within restarts go.
 pub(crate) const NESTED_MAX: u32 = 5;
+/// Purge steps after which no orphan is left.
+const PURGES_MAX: u32 = 100_000;
 /// Runs between two reports of progress.
 const PROGRESS_RUNS: u64 = 256;
 
@@ -132,7 +135,7 @@ impl World {
             }
             self.restart()?;
             if last {
-                return Ok(());
+                return self.purge_all();
             }
         }
     }
@@ -169,6 +172,10 @@ impl World {
             self.step()?;
             self.observe();
         }
+        if !self.stopped && self.rng.u8(0..6) == 0 {
+            self.compare(self.core(), self.model.live())
+                .map_err(|what| format!("before the crash: {what}"))?;
+        }
         if overdue && !self.stopped && self.tally.checkpoints == 0 {
             self.checkpoint_now()?;
         }
@@ -176,6 +183,29 @@ impl World {
             self.close_cleanly()?;
         }
         Ok(())
+    }
+
+    /// In the end nothing of what was deleted is left.
+    fn purge_all(&mut self) -> Check {
+        let orphans = |world: &World| {
+            let core = world.core();
+            let ids = (0..core.heap().geometry().partitions).map(PartitionId);
+            ids.map(|id| core.heap().lock(id).orphan_rows())
+                .sum::<u64>()
+        };
+        for turn in 0..PURGES_MAX {
+            if orphans(self) == 0 {
+                return self.compare(self.core(), self.model.live());
+            }
+            self.purge()?;
+            if turn % 64 == 63 {
+                self.flush_all()?;
+            }
+            if self.stopped {
+                return Ok(());
+            }
+        }
+        Err("the purge does not come to an end".to_owned())
     }
 
     /// Restarts until the engine is up, through crashes within, and compares.

@@ -1,193 +1,13 @@
 //! What a step of a life does: the client's transactions, and every piece of background work.
 
-use std::collections::BTreeMap;
-
-use fastrand::Rng;
-use perdura::{Abort, CheckpointProgress, Core, Error, PartitionSet, Ticket, Tx};
+use perdura::{Abort, CheckpointProgress, Error, PartitionSet, Renewal, Ticket};
 use perdura_base::StreamId;
 use perdura_device::Clock;
 use perdura_wal::FlushProgress;
 
-use crate::content::Content;
-use crate::model::{Change, Place, Row, State};
-use crate::swarm::Swarm;
+use crate::model::{Change, Place, Row};
+use crate::ops::{self, Op, View, key_bytes, perform};
 use crate::world::{Check, Promise, World};
-
-/// One operation of a transaction.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Op {
-    Get(Place),
-    Put(Place, Row),
-    Delete(Place),
-    Expire(Place, Option<u64>),
-    Count(u8),
-}
-
-/// The bytes of a key; some are long.
-pub(crate) fn key_bytes(key: u8) -> Vec<u8> {
-    let mut bytes = format!("key{key}").into_bytes();
-    if key % 7 == 6 {
-        bytes.resize(300, b'.');
-    }
-    bytes
-}
-
-/// The number of a key, from its bytes.
-pub(crate) fn key_number(bytes: &[u8]) -> Option<u8> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let key = text
-        .strip_prefix("key")?
-        .trim_end_matches('.')
-        .parse()
-        .ok()?;
-    (key_bytes(key) == bytes).then_some(key)
-}
-
-/// Rows as a transaction sees them while it runs: the committed ones under its own changes.
-struct View<'a> {
-    live: &'a State,
-    own: BTreeMap<Place, Option<Row>>,
-    now_ms: u64,
-}
-
-impl View<'_> {
-    fn stored(&self, place: Place) -> Option<Row> {
-        self.own
-            .get(&place)
-            .copied()
-            .unwrap_or_else(|| self.live.get(&place).copied())
-    }
-
-    fn visible(&self, place: Place) -> Option<Row> {
-        self.stored(place)
-            .filter(|row| row.expiry_ms.is_none_or(|ms| ms > self.now_ms))
-    }
-
-    fn put(&mut self, place: Place, row: Row) {
-        self.own.insert(place, Some(row));
-    }
-
-    fn delete(&mut self, place: Place) {
-        if self.stored(place).is_some() {
-            self.own.insert(place, None);
-        }
-    }
-
-    /// What is different in the end: a row put and deleted again was never written, and nobody
-    /// has to wait for it.
-    fn changes(&self) -> Vec<Change> {
-        let changed = self
-            .own
-            .iter()
-            .filter(|(place, row)| self.live.get(place) != row.as_ref());
-        let change = |(place, row): (&Place, &Option<Row>)| match row {
-            Some(row) => Change::Put(*place, *row),
-            None => Change::Delete(*place),
-        };
-        changed.map(change).collect()
-    }
-
-    fn count(&self, database: u8) -> usize {
-        let untouched = self
-            .live
-            .keys()
-            .filter(|p| p.0 == database && !self.own.contains_key(*p));
-        let own = self
-            .own
-            .iter()
-            .filter(|(p, row)| p.0 == database && row.is_some());
-        untouched.count() + own.count()
-    }
-}
-
-/// Runs the operations, holding every reply against the model. The inner error is a contradiction.
-fn perform(
-    core: &Core,
-    tx: &mut Tx<'_>,
-    ops: &[Op],
-    view: &mut View<'_>,
-    scratch: &mut Vec<u8>,
-) -> Result<Check, Abort> {
-    for op in ops {
-        let wrong = match *op {
-            Op::Get(place) => {
-                let expected = view.visible(place);
-                let row = tx.get(core.database(place.0), &key_bytes(place.1))?;
-                let same = match (row, expected) {
-                    (None, None) => true,
-                    (Some(row), Some(expected)) => {
-                        scratch.clear();
-                        row.copy_value(scratch);
-                        row.value_len() == expected.value.len
-                            && expected.value.matches(scratch)
-                            && row.expiry_ms() == expected.expiry_ms
-                    }
-                    _ => false,
-                };
-                (!same).then_some("a read differs from the model")
-            }
-            Op::Put(place, row) => {
-                row.value.fill(scratch);
-                tx.put(
-                    core.database(place.0),
-                    &key_bytes(place.1),
-                    scratch,
-                    row.expiry_ms,
-                )?;
-                view.put(place, row);
-                None
-            }
-            Op::Delete(place) => {
-                let was_there = tx.delete(core.database(place.0), &key_bytes(place.1))?;
-                let wrong = was_there != view.visible(place).is_some();
-                view.delete(place);
-                wrong.then_some("a delete differs from the model")
-            }
-            Op::Expire(place, expiry_ms) => {
-                let key = key_bytes(place.1);
-                let was_there = tx.set_expiry(core.database(place.0), &key, expiry_ms)?;
-                let row = view.visible(place);
-                if let Some(row) = row {
-                    view.put(place, Row { expiry_ms, ..row });
-                }
-                (was_there != row.is_some()).then_some("an expiry differs from the model")
-            }
-            Op::Count(database) => {
-                let count = tx.len(core.database(database))?;
-                let wrong = usize::try_from(count).ok() != Some(view.count(database));
-                wrong.then_some("a count differs from the model")
-            }
-        };
-        if let Some(wrong) = wrong {
-            return Ok(Err(format!("{wrong}: {op:?}")));
-        }
-    }
-    Ok(Ok(()))
-}
-
-fn draw_place(rng: &mut Rng, swarm: &Swarm) -> Place {
-    (rng.u8(0..swarm.databases), rng.u8(0..swarm.keys))
-}
-
-fn draw_row(rng: &mut Rng, swarm: &Swarm, now_ms: u64) -> Row {
-    let kind = rng.u8(0..100);
-    let len = if kind < swarm.large {
-        rng.usize(16_000..40_000)
-    } else if kind < swarm.large + swarm.medium {
-        rng.usize(200..6000)
-    } else {
-        rng.usize(0..120)
-    };
-    let expires = rng.u8(0..100) < swarm.expiry;
-    let expiry_ms = expires.then(|| now_ms + rng.u64(0..3000));
-    Row {
-        value: Content {
-            seed: rng.u64(..),
-            len,
-        },
-        expiry_ms,
-    }
-}
 
 impl World {
     /// Takes one step, drawn by the run's odds.
@@ -223,6 +43,7 @@ impl World {
                 Ok(())
             }
             9 => self.empty(),
+            10 => self.scan_step(),
             _ => {
                 self.move_clock();
                 Ok(())
@@ -254,40 +75,28 @@ impl World {
 
     fn draw_ops(&mut self, writes: bool) -> Vec<Op> {
         let now_ms = self.clock.wall_us() / 1000;
-        let (rng, swarm) = (&mut self.rng, &self.swarm);
+        let (rng, swarm, live) = (&mut self.rng, &self.swarm, self.model.live());
         let count = rng.usize(1..=5).min(rng.usize(1..=5));
-        let draw = |_| {
-            let place = draw_place(rng, swarm);
-            match rng.u8(0..if writes { 20 } else { 4 }) {
-                0..=2 => Op::Get(place),
-                3 if rng.u8(0..4) == 0 => Op::Count(place.0),
-                3..=14 if writes => Op::Put(place, draw_row(rng, swarm, now_ms)),
-                15..=17 => Op::Delete(place),
-                18 | 19 if swarm.expiry > 0 => {
-                    Op::Expire(place, rng.bool().then(|| now_ms + rng.u64(0..3000)))
-                }
-                _ if writes => Op::Delete(place),
-                _ => Op::Get(place),
-            }
-        };
-        (0..count).map(draw).collect()
+        (0..count)
+            .map(|_| ops::draw(rng, swarm, live, now_ms, writes))
+            .collect()
     }
 
     fn declare(&self, ops: &[Op]) -> PartitionSet {
         let core = self.core();
-        // A partition that is not declared makes the engine undo and run again.
+        // A partition that is not declared makes the engine undo and run again; the home of a
+        // renamed collection never is.
         let careless = self.seed.is_multiple_of(3);
-        let ops = if careless { &ops[..1] } else { ops };
-        let of = |op: &Op| match op {
-            Op::Get(place) | Op::Put(place, _) | Op::Delete(place) | Op::Expire(place, _) => {
-                Some(core.partition_of(&key_bytes(place.1)))
+        let mut parts = PartitionSet::empty();
+        for op in if careless { &ops[..1] } else { ops } {
+            let Some(places) = op.places() else {
+                return core.all_partitions();
+            };
+            for place in places {
+                parts.insert(core.partition_of(&key_bytes(place.1)));
             }
-            Op::Count(_) => None,
-        };
-        if ops.iter().any(|op| of(op).is_none()) {
-            return core.all_partitions();
         }
-        ops.iter().filter_map(of).collect()
+        parts
     }
 
     /// A transaction of the client; some change their mind.
@@ -306,22 +115,27 @@ impl World {
         let live = self.model.live();
         let mut changes = Vec::new();
         let result = core.transact(&parts, |tx| {
-            let mut view = View {
-                live,
-                own: BTreeMap::new(),
-                now_ms,
-            };
-            let check = perform(core, tx, ops, &mut view, scratch)?;
+            let mut view = View::new(live, now_ms);
+            let mut renewal = Renewal::default();
+            let check = perform(core, tx, ops, &mut view, scratch, &mut renewal)?;
             if gives_up {
                 return Err(Abort::User);
             }
             changes = view.changes();
-            Ok(check)
+            let renews = |op: &Op| matches!(op, Op::Flush(_) | Op::Swap(..));
+            let flushed = match ops.iter().any(renews) {
+                true => Some(core.finish_flush(tx, &renewal)?),
+                false => None,
+            };
+            Ok((check, flushed))
         });
         match result {
-            Ok((check, ticket)) => {
+            Ok(((check, flushed), ticket)) => {
                 check?;
-                self.committed(ops, changes, ticket);
+                if let Some(flushed) = flushed {
+                    core.reclaim_flushed(flushed);
+                }
+                self.committed(ops, changes, ticket, now_ms);
                 Ok(())
             }
             Err(Error::Usage(_)) if gives_up => Ok(()),
@@ -329,20 +143,38 @@ impl World {
         }
     }
 
-    fn committed(&mut self, ops: &[Op], changes: Vec<Change>, ticket: Ticket) {
-        let mut needs = 0;
-        for op in ops {
-            let seen = match op {
-                Op::Get(place) | Op::Put(place, _) | Op::Delete(place) | Op::Expire(place, _) => {
-                    self.model.written(*place)
-                }
-                Op::Count(_) => self.model.newest(),
-            };
-            needs = needs.max(seen);
-        }
+    /// The newest epoch that the answer to an operation follows from, own writes aside.
+    fn needs(&self, op: &Op, now_ms: u64) -> u64 {
+        let Some(places) = op.places() else {
+            return self.model.newest();
+        };
+        let of = |place: &Place| {
+            // Who finds another type, or nothing, has seen the key's row and no element.
+            let row = self.model.live().get(place);
+            let row = row.filter(|row| row.is_visible(now_ms));
+            let reads = row.is_some_and(|row| match op {
+                Op::Get(_) => true,
+                Op::Edit(_, edit) => row.value.shape() == Some(edit.shape()),
+                _ => false,
+            });
+            if reads {
+                self.model.written(*place)
+            } else {
+                self.model.headed(*place)
+            }
+        };
+        places.iter().take(1).map(of).max().unwrap_or(0)
+    }
+
+    fn committed(&mut self, ops: &[Op], changes: Vec<Change>, ticket: Ticket, now_ms: u64) {
+        let mut needs = ops
+            .iter()
+            .map(|op| self.needs(op, now_ms))
+            .max()
+            .unwrap_or(0);
         if !changes.is_empty() {
             needs = needs.max(ticket.epoch.0);
-            self.model.commit(ticket.epoch.0, changes);
+            self.commit(ticket.epoch.0, changes);
         }
         self.promises.push(Promise {
             ticket: ticket.epoch.0,
@@ -352,11 +184,18 @@ impl World {
         self.note(ticket.epoch.0);
     }
 
+    fn commit(&mut self, epoch: u64, changes: Vec<Change>) {
+        if let Some(scan) = &mut self.scan {
+            scan.note(&changes);
+        }
+        self.model.commit(epoch, changes);
+    }
+
     fn empty(&mut self) -> Check {
         let database = (self.rng.u8(0..4) > 0).then(|| self.rng.u8(0..self.swarm.databases));
         match self.core().flush_database(database) {
             Ok(ticket) => {
-                self.committed(&[], vec![Change::Flush(database)], ticket);
+                self.committed(&[], vec![Change::Flush(database)], ticket, 0);
                 Ok(())
             }
             Err(error) => self.tolerate("flush_database", &error),
@@ -364,7 +203,7 @@ impl World {
     }
 
     /// The purge takes the partitions in turn and removes what is past its expiry there.
-    fn purge(&mut self) -> Check {
+    pub(crate) fn purge(&mut self) -> Check {
         let partitions = u64::from(self.swarm.options.partitions);
         let now_ms = self.clock.wall_us() / 1000;
         let core = self.core();
@@ -385,7 +224,7 @@ impl World {
             .filter(|(place, row)| due(row) && here(place.1));
         let changes: Vec<Change> = gone.map(|(place, _)| Change::Delete(*place)).collect();
         if !changes.is_empty() {
-            self.model.commit(epoch, changes);
+            self.commit(epoch, changes);
         }
         Ok(())
     }
@@ -508,42 +347,5 @@ impl World {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The oracle once demanded that readers wait for such a row, and called the engine's right
-    /// answer a loss.
-    #[test]
-    fn a_row_that_is_put_and_deleted_in_one_transaction_was_never_written() {
-        let row = Row {
-            value: Content { seed: 1, len: 8 },
-            expiry_ms: None,
-        };
-        let live = State::from([((0, 1), row)]);
-        let mut view = View {
-            live: &live,
-            own: BTreeMap::new(),
-            now_ms: 0,
-        };
-        view.put((0, 2), row);
-        view.delete((0, 2));
-        view.delete((0, 1));
-        view.put((0, 1), row);
-        assert_eq!(view.changes(), []);
-        view.delete((0, 1));
-        assert_eq!(view.changes(), [Change::Delete((0, 1))]);
-    }
-
-    #[test]
-    fn keys_are_numbers_and_back() {
-        for key in 0..=u8::MAX {
-            assert_eq!(key_number(&key_bytes(key)), Some(key));
-        }
-        assert_eq!(key_number(b"key1."), None);
-        assert_eq!(key_number(b"k"), None);
     }
 }

@@ -5,7 +5,7 @@
 //! Groce et al., *Swarm Testing*, ISSTA 2012.
 
 use fastrand::Rng;
-use perdura::CoreOptions;
+use perdura::{CoreOptions, OrphanLimits};
 use perdura_device::CrashProfile;
 use perdura_recovery::{Level, Schedule};
 
@@ -32,6 +32,14 @@ pub struct Swarm {
     pub large: u8,
     /// Odds of an expiry, of 100.
     pub expiry: u8,
+    /// Odds that an operation is about collections, of 100.
+    pub collections: u8,
+    /// Names of fields and members in use.
+    pub names: u16,
+    /// Odds of elements too long for a packed collection, of 100.
+    pub long: u8,
+    /// Odds of changes of many elements, of 100.
+    pub bulk: u8,
     /// Odds of the kinds of step.
     pub odds: Odds,
     /// How willingly each stream flushes, of 100.
@@ -69,12 +77,14 @@ pub struct Odds {
     pub beacon: u32,
     /// Empty a database.
     pub empty: u32,
+    /// Take a scan further.
+    pub scan: u32,
     /// Move the clock.
     pub clock: u32,
 }
 
 impl Odds {
-    pub(crate) fn all(&self) -> [u32; 11] {
+    pub(crate) fn all(&self) -> [u32; 12] {
         [
             self.write,
             self.read,
@@ -86,6 +96,7 @@ impl Odds {
             self.purge,
             self.beacon,
             self.empty,
+            self.scan,
             self.clock,
         ]
     }
@@ -142,6 +153,11 @@ impl Swarm {
             } else {
                 u64::MAX
             },
+            orphans: OrphanLimits {
+                at_once: pick(rng, &[0, 3, 128]),
+                debt_rows: pick(rng, &[0, 20, 16_384]),
+                step_rows: pick(rng, &[1, 5, 256]),
+            },
             ..CoreOptions::default()
         };
         let rot = rng.u8(0..24) == 0;
@@ -156,6 +172,10 @@ impl Swarm {
             medium: pick(rng, &[0, 10, 40]),
             large: pick(rng, &[0, 0, 0, 3]),
             expiry: pick(rng, &[0, 0, 20]),
+            collections: pick(rng, &[0, 40, 80, 95]),
+            names: pick(rng, &[4, 20, 200]),
+            long: pick(rng, &[0, 10, 40]),
+            bulk: pick(rng, &[0, 0, 3, 8]),
             odds: Odds {
                 write: shift(rng, 12),
                 read: shift(rng, 2),
@@ -167,6 +187,7 @@ impl Swarm {
                 purge: sometimes(rng, 2),
                 beacon: sometimes(rng, 1),
                 empty: if rng.u8(0..4) == 0 { 1 } else { 0 },
+                scan: sometimes(rng, 4),
                 clock: sometimes(rng, 1),
             },
             stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),

@@ -11,6 +11,7 @@ use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk}
 use crate::content::scramble;
 use crate::model::Model;
 use crate::report::Tally;
+use crate::scanning::Scanning;
 use crate::swarm::Swarm;
 
 /// What a step may end with: a contradiction, in words.
@@ -34,6 +35,7 @@ pub struct World {
     pub(crate) core: Option<Core>,
     pub(crate) model: Model,
     pub(crate) promises: Vec<Promise>,
+    pub(crate) scan: Option<Scanning>,
     /// Every epoch up to here was acknowledged or seen after a restart: it must not be lost.
     pub(crate) must_survive: u64,
     /// Every epoch up to here has proof in a durable block or in the anchor.
@@ -75,6 +77,7 @@ impl World {
             core: None,
             model: Model::default(),
             promises: Vec::new(),
+            scan: None,
             must_survive: 0,
             evidence: 0,
             named: vec![0; streams],

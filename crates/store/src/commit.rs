@@ -145,6 +145,7 @@ impl Partition {
             Op::Unmade {
                 id, shape, orphan, ..
             } => table.collections.make(id, shape, orphan),
+            Op::Orphaned { .. } if armed(Flaw::OrphanNotAdopted) => {}
             Op::Orphaned { id, .. } => table.collections.adopt(id),
         }
     }

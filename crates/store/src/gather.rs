@@ -10,6 +10,7 @@
 
 use std::cmp::Ordering;
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{PageId, PartitionId, Result, TableId};
 use perdura_page::layout;
@@ -69,10 +70,16 @@ impl Partition {
     /// an orphan until its header is found.
     pub(crate) fn order_collections(&mut self) -> Result<u64> {
         let mut rows = 0;
+        let by_count = armed(Flaw::CollectionIdReused);
         for table in self.tables.values_mut() {
             for collection in table.collections.iter_mut() {
                 rows += u64::try_from(collection.len()).unwrap_or(u64::MAX);
-                self.next_collection = self.next_collection.max(collection.id.0.saturating_add(1));
+                let next = if by_count {
+                    self.next_collection + 1
+                } else {
+                    collection.id.0.saturating_add(1)
+                };
+                self.next_collection = self.next_collection.max(next);
                 order_collection(&self.pages, collection)?;
             }
             table.collections.recount();
@@ -138,7 +145,11 @@ fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
                 .iter()
                 .map(|entry| (label_of(pages, *entry), *entry))
                 .collect();
-            labelled.sort_unstable();
+            if armed(Flaw::ListBySlot) {
+                labelled.sort_unstable_by_key(|(_, entry)| *entry);
+            } else {
+                labelled.sort_unstable();
+            }
             if let Some(twins) = labelled.windows(2).find(|pair| pair[0].0 == pair[1].0) {
                 let (local, slot) = (twins[1].1.local(), twins[1].1.slot());
                 let found = "one that another item has";
@@ -204,6 +215,10 @@ impl Heap {
 
 impl Partition {
     fn claim(&mut self, header: &FoundHeader) -> Result<()> {
+        let foreign = self.pages.geometry.partition_of_page(header.page) != self.id();
+        if foreign && armed(Flaw::ForeignHeaderUnclaimed) {
+            return Ok(());
+        }
         let table = self.tables.get_mut(&header.table);
         let found = table.and_then(|table| table.collections.get_mut(header.home.id));
         let fault = match found {

@@ -62,6 +62,7 @@ pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;
 pub use heap::{Heap, PartitionGuard};
 pub use memory::{MemoryAccount, MemoryUse};
+pub use orphans::OrphanLimits;
 pub use partition::{DetachedTable, Partition};
 pub use perdura_page::{CollectionId, End, Group, Home, Kind, PageRecord, Shape, decode_group};
 pub use restart::UseqGap;

@@ -5,6 +5,7 @@
 //! collection's home's. A score is the value of its row: a new score is eight bytes of the log,
 //! and a move in the order of scores, which is derived and not logged.
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result, TableId};
 use perdura_page::{CollectionId, Kind, Row, Shape, kind};
 use smallvec::SmallVec;
@@ -151,7 +152,7 @@ impl Partition {
             edit(table, part, id, collection, Edit::Add(entry));
         }
         if let Some(score) = score
-            && (old_score != Some(score) || old_entry != Some(entry))
+            && (old_score != Some(score) && !armed(Flaw::ScoreNotMoved) || old_entry != Some(entry))
         {
             if let Some(old) = old_score {
                 unrank(pages, table, part, id, (collection, old, field));

@@ -6,7 +6,7 @@
 //! after a restart it is every collection that no header names.
 //!
 //! Background work could fall behind a loop that makes and deletes big collections. So once more
-//! than [`DEBT_ROWS`] rows wait, each element that is written removes two of them first.
+//! than [`OrphanLimits::debt_rows`] rows wait, each element that is written removes two of them first.
 
 use perdura_base::TableId;
 use perdura_page::CollectionId;
@@ -19,12 +19,33 @@ use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::undo::{Op, PartUndo, Undo};
 
-/// A collection of up to so many elements goes away at once.
-const AT_ONCE: usize = 128;
-/// Rows of orphans in a table's partition that may wait for the background.
-const DEBT_ROWS: usize = 16 * 1024;
+/// What goes away when. The simulator draws small ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrphanLimits {
+    /// A collection of up to so many elements goes away with its header.
+    pub at_once: usize,
+    /// Rows of orphans in a table's partition that may wait for the background.
+    pub debt_rows: usize,
+    /// Rows of orphans that one step of the background removes at most.
+    pub step_rows: usize,
+}
+
+impl Default for OrphanLimits {
+    fn default() -> Self {
+        OrphanLimits {
+            at_once: 128,
+            debt_rows: 16 * 1024,
+            step_rows: 256,
+        }
+    }
+}
 
 impl Partition {
+    /// Sets what goes away when.
+    pub fn set_orphan_limits(&mut self, limits: OrphanLimits) {
+        self.orphan_limits = limits;
+    }
+
     /// Lets go of a collection whose header is gone.
     pub fn orphan(&mut self, undo: &mut Undo, id: TableId, collection: CollectionId) {
         let part = undo.part_mut(self.pages.id);
@@ -34,8 +55,9 @@ impl Partition {
         let Some(found) = table.collections.get(collection) else {
             return;
         };
-        if found.len() <= AT_ONCE {
-            remove_rows(&mut self.pages, table, part, (id, collection), AT_ONCE);
+        let at_once = self.orphan_limits.at_once;
+        if found.len() <= at_once {
+            remove_rows(&mut self.pages, table, part, (id, collection), at_once);
         } else {
             table.collections.orphan(collection);
             part.ops.push(Op::Orphaned {
@@ -74,7 +96,7 @@ impl Partition {
         let Some(table) = self.tables.get_mut(&id) else {
             return;
         };
-        if table.collections.orphan_rows() <= DEBT_ROWS {
+        if table.collections.orphan_rows() <= self.orphan_limits.debt_rows {
             return;
         }
         if let Some(orphan) = table.collections.orphans.last().copied() {

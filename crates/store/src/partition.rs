@@ -14,6 +14,7 @@ use crate::gather::FoundHeader;
 use crate::geometry::Geometry;
 use crate::index::{Entry, Table};
 use crate::memory::MemoryAccount;
+use crate::orphans::OrphanLimits;
 use crate::pages::{Pages, index};
 use crate::restart::Touch;
 use crate::row_ref::RowRef;
@@ -29,6 +30,7 @@ pub struct Partition {
     pub(crate) next_collection: u64,
     /// During restart, the headers found.
     pub(crate) headers: Vec<FoundHeader>,
+    pub(crate) orphan_limits: OrphanLimits,
     /// Where the next reclaim begins.
     reclaim_next: u32,
     /// During restart, what was replayed, by local page.
@@ -55,6 +57,7 @@ impl Partition {
             tables: BTreeMap::new(),
             next_collection: 1,
             headers: Vec::new(),
+            orphan_limits: OrphanLimits::default(),
             reclaim_next: 0,
             touched: Vec::new(),
         }
@@ -117,6 +120,21 @@ impl Partition {
                 .iter()
                 .for_each(&mut f);
         }
+    }
+
+    /// Slots that hold a row of a table: its keys', its collections', and its orphans'. Counted
+    /// in the pages, so that a row that no index knows is counted too.
+    #[must_use]
+    pub fn slots_taken(&self, table: TableId) -> u64 {
+        let rows = |local: u32| {
+            let page = self.pages.page(local);
+            let slotted = layout::kind(page) == Some(PageKind::Slotted);
+            let mine = slotted && layout::table(page) == table;
+            let class = layout::class(page).filter(|_| mine);
+            class.map_or(0, |class| layout::taken_count(page, class))
+        };
+        let rows = (0..self.pages.fresh).map(rows).sum::<usize>();
+        u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
     /// Every key of a table, in no order.

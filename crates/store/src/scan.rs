@@ -8,6 +8,7 @@
 //! so a walk may end at any empty place and has missed nothing up to there. Entries pushed around
 //! the end of the array stand at its beginning and are met last, as their hashes demand.
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PartitionId, TableId};
 
 use crate::geometry::Geometry;
@@ -55,6 +56,10 @@ impl HashIndex {
                 continue;
             };
             // One that stands before its home was pushed around the end.
+            let displaced = self.home(entry.spread()) != place;
+            if displaced && armed(Flaw::ScanSkipsDisplaced) {
+                continue;
+            }
             if top(entry) >= from && self.home(entry.spread()) <= place {
                 found.push((top(entry), entry));
             }

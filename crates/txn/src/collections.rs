@@ -8,6 +8,7 @@
 //! removes the last one deletes the key in the same transaction; the executor refuses to commit
 //! otherwise, because a restart would call it damage.
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
 use perdura_base::{Error, PartitionId, TableId};
 use perdura_store::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
@@ -47,7 +48,9 @@ impl Tx<'_> {
 
     /// Orphans a collection whose header was displaced in another partition.
     pub(crate) fn settle(&mut self, table: TableId, displaced: Displaced) -> Result<(), Abort> {
-        if let Some(home) = displaced.foreign {
+        if let Some(home) = displaced.foreign
+            && !armed(Flaw::ForeignNotOrphaned)
+        {
             let at = self.guard_of(home.partition)?;
             self.guards[at].1.orphan(self.undo, table, home.id);
         }

@@ -69,7 +69,12 @@ impl Executor {
         let mut scratch = SCRATCH.take().unwrap_or_default();
         let mut parts = *declared;
         let result = loop {
-            match self.attempt(&mut scratch, &parts, now_ms, &mut f) {
+            let logged = if armed(Flaw::HomeNotLogged) {
+                declared
+            } else {
+                &parts
+            };
+            match self.attempt(&mut scratch, (&parts, logged), now_ms, &mut f) {
                 Ok(done) => break Ok(done),
                 Err(Abort::Undeclared(missing)) => parts.insert(missing),
                 Err(Abort::Error(error)) => break Err(error),
@@ -86,7 +91,7 @@ impl Executor {
     fn attempt<R>(
         &self,
         scratch: &mut Scratch,
-        parts: &PartitionSet,
+        (parts, logged): (&PartitionSet, &PartitionSet),
         now_ms: u64,
         f: &mut impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
     ) -> Result<(R, Ticket), Abort> {
@@ -128,7 +133,7 @@ impl Executor {
             resume_unwind(panic)
         });
         match result {
-            Ok(value) => Ok((value, self.commit(guards, stream, undo, group))),
+            Ok(value) => Ok((value, self.commit(guards, logged, stream, undo, group))),
             Err(abort) => {
                 for (_, part) in &mut guards {
                     part.rollback(undo);
@@ -142,13 +147,14 @@ impl Executor {
     fn commit(
         &self,
         mut guards: Guards<'_>,
+        logged: &PartitionSet,
         stream: StreamId,
         undo: &Undo,
         group: &mut GroupBuilder,
     ) -> Ticket {
         group.clear();
         if !undo.is_empty() {
-            for (_, part) in &mut guards {
+            for (_, part) in guards.iter_mut().filter(|(id, _)| logged.contains(*id)) {
                 part.encode(undo, group);
             }
         }

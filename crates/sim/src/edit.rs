@@ -1,0 +1,428 @@
+//! Changes of collections: each is drawn, applied to the model, and run by the product's own
+//! types, and the two replies must be the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use fastrand::Rng;
+use perdura::types::{Fault, Left, hash, list, set, zset};
+use perdura::{End, Shape, TableId, Tx};
+use perdura_base::num::to_u64;
+
+use crate::content::{Content, scramble};
+use crate::swarm::{Swarm, pick};
+use crate::value::{Name, Score, Value, digest, name_bytes, score_of};
+
+/// One change of one collection.
+#[derive(Debug, Clone)]
+pub(crate) enum Edit {
+    Fields(Vec<(Name, Content)>),
+    FieldsGone(Vec<Name>),
+    Members(Vec<Name>),
+    MembersGone(Vec<Name>),
+    Scores(Vec<(Name, Score)>),
+    ScoresGone(Vec<Name>),
+    ScorePop(End, usize),
+    Push(End, Vec<Content>),
+    Pop(End, usize),
+    /// Items put before, or behind, the first one that equals the one at a place.
+    Insert(usize, bool, Vec<Content>),
+    Replace(usize, Content),
+    /// So many of the items that equal the one at a place, from the back if negative, go.
+    Remove(usize, i64),
+    Trim(i64, i64),
+}
+
+/// What an edit answers; `None`: the key holds another type.
+pub(crate) type Reply = Option<u64>;
+
+fn draw_item(rng: &mut Rng, swarm: &Swarm) -> Content {
+    let len = if rng.u8(0..100) >= swarm.long {
+        rng.usize(0..20)
+    } else if rng.u8(0..10) == 0 {
+        rng.usize(1000..20_000)
+    } else {
+        rng.usize(60..200)
+    };
+    // Few different ones, so that equal items meet.
+    let seed = rng.u64(0..64);
+    Content { seed, len }
+}
+
+impl Edit {
+    /// A change that suits a shape.
+    pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, shape: Shape) -> Edit {
+        let count = if rng.u8(0..100) < swarm.bulk {
+            rng.usize(20..200)
+        } else {
+            rng.usize(1..=4)
+        };
+        let first = rng.u16(0..swarm.names);
+        let scattered = rng.bool();
+        let many: Vec<Name> = (0..)
+            .take(count)
+            .map(|i| match scattered {
+                true => rng.u16(0..swarm.names),
+                false => first + i,
+            })
+            .collect();
+        let goes = rng.u8(0..4) == 0;
+        let end = if rng.bool() { End::Front } else { End::Back };
+        match shape {
+            Shape::Hash if goes => Edit::FieldsGone(many),
+            Shape::Hash => {
+                let value = |name| (name, draw_item(rng, swarm));
+                Edit::Fields(many.into_iter().map(value).collect())
+            }
+            Shape::Set if goes => Edit::MembersGone(many),
+            Shape::Set => Edit::Members(many),
+            Shape::Zset if goes && rng.bool() => Edit::ScorePop(end, count.min(6)),
+            Shape::Zset if goes => Edit::ScoresGone(many),
+            Shape::Zset => {
+                let score = |rng: &mut Rng| match rng.u8(0..20) {
+                    0 => pick(rng, &[Score::MAX, Score::MIN]),
+                    _ => rng.i16(-4..8),
+                };
+                let scored = |name| (name, score(rng));
+                Edit::Scores(many.into_iter().map(scored).collect())
+            }
+            Shape::List => {
+                let items = |rng: &mut Rng| -> Vec<Content> {
+                    (0..count).map(|_| draw_item(rng, swarm)).collect()
+                };
+                let at = rng.usize(0..12);
+                match rng.u8(0..12) {
+                    0..=3 => Edit::Push(end, items(rng)),
+                    4..=6 => {
+                        // Always at the same place, so that gaps between labels are used up.
+                        let count = rng.usize(1..=14);
+                        let items = (0..count).map(|_| draw_item(rng, swarm)).collect();
+                        Edit::Insert(at, rng.bool(), items)
+                    }
+                    7 => Edit::Replace(at, draw_item(rng, swarm)),
+                    8 => Edit::Remove(at, rng.i64(-2..=2)),
+                    9 => Edit::Trim(rng.i64(-30..3), rng.i64(-3..60)),
+                    _ => Edit::Pop(end, count.min(6)),
+                }
+            }
+        }
+    }
+
+    /// The shape that it is for.
+    pub(crate) fn shape(&self) -> Shape {
+        match self {
+            Edit::Fields(_) | Edit::FieldsGone(_) => Shape::Hash,
+            Edit::Members(_) | Edit::MembersGone(_) => Shape::Set,
+            Edit::Scores(_) | Edit::ScoresGone(_) | Edit::ScorePop(..) => Shape::Zset,
+            Edit::Push(..)
+            | Edit::Pop(..)
+            | Edit::Insert(..)
+            | Edit::Replace(..)
+            | Edit::Remove(..)
+            | Edit::Trim(..) => Shape::List,
+        }
+    }
+
+    /// What the model has afterwards, and the reply.
+    pub(crate) fn apply(&self, held: Option<&Value>) -> (Option<Value>, Reply) {
+        if held.is_some_and(|held| held.shape() != Some(self.shape())) {
+            return (held.cloned(), None);
+        }
+        let (after, reply) = match held {
+            Some(Value::Hash(fields)) => self.to_hash(Rc::clone(fields)),
+            Some(Value::Set(members)) => self.to_set(Rc::clone(members)),
+            Some(Value::Zset(members)) => self.to_zset(Rc::clone(members)),
+            Some(Value::List(items)) => self.to_list(Rc::clone(items)),
+            Some(Value::String(_)) => unreachable!("it has no shape"),
+            None => match self.shape() {
+                Shape::Hash => self.to_hash(Rc::default()),
+                Shape::Set => self.to_set(Rc::default()),
+                Shape::Zset => self.to_zset(Rc::default()),
+                Shape::List => self.to_list(Rc::default()),
+            },
+        };
+        (Some(after).filter(|after| !after.is_empty()), Some(reply))
+    }
+
+    fn to_hash(&self, mut held: Rc<BTreeMap<Name, Content>>) -> (Value, u64) {
+        let fields = Rc::make_mut(&mut held);
+        let reply = match self {
+            Edit::Fields(pairs) => {
+                let new =
+                    |(field, value): &(Name, Content)| fields.insert(*field, *value).is_none();
+                to_u64(pairs.iter().map(new).filter(|new| *new).count())
+            }
+            Edit::FieldsGone(names) => {
+                let gone = names.iter().filter(|name| fields.remove(name).is_some());
+                removed(gone.count(), fields.is_empty())
+            }
+            _ => 0,
+        };
+        (Value::Hash(held), reply)
+    }
+
+    fn to_set(&self, mut held: Rc<BTreeSet<Name>>) -> (Value, u64) {
+        let members = Rc::make_mut(&mut held);
+        let reply = match self {
+            Edit::Members(names) => {
+                to_u64(names.iter().filter(|name| members.insert(**name)).count())
+            }
+            Edit::MembersGone(names) => {
+                let gone = names.iter().filter(|name| members.remove(name));
+                removed(gone.count(), members.is_empty())
+            }
+            _ => 0,
+        };
+        (Value::Set(held), reply)
+    }
+
+    fn to_zset(&self, held: Rc<BTreeMap<Name, Score>>) -> (Value, u64) {
+        let ranked = match self {
+            Edit::ScorePop(..) => Value::Zset(Rc::clone(&held)).ranked(),
+            _ => Vec::new(),
+        };
+        let mut held = held;
+        let members = Rc::make_mut(&mut held);
+        let reply = match self {
+            Edit::Scores(pairs) => {
+                let (mut new, mut changed) = (0, 0);
+                for (name, score) in pairs {
+                    match members.insert(*name, *score) {
+                        None => new += 1,
+                        Some(old) => changed += u64::from(old != *score),
+                    }
+                }
+                new * 1000 + changed
+            }
+            Edit::ScoresGone(names) => {
+                let gone = names.iter().filter(|name| members.remove(name).is_some());
+                removed(gone.count(), members.is_empty())
+            }
+            Edit::ScorePop(end, count) => {
+                let mut ranked = ranked;
+                if *end == End::Back {
+                    ranked.reverse();
+                }
+                ranked.truncate(*count);
+                members.retain(|name, _| {
+                    let name = name_bytes(*name);
+                    !ranked.iter().any(|(_, gone)| *gone == name)
+                });
+                digest_of(
+                    ranked
+                        .iter()
+                        .map(|(score, name)| digest(name) ^ score.to_bits()),
+                )
+            }
+            _ => 0,
+        };
+        (Value::Zset(held), reply)
+    }
+
+    fn to_list(&self, mut held: Rc<Vec<Content>>) -> (Value, u64) {
+        let items = Rc::make_mut(&mut held);
+        let place = |at: usize| at.checked_rem(items.len());
+        let reply = match self {
+            Edit::Push(end, new) => {
+                for item in new {
+                    let at = if *end == End::Front { 0 } else { items.len() };
+                    items.insert(at, *item);
+                }
+                to_u64(items.len())
+            }
+            Edit::Pop(end, count) => {
+                let count = (*count).min(items.len());
+                let gone: Vec<Content> = match end {
+                    End::Front => items.drain(..count).collect(),
+                    End::Back => items.drain(items.len() - count..).rev().collect(),
+                };
+                digest_of(gone.iter().map(|item| digest(&bytes_of(*item))))
+            }
+            Edit::Insert(at, before, new) => match place(*at).map(|at| items[at]) {
+                None => 0,
+                Some(pivot) => {
+                    for item in new {
+                        let found = items.iter().position(|other| *other == pivot);
+                        let at = found.map_or(0, |at| at + usize::from(!before));
+                        items.insert(at, *item);
+                    }
+                    to_u64(items.len())
+                }
+            },
+            Edit::Replace(at, item) => match items.get_mut(*at) {
+                Some(place) => {
+                    *place = *item;
+                    2
+                }
+                None => u64::from(!items.is_empty()),
+            },
+            Edit::Remove(at, count) => match place(*at).map(|at| items[at]) {
+                None => removed(0, true),
+                Some(gone) => {
+                    let equal = (0..items.len()).filter(|at| items[*at] == gone);
+                    let mut equal: Vec<usize> = equal.collect();
+                    if *count < 0 {
+                        equal.reverse();
+                    }
+                    if *count != 0 {
+                        let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+                        equal.truncate(count);
+                    }
+                    let mut at = 0;
+                    items.retain(|_| {
+                        at += 1;
+                        !equal.contains(&(at - 1))
+                    });
+                    removed(equal.len(), items.is_empty())
+                }
+            },
+            Edit::Trim(from, to) => {
+                let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
+                let absolute = |at: i64| if at < 0 { at + len } else { at };
+                let kept = absolute(*from).max(0)..=absolute(*to);
+                let mut at = 0;
+                items.retain(|_| {
+                    at += 1;
+                    kept.contains(&(at - 1))
+                });
+                match len {
+                    0 => 0,
+                    _ => 1 + u64::from(items.is_empty()),
+                }
+            }
+            _ => 0,
+        };
+        (Value::List(held), reply)
+    }
+
+    /// The same on the engine. `held` is what the model has, which names an item to look for.
+    pub(crate) fn run(
+        &self,
+        tx: &mut Tx<'_>,
+        table: TableId,
+        key: &[u8],
+        held: Option<&Value>,
+    ) -> Result<Reply, perdura::Abort> {
+        match self.attempt(tx, table, key, held) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(Fault::WrongType) => Ok(None),
+            Err(Fault::Abort(abort)) => Err(abort),
+        }
+    }
+
+    fn attempt(
+        &self,
+        tx: &mut Tx<'_>,
+        table: TableId,
+        key: &[u8],
+        held: Option<&Value>,
+    ) -> Result<u64, Fault> {
+        let bytes = |names: &[Name]| names.iter().map(|n| name_bytes(*n)).collect::<Vec<_>>();
+        let contents = |items: &[Content]| items.iter().map(|c| bytes_of(*c)).collect::<Vec<_>>();
+        let item_at = |at: usize| match held {
+            Some(Value::List(items)) => Some(bytes_of(items[at.checked_rem(items.len())?])),
+            _ => None,
+        };
+        let count_of = |(count, left): (u64, Left)| count * 2 + u64::from(left == Left::Nothing);
+        Ok(match self {
+            Edit::Fields(pairs) => {
+                let pair = |(f, v): &(Name, Content)| (name_bytes(*f), bytes_of(*v));
+                let pairs: Vec<_> = pairs.iter().map(pair).collect();
+                let pairs = pairs.iter().map(|(f, v)| (f.as_slice(), v.as_slice()));
+                hash::set(tx, table, key, pairs)?
+            }
+            Edit::FieldsGone(names) => {
+                let names = bytes(names);
+                count_of(hash::remove(
+                    tx,
+                    table,
+                    key,
+                    names.iter().map(Vec::as_slice),
+                )?)
+            }
+            Edit::Members(names) => {
+                let names = bytes(names);
+                set::add(tx, table, key, names.iter().map(Vec::as_slice))?
+            }
+            Edit::MembersGone(names) => {
+                let names = bytes(names);
+                count_of(set::remove(
+                    tx,
+                    table,
+                    key,
+                    names.iter().map(Vec::as_slice),
+                )?)
+            }
+            Edit::Scores(pairs) => {
+                let pair = |(name, score): &(Name, Score)| (name_bytes(*name), score_of(*score));
+                let pairs: Vec<_> = pairs.iter().map(pair).collect();
+                let pairs = pairs.iter().map(|(name, score)| (name.as_slice(), *score));
+                let added = zset::add(tx, table, key, zset::Conditions::default(), pairs)?;
+                added.new * 1000 + added.changed
+            }
+            Edit::ScoresGone(names) => {
+                let names = bytes(names);
+                count_of(zset::remove(
+                    tx,
+                    table,
+                    key,
+                    names.iter().map(Vec::as_slice),
+                )?)
+            }
+            Edit::ScorePop(end, count) => {
+                let gone = zset::pop(tx, table, key, *end, to_u64(*count))?;
+                let gone = gone.map_or_else(Vec::new, |(gone, _)| gone);
+                digest_of(
+                    gone.iter()
+                        .map(|(name, score)| digest(name) ^ score.to_bits()),
+                )
+            }
+            Edit::Push(end, items) => {
+                let items = contents(items);
+                let items = items.iter().map(Vec::as_slice);
+                list::push(tx, table, key, *end, items, false)?
+            }
+            Edit::Pop(end, count) => {
+                let gone = list::pop(tx, table, key, *end, to_u64(*count))?;
+                let gone = gone.map_or_else(Vec::new, |(gone, _)| gone);
+                digest_of(gone.iter().map(|item| digest(item)))
+            }
+            Edit::Insert(at, before, items) => {
+                let pivot = item_at(*at).unwrap_or_default();
+                let mut reply = 0;
+                for item in contents(items) {
+                    let len = list::insert(tx, table, key, (&pivot, *before), &item)?;
+                    reply = len.map_or(0, |len| len.unwrap_or(u64::MAX));
+                }
+                reply
+            }
+            Edit::Replace(at, item) => {
+                let at = i64::try_from(*at).unwrap_or(i64::MAX);
+                let done = list::set(tx, table, key, at, &bytes_of(*item))?;
+                done.map_or(0, |done| 1 + u64::from(done))
+            }
+            Edit::Remove(at, count) => {
+                let item = item_at(*at).unwrap_or_default();
+                count_of(list::remove(tx, table, key, *count, &item)?)
+            }
+            Edit::Trim(from, to) => {
+                let left = list::trim(tx, table, key, *from, *to)?;
+                left.map_or(0, |left| 1 + u64::from(left == Left::Nothing))
+            }
+        })
+    }
+}
+
+fn removed(count: usize, is_empty: bool) -> u64 {
+    to_u64(count) * 2 + u64::from(is_empty)
+}
+
+fn bytes_of(content: Content) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    content.fill(&mut bytes);
+    bytes
+}
+
+fn digest_of(parts: impl Iterator<Item = u64>) -> u64 {
+    parts.fold(0, |sum, part| scramble(sum ^ part))
+}

@@ -1,0 +1,405 @@
+//! Operations of the client's transactions, run on the engine and on the model side by side.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use perdura::types::{Fault, Source, copy, open};
+use perdura::{Abort, Core, RowRef, Shape, TableId, Tx};
+
+use crate::content::Content;
+use crate::edit::Edit;
+use crate::model::{Change, Place, Row, State};
+use crate::swarm::Swarm;
+use crate::value::Value;
+use crate::world::Check;
+
+/// One operation of a transaction.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Get(Place),
+    Put(Place, Content, Option<u64>),
+    Edit(Place, Edit),
+    Delete(Place),
+    Expire(Place, Option<u64>),
+    Rename(Place, Place),
+    Copy(Place, Place),
+    Count(u8),
+    Flush(u8),
+    Swap(u8, u8),
+}
+
+impl Op {
+    /// The places it touches; `None`: whole databases.
+    pub(crate) fn places(&self) -> Option<Vec<Place>> {
+        match self {
+            Op::Get(place)
+            | Op::Put(place, ..)
+            | Op::Edit(place, _)
+            | Op::Delete(place)
+            | Op::Expire(place, _) => Some(vec![*place]),
+            Op::Rename(from, to) | Op::Copy(from, to) => Some(vec![*from, *to]),
+            Op::Count(_) | Op::Flush(_) | Op::Swap(..) => None,
+        }
+    }
+}
+
+/// The bytes of a key; some are long.
+pub(crate) fn key_bytes(key: u8) -> Vec<u8> {
+    let mut bytes = format!("key{key}").into_bytes();
+    if key % 7 == 6 {
+        bytes.resize(300, b'.');
+    }
+    bytes
+}
+
+/// The number of a key, from its bytes.
+pub(crate) fn key_number(bytes: &[u8]) -> Option<u8> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let key = text
+        .strip_prefix("key")?
+        .trim_end_matches('.')
+        .parse()
+        .ok()?;
+    (key_bytes(key) == bytes).then_some(key)
+}
+
+/// Rows as a transaction sees them while it runs: the committed ones under its own changes.
+pub(crate) struct View<'a> {
+    live: &'a State,
+    own: BTreeMap<Place, Option<Row>>,
+    now_ms: u64,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(live: &'a State, now_ms: u64) -> Self {
+        View {
+            live,
+            own: BTreeMap::new(),
+            now_ms,
+        }
+    }
+
+    fn stored(&self, place: Place) -> Option<&Row> {
+        match self.own.get(&place) {
+            Some(own) => own.as_ref(),
+            None => self.live.get(&place),
+        }
+    }
+
+    fn visible(&self, place: Place) -> Option<&Row> {
+        self.stored(place).filter(|row| row.is_visible(self.now_ms))
+    }
+
+    fn put(&mut self, place: Place, row: Row) {
+        self.own.insert(place, Some(row));
+    }
+
+    fn delete(&mut self, place: Place) {
+        if self.stored(place).is_some() {
+            self.own.insert(place, None);
+        }
+    }
+
+    fn keys_of(&self, databases: &[u8]) -> Vec<Place> {
+        let places = self.live.keys().chain(self.own.keys());
+        places
+            .filter(|p| databases.contains(&p.0))
+            .copied()
+            .collect()
+    }
+
+    fn flush(&mut self, database: u8) {
+        for place in self.keys_of(&[database]) {
+            self.delete(place);
+        }
+    }
+
+    fn swap(&mut self, a: u8, b: u8) {
+        let rows = self.keys_of(&[a, b]).into_iter().map(|place| place.1);
+        let pairs: BTreeMap<u8, _> = rows
+            .map(|key| (key, [(a, key), (b, key)].map(|p| self.stored(p).cloned())))
+            .collect();
+        for (key, [of_a, of_b]) in pairs {
+            self.own.insert((a, key), of_b);
+            self.own.insert((b, key), of_a);
+        }
+    }
+
+    /// What is different in the end: a row put and deleted again was never written, and nobody
+    /// has to wait for it.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        let changed = self
+            .own
+            .iter()
+            .filter(|(place, row)| self.live.get(place) != row.as_ref());
+        let change = |(place, row): (&Place, &Option<Row>)| match row {
+            Some(row) => Change::Put(*place, row.clone()),
+            None => Change::Delete(*place),
+        };
+        changed.map(change).collect()
+    }
+
+    fn count(&self, database: u8) -> usize {
+        let untouched = self
+            .live
+            .keys()
+            .filter(|p| p.0 == database && !self.own.contains_key(*p));
+        let own = self
+            .own
+            .iter()
+            .filter(|(p, row)| p.0 == database && row.is_some());
+        untouched.count() + own.count()
+    }
+}
+
+/// Whether a key's row is this one of the model; the elements that a header names aside.
+pub(crate) fn is_row(row: RowRef<'_>, expected: &Row, scratch: &mut Vec<u8>) -> bool {
+    if row.expiry_ms() != expected.expiry_ms || row.kind().shape() != expected.value.shape() {
+        return false;
+    }
+    let Some(shape) = row.kind().shape() else {
+        scratch.clear();
+        row.copy_value(scratch);
+        let same = matches!(&expected.value, Value::String(content) if content.matches(scratch));
+        return same && row.value_len() == scratch.len();
+    };
+    match open::view(row, shape) {
+        Ok(open::View::Small(packed)) => expected.value.is_in(&Source::Small(packed)),
+        Ok(open::View::Rows(_)) => true,
+        Err(_) => false,
+    }
+}
+
+/// Whether a key's row and the elements that it names are this row of the model.
+fn is_all(
+    tx: &Tx<'_>,
+    table: TableId,
+    row: RowRef<'_>,
+    expected: &Row,
+    scratch: &mut Vec<u8>,
+) -> Result<bool, Abort> {
+    let elements = match row.home() {
+        Some(home) => expected
+            .value
+            .is_in(&Source::Rows(tx.elements(table, home)?)),
+        None => true,
+    };
+    Ok(elements && is_row(row, expected, scratch))
+}
+
+/// Runs the operations, holding every reply against the model. The inner error is a contradiction.
+pub(crate) fn perform(
+    core: &Core,
+    tx: &mut Tx<'_>,
+    ops: &[Op],
+    view: &mut View<'_>,
+    scratch: &mut Vec<u8>,
+    renewal: &mut perdura::Renewal,
+) -> Result<Check, Abort> {
+    for op in ops {
+        let table = |database| match renewal.table(database) {
+            Some(table) => table,
+            None => core.database(database),
+        };
+        let wrong = match op {
+            Op::Get(place) => {
+                let table = table(place.0);
+                let row = tx.get(table, &key_bytes(place.1))?;
+                let same = match (row, view.visible(*place)) {
+                    (None, None) => true,
+                    (Some(row), Some(expected)) => is_all(tx, table, row, expected, scratch)?,
+                    _ => false,
+                };
+                (!same).then_some("a read differs from the model")
+            }
+            Op::Put(place, content, expiry_ms) => {
+                content.fill(scratch);
+                tx.put(table(place.0), &key_bytes(place.1), scratch, *expiry_ms)?;
+                let value = Value::String(*content);
+                let expiry_ms = *expiry_ms;
+                view.put(*place, Row { value, expiry_ms });
+                None
+            }
+            Op::Edit(place, edit) => {
+                let held = view.visible(*place);
+                let expiry_ms = held.and_then(|row| row.expiry_ms);
+                let held = held.map(|row| &row.value);
+                let reply = edit.run(tx, table(place.0), &key_bytes(place.1), held)?;
+                let (after, expected) = edit.apply(held);
+                match after {
+                    Some(value) => view.put(*place, Row { value, expiry_ms }),
+                    None if held.is_some() => view.delete(*place),
+                    None => {}
+                }
+                (reply != expected).then_some("the reply to a change differs from the model")
+            }
+            Op::Delete(place) => {
+                let was_there = tx.delete(table(place.0), &key_bytes(place.1))?;
+                let wrong = was_there != view.visible(*place).is_some();
+                view.delete(*place);
+                wrong.then_some("a delete differs from the model")
+            }
+            Op::Expire(place, expiry_ms) => {
+                let key = key_bytes(place.1);
+                let was_there = tx.set_expiry(table(place.0), &key, *expiry_ms)?;
+                let row = view.visible(*place).cloned();
+                let wrong = was_there != row.is_some();
+                if let Some(row) = row {
+                    let expiry_ms = *expiry_ms;
+                    view.put(*place, Row { expiry_ms, ..row });
+                }
+                wrong.then_some("an expiry differs from the model")
+            }
+            Op::Rename(from, to) | Op::Copy(from, to) => {
+                let keys = [from, to].map(|place| (table(place.0), key_bytes(place.1)));
+                let [(table, key), (to_table, to_key)] = &keys;
+                let moves = matches!(op, Op::Rename(..));
+                let was_there = if moves {
+                    tx.rename(*table, key, *to_table, to_key)?
+                } else {
+                    match copy(tx, (*table, key), (*to_table, to_key)) {
+                        Ok(was_there) => was_there,
+                        Err(Fault::Abort(abort)) => return Err(abort),
+                        Err(Fault::WrongType) => return Ok(Err("a copy of no type".into())),
+                    }
+                };
+                let row = view.visible(*from).cloned();
+                let wrong = was_there != row.is_some();
+                if let Some(row) = row.filter(|_| from != to) {
+                    view.put(*to, row);
+                    if moves {
+                        view.delete(*from);
+                    }
+                }
+                wrong.then_some("a rename or a copy differs from the model")
+            }
+            Op::Count(database) => {
+                let count = tx.len(table(*database))?;
+                let wrong = usize::try_from(count).ok() != Some(view.count(*database));
+                wrong.then_some("a count differs from the model")
+            }
+            Op::Flush(database) => {
+                core.begin_flush(tx, Some(*database), renewal)?;
+                view.flush(*database);
+                None
+            }
+            Op::Swap(a, b) => {
+                core.swap_databases(tx, [*a, *b], renewal)?;
+                view.swap(*a, *b);
+                None
+            }
+        };
+        if let Some(wrong) = wrong {
+            return Ok(Err(format!("{wrong}: {op:?}")));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn draw_place(rng: &mut Rng, swarm: &Swarm) -> Place {
+    (rng.u8(0..swarm.databases), rng.u8(0..swarm.keys))
+}
+
+fn draw_put(rng: &mut Rng, swarm: &Swarm, place: Place, now_ms: u64) -> Op {
+    let kind = rng.u8(0..100);
+    let len = if kind < swarm.large {
+        rng.usize(16_000..40_000)
+    } else if kind < swarm.large + swarm.medium {
+        rng.usize(200..6000)
+    } else {
+        rng.usize(0..120)
+    };
+    let expires = rng.u8(0..100) < swarm.expiry;
+    let expiry_ms = expires.then(|| now_ms + rng.u64(0..3000));
+    let seed = rng.u64(..);
+    Op::Put(place, Content { seed, len }, expiry_ms)
+}
+
+/// One operation; `live` is what is there, so that changes mostly meet what they are for.
+pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, live: &State, now_ms: u64, writes: bool) -> Op {
+    let place = draw_place(rng, swarm);
+    let kind = rng.u8(0..if writes { 20 } else { 4 });
+    if writes && kind > 2 && rng.u8(0..100) < swarm.collections {
+        return draw_of_collections(rng, swarm, live, place);
+    }
+    match kind {
+        0..=2 => Op::Get(place),
+        3 if rng.u8(0..4) == 0 => Op::Count(place.0),
+        3..=14 if writes => draw_put(rng, swarm, place, now_ms),
+        15..=17 => Op::Delete(place),
+        18 | 19 if swarm.expiry > 0 => {
+            Op::Expire(place, rng.bool().then(|| now_ms + rng.u64(0..3000)))
+        }
+        _ if writes => Op::Delete(place),
+        _ => Op::Get(place),
+    }
+}
+
+fn draw_of_collections(rng: &mut Rng, swarm: &Swarm, live: &State, place: Place) -> Op {
+    match rng.u8(0..64) {
+        0..=6 => Op::Rename(place, draw_place(rng, swarm)),
+        7..=8 => Op::Copy(place, draw_place(rng, swarm)),
+        9..=12 => Op::Delete(place),
+        13 if rng.u8(0..4) == 0 => Op::Flush(place.0),
+        14 if swarm.databases > 1 => Op::Swap(place.0, (place.0 + 1) % swarm.databases),
+        _ => {
+            let any = Shape::ALL[rng.usize(0..4)];
+            let there = live.get(&place).and_then(|row| row.value.shape());
+            let shape = there.filter(|_| rng.u8(0..8) > 0).unwrap_or(any);
+            Op::Edit(place, Edit::draw(rng, swarm, shape))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The oracle once demanded that readers wait for such a row, and called the engine's right
+    /// answer a loss.
+    #[test]
+    fn a_row_that_is_put_and_deleted_in_one_transaction_was_never_written() {
+        let row = Row {
+            value: Value::String(Content { seed: 1, len: 8 }),
+            expiry_ms: None,
+        };
+        let live = State::from([((0, 1), row.clone())]);
+        let mut view = View::new(&live, 0);
+        view.put((0, 2), row.clone());
+        view.delete((0, 2));
+        view.delete((0, 1));
+        view.put((0, 1), row);
+        assert_eq!(view.changes(), []);
+        view.delete((0, 1));
+        assert_eq!(view.changes(), [Change::Delete((0, 1))]);
+    }
+
+    #[test]
+    fn a_swap_exchanges_what_two_databases_hold() {
+        let row = |seed| Row {
+            value: Value::String(Content { seed, len: 8 }),
+            expiry_ms: None,
+        };
+        let live = State::from([((0, 1), row(1)), ((1, 1), row(2)), ((1, 2), row(3))]);
+        let mut view = View::new(&live, 0);
+        view.swap(0, 1);
+        let swapped = [
+            Change::Put((0, 1), row(2)),
+            Change::Put((0, 2), row(3)),
+            Change::Put((1, 1), row(1)),
+            Change::Delete((1, 2)),
+        ];
+        assert_eq!(view.changes(), swapped);
+        view.swap(1, 0);
+        assert_eq!(view.changes(), []);
+    }
+
+    #[test]
+    fn keys_are_numbers_and_back() {
+        for key in 0..=u8::MAX {
+            assert_eq!(key_number(&key_bytes(key)), Some(key));
+        }
+        assert_eq!(key_number(b"key1."), None);
+        assert_eq!(key_number(b"k"), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! What a key holds, in the model: the five types over described contents and numbered names.
+//!
+//! A collection is shared until it is changed, so that the history of a run costs little. Names
+//! are numbers that stand for bytes: integers, words, empty, and some too long for a packed
+//! collection or for a page.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::rc::Rc;
+
+use perdura::Shape;
+use perdura::types::{Source, list, zset};
+
+use crate::content::{Content, scramble};
+
+/// A field or member, by number.
+pub type Name = u16;
+/// A score, by number.
+pub type Score = i16;
+
+/// The bytes of a name.
+pub(crate) fn name_bytes(name: Name) -> Vec<u8> {
+    let word = format!("name{name}");
+    let len = match name {
+        16 => return Vec::new(),
+        31 => 17_000,
+        n if n % 16 == 7 => 70,
+        n if n % 64 == 15 => 1500,
+        n if n % 3 == 0 => return name.to_string().into_bytes(),
+        _ => word.len(),
+    };
+    let mut bytes = word.into_bytes();
+    bytes.resize(len, b'.');
+    bytes
+}
+
+/// The score that a number stands for.
+pub(crate) fn score_of(score: Score) -> f64 {
+    match score {
+        Score::MAX => f64::INFINITY,
+        Score::MIN => f64::NEG_INFINITY,
+        n => f64::from(n) / 2.0,
+    }
+}
+
+/// What a key holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A string.
+    String(Content),
+    /// Fields with values.
+    Hash(Rc<BTreeMap<Name, Content>>),
+    /// Items in their order.
+    List(Rc<Vec<Content>>),
+    /// Members.
+    Set(Rc<BTreeSet<Name>>),
+    /// Members with scores.
+    Zset(Rc<BTreeMap<Name, Score>>),
+}
+
+impl Value {
+    /// The shape of a collection.
+    #[must_use]
+    pub fn shape(&self) -> Option<Shape> {
+        match self {
+            Value::String(_) => None,
+            Value::Hash(_) => Some(Shape::Hash),
+            Value::List(_) => Some(Shape::List),
+            Value::Set(_) => Some(Shape::Set),
+            Value::Zset(_) => Some(Shape::Zset),
+        }
+    }
+
+    /// How many elements it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Value::String(_) => 1,
+            Value::Hash(fields) => fields.len(),
+            Value::List(items) => items.len(),
+            Value::Set(members) => members.len(),
+            Value::Zset(members) => members.len(),
+        }
+    }
+
+    /// Whether nothing is left, so that the key goes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a stored collection of this shape holds exactly this, however it is asked: by
+    /// count, name, place, rank, in order and by a scan.
+    #[must_use]
+    pub fn is_in(&self, source: &Source<'_>) -> bool {
+        let same_count = usize::try_from(source.len()).is_ok_and(|len| len == self.len());
+        if !same_count || source.iter().count() != self.len() {
+            return false;
+        }
+        match self {
+            Value::String(_) => false,
+            Value::List(items) => {
+                let mut stored = list::items(source, 0, source.len());
+                let in_order = items
+                    .iter()
+                    .all(|item| stored.next().is_some_and(|text| item.matches(&text)));
+                let at_place = (0..)
+                    .zip(items.iter())
+                    .all(|(at, item)| list::at(source, at).is_some_and(|text| item.matches(&text)));
+                in_order && at_place
+            }
+            Value::Hash(fields) => {
+                let found = fields.iter().all(|(field, value)| {
+                    let entry = source.find(&name_bytes(*field));
+                    entry.is_some_and(|entry| value.matches(&entry.value()))
+                });
+                found && scan_meets_all(source)
+            }
+            Value::Set(members) => {
+                let found = |member: &Name| source.find(&name_bytes(*member)).is_some();
+                members.iter().all(found) && scan_meets_all(source)
+            }
+            Value::Zset(_) => {
+                let mut stored = zset::members(source, 0, source.len());
+                let ranked = (0..).zip(self.ranked());
+                let mut in_order = ranked.map(|(rank, (score, name))| {
+                    zset::rank(source, &name) == Some(rank)
+                        && stored
+                            .next()
+                            .is_some_and(|(text, at)| *text == *name && at == score)
+                });
+                in_order.all(|same| same) && scan_meets_all(source)
+            }
+        }
+    }
+
+    /// The members of a sorted set in their order.
+    pub(crate) fn ranked(&self) -> Vec<(f64, Vec<u8>)> {
+        let Value::Zset(members) = self else {
+            return Vec::new();
+        };
+        let members = members.iter();
+        let mut ranked: Vec<(Score, Vec<u8>)> = members
+            .map(|(name, score)| (*score, name_bytes(*name)))
+            .collect();
+        ranked.sort_unstable();
+        let ranked = ranked.into_iter();
+        ranked
+            .map(|(score, name)| (score_of(score), name))
+            .collect()
+    }
+}
+
+fn scan_meets_all(source: &Source<'_>) -> bool {
+    let (mut met, mut cursor) = (HashSet::new(), 0);
+    loop {
+        let (entries, next) = source.scan(cursor, 7);
+        met.extend(entries.iter().map(|entry| digest(&entry.key())));
+        cursor = next;
+        if cursor == 0 {
+            return u64::try_from(met.len()).is_ok_and(|met| met == source.len());
+        }
+    }
+}
+
+/// A number that stands for bytes in a reply.
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
+    let word = |chunk: &[u8]| {
+        chunk
+            .iter()
+            .fold(1, |word, byte| word << 8 | u64::from(*byte))
+    };
+    let words = bytes.chunks(7).map(word);
+    words.fold(7, |sum, word| scramble(sum ^ word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_scores_are_distinct() {
+        let names: HashSet<Vec<u8>> = (0..2000).map(name_bytes).collect();
+        assert_eq!(names.len(), 2000);
+        let scores = (Score::MIN..=Score::MAX).map(score_of);
+        assert!(scores.is_sorted_by(|a, b| a < b));
+    }
+}
