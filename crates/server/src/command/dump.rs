@@ -23,6 +23,18 @@ pub(crate) static COMMANDS: &[Command] = &[
         "2.6.0",
         "Makes a key of what DUMP answered.",
     ),
+    data(
+        "restore-asking",
+        -4,
+        WRITE | DENY_OOM | DANGEROUS,
+        ONE,
+        restore,
+    )
+    .doc(
+        Group::Server,
+        "3.0.0",
+        "RESTORE by the name that nodes of a cluster use.",
+    ),
 ];
 
 /// `DUMP key`

@@ -98,4 +98,32 @@ mod tests {
             assert!(command.summary.ends_with('.'), "{}", command.name);
         }
     }
+
+    /// The names that the document of commands gives an account of.
+    fn documented() -> Vec<String> {
+        let page = include_str!("../../../../docs/redis.md");
+        let rows = page.lines().filter(|line| line.starts_with("| "));
+        let cells = rows.filter_map(|row| row.split(" | ").next());
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        cells
+            .flat_map(|cell| cell.split(|c: char| !is_name(c)))
+            .map(str::to_ascii_lowercase)
+            .collect()
+    }
+
+    #[test]
+    fn every_command_of_redis_is_known_and_every_known_one_is_in_the_document() {
+        let redis = include_str!("../../tests/data/redis-7.0-commands.txt");
+        let redis = redis.lines().filter(|line| !line.starts_with('#'));
+        let (lookup, documented) = (Lookup::new(), documented());
+        let unknown: Vec<_> = redis
+            .filter(|name| lookup.find(name.as_bytes()).is_none())
+            .collect();
+        assert_eq!(unknown, Vec::<&str>::new(), "unknown");
+        let silent: Vec<_> = all()
+            .map(|command| command.name)
+            .filter(|name| !documented.iter().any(|known| known == name))
+            .collect();
+        assert_eq!(silent, Vec::<&str>::new(), "not in docs/redis.md");
+    }
 }

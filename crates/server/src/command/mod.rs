@@ -33,6 +33,7 @@ pub(crate) mod memory;
 pub(crate) mod monitor;
 pub(crate) mod pubsub;
 pub(crate) mod ranges;
+pub(crate) mod refused;
 pub(crate) mod replication;
 pub(crate) mod sample;
 pub(crate) mod scan;

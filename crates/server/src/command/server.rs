@@ -15,12 +15,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
     plain("bgsave", -1, ADMIN, bgsave).doc(Group::Server, "1.0.0", "Begins a checkpoint."),
+    plain("bgrewriteaof", 1, ADMIN | NO_MULTI, bgrewriteaof).doc(
+        Group::Server,
+        "1.0.0",
+        "Begins a checkpoint, behind which the log is cut.",
+    ),
     plain("echo", 2, FAST, echo).doc(Group::Connection, "1.0.0", "Answers its argument."),
     plain("lastsave", 1, LOADING | FAST, lastsave).doc(
         Group::Server,
         "1.0.0",
         "When the newest checkpoint ended.",
     ),
+    plain("lolwut", -1, FAST, lolwut).doc(Group::Server, "5.0.0", "Answers the version."),
     plain("ping", -1, FAST, ping).doc(
         Group::Connection,
         "1.0.0",
@@ -112,14 +118,29 @@ pub(crate) fn bgsave(cx: &mut Cx<'_>, args: &Args<'_>) {
     {
         return cx.out.error(SYNTAX);
     }
+    let running = "ERR Background save already in progress";
+    begin_checkpoint(cx, "Background saving started", running);
+}
+
+/// `BGREWRITEAOF`: a checkpoint is what makes a log shorter here.
+fn bgrewriteaof(cx: &mut Cx<'_>, _: &Args<'_>) {
+    let running = "ERR Background append only file rewriting already in progress";
+    begin_checkpoint(cx, "Background append only file rewriting started", running);
+}
+
+fn begin_checkpoint(cx: &mut Cx<'_>, started: &str, running: &str) {
     let Some(db) = cx.state.db() else { return };
     match db.begin_checkpoint() {
-        Ok(true) => {
-            cx.out.simple("Background saving started");
-        }
-        Ok(false) => cx.out.error("ERR Background save already in progress"),
+        Ok(true) => cx.out.simple(started),
+        Ok(false) => cx.out.error(running),
         Err(error) => failed(cx.state, &error, &mut cx.out),
     }
+}
+
+/// `LOLWUT [VERSION n] …`
+fn lolwut(cx: &mut Cx<'_>, _: &Args<'_>) {
+    cx.out
+        .text(concat!("Perdura ver. ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
 /// `SAVE`: this client waits for the checkpoint; the others do not.

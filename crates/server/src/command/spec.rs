@@ -90,8 +90,12 @@ pub(crate) enum Group {
     Connection,
     /// Keys, whatever they hold.
     Generic,
+    /// Places.
+    Geo,
     /// Hashes.
     Hash,
+    /// Estimated counts.
+    HyperLogLog,
     /// Lists.
     List,
     /// Channels.
@@ -104,6 +108,8 @@ pub(crate) enum Group {
     Set,
     /// Sorted sets.
     SortedSet,
+    /// Streams.
+    Stream,
     /// Strings.
     String,
     /// MULTI and WATCH.
@@ -117,13 +123,16 @@ impl Group {
             Group::Bitmap => "bitmap",
             Group::Connection => "connection",
             Group::Generic => "generic",
+            Group::Geo => "geo",
             Group::Hash => "hash",
+            Group::HyperLogLog => "hyperloglog",
             Group::List => "list",
             Group::Pubsub => "pubsub",
             Group::Scripting => "scripting",
             Group::Server => "server",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
+            Group::Stream => "stream",
             Group::String => "string",
             Group::Transactions => "transactions",
         }

@@ -28,6 +28,7 @@ static FAMILIES: &[&[Command]] = &[
     super::pubsub::COMMANDS,
     super::ranges::COMMANDS,
     super::replication::COMMANDS,
+    super::refused::COMMANDS,
     super::scan::COMMANDS,
     super::server::COMMANDS,
     super::set_joins::COMMANDS,

@@ -1,0 +1,100 @@
+//! Commands of Redis that are not here. They are known by name, so that a client reads why and
+//! not that it has mistyped something, and so that rules of access may name them.
+
+use super::spec::{Command, plain};
+use super::{Cx, Group, PlainFn};
+use crate::resp::parse::Args;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    row("eval", -3, scripting, Group::Scripting, "2.6.0"),
+    row("eval_ro", -3, scripting, Group::Scripting, "7.0.0"),
+    row("evalsha", -3, scripting, Group::Scripting, "2.6.0"),
+    row("evalsha_ro", -3, scripting, Group::Scripting, "7.0.0"),
+    row("fcall", -3, scripting, Group::Scripting, "7.0.0"),
+    row("fcall_ro", -3, scripting, Group::Scripting, "7.0.0"),
+    row("function", -2, scripting, Group::Scripting, "7.0.0"),
+    row("script", -2, scripting, Group::Scripting, "2.6.0"),
+    row("geoadd", -5, geo, Group::Geo, "3.2.0"),
+    row("geodist", -4, geo, Group::Geo, "3.2.0"),
+    row("geohash", -2, geo, Group::Geo, "3.2.0"),
+    row("geopos", -2, geo, Group::Geo, "3.2.0"),
+    row("georadius", -6, geo, Group::Geo, "3.2.0"),
+    row("georadius_ro", -6, geo, Group::Geo, "3.2.10"),
+    row("georadiusbymember", -5, geo, Group::Geo, "3.2.0"),
+    row("georadiusbymember_ro", -5, geo, Group::Geo, "3.2.10"),
+    row("geosearch", -7, geo, Group::Geo, "6.2.0"),
+    row("geosearchstore", -8, geo, Group::Geo, "6.2.0"),
+    row("pfadd", -2, hyperloglog, Group::HyperLogLog, "2.8.9"),
+    row("pfcount", -2, hyperloglog, Group::HyperLogLog, "2.8.9"),
+    row("pfdebug", 3, hyperloglog, Group::HyperLogLog, "2.8.9"),
+    row("pfmerge", -2, hyperloglog, Group::HyperLogLog, "2.8.9"),
+    row("pfselftest", 1, hyperloglog, Group::HyperLogLog, "2.8.9"),
+    row("xack", -4, streams, Group::Stream, "5.0.0"),
+    row("xadd", -5, streams, Group::Stream, "5.0.0"),
+    row("xautoclaim", -6, streams, Group::Stream, "6.2.0"),
+    row("xclaim", -6, streams, Group::Stream, "5.0.0"),
+    row("xdel", -3, streams, Group::Stream, "5.0.0"),
+    row("xgroup", -2, streams, Group::Stream, "5.0.0"),
+    row("xinfo", -2, streams, Group::Stream, "5.0.0"),
+    row("xlen", 2, streams, Group::Stream, "5.0.0"),
+    row("xpending", -3, streams, Group::Stream, "5.0.0"),
+    row("xrange", -4, streams, Group::Stream, "5.0.0"),
+    row("xread", -4, streams, Group::Stream, "5.0.0"),
+    row("xreadgroup", -7, streams, Group::Stream, "5.0.0"),
+    row("xrevrange", -4, streams, Group::Stream, "5.0.0"),
+    row("xsetid", -3, streams, Group::Stream, "5.0.0"),
+    row("xtrim", -4, streams, Group::Stream, "5.0.0"),
+    row("module", -2, modules, Group::Server, "4.0.0"),
+    row("migrate", -6, migrate, Group::Generic, "2.6.0"),
+];
+
+const fn row(
+    name: &'static str,
+    arity: i8,
+    run: PlainFn,
+    group: Group,
+    since: &'static str,
+) -> Command {
+    plain(name, arity, 0, run).doc(group, since, "Refused: this is not here.")
+}
+
+fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {
+    let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();
+    cx.out.error(&format!("ERR {name} is not supported: {why}"));
+}
+
+fn scripting(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let why = "scripts and functions are not there yet; MULTI, EXEC and WATCH make several \
+               commands one transaction";
+    refuse(cx, args, why);
+}
+
+fn geo(cx: &mut Cx<'_>, args: &Args<'_>) {
+    refuse(cx, args, "places on a map are not there yet");
+}
+
+fn hyperloglog(cx: &mut Cx<'_>, args: &Args<'_>) {
+    refuse(
+        cx,
+        args,
+        "estimated counts are not there yet; SADD and SCARD count exactly",
+    );
+}
+
+fn streams(cx: &mut Cx<'_>, args: &Args<'_>) {
+    refuse(
+        cx,
+        args,
+        "streams are not there yet; lists and sorted sets are",
+    );
+}
+
+fn modules(cx: &mut Cx<'_>, args: &Args<'_>) {
+    refuse(cx, args, "the server loads no code");
+}
+
+fn migrate(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let why = "the server calls no other server; DUMP and RESTORE, or `perdura export`, move keys";
+    refuse(cx, args, why);
+}
