@@ -73,6 +73,7 @@ start_perdura() {
     shift 2
     "$perdura" serve --data "$dir" --listen "127.0.0.1:$port" "$@" 2>>"$dir.stderr" &
     last_pid=$!
+    last_port=$port
     pids+=("$last_pid")
 }
 
@@ -84,6 +85,7 @@ start_redis() {
     redis-server --port "$port" --bind 127.0.0.1 --dir "$dir" --save "" --daemonize no \
         --loglevel warning "$@" >>"$dir.stdout" 2>&1 &
     last_pid=$!
+    last_port=$port
     pids+=("$last_pid")
 }
 

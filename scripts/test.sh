@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# All tests: units and integration, the seeded recovery bugs, and 20,000 simulated crash runs.
+# All tests: units and integration, the seeded recovery bugs, 20,000 simulated crash runs,
+# 20,000 random commands beside a real Redis 7.0, and the tools of Redis.
 #
 #   PERDURA_KILL_ROUNDS=200 PERDURA_POWERCUT_ROUNDS=50 scripts/test.sh    the long way
 #   PERDURA_CRASH_RUNS=1000000 scripts/test.sh                            more crash runs
+#   PERDURA_DIFF_COMMANDS=1000000 scripts/test.sh                         more commands beside Redis
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,5 +27,8 @@ cargo test --locked --release -p perdura-sim
 step "crash runs"
 cargo run --locked --quiet --release -p perdura-cli -- \
     crash --seed 1 --runs "${PERDURA_CRASH_RUNS:-20000}" --jobs "$(nproc)" --json
+
+step "the tools of Redis"
+scripts/test-clients.sh
 
 step "all is well"

@@ -81,6 +81,8 @@ impl Pair {
         db.partitions = 16;
         db.segment_bytes = 4 << 20;
         db.memory_limit = Some(1 << 30);
+        // As Redis has it: some limits follow from this one.
+        db.value_bytes_max = 512 << 20;
         self.server = Some(Server::start(options, db, |_| {})?);
         self.await_answer(Side::Ours)
     }

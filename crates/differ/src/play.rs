@@ -6,6 +6,7 @@
 
 use crate::crowd;
 use crate::dataset;
+use crate::exceptions;
 use crate::pair::{Pair, Side};
 use crate::reply::{Body, Reply, command_line};
 use crate::rules::{Seen, name, same};
@@ -398,7 +399,7 @@ impl<'a> Player<'a> {
                 body: Body::Items(items),
             }));
         }
-        let differ = found[0] != found[1];
+        let differ = found[0] != found[1] && !exceptions::allowed(argv, &found[0], &found[1]);
         Ok(differ.then(|| Divergence::new(argv, &found[0], &found[1]).at("(whole iteration)")))
     }
 

@@ -30,6 +30,8 @@ enum Rule {
     Shape,
     /// The same shape, and all of it from what was read just before.
     Random,
+    /// The same type; contents are the server's own affair.
+    Kind,
     /// A page of an iteration: a cursor and some items.
     Page,
 }
@@ -49,7 +51,8 @@ fn rule(argv: &[Vec<u8>]) -> Rule {
     match word(0).as_str() {
         "KEYS" | "SMEMBERS" | "SINTER" | "SUNION" | "SDIFF" | "HKEYS" | "HVALS" => Rule::Sorted,
         "PUBSUB" if word(1).ends_with("CHANNELS") => Rule::Sorted,
-        "SORT" | "SORT_RO" if sorts_nothing(argv) => Rule::Sorted,
+        "SORT" | "SORT_RO" if sorts_nothing(argv) && !has(argv, "LIMIT") => Rule::Sorted,
+        "SORT" | "SORT_RO" if sorts_nothing(argv) && !has(argv, "STORE") => Rule::Shape,
         "HGETALL" => Rule::Pairs,
         "CONFIG" if word(1) == "GET" => Rule::Pairs,
         "TTL" | "EXPIRETIME" => Rule::Near(5),
@@ -60,10 +63,16 @@ fn rule(argv: &[Vec<u8>]) -> Rule {
         "OBJECT" if matches!(word(1).as_str(), "REFCOUNT" | "IDLETIME" | "FREQ") => Rule::Shape,
         "CLIENT" if matches!(word(1).as_str(), "ID" | "LIST" | "INFO") => Rule::Shape,
         "COMMAND" if word(1) == "COUNT" => Rule::Shape,
+        "COMMAND" if matches!(word(1).as_str(), "" | "INFO" | "DOCS" | "LIST") => Rule::Kind,
         "MEMORY" if word(1) == "USAGE" => Rule::Shape,
         "SLOWLOG" if word(1) == "LEN" => Rule::Shape,
         _ => Rule::Exact,
     }
+}
+
+fn has(argv: &[Vec<u8>], wanted: &str) -> bool {
+    argv.iter()
+        .any(|word| word.eq_ignore_ascii_case(wanted.as_bytes()))
 }
 
 /// Whether SORT leaves the order of a set open: BY a pattern without `*`.
@@ -91,6 +100,7 @@ fn alike(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) 
             _ => false,
         },
         Rule::Shape => shape(ours, theirs),
+        Rule::Kind => ours.kind == theirs.kind,
         Rule::Random => {
             let read = before.filter(|seen| seen.argv.get(1) == argv.get(1) || argv.len() == 1);
             let from = |reply: &Reply, read: Option<&Reply>| {

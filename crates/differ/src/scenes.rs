@@ -47,7 +47,7 @@ pub fn blocking(rng: &mut Rng) -> Unit {
     };
     let waits: Vec<&&str> = WAITS.iter().filter(known).collect();
     let acts: Vec<&&str> = ACTS.iter().filter(known).collect();
-    if waits.is_empty() || acts.is_empty() {
+    if waits.is_empty() || acts.is_empty() || is_missing("CLIENT|UNBLOCK") {
         return Vec::new();
     }
     let mut unit = Unit::new();

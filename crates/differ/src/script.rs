@@ -256,7 +256,9 @@ impl Writer<'_> {
             for (n, word) in one.iter().enumerate() {
                 let tail = if long { "x".repeat(60) } else { String::new() };
                 let is_score = argv[0] == b"ZADD" && n == 0;
+                let same = is_score && argv[1].starts_with(b"x");
                 argv.push(match (n, width) {
+                    _ if same => word.clone(),
                     _ if is_score => (i % 50).to_string().into_bytes(),
                     (1, _) if argv[0] == b"HSET" => word.clone(),
                     _ => format!("m{i}{tail}").into_bytes(),

@@ -20,6 +20,11 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
         "lkey" => key(rng, 'l'),
         "tkey" => key(rng, 't'),
         "zkey" => key(rng, 'z'),
+        // Sorted sets whose scores are all the same, so that a range of members means something.
+        "xkey" => match key(rng, 'x') {
+            other if other.starts_with(b"z") => b"x1".to_vec(),
+            own => own,
+        },
         "nkey" => number_key(rng),
         "fkey" => format!("f{}", rng.u8(1..4)).into_bytes(),
         "val" => value(rng),
@@ -323,7 +328,7 @@ fn integer_limit(rng: &mut Rng) -> Vec<u8> {
 /// Every key that a script can write without [`spoil`](crate::grammar::spoil), for comparisons.
 pub fn all_keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    for family in ["s", "h", "l", "t", "z", "n", "f", "w_"] {
+    for family in ["s", "h", "l", "t", "z", "x", "n", "f", "w_"] {
         keys.extend((0..9).map(|n| format!("{family}{n}").into_bytes()));
     }
     keys.extend([

@@ -145,6 +145,7 @@ impl Field {
 fn parse(args: &Args<'_>, bytes_max: usize, read_only: bool) -> Result<Vec<Operation>, Stop> {
     let mut operations = Vec::new();
     let mut overflow = Overflow::Wrap;
+    let mut writes = false;
     let mut at = 2;
     while at < args.len() {
         let (word, left) = (args.at(at), args.len() - at - 1);
@@ -171,9 +172,7 @@ fn parse(args: &Args<'_>, bytes_max: usize, read_only: bool) -> Result<Vec<Opera
         let action = if takes == 2 {
             Action::Get
         } else {
-            if read_only {
-                return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
-            }
+            writes = true;
             let number = parse_i64(args.at(at + 3)).ok_or(NOT_INTEGER)?;
             if word.eq_ignore_ascii_case(b"SET") {
                 Action::Set(number)
@@ -188,6 +187,10 @@ fn parse(args: &Args<'_>, bytes_max: usize, read_only: bool) -> Result<Vec<Opera
             overflow,
         });
         at += 1 + takes;
+    }
+    // Told last: what is malformed behind it comes first.
+    if writes && read_only {
+        return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
     }
     Ok(operations)
 }

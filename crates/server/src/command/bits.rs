@@ -178,7 +178,7 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
                 4 => -1,
                 _ => integer(args.at(4))?,
             };
-            Range::new(start, end, value.len(), bits)
+            Range::clamped(start, end, value.len(), bits)
         }
         _ => return Err(SYNTAX.into()),
     };

@@ -72,6 +72,9 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
 struct Options {
     replace: bool,
     absolute: bool,
+    /// Idle time and frequency were given: one excludes the other, and neither is kept.
+    idle: bool,
+    freq: bool,
 }
 
 fn options(args: &Args<'_>) -> Result<Options, Stop> {
@@ -86,11 +89,16 @@ fn options(args: &Args<'_>) -> Result<Options, Stop> {
         match () {
             () if word.eq_ignore_ascii_case(b"REPLACE") => options.replace = true,
             () if word.eq_ignore_ascii_case(b"ABSTTL") => options.absolute = true,
-            () if word.eq_ignore_ascii_case(b"IDLETIME") && at + 1 < args.len() => {
+            () if word.eq_ignore_ascii_case(b"IDLETIME")
+                && at + 1 < args.len()
+                && !options.freq =>
+            {
+                options.idle = true;
                 value("ERR Invalid IDLETIME value, must be >= 0")?;
                 at += 1;
             }
-            () if word.eq_ignore_ascii_case(b"FREQ") && at + 1 < args.len() => {
+            () if word.eq_ignore_ascii_case(b"FREQ") && at + 1 < args.len() && !options.idle => {
+                options.freq = true;
                 let text = "ERR Invalid FREQ value, must be >= 0 and <= 255";
                 if value(text)? > 255 {
                     return Err(text.into());

@@ -107,7 +107,7 @@ fn lcs(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let cells = (a.len() + 1).checked_mul(b.len() + 1);
     let bytes = cells.and_then(|cells| cells.checked_mul(size_of::<u32>()));
     if bytes.is_none_or(|bytes| bytes > data.value_bytes_max) {
-        let text = "ERR Insufficient memory, failed allocating transient memory for LCS";
+        let text = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
         return Err(text.into());
     }
     let lengths = Lengths::of(&a, &b);

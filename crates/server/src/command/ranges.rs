@@ -72,6 +72,12 @@ impl Range {
         if start < 0 && end < 0 && start > end {
             return None;
         }
+        Range::clamped(start, end, bytes, bits)
+    }
+
+    /// The same as BITPOS has it, where two negative numbers the wrong way round may both mean
+    /// the first byte.
+    pub(crate) fn clamped(start: i64, end: i64, bytes: usize, bits: bool) -> Option<Range> {
         let bytes = i64::try_from(bytes).ok()?;
         let total = if bits { bytes * 8 } else { bytes };
         let from_end = |at: i64| if at < 0 { (total + at).max(0) } else { at };

@@ -143,6 +143,14 @@ struct Weighed {
     text: Option<Vec<u8>>,
 }
 
+/// A weight as C reads it: up to a zero byte, blanks may come before it, nothing is zero.
+fn weight(text: &[u8]) -> Option<f64> {
+    match text.split(|byte| *byte == 0).next() {
+        None | Some(b"") => Some(0.0),
+        Some(text) => score::parse(text.trim_ascii_start()),
+    }
+}
+
 fn weigh(
     data: &Data<'_, '_>,
     by: Option<&[u8]>,
@@ -155,7 +163,7 @@ fn weigh(
     };
     let number = match &text {
         Some(text) if !alpha => {
-            score::parse(text).ok_or("ERR One or more scores can't be converted into double")?
+            weight(text).ok_or("ERR One or more scores can't be converted into double")?
         }
         _ => 0.0,
     };

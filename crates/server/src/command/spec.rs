@@ -344,8 +344,8 @@ impl Command {
             .then(|| (2..end.saturating_sub(1)).find(is_store))
             .flatten();
         dest.into_iter()
-            .chain(store.map(|at| at + 1))
             .chain((first..=last).step_by(step))
+            .chain(store.map(|at| at + 1))
             .map(move |i| args.at(i))
     }
 }
