@@ -48,6 +48,13 @@ pub(crate) fn settle(
     waited: &Argv,
 ) -> Result<Option<Divergence>> {
     let mut unblocked = Vec::new();
+    // A wait that times out is not ended early: Redis looks at its clock ten times a second.
+    let short = |word: &Vec<u8>| word.starts_with(b"0.0");
+    if waited.iter().any(short) {
+        let ours = player.wire(conn, Side::Ours).read()?;
+        let theirs = player.wire(conn, Side::Theirs).read()?;
+        return Ok(player.judge(waited, None, &ours, &theirs));
+    }
     for side in [Side::Ours, Side::Theirs] {
         let id = player.wire(conn, side).id_known()?.to_string();
         let how = if error { "ERROR" } else { "TIMEOUT" };

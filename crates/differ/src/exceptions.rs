@@ -41,7 +41,8 @@ const EXCEPTIONS: &[Exception] = &[
                 let pair = pair.map(|form| Some(form.as_bytes()));
                 both == pair || both == [pair[1], pair[0]]
             };
-            forms.iter().chain(&more).any(is)
+            let strings = [["embstr", "raw"], ["int", "raw"]];
+            forms.iter().chain(&more).chain(&strings).any(is)
         },
     },
     Exception {

@@ -221,6 +221,9 @@ impl<'a> Player<'a> {
                 crowd::settle(self, *conn, *error, &waited)
             }
             Step::Fresh { conn } => {
+                for side in [Side::Ours, Side::Theirs] {
+                    self.wire(*conn, side).quit()?;
+                }
                 self.wires[*conn] = connect(self.pair, self.resp3[*conn])?;
                 Ok(None)
             }

@@ -99,6 +99,16 @@ impl Wire {
         }
     }
 
+    /// Says QUIT and waits until the server has closed: what it knew of this client is gone then.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn quit(&mut self) -> Result<()> {
+        self.send(&encode(&[b"QUIT".to_vec()]))?;
+        while self.read().is_ok() {}
+        Ok(())
+    }
+
     /// The connection's CLIENT ID, asked before.
     ///
     /// # Errors

@@ -282,9 +282,9 @@ pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
         return Err(SYNTAX.into());
     };
     let start = out.buf.len();
-    if reply_value(data, key, out)?.is_none() {
+    let Some(before) = reply_value(data, key, out)? else {
         return Ok(());
-    }
+    };
     let mut expiry = None;
     if let Some(deadline) = &options.deadline {
         match deadline.resolve(args, data.tx.now_ms(), "getex") {
@@ -304,7 +304,7 @@ pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
             data.tx.set_expiry(data.table, key, expiry)?;
             data.changed(Class::Generic, "expire", key);
         }
-        None if options.drop_expiry => {
+        None if options.drop_expiry && before.is_some() => {
             data.tx.set_expiry(data.table, key, None)?;
             data.changed(Class::Generic, "persist", key);
         }
