@@ -141,7 +141,7 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
         "E$",
         "Kl",
         "AKE",
-        "KEAn",
+        "KEd",
         "foo",
     ];
     let classes = classes[rng.usize(..classes.len())];

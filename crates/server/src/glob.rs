@@ -4,6 +4,10 @@
 /// Whether `pattern` matches all of `text`. Linear in both: on a mismatch only the latest `*` is
 /// tried with one byte more.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    if text.is_empty() {
+        // Not even `*` matches nothing; KEYS and SCAN take `*` alone for no pattern.
+        return pattern.is_empty();
+    }
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
@@ -70,7 +74,8 @@ mod tests {
     #[test]
     fn patterns_match_as_in_redis() {
         let cases: [(&str, &str, bool); 24] = [
-            ("*", "", true),
+            ("*", "", false),
+            ("", "", true),
             ("*", "save", true),
             ("s*e", "save", true),
             ("s?ve", "save", true),

@@ -78,7 +78,7 @@ impl<'a> ScanOptions<'a> {
     /// Whether a name is asked for.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         self.pattern
-            .is_none_or(|pattern| glob::matches(pattern, name))
+            .is_none_or(|pattern| pattern == b"*" || glob::matches(pattern, name))
     }
 }
 

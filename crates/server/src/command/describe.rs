@@ -6,6 +6,7 @@ use super::spec::{Access, Command, family};
 use super::table::all;
 use super::{Cx, Keys, SYNTAX, flag};
 use crate::glob::matches;
+use crate::number::parse_i64;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 
@@ -159,8 +160,15 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
         let text = "ERR Invalid number of arguments specified for command";
         return cx.out.error(text);
     }
+    let counted = match command.keys {
+        Keys::Counted { at, .. } => {
+            let count = parse_i64(request.at(at)).and_then(|n| usize::try_from(n).ok());
+            count.is_some_and(|n| n > 0 && n < request.len() - at)
+        }
+        _ => true,
+    };
     let keys: Vec<&[u8]> = command.key_args(&request).collect();
-    if keys.is_empty() {
+    if keys.is_empty() || !counted {
         return cx.out.error("ERR Invalid arguments specified for command");
     }
     cx.out.array(keys.len());

@@ -77,7 +77,7 @@ fn keys(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         let (rows, next) = data.tx.scan_keys(data.table, cursor, STRIDE)?;
         for row in rows {
             let key = row.key();
-            if glob::matches(args.at(1), &key) {
+            if args.at(1) == b"*" || glob::matches(args.at(1), &key) {
                 inner.bulk(&key);
                 count += 1;
             }
