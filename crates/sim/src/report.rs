@@ -93,6 +93,8 @@ pub struct CrashReport {
     pub acknowledged: u64,
     /// Faults injected, by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Rare states that restarts came from, by kind: how many of the thing were there.
+    pub reached: BTreeMap<&'static str, u64>,
     /// What went wrong.
     pub violations: Vec<Violation>,
     /// Time it took.
@@ -114,6 +116,9 @@ impl CrashReport {
         for (kind, count) in &part.faults {
             *self.faults.entry(kind).or_default() += count;
         }
+        for (mark, count) in &part.reached {
+            *self.reached.entry(mark).or_default() += count;
+        }
     }
 }
 
@@ -126,4 +131,5 @@ pub(crate) struct Tally {
     pub transactions: u64,
     pub acknowledged: u64,
     pub faults: BTreeMap<&'static str, u64>,
+    pub reached: BTreeMap<&'static str, u64>,
 }

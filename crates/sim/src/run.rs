@@ -11,6 +11,8 @@ use perdura_recovery::Level;
 
 use crate::content::scramble;
 use crate::faults;
+use crate::model::Place;
+use crate::ops::Op;
 use crate::report::{CrashOptions, CrashReport, Mode, Tally, Violation};
 use crate::swarm::{Swarm, draw_schedule, pick};
 use crate::world::{Check, World};
@@ -135,7 +137,7 @@ impl World {
             }
             self.restart()?;
             if last {
-                return self.purge_all();
+                return self.clean_up();
             }
         }
     }
@@ -185,27 +187,80 @@ impl World {
         Ok(())
     }
 
-    /// In the end nothing of what was deleted is left.
+    /// In the end nothing of what was deleted is left, and when everything has been deleted, no
+    /// page.
+    fn clean_up(&mut self) -> Check {
+        self.purge_all()?;
+        self.compare(self.core(), self.model.live())
+            .map_err(|what| format!("after the purge: {what}"))?;
+        if self.stopped || self.rng.u8(0..3) > 0 {
+            return Ok(());
+        }
+        let places: Vec<Place> = self.model.live().keys().copied().collect();
+        for place in places {
+            self.transact_ops(&[Op::Delete(place)], false)?;
+            self.flush_all()?;
+        }
+        if self.stopped || !self.model.live().is_empty() {
+            return Ok(());
+        }
+        self.purge_all()?;
+        let core = self.core();
+        for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
+            let part = core.heap().lock(partition);
+            for database in 0..self.swarm.databases {
+                let pages = part.pages_held(core.database(database));
+                if pages > 0 && !self.stopped {
+                    return Err(format!("{pages} pages of database {database} hold nothing"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Purges until no orphan is left, or the engine fails as it may.
     fn purge_all(&mut self) -> Check {
-        let orphans = |world: &World| {
-            let core = world.core();
-            let ids = (0..core.heap().geometry().partitions).map(PartitionId);
-            ids.map(|id| core.heap().lock(id).orphan_rows())
-                .sum::<u64>()
-        };
         for turn in 0..PURGES_MAX {
-            if orphans(self) == 0 {
-                return self.compare(self.core(), self.model.live());
+            if self.stopped || self.orphan_rows() == 0 {
+                return Ok(());
             }
             self.purge()?;
             if turn % 64 == 63 {
                 self.flush_all()?;
             }
-            if self.stopped {
-                return Ok(());
-            }
         }
         Err("the purge does not come to an end".to_owned())
+    }
+
+    fn orphan_rows(&self) -> u64 {
+        let core = self.core();
+        let ids = (0..core.heap().geometry().partitions).map(PartitionId);
+        ids.map(|id| core.heap().lock(id).orphan_rows()).sum()
+    }
+
+    /// Counts the rare states that a restart has come from.
+    fn mark_reached(&mut self) {
+        let core = self.core();
+        let (mut rows, mut abroad) = (0, 0);
+        for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
+            for database in 0..self.swarm.databases {
+                let part = core.heap().lock(partition);
+                part.for_each(core.database(database), |row| {
+                    rows += u64::from(row.home().is_some());
+                    abroad += u64::from(row.home().is_some_and(|at| at.partition != partition));
+                });
+            }
+        }
+        let scanning = u64::from(self.scan.is_some());
+        let marks = [
+            ("collection_of_rows", rows),
+            ("home_abroad", abroad),
+            ("orphan_row", self.orphan_rows()),
+            ("scan_in_progress", scanning),
+        ];
+        for (mark, count) in marks.into_iter().filter(|(_, count)| *count > 0) {
+            *self.tally.reached.entry(mark).or_default() += count;
+        }
     }
 
     /// Restarts until the engine is up, through crashes within, and compares.
@@ -243,6 +298,7 @@ impl World {
                     self.core = Some(core);
                     self.faults_before = before;
                     self.check_restart()?;
+                    self.mark_reached();
                     let choice = self.rng.u64(..);
                     return copies.map_or(Ok(()), |copies| self.check_other_ways(&copies, choice));
                 }

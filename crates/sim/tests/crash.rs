@@ -32,6 +32,19 @@ fn random_crash_chains_keep_every_promise() {
 }
 
 #[test]
+fn crashes_meet_collections_of_rows_homes_abroad_orphans_and_scans() {
+    let report = runs(1, 200);
+    for mark in [
+        "collection_of_rows",
+        "home_abroad",
+        "orphan_row",
+        "scan_in_progress",
+    ] {
+        assert!(report.reached.contains_key(mark), "{mark} never came");
+    }
+}
+
+#[test]
 fn the_same_seeds_give_the_same_trace() {
     let first = runs(77, 40);
     assert_eq!(first.trace, runs(77, 40).trace);

@@ -137,6 +137,16 @@ impl Partition {
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
+    /// Pages that hold something of a table; none is kept when its last row goes.
+    #[must_use]
+    pub fn pages_held(&self, table: TableId) -> u64 {
+        let held = |local: &u32| {
+            let page = self.pages.page(*local);
+            layout::kind(page) != Some(PageKind::Free) && layout::table(page) == table
+        };
+        u64::try_from((0..self.pages.fresh).filter(held).count()).unwrap_or(u64::MAX)
+    }
+
     /// Every key of a table, in no order.
     pub fn for_each(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
         let Some(table) = self.tables.get(&table) else {

@@ -136,6 +136,9 @@ fn add(total: &mut CrashReport, part: CrashReport, elapsed: Duration) {
     for (kind, count) in part.faults {
         *total.faults.entry(kind).or_default() += count;
     }
+    for (mark, count) in part.reached {
+        *total.reached.entry(mark).or_default() += count;
+    }
     total.violations.extend(part.violations);
     total.trace = total.trace.wrapping_add(mix64(part.trace));
     total.seconds = elapsed.as_secs_f64();
@@ -173,6 +176,9 @@ fn describe(report: &CrashReport) -> String {
     }
     for (kind, count) in &report.faults {
         text += &format!("fault         {count} {kind}\n");
+    }
+    for (mark, count) in &report.reached {
+        text += &format!("reached       {count} {mark}\n");
     }
     text += &format!("violations    {}\n", report.violations.len());
     for violation in &report.violations {
