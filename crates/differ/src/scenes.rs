@@ -3,6 +3,7 @@
 use crate::grammar::Sentence;
 use crate::script::{ACTOR, Argv, Step, Unit, WAITERS, call, calls};
 use crate::tables::{Family, is_missing};
+use crate::words;
 use fastrand::Rng;
 
 fn say(rng: &mut Rng, line: &str) -> Vec<Argv> {
@@ -147,7 +148,14 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
     let classes = classes[rng.usize(..classes.len())];
     let set = |classes: &str| call(ACTOR, &["CONFIG", "SET", "notify-keyspace-events", classes]);
     let listen = ["PSUBSCRIBE", "__key*"].map(|word| word.as_bytes().to_vec());
+    // Redis keeps a key that has expired until somebody asks for it, and would tell of it.
+    let mut ask = vec![b"EXISTS".to_vec()];
+    ask.extend(words::all_keys());
     let mut unit = vec![
+        Step::Call {
+            conn: ACTOR,
+            argv: ask,
+        },
         set(classes),
         Step::Fresh { conn },
         Step::Hear {

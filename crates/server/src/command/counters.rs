@@ -39,12 +39,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
 ];
 
-fn add(
-    data: &mut Data<'_, '_>,
-    (key, event): (&[u8], &'static str),
-    delta: i64,
-    out: &mut Out<'_>,
-) -> Done {
+fn add(data: &mut Data<'_, '_>, key: &[u8], delta: i64, out: &mut Out<'_>) -> Done {
     let (old, expiry) = match data.string(key)? {
         Some(row) => (row.value_slice().and_then(parse_i64), row.expiry_ms()),
         None => (Some(0), None),
@@ -61,25 +56,26 @@ fn add(
     let put = data.tx.put(data.table, key, &out.buf[start..], expiry);
     out.buf.truncate(start);
     put?;
-    data.changed(Class::String, event, key);
+    // One event for all four, as in Redis.
+    data.changed(Class::String, "incrby", key);
     out.integer(new);
     Ok(())
 }
 
 /// `INCR key`
 pub(crate) fn incr(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    add(data, (args.at(1), "incrby"), 1, out)
+    add(data, args.at(1), 1, out)
 }
 
 /// `DECR key`
 pub(crate) fn decr(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    add(data, (args.at(1), "decrby"), -1, out)
+    add(data, args.at(1), -1, out)
 }
 
 /// `INCRBY key delta`
 pub(crate) fn incrby(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     match integer_arg(args.at(2), out) {
-        Some(delta) => add(data, (args.at(1), "incrby"), delta, out),
+        Some(delta) => add(data, args.at(1), delta, out),
         None => Ok(()),
     }
 }
@@ -90,7 +86,7 @@ pub(crate) fn decrby(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
         return Ok(());
     };
     match delta.checked_neg() {
-        Some(delta) => add(data, (args.at(1), "decrby"), delta, out),
+        Some(delta) => add(data, args.at(1), delta, out),
         None => {
             out.error("ERR decrement would overflow");
             Ok(())
