@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time for cutting one failure down.
-const SHRINK: Duration = Duration::from_secs(20);
+const SHRINK: Duration = Duration::from_secs(30);
 
 /// What to look for.
 #[derive(Debug, Clone)]

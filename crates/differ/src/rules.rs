@@ -75,10 +75,12 @@ fn has(argv: &[Vec<u8>], wanted: &str) -> bool {
         .any(|word| word.eq_ignore_ascii_case(wanted.as_bytes()))
 }
 
-/// Whether SORT leaves the order of a set open: BY a pattern without `*`.
+/// Whether SORT leaves an order open: of a set BY a pattern without `*`, and of elements whose
+/// weights are equal texts.
 fn sorts_nothing(argv: &[Vec<u8>]) -> bool {
-    argv.windows(2)
-        .any(|pair| pair[0].eq_ignore_ascii_case(b"by") && !pair[1].contains(&b'*'))
+    argv.windows(2).any(|pair| {
+        pair[0].eq_ignore_ascii_case(b"by") && (!pair[1].contains(&b'*') || has(argv, "ALPHA"))
+    })
 }
 
 /// Whether both replies to a command are the same, by its rule or as a listed exception.

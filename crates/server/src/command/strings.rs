@@ -209,7 +209,11 @@ pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
     if options.keep_expiry {
         expiry = old.flatten();
     }
-    write(data, key, value, expiry)?;
+    if options.keep_expiry {
+        put(data, key, value, expiry)?;
+    } else {
+        write(data, key, value, expiry)?;
+    }
     if !options.reply_old {
         out.ok();
     }

@@ -74,11 +74,11 @@ fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"unblock" => unblock(cx, args),
         b"getredir" => cx.out.integer(-1),
         b"tracking" => match on_or_off(args.at(2)) {
-            Some(false) => cx.out.ok(),
+            Some(false) if args.len() == 3 => cx.out.ok(),
             Some(true) => cx
                 .out
                 .error("ERR CLIENT TRACKING is not supported: nothing is told of keys read before"),
-            None => cx.out.error(SYNTAX),
+            Some(false) | None => cx.out.error(SYNTAX),
         },
         b"trackinginfo" => {
             cx.out.map(3);
@@ -214,7 +214,10 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>) {
             let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
             return cx.out.error(text);
         }
-        _ => return cx.out.error(SYNTAX),
+        _ => {
+            let text = "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try CLIENT HELP.";
+            return cx.out.error(text);
+        }
     };
     let Some(id) = parse_i64(args.at(2)) else {
         return cx.out.error(NOT_INTEGER);
