@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn patterns_match_as_in_redis() {
-        let cases: [(&str, &str, bool); 24] = [
+        let cases: [(&str, &str, bool); 25] = [
             ("*", "", false),
             ("", "", true),
             ("*", "save", true),
