@@ -81,6 +81,8 @@ pub enum Flaw {
     ScoreNotMoved,
     /// A scan passes over entries that neighbours have pushed from their places.
     ScanSkipsDisplaced,
+    /// The purge removes the rows of an orphan and leaves the pages of long elements.
+    ChainLeaked,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -101,7 +103,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 35] = [
+    pub const ALL: [Flaw; 36] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -137,6 +139,7 @@ impl Flaw {
         Flaw::CollectionIdReused,
         Flaw::ScoreNotMoved,
         Flaw::ScanSkipsDisplaced,
+        Flaw::ChainLeaked,
     ];
 
     /// The flaws that only steal mode has a place for.

@@ -335,11 +335,20 @@ pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, live: &State, now_ms: u64, writ
     }
 }
 
+/// A place that holds something, if any does; now and then another.
+fn draw_taken(rng: &mut Rng, live: &State, other: Place) -> Place {
+    if live.is_empty() || rng.u8(0..8) == 0 {
+        return other;
+    }
+    let taken = live.keys().nth(rng.usize(0..live.len()));
+    taken.copied().unwrap_or(other)
+}
+
 fn draw_of_collections(rng: &mut Rng, swarm: &Swarm, live: &State, place: Place) -> Op {
     match rng.u8(0..64) {
-        0..=6 => Op::Rename(place, draw_place(rng, swarm)),
-        7..=8 => Op::Copy(place, draw_place(rng, swarm)),
-        9..=12 => Op::Delete(place),
+        0..=7 => Op::Rename(draw_taken(rng, live, place), place),
+        8..=9 => Op::Copy(draw_taken(rng, live, place), place),
+        10..=12 => Op::Delete(draw_taken(rng, live, place)),
         13 if rng.u8(0..4) == 0 => Op::Flush(place.0),
         14 if swarm.databases > 1 => Op::Swap(place.0, (place.0 + 1) % swarm.databases),
         _ => {

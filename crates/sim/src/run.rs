@@ -11,7 +11,6 @@ use perdura_recovery::Level;
 
 use crate::content::scramble;
 use crate::faults;
-use crate::model::Place;
 use crate::ops::Op;
 use crate::report::{CrashOptions, CrashReport, Mode, Tally, Violation};
 use crate::swarm::{Swarm, draw_schedule, pick};
@@ -196,10 +195,11 @@ impl World {
         if self.stopped || self.rng.u8(0..3) > 0 {
             return Ok(());
         }
-        let places: Vec<Place> = self.model.live().keys().copied().collect();
-        for place in places {
-            self.transact_ops(&[Op::Delete(place)], false)?;
+        let places = self.model.live().keys();
+        let deletes: Vec<Op> = places.map(|place| Op::Delete(*place)).collect();
+        if !deletes.is_empty() {
             self.flush_all()?;
+            self.transact_ops(&deletes, false)?;
         }
         if self.stopped || !self.model.live().is_empty() {
             return Ok(());

@@ -9,6 +9,7 @@
 //! than [`OrphanLimits::debt_rows`] rows wait, each element that is written removes two of them first.
 
 use perdura_base::TableId;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_page::CollectionId;
 
 use crate::cells::{chain_of, free_chain, release_slot};
@@ -120,7 +121,9 @@ fn remove_rows(
     {
         let chain = pages.row(entry).as_ref().and_then(chain_of);
         release_slot(pages, table, part, entry);
-        free_chain(pages, part, chain);
+        if !armed(Flaw::ChainLeaked) {
+            free_chain(pages, part, chain);
+        }
         removed += 1;
     }
     if let Some(left) = table.collections.get(collection)
