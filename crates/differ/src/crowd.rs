@@ -88,7 +88,15 @@ pub(crate) fn hear(
         if !argv.is_empty() {
             wire.send(&encode(argv))?;
         }
-        let messages = wire.drain(&token)?;
+        let mut messages = wire.drain(&token)?;
+        // When a key that has expired is removed is each server's own affair.
+        let expired = |message: &Reply| {
+            message
+                .leaves()
+                .iter()
+                .any(|leaf| leaf.ends_with(b"expired"))
+        };
+        messages.retain(|message| !expired(message));
         heard.push(Reply {
             kind: b'*',
             body: Body::Items(in_order(argv, messages)),

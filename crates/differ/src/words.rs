@@ -21,10 +21,7 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
         "tkey" => key(rng, 't'),
         "zkey" => key(rng, 'z'),
         // Sorted sets whose scores are all the same, so that a range of members means something.
-        "xkey" => match key(rng, 'x') {
-            other if other.starts_with(b"z") => b"x1".to_vec(),
-            own => own,
-        },
+        "xkey" => format!("x{}", rng.u8(1..4)).into_bytes(),
         "nkey" => number_key(rng),
         "fkey" => format!("f{}", rng.u8(1..4)).into_bytes(),
         "val" => value(rng),
