@@ -6,6 +6,8 @@
 #   scripts/bench-redis.sh
 #   ROUNDS=3 SECONDS_EACH=10 PIPELINES="1 16" scripts/bench-redis.sh
 #   REDIS_BENCHMARK=1 scripts/bench-redis.sh      also once each with redis-benchmark
+#
+# scripts/bench-redis-commands.sh has the other commands.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 need redis-server redis-cli jq
