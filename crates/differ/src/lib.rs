@@ -24,7 +24,7 @@
 //! | [`pair`] | both servers, started and restarted |
 //! | [`grammar`], [`words`], [`tables`] | the language of commands, its words, and its sentences |
 //! | [`script`], [`scenes`] | a seed's script; scenes of several connections |
-//! | [`play`], [`dataset`], [`crowd`] | running a script; comparing what is stored; blocked and listening clients |
+//! | [`play`], [`dataset`], [`crowd`], [`whole`] | running a script; comparing what is stored; blocked and listening clients; iterations and dumps |
 //! | [`rules`], [`exceptions`] | what "the same" means |
 //! | [`shrink`] | the shortest script that still fails |
 //! | [`hunt`] | many seeds |
@@ -42,5 +42,6 @@ pub mod scenes;
 pub mod script;
 pub mod shrink;
 pub mod tables;
+pub mod whole;
 pub mod wire;
 pub mod words;

@@ -6,12 +6,12 @@
 
 use crate::crowd;
 use crate::dataset;
-use crate::exceptions;
 use crate::pair::{Pair, Side};
 use crate::reply::{Body, Reply, command_line};
 use crate::rules::{Seen, name, same};
 use crate::script::{Argv, CONNECTIONS, Script, Step, Unit};
 use crate::tables::is_missing;
+use crate::whole;
 use crate::wire::{Wire, encode};
 use anyhow::{Result, bail};
 use std::fmt;
@@ -20,8 +20,6 @@ use std::time::Duration;
 /// A batch ends at so many commands, or so many bytes: less than a socket holds.
 const BATCH: usize = 128;
 const BATCH_BYTES: usize = 48 << 10;
-/// An iteration that takes more steps does not end.
-const SCAN_STEPS_MAX: usize = 100_000;
 
 /// Where the two servers differ.
 #[derive(Debug, Clone)]
@@ -184,10 +182,11 @@ impl<'a> Player<'a> {
     fn step(&mut self, step: &Step, unit: usize) -> Result<Option<Divergence>> {
         if let Step::Call { conn, argv } = step {
             let full = self.batch.len() >= BATCH || self.batch_bytes > BATCH_BYTES;
-            if full || (*conn != self.batch_conn && !self.batch.is_empty()) {
-                if let Some(found) = self.flush()? {
-                    return Ok(Some(found));
-                }
+            let turned = *conn != self.batch_conn && !self.batch.is_empty();
+            if (full || turned)
+                && let Some(found) = self.flush()?
+            {
+                return Ok(Some(found));
             }
             self.batch_conn = *conn;
             self.batch_bytes += argv.iter().map(|word| word.len() + 16).sum::<usize>();
@@ -209,8 +208,8 @@ impl<'a> Player<'a> {
                 std::thread::sleep(Duration::from_millis(*ms));
                 Ok(None)
             }
-            Step::Scan { argv, cursor } => self.scan(argv, *cursor),
-            Step::Exchange { key } => self.exchange(key),
+            Step::Scan { argv, cursor } => whole::scan(self, argv, *cursor),
+            Step::Exchange { key } => whole::exchange(self, key),
             Step::Block { conn, argv } => {
                 self.waiting[*conn] = argv.clone();
                 crowd::block(self, *conn, argv)?;
@@ -369,60 +368,5 @@ impl<'a> Player<'a> {
             }
         }
         Ok(Ok(all))
-    }
-
-    /// A whole iteration on each side; what it found, as a set.
-    fn scan(&mut self, argv: &Argv, cursor: usize) -> Result<Option<Divergence>> {
-        let mut found = Vec::new();
-        for side in [Side::Ours, Side::Theirs] {
-            let mut argv = argv.clone();
-            let pairs = matches!(name(&argv).as_str(), "HSCAN" | "ZSCAN");
-            let mut items: Vec<Vec<Reply>> = Vec::new();
-            let mut steps = 0;
-            let end = loop {
-                let wire = self.control(side);
-                wire.send(&encode(&argv))?;
-                let reply = wire.read()?;
-                let [next, page] = reply.items() else {
-                    break Some(reply);
-                };
-                let group = if pairs { 2 } else { 1 };
-                items.extend(page.items().chunks(group).map(<[Reply]>::to_vec));
-                argv[cursor] = next.text().unwrap_or_default().to_vec();
-                steps += 1;
-                if argv[cursor] == b"0" || steps > SCAN_STEPS_MAX {
-                    break None;
-                }
-            };
-            items.sort_unstable();
-            items.dedup();
-            let items = items.into_iter().flatten().collect();
-            found.push(end.unwrap_or(Reply {
-                kind: b'*',
-                body: Body::Items(items),
-            }));
-        }
-        let differ = found[0] != found[1] && !exceptions::allowed(argv, &found[0], &found[1]);
-        Ok(differ.then(|| Divergence::new(argv, &found[0], &found[1]).at("(whole iteration)")))
-    }
-
-    /// Each server's DUMP of a key is RESTOREd by the other under another name.
-    fn exchange(&mut self, key: &[u8]) -> Result<Option<Divergence>> {
-        let dump: Argv = vec![b"DUMP".to_vec(), key.to_vec()];
-        let seen = match self.ask(dump)? {
-            Ok(seen) => seen,
-            Err(found) => return Ok(Some(found)),
-        };
-        let (Some(ours), Some(theirs)) = (seen.ours.text(), seen.theirs.text()) else {
-            return Ok(None);
-        };
-        let restore = |payload: &[u8]| -> Argv {
-            let words: [&[u8]; 5] = [b"RESTORE", b"n8", b"0", payload, b"REPLACE"];
-            words.map(<[u8]>::to_vec).to_vec()
-        };
-        self.control[0].send(&encode(&restore(theirs)))?;
-        self.control[1].send(&encode(&restore(ours)))?;
-        let (here, there) = (self.control[0].read()?, self.control[1].read()?);
-        Ok(self.judge(&restore(ours), None, &here, &there))
     }
 }

@@ -36,7 +36,7 @@ const ACTS: [&str; 14] = [
     "MULTI ; RPUSH lkey:a val ; DEL lkey:a ; EXEC",
     "MULTI ; ZADD zkey score member ; RPUSH lkey val ; EXEC",
     "LMOVE lkey lkey LEFT RIGHT",
-    "SADD tkey small+ ; SORT tkey STORE lkey",
+    "SADD tkey:t small+ ; DEL lkey:a ; SORT tkey:t STORE lkey:a",
     "COPY lkey lkey REPLACE",
 ];
 

@@ -1,0 +1,76 @@
+//! Steps over a whole value or keyspace: an iteration to its end, and a value carried from one
+//! server to the other.
+
+use crate::exceptions;
+use crate::pair::Side;
+use crate::play::{Divergence, Player};
+use crate::reply::{Body, Reply};
+use crate::rules::name;
+use crate::script::Argv;
+use crate::wire::encode;
+use anyhow::Result;
+
+/// An iteration that takes more steps does not end.
+const SCAN_STEPS_MAX: usize = 100_000;
+
+/// A whole iteration on each side; what it found, as a set.
+pub(crate) fn scan(
+    player: &mut Player<'_>,
+    argv: &Argv,
+    cursor: usize,
+) -> Result<Option<Divergence>> {
+    let mut found = Vec::new();
+    for side in [Side::Ours, Side::Theirs] {
+        let mut argv = argv.clone();
+        let pairs = matches!(name(&argv).as_str(), "HSCAN" | "ZSCAN");
+        let mut items: Vec<Vec<Reply>> = Vec::new();
+        let mut steps = 0;
+        let end = loop {
+            let wire = player.control(side);
+            wire.send(&encode(&argv))?;
+            let reply = wire.read()?;
+            let [next, page] = reply.items() else {
+                break Some(reply);
+            };
+            let group = if pairs { 2 } else { 1 };
+            items.extend(page.items().chunks(group).map(<[Reply]>::to_vec));
+            argv[cursor] = next.text().unwrap_or_default().to_vec();
+            steps += 1;
+            if argv[cursor] == b"0" || steps > SCAN_STEPS_MAX {
+                break None;
+            }
+        };
+        items.sort_unstable();
+        items.dedup();
+        let items = items.into_iter().flatten().collect();
+        found.push(end.unwrap_or(Reply {
+            kind: b'*',
+            body: Body::Items(items),
+        }));
+    }
+    let differ = found[0] != found[1] && !exceptions::allowed(argv, &found[0], &found[1]);
+    Ok(differ.then(|| Divergence::new(argv, &found[0], &found[1]).at("(whole iteration)")))
+}
+
+/// Each server's DUMP of a key is RESTOREd by the other under another name.
+pub(crate) fn exchange(player: &mut Player<'_>, key: &[u8]) -> Result<Option<Divergence>> {
+    let dump: Argv = vec![b"DUMP".to_vec(), key.to_vec()];
+    let seen = match player.ask(dump)? {
+        Ok(seen) => seen,
+        Err(found) => return Ok(Some(found)),
+    };
+    let (Some(ours), Some(theirs)) = (seen.ours.text(), seen.theirs.text()) else {
+        return Ok(None);
+    };
+    let restore = |payload: &[u8]| -> Argv {
+        let words: [&[u8]; 5] = [b"RESTORE", b"n8", b"0", payload, b"REPLACE"];
+        words.map(<[u8]>::to_vec).to_vec()
+    };
+    player.control(Side::Ours).send(&encode(&restore(theirs)))?;
+    player.control(Side::Theirs).send(&encode(&restore(ours)))?;
+    let (here, there) = (
+        player.control(Side::Ours).read()?,
+        player.control(Side::Theirs).read()?,
+    );
+    Ok(player.judge(&restore(ours), None, &here, &there))
+}
