@@ -60,11 +60,22 @@ impl PartitionSet {
         self.words == [0; 4]
     }
 
-    /// The members in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = PartitionId> + '_ {
-        (0..PARTITIONS_MAX)
-            .map(PartitionId)
-            .filter(|id| self.contains(*id))
+    /// The members in ascending order. Every transaction asks for them, so that it is the set's
+    /// few members that are walked through and not all partitions.
+    pub fn iter(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        let mut words = self.words;
+        let mut at = 0u16;
+        std::iter::from_fn(move || {
+            while let Some(word) = words.get_mut(usize::from(at)) {
+                if *word != 0 {
+                    let bit = u16::try_from(word.trailing_zeros()).unwrap_or(0);
+                    *word &= *word - 1;
+                    return Some(PartitionId(at * 64 + bit));
+                }
+                at += 1;
+            }
+            None
+        })
     }
 
     /// The bitmap, bit `i` of byte `i / 8` for partition `i`.
