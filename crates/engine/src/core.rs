@@ -147,7 +147,20 @@ impl Core {
         parts: &PartitionSet,
         f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
     ) -> Result<(R, Ticket)> {
-        self.executor.run(parts, self.env.clock.wall_us() / 1000, f)
+        self.transact_at(parts, self.env.clock.wall_us() / 1000, f)
+    }
+
+    /// The same at a time that the caller has read, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn transact_at<R>(
+        &self,
+        parts: &PartitionSet,
+        now_ms: u64,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
+    ) -> Result<(R, Ticket)> {
+        self.executor.run(parts, now_ms, f)
     }
 
     /// Whether a transaction that writes may start now.

@@ -132,10 +132,24 @@ impl Db {
     pub fn transact<R>(
         &self,
         parts: &PartitionSet,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
+    ) -> Result<(R, Ticket)> {
+        self.transact_at(parts, self.shared.core.clock().wall_us() / 1000, f)
+    }
+
+    /// The same at a time that the caller has read, milliseconds since 1970: reading the clock is
+    /// a good part of a short transaction.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn transact_at<R>(
+        &self,
+        parts: &PartitionSet,
+        now_ms: u64,
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
     ) -> Result<(R, Ticket)> {
         loop {
-            match self.shared.core.transact(parts, &mut f) {
+            match self.shared.core.transact_at(parts, now_ms, &mut f) {
                 // Writes come faster than the disk takes them: hold this one back a little.
                 Err(Error::LogFull(_)) if !self.shared.core.wal().is_disk_full() => {
                     self.nudge();

@@ -18,7 +18,6 @@ use crate::session::Session;
 use crate::state::State;
 use perdura_base::Epoch;
 use std::io::{ErrorKind, Read};
-use std::time::Instant;
 
 /// The most arguments of a request.
 const ARGS_MAX: i64 = 1024 * 1024;
@@ -195,7 +194,7 @@ impl Connection {
     /// bytes are done with.
     fn run(&mut self, state: &mut State, input: &[u8]) -> (usize, After) {
         let mut consumed = 0;
-        state.clock = Instant::now();
+        state.start_clock();
         let value = i64::try_from(state.value_bytes_max + SLACK_BYTES).unwrap_or(i64::MAX);
         let known = Limits {
             args_max: ARGS_MAX,

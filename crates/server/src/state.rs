@@ -148,6 +148,8 @@ pub(crate) struct State {
     pub spikes: Spikes,
     /// Until when the time of commands has been counted.
     pub clock: Instant,
+    /// A moment as that clock and as the calendar has it, microseconds since 1970.
+    wall: (Instant, u64),
     /// The newest epoch that a reply has rested on.
     pub newest: Epoch,
     /// Whether the running command's reply waits for the disk whatever its client has chosen.
@@ -213,6 +215,7 @@ impl State {
             slowlog: SlowLog::default(),
             spikes: Spikes::default(),
             clock: now,
+            wall: (now, 0),
             newest: Epoch(0),
             insists: false,
             monitors: Vec::new(),
@@ -243,6 +246,21 @@ impl State {
         if let Some(db) = self.db() {
             self.durable = db.durable();
         }
+    }
+
+    /// Begins to count the time of commands, at both clocks.
+    pub(crate) fn start_clock(&mut self) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.clock = Instant::now();
+        let us = since.unwrap_or_default().as_micros();
+        self.wall = (self.clock, u64::try_from(us).unwrap_or(u64::MAX));
+    }
+
+    /// The time at which the next command begins, milliseconds since 1970.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        let (at, us) = self.wall;
+        let later = self.clock.saturating_duration_since(at).as_micros();
+        us.saturating_add(u64::try_from(later).unwrap_or(u64::MAX)) / 1000
     }
 
     /// The epoch that a reply waits for: none for a `mem` client while the disk keeps up.

@@ -243,7 +243,7 @@ fn run_steps(
     let (state, out) = (&*cx.state, &mut cx.out);
     let mut ran: Vec<Duration> = Vec::with_capacity(steps.len());
     let mut failed: Vec<(usize, Vec<u8>)> = Vec::new();
-    let (outcome, ticket) = db.transact(partitions, |tx| {
+    let (outcome, ticket) = db.transact_at(partitions, state.wall_ms(), |tx| {
         out.buf.truncate(start);
         out.array(steps.len());
         ran.clear();

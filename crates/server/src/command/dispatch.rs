@@ -244,7 +244,7 @@ fn run_data(
     let mut partitions = PartitionSet::empty();
     add_partitions(db, command, args, &mut partitions);
     let start = replies.buf.len();
-    let result = db.transact(&partitions, |tx| {
+    let result = db.transact_at(&partitions, state.wall_ms(), |tx| {
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
