@@ -260,6 +260,8 @@ impl Core {
     /// # Errors
     /// [`Abort`], to be handed on.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed, Abort> {
+        // Nothing may fail behind the publication.
+        tx.check_collections()?;
         Ok(Flushed(self.databases.install(&self.heap, tx, flush)?))
     }
 

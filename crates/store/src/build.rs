@@ -125,6 +125,8 @@ impl Partition {
         }
         stats.rows += self.order_collections()?;
         for table in self.tables.values_mut() {
+            // Room was made for all rows, and elements have their places elsewhere.
+            table.hash.shrink();
             stats.rows += u64::try_from(table.hash.len()).unwrap_or(u64::MAX);
             table.account(&self.pages.memory);
         }

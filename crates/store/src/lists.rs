@@ -248,18 +248,32 @@ impl Partition {
             let row = pages.row(old).ok_or_else(unreadable)?;
             let key = ElementKey::labelled(list, label);
             let mut copy = Vec::new();
-            let row = match row.place {
+            let (row, fresh) = match row.place {
+                // A longer label may be what makes the row too long for a slot.
                 Place::Inline { value, .. } => {
                     copy.extend_from_slice(value);
-                    Row::inline(key.bytes(), &copy, None)
+                    let new = NewRow {
+                        kind: Kind::Element(Shape::List),
+                        key: key.bytes(),
+                        hash: pages.geometry.hash(key.bytes()),
+                        value: &copy,
+                        expiry_ms: None,
+                    };
+                    let row = cells::compose(pages, part, id, &new)?;
+                    (row, chain_of(&row))
                 }
                 Place::Large { first, .. } => {
                     let hash = pages.geometry.hash(key.bytes());
-                    Row::large(key.bytes(), row.value_bytes, first, hash.0, None)
+                    let row = Row::large(key.bytes(), row.value_bytes, first, hash.0, None)
+                        .with_kind(Kind::Element(Shape::List));
+                    (row, None)
                 }
             };
-            let row = row.with_kind(Kind::Element(Shape::List));
-            let entry = cells::place(pages, table, part, id, (NO_HASH, Some(old)), &row)?;
+            let placed = cells::place(pages, table, part, id, (NO_HASH, Some(old)), &row);
+            if placed.is_err() {
+                free_chain(pages, part, fresh);
+            }
+            let entry = placed?;
             if entry != old {
                 edit(table, part, id, list, Edit::ItemMove(at, entry));
                 release_slot(pages, table, part, old);

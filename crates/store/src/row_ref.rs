@@ -8,6 +8,9 @@ use perdura_page::{Home, Kind, Place, Row, kind};
 use crate::cells::chain_of;
 use crate::pages::Pages;
 
+/// Two varints, of 16 and of 64 bits.
+const HOME_BYTES_MAX: usize = 3 + 10;
+
 /// A row as it lies in its page. It borrows the latched partition.
 #[derive(Clone, Copy)]
 pub struct RowRef<'a> {
@@ -26,12 +29,20 @@ impl<'a> RowRef<'a> {
         self.row.kind
     }
 
-    /// Where the elements are that this row heads; `None` if it is no header.
+    /// Where the elements are that this row heads; `None` if it is no header. A header whose key
+    /// is nearly as long as a slot lies in a chain like any other row.
     #[must_use]
     pub fn home(&self) -> Option<Home> {
         match self.row.kind {
-            Kind::Header(_) => Home::decode(self.value_slice()?),
-            Kind::String | Kind::Small(_) | Kind::Element(_) => None,
+            Kind::Header(_) if self.value_len() <= HOME_BYTES_MAX => match self.value_slice() {
+                Some(value) => Home::decode(value),
+                None => {
+                    let mut value = Vec::with_capacity(self.value_len());
+                    self.copy_value(&mut value);
+                    Home::decode(&value)
+                }
+            },
+            Kind::Header(_) | Kind::String | Kind::Small(_) | Kind::Element(_) => None,
         }
     }
 

@@ -33,16 +33,12 @@ struct Old {
 }
 
 impl Old {
-    fn of(entry: Entry, row: &Row<'_>) -> Old {
-        let home = match (row.kind, row.place) {
-            (Kind::Header(_), Place::Inline { value, .. }) => Home::decode(value),
-            _ => None,
-        };
+    fn of(pages: &Pages, entry: Entry, row: &Row<'_>) -> Old {
         Old {
             entry,
             expiry_ms: row.expiry_ms,
             chain: chain_of(row),
-            home,
+            home: RowRef::new(pages, *row).home(),
         }
     }
 }
@@ -142,7 +138,8 @@ impl Partition {
             )));
         }
         let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
-        let old = find(&self.pages, table, new.key, new.hash).map(|(e, row)| Old::of(e, &row));
+        let old = find(&self.pages, table, new.key, new.hash)
+            .map(|(e, row)| Old::of(&self.pages, e, &row));
         let part = undo.part_mut(self.id());
         let row = cells::compose(&mut self.pages, part, id, new)?;
         let placed = self.place(part, id, (new.key, new.hash), old.as_ref(), &row);
@@ -229,7 +226,7 @@ impl Partition {
         let attached = self.tables.get(&table).ok_or_else(|| not_attached(table))?;
         let old = find(&self.pages, attached, key, hash).map(|(entry, old)| Old {
             chain: None,
-            ..Old::of(entry, &old)
+            ..Old::of(&self.pages, entry, &old)
         });
         let part = undo.part_mut(self.id());
         self.place(part, table, (key, hash), old.as_ref(), row)
@@ -263,7 +260,7 @@ impl Partition {
         let part = undo.part_mut(self.id());
         let attached = self.tables.get_mut(&table)?;
         let (entry, row) = find(&self.pages, attached, key, hash)?;
-        let old = Old::of(entry, &row);
+        let old = Old::of(&self.pages, entry, &row);
         unindex(attached, part, table, key, entry);
         set_expiry(attached, part, table, Some((entry, old.expiry_ms)), None);
         attached.account(&self.pages.memory);

@@ -261,7 +261,7 @@ impl Tx<'_> {
     }
 
     /// Refuses to commit a header without an element.
-    pub(crate) fn check_collections(&self) -> Result<(), Abort> {
+    pub fn check_collections(&self) -> Result<(), Abort> {
         for (table, home) in &self.changed {
             let at = self.guard_of(home.partition)?;
             let found = self.guards[at].1.elements(*table, home.id);

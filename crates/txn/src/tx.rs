@@ -164,6 +164,11 @@ impl Tx<'_> {
         at: usize,
         bytes: &[u8],
     ) -> Result<usize, Abort> {
+        let end = at.saturating_add(bytes.len());
+        if end > self.value_bytes_max {
+            return Err(over_limit("value", end, self.value_bytes_max));
+        }
+        self.check_memory()?;
         let Some(row) = self.get(table, key)? else {
             let mut value = vec![0; at];
             value.extend_from_slice(bytes);
@@ -171,11 +176,6 @@ impl Tx<'_> {
             return Ok(value.len());
         };
         let len = row.value_len();
-        let end = at.saturating_add(bytes.len());
-        if end > self.value_bytes_max {
-            return Err(over_limit("value", end, self.value_bytes_max));
-        }
-        self.check_memory()?;
         self.admit(key.len() + bytes.len() + end.saturating_sub(len))?;
         let (guard, hash) = self.place(key)?;
         let part = &mut self.guards[guard].1;

@@ -125,6 +125,15 @@ fn name(rng: &mut fastrand::Rng) -> Vec<u8> {
     }
 }
 
+/// Also keys that leave a header no room in a slot, always or with an expiry.
+fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
+    match rng.u8(0..40) {
+        0 => vec![b'k'; 20_000],
+        1 => vec![b'k'; 16_301],
+        n => vec![b'k', n % 6],
+    }
+}
+
 fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
     let bytes = match rng.u8(0..40) {
         0 => 20_000,
@@ -219,7 +228,7 @@ fn step(
     rng: &mut fastrand::Rng,
     model: &mut Model,
 ) -> Result<(), Abort> {
-    let key_of = |rng: &mut fastrand::Rng| (rng.u8(0..2), vec![b'k', rng.u8(0..6)]);
+    let key_of = |rng: &mut fastrand::Rng| (rng.u8(0..2), key(rng));
     let (db, key) = key_of(rng);
     let table = core.database(db);
     let at = (db, key.clone());

@@ -4,5 +4,6 @@ mod collection_log;
 mod collections;
 mod core_steps;
 mod damage;
+mod long_rows;
 mod settings;
 mod with_threads;

@@ -27,7 +27,7 @@ pub use editor::{Editor, New};
 use perdura_txn::Shape;
 
 /// The most bytes of a packed collection.
-pub const BYTES_MAX: usize = 1024;
+pub const BYTES_MAX: usize = 2304;
 /// The most elements of a packed collection.
 pub const COUNT_MAX: u8 = 128;
 /// The most bytes of text in one cell.

@@ -1,0 +1,84 @@
+//! Rows of collections that are nearly as long as a slot. Both stories were found in review.
+
+use std::sync::Arc;
+
+use perdura::core::Core;
+use perdura::{End, Home, Progress, Shape};
+use perdura_base::PartitionSet;
+use perdura_device::{CrashProfile, SimDisk};
+
+use crate::core_steps::{env, small};
+
+fn open(disk: &Arc<SimDisk>) -> Core {
+    Core::open(env(disk, 2), small(), Arc::new(Progress::default())).expect("it opens")
+}
+
+fn crash(core: Core, disk: &Arc<SimDisk>) -> Core {
+    core.flush_all().expect("a flush");
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 1);
+    open(disk)
+}
+
+/// A header was read only where it lay in its slot: with a key of 20,000 bytes it lies in a chain,
+/// the collection could not be found again, and no restart succeeded.
+#[test]
+fn a_collection_under_a_key_longer_than_a_slot_is_found_again() {
+    let disk = SimDisk::new(5);
+    let mut core = open(&disk);
+    for (bytes, shape) in [16_301, 20_000, 65_000].into_iter().zip(Shape::ALL) {
+        let (key, other) = (vec![b'k'; bytes], vec![b'o'; bytes]);
+        let table = core.database(0);
+        let made = core.transact(&PartitionSet::empty(), |tx| {
+            let home = tx.create(table, &key, shape, None)?;
+            match shape {
+                Shape::List => tx.list_push(table, home, End::Back, b"x")?,
+                Shape::Set => drop(tx.element_put(table, home, b"x", b"")?),
+                _ => drop(tx.element_put(table, home, b"x", &[0; 8])?),
+            }
+            tx.set_expiry(table, &key, Some(u64::MAX - 1))?;
+            tx.rename(table, &key, table, &other)
+        });
+        assert!(made.expect("a collection").0);
+        core = crash(core, &disk);
+        let found = core.transact(&PartitionSet::empty(), |tx| {
+            let home = tx.get(table, &other)?.and_then(|row| row.home());
+            let home: Home = home.expect("a header");
+            let elements = tx.elements(table, home)?.len();
+            tx.delete(table, &other)?;
+            Ok(elements)
+        });
+        assert_eq!(found.expect("a read").0, 1);
+        core = crash(core, &disk);
+        let empty = core.transact(&core.all_partitions(), |tx| tx.len(table));
+        assert_eq!(empty.expect("a count").0, 0);
+    }
+}
+
+/// Relabelling wrote an item back as an inline row whatever its label had grown to: a panic, which
+/// stops the database.
+#[test]
+fn an_item_that_fills_its_slot_survives_a_longer_label() {
+    let disk = SimDisk::new(6);
+    let core = open(&disk);
+    let table = core.database(0);
+    let item = vec![b'i'; 16_306];
+    let done = core.transact(&PartitionSet::empty(), |tx| {
+        let home = tx.create(table, b"l", Shape::List, None)?;
+        tx.list_push(table, home, End::Back, &item)?;
+        tx.list_push(table, home, End::Back, b"x")?;
+        for _ in 0..40 {
+            tx.list_insert(table, home, 1, b"y")?;
+        }
+        Ok(())
+    });
+    assert!(done.is_ok(), "room between any two items");
+    let core = crash(core, &disk);
+    let read = core.transact(&PartitionSet::empty(), |tx| {
+        let home = tx.get(table, b"l")?.and_then(|row| row.home());
+        let elements = tx.elements(table, home.expect("a header"))?;
+        let first = elements.at(0).map(|row| row.value_len());
+        Ok((elements.len(), first))
+    });
+    assert_eq!(read.expect("a read").0, (42, Some(16_306)));
+}
