@@ -60,6 +60,12 @@ impl Tx<'_> {
         Ok(self.wal.admit(self.stream, self.appending)?)
     }
 
+    /// Whether memory is below its limit, so that more than removing may happen.
+    #[must_use]
+    pub fn may_grow(&self) -> bool {
+        self.out_of_memory.is_none()
+    }
+
     pub(crate) fn check_memory(&self) -> Result<(), Abort> {
         match self.out_of_memory {
             Some((used, limit)) => Err(Error::OutOfMemory { used, limit }.into()),

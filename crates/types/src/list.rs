@@ -342,8 +342,8 @@ pub fn trim(
     if (from, to) == (0, len) {
         return change.finish(tx).map(Some);
     }
-    // What little is kept is cheaper to write again than the rest is to remove.
-    if to - from <= (len - (to - from)) / 4 {
+    // What little is kept is cheaper to write again than the rest is to remove, if it may be.
+    if tx.may_grow() && to - from <= (len - (to - from)) / 4 {
         let kept: Items = {
             let list = change.stored(tx)?;
             let list = list.iter().flat_map(|list| items(list, from, to));
