@@ -104,7 +104,8 @@ impl Connection {
         } else {
             STRANGER_OUTPUT_BYTES
         };
-        !self.closing && !self.blocked && !self.postponed && self.replies.unsent() <= pause
+        let rests = self.closing || self.blocked || self.postponed || self.doomed;
+        !rests && self.replies.unsent() <= pause
     }
 
     /// Whether there is something to do without waiting for the poller.
@@ -291,7 +292,9 @@ impl Connection {
     /// Dooms a client that leaves unread more than its class may.
     pub(crate) fn check_output(&mut self, state: &mut State) {
         let limits = &state.options.output_limits;
-        let limit = if self.session.subscriptions.is_some() {
+        let limit = if self.session.monitors {
+            limits.replica
+        } else if self.session.subscriptions.is_some() {
             limits.pubsub
         } else {
             limits.normal
@@ -304,6 +307,7 @@ impl Connection {
             (state.log)(&format!(
                 "Client {id} at {peer} is disconnected: it has left {unsent} bytes unread"
             ));
+            self.unaccount(state);
         }
     }
 
@@ -343,7 +347,7 @@ impl Connection {
         }
     }
 
-    /// Takes its output off the account, at the end.
+    /// Drops its output and takes it off the account, at the end.
     pub(crate) fn unaccount(&mut self, state: &State) {
         self.replies = Replies::default();
         self.account(state);

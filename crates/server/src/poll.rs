@@ -254,11 +254,14 @@ impl EventLoop {
             return;
         };
         connection.queued = false;
-        let waits = self.state.blocking.contains(connection.session.seat.id);
-        if connection.hung_up && (waits || connection.postponed) {
+        if self.waits_in_vain(&connection) {
             return self.close(index, connection);
         }
         match connection.advance(&mut self.state, &mut self.buffer) {
+            // The end may have come together with the request that waits.
+            Ok(After::Continue) if self.waits_in_vain(&connection) => {
+                self.close(index, connection);
+            }
             Ok(after) => {
                 self.state.connections.put(index, connection);
                 self.touched.push(index);
@@ -268,6 +271,12 @@ impl EventLoop {
             }
             Err(()) => self.close(index, connection),
         }
+    }
+
+    /// Whether a client has hung up that waits for others: it is served nothing any more.
+    fn waits_in_vain(&self, connection: &Connection) -> bool {
+        let waits = || self.state.blocking.contains(connection.session.seat.id);
+        connection.hung_up && (connection.postponed || waits())
     }
 
     /// Wakes the flusher, then writes what may leave: to those that ran in this round, and to

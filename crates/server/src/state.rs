@@ -15,6 +15,7 @@ use crate::slowlog::SlowLog;
 use crate::spikes::Spikes;
 use crate::stats::CommandStats;
 use crate::supervise::Supervisor;
+use crate::tell::Message;
 use crate::tls::{self, TlsAuthClients};
 use crate::watch::Watches;
 use rustls::ServerConfig;
@@ -150,7 +151,8 @@ pub(crate) struct State {
     pub clock: Instant,
     /// A moment as that clock and as the calendar has it, microseconds since 1970.
     wall: (Instant, u64),
-    /// The newest epoch that a reply has rested on.
+    /// The newest epoch that a reply has rested on, or would have if its client waited for the
+    /// disk.
     pub newest: Epoch,
     /// Whether the running command's reply waits for the disk whatever its client has chosen.
     pub insists: bool,
@@ -164,6 +166,8 @@ pub(crate) struct State {
     pub running: (Seat, bool),
     /// Messages to the client that is running, until its reply is complete.
     pub own: Vec<u8>,
+    /// Messages of the MULTI block that is running, until it has been done.
+    pub held_back: Vec<Message>,
     /// Connections that somebody else has written to.
     pub touched: Vec<usize>,
     /// The service manager, if this process has one.
@@ -223,6 +227,7 @@ impl State {
             notify,
             running: (Seat::NOBODY, false),
             own: Vec::new(),
+            held_back: Vec::new(),
             touched: Vec::new(),
             supervisor: None,
             memory_peak: 0,
@@ -265,7 +270,7 @@ impl State {
 
     /// The epoch that a reply waits for: none for a `mem` client while the disk keeps up.
     pub(crate) fn answer_epoch(&mut self, session: &Session, epoch: Epoch) -> Epoch {
-        if session.durability == Durability::Disk || std::mem::take(&mut self.insists) {
+        if session.durability == Durability::Disk {
             return epoch;
         }
         let age = || self.db().map_or(u64::MAX, |db| db.exposure().age_us);

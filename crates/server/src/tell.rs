@@ -7,8 +7,34 @@ use crate::command::event::Event;
 use crate::engine::Epoch;
 use crate::notify;
 use crate::pubsub::{Seat, Topic};
+use crate::replies::Replies;
 use crate::resp::reply::Out;
+use crate::session::Session;
 use crate::state::State;
+
+/// Who gets a message.
+#[derive(Debug)]
+struct Audience {
+    by_name: Vec<Seat>,
+    by_pattern: Vec<(Vec<u8>, Vec<Seat>)>,
+}
+
+impl Audience {
+    fn count(&self) -> u64 {
+        let by_pattern = self.by_pattern.iter().map(|(_, seats)| seats.len());
+        let count = self.by_name.len() + by_pattern.sum::<usize>();
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+}
+
+/// A message that a MULTI block sends if it is done.
+#[derive(Debug)]
+pub(crate) struct Message {
+    topic: Topic,
+    channel: Vec<u8>,
+    text: Vec<u8>,
+    audience: Audience,
+}
 
 impl State {
     /// Whether anybody wants to know which keys change.
@@ -60,31 +86,71 @@ impl State {
         text: &[u8],
         epoch: Epoch,
     ) -> u64 {
-        let mut count = 0;
+        let audience = self.audience(topic, channel);
+        let count = audience.count();
+        self.send(topic, channel, text, audience, epoch);
+        count
+    }
+
+    /// Keeps a message back until the running MULTI block has been done. Answers how many will
+    /// get it: those who listen now.
+    pub(crate) fn hold_back(&mut self, topic: Topic, channel: &[u8], text: &[u8]) -> u64 {
+        let audience = self.audience(topic, channel);
+        let count = audience.count();
+        if count > 0 {
+            self.held_back.push(Message {
+                topic,
+                channel: channel.to_vec(),
+                text: text.to_vec(),
+                audience,
+            });
+        }
+        count
+    }
+
+    /// The block has been done: its messages leave with it.
+    pub(crate) fn send_held_back(&mut self, epoch: Epoch) {
+        for message in std::mem::take(&mut self.held_back) {
+            let (channel, text) = (&message.channel, &message.text);
+            self.send(message.topic, channel, text, message.audience, epoch);
+        }
+    }
+
+    fn audience(&self, topic: Topic, channel: &[u8]) -> Audience {
+        let by_name = self.topics.listeners(topic, channel).collect();
+        let patterns = topic != Topic::Shard && self.topics.count(Topic::Pattern) > 0;
+        let matching = patterns.then(|| self.topics.matching(channel));
+        let by_pattern = matching
+            .into_iter()
+            .flatten()
+            .map(|(pattern, seats)| (pattern.to_vec(), seats.collect()))
+            .collect();
+        Audience {
+            by_name,
+            by_pattern,
+        }
+    }
+
+    fn send(
+        &mut self,
+        topic: Topic,
+        channel: &[u8],
+        text: &[u8],
+        audience: Audience,
+        epoch: Epoch,
+    ) {
         let word: &[u8] = match topic {
             Topic::Shard => b"smessage",
             Topic::Channel | Topic::Pattern => b"message",
         };
-        let listeners: Vec<Seat> = self.topics.listeners(topic, channel).collect();
-        for seat in listeners {
+        for seat in audience.by_name {
             self.deliver(seat, &[word, channel, text], epoch);
-            count += 1;
         }
-        if topic == Topic::Shard || self.topics.count(Topic::Pattern) == 0 {
-            return count;
-        }
-        let matching: Vec<(Vec<u8>, Vec<Seat>)> = self
-            .topics
-            .matching(channel)
-            .map(|(pattern, seats)| (pattern.to_vec(), seats.collect()))
-            .collect();
-        for (pattern, seats) in matching {
+        for (pattern, seats) in audience.by_pattern {
             for seat in seats {
                 self.deliver(seat, &[b"pmessage", &pattern, channel, text], epoch);
-                count += 1;
             }
         }
-        count
     }
 
     /// Appends a message to what a client will be told.
@@ -101,12 +167,16 @@ impl State {
     pub(crate) fn append(&mut self, seat: Seat, write: impl Fn(&mut Out<'_>), epoch: Epoch) {
         if self.running.0 == seat {
             let resp3 = self.running.1;
+            // What there is already will disconnect the client as soon as it is appended.
+            if self.own.len() >= self.own_bytes_max() {
+                return;
+            }
             return write(&mut Out::new(&mut self.own, resp3));
         }
         let Some(mut connection) = self.connections.take(seat.index) else {
             return;
         };
-        if connection.session.seat == seat {
+        if connection.session.seat == seat && !connection.doomed {
             let resp3 = connection.session.resp3;
             write(&mut Out::new(&mut connection.replies.buf, resp3));
             let epoch = self.answer_epoch(&connection.session, epoch);
@@ -121,6 +191,24 @@ impl State {
     pub(crate) fn append_own(&mut self, to: &mut Vec<u8>) {
         if !self.own.is_empty() {
             to.append(&mut self.own);
+        }
+    }
+
+    /// Appends the messages that have come for the running client since its reply was sealed.
+    pub(crate) fn seal_own(&mut self, session: &Session, replies: &mut Replies) {
+        if !self.own.is_empty() {
+            self.append_own(&mut replies.buf);
+            let epoch = self.answer_epoch(session, self.newest);
+            replies.seal(epoch, self.durable);
+        }
+    }
+
+    /// So many bytes are too many for listeners and for those who monitor.
+    fn own_bytes_max(&self) -> usize {
+        let limits = &self.options.output_limits;
+        match (limits.pubsub.hard_bytes, limits.replica.hard_bytes) {
+            (0, _) | (_, 0) => usize::MAX,
+            (pubsub, replica) => usize::try_from(pubsub.max(replica)).unwrap_or(usize::MAX),
         }
     }
 

@@ -135,6 +135,8 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         return cx.out.error(text);
     }
     if changed {
+        // The change that it tells of may still be on its way to the disk.
+        cx.epoch = cx.state.newest;
         return cx.out.null_array();
     }
     let before = (cx.session.database, cx.session.resp3);
@@ -173,6 +175,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     let start = cx.out.buf.len();
     if let Err(error) = run_steps(cx, &block, &steps, &aside, &partitions) {
         cx.out.buf.truncate(start);
+        cx.state.held_back.clear();
         // The block did not happen, and neither did its SELECT.
         (cx.session.database, cx.session.resp3) = before;
         failed(cx.state, &error, &mut cx.out);
@@ -236,6 +239,7 @@ fn run_steps(
         _ => {
             cx.out.array(steps.len());
             cx.out.buf.extend_from_slice(aside);
+            cx.state.send_held_back(cx.state.newest);
             show_steps(cx, block);
             return Ok(());
         }
@@ -271,6 +275,7 @@ fn run_steps(
         data.finish()
     })?;
     outcome.settle(cx.state, ticket.epoch);
+    cx.state.send_held_back(ticket.epoch.max(cx.state.newest));
     count_steps(cx.state, block, &ran, &failed);
     show_steps(cx, block);
     cx.epoch = cx.epoch.max(ticket.epoch);

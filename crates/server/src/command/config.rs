@@ -253,13 +253,16 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
         return Err(whole(why));
     }
     let has = |name: &str| changed.contains(&name);
+    // All that may be refused comes before the first change.
+    let limited = match state.db() {
+        _ if !has("maxmemory") => None,
+        Some(db) => Some(db.clone()),
+        None => return Err(whole("the database is still loading".into())),
+    };
     if changed.iter().any(|name| name.starts_with("tls-")) {
         state.load_tls(&draft.server).map_err(&whole)?;
     }
-    if has("maxmemory") {
-        let Some(db) = state.db() else {
-            return Err(whole("the database is still loading".into()));
-        };
+    if let Some(db) = limited {
         let limit = draft.database.memory_limit.unwrap_or(u64::MAX);
         db.memory().set_limit(limit);
     }

@@ -29,6 +29,7 @@ pub(crate) fn execute(
     {
         return After::Postpone;
     }
+    debug_assert!(state.own.is_empty(), "somebody else's messages");
     state.stats.commands += 1;
     state.running = (session.seat, session.resp3);
     let start = replies.buf.len();
@@ -72,7 +73,9 @@ pub(crate) fn execute(
             }
         }
     };
-    let epoch = if epoch > state.durable {
+    state.newest = state.newest.max(epoch);
+    let insists = std::mem::take(&mut state.insists);
+    let epoch = if epoch > state.durable && !insists {
         state.answer_epoch(session, epoch)
     } else {
         epoch
@@ -85,18 +88,18 @@ pub(crate) fn execute(
         (counted, ran),
         args,
     );
-    if session.mute != Mute::No {
+    // One that waits is answered later: until then it stays as quiet as it wants to be.
+    if session.mute != Mute::No && after != After::Block {
         hush(session, replies, start);
     }
-    state.append_own(&mut replies.buf);
     if let Some(command) = ran {
         super::monitor::feed(state, session, command, args);
     }
+    state.append_own(&mut replies.buf);
     replies.seal(epoch, state.durable);
-    state.newest = state.newest.max(epoch);
-    state.insists = false;
-    state.running.0 = Seat::NOBODY;
     super::wait::serve(state);
+    state.seal_own(session, replies);
+    state.running.0 = Seat::NOBODY;
     after
 }
 
@@ -182,7 +185,7 @@ const LISTENING: [&str; 9] = [
 
 /// Takes back the reply of a client that wants none.
 #[cold]
-fn hush(session: &mut Session, replies: &mut Replies, start: usize) {
+pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize) {
     match session.mute {
         Mute::No => {}
         Mute::All => replies.buf.truncate(start),

@@ -6,7 +6,6 @@
 use super::flag::{FAST, LOADING, PUBSUB};
 use super::spec::{Command, family, plain};
 use super::{Cx, Group};
-use crate::engine::Epoch;
 use crate::glob;
 use crate::pubsub::{Subscriptions, Topic};
 use crate::resp::parse::Args;
@@ -139,10 +138,15 @@ fn unsubscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     }
 }
 
-/// `PUBLISH channel text`. The message of a client to itself comes before the reply.
+/// `PUBLISH channel text`. The message of a client to itself comes before the reply. A message
+/// waits for what was written before it, and in a MULTI block for the block.
 fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let (channel, text) = (args.at(1), args.at(2));
-    let count = cx.state.publish(topic, channel, text, Epoch(0));
+    if cx.in_block {
+        let count = cx.state.hold_back(topic, channel, text);
+        return cx.out.count(count);
+    }
+    let count = cx.state.publish(topic, channel, text, cx.state.newest);
     cx.state.append_own(cx.out.buf);
     cx.out.count(count);
 }

@@ -152,12 +152,19 @@ pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
         return;
     };
     let (client, control) = (cx.session.seat.id, cx.state.control.clone());
-    cx.state.saving = Some(client);
-    cx.after = After::Block;
-    thread::spawn(move || {
+    let started = thread::Builder::new().spawn(move || {
         let result = db.checkpoint();
         control.send(Message::Saved { client, result });
     });
+    match started {
+        Ok(_) => {
+            cx.state.saving = Some(client);
+            cx.after = After::Block;
+        }
+        Err(error) => cx
+            .out
+            .error(&format!("ERR cannot start the checkpoint: {error}")),
+    }
 }
 
 /// `LASTSAVE`

@@ -1,12 +1,12 @@
 //! Serves clients that wait for a key, and ends the waiting of those whose time is over.
 
-use super::dispatch::{add_partitions, failed};
+use super::data::Outcome;
+use super::dispatch::{add_partitions, failed, hush};
 use super::{Data, Run};
 use crate::blocking::Waiter;
 use crate::connection::Connection;
 use crate::engine::{Abort, Epoch, Kind, PartitionSet, Shape};
 use crate::resp::reply::Out;
-use crate::session::Mute;
 use crate::state::{Stage, State};
 use std::time::Instant;
 
@@ -44,12 +44,16 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
         state.blocking.put_back(waiter);
         return Try::Passed;
     };
-    let tried = if connection.session.seat.id == id {
+    let (tried, outcome) = if connection.session.seat.id == id {
         attempt(state, &mut connection, &waiter, key)
     } else {
-        Try::Passed
+        (Try::Passed, None)
     };
     state.connections.put(index, connection);
+    // Only now can the client itself be told of what it has changed.
+    if let Some((outcome, epoch)) = outcome {
+        outcome.settle(state, epoch);
+    }
     if tried == Try::Served {
         state.touch(index);
     } else {
@@ -58,9 +62,16 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
     tried
 }
 
-fn attempt(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: &[u8]) -> Try {
+/// Runs the command of a client that waits. Answers also whom else to tell, and what that rests
+/// on.
+fn attempt(
+    state: &mut State,
+    connection: &mut Connection,
+    waiter: &Waiter,
+    key: &[u8],
+) -> (Try, Option<(Outcome, Epoch)>) {
     let (Stage::Ready(db), Run::Data(run)) = (&state.stage, waiter.command.run) else {
-        return Try::Passed;
+        return (Try::Passed, None);
     };
     let narrowed = waiter.narrowed(key);
     let args = narrowed.args();
@@ -83,30 +94,26 @@ fn attempt(state: &mut State, connection: &mut Connection, waiter: &Waiter, key:
         }
         Ok((Try::Served, Some(data.finish()?)))
     });
-    let epoch = match result {
+    let (epoch, outcome) = match result {
         Ok(((tried, None), _)) => {
             replies.buf.truncate(start);
-            return tried;
+            return (tried, None);
         }
-        Ok(((_, Some(outcome)), ticket)) => {
-            outcome.settle(state, ticket.epoch);
-            ticket.epoch
-        }
+        Ok(((_, Some(outcome)), ticket)) => (ticket.epoch, Some((outcome, ticket.epoch))),
         Err(error) => {
             replies.buf.truncate(start);
             failed(state, &error, &mut Out::new(&mut replies.buf, resp3));
-            Epoch(0)
+            (Epoch(0), None)
         }
     };
+    state.newest = state.newest.max(epoch);
     answer(state, connection, start, epoch);
-    Try::Served
+    (Try::Served, outcome)
 }
 
 /// Seals the reply of a client that waits no more, and lets it go on.
-fn answer(state: &mut State, connection: &mut Connection, start: usize, epoch: Epoch) {
-    if connection.session.mute != Mute::No {
-        connection.replies.buf.truncate(start);
-    }
+pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, epoch: Epoch) {
+    hush(&mut connection.session, &mut connection.replies, start);
     let epoch = state.answer_epoch(&connection.session, epoch);
     connection.replies.seal(epoch, state.durable);
     connection.blocked = false;

@@ -2,6 +2,7 @@
 
 use super::EventLoop;
 use crate::command::info::everything;
+use crate::command::wait::answer;
 use crate::control::Message;
 use crate::engine::{Epoch, error_text};
 use crate::options::ServeError;
@@ -51,13 +52,13 @@ impl EventLoop {
                     return Ok(());
                 };
                 let resp3 = connection.session.resp3;
+                let start = connection.replies.buf.len();
                 let mut out = Out::new(&mut connection.replies.buf, resp3);
                 match result {
                     Ok(()) => out.ok(),
                     Err(error) => out.error(&error_text(&error)),
                 }
-                connection.replies.seal(Epoch(0), self.state.durable);
-                connection.blocked = false;
+                answer(&mut self.state, &mut connection, start, Epoch(0));
                 self.state.connections.put(index, connection);
                 self.touched.push(index);
             }

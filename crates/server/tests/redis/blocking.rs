@@ -124,6 +124,43 @@ fn time_unblock_and_hanging_up_end_the_waiting() {
 }
 
 #[test]
+fn who_asks_and_hangs_up_at_once_takes_nothing() {
+    let running = start();
+    let mut pusher = running.connect();
+    for _ in 0..20 {
+        let mut client = running.connect();
+        client.push(&[b"BLPOP", b"l", b"0"]);
+        drop(client);
+        settle();
+        pusher.expect(&[("RPUSH l 1", ":1"), ("LPOP l", "\"1\"")]);
+    }
+}
+
+#[test]
+fn those_who_are_served_and_those_who_serve_hear_of_it() {
+    let running = start();
+    let (mut waiter, mut pusher) = (running.connect(), running.connect());
+    pusher.expect(&[("CONFIG SET notify-keyspace-events El", "+OK")]);
+    let channel = "__keyevent@0__:lpop";
+    for client in [&mut waiter, &mut pusher] {
+        client.send("HELLO 3");
+        let reply = format!(">[\"subscribe\", \"{channel}\", :1]");
+        client.expect(&[(&format!("SUBSCRIBE {channel}"), &reply)]);
+    }
+    waiter.push(&[b"BLPOP", b"l", b"0"]);
+    settle();
+    pusher.expect(&[("RPUSH l 1", ":1")]);
+    assert_eq!(waiter.read(), "[\"l\", \"1\"]");
+    for client in [&mut waiter, &mut pusher] {
+        assert_eq!(
+            client.read(),
+            format!(">[\"message\", \"{channel}\", \"l\"]")
+        );
+        client.expect(&[("PING", "+PONG")]);
+    }
+}
+
+#[test]
 fn many_wait_and_each_gets_one() {
     let running = start();
     let mut waiters: Vec<_> = (0..50)

@@ -117,6 +117,59 @@ fn a_client_may_want_no_replies() {
 }
 
 #[test]
+fn a_client_that_wants_no_replies_gets_none_later_either() {
+    let running = start();
+    let (mut client, mut other) = (running.connect(), running.connect());
+    client.write(b"PING\r\nCLIENT REPLY OFF\r\nSET k v\r\n");
+    sleep(Duration::from_millis(50));
+    client.write(b"SAVE\r\nCLIENT REPLY ON\r\n");
+    assert_eq!(
+        (client.read(), client.read()),
+        ("+PONG".into(), "+OK".into())
+    );
+    client.write(b"CLIENT REPLY SKIP\r\nBLPOP l 0\r\n");
+    sleep(Duration::from_millis(50));
+    other.expect(&[("RPUSH l 1", ":1"), ("EXISTS l", ":0")]);
+    client.expect(&[("GET k", "\"v\"")]);
+}
+
+#[test]
+fn who_monitors_sees_its_own_commands_and_nobody_else_does() {
+    let running = start();
+    let (mut watcher, mut client) = (running.connect(), running.connect());
+    watcher.expect(&[("MONITOR", "+OK"), ("PING", "+PONG")]);
+    client.expect(&[("GET k", "nil"), ("GET k", "nil")]);
+    for shown in ["\"PING\"", "\"GET\" \"k\"", "\"GET\" \"k\""] {
+        let line = watcher.read();
+        assert!(line.ends_with(shown), "{line}");
+    }
+}
+
+#[test]
+fn who_monitors_and_does_not_read_is_disconnected() {
+    let limit = OutputLimit {
+        hard_bytes: 1 << 20,
+        soft_bytes: 0,
+        soft_seconds: 0,
+    };
+    let running = start_with(ServerOptions {
+        output_limits: OutputLimits {
+            replica: limit,
+            ..OutputLimits::default()
+        },
+        ..local()
+    });
+    let (mut watcher, mut client) = (running.connect(), running.connect());
+    watcher.expect(&[("MONITOR", "+OK")]);
+    let text = vec![b'x'; 500_000];
+    let gone = (0..200).any(|_| {
+        client.call(&[b"ECHO", &text]);
+        !client.send("CLIENT LIST").contains("cmd=monitor")
+    });
+    assert!(gone, "100 MB were kept for somebody who does not read");
+}
+
+#[test]
 fn who_monitors_sees_what_runs_but_no_secrets() {
     let running = start();
     let (mut watcher, mut client) = (running.connect(), running.connect());

@@ -41,6 +41,25 @@ fn messages_reach_those_who_listen_by_name_or_by_pattern() {
 }
 
 #[test]
+fn the_messages_of_a_block_leave_when_it_is_done() {
+    let running = start();
+    let (mut listener, mut speaker) = pair(&running);
+    speaker.send("HELLO 3");
+    for (client, sign) in [(&mut listener, ""), (&mut speaker, ">")] {
+        let reply = format!("{sign}[\"subscribe\", \"a\", :1]");
+        client.expect(&[("SUBSCRIBE a", &reply)]);
+    }
+    for (line, reply) in [("SET k v", "[:2, +OK]"), ("PING", "[:2, +PONG]")] {
+        speaker.expect(&[("MULTI", "+OK"), ("PUBLISH a hi", "+QUEUED")]);
+        speaker.expect(&[(line, "+QUEUED"), ("EXEC", reply)]);
+        assert_eq!(listener.read(), "[\"message\", \"a\", \"hi\"]");
+        assert_eq!(speaker.read(), ">[\"message\", \"a\", \"hi\"]");
+    }
+    speaker.expect(&[("MULTI", "+OK"), ("PUBLISH a hi", "+QUEUED")]);
+    speaker.expect(&[("DISCARD", "+OK"), ("PING", "+PONG")]);
+}
+
+#[test]
 fn a_listener_of_version_2_does_nothing_else() {
     let running = start();
     let (mut listener, mut speaker) = pair(&running);
