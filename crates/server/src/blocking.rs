@@ -14,7 +14,7 @@ use crate::command::Command;
 use crate::engine::{Epoch, Shape};
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -115,6 +115,8 @@ pub(crate) struct Blocking {
     keys: HashMap<u8, HashMap<Box<[u8]>, Queue>>,
     deadlines: BTreeSet<(Instant, u64)>,
     ready: VecDeque<(u8, Box<[u8]>)>,
+    /// The same, to be looked up.
+    noted: HashSet<(u8, Box<[u8]>)>,
     tickets: u64,
 }
 
@@ -137,6 +139,11 @@ impl Blocking {
     /// Whether this client waits.
     pub(crate) fn contains(&self, id: u64) -> bool {
         self.clients.contains_key(&id)
+    }
+
+    /// A client that waits.
+    pub(crate) fn get(&self, id: u64) -> Option<&Waiter> {
+        self.clients.get(&id)
     }
 
     /// Has a client wait, behind all others.
@@ -211,8 +218,7 @@ impl Blocking {
             .keys
             .get(&database)
             .is_some_and(|k| k.contains_key(key));
-        let noted = |(d, k): &(u8, Box<[u8]>)| *d == database && **k == *key;
-        if waited && !self.ready.iter().any(noted) {
+        if waited && self.noted.insert((database, key.into())) {
             self.ready.push_back((database, key.into()));
         }
     }
@@ -227,7 +233,9 @@ impl Blocking {
 
     /// The next key that may have something for those who wait for it.
     pub(crate) fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
-        self.ready.pop_front()
+        let next = self.ready.pop_front()?;
+        self.noted.remove(&next);
+        Some(next)
     }
 
     /// The next client that waits for a key, behind the one with this ticket.
@@ -304,6 +312,21 @@ mod tests {
             assert!(blocking.take(id).is_some());
         }
         assert!(blocking.is_empty() && blocking.keys.is_empty());
+    }
+
+    #[test]
+    fn a_key_is_ready_once_however_often_it_changes() {
+        let mut blocking = Blocking::default();
+        add(&mut blocking, 1, b"x a b 0\n", wait(1..3, None));
+        for key in [&b"a"[..], b"b", b"a", b"c"] {
+            blocking.touch(0, key);
+        }
+        let next = |blocking: &mut Blocking| blocking.next_ready().map(|(_, key)| key.to_vec());
+        assert_eq!(next(&mut blocking), Some(b"a".to_vec()));
+        blocking.touch(0, b"a");
+        assert_eq!(next(&mut blocking), Some(b"b".to_vec()));
+        assert_eq!(next(&mut blocking), Some(b"a".to_vec()));
+        assert_eq!(next(&mut blocking), None);
     }
 
     #[test]

@@ -6,12 +6,17 @@ use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustls::ServerConfig;
+use socket2::{SockRef, TcpKeepalive};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Probes without an answer after which a peer is gone.
+const PROBES_MAX: u32 = 3;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -174,6 +179,23 @@ impl Stream {
         }
     }
 
+    /// Has the system look after so many idle seconds whether the peer is still there; 0: never.
+    pub(crate) fn keep_alive(&self, seconds: u32) -> io::Result<()> {
+        let socket = match self {
+            Stream::Tcp(stream) => SockRef::from(stream),
+            Stream::Tls(stream) => SockRef::from(&stream.socket),
+            Stream::Unix(_) => return Ok(()),
+        };
+        if seconds == 0 {
+            return socket.set_keepalive(false);
+        }
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(seconds.into()))
+            .with_interval(Duration::from_secs((seconds / PROBES_MAX).max(1).into()))
+            .with_retries(PROBES_MAX);
+        socket.set_tcp_keepalive(&keepalive)
+    }
+
     /// Leaves the poller.
     pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         match self {
@@ -245,5 +267,26 @@ impl Write for Stream {
             Stream::Tls(stream) => stream.flush(),
             Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_kept_alive_unless_the_setting_says_never() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let stream = Stream::Tcp(TcpStream::connect(address).expect("it listens"));
+        let Stream::Tcp(socket) = &stream else { return };
+        let socket = SockRef::from(socket);
+        assert!(!socket.keepalive().expect("an option"));
+        stream.keep_alive(300).expect("a socket");
+        assert!(socket.keepalive().expect("an option"));
+        let time = socket.tcp_keepalive_time().expect("an option");
+        assert_eq!(time, Duration::from_secs(300));
+        stream.keep_alive(0).expect("a socket");
+        assert!(!socket.keepalive().expect("an option"));
     }
 }

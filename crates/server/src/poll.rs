@@ -77,6 +77,8 @@ pub(crate) struct EventLoop {
     /// Since when clients wait without the durable epoch having advanced.
     owed_since: Instant,
     accept_pending: bool,
+    /// When the log was last told that nobody can be let in.
+    complained: Option<Instant>,
     /// Connections that came to speak TLS, with their ids and when they must have begun.
     handshakes: VecDeque<(usize, u64, Instant)>,
     next_id: u64,
@@ -116,6 +118,7 @@ impl EventLoop {
             flushed: Epoch(0),
             owed_since: now,
             accept_pending: false,
+            complained: None,
             handshakes: VecDeque::new(),
             next_id: 1,
             stopping: None,

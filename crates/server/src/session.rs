@@ -5,7 +5,7 @@ use crate::acl::{Acl, User};
 use crate::command::Command;
 use crate::pubsub::{Seat, Subscriptions};
 use crate::resp::parse::OwnedArgs;
-use crate::watch::Watch;
+use crate::watch::Own;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ pub(crate) struct Session {
     /// The open MULTI block.
     pub block: Option<Block>,
     /// The keys that must not change for EXEC to run.
-    pub watched: Vec<Watch>,
+    pub watched: Own,
     /// What it is subscribed to.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// When replies leave.
@@ -103,7 +103,7 @@ impl Session {
             user: Arc::clone(acl.default_user()),
             authenticated: acl.open(),
             block: None,
-            watched: Vec::new(),
+            watched: Own::new(),
             subscriptions: None,
             durability: Durability::Disk,
             since: now,

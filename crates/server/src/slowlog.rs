@@ -59,8 +59,8 @@ impl SlowLog {
     }
 }
 
-/// Arguments as the log keeps them.
-pub(crate) fn shortened(args: &Args<'_>) -> Vec<Vec<u8>> {
+/// Arguments as the log keeps them; of the secret ones only that they were there.
+pub(crate) fn shortened(args: &Args<'_>, is_secret: impl Fn(usize) -> bool) -> Vec<Vec<u8>> {
     let count = args.len();
     let kept = if count > ARGS_MAX {
         ARGS_MAX - 1
@@ -74,7 +74,11 @@ pub(crate) fn shortened(args: &Args<'_>) -> Vec<Vec<u8>> {
             [&arg[..ARG_BYTES_MAX], tail.as_bytes()].concat()
         }
     };
-    let mut list: Vec<Vec<u8>> = args.from(0).take(kept).map(short).collect();
+    let shown = |(at, arg)| match is_secret(at) {
+        true => b"(redacted)".to_vec(),
+        false => short(arg),
+    };
+    let mut list: Vec<Vec<u8>> = args.from(0).take(kept).enumerate().map(shown).collect();
     if kept < count {
         list.push(format!("... ({} more arguments)", count - kept).into_bytes());
     }

@@ -9,6 +9,7 @@
 //! count has moved.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 #[derive(Debug, Default)]
 struct Watched {
@@ -22,11 +23,12 @@ pub(crate) struct Watches {
     keys: HashMap<u8, HashMap<Box<[u8]>, Watched>>,
 }
 
-/// A key that one client watches.
+/// The keys that one client watches, by database and name.
+pub(crate) type Own = HashMap<(u8, Box<[u8]>), Watch>;
+
+/// What a client knows of a key that it watches.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    database: u8,
-    key: Box<[u8]>,
     changes: u64,
     /// When the key expires, milliseconds since 1970.
     expiry_ms: Option<u64>,
@@ -39,41 +41,33 @@ impl Watches {
     }
 
     /// Has a client watch a key, unless it does already.
-    pub(crate) fn add(
-        &mut self,
-        own: &mut Vec<Watch>,
-        database: u8,
-        key: &[u8],
-        expiry_ms: Option<u64>,
-    ) {
-        if own.iter().any(|w| w.database == database && *w.key == *key) {
+    pub(crate) fn add(&mut self, own: &mut Own, database: u8, key: &[u8], expiry_ms: Option<u64>) {
+        let Entry::Vacant(vacant) = own.entry((database, key.into())) else {
             return;
-        }
+        };
         let keys = self.keys.entry(database).or_default();
         let watched = keys.entry(key.into()).or_default();
         watched.clients += 1;
-        own.push(Watch {
-            database,
-            key: key.into(),
+        vacant.insert(Watch {
             changes: watched.changes,
             expiry_ms,
         });
     }
 
     /// Ends all watches of a client.
-    pub(crate) fn forget(&mut self, own: &mut Vec<Watch>) {
-        for watch in own.drain(..) {
-            let Some(keys) = self.keys.get_mut(&watch.database) else {
+    pub(crate) fn forget(&mut self, own: &mut Own) {
+        for (database, key) in std::mem::take(own).into_keys() {
+            let Some(keys) = self.keys.get_mut(&database) else {
                 continue;
             };
-            if let Some(watched) = keys.get_mut(&watch.key) {
+            if let Some(watched) = keys.get_mut(&key) {
                 watched.clients -= 1;
                 if watched.clients == 0 {
-                    keys.remove(&watch.key);
+                    keys.remove(&key);
                 }
             }
             if keys.is_empty() {
-                self.keys.remove(&watch.database);
+                self.keys.remove(&database);
             }
         }
     }
@@ -95,18 +89,18 @@ impl Watches {
     }
 
     /// Whether one of a client's keys was changed since it watches it.
-    pub(crate) fn changed(&self, own: &[Watch]) -> bool {
-        own.iter().any(|watch| {
-            let keys = self.keys.get(&watch.database);
-            let watched = keys.and_then(|keys| keys.get(&watch.key));
+    pub(crate) fn changed(&self, own: &Own) -> bool {
+        own.iter().any(|((database, key), watch)| {
+            let keys = self.keys.get(database);
+            let watched = keys.and_then(|keys| keys.get(key));
             watched.is_none_or(|watched| watched.changes != watch.changes)
         })
     }
 }
 
 /// Whether one of these keys has expired by `now_ms`.
-pub(crate) fn expired(own: &[Watch], now_ms: u64) -> bool {
-    own.iter()
+pub(crate) fn expired(own: &Own, now_ms: u64) -> bool {
+    own.values()
         .any(|watch| watch.expiry_ms.is_some_and(|at| at <= now_ms))
 }
 
@@ -117,7 +111,7 @@ mod tests {
     #[test]
     fn a_change_is_seen_by_all_who_watched_before_it() {
         let mut watches = Watches::default();
-        let (mut early, mut late) = (Vec::new(), Vec::new());
+        let (mut early, mut late) = (Own::new(), Own::new());
         watches.add(&mut early, 0, b"k", None);
         watches.touch(0, b"other");
         watches.touch(1, b"k");

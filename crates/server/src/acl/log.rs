@@ -10,6 +10,9 @@ const GROUPED: Duration = Duration::from_secs(60);
 /// How many of the newest entries may be repeated.
 const LOOKED_AT: usize = 10;
 
+/// At most so many bytes of a key and of a name are kept.
+const TEXT_BYTES_MAX: usize = 256;
+
 /// Where it happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
@@ -66,13 +69,17 @@ impl Log {
     /// Adds a denial; `max` entries are kept.
     pub(crate) fn add(
         &mut self,
-        denied: Denied,
+        mut denied: Denied,
         context: Context,
         user: &[u8],
         client: String,
         now: Instant,
         max: usize,
     ) {
+        if denied.object.len() > TEXT_BYTES_MAX {
+            denied.object = denied.object[..TEXT_BYTES_MAX].to_vec();
+        }
+        let user = &user[..user.len().min(TEXT_BYTES_MAX)];
         let repeats = |entry: &Entry| {
             entry.denied.reason == denied.reason
                 && entry.denied.object == denied.object
@@ -102,5 +109,29 @@ impl Log {
     /// Forgets all.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_keys_and_names_are_kept_cut_short() {
+        let mut log = Log::default();
+        let denied = || Denied {
+            reason: Reason::Key,
+            at: 0,
+            object: vec![b'k'; 1 << 20],
+        };
+        let name = vec![b'u'; 1 << 20];
+        for _ in 0..2 {
+            let now = Instant::now();
+            log.add(denied(), Context::TopLevel, &name, String::new(), now, 128);
+        }
+        let entries: Vec<&Entry> = log.iter().collect();
+        assert_eq!((entries.len(), entries[0].count), (1, 2));
+        assert_eq!(entries[0].denied.object.capacity(), TEXT_BYTES_MAX);
+        assert_eq!(entries[0].user.len(), TEXT_BYTES_MAX);
     }
 }

@@ -170,6 +170,11 @@ pub(crate) fn check(
         note(state, session, denied, context, None);
         return Err(text);
     }
+    check_sort(session, command, args)
+}
+
+/// Judges the options of SORT. The error is the reply.
+fn check_sort(session: &Session, command: &Command, args: &Args<'_>) -> Result<(), String> {
     session.user.check_sort(command, args).map_err(|option| {
         format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
     })
@@ -187,7 +192,7 @@ pub(crate) fn check_again(
         return Ok(());
     }
     let Err(denied) = session.user.check(command, args) else {
-        return Ok(());
+        return check_sort(session, command, args);
     };
     let why = match denied.reason {
         Reason::Command => "no permission to run the command or subcommand",
@@ -263,11 +268,13 @@ pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
         if !renew(acl, &mut connection.session) {
             // What it has asked for is answered.
             connection.closing = true;
-            gone.push(index);
+            gone.push((index, connection.session.seat.id));
         }
     }
     let stays = renew(acl, mine);
-    for index in gone {
+    for (index, id) in gone {
+        // It is not served any more, not even by what happens before it is closed.
+        state.blocking.take(id);
         state.touch(index);
     }
     stays

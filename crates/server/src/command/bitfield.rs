@@ -30,6 +30,9 @@ pub(crate) static COMMANDS: &[Command] = &[
 const BAD_TYPE: &str = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is \
                         not supported but i64 is.";
 
+/// Fields with at most so many bytes between them are read and written together.
+const GAP_MAX: usize = 64;
+
 /// What happens when a number does not fit its field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Overflow {
@@ -207,32 +210,74 @@ fn bitfield_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
     run(data, args.at(1), &operations, out)
 }
 
+/// A piece of the string that holds the fields of some operations.
+struct Window {
+    /// Its place in the string.
+    from: usize,
+    bytes: Vec<u8>,
+    /// Behind the last byte that operations want to write, in the string.
+    write_end: usize,
+    changed: bool,
+}
+
+/// Pieces that hold every operation's field, in order. Fields far from each other are in pieces of
+/// their own, so that memory follows the request and not the distances in it.
+fn windows(operations: &[Operation]) -> Vec<Window> {
+    let mut spans: Vec<(usize, usize, usize)> = operations
+        .iter()
+        .map(|op| {
+            let (from, to) = op.field.bytes(op.offset);
+            let write_end = if op.action == Action::Get { 0 } else { to };
+            (from, to, write_end)
+        })
+        .collect();
+    spans.sort_unstable();
+    let mut windows: Vec<Window> = Vec::new();
+    for (from, to, write_end) in spans {
+        match windows.last_mut() {
+            Some(last) if from <= last.from + last.bytes.len() + GAP_MAX => {
+                let len = last.bytes.len().max(to - last.from);
+                last.bytes.resize(len, 0);
+                last.write_end = last.write_end.max(write_end);
+            }
+            _ => windows.push(Window {
+                from,
+                bytes: vec![0; to - from],
+                write_end,
+                changed: false,
+            }),
+        }
+    }
+    windows
+}
+
 fn run(data: &mut Data<'_, '_>, key: &[u8], operations: &[Operation], out: &mut Out<'_>) -> Done {
-    let bytes = |op: &Operation| op.field.bytes(op.offset);
-    let join = |a: (usize, usize), b: (usize, usize)| (a.0.min(b.0), a.1.max(b.1));
-    let Some((from, to)) = operations.iter().map(bytes).reduce(join) else {
-        data.string(key)?;
-        out.array(0);
-        return Ok(());
-    };
-    let writes = operations.iter().filter(|op| op.action != Action::Get);
-    let write_end = writes.map(|op| bytes(op).1).max();
-    let mut window = Vec::with_capacity(to - from);
+    let mut windows = windows(operations);
     let old = match data.string(key)? {
         Some(row) => {
-            row.copy_piece(from, to - from, &mut window);
+            for Window { from, bytes, .. } in &mut windows {
+                let len = bytes.len();
+                bytes.clear();
+                row.copy_piece(*from, len, bytes);
+                bytes.resize(len, 0);
+            }
             row.value_len()
         }
         None => 0,
     };
-    window.resize(to - from, 0);
-    let base = u64::try_from(from).unwrap_or(0) * 8;
-    let grows = write_end.is_some_and(|end| end > old);
+    let grows = windows.iter().any(|window| window.write_end > old);
     let mut changed = false;
     out.array(operations.len());
     for op in operations {
+        let (first, _) = op.field.bytes(op.offset);
+        let behind = windows.partition_point(|window| window.from <= first);
+        // The window that begins last at or before a field holds it.
+        let Some(window) = windows[..behind].last_mut() else {
+            continue;
+        };
+        let base = u64::try_from(window.from).unwrap_or(0) * 8;
         let (field, offset) = (op.field, op.offset - base);
-        let before = field.read(&window, offset);
+        let before = field.read(&window.bytes, offset);
         let (wanted, reply_new) = match op.action {
             Action::Get => {
                 reply(before, out);
@@ -244,18 +289,22 @@ fn run(data: &mut Data<'_, '_>, key: &[u8], operations: &[Operation], out: &mut 
         };
         match field.fit(wanted, op.overflow) {
             Some(after) => {
-                field.write(&mut window, offset, after);
+                field.write(&mut window.bytes, offset, after);
+                window.changed |= after != before;
                 changed |= grows || after != before;
                 reply(if reply_new { after } else { before }, out);
             }
             None => out.null(),
         }
     }
-    if let Some(end) = write_end.filter(|_| changed || grows) {
-        write_over(data, key, from, &window[..end - from])?;
-        if changed {
-            data.changed(Class::String, "setbit", key);
+    for window in &windows {
+        if window.changed || window.write_end > old {
+            let bytes = &window.bytes[..window.write_end - window.from];
+            write_over(data, key, window.from, bytes)?;
         }
+    }
+    if changed {
+        data.changed(Class::String, "setbit", key);
     }
     Ok(())
 }
@@ -288,6 +337,29 @@ mod tests {
                 assert_eq!(bit(&before, at), bit(&after, at));
             }
         }
+    }
+
+    #[test]
+    fn fields_far_from_each_other_are_in_windows_of_their_own() {
+        let operation = |action, offset| Operation {
+            action,
+            field: Field::parse(b"u8").expect("a type"),
+            offset,
+            overflow: Overflow::Wrap,
+        };
+        let operations = [
+            operation(Action::Get, 8 << 28),
+            operation(Action::Set(1), 12),
+            operation(Action::Get, 0),
+            operation(Action::Add(1), (8 << 28) + 800),
+        ];
+        let found = windows(&operations);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|window| (window.from, window.bytes.len(), window.write_end))
+            .collect();
+        let far = 1 << 28;
+        assert_eq!(shown, [(0, 3, 3), (far, 1, 0), (far + 100, 1, far + 101)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::event::Class;
 use super::flag::{DANGEROUS, DENY_OOM, FAST, LAST_WRITTEN, READ, WRITE};
-use super::spec::{Command, Keys, ONE, TWO, data};
+use super::spec::{Command, Keys, ONE, SECOND, TWO, data};
 use super::{Data, Done, Group, SYNTAX, Stop};
 use crate::engine::TableId;
 use crate::engine::types::{self, Fault};
@@ -47,11 +47,6 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
 ];
 
-const SECOND: Keys = Keys::Range {
-    first: 2,
-    last: 2,
-    step: 1,
-};
 const OBJECT_WORDS: &[(&str, i8)] = &[
     ("encoding", 3),
     ("freq", 3),

@@ -3,7 +3,7 @@
 use super::dispatch::failed;
 use super::flag::LOADING;
 use super::server::keyspace;
-use super::spec::{Command, family};
+use super::spec::{Command, SECOND, family};
 use super::{Cx, Group, NOT_INTEGER, SYNTAX};
 use crate::engine::{Abort, RowRef, TableId, Tx};
 use crate::number::parse_i64;
@@ -19,7 +19,11 @@ const WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("memory", -2, LOADING, WORDS, memory).doc(
+pub(crate) static COMMANDS: &[Command] = &[Command {
+    keys: SECOND,
+    ..family("memory", -2, LOADING, WORDS, memory)
+}
+.doc(
     Group::Server,
     "4.0.0",
     "Tells what keys and the whole cost.",

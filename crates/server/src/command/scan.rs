@@ -40,20 +40,23 @@ const STRIDE: usize = 1024;
 fn scan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut cursor = parse_cursor(args.at(1))?;
     let options = ScanOptions::parse(args, 2, true)?;
-    let (mut looked, mut found) = (0, Vec::new());
+    let (mut looked, mut count) = (0, 0usize);
+    let mut found = Vec::new();
+    let mut inner = Out::new(&mut found, out.resp3);
     loop {
-        let (rows, next) = data
-            .tx
-            .scan_keys(data.table, cursor, options.count - looked)?;
+        let stride = STRIDE.min(options.count - looked);
+        let (rows, next) = data.tx.scan_keys(data.table, cursor, stride)?;
         looked += rows.len();
         for row in rows {
             let key = row.key();
             let kind = type_name(&row).as_bytes();
             let wanted = options.kind.is_none_or(|k| k.eq_ignore_ascii_case(kind));
             if wanted && options.matches(&key) {
-                found.push(key.into_owned());
+                inner.bulk(&key);
+                count += 1;
             }
         }
+        data.check_reply(inner.buf.len())?;
         cursor = next;
         if cursor == 0 || looked >= options.count {
             break;
@@ -63,8 +66,8 @@ fn scan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut digits = Vec::new();
     push_u64(&mut digits, cursor);
     out.bulk(&digits);
-    out.array(found.len());
-    found.iter().for_each(|key| out.bulk(key));
+    out.array(count);
+    out.buf.extend_from_slice(&found);
     Ok(())
 }
 

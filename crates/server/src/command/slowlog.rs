@@ -6,6 +6,8 @@ use super::{Cx, Group};
 use crate::latency::Figures;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
+use crate::settings::Setting;
+use crate::settings::kind::Kind;
 use crate::slowlog::{Entry, shortened};
 use crate::spikes::Spike;
 use crate::state::{State, unix_seconds};
@@ -69,7 +71,7 @@ pub(crate) fn note(
             id: 0,
             at_seconds: unix_seconds(),
             took,
-            args: shortened(args),
+            args: shortened(args, |at| is_secret(command, args, at)),
             peer: peer.to_owned(),
             name: name.to_vec(),
         };
@@ -85,6 +87,31 @@ pub(crate) fn note(
         };
         state.spikes.note(kind, unix_seconds(), ms);
     }
+}
+
+/// Whether an argument may hold a password: the rules of ACL SETUSER, and what CONFIG SET gives
+/// the settings that are secret.
+fn is_secret(command: &Command, args: &Args<'_>, at: usize) -> bool {
+    let word = |word: &[u8]| args.len() > 1 && args.at(1).eq_ignore_ascii_case(word);
+    match command.name {
+        "acl" => at > 1 && word(b"setuser"),
+        // Names and values by turns from the third argument on.
+        "config" => at > 2 && at % 2 == 1 && word(b"set") && hides(args.at(at - 1)),
+        _ => false,
+    }
+}
+
+/// Whether a setting is one that is not shown.
+fn hides(name: &[u8]) -> bool {
+    const OF_REDIS: [&str; 4] = [
+        "masterauth",
+        "masteruser",
+        "tls-client-key-file-pass",
+        "tls-key-file-pass",
+    ];
+    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let ours = Setting::find(&name).is_some_and(|row| row.kind == Kind::Secret);
+    ours || OF_REDIS.contains(&name.as_str())
 }
 
 /// `SLOWLOG word …`

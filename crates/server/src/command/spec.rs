@@ -62,6 +62,12 @@ pub(crate) const ONE: Keys = Keys::Range {
     last: 1,
     step: 1,
 };
+/// The second argument, behind a word that says what is asked.
+pub(crate) const SECOND: Keys = Keys::Range {
+    first: 2,
+    last: 2,
+    step: 1,
+};
 /// The first two arguments.
 pub(crate) const TWO: Keys = Keys::Range {
     first: 1,

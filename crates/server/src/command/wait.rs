@@ -3,9 +3,10 @@
 use super::data::Outcome;
 use super::dispatch::{add_partitions, failed, hush};
 use super::{Data, Run};
+use crate::acl;
 use crate::blocking::Waiter;
 use crate::connection::Connection;
-use crate::engine::{Abort, Epoch, Kind, PartitionSet, Shape};
+use crate::engine::{Abort, Epoch, Kind, PartitionSet, Shape, TableId, Tx};
 use crate::resp::reply::Out;
 use crate::state::{Stage, State};
 use std::time::Instant;
@@ -36,6 +37,18 @@ pub(crate) fn serve(state: &mut State) {
 }
 
 fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
+    // Taking a client out costs as much as it has keys, so first it is seen whether this one may
+    // have something for it.
+    let Some(waiter) = state.blocking.get(id) else {
+        return Try::Passed;
+    };
+    let wanted = waiter.wait.shape;
+    match look(state, waiter.database, key) {
+        Some(Some(shape)) if shape == Some(wanted) => {}
+        Some(Some(_)) => return Try::Passed,
+        Some(None) => return Try::Gone,
+        None => {}
+    }
     let Some(waiter) = state.blocking.take(id) else {
         return Try::Passed;
     };
@@ -44,10 +57,12 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
         state.blocking.put_back(waiter);
         return Try::Passed;
     };
-    let (tried, outcome) = if connection.session.seat.id == id {
-        attempt(state, &mut connection, &waiter, key)
-    } else {
+    let (tried, outcome) = if connection.session.seat.id != id {
         (Try::Passed, None)
+    } else if denied(state, &mut connection, &waiter, key) {
+        (Try::Served, None)
+    } else {
+        attempt(state, &mut connection, &waiter, key)
     };
     state.connections.put(index, connection);
     // Only now can the client itself be told of what it has changed.
@@ -60,6 +75,33 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
         state.blocking.put_back(waiter);
     }
     tried
+}
+
+/// What a key holds now; `None` if the database cannot say.
+fn look(state: &State, database: u8, key: &[u8]) -> Option<Option<Option<Shape>>> {
+    let db = state.db()?;
+    let partitions = std::iter::once(db.partition_of(key)).collect();
+    let looked = db.transact(&partitions, |tx| shape_of(tx, db.database(database), key));
+    looked.ok().map(|(shape, _)| shape)
+}
+
+/// Judges a client that waited once more: its rules may have changed since. One that may not have
+/// the key any more gets its error, and waits no more.
+fn denied(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: &[u8]) -> bool {
+    if connection.session.user.unlimited() {
+        return false;
+    }
+    let narrowed = waiter.narrowed(key);
+    let args = narrowed.args();
+    let Err(text) = acl::check(state, &connection.session, waiter.command, &args) else {
+        return false;
+    };
+    state.stats.errors += 1;
+    let start = connection.replies.buf.len();
+    let resp3 = connection.session.resp3;
+    Out::new(&mut connection.replies.buf, resp3).error(&text);
+    answer(state, connection, start, Epoch(0));
+    true
 }
 
 /// Runs the command of a client that waits. Answers also whom else to tell, and what that rests
@@ -83,7 +125,7 @@ fn attempt(
     let result = db.transact(&partitions, |tx| {
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, waiter.database);
-        match shape_of(&data, key)? {
+        match shape_of(data.tx, data.table, key)? {
             Some(shape) if shape == Some(waiter.wait.shape) => {}
             Some(_) => return Ok((Try::Passed, None)),
             None => return Ok((Try::Gone, None)),
@@ -120,8 +162,8 @@ pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usiz
 }
 
 /// What a key holds.
-fn shape_of(data: &Data<'_, '_>, key: &[u8]) -> Result<Option<Option<Shape>>, Abort> {
-    let row = data.tx.get(data.table, key)?;
+fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Shape>>, Abort> {
+    let row = tx.get(table, key)?;
     Ok(row.map(|row| match row.kind() {
         Kind::Small(shape) | Kind::Header(shape) => Some(shape),
         Kind::String | Kind::Element(_) => None,

@@ -39,12 +39,22 @@ impl EventLoop {
                             ErrorKind::Interrupted | ErrorKind::ConnectionAborted
                         ) => {}
                     Err(e) => {
-                        (self.state.log)(&format!("Cannot accept a connection: {e}"));
+                        self.complain(&e);
                         self.accept_pending = true;
                         break;
                     }
                 }
             }
+        }
+    }
+
+    /// Says that nobody can be let in, once a second: without descriptors every round fails.
+    fn complain(&mut self, error: &std::io::Error) {
+        let now = self.state.now;
+        let recently = |at: Instant| now.duration_since(at) < Duration::from_secs(1);
+        if !self.complained.is_some_and(recently) {
+            self.complained = Some(now);
+            (self.state.log)(&format!("Cannot accept a connection: {error}"));
         }
     }
 
@@ -66,6 +76,8 @@ impl EventLoop {
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
         }
+        // A peer that went away without a word is found later, by what is sent to it.
+        let _ = stream.keep_alive(self.state.options.tcp_keepalive_seconds);
         let index = self.state.connections.reserve();
         if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {
             (self.state.log)(&format!("Cannot watch a connection: {e}"));

@@ -314,3 +314,62 @@ fn sort_reaches_other_keys_only_for_who_may_read_all() {
         ("SORT x STORE y", NO_KEY),
     ]);
 }
+
+#[test]
+fn memory_usage_tells_only_of_keys_that_a_user_may_touch() {
+    let running = start();
+    let mut root = running.connect();
+    root.expect(&[
+        ("ACL SETUSER m on >pw +@all ~mine*", "+OK"),
+        ("SET other 1", "+OK"),
+    ]);
+    as_user(&running, "m pw").expect(&[
+        ("MEMORY USAGE other", NO_KEY),
+        ("MEMORY USAGE mine", "nil"),
+        ("MEMORY PURGE", "+OK"),
+    ]);
+}
+
+#[test]
+fn the_options_of_sort_are_judged_again_when_a_block_runs() {
+    let running = start();
+    let mut root = running.connect();
+    root.expect(&[
+        ("ACL SETUSER s on >pw +@all %RW~*", "+OK"),
+        ("RPUSH l 2 1", ":2"),
+    ]);
+    let mut client = as_user(&running, "s pw");
+    client.expect(&[
+        ("MULTI", "+OK"),
+        ("SORT l BY w*", "+QUEUED"),
+        ("SORT l", "+QUEUED"),
+    ]);
+    root.expect(&[("ACL SETUSER s resetkeys ~l", "+OK")]);
+    client.expect(&[(
+        "EXEC",
+        "[-ERR BY option of SORT denied due to insufficient ACL permissions., [\"1\", \"2\"]]",
+    )]);
+}
+
+#[test]
+fn who_waits_for_a_key_is_judged_again_when_it_comes() {
+    let running = start();
+    let mut root = running.connect();
+    root.expect(&[
+        ("ACL SETUSER b on >pw +@all ~l", "+OK"),
+        ("ACL SETUSER gone on >pw +@all ~*", "+OK"),
+    ]);
+    let mut denied = as_user(&running, "b pw");
+    denied.push(&[b"BLPOP", b"l", b"0"]);
+    let mut removed = as_user(&running, "gone pw");
+    removed.push(&[b"BLPOP", b"l", b"0"]);
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    root.expect(&[
+        ("ACL SETUSER b resetkeys ~other", "+OK"),
+        ("ACL DELUSER gone", ":1"),
+        ("RPUSH l 1", ":1"),
+        ("LRANGE l 0 -1", "[\"1\"]"),
+    ]);
+    assert_eq!(denied.read(), NO_KEY);
+    denied.expect(&[("ACL WHOAMI", "\"b\"")]);
+}

@@ -164,3 +164,22 @@ fn there_are_no_other_servers() {
             .starts_with("-ERR replication is not")
     );
 }
+
+#[test]
+fn the_slow_log_shows_no_passwords() {
+    let running = start_with(ServerOptions {
+        slowlog_slower_than_us: 0,
+        ..local()
+    });
+    let mut client = running.connect();
+    client.expect(&[
+        ("ACL SETUSER u on >hidden ~*", "+OK"),
+        ("CONFIG SET timeout 9 masterauth hidden", "+OK"),
+    ]);
+    let log = client.send("SLOWLOG GET");
+    assert!(!log.contains("hidden"), "{log}");
+    assert!(
+        log.contains("[\"CONFIG\", \"SET\", \"timeout\", \"9\", \"masterauth\", \"(redacted)\"]"),
+        "{log}"
+    );
+}
