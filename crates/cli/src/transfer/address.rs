@@ -1,7 +1,7 @@
 //! Where a server is: `redis://[user][:password@]host[:port]`, `unix://path`, or `host:port`.
 
 /// The variable that keeps the password out of the list of processes; redis-cli reads the same.
-pub const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
 /// The port of a URL without one.
 const PORT: u16 = 6379;
@@ -24,6 +24,17 @@ pub enum Place {
     Tcp(String, u16),
     /// A Unix socket.
     Unix(std::path::PathBuf),
+}
+
+impl Address {
+    /// With the password of the environment, if it has none: for the server that keys come from.
+    #[must_use]
+    pub fn or_password_of_environment(mut self) -> Address {
+        if matches!(self.place, Place::Tcp(..)) && self.password.is_none() {
+            self.password = std::env::var(PASSWORD_VARIABLE).ok();
+        }
+        self
+    }
 }
 
 impl std::fmt::Display for Address {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::address::{Address, PASSWORD_VARIABLE, Place};
+use super::address::{Address, Place};
 use super::commands;
 
 /// How long a server that loads its data is waited for.
@@ -104,8 +104,7 @@ impl Connection {
     }
 
     fn log_in(&mut self, address: &Address) -> Result<()> {
-        let from_environment = || std::env::var(PASSWORD_VARIABLE).ok();
-        let Some(password) = address.password.clone().or_else(from_environment) else {
+        let Some(password) = &address.password else {
             return Ok(());
         };
         let user = address.user.as_deref().map(str::as_bytes);

@@ -57,12 +57,8 @@ impl Embedded {
         Ok(stopped?)
     }
 
-    /// Why the database could not be opened, for somebody who cannot connect.
-    pub fn failure(self) -> anyhow::Error {
-        let _ = std::fs::remove_dir_all(&self.dir);
-        match self.server.join() {
-            Err(error) => error.into(),
-            Ok(()) => anyhow::anyhow!("the database ended"),
-        }
+    /// Ends after an error of the connection. The server's own end, if it has failed, says more.
+    pub fn failure(self, error: anyhow::Error) -> anyhow::Error {
+        self.stop().err().unwrap_or(error)
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use perdura_rdb::Value;
 
 use super::client::{Connection, Reply};
-use super::commands::put;
+use super::commands::{bytes, put};
 use super::progress::Line;
 use super::report::{ByType, Read};
 use super::{Databases, Part, Sink, now_ms};
@@ -26,6 +26,9 @@ const PIECE_TEXT: &[u8] = b"512";
 const KEYS_AT_ONCE: usize = 100;
 /// Bytes of strings asked for at once: the server holds its replies until we read them.
 const BYTES_AT_ONCE: u64 = 4 << 20;
+
+/// Bytes of first pieces that are held until it is their turn; what is beyond is asked for again.
+const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// A key before its value is read.
 struct Head {
@@ -260,7 +263,7 @@ impl Step<'_> {
             .iter()
             .for_each(|head| ask(&mut requests, head, b"0", 0));
         self.connection.send_bytes(&requests)?;
-        let mut more = Vec::new();
+        let (mut more, mut held) = (Vec::new(), 0);
         for head in heads {
             let reply = self.connection.receive()?;
             let (cursor, value) = piece(head.kind, reply)
@@ -269,12 +272,22 @@ impl Step<'_> {
                 self.hand_on(head, &value, true, true)?;
             } else {
                 // The sink must see a key's pieces together.
-                more.push((head, cursor, value));
+                held += bytes(&value);
+                if held <= HELD_BYTES_MAX {
+                    more.push((head, cursor, Some(value)));
+                } else {
+                    more.push((head, b"0".to_vec(), None));
+                }
             }
         }
         for (head, mut cursor, value) in more {
-            let mut from = value.len();
-            self.hand_on(head, &value, true, false)?;
+            let mut from = value.as_ref().map_or(0, Value::len);
+            let mut first = value.is_none();
+            if let Some(value) = value
+                && !self.hand_on(head, &value, true, false)?
+            {
+                continue;
+            }
             loop {
                 let mut request = Vec::new();
                 ask(&mut request, head, &cursor, from);
@@ -284,8 +297,9 @@ impl Step<'_> {
                     .with_context(|| format!("key '{}'", head.key.escape_ascii()))?;
                 from += value.len();
                 let last = next == b"0";
-                self.hand_on(head, &value, false, last)?;
-                if last {
+                let wanted = self.hand_on(head, &value, first, last)?;
+                first = false;
+                if last || !wanted {
                     break;
                 }
                 cursor = next;
@@ -294,15 +308,16 @@ impl Step<'_> {
         Ok(())
     }
 
-    fn hand_on(&mut self, head: &Head, value: &Value, first: bool, last: bool) -> Result<()> {
+    /// Answers whether the rest of the key is wanted, too.
+    fn hand_on(&mut self, head: &Head, value: &Value, first: bool, last: bool) -> Result<bool> {
         if first {
             if head.expires_at_ms.is_some_and(|at| at <= now_ms()) {
                 self.read.expired += 1;
-                return Ok(());
+                return Ok(false);
             }
             if last && value.is_empty() {
                 self.read.vanished += 1;
-                return Ok(());
+                return Ok(false);
             }
             self.read
                 .key(value.type_name(), head.expires_at_ms.is_some());
@@ -315,7 +330,8 @@ impl Step<'_> {
             first,
             last,
             expires_at_ms: head.expires_at_ms,
-        })
+        })?;
+        Ok(true)
     }
 }
 

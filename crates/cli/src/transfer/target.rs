@@ -58,6 +58,8 @@ struct Expected {
     replies: usize,
     /// The type of the key that is whole with the last of them.
     whole: Option<&'static str>,
+    /// Who wants to know whether every piece of the key was taken.
+    verdict: Option<SyncSender<bool>>,
 }
 
 /// A server as a sink.
@@ -121,7 +123,7 @@ impl Target {
         if self.hopeless.load(Ordering::Relaxed) {
             bail!("the target takes no more");
         }
-        if self.out.is_empty() {
+        if self.expected.is_empty() {
             return Ok(());
         }
         self.batches
@@ -142,6 +144,7 @@ impl Target {
             key: ASIDE.to_vec(),
             replies: 1,
             whole: None,
+            verdict: None,
         });
     }
 
@@ -159,6 +162,7 @@ impl Target {
             key: part.key.to_vec(),
             replies,
             whole,
+            verdict: None,
         });
     }
 
@@ -193,26 +197,45 @@ impl Target {
     }
 
     /// A piece of a key that grows under another name.
-    fn large(&mut self, part: &Part<'_>) {
+    fn large(&mut self, part: &Part<'_>) -> Result<()> {
         let mut commands = 0;
         if part.first {
             put(&mut self.out, &[b"DEL", UNFINISHED]);
             commands += 1;
         }
         commands += put_elements(&mut self.out, UNFINISHED, part.value);
-        if part.last {
-            if let Some(at) = part.expires_at_ms {
-                put_expiry(&mut self.out, UNFINISHED, at);
-                commands += 1;
-            }
+        if !part.last {
+            self.expect(part, commands);
+            return Ok(());
+        }
+        if let Some(at) = part.expires_at_ms {
+            put_expiry(&mut self.out, UNFINISHED, at);
+            commands += 1;
+        }
+        // Only what is whole gets its name, so the replies are waited for.
+        let (verdict, heard) = sync_channel(1);
+        self.expected.push(Expected {
+            db: part.db,
+            key: part.key.to_vec(),
+            replies: commands,
+            whole: None,
+            verdict: Some(verdict),
+        });
+        self.flush()?;
+        let is_whole = heard
+            .recv()
+            .map_err(|_| anyhow!("the target takes no more"))?;
+        if is_whole {
             let rename: &[u8] = match self.present {
                 Present::Kept => b"RENAMENX",
                 Present::None | Present::Replaced => b"RENAME",
             };
             put(&mut self.out, &[rename, UNFINISHED, part.key]);
-            commands += 1;
+            self.expect(part, 1);
+        } else {
+            self.aside(part.db, &[b"DEL", UNFINISHED]);
         }
-        self.expect(part, commands);
+        Ok(())
     }
 }
 
@@ -228,7 +251,7 @@ impl Sink for Target {
         if part.first && part.last && (is_string || is_single(part.value)) {
             self.small(part);
         } else {
-            self.large(part);
+            self.large(part)?;
         }
         if self.out.len() >= BATCH_BYTES {
             self.flush()?;
@@ -271,7 +294,15 @@ fn read_replies(
                 fatal = Some(text);
                 hopeless.store(true, Ordering::Relaxed);
             }
+            if let Some(verdict) = expected.verdict {
+                refused = false;
+                // Who asked may have given up.
+                let _ = verdict.send(false);
+            }
             continue;
+        }
+        if let Some(verdict) = expected.verdict {
+            let _ = verdict.send(!take(&mut refused));
         }
         let Some(kind) = expected.whole else { continue };
         if take(&mut refused) {

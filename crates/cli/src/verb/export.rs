@@ -61,13 +61,16 @@ pub fn run(args: &Args) -> Result<()> {
             let embedded = Embedded::start(args.database.options(data.clone())?)?;
             let done = match Connection::open(&embedded.address) {
                 Ok(connection) => export(connection, args),
-                Err(_) => return Err(embedded.failure()),
+                Err(error) => return Err(embedded.failure(error)),
             };
             let stopped = embedded.stop();
             done?;
             stopped
         }
-        (None, Some(address)) => export(Connection::open(address)?, args),
+        (None, Some(address)) => {
+            let address = address.clone().or_password_of_environment();
+            export(Connection::open(&address)?, args)
+        }
         _ => bail!(Usage(
             "give --data DIR or --from URL: where the keys are".into()
         )),

@@ -31,7 +31,7 @@ use crate::transfer::{Databases, UNFINISHED, database_pair, dump_file, scan};
     perdura import --from redis://:secret@db1:6379 --data perdura-data\n  \
     perdura import --from redis://db1 --db 0 --db 3:1 --to redis://127.0.0.1:7000 --keep\n  \
     redis-cli -h db1 --rdb - | perdura import rdb - --data perdura-data\n\n\
-    A password can also be given in the variable REDISCLI_AUTH.\n\
+    The password of --from can also be given in the variable REDISCLI_AUTH.\n\
     An import that was interrupted is run again with --keep: a key is there as a whole or not at all."
 )]
 pub struct Args {
@@ -82,7 +82,10 @@ struct Into {
 pub fn run(args: Args) -> Result<()> {
     let (from, into) = match (args.source, args.from) {
         (Some(Source::Rdb { file, into }), _) => (From::File(file), into),
-        (None, Some(address)) => (From::Server(address), args.into),
+        (None, Some(address)) => {
+            let address = address.or_password_of_environment();
+            (From::Server(address), args.into)
+        }
         (None, None) => bail!(Usage("give `rdb FILE` or --from URL".into())),
     };
     let report = match (&into.data, &into.to) {
@@ -91,7 +94,7 @@ pub fn run(args: Args) -> Result<()> {
             let target = data.display().to_string();
             let connection = match Connection::open(&embedded.address) {
                 Ok(connection) => connection,
-                Err(_) => return Err(embedded.failure()),
+                Err(error) => return Err(embedded.failure(error)),
             };
             let moved = import(&from, connection, &embedded.address, &target, &into);
             let stopped = embedded.stop();

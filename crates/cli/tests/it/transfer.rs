@@ -332,3 +332,43 @@ fn an_import_says_what_it_lacks() {
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("127.0.0.1:1"), "{text}");
 }
+
+#[test]
+fn a_password_in_the_environment_is_not_for_a_database_of_our_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("one.rdb"), dir.path().join("db"));
+    std::fs::write(&file, b"REDIS0003\x00\x01a\x01b\xff").unwrap();
+    let import = ["import", "rdb", arg(&file), "--data", arg(&data)];
+    let export = ["export", "--data", arg(&data)];
+    for args in [&[&import[..], &SEGMENT].concat()[..], &export] {
+        let output = Command::new(env!("CARGO_BIN_EXE_perdura"))
+            .args(args)
+            .env("REDISCLI_AUTH", "secret")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_large_key_of_which_a_piece_is_refused_does_not_come_at_all() {
+    let Some(redis) = Redis::start() else { return };
+    let mut commands = Vec::new();
+    for n in 0..3000u32 {
+        let field = n.to_string().into_bytes();
+        commands.extend(request(&[b"HSET", b"broken", &field, b"v"]));
+        commands.extend(request(&[b"HSET", b"whole", &field, b"v"]));
+    }
+    commands.extend(request(&[b"HSET", b"broken", &vec![b'f'; 70_000], b"v"]));
+    redis.pipe(&commands);
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db");
+    let import = ["import", "--from", &redis.url(), "--data", arg(&data)];
+    let (code, text) = ended(&[&import[..], &SEGMENT].concat());
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("'broken'"), "{text}");
+    let server = Server::start(&data, &[]);
+    assert_eq!(server.ask(&["HLEN", "whole"]), Reply::Number(3000));
+    assert_eq!(server.ask(&["DBSIZE"]), Reply::Number(1));
+}
