@@ -315,10 +315,7 @@ fn index_row(
     }
     let entry = Entry::new(hash, local, slot);
     if !has_entry {
-        let twin = table.hash.find(entry.spread(), |e| {
-            e.hash_is(hash) && pages.row(e).is_some_and(|r| pages.key_is(&r, key, hash))
-        });
-        if let Some(twin) = twin {
+        if let Some((twin, _)) = pages.find(&table.hash, key, hash) {
             let found = format!(
                 "one also in page {} slot {}",
                 pages.page_id(twin.local()),

@@ -19,7 +19,7 @@ use perdura_page::{CollectionId, Row, Shape};
 
 use crate::geometry::KeyHash;
 use crate::hash_index::HashIndex;
-use crate::index::{Entry, spread};
+use crate::index::Entry;
 use crate::order::OrderIndex;
 use crate::pages::Pages;
 
@@ -108,17 +108,7 @@ impl Collection {
         key: &[u8],
         hash: KeyHash,
     ) -> Option<(Entry, Row<'a>)> {
-        let mut found = None;
-        self.names()?.find(spread(hash), |entry| {
-            found = entry
-                .hash_is(hash)
-                .then(|| pages.row(entry))
-                .flatten()
-                .filter(|row| pages.key_is(row, key, hash))
-                .map(|row| (entry, row));
-            found.is_some()
-        });
-        found
+        pages.find(self.names()?, key, hash)
     }
 
     fn edit(&mut self, edit: Edit) -> Edit {

@@ -124,10 +124,7 @@ pub(crate) fn index_element(
         }
         Index::Names(names) | Index::Scores(names, _) => names,
     };
-    let twin = names.find(entry.spread(), |e| {
-        e.hash_is(hash) && pages.row(e).is_some_and(|r| pages.key_is(&r, key, hash))
-    });
-    if let Some(twin) = twin {
+    if let Some((twin, _)) = pages.find(names, key, hash) {
         let (page, slot) = (pages.page_id(twin.local()), twin.slot());
         let found = format!("one also in page {page} slot {slot}");
         return Err(damage("an element of its own", &found));

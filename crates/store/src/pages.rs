@@ -15,8 +15,9 @@ use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES};
 use perdura_page::{PageKind, Row, SlotClass};
 
-use crate::geometry::Geometry;
-use crate::index::{Entry, LOCAL_PAGES_MAX};
+use crate::geometry::{Geometry, KeyHash};
+use crate::hash_index::HashIndex;
+use crate::index::{Entry, LOCAL_PAGES_MAX, spread};
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::undo::PartUndo;
 
@@ -305,6 +306,26 @@ impl Pages {
     pub(crate) fn row(&self, entry: Entry) -> Option<Row<'_>> {
         let class = self.class(entry.local());
         Row::decode(layout::slot(self.page(entry.local()), class, entry.slot()))
+    }
+
+    /// The row with this key among those of an index.
+    pub(crate) fn find(
+        &self,
+        index: &HashIndex,
+        key: &[u8],
+        hash: KeyHash,
+    ) -> Option<(Entry, Row<'_>)> {
+        let mut found = None;
+        index.find(spread(hash), |entry| {
+            found = entry
+                .hash_is(hash)
+                .then(|| self.row(entry))
+                .flatten()
+                .filter(|row| self.key_is(row, key, hash))
+                .map(|row| (entry, row));
+            found.is_some()
+        });
+        found
     }
 
     /// The class of a slotted page.

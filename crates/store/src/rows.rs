@@ -10,7 +10,7 @@ use perdura_page::{CollectionId, Home, Kind, Place, Row, Shape};
 
 use crate::cells::{self, ChainPlace, NewRow, chain_of, free_chain, release_slot};
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table, spread};
+use crate::index::{Entry, Table};
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
@@ -56,17 +56,7 @@ fn find<'a>(
     key: &[u8],
     hash: KeyHash,
 ) -> Option<(Entry, Row<'a>)> {
-    let mut found = None;
-    table.hash.find(spread(hash), |entry| {
-        found = entry
-            .hash_is(hash)
-            .then(|| pages.row(entry))
-            .flatten()
-            .filter(|row| pages.key_is(row, key, hash))
-            .map(|row| (entry, row));
-        found.is_some()
-    });
-    found
+    pages.find(&table.hash, key, hash)
 }
 
 pub(crate) fn not_attached(table: TableId) -> Error {

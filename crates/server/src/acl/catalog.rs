@@ -175,6 +175,12 @@ impl Catalog {
         catalog
     }
 
+    /// What a command does to its first key, or to the others.
+    pub(crate) fn access(&self, name: &str, first: bool) -> Access {
+        let entry = self.numbers.get(name).map(|number| &self.entries[*number]);
+        entry.map_or_else(Access::default, |e| if first { e.first } else { e.others })
+    }
+
     fn add(
         &mut self,
         facts: &Facts,

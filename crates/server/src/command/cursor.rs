@@ -1,6 +1,7 @@
 //! What SCAN, HSCAN, SSCAN and ZSCAN have in common: the cursor and the options.
 
-use super::{NOT_INTEGER, SYNTAX, Stop};
+use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop};
+use crate::engine::Shape;
 use crate::engine::types::Entry;
 use crate::glob;
 use crate::number::parse_i64;
@@ -82,31 +83,35 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// Replies with the next cursor and those elements that are asked for, each of `replies` parts.
-pub(crate) fn reply_elements(
+/// HSCAN, SSCAN and ZSCAN: the next cursor and those elements that are asked for, each in
+/// `replies` parts that `each` writes.
+pub(crate) fn scan_elements(
+    data: &Data<'_, '_>,
+    args: &Args<'_>,
     out: &mut Out<'_>,
-    options: &ScanOptions<'_>,
-    (found, next): (Vec<Entry<'_>>, u64),
-    replies: usize,
+    (shape, replies): (Shape, usize),
     mut each: impl FnMut(&mut Out<'_>, &Entry<'_>),
-) {
+) -> Done {
+    let cursor = parse_cursor(args.at(2))?;
+    let Some(source) = data.collection(args.at(1), shape)? else {
+        out.array(2);
+        out.bulk(b"0");
+        out.array(0);
+        return Ok(());
+    };
+    let options = ScanOptions::parse(args, 3, false)?;
+    let start = out.buf.len();
+    let (mut found, next) = source.scan(cursor, options.count);
     out.array(2);
     let mut digits = Vec::with_capacity(20);
     crate::number::push_u64(&mut digits, next);
     out.bulk(&digits);
-    let mut found = found;
     found.retain(|entry| options.matches(&entry.key()));
     out.array(found.len() * replies);
     for entry in &found {
         each(out, entry);
     }
-}
-
-/// Replies with nothing found, and no more to come.
-pub(crate) fn reply_none(out: &mut Out<'_>) {
-    out.array(2);
-    out.bulk(b"0");
-    out.array(0);
+    Ok(data.check_reply(out.buf.len() - start)?)
 }
 
 /// How many random elements are asked for.

@@ -2,9 +2,10 @@
 
 use super::Group;
 use super::flag::LOADING;
-use super::spec::{Access, Command, family};
+use super::spec::{Command, family};
 use super::table::all;
 use super::{Cx, Keys, SYNTAX, flag};
+use crate::acl::catalog::Access;
 use crate::glob::matches;
 use crate::number::parse_i64;
 use crate::resp::parse::{Args, OwnedArgs};
@@ -178,7 +179,7 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
         }
         cx.out.bulk(key);
         if with_flags {
-            let flags = access_flags(command.access(n, keys.len()));
+            let flags = access_flags(command.access(n == 0));
             cx.out.set(flags.len());
             flags.iter().for_each(|flag| cx.out.simple(flag));
         }
@@ -186,10 +187,11 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
 }
 
 fn access_flags(access: Access) -> &'static [&'static str] {
-    match access {
-        Access::Read => &["RO", "access"],
-        Access::Overwrite => &["OW", "update"],
-        Access::Change => &["RW", "access", "update"],
+    match (access.read, access.write) {
+        (true, true) => &["RW", "access", "update"],
+        (false, true) => &["OW", "update"],
+        (true, false) => &["RO", "access"],
+        (false, false) => &["RO"],
     }
 }
 
@@ -273,29 +275,29 @@ fn key_specs(command: &Command, out: &mut Out<'_>) {
         Keys::None | Keys::All => out.array(0),
         Keys::Sort => {
             out.array(1);
-            range(out, Access::Read, 1, (0, 1));
+            range(out, command.access(true), 1, (0, 1));
         }
         Keys::Range { first, last, step } => {
-            let split = command.has(flag::FIRST_WRITTEN) || command.has(flag::LAST_WRITTEN);
+            let split = command.access(true) != command.access(false);
             let last = i64::from(last);
             let relative = if last < 0 { last } else { last - int(first) };
             if split && relative != 0 {
-                let (head, tail) = (command.access(0, 2), command.access(1, 2));
+                let (head, tail) = (command.access(true), command.access(false));
                 out.array(2);
                 range(out, head, first, (0, 1));
                 let relative = if last < 0 { last } else { relative - 1 };
                 range(out, tail, first + 1, (relative, step));
             } else {
                 out.array(1);
-                range(out, command.access(0, 1), first, (relative, step));
+                range(out, command.access(true), first, (relative, step));
             }
         }
         Keys::Counted { at, dest } => {
             out.array(1 + usize::from(dest));
             if dest {
-                range(out, command.access(0, 2), 1, (0, 1));
+                range(out, command.access(true), 1, (0, 1));
             }
-            let rest = command.access(usize::from(dest), 2);
+            let rest = command.access(!dest);
             let counted = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
             spec(out, rest, at, "keynum", &counted);
         }

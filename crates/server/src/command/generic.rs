@@ -1,18 +1,17 @@
 //! Keys change their names, their databases and their copies; what OBJECT tells of them.
 
 use super::event::Class;
-use super::flag::{DANGEROUS, DENY_OOM, FAST, LAST_WRITTEN, READ, WRITE};
+use super::flag::{DANGEROUS, DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, Keys, ONE, SECOND, TWO, data};
 use super::{Data, Done, Group, SYNTAX, Stop};
-use crate::engine::TableId;
-use crate::engine::types::{self, Fault};
+use crate::engine::types;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("copy", -3, WRITE | DENY_OOM | LAST_WRITTEN, TWO, copy).doc(
+    data("copy", -3, WRITE | DENY_OOM, TWO, copy).doc(
         Group::Generic,
         "6.2.0",
         "Copies a key with all it holds.",
@@ -102,19 +101,6 @@ fn renamenx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     Ok(())
 }
 
-/// Copies a key as Redis means it: the copy of a key that is due to expire expires with it.
-fn copy_to(
-    data: &mut Data<'_, '_>,
-    from: &[u8],
-    (table, to): (TableId, &[u8]),
-) -> Result<bool, Stop> {
-    match types::copy(data.tx, (data.table, from), (table, to)) {
-        Ok(copied) => Ok(copied),
-        Err(Fault::Abort(abort)) => Err(abort.into()),
-        Err(Fault::WrongType) => Err(NO_KEY.into()),
-    }
-}
-
 /// `COPY source destination [DB index] [REPLACE]`
 fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (from, to) = (args.at(1), args.at(2));
@@ -140,7 +126,7 @@ fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.integer(0);
         return Ok(());
     }
-    copy_to(data, from, (table, to))?;
+    types::copy(data.tx, (data.table, from), (table, to))?;
     data.changed_in(target, Class::Generic, "copy_to", to);
     out.integer(1);
     Ok(())

@@ -1,8 +1,6 @@
 //! Hashes.
 
-use super::cursor::{
-    ScanOptions, count_arg, count_arg_of_pairs, parse_cursor, reply_elements, reply_none,
-};
+use super::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, ONE, data};
@@ -347,22 +345,8 @@ pub(crate) fn hrandfield(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count]`
 pub(crate) fn hscan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let cursor = parse_cursor(args.at(2))?;
-    let Some(hash) = source(data, args)? else {
-        reply_none(out);
-        return Ok(());
-    };
-    let options = ScanOptions::parse(args, 3, false)?;
-    let start = out.buf.len();
-    reply_elements(
-        out,
-        &options,
-        hash.scan(cursor, options.count),
-        2,
-        |out, entry| {
-            out.bulk(&entry.key());
-            out.bulk(&entry.value());
-        },
-    );
-    Ok(data.check_reply(out.buf.len() - start)?)
+    scan_elements(data, args, out, (Shape::Hash, 2), |out, entry| {
+        out.bulk(&entry.key());
+        out.bulk(&entry.value());
+    })
 }

@@ -4,11 +4,9 @@ use super::event::Class;
 use super::flag::{DENY_OOM, READ, WRITE};
 use super::spec::{Command, ONE, data};
 use super::{Data, Done, Group, NOT_INTEGER, Stop, TOO_LONG};
-use crate::engine::RowRef;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
-use std::borrow::Cow;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -28,18 +26,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         "Answers a piece of a string: the old name of GETRANGE.",
     ),
 ];
-
-/// A row's value, copied only if it lies in a chain of pages.
-pub(crate) fn value_of<'a>(row: &RowRef<'a>) -> Cow<'a, [u8]> {
-    match row.value_slice() {
-        Some(value) => Cow::Borrowed(value),
-        None => {
-            let mut value = Vec::with_capacity(row.value_len());
-            row.copy_value(&mut value);
-            Cow::Owned(value)
-        }
-    }
-}
 
 /// Writes `bytes` at `at` into the string of a key, which becomes longer, or comes to be, as
 /// needed; a gap is filled with zeros. Answers the new length.

@@ -1,7 +1,7 @@
 //! Several sets at once: what they have in common, all of them together, what only the first has.
 
 use super::event::Class;
-use super::flag::{DENY_OOM, FIRST_WRITTEN, READ, WRITE};
+use super::flag::{DENY_OOM, READ, WRITE};
 use super::spec::{Command, EACH, Keys, data};
 use super::{Data, DataFn, Done, Group, SYNTAX, Stop};
 use crate::engine::Source;
@@ -15,7 +15,7 @@ const fn joins(name: &'static str, run: DataFn, summary: &'static str) -> Comman
 }
 
 const fn stores(name: &'static str, run: DataFn, summary: &'static str) -> Command {
-    let flags = WRITE | DENY_OOM | FIRST_WRITTEN;
+    let flags = WRITE | DENY_OOM;
     data(name, -3, flags, EACH, run).doc(Group::Set, "1.0.0", summary)
 }
 

@@ -1,6 +1,6 @@
 //! Sets, one at a time.
 
-use super::cursor::{ScanOptions, count_arg, parse_cursor, reply_elements, reply_none};
+use super::cursor::{count_arg, scan_elements};
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, Keys, ONE, TWO, data};
@@ -212,21 +212,7 @@ pub(crate) fn smove(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
 
 /// `SSCAN key cursor [MATCH pattern] [COUNT count]`
 pub(crate) fn sscan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let cursor = parse_cursor(args.at(2))?;
-    let Some(set) = source(data, args)? else {
-        reply_none(out);
-        return Ok(());
-    };
-    let options = ScanOptions::parse(args, 3, false)?;
-    let start = out.buf.len();
-    reply_elements(
-        out,
-        &options,
-        set.scan(cursor, options.count),
-        1,
-        |out, entry| {
-            out.bulk(&entry.key());
-        },
-    );
-    Ok(data.check_reply(out.buf.len() - start)?)
+    scan_elements(data, args, out, (Shape::Set, 1), |out, entry| {
+        out.bulk(&entry.key());
+    })
 }

@@ -5,6 +5,7 @@
 
 use super::{DataFn, PlainFn, Run, wrong_arity};
 use crate::acl::CATALOG;
+use crate::acl::catalog::Access;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 
@@ -34,10 +35,6 @@ pub(crate) mod flag {
     pub(crate) const PUBSUB: u32 = 1024;
     /// Not to be given to everybody.
     pub(crate) const DANGEROUS: u32 = 2048;
-    /// Of its keys the first is written and the others are read.
-    pub(crate) const FIRST_WRITTEN: u32 = 4096;
-    /// Of its keys the last is written and the others are read.
-    pub(crate) const LAST_WRITTEN: u32 = 8192;
 }
 
 /// Which arguments are keys, and so which partitions a command needs.
@@ -143,17 +140,6 @@ impl Group {
             Group::Transactions => "transactions",
         }
     }
-}
-
-/// What a command does with a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Reads it.
-    Read,
-    /// Writes it whatever was there.
-    Overwrite,
-    /// Changes it, and may tell what was there.
-    Change,
 }
 
 /// One command.
@@ -273,21 +259,9 @@ impl Command {
         CATALOG.categories(self.name)
     }
 
-    /// What it does with the key numbered `n` of `count`, from 0.
-    pub(crate) fn access(&self, n: usize, count: usize) -> Access {
-        if self.has(flag::READ) {
-            return Access::Read;
-        }
-        let target = match () {
-            () if self.has(flag::FIRST_WRITTEN) => 0,
-            () if self.has(flag::LAST_WRITTEN) => count.saturating_sub(1),
-            () => return Access::Change,
-        };
-        if n == target {
-            Access::Overwrite
-        } else {
-            Access::Read
-        }
+    /// What it does with its first key, or with the others.
+    pub(crate) fn access(&self, first: bool) -> Access {
+        CATALOG.access(self.name, first)
     }
 
     /// Whether a second word means something to it: any does if it has none of its own.

@@ -1,7 +1,7 @@
 //! Ranges of sorted sets: by rank, by score, by member; answered, stored, counted, removed.
 
 use super::event::Class;
-use super::flag::{DENY_OOM, FAST, FIRST_WRITTEN, READ, WRITE};
+use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::lists::{integer, shrunk};
 use super::spec::{Command, ONE, TWO, data};
 use super::{Data, Done, Group, SYNTAX, Stop};
@@ -38,14 +38,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "1.0.5",
         "Answers the members with scores in a range.",
     ),
-    data(
-        "zrangestore",
-        -5,
-        WRITE | DENY_OOM | FIRST_WRITTEN,
-        TWO,
-        zrangestore,
-    )
-    .doc(
+    data("zrangestore", -5, WRITE | DENY_OOM, TWO, zrangestore).doc(
         Group::SortedSet,
         "6.2.0",
         "Stores the members in a range of ranks, scores or members.",

@@ -1,6 +1,6 @@
 //! Several sorted sets put together: ZUNION, ZINTER, ZDIFF, and where they are stored or counted.
 
-use super::flag::{DENY_OOM, FIRST_WRITTEN, READ, WRITE};
+use super::flag::{DENY_OOM, READ, WRITE};
 use super::lists::integer;
 use super::spec::{Command, data};
 use super::zset_ranges::store;
@@ -14,7 +14,7 @@ use crate::resp::reply::Out;
 
 const COUNTED: Keys = Keys::Counted { at: 1, dest: false };
 const STORED: Keys = Keys::Counted { at: 2, dest: true };
-const STORES: u32 = WRITE | DENY_OOM | FIRST_WRITTEN;
+const STORES: u32 = WRITE | DENY_OOM;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[

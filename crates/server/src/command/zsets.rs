@@ -1,8 +1,6 @@
 //! Sorted sets: adding members, asking for some, removing some.
 
-use super::cursor::{
-    ScanOptions, count_arg, count_arg_of_pairs, parse_cursor, reply_elements, reply_none,
-};
+use super::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::lists::shrunk;
@@ -263,20 +261,11 @@ fn zrandmember(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
 
 /// `ZSCAN key cursor [MATCH pattern] [COUNT count]`
 fn zscan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let cursor = parse_cursor(args.at(2))?;
-    let Some(set) = data.collection(args.at(1), Shape::Zset)? else {
-        reply_none(out);
-        return Ok(());
-    };
-    let options = ScanOptions::parse(args, 3, false)?;
-    let start = out.buf.len();
-    let found = set.scan(cursor, options.count);
-    reply_elements(out, &options, found, 2, |out, entry| {
+    scan_elements(data, args, out, (Shape::Zset, 2), |out, entry| {
         out.bulk(&entry.key());
         // Text in both versions of the protocol.
         let mut text = Vec::with_capacity(24);
         score::push(&mut text, entry.score());
         out.bulk(&text);
-    });
-    Ok(data.check_reply(out.buf.len() - start)?)
+    })
 }
