@@ -169,17 +169,17 @@ impl Offline {
         if self.anchor.scheme.is_steal() {
             restarted.report.rows = taken_slots(&restarted.heap);
         }
-        let digest = digest_of(&restarted.heap, self.anchor.scheme);
+        let digest = digest_of(&restarted.heap, self.anchor.scheme)?;
         Ok((restarted, digest))
     }
 }
 
 /// The logical digest: of rows, or where transactions interleave, of taken slots.
-fn digest_of(heap: &Heap, scheme: Scheme) -> String {
+fn digest_of(heap: &Heap, scheme: Scheme) -> Result<String> {
     if scheme.is_steal() {
-        return perdura_steal::digest(heap);
+        return Ok(perdura_steal::digest(heap));
     }
-    hex(digest(heap))
+    Ok(hex(digest(heap)?))
 }
 
 /// Rows, where no index counts them.

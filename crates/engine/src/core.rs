@@ -378,19 +378,22 @@ impl Core {
 
     /// The logical digest: an order-independent sum over table, key, value and expiry of every
     /// key and element, equal for equal data whatever the method that recovered it.
-    #[must_use]
-    pub fn digest(&self) -> u64 {
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a row that cannot be read.
+    pub fn digest(&self) -> Result<u64> {
         digest(&self.heap)
     }
 }
 
 /// The logical digest of a heap whose indexes are built.
-#[must_use]
-pub fn digest(heap: &Heap) -> u64 {
+///
+/// # Errors
+/// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read: the digest of
+/// what is left would look like that of a smaller database.
+pub fn digest(heap: &Heap) -> Result<u64> {
     let mut sum = 0u64;
-    let Ok(catalog) = read_catalog(heap) else {
-        return 0;
-    };
+    let catalog = read_catalog(heap)?;
     let mut value = Vec::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {
         let part = heap.lock(id);
@@ -406,11 +409,24 @@ pub fn digest(heap: &Heap) -> u64 {
                 sum =
                     sum.wrapping_add(mix64(of_value ^ mix64(expiry ^ to_u64(value.len()) ^ kind)));
             };
-            part.for_each(*table, &mut add);
+            let mut rows = 0u64;
             part.for_each_element(*table, &mut add);
+            part.for_each(*table, |row| {
+                rows += 1;
+                add(row);
+            });
+            if rows != part.len(*table) {
+                return Err(Error::corrupt(
+                    format!("partition {id}, table {}", table.0),
+                    0,
+                    format!("the {} rows that its index names", part.len(*table)),
+                    format!("{rows} rows"),
+                    "There is no digest of part of the data. Keep a copy and report it.",
+                ));
+            }
         }
     }
-    sum
+    Ok(sum)
 }
 
 /// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.

@@ -342,8 +342,10 @@ impl Db {
     }
 
     /// The logical digest of all rows; see [`crate::core::Core::digest`].
-    #[must_use]
-    pub fn digest(&self) -> u64 {
+    ///
+    /// # Errors
+    /// [`perdura_base::Error::Corrupt`] for a row that cannot be read.
+    pub fn digest(&self) -> Result<u64> {
         self.shared.core.digest()
     }
 

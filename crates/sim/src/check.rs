@@ -346,7 +346,8 @@ impl World {
             progress: Arc::new(Progress::default()),
         };
         match restart(&options) {
-            Ok(Some(restarted)) => Ok(perdura::core::digest(&restarted.heap)),
+            Ok(Some(restarted)) => perdura::core::digest(&restarted.heap)
+                .map_err(|error| format!("the digest: {error}")),
             Ok(None) => Ok(0),
             Err(error) => Err(format!("dry run: {error}")),
         }

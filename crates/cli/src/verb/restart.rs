@@ -77,7 +77,7 @@ fn product(args: &Args, offline: Offline, level: Level) -> Result<RestartReport>
     // Its locks are shared, and stand in the way of the one that follows.
     drop(offline);
     let db = Db::open(options)?;
-    let report = with_digest(db.report(), hex(db.digest()));
+    let report = with_digest(db.report(), hex(db.digest()?));
     db.close()?;
     Ok(report)
 }

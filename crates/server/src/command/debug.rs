@@ -45,8 +45,12 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>) {
         (b"sleep", 3) => sleep(cx, args.at(2)),
         (b"object", 3..) => object(cx, args.at(2)),
         (b"digest", 2) => {
-            let digest = cx.state.db().map_or(0, |db| db.digest());
-            cx.out.simple(&format!("{digest:040x}"));
+            let digest = cx.state.db().map(|db| db.digest());
+            match digest {
+                Some(Ok(digest)) => cx.out.simple(&format!("{digest:040x}")),
+                Some(Err(error)) => cx.out.error(&format!("ERR {error}")),
+                None => cx.out.error("ERR the database is closed"),
+            }
         }
         (b"error", 3) => {
             let text = String::from_utf8_lossy(args.at(2)).into_owned();
