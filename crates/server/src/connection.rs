@@ -12,7 +12,8 @@ use crate::engine::MemoryUse;
 use crate::net::Stream;
 use crate::output::Patience;
 use crate::replies::{Flushed, Replies};
-use crate::resp::parse::{Limits, Parser};
+use crate::resp::foreign::Foreign;
+use crate::resp::parse::{Limits, ParseError, Parser};
 use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::State;
@@ -227,11 +228,19 @@ impl Connection {
                             self.postponed = true;
                             consumed = before;
                         }
+                        After::Expel(foreign) => {
+                            self.expel(state, foreign);
+                            return (input.len(), After::Continue);
+                        }
                         shutdown @ After::Shutdown { .. } => return (consumed, shutdown),
                     }
                 }
-                Err(error) => {
-                    self.refuse(state, &format!("ERR {}", error.0));
+                Err(ParseError::Protocol(text)) => {
+                    self.refuse(state, &format!("ERR {text}"));
+                    return (input.len(), After::Continue);
+                }
+                Err(ParseError::Foreign(foreign)) => {
+                    self.expel(state, foreign);
                     return (input.len(), After::Continue);
                 }
             }
@@ -245,6 +254,15 @@ impl Connection {
         Out::new(&mut self.replies.buf, self.session.resp3).error(error);
         self.replies.seal(Epoch(0), state.durable);
         self.closing = true;
+    }
+
+    /// Closes a connection that speaks another protocol, without a word: whatever it is owed
+    /// would only be shown to a web page.
+    fn expel(&mut self, state: &mut State, foreign: Foreign) {
+        self.doomed = true;
+        self.unaccount(state);
+        let (id, peer) = (self.session.seat.id, &self.session.peer);
+        state.note_foreign(foreign, id, peer);
     }
 
     /// Disconnects a client whose request outgrows its limit.

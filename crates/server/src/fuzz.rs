@@ -6,6 +6,8 @@
 //! and come twice. It reaches one of four clients in up to three pieces, before or after AUTH,
 //! so that blocks, subscriptions and waiting clients meet. What counts is what does not happen:
 //! no panic, no stopped database, no reply that a client could not parse from its first byte on.
+//! Some inputs are requests of other protocols with requests of ours in their bodies, as a web
+//! page can make a browser send them: of those nothing runs.
 //!
 //! A panic prints the seed and the input. `PERDURA_FUZZ_INPUTS` says how many inputs there are,
 //! `PERDURA_FUZZ_SEED` with which seed; ten million take minutes:
@@ -17,17 +19,13 @@
 use crate::command::table;
 use crate::command::wait::expire;
 use crate::connection::Connection;
-use crate::control::{Control, Gate, Message};
-use crate::engine::{Db, Options, Progress};
+use crate::engine::{Db, Options};
 use crate::net::Stream;
 use crate::options::ServerOptions;
-use crate::poll::WAKER;
-use crate::pubsub::Seat;
-use crate::session::Session;
 use crate::state::{Stage, State};
+use crate::testbed::{self, Testbed};
 use fastrand::Rng;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// So many inputs meet one server, which is then made anew: settings and users change.
@@ -212,17 +210,9 @@ impl Fuzz {
     }
 
     fn connect(&mut self, state: &mut State, index: usize) {
-        let stream = self.spare.pop().unwrap_or_else(|| {
-            let (ours, _) = mio::net::UnixStream::pair().expect("a pair of sockets");
-            Stream::Unix(ours)
-        });
-        let seat = Seat {
-            index,
-            id: self.next_id,
-        };
+        let stream = self.spare.pop().unwrap_or_else(testbed::socket);
+        let connection = testbed::connection(state, stream, index, self.next_id);
         self.next_id += 1;
-        let session = Session::new(seat, String::new(), String::new(), true, &state.acl);
-        let connection = Box::new(Connection::new(stream, session));
         state.connections.put(index, connection);
     }
 
@@ -232,8 +222,66 @@ impl Fuzz {
         self.spare.push(connection.stream);
     }
 
+    /// A request of another protocol with requests behind it, as a page makes a browser send it.
+    fn make_foreign(&mut self) {
+        self.make();
+        let requests = std::mem::take(&mut self.input);
+        let names = [
+            "GET", "POST", "PUT", "OPTIONS", "PRI", "FLUSHALL", "*1", "$1", "x",
+        ];
+        let method = match self.rng.u8(..4) {
+            0 => self.names[self.rng.usize(..self.names.len())].0,
+            _ => names[self.rng.usize(..names.len())],
+        };
+        let target = ["/", "*", "/a?b=c'd'", "http://k:1/", "k:1"][self.rng.usize(..5)];
+        let version = ["HTTP/1.1", "HTTP/1.0", "HTTP/2.0"][self.rng.usize(..3)];
+        let head = match self.rng.u8(..8) {
+            0 => String::from("Host: k\r\n"),
+            1 => String::from("*2\r\n$4\r\nPoSt\r\n$1\r\n/\r\n"),
+            2 => String::from("POST / \r\n"),
+            3 => String::from("\u{16}\u{3}\u{1}\n"),
+            4 => String::from("\0\u{1}\0\u{8}\n"),
+            _ => format!("{method} {target} {version}\r\nHost: k\r\n\r\n"),
+        };
+        self.input.extend_from_slice(head.as_bytes());
+        self.input.extend_from_slice(&requests);
+    }
+
+    /// Sends a request of another protocol to a client that has no request begun: nothing of it
+    /// runs.
+    fn intrude(&mut self, state: &mut State) {
+        self.make_foreign();
+        let index = self.rng.usize(..CLIENTS);
+        if let Some(connection) = state.connections.take(index) {
+            self.disconnect(state, connection);
+        }
+        self.connect(state, index);
+        let Some(mut connection) = state.connections.take(index) else {
+            return;
+        };
+        if self.rng.bool() {
+            connection.take(state, b"AUTH secret\r\n");
+        }
+        let commands = state.stats.commands;
+        let cut = self.rng.usize(..=self.input.len());
+        connection.take(state, &self.input[..cut]);
+        if !connection.doomed && !connection.closing {
+            connection.take(state, &self.input[cut..]);
+        }
+        assert!(connection.doomed || connection.closing, "it is still open");
+        assert_eq!(
+            state.stats.commands, commands,
+            "a request behind it has run"
+        );
+        self.disconnect(state, connection);
+        self.connect(state, index);
+    }
+
     /// Sends one input to one client.
     fn step(&mut self, state: &mut State) {
+        if self.rng.u8(..32) == 0 {
+            return self.intrude(state);
+        }
         self.make();
         let index = self.rng.usize(..CLIENTS);
         let mut rest = std::mem::take(&mut self.input);
@@ -275,27 +323,6 @@ impl Fuzz {
     }
 }
 
-/// What a loop would have: a gate, and somewhere for messages to go.
-struct Around {
-    _poll: mio::Poll,
-    control: Control,
-    messages: Receiver<Message>,
-}
-
-impl Around {
-    fn new() -> Self {
-        let poll = mio::Poll::new().expect("a poller");
-        let waker = mio::Waker::new(poll.registry(), WAKER).expect("a waker");
-        let (sender, messages) = channel();
-        let gate = Arc::new(Gate::new(waker));
-        Around {
-            _poll: poll,
-            control: Control { sender, gate },
-            messages,
-        }
-    }
-}
-
 fn run(seed: u64, inputs: u64) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut options = Options::new(dir.path().join("data"));
@@ -305,7 +332,7 @@ fn run(seed: u64, inputs: u64) {
     options.memory_limit = Some(256 << 20);
     options.value_bytes_max = 64 << 10;
     let db = Db::open(options.clone()).expect("a database");
-    let around = Around::new();
+    let around = Testbed::new();
     let mut fuzz = Fuzz::new(seed);
     let mut slowest = (Duration::ZERO, 0, Vec::new());
     let began = Instant::now();
@@ -316,16 +343,7 @@ fn run(seed: u64, inputs: u64) {
             reply_bytes_max: 1 << 20,
             ..ServerOptions::default()
         };
-        let (progress, control) = (Arc::new(Progress::default()), around.control.clone());
-        let mut state = State::new(
-            server,
-            options.clone(),
-            0,
-            progress,
-            control,
-            Arc::new(|_| {}),
-        );
-        state.load_users().expect("users");
+        let mut state = around.state(server, options.clone(), Arc::new(|_| {}));
         state.stage = Stage::Ready(db.clone());
         db.memory().set_limit(256 << 20);
         for _ in 0..CLIENTS {

@@ -21,6 +21,8 @@
 
 mod acl;
 mod blocking;
+#[cfg(test)]
+mod browsers;
 mod command;
 mod connection;
 mod control;
@@ -49,6 +51,8 @@ mod state;
 mod stats;
 mod supervise;
 mod tell;
+#[cfg(test)]
+mod testbed;
 mod tls;
 mod watch;
 

@@ -10,6 +10,7 @@ use crate::notify;
 use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
 use crate::pubsub::{Seat, Topics};
+use crate::resp::foreign::Foreign;
 use crate::session::{Durability, Session};
 use crate::slowlog::SlowLog;
 use crate::spikes::Spikes;
@@ -21,10 +22,13 @@ use crate::watch::Watches;
 use rustls::ServerConfig;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A `mem` reply waits for the disk once the oldest unsynced commit is older than this.
 const MEM_AGE_US_MAX: u64 = 10_000;
+
+/// After a line about a foreign protocol the log is silent about them for this long.
+const FOREIGN_SILENCE: Duration = Duration::from_secs(60);
 
 /// The function that gets the server's few lines for people.
 pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -48,6 +52,8 @@ pub(crate) struct Stats {
     pub accepted: u64,
     /// Connections refused for `maxclients`.
     pub rejected: u64,
+    /// Connections closed because they spoke another protocol.
+    pub foreign: u64,
     /// Bytes read.
     pub input_bytes: u64,
     /// Bytes written.
@@ -175,6 +181,10 @@ pub(crate) struct State {
     /// The most memory that INFO has seen in use, bytes.
     pub memory_peak: u64,
     mem_in_time: Option<bool>,
+    /// Clients that spoke another protocol, since the start.
+    foreign_count: u64,
+    /// When the log last told of one, and the count then.
+    foreign_noted: Option<(Instant, u64)>,
 }
 
 impl State {
@@ -232,6 +242,8 @@ impl State {
             supervisor: None,
             memory_peak: 0,
             mem_in_time: None,
+            foreign_count: 0,
+            foreign_noted: None,
         }
     }
 
@@ -298,6 +310,29 @@ impl State {
         if session.monitors {
             self.monitors.retain(|seat| *seat != session.seat);
         }
+    }
+
+    /// Counts a client that speaks another protocol, and tells people of it once a minute: a web
+    /// page can try a thousand times.
+    pub(crate) fn note_foreign(&mut self, foreign: Foreign, id: u64, peer: &str) {
+        self.foreign_count += 1;
+        self.stats.foreign += 1;
+        let recently = |at: Instant| self.now.saturating_duration_since(at) < FOREIGN_SILENCE;
+        let before = match self.foreign_noted {
+            Some((at, _)) if recently(at) => return,
+            Some((_, before)) => before,
+            None => 0,
+        };
+        self.foreign_noted = Some((self.now, self.foreign_count));
+        let more = match self.foreign_count - before {
+            ..=1 => String::new(),
+            count => format!(" ({count} times since the last line about it)"),
+        };
+        (self.log)(&format!(
+            "Client {id} at {peer} is disconnected: it sent {}{more}. If nobody has mistaken this \
+             port for another, a web page or an attacker is trying to send commands",
+            foreign.text()
+        ));
     }
 
     /// The options have changed: what is derived from them follows.

@@ -5,6 +5,7 @@
 mod redis {
     pub mod acl;
     pub mod blocking;
+    pub mod browsers;
     pub mod client;
     pub mod clients;
     pub mod collections;

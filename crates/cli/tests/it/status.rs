@@ -101,13 +101,14 @@ fn slow_and_many_readers_of_metrics_do_not_hold_up_the_server() {
 }
 
 /// A browser; it is ended when dropped.
-struct Browser {
+pub struct Browser {
     child: Child,
     port: u16,
     _home: tempfile::TempDir,
 }
 
-fn chromium() -> Option<PathBuf> {
+/// The browser of this machine.
+pub fn chromium() -> Option<PathBuf> {
     let places = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
     let names = ["chromium", "chromium-browser", "google-chrome"];
     places
@@ -117,7 +118,8 @@ fn chromium() -> Option<PathBuf> {
 }
 
 impl Browser {
-    fn open(program: &Path, url: &str) -> Browser {
+    /// Opens a page.
+    pub fn open(program: &Path, url: &str) -> Browser {
         let home = tempfile::tempdir().unwrap();
         let port = free_port();
         let child = Command::new(program)

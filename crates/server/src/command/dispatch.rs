@@ -7,6 +7,7 @@ use crate::engine::{Db, Epoch, Error, PartitionSet, error_text};
 use crate::loading;
 use crate::pubsub::Seat;
 use crate::replies::Replies;
+use crate::resp::foreign::Foreign;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::session::{Mute, Session};
@@ -23,6 +24,11 @@ pub(crate) fn execute(
     args: &Args<'_>,
 ) -> After {
     let found = state.lookup.find_slot(args.at(0));
+    if found.is_none()
+        && let Some(foreign) = Foreign::by_name(args.at(0))
+    {
+        return After::Expel(foreign);
+    }
     let checked = check(state, session, found.map(|(_, command)| command), args);
     if let Ok(command) = checked
         && state.keeps_back(session, command)

@@ -389,6 +389,7 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     to.put("total_net_input_bytes", stats.input_bytes);
     to.put("total_net_output_bytes", stats.output_bytes);
     to.put("rejected_connections", stats.rejected);
+    to.put("foreign_protocol_connections", stats.foreign);
     to.list(&[
         ("sync_full", "0"),
         ("sync_partial_ok", "0"),

@@ -56,6 +56,7 @@ pub(crate) mod zset_sums;
 pub(crate) mod zsets;
 
 use crate::engine::Epoch;
+use crate::resp::foreign::Foreign;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::session::Session;
@@ -89,6 +90,8 @@ pub(crate) enum After {
     Block,
     /// Nothing has happened: the same request is to be run again later.
     Postpone,
+    /// Nothing has happened: the client speaks another protocol and is closed at once.
+    Expel(Foreign),
     /// The whole server ends, with a checkpoint or without.
     Shutdown { checkpoint: bool },
 }

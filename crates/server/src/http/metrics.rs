@@ -70,6 +70,12 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "Connections refused for maxclients.",
     ),
     (
+        "foreign_protocol_connections",
+        "connections_foreign_protocol_total",
+        As,
+        "Connections closed because they spoke HTTP or another foreign protocol.",
+    ),
+    (
         "total_commands_processed",
         "commands_total",
         As,

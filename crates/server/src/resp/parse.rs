@@ -4,10 +4,12 @@
 //! The parser is handed the bytes from the request's first byte on, as many as there are; it
 //! remembers where it stopped, so that bytes arriving one at a time cost no rescan. Arguments
 //! are spans of the input. Errors carry Redis's own words; after one the connection is closed,
-//! because the stream has no way to find the next request.
+//! because the stream has no way to find the next request. A line of another protocol is an error
+//! as well ([`Foreign`]).
 //!
 //! Invariant: the result depends on the bytes alone, never on how they were split into reads.
 
+use super::foreign::Foreign;
 use super::inline::split_words;
 use crate::number::parse_i64;
 
@@ -34,13 +36,18 @@ impl Limits {
     };
 }
 
-/// A violation of the protocol, in Redis's words.
+/// Why no request can follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProtocolError(pub(crate) String);
+pub(crate) enum ParseError {
+    /// A violation of the protocol, in Redis's words.
+    Protocol(String),
+    /// Another protocol.
+    Foreign(Foreign),
+}
 
-impl ProtocolError {
+impl ParseError {
     fn new(text: &str) -> Self {
-        ProtocolError(format!("Protocol error: {text}"))
+        ParseError::Protocol(format!("Protocol error: {text}"))
     }
 }
 
@@ -170,7 +177,7 @@ impl Parser {
         &mut self,
         input: &[u8],
         limits: &Limits,
-    ) -> Result<Option<usize>, ProtocolError> {
+    ) -> Result<Option<usize>, ParseError> {
         if self.state == State::Start && self.at == 0 {
             self.spans.clear();
             if self.spans.capacity() > 4096 {
@@ -249,27 +256,27 @@ impl Parser {
         bytes
     }
 
-    fn count(&mut self, input: &[u8], limits: &Limits) -> Result<Option<i64>, ProtocolError> {
+    fn count(&mut self, input: &[u8], limits: &Limits) -> Result<Option<i64>, ParseError> {
         let Some(line) = self.line(input, "too big mbulk count string")? else {
             self.at = 0;
             return Ok(None);
         };
         match parse_i64(line) {
             Some(count) if count > limits.args_max && !limits.authenticated => {
-                Err(ProtocolError::new("unauthenticated multibulk length"))
+                Err(ParseError::new("unauthenticated multibulk length"))
             }
             Some(count) if count <= limits.args_max => Ok(Some(count)),
-            _ => Err(ProtocolError::new("invalid multibulk length")),
+            _ => Err(ParseError::new("invalid multibulk length")),
         }
     }
 
-    fn length(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
+    fn length(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
         let Some(first) = input.get(self.at) else {
             return Ok(None);
         };
         if *first != b'$' {
             let got = char::from(*first);
-            return Err(ProtocolError::new(&format!("expected '$', got '{got}'")));
+            return Err(ParseError::new(&format!("expected '$', got '{got}'")));
         }
         self.at += 1;
         let Some(line) = self.line(input, "too big bulk count string")? else {
@@ -278,12 +285,12 @@ impl Parser {
         };
         match parse_i64(line) {
             Some(bytes) if bytes > limits.bulk_bytes_max && !limits.authenticated => {
-                Err(ProtocolError::new("unauthenticated bulk length"))
+                Err(ParseError::new("unauthenticated bulk length"))
             }
             Some(bytes) if bytes <= limits.bulk_bytes_max => usize::try_from(bytes)
                 .map(Some)
-                .map_err(|_| ProtocolError::new("invalid bulk length")),
-            _ => Err(ProtocolError::new("invalid bulk length")),
+                .map_err(|_| ParseError::new("invalid bulk length")),
+            _ => Err(ParseError::new("invalid bulk length")),
         }
     }
 
@@ -293,7 +300,7 @@ impl Parser {
         &mut self,
         input: &'a [u8],
         too_long: &str,
-    ) -> Result<Option<&'a [u8]>, ProtocolError> {
+    ) -> Result<Option<&'a [u8]>, ParseError> {
         let from = self.scanned.max(self.at);
         let found = input
             .get(from..)
@@ -301,12 +308,12 @@ impl Parser {
         let Some(end) = found.map(|offset| from + offset) else {
             self.scanned = input.len();
             if input.len() - self.at > LINE_BYTES_MAX {
-                return Err(ProtocolError::new(too_long));
+                return Err(ParseError::new(too_long));
             }
             return Ok(None);
         };
         if end - self.at > LINE_BYTES_MAX {
-            return Err(ProtocolError::new(too_long));
+            return Err(ParseError::new(too_long));
         }
         if input.len() < end + 2 {
             self.scanned = end;
@@ -318,26 +325,32 @@ impl Parser {
         Ok(Some(line))
     }
 
-    fn inline(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
+    fn inline(&mut self, input: &[u8]) -> Result<Option<usize>, ParseError> {
+        if let Some(foreign) = input.first().and_then(|b| Foreign::by_first_byte(*b)) {
+            return Err(ParseError::Foreign(foreign));
+        }
         let rest = &input[self.scanned..];
         let found = rest
             .iter()
             .position(|b| *b == b'\n')
             .map(|offset| self.scanned + offset);
         if found.unwrap_or(input.len()) > LINE_BYTES_MAX {
-            return Err(ProtocolError::new("too big inline request"));
+            return Err(ParseError::new("too big inline request"));
         }
         let Some(end) = found else {
             self.scanned = input.len();
             return Ok(None);
         };
         let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+        if let Some(foreign) = Foreign::by_line(line) {
+            return Err(ParseError::Foreign(foreign));
+        }
         let spans = &mut self.spans;
         self.words.clear();
         split_words(line, &mut self.words, |start, end| {
             spans.push(Span { start, end })
         })
-        .ok_or_else(|| ProtocolError::new("unbalanced quotes in request"))?;
+        .ok_or_else(|| ParseError::new("unbalanced quotes in request"))?;
         self.inline = true;
         self.at = end + 1;
         Ok(Some(self.finish()))

@@ -21,7 +21,10 @@ fn feed(chunks: &[&[u8]], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<String>
                     input.drain(..bytes);
                 }
                 Ok(None) => break,
-                Err(error) => return (requests, Some(error.0)),
+                Err(ParseError::Protocol(text)) => return (requests, Some(text)),
+                Err(ParseError::Foreign(foreign)) => {
+                    return (requests, Some(String::from(foreign.text())));
+                }
             }
         }
     }

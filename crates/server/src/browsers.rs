@@ -1,0 +1,89 @@
+//! Recorded bytes of browsers, cut anywhere, run no command.
+//!
+//! The recordings in `tests/data/browsers` are what Chromium 156 and Firefox 153 sent when a page
+//! made them: `fetch` with text, a form, a blob and another method, a beacon, XMLHttpRequest,
+//! forms of each encoding, a WebSocket, and TLS. Every body holds commands.
+
+use crate::engine::Options;
+use crate::options::ServerOptions;
+use crate::testbed::{Testbed, connection, socket};
+use std::sync::{Arc, Mutex};
+
+macro_rules! recordings {
+    ($($browser:literal: $($name:literal)+;)+) => {
+        &[$($((
+            concat!($browser, "/", $name),
+            include_bytes!(concat!("../tests/data/browsers/", $browser, "/", $name, ".bin")),
+        )),+),+]
+    };
+}
+
+const RECORDINGS: &[(&str, &[u8])] = recordings! {
+    "chromium": "get-get" "get-websocket" "options-fetch-put" "post-beacon" "post-fetch-blob"
+        "post-fetch-form" "post-fetch-text" "post-form-multipart" "post-form-plain"
+        "post-form-urlencoded" "post-xhr" "tls";
+    "firefox": "get-get" "get-websocket" "options-fetch-put" "post-beacon" "post-fetch-blob"
+        "post-fetch-form" "post-fetch-text" "post-form-multipart" "post-form-plain"
+        "post-form-urlencoded" "post-xhr" "tls";
+};
+
+/// Who the browser is when its bytes arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Client {
+    NeedsNoPassword,
+    Stranger,
+    AfterAuth,
+    InBlock,
+}
+
+#[test]
+fn what_a_browser_sends_runs_no_command_wherever_it_is_cut() {
+    let (testbed, mut stream, mut expelled) = (Testbed::new(), Some(socket()), 0);
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    for client in [
+        Client::NeedsNoPassword,
+        Client::Stranger,
+        Client::AfterAuth,
+        Client::InBlock,
+    ] {
+        let open = matches!(client, Client::NeedsNoPassword | Client::InBlock);
+        let server = ServerOptions {
+            requirepass: (!open).then(|| String::from("secret")),
+            ..ServerOptions::default()
+        };
+        let log = Arc::clone(&lines);
+        let log = Arc::new(move |line: &str| log.lock().expect("a log").push(line.to_owned()));
+        let mut state = testbed.state(server, Options::new(""), log);
+        for (name, bytes) in RECORDINGS {
+            let cuts = (0..=bytes.len()).map(|cut| vec![&bytes[..cut], &bytes[cut..]]);
+            for pieces in cuts.chain([bytes.chunks(1).collect()]) {
+                let stream_of = stream.take().unwrap_or_else(socket);
+                let mut connection = connection(&state, stream_of, 0, 1);
+                match client {
+                    Client::AfterAuth => drop(connection.take(&mut state, b"AUTH secret\r\n")),
+                    Client::InBlock => drop(connection.take(&mut state, b"MULTI\r\n")),
+                    Client::NeedsNoPassword | Client::Stranger => {}
+                }
+                let before = (state.stats.commands, state.stats.foreign);
+                for piece in &pieces {
+                    if !connection.doomed && !piece.is_empty() {
+                        connection.take(&mut state, piece);
+                    }
+                }
+                let after = (state.stats.commands, state.stats.foreign);
+                let cut = pieces[0].len();
+                assert!(connection.doomed, "{name} cut at {cut}, {client:?}");
+                assert_eq!(connection.replies.unsent(), 0, "{name} cut at {cut}");
+                let counted = (before.0, before.1 + 1);
+                assert_eq!(after, counted, "{name} cut at {cut}, {client:?}");
+                state.forget(&mut connection.session);
+                stream = Some(connection.stream);
+                expelled += 1;
+            }
+        }
+    }
+    let lines = lines.lock().expect("a log");
+    let told = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    assert!(expelled > 80_000, "{expelled}");
+    assert_eq!(told("an HTTP request"), 4, "one line each: {lines:?}");
+}

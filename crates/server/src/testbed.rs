@@ -1,0 +1,55 @@
+//! A server without a loop: what connections need to run requests in a test that hands them bytes.
+
+use crate::connection::Connection;
+use crate::control::{Control, Gate, Message};
+use crate::engine::{Options, Progress};
+use crate::net::Stream;
+use crate::options::ServerOptions;
+use crate::poll::WAKER;
+use crate::pubsub::Seat;
+use crate::session::Session;
+use crate::state::{Log, State};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+/// What a loop would have: a gate, and somewhere for messages to go.
+pub(crate) struct Testbed {
+    _poll: mio::Poll,
+    control: Control,
+    pub messages: Receiver<Message>,
+}
+
+impl Testbed {
+    pub(crate) fn new() -> Self {
+        let poll = mio::Poll::new().expect("a poller");
+        let waker = mio::Waker::new(poll.registry(), WAKER).expect("a waker");
+        let (sender, messages) = channel();
+        let gate = Arc::new(Gate::new(waker));
+        Testbed {
+            _poll: poll,
+            control: Control { sender, gate },
+            messages,
+        }
+    }
+
+    /// A server that has no database yet.
+    pub(crate) fn state(&self, server: ServerOptions, database: Options, log: Log) -> State {
+        let (progress, control) = (Arc::new(Progress::default()), self.control.clone());
+        let mut state = State::new(server, database, 0, progress, control, log);
+        state.load_users().expect("users");
+        state
+    }
+}
+
+/// A socket that nobody reads.
+pub(crate) fn socket() -> Stream {
+    let (ours, _) = mio::net::UnixStream::pair().expect("a pair of sockets");
+    Stream::Unix(ours)
+}
+
+/// A client that has just connected.
+pub(crate) fn connection(state: &State, stream: Stream, index: usize, id: u64) -> Box<Connection> {
+    let seat = Seat { index, id };
+    let session = Session::new(seat, String::new(), String::new(), true, &state.acl);
+    Box::new(Connection::new(stream, session))
+}
