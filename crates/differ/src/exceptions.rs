@@ -16,6 +16,16 @@ struct Exception {
 
 const EXCEPTIONS: &[Exception] = &[
     Exception {
+        name: "*",
+        told: "An unknown command's name, second word and arguments are shown as UTF-8",
+        is: |_, ours, theirs| match (ours.text(), theirs.text()) {
+            (Some(ours_text), Some(text)) if ours.is_error() && theirs.is_error() => {
+                String::from_utf8_lossy(text).as_bytes() == ours_text
+            }
+            _ => false,
+        },
+    },
+    Exception {
         name: "INCRBYFLOAT",
         told: "sums are decimal and exact",
         is: nearly,

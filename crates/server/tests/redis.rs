@@ -18,6 +18,7 @@ mod redis {
     pub mod slow;
     pub mod sorted_sets;
     pub mod tls;
+    pub mod tooling;
     pub mod transactions;
     pub mod watch;
 }

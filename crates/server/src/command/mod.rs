@@ -5,6 +5,7 @@
 //! transaction and the reply, and validates before it writes: an error that it reports in its
 //! reply leaves no trace. A *plain* command touches the connection or the server and runs once.
 
+pub(crate) mod absent;
 pub(crate) mod acl;
 pub(crate) mod bitfield;
 pub(crate) mod bits;

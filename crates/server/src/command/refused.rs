@@ -13,8 +13,6 @@ pub(crate) static COMMANDS: &[Command] = &[
     row("evalsha_ro", -3, scripting, Group::Scripting, "7.0.0"),
     row("fcall", -3, scripting, Group::Scripting, "7.0.0"),
     row("fcall_ro", -3, scripting, Group::Scripting, "7.0.0"),
-    row("function", -2, scripting, Group::Scripting, "7.0.0"),
-    row("script", -2, scripting, Group::Scripting, "2.6.0"),
     row("geoadd", -5, geo, Group::Geo, "3.2.0"),
     row("geodist", -4, geo, Group::Geo, "3.2.0"),
     row("geohash", -2, geo, Group::Geo, "3.2.0"),
@@ -45,7 +43,6 @@ pub(crate) static COMMANDS: &[Command] = &[
     row("xrevrange", -4, streams, Group::Stream, "5.0.0"),
     row("xsetid", -3, streams, Group::Stream, "5.0.0"),
     row("xtrim", -4, streams, Group::Stream, "5.0.0"),
-    row("module", -2, modules, Group::Server, "4.0.0"),
     row("migrate", -6, migrate, Group::Generic, "2.6.0"),
 ];
 
@@ -64,7 +61,8 @@ fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {
     cx.out.error(&format!("ERR {name} is not supported: {why}"));
 }
 
-fn scripting(cx: &mut Cx<'_>, args: &Args<'_>) {
+/// Refuses a command that brings or runs a script or a function.
+pub(crate) fn scripting(cx: &mut Cx<'_>, args: &Args<'_>) {
     let why = "scripts and functions are not there yet; MULTI, EXEC and WATCH make several \
                commands one transaction";
     refuse(cx, args, why);
@@ -90,7 +88,8 @@ fn streams(cx: &mut Cx<'_>, args: &Args<'_>) {
     );
 }
 
-fn modules(cx: &mut Cx<'_>, args: &Args<'_>) {
+/// Refuses a command that brings a module.
+pub(crate) fn modules(cx: &mut Cx<'_>, args: &Args<'_>) {
     refuse(cx, args, "the server loads no code");
 }
 

@@ -4,6 +4,7 @@ use super::spec::Command;
 
 /// The families.
 static FAMILIES: &[&[Command]] = &[
+    super::absent::COMMANDS,
     super::acl::COMMANDS,
     super::bitfield::COMMANDS,
     super::bits::COMMANDS,
