@@ -71,6 +71,10 @@ pub enum Error {
     #[error("stopped after a failure: {0}. Restart the database; nothing acknowledged is lost")]
     Stopped(String),
 
+    /// Environment: a checkpoint was given up. Nothing is lost: the log keeps what it held.
+    #[error("the checkpoint was cancelled: {0}")]
+    Cancelled(String),
+
     /// Environment: another process has the data directory open.
     #[error("{dir} is in use by another process (its LOCK file is held)")]
     Locked {
@@ -123,7 +127,9 @@ impl Error {
     pub fn family(&self) -> Family {
         match self {
             Error::Usage(_) | Error::OutOfMemory { .. } | Error::LogFull(_) => Family::Caller,
-            Error::Io { .. } | Error::Stopped(_) | Error::Locked { .. } => Family::Environment,
+            Error::Io { .. } | Error::Stopped(_) | Error::Cancelled(_) | Error::Locked { .. } => {
+                Family::Environment
+            }
             Error::Corrupt(_) | Error::Version { .. } | Error::Foreign { .. } => Family::Corruption,
         }
     }

@@ -50,6 +50,7 @@ message!(
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const DAMAGED: u8 = 3;
+const STOPPED: u8 = 4;
 
 /// Says on stderr what went wrong, and gives the exit code.
 pub fn code(done: anyhow::Result<()>) -> ExitCode {
@@ -98,6 +99,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
 fn code_of_core(error: &perdura::Error) -> u8 {
     match (error, error.family()) {
         (perdura::Error::Usage(_), _) => USAGE,
+        (perdura::Error::Stopped(_), _) => STOPPED,
         (_, Family::Corruption) => DAMAGED,
         (_, Family::Caller | Family::Environment) => FAILED,
     }
@@ -112,9 +114,11 @@ mod tests {
     fn each_family_of_errors_has_its_code_under_any_context() {
         let core = |error: perdura::Error| {
             let direct = code_of(&anyhow::Error::new(error));
-            assert!((1..=3).contains(&direct));
+            assert!((1..=4).contains(&direct));
             direct
         };
+        assert_eq!(core(perdura::Error::Stopped("a sync failed".into())), 4);
+        assert_eq!(core(perdura::Error::Cancelled("a full disk".into())), 1);
         assert_eq!(core(perdura::Error::Usage("no".into())), 2);
         assert_eq!(core(perdura::Error::Locked { dir: "d".into() }), 1);
         assert_eq!(

@@ -1,6 +1,7 @@
 //! The `perdura` command: one verb a file.
 //!
-//! stdout is data, stderr is for people. Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged.
+//! stdout is data, stderr is for people. Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged,
+//! 4 the disk failed and the database has stopped.
 
 mod exit;
 mod offline;
@@ -25,7 +26,7 @@ use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
         perdura serve                          serve ./perdura-data on 127.0.0.1:6379\n  \
         redis-cli set greeting hello           talk to it with any Redis client\n  \
         perdura verify --data perdura-data     check a stopped database\n\n\
-        Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged."
+        Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged, 4 stopped by a failing disk."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -297,9 +297,10 @@ impl Db {
                 .wait_for(&mut book, Duration::from_millis(50));
         }
         match book.error.clone().filter(|_| book.ended == number) {
-            Some(error) => Err(Error::Stopped(format!(
-                "the checkpoint was cancelled: {error}"
-            ))),
+            Some(error) => {
+                shared.core.wal().check()?;
+                Err(Error::Cancelled(error))
+            }
             None => Ok(()),
         }
     }

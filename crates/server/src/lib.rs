@@ -56,7 +56,7 @@ mod testbed;
 mod tls;
 mod watch;
 
-pub use options::{DebugAccess, ServeError, ServerOptions};
+pub use options::{DebugAccess, OnStop, ServeError, ServerOptions};
 pub use serve::{Server, serve};
 pub use tls::TlsAuthClients;
 

@@ -69,6 +69,8 @@ pub struct ServerOptions {
     pub protected_mode: bool,
     /// Where metrics and the status page are served, if they are.
     pub metrics_listen: Option<SocketAddr>,
+    /// What the server does when the database has stopped after a failure of its disk.
+    pub on_stop: OnStop,
     /// The file that the settings were read from, for CONFIG REWRITE.
     pub config_file: Option<PathBuf>,
     /// Values of names that Redis has and we do not need, where they are not the defaults.
@@ -84,6 +86,15 @@ pub enum DebugAccess {
     Yes,
     /// Clients on this machine.
     Local,
+}
+
+/// What a server does whose database has stopped after a failure of its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnStop {
+    /// It tells its clients and ends.
+    Exit,
+    /// It goes on answering: what is durable can be read, everything else gets an error.
+    Stay,
 }
 
 impl Default for ServerOptions {
@@ -118,6 +129,7 @@ impl Default for ServerOptions {
             acl_pubsub_default: String::from("resetchannels"),
             protected_mode: true,
             metrics_listen: None,
+            on_stop: OnStop::Exit,
             config_file: None,
             ignored: BTreeMap::new(),
         }

@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::control::{Gate, Message};
 use crate::engine::{Db, Epoch};
 use crate::net::Listener;
-use crate::options::ServeError;
+use crate::options::{OnStop, ServeError};
 use crate::state::{Stage, State};
 use crate::supervise::Supervisor;
 use mio::event::Event;
@@ -41,19 +41,31 @@ const PATIENCE: Duration = Duration::from_micros(1000);
 /// How often the loop looks after itself.
 const TICK: Duration = Duration::from_millis(100);
 /// How long clients may take to read their last replies when the server ends.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL: Duration = Duration::from_millis(1500);
 
 /// How the loop ended.
 pub(crate) struct Ended {
     /// The database, if it had opened.
     pub db: Option<Db>,
-    /// Whether to close it with a checkpoint.
-    pub checkpoint: bool,
+    /// What to do with it.
+    pub how: Ending,
+}
+
+/// Why the loop ends.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A request or a signal asked for it.
+    Asked {
+        /// Whether to close the database with a checkpoint.
+        checkpoint: bool,
+    },
+    /// The database has stopped, for this reason.
+    Failed(String),
 }
 
 struct Stopping {
-    checkpoint: bool,
-    deadline: Instant,
+    how: Ending,
+    since: Instant,
 }
 
 /// The loop and what it owns.
@@ -154,12 +166,12 @@ impl EventLoop {
             self.flush_round();
             self.accept();
             self.tick();
-            if let Some(checkpoint) = self.ended() {
+            if let Some(how) = self.ended() {
                 let db = match self.state.stage {
                     Stage::Ready(ref db) => Some(db.clone()),
                     Stage::Loading(_) => None,
                 };
-                return Ok(Ended { db, checkpoint });
+                return Ok(Ended { db, how });
             }
         }
     }
@@ -227,7 +239,7 @@ impl EventLoop {
                 if let Some(signals) = &mut self.signals {
                     while matches!(signals.read(&mut sink), Ok(1..)) {}
                 }
-                self.stop(true);
+                self.stop(Ending::Asked { checkpoint: true });
             }
             Token(token) if token < CONNECTIONS => self.accept_pending = true,
             Token(token) => {
@@ -250,7 +262,7 @@ impl EventLoop {
 
     /// Reads and runs one connection.
     fn advance(&mut self, index: usize) {
-        if self.stopping.is_some() {
+        if !self.takes_requests() {
             return;
         }
         let Some(mut connection) = self.state.connections.take(index) else {
@@ -269,7 +281,7 @@ impl EventLoop {
                 self.state.connections.put(index, connection);
                 self.touched.push(index);
                 if let After::Shutdown { checkpoint } = after {
-                    self.stop(checkpoint);
+                    self.stop(Ending::Asked { checkpoint });
                 }
             }
             Err(()) => self.close(index, connection),
@@ -356,7 +368,7 @@ impl EventLoop {
         if flushed.is_err() {
             return self.close(index, connection);
         }
-        let runs = connection.ready(&self.state) && self.stopping.is_none();
+        let runs = connection.ready(&self.state) && self.takes_requests();
         if runs && !std::mem::replace(&mut connection.queued, true) {
             self.again.push(index);
         }
@@ -372,37 +384,78 @@ impl EventLoop {
         self.state.connections.release(index);
     }
 
-    fn stop(&mut self, checkpoint: bool) {
+    /// Whether requests are still run. A server whose database has stopped answers them to its
+    /// end, with errors.
+    fn takes_requests(&self) -> bool {
+        let stopping = self.stopping.as_ref();
+        stopping.is_none_or(|stopping| matches!(stopping.how, Ending::Failed(_)))
+    }
+
+    fn stop(&mut self, how: Ending) {
         if self.stopping.is_some() {
             return;
         }
-        (self.state.log)("Ending: no more requests are taken");
-        self.state.tell_supervisor_of_the_end();
+        let status = match &how {
+            Ending::Asked { .. } => {
+                (self.state.log)("Ending: no more requests are taken");
+                String::from("Ending, with a last checkpoint")
+            }
+            Ending::Failed(why) => {
+                (self.state.log)("Ending: a restart brings back all that was acknowledged");
+                format!("Ending, stopped: {why}")
+            }
+        };
+        self.state.tell_supervisor_of_the_end(status);
         self.listeners.clear();
         self.accept_pending = false;
         self.stopping = Some(Stopping {
-            checkpoint,
-            deadline: Instant::now() + FAREWELL,
+            how,
+            since: Instant::now(),
         });
     }
 
-    /// Whether the server ends now, and how: once the replies have left, or at the deadline.
-    fn ended(&self) -> Option<bool> {
+    /// Whether the server ends now, and how: once the replies have left, or at the deadline. After
+    /// a failure it waits at least one tick, so that requests under way get their error.
+    fn ended(&self) -> Option<Ending> {
         let stopping = self.stopping.as_ref()?;
         let owed = self
             .state
             .connections
             .iter()
             .any(|(_, c)| c.replies.unsent() > 0);
-        (!owed || Instant::now() >= stopping.deadline).then_some(stopping.checkpoint)
+        let least = match stopping.how {
+            Ending::Asked { .. } => Duration::ZERO,
+            Ending::Failed(_) => TICK,
+        };
+        let elapsed = stopping.since.elapsed();
+        let ends = elapsed >= FAREWELL || (!owed && elapsed >= least);
+        ends.then(|| stopping.how.clone())
     }
 
     fn look_for_stop(&mut self) {
-        if self.state.stopped.is_none()
-            && let Some(why) = self.state.db().and_then(Db::is_stopped)
-        {
+        let Some(why) = self.state.db().and_then(Db::is_stopped) else {
+            return;
+        };
+        if self.state.stopped.replace(why.clone()).is_none() {
             (self.state.log)(&format!("The database has stopped: {why}"));
-            self.state.stopped = Some(why);
+        }
+        if self.stopping.is_none() && self.state.options.on_stop == OnStop::Exit {
+            self.refuse_blocked(&why);
+            self.stop(Ending::Failed(why));
+        }
+    }
+
+    /// Clients that wait for others wait in vain.
+    fn refuse_blocked(&mut self, why: &str) {
+        let blocked = self.state.connections.iter().filter(|(_, c)| c.blocked);
+        let blocked: Vec<usize> = blocked.map(|(index, _)| index).collect();
+        for index in blocked {
+            if let Some(mut connection) = self.state.connections.take(index) {
+                let error = format!("ERR the database has stopped: {why}");
+                connection.refuse(&self.state, &error);
+                self.state.connections.put(index, connection);
+                self.touched.push(index);
+            }
         }
     }
 

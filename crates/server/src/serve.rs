@@ -5,7 +5,7 @@ use crate::engine::{Db, Error, Options, Progress, Ticket};
 use crate::http::Http;
 use crate::net::Listener;
 use crate::options::{ServeError, ServerOptions};
-use crate::poll::{Ended, EventLoop, WAKER};
+use crate::poll::{Ended, Ending, EventLoop, WAKER};
 use crate::state::{Log, State};
 use mio::Poll;
 use signal_hook::consts::signal::{SIGINT, SIGTERM};
@@ -16,7 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+/// How long the threads of a stopped database may take to end.
+const LETTING_GO: Duration = Duration::from_millis(500);
 /// The exit code of a process that got a second SIGTERM while it was closing.
 const EXIT_IMPATIENT: i32 = 1;
 
@@ -28,7 +31,7 @@ const EXIT_IMPATIENT: i32 = 1;
 ///
 /// # Errors
 /// Options that expose the database, an address that cannot be bound, a database that does not
-/// open or close.
+/// open or close, or that has stopped after a failure of its disk ([`Error::Stopped`]).
 pub fn serve(
     options: ServerOptions,
     db: Options,
@@ -222,19 +225,39 @@ impl Prepared {
     }
 
     fn run(self) -> Result<(), ServeError> {
-        let Ended { db, checkpoint } = self.event_loop.run()?;
+        let Ended { db, how } = self.event_loop.run()?;
         drop(self.http);
-        let Some(db) = db else { return Ok(()) };
-        if checkpoint {
-            db.close()?;
-        } else {
-            // What `mem` clients were told already must not be lost by a clean end.
-            let last = db.exposure().current;
-            while let Some(epoch) = db.exposure().oldest_unsynced.filter(|e| *e <= last) {
-                db.wait(Ticket { epoch })?;
+        match (db, how) {
+            (None, Ending::Asked { .. }) => {}
+            (Some(db), Ending::Asked { checkpoint: true }) => db.close()?,
+            (Some(db), Ending::Asked { checkpoint: false }) => {
+                // What `mem` clients were told already must not be lost by a clean end.
+                let last = db.exposure().current;
+                while let Some(epoch) = db.exposure().oldest_unsynced.filter(|e| *e <= last) {
+                    db.wait(Ticket { epoch })?;
+                }
+                db.abandon();
             }
-            db.abandon();
+            (db, Ending::Failed(why)) => {
+                let_go(db);
+                return Err(Error::Stopped(why).into());
+            }
         }
         Ok(())
     }
+}
+
+/// Ends the threads of a database that has stopped, unless its disk keeps one of them waiting for
+/// long.
+fn let_go(db: Option<Db>) {
+    let (ended, wait) = channel();
+    thread::spawn(move || {
+        if let Some(db) = db {
+            db.abandon();
+        }
+        // The receiver may have given up.
+        let _ = ended.send(());
+    });
+    // Whether they have ended makes no difference to the files.
+    let _ = wait.recv_timeout(LETTING_GO);
 }

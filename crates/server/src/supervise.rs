@@ -76,10 +76,9 @@ impl State {
         }
     }
 
-    /// Tells it that the server ends.
-    pub(crate) fn tell_supervisor_of_the_end(&mut self) {
+    /// Tells it that the server ends, and how.
+    pub(crate) fn tell_supervisor_of_the_end(&mut self, status: String) {
         if let Some(supervisor) = &mut self.supervisor {
-            let status = String::from("Ending, with a last checkpoint");
             supervisor.tell(status, &[NotifyState::Stopping]);
         }
     }

@@ -11,6 +11,7 @@ mod contents;
 mod damage;
 mod disks;
 mod interleaved;
+mod io_faults;
 mod kill;
 mod model;
 mod packaging;

@@ -95,3 +95,15 @@ fn shells_get_completions_and_readers_a_manual() {
         assert!(text.contains(".SH NAME"), "{page}");
     }
 }
+
+#[test]
+fn the_unit_restarts_what_a_failing_disk_ended_and_not_what_only_a_person_can_mend() {
+    let unit = include_str!("../../../../packaging/perdura.service");
+    let has = |line: &str| assert!(unit.lines().any(|l| l == line), "{line}");
+    has("Restart=on-failure");
+    has("RestartPreventExitStatus=2 3");
+    has("StartLimitIntervalSec=0");
+    for key in ["RestartSec=", "RestartSteps=", "RestartMaxDelaySec="] {
+        assert!(unit.lines().any(|l| l.starts_with(key)), "{key}");
+    }
+}

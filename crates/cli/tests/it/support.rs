@@ -65,6 +65,11 @@ impl Server {
 
     /// Starts a server and does not wait.
     pub fn spawn(data: &Path, extra: &[&str]) -> Server {
+        Server::spawn_with(data, extra, &[])
+    }
+
+    /// The same, with variables of the environment.
+    pub fn spawn_with(data: &Path, extra: &[&str], variables: &[(&str, String)]) -> Server {
         let port = free_port();
         let stderr = std::env::temp_dir().join(format!("perdura-test-{port}.stderr"));
         let child = Command::new(PERDURA)
@@ -78,6 +83,7 @@ impl Server {
             .args(SMALL)
             .args(extra)
             .env_remove("PERDURA_REQUIREPASS")
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(&stderr).unwrap())

@@ -1,6 +1,6 @@
 //! What other threads tell the loop: see [`Message`].
 
-use super::EventLoop;
+use super::{Ending, EventLoop};
 use crate::command::info::everything;
 use crate::command::wait::answer;
 use crate::control::Message;
@@ -34,7 +34,7 @@ impl EventLoop {
                 self.state.tell_supervisor();
             }
             Message::Opened(Err(error)) => return Err(error.into()),
-            Message::Stop { checkpoint } => self.stop(checkpoint),
+            Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
             // Whoever asked may have given up.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
             Message::Expired { keys, epoch } => self.state.tell_expired(keys, epoch),

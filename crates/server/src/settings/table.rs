@@ -2,7 +2,7 @@
 
 use super::kind::{Kind, SECOND_US, boolean, number, yes_no};
 use super::{Field, Group, Setting, texts};
-use crate::options::DebugAccess;
+use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -189,6 +189,28 @@ pub static SETTINGS: &[Setting] = &[
             number(&mut o.checkpoint_seconds_max, &v[0])
         }),
     ),
+    row(
+        "on-stop",
+        Group::Database,
+        Kind::Choice(&["exit", "stay"]),
+        "What happens when a write or sync of the log or anchor fails, which stops the database for good: exit tells the clients and ends with code 4 within 2 s; stay answers with errors.",
+        server!(
+            |o| {
+                one(match o.on_stop {
+                    OnStop::Exit => "exit",
+                    OnStop::Stay => "stay",
+                })
+            },
+            |o, v| {
+                o.on_stop = match v[0].as_str() {
+                    "stay" => OnStop::Stay,
+                    _ => OnStop::Exit,
+                };
+                Ok(())
+            }
+        ),
+    )
+    .live(),
     row(
         "maxmemory",
         Group::Database,

@@ -1,6 +1,6 @@
 use super::client::{Running, encode, local, small, start};
 use perdura::Db;
-use perdura_server::Server;
+use perdura_server::{OnStop, Server, ServerOptions};
 use std::io::Write;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -102,7 +102,11 @@ fn a_stopped_database_acknowledges_nothing_more() {
         give.send(db.clone()).expect("the test waits");
         Ok(db)
     };
-    let server = Server::start_with(local(), 1 << 20, open, |_| {}).expect("a server");
+    let stays = ServerOptions {
+        on_stop: OnStop::Stay,
+        ..local()
+    };
+    let server = Server::start_with(stays, 1 << 20, open, |_| {}).expect("a server");
     let running = Running { server, _dir: dir };
     running.wait_until_loaded(None);
     let mut client = running.connect();
