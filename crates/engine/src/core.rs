@@ -163,6 +163,13 @@ impl Core {
         self.executor.run(parts, now_ms, f)
     }
 
+    /// How long ago the oldest write was made that is not durable, nanoseconds; 0 if all are.
+    #[must_use]
+    pub fn unsynced_age_ns(&self) -> u64 {
+        let since = self.wal.unsynced_since_ns();
+        since.map_or(0, |at| self.env.clock.mono_ns().saturating_sub(at))
+    }
+
     /// Whether a transaction that writes may start now.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use perdura_txn::{Abort, Ticket, Tx};
 
 use crate::catalog::Renewal;
 use crate::core::{Core, Env, Flushed};
-use crate::files;
+use crate::files::{self, OpenedFiles};
 use crate::options::Options;
 use crate::pace::FlushPacer;
 use crate::purge::ExpiredListener;
@@ -61,9 +61,18 @@ impl Db {
     /// # Errors
     /// As [`Db::open`].
     pub fn open_with_progress(options: Options, progress: Arc<Progress>) -> Result<Db> {
+        let files = files::open(&options)?;
+        Db::open_on(options, files, progress)
+    }
+
+    /// The same on disks that the caller supplies: what `options` says of directories is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_on(options: Options, files: OpenedFiles, progress: Arc<Progress>) -> Result<Db> {
         let core_options = options.core()?;
         let clock = Arc::new(SystemClock::new());
-        let files = files::open(&options)?;
         let env = Env {
             data: files.data,
             logs: files.logs,
@@ -80,7 +89,6 @@ impl Db {
             stopping: AtomicBool::new(false),
             flushers: RwLock::new(Vec::new()),
             wanted: AtomicBool::new(true),
-            unsynced_since_ns: AtomicU64::new(0),
             turn: Mutex::new(FlushPacer::default()),
             waiting: Mutex::new(0),
             progressed: Condvar::new(),

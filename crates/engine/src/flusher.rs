@@ -78,10 +78,6 @@ impl Shared {
         let cpu = thread_cpu_ns();
         self.wanted.store(false, Ordering::SeqCst);
         if self.core.close_epoch().is_some() {
-            let since = self.unsynced_since_ns.swap(start_ns, Ordering::SeqCst);
-            if since != 0 {
-                self.unsynced_since_ns.fetch_min(since, Ordering::SeqCst);
-            }
             for other in self.flushers.read().iter().skip(1) {
                 other.unpark();
             }
@@ -102,22 +98,12 @@ impl Shared {
     /// Steps a stream's flusher until it is idle; whether it made anything durable.
     fn flush(&self, stream: StreamId) -> Result<bool> {
         let mut synced = false;
-        let begin_ns = self.clock.mono_ns().max(1);
-        let mut durable = self.core.wal().durable();
         loop {
             match self.core.flush_step(stream)? {
                 FlushProgress::Idle => return Ok(synced),
                 FlushProgress::Wrote => {}
                 FlushProgress::Synced => {
                     synced = true;
-                    let advanced = self.core.wal().durable() > durable;
-                    durable = self.core.wal().durable();
-                    // What is not durable yet was appended after this flush began.
-                    if advanced {
-                        let idle = self.core.wal().is_idle();
-                        let since = if idle { 0 } else { begin_ns };
-                        self.unsynced_since_ns.store(since, Ordering::SeqCst);
-                    }
                     self.announce();
                 }
             }

@@ -22,7 +22,7 @@ pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 pub struct Exposure {
     /// The oldest commit epoch that is not durable yet.
     pub oldest_unsynced: Option<Epoch>,
-    /// How long ago it began, microseconds.
+    /// How long ago its first write was made, microseconds; 0 if there is none.
     pub age_us: u64,
     /// The durable epoch.
     pub durable: Epoch,
@@ -50,8 +50,6 @@ pub(crate) struct Shared {
     pub flushers: RwLock<Vec<Thread>>,
     /// Set when somebody wants a flush; cleared by the flusher that starts one.
     pub wanted: AtomicBool,
-    /// When the oldest epoch that is not durable began, nanoseconds; 0: nothing is open.
-    pub unsynced_since_ns: AtomicU64,
     /// Held by whoever ends epochs and flushes the first stream.
     pub turn: Mutex<FlushPacer>,
     pub waiting: Mutex<usize>,
@@ -78,16 +76,10 @@ impl Shared {
     }
 
     pub fn nudge(&self) {
-        if !self.wanted.swap(true, Ordering::SeqCst) {
-            let now = self.clock.mono_ns().max(1);
-            self.unsynced_since_ns
-                .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |since| {
-                    (since == 0).then_some(now)
-                })
-                .ok();
-            if let Some(first) = self.flushers.read().first() {
-                first.unpark();
-            }
+        if !self.wanted.swap(true, Ordering::SeqCst)
+            && let Some(first) = self.flushers.read().first()
+        {
+            first.unpark();
         }
     }
 
@@ -119,14 +111,8 @@ impl Shared {
     pub fn exposure(&self) -> Exposure {
         let wal = self.core.wal();
         let (durable, current) = (wal.durable(), wal.current());
-        let since = self.unsynced_since_ns.load(Ordering::SeqCst);
-        let idle = wal.is_idle();
-        let age_us = if idle || since == 0 {
-            0
-        } else {
-            self.clock.mono_ns().saturating_sub(since) / 1000
-        };
-        let oldest_unsynced = (!idle).then_some(Epoch(durable.0 + 1));
+        let oldest_unsynced = (!wal.is_idle()).then_some(Epoch(durable.0 + 1));
+        let age_us = self.core.unsynced_age_ns() / 1000;
         Exposure {
             oldest_unsynced,
             age_us,

@@ -11,7 +11,7 @@ use crate::command::dispatch::execute;
 use crate::engine::MemoryUse;
 use crate::net::Stream;
 use crate::output::Patience;
-use crate::replies::{Flushed, Replies};
+use crate::replies::{Flushed, Replies, Rest};
 use crate::resp::foreign::Foreign;
 use crate::resp::parse::{Limits, ParseError, Parser};
 use crate::resp::reply::Out;
@@ -252,7 +252,7 @@ impl Connection {
     /// Replies with an error and closes.
     pub(crate) fn refuse(&mut self, state: &State, error: &str) {
         Out::new(&mut self.replies.buf, self.session.resp3).error(error);
-        self.replies.seal(Epoch(0), state.durable);
+        self.replies.seal(Rest::firm(Epoch(0)), state.durable);
         self.closing = true;
     }
 
@@ -287,7 +287,10 @@ impl Connection {
         if self.doomed {
             return Err(());
         }
-        self.replies.release(state.durable);
+        self.replies.release(state.durable, false);
+        if self.replies.waits() && !self.replies.waits_firmly() && state.mem_in_time() {
+            self.replies.release(state.durable, true);
+        }
         if (self.replies.sendable() || self.stream.pending()) && !self.full {
             let before = self.replies.unsent();
             let flushed = self.replies.flush(&mut self.stream).map_err(|_| ())?;

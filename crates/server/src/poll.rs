@@ -328,11 +328,16 @@ impl EventLoop {
 
     fn list_if_waiting(&mut self, index: usize) {
         if let Some(mut connection) = self.state.connections.take(index) {
-            if connection.replies.waits() && !connection.listed {
-                connection.listed = true;
-                self.waiting.push((index, connection.session.seat.id));
+            if connection.replies.waits_firmly() {
+                self.list(index, &mut connection);
             }
             self.state.connections.put(index, connection);
+        }
+    }
+
+    fn list(&mut self, index: usize, connection: &mut Connection) {
+        if !std::mem::replace(&mut connection.listed, true) {
+            self.waiting.push((index, connection.session.seat.id));
         }
     }
 
@@ -359,6 +364,10 @@ impl EventLoop {
     fn flush(&mut self, index: usize) {
         if let Some(mut connection) = self.state.connections.take(index) {
             let flushed = connection.flush(&mut self.state);
+            // A `mem` reply that could not leave waits for the disk from here on.
+            if connection.replies.waits() {
+                self.list(index, &mut connection);
+            }
             self.settle(index, connection, flushed);
         }
     }
@@ -468,7 +477,7 @@ impl EventLoop {
             };
             if connection.session.seat.id == id {
                 connection.listed = false;
-                connection.replies.release(self.state.durable);
+                connection.replies.release(self.state.durable, false);
                 if connection.replies.waits() {
                     connection
                         .replies

@@ -25,10 +25,34 @@ pub(crate) enum Flushed {
     Full,
 }
 
+/// What a reply waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// The newest epoch that it tells of.
+    pub epoch: Epoch,
+    /// Whether it waits until that is durable. If not, it waits only while the disk is too far
+    /// behind: see [`crate::state::State::mem_in_time`].
+    pub firm: bool,
+}
+
+impl Rest {
+    /// Until `epoch` is durable.
+    pub(crate) fn firm(epoch: Epoch) -> Self {
+        Rest { epoch, firm: true }
+    }
+}
+
 #[derive(Debug)]
 struct Held {
-    epoch: Epoch,
+    rest: Rest,
     end: usize,
+}
+
+impl Held {
+    /// Whether a later reply that waits for `rest` waits no longer than this one.
+    fn covers(&self, rest: Rest) -> bool {
+        rest.epoch <= self.rest.epoch && (self.rest.firm || !rest.firm)
+    }
 }
 
 /// A buffer of replies and the marks up to which they may leave.
@@ -42,25 +66,31 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Declares that the bytes appended since the last call rest on `epoch`.
-    pub(crate) fn seal(&mut self, epoch: Epoch, durable: Epoch) {
+    /// Declares what the bytes appended since the last call wait for.
+    pub(crate) fn seal(&mut self, rest: Rest, durable: Epoch) {
         let end = self.buf.len();
+        let is_durable = rest.epoch <= durable;
         match self.held.back_mut() {
-            None if epoch <= durable => self.released = end,
-            Some(last) if epoch <= last.epoch => last.end = end,
-            _ => self.held.push_back(Held { epoch, end }),
+            None if is_durable => self.released = end,
+            Some(last) if is_durable || last.covers(rest) => last.end = end,
+            _ => self.held.push_back(Held { rest, end }),
         }
     }
 
-    /// Releases what `durable` covers.
-    pub(crate) fn release(&mut self, durable: Epoch) {
+    /// Releases what `durable` covers, and with `in_time` what need not be durable.
+    pub(crate) fn release(&mut self, durable: Epoch, in_time: bool) {
         while let Some(first) = self.held.front() {
-            if first.epoch > durable {
+            if first.rest.epoch > durable && (first.rest.firm || !in_time) {
                 break;
             }
             self.released = first.end;
             self.held.pop_front();
         }
+    }
+
+    /// Whether the first reply that waits must become durable.
+    pub(crate) fn waits_firmly(&self) -> bool {
+        self.held.front().is_some_and(|first| first.rest.firm)
     }
 
     /// Whether some reply waits for the disk.
@@ -134,7 +164,7 @@ mod tests {
 
     fn push(replies: &mut Replies, text: &[u8], epoch: u64, durable: u64) {
         replies.buf.extend_from_slice(text);
-        replies.seal(Epoch(epoch), Epoch(durable));
+        replies.seal(Rest::firm(Epoch(epoch)), Epoch(durable));
     }
 
     fn sent(replies: &mut Replies) -> Vec<u8> {
@@ -152,12 +182,12 @@ mod tests {
         push(&mut replies, b"d", 7, 4);
         push(&mut replies, b"e", 6, 4);
         assert_eq!(sent(&mut replies), b"a");
-        replies.release(Epoch(5));
+        replies.release(Epoch(5), false);
         assert_eq!(sent(&mut replies), b"bc", "a later reply never overtakes");
-        replies.release(Epoch(6));
+        replies.release(Epoch(6), false);
         assert_eq!(sent(&mut replies), b"");
         assert!(replies.waits());
-        replies.release(Epoch(7));
+        replies.release(Epoch(7), false);
         assert_eq!(sent(&mut replies), b"de");
         assert!(!replies.waits());
         assert_eq!(replies.unsent(), 0);
@@ -172,9 +202,37 @@ mod tests {
         assert!(replies.waits());
         push(&mut replies, b"b", 0, 1);
         assert_eq!(sent(&mut replies), b"");
-        replies.release(Epoch(2));
+        replies.release(Epoch(2), false);
         assert_eq!(sent(&mut replies), b"b");
         assert_eq!(replies.unsent(), 0);
+    }
+
+    #[test]
+    fn a_reply_that_need_not_be_durable_leaves_while_the_disk_keeps_up_and_overtakes_nothing() {
+        let mut replies = Replies::default();
+        let soft = |replies: &mut Replies, text: &[u8], epoch| {
+            let rest = Rest {
+                epoch: Epoch(epoch),
+                firm: false,
+            };
+            replies.buf.extend_from_slice(text);
+            replies.seal(rest, Epoch(1));
+        };
+        soft(&mut replies, b"a", 2);
+        soft(&mut replies, b"b", 1);
+        assert!(!replies.waits_firmly());
+        replies.release(Epoch(1), false);
+        assert_eq!(sent(&mut replies), b"", "the disk is too far behind");
+        replies.release(Epoch(1), true);
+        assert_eq!(sent(&mut replies), b"ab");
+        soft(&mut replies, b"c", 3);
+        push(&mut replies, b"d", 3, 1);
+        soft(&mut replies, b"e", 3);
+        replies.release(Epoch(1), true);
+        assert_eq!(sent(&mut replies), b"c", "the next one must be durable");
+        assert!(replies.waits_firmly());
+        replies.release(Epoch(3), false);
+        assert_eq!(sent(&mut replies), b"de");
     }
 
     #[test]
@@ -209,7 +267,7 @@ mod tests {
         push(&mut replies, b"tail", 2, 1);
         let mut peer = Slow(Vec::new(), 500_000);
         assert_eq!(replies.flush(&mut peer).expect("slow"), Flushed::Full);
-        replies.release(Epoch(2));
+        replies.release(Epoch(2), false);
         peer.1 = usize::MAX;
         assert_eq!(replies.flush(&mut peer).expect("fast"), Flushed::Drained);
         assert_eq!(peer.0, [body.as_slice(), b"tail"].concat());

@@ -3,7 +3,9 @@
 
 use crate::acl::{Acl, User};
 use crate::command::Command;
+use crate::engine::Epoch;
 use crate::pubsub::{Seat, Subscriptions};
+use crate::replies::Rest;
 use crate::resp::parse::OwnedArgs;
 use crate::watch::Own;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use std::time::Instant;
 pub(crate) enum Durability {
     /// When the disk has it: the default.
     Disk,
-    /// At once, as long as the disk is at most 10 ms behind.
+    /// At once, unless a write of more than 10 ms ago is not durable.
     Mem,
 }
 
@@ -144,6 +146,12 @@ impl Session {
     pub(crate) fn only_listens(&self) -> bool {
         let own = self.subscriptions.as_ref();
         !self.resp3 && own.is_some_and(|own| own.total() > 0)
+    }
+
+    /// What a reply to it waits for that tells of `epoch`.
+    pub(crate) fn rest(&self, epoch: Epoch) -> Rest {
+        let firm = self.durability == Durability::Disk;
+        Rest { epoch, firm }
     }
 
     /// The name of its user.

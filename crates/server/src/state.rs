@@ -11,7 +11,7 @@ use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
 use crate::pubsub::{Seat, Topics};
 use crate::resp::foreign::Foreign;
-use crate::session::{Durability, Session};
+use crate::session::Session;
 use crate::slowlog::SlowLog;
 use crate::spikes::Spikes;
 use crate::stats::CommandStats;
@@ -24,8 +24,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A `mem` reply waits for the disk once the oldest unsynced commit is older than this.
+/// No `mem` reply leaves while a write older than this is not durable, microseconds.
 const MEM_AGE_US_MAX: u64 = 10_000;
+/// From this age on the flusher is told that somebody may soon have to wait, microseconds.
+const MEM_AGE_US_NUDGE: u64 = 2_000;
 
 /// After a line about a foreign protocol the log is silent about them for this long.
 const FOREIGN_SILENCE: Duration = Duration::from_secs(60);
@@ -180,7 +182,6 @@ pub(crate) struct State {
     pub supervisor: Option<Supervisor>,
     /// The most memory that INFO has seen in use, bytes.
     pub memory_peak: u64,
-    mem_in_time: Option<bool>,
     /// Clients that spoke another protocol, since the start.
     foreign_count: u64,
     /// When the log last told of one, and the count then.
@@ -241,7 +242,6 @@ impl State {
             touched: Vec::new(),
             supervisor: None,
             memory_peak: 0,
-            mem_in_time: None,
             foreign_count: 0,
             foreign_noted: None,
         }
@@ -258,7 +258,6 @@ impl State {
     /// Begins a round of the loop.
     pub(crate) fn begin_round(&mut self) {
         self.now = Instant::now();
-        self.mem_in_time = None;
         self.control.gate.hear_expired(self.hears_expired());
         if let Some(db) = self.db() {
             self.durable = db.durable();
@@ -280,18 +279,15 @@ impl State {
         us.saturating_add(u64::try_from(later).unwrap_or(u64::MAX)) / 1000
     }
 
-    /// The epoch that a reply waits for: none for a `mem` client while the disk keeps up.
-    pub(crate) fn answer_epoch(&mut self, session: &Session, epoch: Epoch) -> Epoch {
-        if session.durability == Durability::Disk {
-            return epoch;
+    /// Whether `mem` replies may leave now: nothing that is not durable is older than the bound,
+    /// counted from its write. Asked when replies leave, not when they are made.
+    pub(crate) fn mem_in_time(&self) -> bool {
+        let Some(db) = self.db() else { return true };
+        let age_us = db.exposure().age_us;
+        if age_us > MEM_AGE_US_NUDGE {
+            db.nudge();
         }
-        let age = || self.db().map_or(u64::MAX, |db| db.exposure().age_us);
-        let in_time = match self.mem_in_time {
-            Some(known) => known,
-            None => age() <= MEM_AGE_US_MAX,
-        };
-        self.mem_in_time = Some(in_time);
-        if in_time { Epoch(0) } else { epoch }
+        age_us <= MEM_AGE_US_MAX
     }
 
     /// When the data was last saved by Redis's measure, seconds since 1970: the end of the newest

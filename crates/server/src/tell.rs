@@ -179,8 +179,8 @@ impl State {
         if connection.session.seat == seat && !connection.doomed {
             let resp3 = connection.session.resp3;
             write(&mut Out::new(&mut connection.replies.buf, resp3));
-            let epoch = self.answer_epoch(&connection.session, epoch);
-            connection.replies.seal(epoch, self.durable);
+            let rest = connection.session.rest(epoch);
+            connection.replies.seal(rest, self.durable);
             connection.check_output(self);
             self.touch(seat.index);
         }
@@ -198,8 +198,7 @@ impl State {
     pub(crate) fn seal_own(&mut self, session: &Session, replies: &mut Replies) {
         if !self.own.is_empty() {
             self.append_own(&mut replies.buf);
-            let epoch = self.answer_epoch(session, self.newest);
-            replies.seal(epoch, self.durable);
+            replies.seal(session.rest(self.newest), self.durable);
         }
     }
 

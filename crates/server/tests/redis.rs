@@ -16,6 +16,7 @@ mod redis {
     pub mod lists;
     pub mod pubsub;
     pub mod slow;
+    pub mod slow_disk;
     pub mod sorted_sets;
     pub mod tls;
     pub mod tooling;

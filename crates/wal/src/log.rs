@@ -12,6 +12,7 @@ use perdura_base::{
 };
 use perdura_device::{Clock, Disk};
 
+use crate::age::Ages;
 use crate::flush::FlushState;
 use crate::frame::{FrameKind, RestartRecord};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, SegmentShelf};
@@ -129,6 +130,8 @@ pub struct Wal {
     /// The newest epoch with a frame; the newest with one that is not a beacon.
     last_appended: AtomicU64,
     last_data: AtomicU64,
+    /// When the epochs beyond D began.
+    ages: Ages,
     /// The highest D that a durable block names.
     pub(crate) evidenced: AtomicU64,
     /// Serializes epoch closing, and holds one that was begun.
@@ -184,6 +187,7 @@ impl Wal {
             durable: CachePadded::new(AtomicU64::new(start.durable.0)),
             last_appended: AtomicU64::new(0),
             last_data: AtomicU64::new(0),
+            ages: Ages::new(),
             evidenced: AtomicU64::new(0),
             closing: Mutex::new(None),
             ends: Mutex::new(VecDeque::new()),
@@ -284,8 +288,10 @@ impl Wal {
 
     fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
         // Nearly always an epoch's first frame was noted long ago; then a read is all it takes.
-        if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
-            self.last_appended.fetch_max(epoch.0, Ordering::SeqCst);
+        if self.last_appended.load(Ordering::SeqCst) < epoch.0
+            && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
+        {
+            self.ages.note(epoch, self.clock.mono_ns(), self.durable());
         }
         if kind != FrameKind::Beacon && self.last_data.load(Ordering::Relaxed) < epoch.0 {
             self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
@@ -497,6 +503,13 @@ impl Wal {
     #[must_use]
     pub fn last_appended(&self) -> Epoch {
         Epoch(self.last_appended.load(Ordering::SeqCst))
+    }
+
+    /// When the oldest frame was appended that is not durable, by the log's monotone clock,
+    /// nanoseconds.
+    #[must_use]
+    pub fn unsynced_since_ns(&self) -> Option<u64> {
+        self.ages.oldest_ns(self.durable())
     }
 
     /// Whether something was appended that no closed epoch holds yet.

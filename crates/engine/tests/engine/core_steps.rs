@@ -347,3 +347,37 @@ fn a_read_that_fails_while_a_page_is_rebuilt_is_no_damage_beyond_repair() {
     }
     assert!(failed > 0, "no read was one that nothing can stand in for");
 }
+
+#[test]
+fn the_age_of_what_is_not_durable_counts_from_its_write_however_long_a_sync_takes() {
+    let ms = |n: u64| n * 1_000_000;
+    let clock = Arc::new(ManualClock::at(1_000_000));
+    let disk = SimDisk::new(7);
+    let env = Env {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..env(&disk, 1)
+    };
+    let core = Core::open(env, small(), Arc::new(Progress::default())).expect("it opens");
+    core.flush_all().expect("flushed");
+    clock.advance_us(50_000);
+    assert_eq!(core.unsynced_age_ns(), 0, "there is nothing to lose");
+    put(&core, "a", b"1");
+    clock.advance_us(7_000);
+    assert_eq!(core.unsynced_age_ns(), ms(7), "no flusher has looked yet");
+    assert!(core.close_epoch().is_some());
+    while core.flush_step(StreamId(0)).expect("a write") != FlushProgress::Wrote {}
+    // The sync of the first epoch takes 500 ms; 4 ms after its begin a second one is written.
+    clock.advance_us(4_000);
+    put(&core, "b", b"2");
+    assert_eq!(core.unsynced_age_ns(), ms(11));
+    clock.advance_us(496_000);
+    assert_eq!(core.unsynced_age_ns(), ms(507));
+    while core.flush_step(StreamId(0)).expect("a sync") != FlushProgress::Synced {}
+    assert_eq!(
+        core.unsynced_age_ns(),
+        ms(496),
+        "the second one is as old as its write"
+    );
+    core.flush_all().expect("flushed");
+    assert_eq!(core.unsynced_age_ns(), 0);
+}

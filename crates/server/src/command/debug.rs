@@ -45,12 +45,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>) {
         (b"sleep", 3) => sleep(cx, args.at(2)),
         (b"object", 3..) => object(cx, args.at(2)),
         (b"digest", 2) => {
-            let digest = cx.state.db().map(|db| db.digest());
-            match digest {
-                Some(Ok(digest)) => cx.out.simple(&format!("{digest:040x}")),
-                Some(Err(error)) => cx.out.error(&format!("ERR {error}")),
-                None => cx.out.error("ERR the database is closed"),
-            }
+            digest(cx);
         }
         (b"error", 3) => {
             let text = String::from_utf8_lossy(args.at(2)).into_owned();
@@ -77,6 +72,25 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>) {
                 "ERR unknown subcommand or wrong number of arguments for '{word}'. Try DEBUG HELP."
             ));
         }
+    }
+}
+
+/// `DEBUG DIGEST`
+fn digest(cx: &mut Cx<'_>) {
+    let Some(db) = cx.state.db().cloned() else {
+        return cx.out.error("ERR the database is not open");
+    };
+    let digest = match db.digest() {
+        Ok(digest) => digest,
+        Err(error) => return failed(cx.state, &error, &mut cx.out),
+    };
+    // An empty transaction over all partitions rests on whatever the digest has seen of each.
+    match db.transact(&db.all_partitions(), |_| Ok(())) {
+        Ok(((), ticket)) => {
+            cx.epoch = cx.epoch.max(ticket.epoch);
+            cx.out.simple(&format!("{digest:040x}"));
+        }
+        Err(error) => failed(cx.state, &error, &mut cx.out),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::acl;
 use crate::engine::{Db, Epoch, Error, PartitionSet, error_text};
 use crate::loading;
 use crate::pubsub::Seat;
-use crate::replies::Replies;
+use crate::replies::{Replies, Rest};
 use crate::resp::foreign::Foreign;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -80,11 +80,10 @@ pub(crate) fn execute(
         }
     };
     state.newest = state.newest.max(epoch);
-    let insists = std::mem::take(&mut state.insists);
-    let epoch = if epoch > state.durable && !insists {
-        state.answer_epoch(session, epoch)
+    let rest = if std::mem::take(&mut state.insists) {
+        Rest::firm(epoch)
     } else {
-        epoch
+        session.rest(epoch)
     };
     let counted = found.map(|(slot, command)| Counted::new(slot, command, args));
     count(
@@ -102,7 +101,7 @@ pub(crate) fn execute(
         super::monitor::feed(state, session, command, args);
     }
     state.append_own(&mut replies.buf);
-    replies.seal(epoch, state.durable);
+    replies.seal(rest, state.durable);
     super::wait::serve(state);
     state.seal_own(session, replies);
     state.running.0 = Seat::NOBODY;

@@ -156,8 +156,8 @@ fn attempt(
 /// Seals the reply of a client that waits no more, and lets it go on.
 pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, epoch: Epoch) {
     hush(&mut connection.session, &mut connection.replies, start);
-    let epoch = state.answer_epoch(&connection.session, epoch);
-    connection.replies.seal(epoch, state.durable);
+    let rest = connection.session.rest(epoch);
+    connection.replies.seal(rest, state.durable);
     connection.blocked = false;
 }
 

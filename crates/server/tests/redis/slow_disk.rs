@@ -1,0 +1,205 @@
+//! A server over a log whose disk does not finish its syncs until the test says so.
+
+use super::client::{Client, Running, local, small};
+use perdura::files::{self, OpenedFiles};
+use perdura::{Db, Result};
+use perdura_device::{Access, Disk, File};
+use perdura_server::Server;
+use std::any::Any;
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Whether syncs end, and how many wait for that.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn set_shut(&self, shut: bool) {
+        self.state.lock().expect("a gate").0 = shut;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().expect("a gate");
+        state.1 += 1;
+        self.changed.notify_all();
+        while state.0 {
+            state = self.changed.wait(state).expect("a gate");
+        }
+        state.1 -= 1;
+    }
+
+    fn await_sync(&self) {
+        let mut state = self.state.lock().expect("a gate");
+        while state.1 == 0 {
+            state = self.changed.wait(state).expect("a gate");
+        }
+    }
+}
+
+struct GatedDisk(Arc<dyn Disk>, Arc<Gate>);
+
+struct GatedFile(Arc<dyn File>, Arc<Gate>);
+
+impl GatedDisk {
+    fn gated(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(GatedFile(file, Arc::clone(&self.1)))
+    }
+}
+
+impl Disk for GatedDisk {
+    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        Ok(self.gated(self.0.create(path, access)?))
+    }
+
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        Ok(self.gated(self.0.open(path, access)?))
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<String>> {
+        self.0.list(dir)
+    }
+
+    fn make_dir(&self, dir: &str) -> Result<()> {
+        self.0.make_dir(dir)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        self.0.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        self.0.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
+        self.0.lock(path)
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+impl File for GatedFile {
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.0.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.0.write_at(offset, data)
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.0.allocate(len)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.1.pass();
+        self.0.sync()
+    }
+
+    fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.0.is_direct()
+    }
+}
+
+fn start() -> (Running, Arc<Gate>) {
+    let dir = TempDir::new().expect("a directory");
+    let data = small(&dir.path().join("data"));
+    let gate = Arc::new(Gate::default());
+    let theirs = Arc::clone(&gate);
+    let open = move |progress| {
+        let files = files::open(&data)?;
+        let log: Arc<dyn Disk> = Arc::new(GatedDisk(Arc::clone(&files.data), theirs));
+        let logs = vec![log];
+        Db::open_on(data, OpenedFiles { logs, ..files }, progress)
+    };
+    let mut options = local();
+    options.enable_debug_command = perdura_server::DebugAccess::Yes;
+    let server = Server::start_with(options, 1 << 20, open, |_| {}).expect("a server");
+    let running = Running { server, _dir: dir };
+    running.wait_until_loaded(None);
+    (running, gate)
+}
+
+/// Whether a reply comes within a tenth of a second, while the gate is shut.
+fn is_answered(client: &mut Client<TcpStream>) -> bool {
+    let socket = client.socket();
+    let limit = |ms| Some(Duration::from_millis(ms));
+    socket.set_read_timeout(limit(100)).expect("a timeout");
+    let peeked = socket.peek(&mut [0]);
+    socket.set_read_timeout(limit(20_000)).expect("a timeout");
+    match peeked {
+        Ok(bytes) => bytes > 0,
+        Err(e) => {
+            assert!(matches!(
+                e.kind(),
+                ErrorKind::WouldBlock | ErrorKind::TimedOut
+            ));
+            false
+        }
+    }
+}
+
+/// A write of a client that does not wait, which the flusher then tries to sync in vain.
+fn write_unsynced(running: &Running, gate: &Gate) -> Client<TcpStream> {
+    let mut client = running.connect();
+    client.expect(&[("CLIENT DURABILITY mem", "+OK")]);
+    gate.set_shut(true);
+    client.push(&[b"SET", b"k", b"v"]);
+    gate.await_sync();
+    client
+}
+
+#[test]
+fn debug_digest_waits_for_what_it_has_seen() {
+    let (running, gate) = start();
+    let _writer = write_unsynced(&running, &gate);
+    let mut client = running.connect();
+    client.push(&[b"DEBUG", b"DIGEST"]);
+    let early = is_answered(&mut client);
+    gate.set_shut(false);
+    assert!(client.read().len() > 40, "a digest");
+    assert!(!early, "it told of a write that was not durable");
+}
+
+#[test]
+fn no_mem_reply_leaves_while_a_write_older_than_the_bound_is_not_durable() {
+    let (running, gate) = start();
+    let mut writer = write_unsynced(&running, &gate);
+    let mut second = running.connect();
+    second.expect(&[("CLIENT DURABILITY mem", "+OK")]);
+    std::thread::sleep(Duration::from_millis(11));
+    second.push(&[b"SET", b"other", b"v"]);
+    let early = is_answered(&mut second);
+    second.push(&[b"GET", b"k"]);
+    let early = early || is_answered(&mut second);
+    gate.set_shut(false);
+    assert_eq!(second.read(), "+OK");
+    assert_eq!(second.read(), "\"v\"");
+    assert_eq!(writer.read(), "+OK");
+    assert!(!early, "a reply left while the disk was too far behind");
+}
