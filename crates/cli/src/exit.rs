@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use perdura_base::error::Family;
 use perdura_server::ServeError;
 
+use crate::output;
+
 /// The command line asks for something that cannot be.
 #[derive(Debug)]
 pub struct Usage(pub String);
@@ -61,7 +63,7 @@ pub fn code(done: anyhow::Result<()>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let code = code_of(&error);
-    eprintln!("perdura: {error:#}");
+    eprintln!("perdura: {}", output::shown(&told_once(&error)));
     match code {
         DAMAGED => eprintln!(
             "perdura: nothing was changed. `perdura verify` lists all damage; keep a copy of the \
@@ -71,6 +73,21 @@ pub fn code(done: anyhow::Result<()>) -> ExitCode {
         _ => {}
     }
     ExitCode::from(code)
+}
+
+/// An error and its causes, each said once: errors of files say the system's words themselves, and
+/// some name the directory that stands before them.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if cause.contains(&told) {
+            told = cause;
+        } else if !told.ends_with(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }
 
 /// Whoever read our output has seen enough.
@@ -109,6 +126,17 @@ fn code_of_core(error: &perdura::Error) -> u8 {
 mod tests {
     use super::*;
     use anyhow::Context;
+
+    #[test]
+    fn what_the_system_said_is_told_once() {
+        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = anyhow::Error::new(perdura::Error::io("open", "anchor", missing()))
+            .context("opening db");
+        assert_eq!(
+            told_once(&error),
+            "opening db: open anchor: entity not found"
+        );
+    }
 
     #[test]
     fn each_family_of_errors_has_its_code_under_any_context() {

@@ -8,17 +8,17 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use perdura::core::digest;
 use perdura::{Error, Progress, RestartReport};
-use perdura_base::limits::FORMAT_VERSION;
 use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, Pos, StreamId};
-use perdura_device::{Access, Disk, SystemClock};
+use perdura_device::{Disk, SystemClock};
 use perdura_page::{PageKind, layout};
+use perdura_recovery::found::{find, is_database, missing_log};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
+use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Level, Method, Schedule};
 use perdura_store::{Geometry, Heap, MemoryAccount};
-use perdura_wal::anchor::AnchorFile;
 use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{Anchor, Scheme, StreamScan, scan_stream};
+use perdura_wal::{Anchor, StreamScan, scan_stream};
 
 use crate::exit::Usage;
 use crate::read_disk::ReadDisk;
@@ -62,17 +62,19 @@ impl Offline {
     pub fn open(place: &Place) -> Result<Offline> {
         let dir = place.data.display();
         let data: Arc<dyn Disk> = Arc::new(ReadDisk::new(&place.data));
-        let names = data
-            .list("")
-            .with_context(|| format!("there is no database in {dir}"))?;
-        let mut locks = vec![lock(data.as_ref(), "LOCK")?];
-        if names.iter().any(|name| name == "VERSION") {
-            check_version(data.as_ref())?;
+        if !place.data.is_dir() {
+            bail!("there is no database in {dir}: no such directory");
         }
-        let Some((_, anchor, notes)) =
-            AnchorFile::open(data.as_ref()).with_context(|| format!("in {dir}"))?
+        is_database(data.as_ref()).with_context(|| data.name())?;
+        let mut locks = vec![lock(data.as_ref(), "LOCK")?];
+        let given: Vec<Arc<dyn Disk>> = place
+            .log_dir
+            .iter()
+            .map(|dir| Arc::new(ReadDisk::new(dir)) as Arc<dyn Disk>)
+            .collect();
+        let Some((_, anchor, notes)) = find(data.as_ref(), &given).with_context(|| data.name())?
         else {
-            bail!("there is no database in {dir}: it has no anchor");
+            bail!("there is no database in {dir}");
         };
         let logs = log_disks(place, &anchor, &data, &mut locks)?;
         let images = image_disks(place, &anchor, &data)?;
@@ -97,16 +99,7 @@ impl Offline {
 
     /// Where the log that a restart could need begins, in each stream: at the older image.
     pub fn log_begin(&self) -> Vec<Pos> {
-        let complete = self
-            .anchor
-            .images
-            .iter()
-            .filter(|image| image.state == perdura_wal::ImageState::Complete);
-        let oldest = complete.min_by_key(|image| image.k);
-        oldest.map_or_else(
-            || vec![Pos(0); usize::from(self.anchor.streams)],
-            |image| image.begin.clone(),
-        )
+        log_begin(&self.anchor)
     }
 
     /// Scans one stream.
@@ -153,7 +146,22 @@ impl Offline {
         method: &'static Method,
         schedule: &Schedule,
     ) -> Result<(Restarted, String)> {
-        let options = RestartOptions {
+        let options = self.restart_options(method, schedule);
+        let dir = || self.data.name();
+        let restarted = restart(&options).with_context(dir)?;
+        let mut restarted = restarted.context("there is no database")?;
+        let (rows, digest) = described(&restarted).with_context(dir)?;
+        restarted.report.rows = rows;
+        Ok((restarted, digest))
+    }
+
+    /// What a restart in memory works with.
+    pub fn restart_options(
+        &self,
+        method: &'static Method,
+        schedule: &Schedule,
+    ) -> RestartOptions<'static> {
+        RestartOptions {
             data: Arc::clone(&self.data),
             images: self.images.clone(),
             logs: self.logs.clone(),
@@ -164,22 +172,17 @@ impl Offline {
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: &perdura::catalog::read_catalog,
             progress: Arc::new(Progress::default()),
-        };
-        let mut restarted = restart(&options)?.context("the anchor is gone")?;
-        if self.anchor.scheme.is_steal() {
-            restarted.report.rows = taken_slots(&restarted.heap);
         }
-        let digest = digest_of(&restarted.heap, self.anchor.scheme)?;
-        Ok((restarted, digest))
     }
 }
 
-/// The logical digest: of rows, or where transactions interleave, of taken slots.
-fn digest_of(heap: &Heap, scheme: Scheme) -> Result<String> {
-    if scheme.is_steal() {
-        return Ok(perdura_steal::digest(heap));
+/// Rows and digest; where transactions interleave, of taken slots, which no index counts.
+pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
+    let heap = &restarted.heap;
+    if restarted.record.scheme.is_steal() {
+        return Ok((taken_slots(heap), perdura_steal::digest(heap)));
     }
-    Ok(hex(digest(heap)?))
+    Ok((restarted.report.rows, hex(digest(heap)?)))
 }
 
 /// Rows, where no index counts them.
@@ -219,8 +222,10 @@ fn log_disks(
             None => Arc::clone(data),
             Some(dir) => {
                 let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
-                disk.list(LOG_DIR)
-                    .with_context(|| format!("the directory of log stream {stream}"))?;
+                if !dir.join(LOG_DIR).is_dir() {
+                    let id = StreamId(u8::try_from(stream)?);
+                    bail!(missing_log(&dir.display().to_string(), id));
+                }
                 locks.push(lock(disk.as_ref(), &format!("LOCK.s{stream:02}"))?);
                 disk
             }
@@ -240,8 +245,15 @@ fn image_disks(place: &Place, anchor: &Anchor, data: &Arc<dyn Disk>) -> Result<V
     }
     let open = |(at, dir): (usize, &PathBuf)| {
         let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
-        disk.list("")
-            .with_context(|| format!("the directory of image disk {at}"))?;
+        if !dir.is_dir() {
+            bail!(Error::corrupt(
+                dir.display().to_string(),
+                0,
+                format!("the directory of image disk {at}"),
+                "no such directory",
+                "Pages of both images are in it. Mount the disk or restore it from a backup.",
+            ));
+        }
         Ok(disk)
     };
     place.image_dir.iter().enumerate().map(open).collect()
@@ -272,31 +284,6 @@ fn lock(disk: &dyn Disk, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
             .context("this verb works on a stopped database: stop the server first"),
         other => other.into(),
     })
-}
-
-/// Refuses a database of another format.
-pub fn check_version(disk: &dyn Disk) -> Result<()> {
-    let file = disk.open("VERSION", Access::Buffered)?;
-    let mut text = vec![0; 64];
-    let got = file.read_at(0, &mut text)?;
-    let text = String::from_utf8_lossy(&text[..got]).trim().to_owned();
-    match text
-        .strip_prefix("perdura ")
-        .and_then(|version| version.parse::<u16>().ok())
-    {
-        Some(FORMAT_VERSION) => Ok(()),
-        Some(found) => {
-            bail!(Error::Version {
-                file: file.path().to_owned(),
-                found,
-                supported: FORMAT_VERSION
-            })
-        }
-        None => bail!(Error::Foreign {
-            file: file.path().to_owned(),
-            why: format!("it says {text:?}")
-        }),
-    }
 }
 
 /// The anchor of the database in a directory, if there is one that can be read.

@@ -24,6 +24,20 @@ pub fn text(text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Text for a terminal: what would move its cursor or change its colors is escaped. Names and
+/// fields of foreign files can hold anything.
+pub fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push(c),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// Bytes for people: printable ASCII as it is, the rest escaped, long ones cut.
 pub fn bytes(bytes: &[u8], longest: usize) -> String {
     let shown = &bytes[..bytes.len().min(longest)];
@@ -66,6 +80,14 @@ mod tests {
         assert_eq!(moment(0), "never");
         assert_eq!(moment(951_782_400_000_001), "2000-02-29T00:00:00.000001Z");
         assert_eq!(moment(1_735_689_599_000_000), "2024-12-31T23:59:59.000000Z");
+    }
+
+    #[test]
+    fn control_characters_of_foreign_names_are_escaped() {
+        assert_eq!(
+            shown("a\x1b[2J\u{9b}b\r\n\u{e9}"),
+            "a\\u{1b}[2J\\u{9b}b\\r\n\u{e9}"
+        );
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Disk for ReadDisk {
                 .ok(),
         };
         Ok(Arc::new(ReadFile {
+            path: path.to_owned(),
             name,
             cached,
             around,
@@ -120,6 +121,8 @@ impl Disk for ReadDisk {
 }
 
 struct ReadFile {
+    /// Relative to the disk, as the engine's files name themselves.
+    path: String,
     name: String,
     cached: fs::File,
     around: Option<fs::File>,
@@ -175,7 +178,7 @@ impl File for ReadFile {
     }
 
     fn path(&self) -> &str {
-        &self.name
+        &self.path
     }
 
     fn is_direct(&self) -> bool {

@@ -4,27 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use perdura_base::limits::FORMAT_VERSION;
-use perdura_base::{Error, Result};
+use perdura_base::{Result, StreamId};
 use perdura_device::{Access, Disk, FileDisk};
+use perdura_recovery::found::{VERSION_PATH, check_version, is_database, missing_log};
 
 use crate::options::Options;
-use perdura_wal::segment::SegmentId;
 
-const VERSION_PATH: &str = "VERSION";
 const LOCK_PATH: &str = "LOCK";
-
-/// Names that may stand in a data directory without an anchor: what a creation leaves that did
-/// not get that far, and what file systems put there.
-const KNOWN: [&str; 8] = [
-    "LOCK",
-    "VERSION",
-    "VERSION.tmp",
-    "anchor.tmp",
-    "image-a",
-    "image-b",
-    "log",
-    "lost+found",
-];
 
 /// The disks of a database in a directory, with its lock held.
 pub struct OpenedFiles {
@@ -44,26 +30,12 @@ pub struct OpenedFiles {
 pub fn open(options: &Options) -> Result<OpenedFiles> {
     let disk = FileDisk::new(&options.data)?;
     let data: Arc<dyn Disk> = Arc::new(disk);
-    let names = data.list("")?;
-    let exists = names
-        .iter()
-        .any(|name| name == perdura_wal::anchor::ANCHOR_PATH);
-    if let Some(stranger) = names
-        .iter()
-        .find(|name| !exists && !KNOWN.contains(&name.as_str()))
-    {
-        return Err(Error::Foreign {
-            file: format!("{}/{stranger}", data.name()),
-            why: "the directory holds files but no database; give a new or empty one".into(),
-        });
-    }
-    if !exists {
-        refuse_leftovers(data.as_ref(), &names)?;
-    }
+    let exists = is_database(data.as_ref())?;
     let mut locks = vec![data.lock(LOCK_PATH)?];
-    check_version(data.as_ref(), names.iter().any(|name| name == VERSION_PATH))?;
+    write_version(data.as_ref())?;
     let mut logs: Vec<Arc<dyn Disk>> = Vec::new();
-    for stream in 0..usize::from(options.streams) {
+    for id in (0..options.streams).map(StreamId) {
+        let stream = usize::from(id.0);
         let dir = match options.log_dirs.len() {
             0 => None,
             1 => options.log_dirs.first(),
@@ -73,7 +45,7 @@ pub fn open(options: &Options) -> Result<OpenedFiles> {
             None => Arc::clone(&data),
             Some(dir) => {
                 if exists {
-                    expect_log_dir(dir, stream)?;
+                    expect_log_dir(dir, id)?;
                 }
                 open_log_dir(dir, &mut locks, stream)?
             }
@@ -82,44 +54,13 @@ pub fn open(options: &Options) -> Result<OpenedFiles> {
     Ok(OpenedFiles { data, logs, locks })
 }
 
-/// A database whose anchor is gone must not be taken for a new one: a creation that was interrupted
-/// leaves neither directories of images nor log segments behind.
-fn refuse_leftovers(data: &dyn Disk, names: &[String]) -> Result<()> {
-    for (dir, sign) in [
-        ("image-a", "directory-"),
-        ("image-b", "directory-"),
-        ("log", "s"),
-    ] {
-        if !names.iter().any(|name| name == dir) {
-            continue;
-        }
-        let found = data.list(dir)?.into_iter().find(|name| {
-            name.starts_with(sign) && (dir != "log" || SegmentId::parse(name).is_some())
-        });
-        if let Some(name) = found {
-            return Err(Error::corrupt(
-                format!("{}/{}", data.name(), perdura_wal::anchor::ANCHOR_PATH),
-                0,
-                "the anchor of the database whose files are here",
-                format!("no such file, though there is {dir}/{name}"),
-                "Nothing was changed. Restore the anchor from a backup, or move the files away.",
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// The log of a database that exists is somewhere: a directory that is not there, or empty, is a
 /// disk that was not mounted, or a wrong name, and must not be made.
-fn expect_log_dir(dir: &Path, stream: usize) -> Result<()> {
+fn expect_log_dir(dir: &Path, stream: StreamId) -> Result<()> {
     if dir.join(perdura_wal::segment::LOG_DIR).is_dir() {
         return Ok(());
     }
-    Err(Error::io(
-        "open",
-        format!("{}, the directory of log stream {stream}", dir.display()),
-        std::io::ErrorKind::NotFound.into(),
-    ))
+    Err(missing_log(&dir.display().to_string(), stream))
 }
 
 fn open_log_dir(
@@ -132,36 +73,20 @@ fn open_log_dir(
     Ok(disk)
 }
 
-fn check_version(disk: &dyn Disk, exists: bool) -> Result<()> {
-    if !exists {
-        let file = disk.create("VERSION.tmp", Access::Buffered).or_else(|_| {
-            disk.remove("VERSION.tmp")?;
-            disk.create("VERSION.tmp", Access::Buffered)
-        })?;
-        file.write_at(0, format!("perdura {FORMAT_VERSION}\n").as_bytes())?;
-        file.sync()?;
-        disk.rename("VERSION.tmp", VERSION_PATH)?;
-        return disk.sync_dir("");
+/// Names the format's version in a new database, and in one that has lost the file.
+fn write_version(disk: &dyn Disk) -> Result<()> {
+    if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
+        return check_version(disk);
     }
-    let file = disk.open(VERSION_PATH, Access::Buffered)?;
-    let mut text = vec![0; 64];
-    let got = file.read_at(0, &mut text)?;
-    let text = String::from_utf8_lossy(&text[..got]).trim().to_owned();
-    let version = text
-        .strip_prefix("perdura ")
-        .and_then(|v| v.parse::<u16>().ok());
-    match version {
-        Some(FORMAT_VERSION) => Ok(()),
-        Some(found) => Err(Error::Version {
-            file: format!("{}/{VERSION_PATH}", disk.name()),
-            found,
-            supported: FORMAT_VERSION,
-        }),
-        None => Err(Error::Foreign {
-            file: format!("{}/{VERSION_PATH}", disk.name()),
-            why: format!("it says {text:?}"),
-        }),
-    }
+    let tmp = "VERSION.tmp";
+    let file = disk.create(tmp, Access::Buffered).or_else(|_| {
+        disk.remove(tmp)?;
+        disk.create(tmp, Access::Buffered)
+    })?;
+    file.write_at(0, format!("perdura {FORMAT_VERSION}\n").as_bytes())?;
+    file.sync()?;
+    disk.rename(tmp, VERSION_PATH)?;
+    disk.sync_dir("")
 }
 
 /// 75 % of the memory of the container, or of the machine, whichever is less.

@@ -232,9 +232,11 @@ impl Checkpointer {
         let record = anchor.get();
         let slot = record.newest_image().map_or(ImageSlot::A, ImageSlot::other);
         let k = CkptEpoch(heap.ckpt_epoch().0 + 1);
-        let images = images
-            .iter()
-            .map(|disk| ImageFile::open(disk.as_ref(), slot, &record.uuid))
+        let images = (0u8..)
+            .zip(images)
+            .map(|(number, disk)| {
+                ImageFile::open_to_rewrite(disk.as_ref(), slot, &record.uuid, number)
+            })
             .collect::<Result<Vec<_>>>()?;
         let writer = DirectoryWriter::create(disk, slot, k, &record.uuid, heap.geometry())?;
         if self.staging.is_empty() {

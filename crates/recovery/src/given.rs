@@ -10,6 +10,7 @@ use perdura_device::Disk;
 use perdura_wal::anchor::Anchor;
 use perdura_wal::segment::{LOG_DIR, SegmentId};
 
+use crate::found::{check_images, check_logs};
 use crate::image::ImageFile;
 use crate::restart::RestartOptions;
 
@@ -36,7 +37,9 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
         .check(anchor.scheme, options.schedule.level)
         .map_err(Error::Usage)?;
     check_places(&options.logs)?;
-    check_image_places(&options.images, &anchor.uuid)
+    check_image_places(&options.images, &anchor.uuid)?;
+    check_images(options.data.as_ref(), &options.images, anchor)?;
+    check_logs(&options.logs, anchor)
 }
 
 /// Refuses image directories in another order than before, by the number that each pages file has.

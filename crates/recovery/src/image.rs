@@ -28,7 +28,9 @@ pub fn folder(slot: ImageSlot) -> &'static str {
     }
 }
 
-fn pages_path(slot: ImageSlot) -> String {
+/// The path of the pages file of a slot.
+#[must_use]
+pub fn pages_path(slot: ImageSlot) -> String {
     format!("{}/pages", folder(slot))
 }
 
@@ -36,6 +38,26 @@ fn pages_path(slot: ImageSlot) -> String {
 #[must_use]
 pub fn directory_path(slot: ImageSlot, k: CkptEpoch) -> String {
     format!("{}/directory-{:020}", folder(slot), k.0)
+}
+
+/// The inverse of [`directory_path`] for a name without its folder.
+#[must_use]
+pub fn directory_number(name: &str) -> Option<CkptEpoch> {
+    let digits = name.strip_prefix("directory-")?;
+    let is_number = digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number.then_some(CkptEpoch(digits.parse().ok()?))
+}
+
+/// Whether there is a pages file that holds more than its header.
+///
+/// # Errors
+/// The disk's.
+pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
+    match disk.open(&pages_path(slot), Access::Buffered) {
+        Ok(file) => Ok(file.len()? > PAGES_HEADER_BYTES),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The byte offset of a page in the pages file.
@@ -242,8 +264,7 @@ pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> 
                 Err(_) => {
                     let path = pages_path(slot);
                     let beside_anchor = std::ptr::addr_eq(data, disk.as_ref());
-                    let held = disk.open(&path, Access::Buffered)?.len()?;
-                    if !beside_anchor || held > PAGES_HEADER_BYTES {
+                    if !beside_anchor || holds_pages(disk.as_ref(), slot)? {
                         return Err(another_databases(disk.as_ref(), path));
                     }
                     disk.remove(&path)?;
@@ -299,6 +320,28 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
+    /// Opens the pages file of a slot that is about to be rewritten whole: a header that does not
+    /// check out is written again, too.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for another database's file; the disk's.
+    pub fn open_to_rewrite(
+        disk: &dyn Disk,
+        slot: ImageSlot,
+        uuid: &Uuid,
+        number: u8,
+    ) -> Result<ImageFile> {
+        match ImageFile::open(disk, slot, uuid) {
+            Err(Error::Corrupt(_)) => {}
+            opened => return opened,
+        }
+        let file = disk.open(&pages_path(slot), Access::Direct)?;
+        let mut head = AlignedBuf::zeroed(SECTOR_BYTES);
+        head.copy_from_slice(&encode_pages_header(slot, uuid, number));
+        file.write_at(0, &head)?;
+        Ok(ImageFile { file, number })
+    }
+
     /// The place among the images' disks that its disk was made for.
     #[must_use]
     pub fn disk_number(&self) -> u8 {
@@ -347,10 +390,17 @@ fn wrong_pages_header(path: &str, head: &[u8], uuid: &Uuid) -> Error {
     let whole = head.len() == SECTOR_BYTES
         && head[SECTOR_BYTES - 4..] == crc32c(&head[..SECTOR_BYTES - 4]).to_le_bytes()
         && head.starts_with(b"PIMG");
-    if whole && head[8..24] != uuid.0 {
+    let owner: [u8; 16] = head.get(8..24).map_or([0; 16], |bytes| {
+        bytes.try_into().expect("sixteen bytes were taken")
+    });
+    if whole && owner != uuid.0 {
         return Error::Foreign {
             file: path.to_owned(),
-            why: "its header names another database".into(),
+            why: format!(
+                "its header names another database, {}; the anchor is that of {uuid}. Nothing was \
+                 changed. Restore both from one backup",
+                Uuid(owner)
+            ),
         };
     }
     Error::corrupt(
@@ -459,9 +509,9 @@ pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) ->
     for name in disk.list(folder(slot))? {
         let path = format!("{}/{name}", folder(slot));
         let ours = name
-            .strip_prefix("directory-")
-            .map(|rest| rest.strip_suffix(".tmp").unwrap_or(rest))
-            .is_some_and(|digits| digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()));
+            .strip_suffix(".tmp")
+            .map_or_else(|| directory_number(&name), directory_number)
+            .is_some();
         if ours && path != keep {
             disk.remove(&path)?;
         }

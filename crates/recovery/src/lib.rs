@@ -20,8 +20,10 @@
 //! | [`replay`], `judge` | log to memory: the jobs' contents; records held against the gate |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
+//! | [`found`] | what lies on the disks: a database, nothing, or the remains of one |
 //! | `given`, [`restart`] | what a restart is refused for; its phases in order |
 //! | [`resume`] | from a restart to a database that takes transactions |
+//! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | what a restart says of itself |
 //!
 //! # Source
@@ -31,6 +33,7 @@
 pub mod anchor_cell;
 pub mod checkpoint;
 pub mod fates;
+pub mod found;
 mod given;
 pub mod image;
 mod jobs;
@@ -47,6 +50,7 @@ pub mod rule;
 pub mod schedule;
 pub mod truncate;
 mod undo;
+pub mod verify;
 pub mod window;
 pub mod work;
 

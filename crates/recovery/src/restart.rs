@@ -28,6 +28,7 @@ use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{ChainLink, Cut, ImageState, ImageStatus, WalStart};
 
 use crate::anchor_cell::AnchorCell;
+use crate::found::find;
 use crate::given::check_given;
 use crate::image::{Directory, create_images};
 use crate::level::{Busy, Schedule};
@@ -146,7 +147,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let progress = options.progress.as_ref();
     let begin = clock.mono_ns();
     progress.start(begin);
-    let Some((file, anchor, notes)) = AnchorFile::open(options.data.as_ref())? else {
+    let Some((file, anchor, notes)) = find(options.data.as_ref(), &options.logs)? else {
         return Ok(None);
     };
     check_given(options, &anchor)?;

@@ -29,8 +29,23 @@ pub struct Damaged {
 
 /// A small database with two images, a log beyond both, and a void tail of an earlier life.
 fn small(seed: u64) -> Check<World> {
+    let mut world = empty(seed, 2);
+    for _ in 0..2 {
+        world.open()?;
+        for _ in 0..2 {
+            world.steps(12)?;
+            world.checkpoint_now()?;
+        }
+        world.steps(20)?;
+        world.crash();
+    }
+    Ok(world)
+}
+
+/// A machine without a database, for one of a few rows of every type.
+pub(crate) fn empty(seed: u64, streams: u8) -> World {
     let mut rng = Rng::with_seed(seed);
-    let drawn = Swarm::draw(&mut rng, Some(2), Some(CrashProfile::Ordered));
+    let drawn = Swarm::draw(&mut rng, Some(streams), Some(CrashProfile::Ordered));
     let options = perdura::CoreOptions {
         partitions: 2,
         chunk_pages: 2,
@@ -51,24 +66,14 @@ fn small(seed: u64) -> Check<World> {
         faults: 0,
         nested: 0,
         rot: false,
-        stream_speed: vec![100; 2],
+        stream_speed: vec![100; usize::from(streams)],
         ..drawn
     };
-    let mut world = World::new(seed, rng, swarm);
-    for _ in 0..2 {
-        world.open()?;
-        for _ in 0..2 {
-            world.steps(12)?;
-            world.checkpoint_now()?;
-        }
-        world.steps(20)?;
-        world.crash();
-    }
-    Ok(world)
+    World::new(seed, rng, swarm)
 }
 
 impl World {
-    fn open(&mut self) -> Check {
+    pub(crate) fn open(&mut self) -> Check {
         let core = self
             .open_on(&self.disks)
             .map_err(|error| error.to_string())?;
@@ -76,7 +81,7 @@ impl World {
         self.check_restart()
     }
 
-    fn steps(&mut self, count: u32) -> Check {
+    pub(crate) fn steps(&mut self, count: u32) -> Check {
         for _ in 0..count {
             self.step()?;
             self.observe();

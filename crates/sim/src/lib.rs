@@ -18,6 +18,7 @@
 //! | [`check`] | the comparison after a restart |
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
 //! | [`damage`] | every byte of a small database, one at a time |
+//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: what three verbs say of it |
 //! | [`run`] | runs: crash chains, what counts, the report |
 //! | `steal` | the same for interleaved transactions |
 //! | [`model_dl`] | the algorithm alone, in memory: every variant and every mistake |
@@ -30,6 +31,7 @@ pub mod damage;
 mod edit;
 pub mod exhaustive;
 mod faults;
+pub mod file_damage;
 pub mod model;
 pub mod model_dl;
 mod ops;

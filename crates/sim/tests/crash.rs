@@ -12,6 +12,7 @@ use perdura_sim::damage::{Damaged, cut_log, flip_bytes};
 use perdura_sim::exhaustive::{
     Letter, Tried, crash_at_every_io, histories, nth_failure, torn_anchor, torn_twice,
 };
+use perdura_sim::file_damage::{Age, sweep};
 use perdura_sim::{CrashReport, Mode};
 
 fn runs(seed: u64, runs: u64) -> CrashReport {
@@ -158,4 +159,35 @@ fn twenty_thousand_runs_keep_every_promise() {
     let report = runs(1_000_000, 20_000);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     println!("{report:#?}");
+}
+
+fn swept(seed: u64, streams: u8, age: Age, every: usize) {
+    let swept = sweep(seed, streams, age, every).expect("a small database");
+    println!(
+        "{streams} stream(s), {age:?}: {} cases, {} started, {} refused, {} absent, {} lost",
+        swept.cases,
+        swept.started,
+        swept.refused,
+        swept.absent,
+        swept.lost.len()
+    );
+    assert!(
+        swept.violations.is_empty(),
+        "{} of {}:\n{}",
+        swept.violations.len(),
+        swept.cases,
+        swept.violations.join("\n")
+    );
+    assert!(swept.started > 0 && swept.refused > 0);
+}
+
+/// Short here; complete with `PERDURA_SWEEP=1`, the least stride.
+#[test]
+fn verify_a_dry_run_and_a_start_say_the_same_of_every_damaged_file() {
+    let every = std::env::var("PERDURA_SWEEP").map_or(61, |text| text.parse().expect("a stride"));
+    for streams in [1, 2] {
+        for age in [Age::Young, Age::Grown] {
+            swept(u64::from(streams), streams, age, every);
+        }
+    }
 }

@@ -77,6 +77,12 @@ pub fn encode_header(id: SegmentId, uuid: &Uuid, segment_bytes: u64, followed: b
 
 const OTHER_DATABASE: &str = "it belongs to database";
 
+/// Whether what [`check_header`] found wrong is that the segment is another database's.
+#[must_use]
+pub fn is_foreign(fault: &str) -> bool {
+    fault.starts_with(OTHER_DATABASE)
+}
+
 /// Whether a segment says that it is followed by another; or what is wrong with its header.
 pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, String> {
     let read = || {
@@ -201,7 +207,7 @@ impl SegmentShelf {
         let file = self.disk.open(&id.path(), Access::Buffered)?;
         let got = file.read_at(0, &mut header)?;
         match check_header(id, &self.uuid, &header[..got]) {
-            Err(fault) if fault.starts_with(OTHER_DATABASE) => Err(Error::Foreign {
+            Err(fault) if is_foreign(&fault) => Err(Error::Foreign {
                 file: id.path(),
                 why: fault,
             }),

@@ -57,15 +57,31 @@ fn serves(data: &Path) {
     server.kill();
 }
 
-/// verify ends with exit code 3 and names the file.
+/// `verify --strict` ends with exit code 3 and names the file.
 fn verify_finds(data: &Path, file: &str) {
-    let (code, text) = ended(&["verify", "--data", arg(data)]);
+    let (code, text) = ended(&["verify", "--strict", "--data", arg(data)]);
     assert_eq!(code, 3, "{text}");
-    let named = text
-        .lines()
-        .any(|line| line.starts_with("DAMAGED") && line.contains(file));
-    assert!(named || text.contains("damaged:"), "{file}: {text}");
     assert!(text.contains(file), "{file}: {text}");
+}
+
+/// `verify`, a dry run and serving refuse with exit code 3 and the same line, which is returned.
+fn all_refuse(data: &Path) -> String {
+    let reason = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("perdura: "));
+        let told: Vec<&str> = lines.filter(|line| !line.contains("nothing was")).collect();
+        assert_eq!(told.len(), 1, "{text}");
+        told[0].to_owned()
+    };
+    let (code, verified) = ended(&["verify", "--data", arg(data)]);
+    assert_eq!(code, 3, "{verified}");
+    let (code, dry) = ended(&["restart", "--dry-run", "--data", arg(data)]);
+    assert_eq!(code, 3, "{dry}");
+    let (status, served) = Server::spawn(data, &[]).wait();
+    assert_eq!(status.code(), Some(3), "{served}");
+    let told = reason(&verified);
+    assert_eq!(told, reason(&dry));
+    assert_eq!(told, reason(&served));
+    told
 }
 
 #[test]
@@ -97,6 +113,15 @@ fn one_damaged_copy_of_the_anchor_is_reported_and_two_are_the_end() {
     let data = database(dir.path());
     flip(&data.join("anchor"), 20);
     verify_finds(&data, "anchor");
+    let (code, text) = ended(&["verify", "--data", arg(&data)]);
+    assert_eq!(
+        code, 0,
+        "a start does without it, and so says verify: {text}"
+    );
+    assert!(
+        text.contains("DAMAGED") && text.contains("nothing is lost"),
+        "{text}"
+    );
     serves(&data);
     assert_eq!(
         ended(&["verify", "--data", arg(&data)]).0,
@@ -209,6 +234,70 @@ fn damage_in_the_log_before_its_durable_end_is_refused() {
     let (code, _) = ended(&["dump", "log", "--data", arg(&data)]);
     assert_eq!(code, 3);
     flip(&segment, offset + 257);
+    serves(&data);
+}
+
+#[test]
+fn what_a_database_always_has_is_missed_by_name_and_with_what_it_costs() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let directory = std::fs::read_dir(data.join("image-a")).unwrap();
+    let directory = directory
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.to_string_lossy().contains("directory-"))
+        .unwrap();
+    let away = dir.path().join("away");
+    for (missing, words) in [
+        (data.join("anchor"), ["anchor", "backup"]),
+        (
+            data.join("log"),
+            ["log stream 0", "Every transaction since"],
+        ),
+        (data.join("image-a"), ["pages of image A", "image B"]),
+        (data.join("image-b/pages"), ["pages of image B", "image A"]),
+        (directory, ["directory of image A", "image B"]),
+    ] {
+        std::fs::rename(&missing, &away).unwrap();
+        let told = all_refuse(&data);
+        for word in words {
+            assert!(told.contains(word), "{word}: {told}");
+        }
+        assert!(!told.contains("(os error"), "{told}");
+        std::fs::rename(&away, &missing).unwrap();
+    }
+    serves(&data);
+}
+
+#[test]
+fn foreign_and_stale_files_are_refused_alike_and_their_bytes_stay_off_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let other_dir = tempfile::tempdir().unwrap();
+    let other = database(other_dir.path());
+    let stale = std::fs::read(data.join("anchor")).unwrap();
+    let server = Server::start(&data, &[]);
+    assert_eq!(
+        server.ask(&["SET", "key199", "value199 of round 2"]),
+        Reply::Status("OK".into())
+    );
+    server.kill();
+    let swap = |path: &Path, bytes: &[u8]| {
+        let before = std::fs::read(path).unwrap();
+        std::fs::write(path, bytes).unwrap();
+        let told = all_refuse(&data);
+        std::fs::write(path, before).unwrap();
+        told
+    };
+    let told = swap(&data.join("anchor"), &stale);
+    assert!(told.contains("an older one"), "{told}");
+    let foreign = std::fs::read(other.join("anchor")).unwrap();
+    let told = swap(&data.join("anchor"), &foreign);
+    assert!(told.contains("another database"), "{told}");
+    let theirs = std::fs::read(&segments(&other)[0]).unwrap();
+    let told = swap(&segments(&data)[0], &theirs);
+    assert!(told.contains("belongs to database"), "{told}");
+    let told = swap(&data.join("VERSION"), b"\x1b[2Jhello\x07\xff");
+    assert!(told.contains("\\x1b[2Jhello\\x07\\xff"), "{told}");
     serves(&data);
 }
 

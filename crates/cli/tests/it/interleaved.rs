@@ -157,7 +157,7 @@ fn every_legal_way_to_restart_gives_what_was_committed() {
         }
         let (code, text) = crashed.verb(&["digest"]);
         assert_eq!((code, text.trim()), (0, crashed.digest.as_str()));
-        let (code, text) = crashed.verb(&["verify"]);
+        let (code, text) = crashed.verb(&["verify", "--strict"]);
         assert_eq!(code, 0, "{text}");
         // For good; what follows finds the same.
         let (code, text) = crashed.verb(&["restart"]);
@@ -241,7 +241,7 @@ fn a_damaged_image_page_on_any_disk_is_rebuilt_at_every_level() {
                 assert!(notes.contains(&format!("page {page} ")), "{level}: {notes}");
             }
         }
-        let (code, text) = crashed.verb(&["verify"]);
+        let (code, text) = crashed.verb(&["verify", "--strict"]);
         assert_eq!(code, 3, "{text}");
         let (code, text) = crashed.verb(&["restart"]);
         assert_eq!(code, 0, "{text}");
@@ -277,7 +277,7 @@ fn a_wrong_number_of_directories_is_a_usage_error_and_a_missing_one_is_named() {
     assert!(text.contains("was made as number 1"), "{text}");
     crashed.images[0] = dir.path().join("nowhere");
     let (code, text) = crashed.verb(&["restart"]);
-    assert_eq!(code, 1, "{text}");
+    assert_eq!(code, 3, "{text}");
     assert!(
         text.contains("image disk 0") && text.contains("nowhere"),
         "{text}"

@@ -246,11 +246,11 @@ fn a_missing_directory_of_a_stream_is_named_and_not_made() {
     let digest = spread.digest();
     let away = dir.path().join("away");
     std::fs::rename(&spread.logs[1], &away).unwrap();
-    spread.refused(1, &[arg(&spread.logs[1]), "log stream 1"]);
+    spread.refused(3, &[arg(&spread.logs[1]), "log stream 1"]);
     assert!(!spread.logs[1].exists(), "it was made");
     // An empty directory in its place, as a mount point without its disk is.
     std::fs::create_dir(&spread.logs[1]).unwrap();
-    spread.refused(1, &[arg(&spread.logs[1]), "log stream 1"]);
+    spread.refused(3, &[arg(&spread.logs[1]), "log stream 1"]);
     // One whose segments are gone.
     std::fs::create_dir(spread.logs[1].join("log")).unwrap();
     spread.refused(3, &["log", "missing"]);

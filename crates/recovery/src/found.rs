@@ -1,0 +1,285 @@
+//! What lies on the disks: a database, nothing, or the remains of one.
+//!
+//! Every caller that opens a database asks here first: a restart for good, a dry run and `verify`
+//! refuse the same directories with the same words. A file that a database always has is
+//! *missing* rather than not found: the error says what it held, what that costs, and what can
+//! replace it. What is merely damaged is left to the loading of the image and the scan of the log,
+//! which know what can stand in.
+
+use std::sync::Arc;
+
+use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
+use perdura_base::{CkptEpoch, Error, ImageSlot, Result, StreamId};
+use perdura_device::{Access, Disk};
+use perdura_wal::anchor::{ANCHOR_PATH, Anchor, AnchorFile};
+use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
+use perdura_wal::{ImageState, ImageStatus};
+
+use crate::image::{ImageFile, directory_number, directory_path, folder, holds_pages, pages_path};
+
+/// The file that names the format's version.
+pub const VERSION_PATH: &str = "VERSION";
+
+/// Names that may stand in a data directory without an anchor: what an interrupted creation
+/// leaves, and what file systems put there.
+const KNOWN: [&str; 8] = [
+    "LOCK",
+    VERSION_PATH,
+    "VERSION.tmp",
+    "anchor.tmp",
+    "image-a",
+    "image-b",
+    LOG_DIR,
+    "lost+found",
+];
+
+/// Whether the directory holds a database. Changes nothing, and needs no lock.
+///
+/// # Errors
+/// [`Error::Foreign`] for a directory of other files, [`Error::Corrupt`] for a database without
+/// its anchor.
+pub fn is_database(data: &dyn Disk) -> Result<bool> {
+    let names = data.list("")?;
+    if names.iter().any(|name| name == ANCHOR_PATH) {
+        return Ok(true);
+    }
+    let stranger = |name: &&String| !KNOWN.contains(&name.as_str());
+    if let Some(stranger) = names.iter().find(stranger) {
+        return Err(Error::Foreign {
+            file: format!("{}/{}", data.name(), stranger.escape_debug()),
+            why: "the directory holds files but no database; give a new or empty one".into(),
+        });
+    }
+    // An interrupted creation leaves neither directories nor pages of images, nor segments.
+    for slot in ImageSlot::ALL {
+        if !names.iter().any(|name| name == folder(slot)) {
+            continue;
+        }
+        let listed = data.list(folder(slot))?;
+        if let Some(name) = listed.iter().find(|name| directory_number(name).is_some()) {
+            return Err(without_anchor(data, &format!("{}/{name}", folder(slot))));
+        }
+        if holds_pages(data, slot)? {
+            return Err(without_anchor(data, &pages_path(slot)));
+        }
+    }
+    if names.iter().any(|name| name == LOG_DIR) {
+        refuse_log_without_anchor(data, data)?;
+    }
+    Ok(false)
+}
+
+fn refuse_log_without_anchor(data: &dyn Disk, log: &dyn Disk) -> Result<()> {
+    let names = match log.list(LOG_DIR) {
+        Ok(names) => names,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    match names.iter().find(|name| SegmentId::parse(name).is_some()) {
+        None => Ok(()),
+        Some(name) => Err(without_anchor(data, &format!("{LOG_DIR}/{name}"))),
+    }
+}
+
+fn without_anchor(data: &dyn Disk, sign: &str) -> Error {
+    Error::corrupt(
+        format!("{}/{ANCHOR_PATH}", data.name()),
+        0,
+        "the anchor of the database whose files are here",
+        format!("no such file, though there is {sign}"),
+        "Nothing else says which image and log are the newest. Restore the anchor from a backup \
+         together with all other files, or move the files away to begin a new database.",
+    )
+}
+
+/// Refuses a database of another format, if the directory says which it is.
+///
+/// # Errors
+/// [`Error::Version`]; [`Error::Foreign`] for a file that is none of ours.
+pub fn check_version(data: &dyn Disk) -> Result<()> {
+    let file = match data.open(VERSION_PATH, Access::Buffered) {
+        Ok(file) => file,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = vec![0; 64];
+    let got = file.read_at(0, &mut bytes)?;
+    let text = bytes[..got].trim_ascii();
+    let version = std::str::from_utf8(text).ok();
+    let version = version.and_then(|text| text.strip_prefix("perdura ")?.parse::<u16>().ok());
+    match version {
+        Some(FORMAT_VERSION) => Ok(()),
+        Some(found) => Err(Error::Version {
+            file: format!("{}/{VERSION_PATH}", data.name()),
+            found,
+            supported: FORMAT_VERSION,
+        }),
+        None => Err(Error::Foreign {
+            file: format!("{}/{VERSION_PATH}", data.name()),
+            why: format!("it says \"{}\"", text.escape_ascii()),
+        }),
+    }
+}
+
+/// The anchor of the database on these disks; `None` if there is no database.
+///
+/// # Errors
+/// As [`is_database`] and [`check_version`]; an anchor that cannot be read.
+pub fn find(
+    data: &dyn Disk,
+    logs: &[Arc<dyn Disk>],
+) -> Result<Option<(AnchorFile, Anchor, Vec<String>)>> {
+    if !is_database(data)? {
+        for log in logs {
+            refuse_log_without_anchor(data, log.as_ref())?;
+        }
+        return Ok(None);
+    }
+    check_version(data)?;
+    AnchorFile::open(data)
+}
+
+/// The error for a stream whose directory is not there.
+#[must_use]
+pub fn missing_log(disk: &str, stream: StreamId) -> Error {
+    Error::corrupt(
+        format!("{disk}/{LOG_DIR}"),
+        0,
+        format!("the directory of log stream {stream}"),
+        "no such directory",
+        "Every transaction since the images is in it. Mount the disk or restore the directory from \
+         a backup; --log-dir names the place if it has moved.",
+    )
+}
+
+/// Refuses logs that are missing, of another database, or of a life that the anchor does not know.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
+pub(crate) fn check_logs(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<()> {
+    for (stream, disk) in (0u8..).map(StreamId).zip(logs) {
+        let names = match disk.list(LOG_DIR) {
+            Ok(names) => names,
+            Err(error) if error.is_not_found() => return Err(missing_log(&disk.name(), stream)),
+            Err(error) => return Err(error),
+        };
+        let ids = names.iter().filter_map(|name| SegmentId::parse(name));
+        for id in ids.filter(|id| id.stream == stream) {
+            check_segment(disk.as_ref(), id, anchor)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_segment(disk: &dyn Disk, id: SegmentId, anchor: &Anchor) -> Result<()> {
+    let mut header = vec![0; SECTOR_BYTES];
+    let read = disk
+        .open(&id.path(), Access::Buffered)
+        .and_then(|file| file.read_at(0, &mut header));
+    let got = match read {
+        Ok(got) => got,
+        // The scan knows whether it needs the file.
+        Err(error) if error.is_unreadable() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if let Err(fault) = check_header(id, &anchor.uuid, &header[..got])
+        && is_foreign(&fault)
+    {
+        return Err(Error::Foreign {
+            file: id.path(),
+            why: format!(
+                "{fault}, the anchor to {}. Nothing was changed. Restore the file that this \
+                 database had in its place, or move it away if it had none",
+                anchor.uuid
+            ),
+        });
+    }
+    if id.incarnation > anchor.incarnation {
+        return Err(stale(&format!(
+            "{}, a segment of life {}; the anchor knows of {}",
+            id.path(),
+            id.incarnation,
+            anchor.incarnation
+        )));
+    }
+    Ok(())
+}
+
+fn stale(sign: &str) -> Error {
+    Error::corrupt(
+        ANCHOR_PATH,
+        0,
+        "the newest anchor of this database",
+        format!("an older one: there is {sign}"),
+        "What was written since would be lost. Restore the newest anchor, or a backup of all files.",
+    )
+}
+
+/// Refuses images that are missing, of another database, or newer than the anchor.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
+pub(crate) fn check_images(
+    data: &dyn Disk,
+    images: &[Arc<dyn Disk>],
+    anchor: &Anchor,
+) -> Result<()> {
+    let newest = anchor.images.iter().map(|image| image.k).max();
+    let newest = newest.unwrap_or_default().max(anchor.ckpt_max);
+    for slot in ImageSlot::ALL {
+        for disk in images {
+            match ImageFile::open(disk.as_ref(), slot, &anchor.uuid) {
+                Err(error) if error.is_not_found() => {
+                    let file = format!("{}/{}", disk.name(), pages_path(slot));
+                    return Err(missing_image(anchor, slot, file, "the pages"));
+                }
+                Err(error @ Error::Foreign { .. }) => return Err(error),
+                // Which damage matters the loading knows.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let path = directory_path(slot, anchor.image(slot).k);
+        let names = match data.list(folder(slot)) {
+            Ok(names) => names,
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let numbers = names.iter().filter_map(|name| directory_number(name));
+        if let Some(k) = numbers.max().filter(|k| *k > newest) {
+            return Err(stale(&format!(
+                "{}, of checkpoint {k}; the newest that the anchor knows is {newest}",
+                directory_path(slot, k)
+            )));
+        }
+        let listed = names.iter().any(|name| path.ends_with(&format!("/{name}")));
+        if anchor.image(slot).state == ImageState::Complete && !listed {
+            let file = format!("{}/{path}", data.name());
+            return Err(missing_image(anchor, slot, file, "the directory"));
+        }
+    }
+    Ok(())
+}
+
+fn missing_image(anchor: &Anchor, slot: ImageSlot, file: String, what: &str) -> Error {
+    let complete = |image: &ImageStatus| image.state == ImageState::Complete;
+    let ImageStatus { k, .. } = anchor.image(slot);
+    let other = slot.other();
+    let consequence = if !complete(anchor.image(slot)) {
+        "Nothing is lost: it held no complete checkpoint.".to_owned()
+    } else if complete(anchor.image(other)) {
+        let CkptEpoch(k) = anchor.image(other).k;
+        format!("Nothing is lost as long as image {other} (checkpoint {k}) and the log are whole.")
+    } else {
+        format!("What was written up to checkpoint {k} is in no other file.")
+    };
+    Error::corrupt(
+        file,
+        0,
+        format!("{what} of image {slot}"),
+        "no such file",
+        format!(
+            "{consequence} Mount the disk or restore the file from a backup; `perdura repair` makes \
+             a new database of what is left."
+        ),
+    )
+}

@@ -1,0 +1,369 @@
+//! Every byte that a restart could need, checked; then the restart itself, in memory.
+//!
+//! The restart is the judge: what it refuses is refused, in the same words, by a dry run and by
+//! opening for good, because all three are the one function. The checks before it look at what a
+//! restart would not read (the older image, the log that only the older image needs), so damage
+//! can be found that costs nothing yet.
+
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::to_u64;
+use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
+use perdura_device::AlignedBuf;
+use perdura_page::{TxnRecord, decode_txn_record};
+use perdura_store::{Geometry, decode_group};
+use perdura_wal::{
+    Anchor, Direction, FrameKind, ImageState, RestartRecord, decide_cut, scan_stream,
+};
+use serde::Serialize;
+
+use crate::found::find;
+use crate::given::check_given;
+use crate::image::{ImageFile, PageSummer, page_offset, pages_path, read_directory};
+use crate::restart::{RestartOptions, Restarted, restart};
+
+/// What the checks found.
+#[derive(Default, Serialize)]
+pub struct Findings {
+    /// Both images.
+    pub images: Vec<ImageFindings>,
+    /// Every stream.
+    pub streams: Vec<StreamFindings>,
+    /// The epoch that the log reaches.
+    pub durable_epoch: Option<u64>,
+    /// Rows after the restart.
+    pub rows: Option<u64>,
+    /// Their digest.
+    pub digest: Option<String>,
+    /// What an operator should know although nothing is damaged.
+    pub notes: Vec<String>,
+    /// What a restart refuses the database for.
+    pub refused: Option<String>,
+    /// Damage, whether or not something can stand in for it.
+    pub problems: Vec<Problem>,
+}
+
+/// One image.
+#[derive(Serialize)]
+pub struct ImageFindings {
+    /// A or B.
+    pub slot: String,
+    /// What the anchor says of it.
+    pub state: &'static str,
+    /// Its checkpoint epoch.
+    pub checkpoint: u64,
+    /// Pages that its directory lists.
+    pub pages: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// The sum of its pages' digests.
+    pub proof: Option<String>,
+}
+
+/// One stream of the log.
+#[derive(Serialize)]
+pub struct StreamFindings {
+    /// Its number.
+    pub stream: u8,
+    /// Blocks that count.
+    pub blocks: usize,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Transactions.
+    pub groups: u64,
+    /// Page records.
+    pub records: u64,
+    /// Where its valid blocks end.
+    pub valid_end: u64,
+    /// Where a restart cuts it.
+    pub cut: Option<u64>,
+}
+
+/// Damage.
+#[derive(Serialize)]
+pub struct Problem {
+    /// The file.
+    pub file: String,
+    /// The byte offset in it, if one place is damaged.
+    pub offset: Option<u64>,
+    /// What was expected and found.
+    pub what: String,
+}
+
+impl Findings {
+    fn problem(&mut self, file: impl Into<String>, error: &Error) {
+        let (file, offset, what) = match error {
+            Error::Corrupt(damage) => (
+                damage.file.clone(),
+                Some(damage.offset),
+                format!(
+                    "expected {}, found {}. {}",
+                    damage.expected, damage.found, damage.consequence
+                ),
+            ),
+            other => (file.into(), None, other.to_string()),
+        };
+        self.problems.push(Problem { file, offset, what });
+    }
+}
+
+/// What was found, and whether a restart refuses the database for it.
+pub struct Verified {
+    /// The findings.
+    pub found: Findings,
+    /// The restart's error, if it fails.
+    pub refusal: Option<Error>,
+}
+
+/// Checks a stopped database and restarts it in memory; `options` are those of a dry run.
+/// `describe` gives the rows and the digest. `Ok(None)` if there is no database.
+///
+/// # Errors
+/// What keeps a restart from even beginning: no anchor that can be read, files that are missing or
+/// another database's.
+pub fn verify(
+    options: &RestartOptions<'_>,
+    describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
+) -> Result<Option<Verified>> {
+    assert!(options.dry_run, "verify changes nothing");
+    let Some((_, anchor, notes)) = find(options.data.as_ref(), &options.logs)? else {
+        return Ok(None);
+    };
+    check_given(options, &anchor)?;
+    let checked = Checked { options, anchor };
+    let mut found = Findings::default();
+    checked.check_anchor(&notes, &mut found);
+    for slot in ImageSlot::ALL {
+        checked.check_image(slot, &mut found);
+    }
+    checked.check_log(&mut found);
+    let restarted =
+        restart(options).and_then(|restarted| restarted.as_ref().map(describe).transpose());
+    let refusal = match restarted {
+        Ok(described) => {
+            (found.rows, found.digest) = described.unzip();
+            None
+        }
+        Err(error) => {
+            found.refused = Some(error.to_string());
+            Some(error)
+        }
+    };
+    Ok(Some(Verified { found, refusal }))
+}
+
+struct Checked<'a> {
+    options: &'a RestartOptions<'a>,
+    anchor: Anchor,
+}
+
+impl Checked<'_> {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            partitions: self.anchor.partitions,
+            chunk_pages: self.anchor.chunk_pages,
+            hash_seed: self.anchor.hash_seed,
+        }
+    }
+
+    fn check_anchor(&self, notes: &[String], found: &mut Findings) {
+        for note in notes {
+            // An update that was interrupted between the copies is no damage.
+            if note.starts_with("anchor copy") {
+                let (file, what) = (
+                    "anchor".to_owned(),
+                    format!("{note}; the other copy is whole"),
+                );
+                found.problems.push(Problem {
+                    file,
+                    offset: None,
+                    what,
+                });
+            } else {
+                found.notes.push(note.clone());
+            }
+        }
+    }
+
+    fn check_image(&self, slot: ImageSlot, found: &mut Findings) {
+        let status = self.anchor.image(slot);
+        let mut image = ImageFindings {
+            slot: slot.to_string(),
+            state: match status.state {
+                ImageState::Empty => "empty",
+                ImageState::Building => "building",
+                ImageState::Complete => "complete",
+            },
+            checkpoint: status.k.0,
+            pages: 0,
+            bytes: 0,
+            proof: None,
+        };
+        let pages_path = pages_path(slot);
+        let files: Result<Vec<ImageFile>, Error> = self
+            .options
+            .images
+            .iter()
+            .map(|disk| ImageFile::open(disk.as_ref(), slot, &self.anchor.uuid))
+            .collect();
+        let files = files.inspect_err(|error| found.problem(&pages_path, error));
+        if let (Ok(files), ImageState::Complete) = (files, status.state) {
+            let geometry = self.geometry();
+            let listed = read_directory(self.options.data.as_ref(), &self.anchor, slot, &geometry);
+            match listed {
+                Err(error) => found.problem(format!("directory of image {slot}"), &error),
+                Ok(listed) => {
+                    image.proof = Some(format!("{:016x}", listed.directory.proof()));
+                    let summer = PageSummer::new();
+                    let mut page = AlignedBuf::zeroed(PAGE_BYTES);
+                    for partition in (0..geometry.partitions).map(PartitionId) {
+                        let file = &files[usize::from(partition.0) % files.len()];
+                        for (local, entry) in listed.directory.present(partition) {
+                            let id = geometry
+                                .page_id(partition, local)
+                                .expect("checked by the reader");
+                            image.pages += 1;
+                            image.bytes += to_u64(PAGE_BYTES);
+                            let what = match file.read(id, &mut page) {
+                                Err(error) => error.to_string(),
+                                Ok(got) if got < PAGE_BYTES => {
+                                    format!("page {id} lies beyond the end of the file")
+                                }
+                                Ok(_) if !ImageFile::is_listed(id, &page, &entry) => {
+                                    format!("page {id} is not the one that the directory lists")
+                                }
+                                Ok(_) if summer.digest(&page) != entry.digest => {
+                                    format!("the digest of page {id} is not the one listed")
+                                }
+                                Ok(_) => continue,
+                            };
+                            let (file, offset) = (pages_path.clone(), Some(page_offset(id)));
+                            found.problems.push(Problem { file, offset, what });
+                        }
+                    }
+                }
+            }
+        }
+        found.images.push(image);
+    }
+
+    fn check_log(&self, found: &mut Findings) {
+        let begin = log_begin(&self.anchor);
+        let mut scans = Vec::new();
+        for stream in (0..self.anchor.streams).map(StreamId) {
+            match self.scan(stream, begin[usize::from(stream.0)]) {
+                Ok(scan) => scans.push(scan),
+                Err(error) => return found.problem(format!("log stream {stream}"), &error),
+            }
+        }
+        let cut = match decide_cut(&self.anchor, &scans) {
+            Ok(cut) => Some(cut),
+            Err(error) => {
+                found.problem("log", &error);
+                None
+            }
+        };
+        for scan in &mut scans {
+            let ends_at = cut.as_ref().map(|cut| cut.cut[usize::from(scan.stream.0)]);
+            if let Some(end) = ends_at {
+                let before = scan.blocks.len();
+                scan.cut_at(end);
+                let void = before - scan.blocks.len();
+                if void > 0 {
+                    let stream = scan.stream;
+                    found.notes.push(format!(
+                        "log stream {stream}: {void} void block(s) at its end"
+                    ));
+                }
+            }
+            found.notes.append(&mut scan.notes);
+            let (mut groups, mut records) = (0, 0);
+            for unit in scan.units(1 << 20) {
+                let read = scan.read_unit(unit, Direction::Forward, |frame, block| {
+                    let sound = match frame.kind {
+                        FrameKind::Group => decode_group(frame.payload).is_some_and(|group| {
+                            groups += 1;
+                            records += group.records;
+                            true
+                        }),
+                        FrameKind::Record => {
+                            decode_txn_record(frame.payload).is_some_and(|record| {
+                                match record {
+                                    TxnRecord::Begin { .. } => groups += 1,
+                                    TxnRecord::Update(_) => records += 1,
+                                    TxnRecord::Commit { .. } | TxnRecord::Abort { .. } => {}
+                                }
+                                true
+                            })
+                        }
+                        FrameKind::Restart => RestartRecord::decode(frame.payload).is_some(),
+                        FrameKind::BeginCheckpoint
+                        | FrameKind::EndCheckpoint
+                        | FrameKind::Beacon => true,
+                    };
+                    if sound {
+                        return Ok(());
+                    }
+                    Err(Error::corrupt(
+                        format!("log stream {}", scan.stream),
+                        block.pos.0,
+                        format!("a frame of kind {:?}", frame.kind),
+                        "bytes that do not parse",
+                        "The checksums hold, so this is a bug in the writer. Keep a copy.",
+                    ))
+                });
+                if let Err(error) = read {
+                    found.problem(format!("log stream {}", scan.stream), &error);
+                }
+            }
+            found.streams.push(StreamFindings {
+                stream: scan.stream.0,
+                blocks: scan.blocks.len(),
+                bytes: scan.bytes_read,
+                groups,
+                records,
+                valid_end: scan.valid_end.0,
+                cut: ends_at.map(|pos| pos.0),
+            });
+        }
+        if let Some(cut) = &cut {
+            found.durable_epoch = Some(cut.durable.0);
+            self.check_end(cut.durable, found);
+        }
+    }
+
+    /// Every complete image rests on an epoch that the log must have reached.
+    fn check_end(&self, durable: Epoch, found: &mut Findings) {
+        for slot in ImageSlot::ALL {
+            let image = self.anchor.image(slot);
+            if image.state == ImageState::Complete && image.end_epoch > durable {
+                let needs = image.end_epoch;
+                found.problems.push(Problem {
+                    file: "log".into(),
+                    offset: None,
+                    what: format!(
+                        "image {slot} rests on epoch {needs}; the log ends with {durable}"
+                    ),
+                });
+            }
+        }
+    }
+
+    fn scan(&self, stream: StreamId, from: Pos) -> Result<perdura_wal::StreamScan> {
+        let disk = self.options.logs[usize::from(stream.0)].as_ref();
+        scan_stream(disk, &self.anchor, stream, from)
+    }
+}
+
+/// Where the log that a restart could need begins, in each stream: at the older image.
+#[must_use]
+pub fn log_begin(anchor: &Anchor) -> Vec<Pos> {
+    let complete = anchor
+        .images
+        .iter()
+        .filter(|image| image.state == ImageState::Complete);
+    let oldest = complete.min_by_key(|image| image.k);
+    oldest.map_or_else(
+        || vec![Pos(0); usize::from(anchor.streams)],
+        |image| image.begin.clone(),
+    )
+}

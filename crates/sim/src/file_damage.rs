@@ -1,0 +1,431 @@
+//! What damage to files really looks like: each file of a small database truncated to every sector,
+//! zeroed from every sector on, replaced by an older version of itself and by each other file of
+//! its kind, and every subset of a directory deleted.
+//!
+//! For each, `verify`, a dry run and opening for good must agree: all refuse with the same words, or
+//! all start. A start must be exactly a durable prefix, must not lose what was vouched for, and must
+//! stand two checkpoints and another restart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use perdura::{Core, Env, Error, Progress};
+use perdura_base::error::Family;
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_device::{Access, Clock, CrashProfile, Disk, MemDisk};
+use perdura_recovery::verify::verify;
+use perdura_recovery::{Method, RestartOptions, restart};
+use perdura_wal::Scheme;
+
+use crate::damage::empty;
+use crate::world::{Check, World};
+
+/// Files by path.
+type Files = BTreeMap<String, Arc<Vec<u8>>>;
+
+/// The directories of a database.
+const FOLDERS: [&str; 3] = ["image-a", "image-b", "log"];
+/// Deletions of every subset stop at this many files; of more, single ones and pairs are deleted.
+const SUBSET_FILES_MAX: usize = 9;
+
+/// How old the database is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// It has never taken a checkpoint.
+    Young,
+    /// Two lives, two checkpoints in each.
+    Grown,
+}
+
+/// What was tried and how it ended.
+#[derive(Debug, Clone, Default)]
+pub struct Swept {
+    /// Damaged directories.
+    pub cases: u64,
+    /// Those that started.
+    pub started: u64,
+    /// Those that were refused.
+    pub refused: u64,
+    /// Those in which nothing was left of the database.
+    pub absent: u64,
+    /// Those that started without something that was acknowledged and vouched for.
+    pub lost: Vec<String>,
+    /// Everything else that went wrong.
+    pub violations: Vec<String>,
+}
+
+/// A small database as files, with what it was at earlier moments.
+struct Subject {
+    world: World,
+    now: Files,
+    /// Contents that each file had before, all different from the newest.
+    older: BTreeMap<String, Vec<Arc<Vec<u8>>>>,
+    /// The epoch that a start must reach.
+    vouched: u64,
+}
+
+impl Subject {
+    fn new(seed: u64, streams: u8, age: Age) -> Check<Subject> {
+        let mut subject = Subject {
+            world: empty(seed, streams),
+            now: Files::new(),
+            older: BTreeMap::new(),
+            vouched: 0,
+        };
+        let (lives, checkpoints) = match age {
+            Age::Young => (1, 0),
+            Age::Grown => (2, 2),
+        };
+        for life in 0..lives {
+            subject.world.open()?;
+            for _ in 0..checkpoints {
+                subject.work(12)?;
+                subject.world.checkpoint_now()?;
+                subject.look()?;
+            }
+            subject.work(20)?;
+            // At rest for a moment: everything is durable, and the log says so.
+            subject.world.flush_all()?;
+            subject.world.flush_all()?;
+            subject.world.observe();
+            subject.look()?;
+            if life + 1 < lives {
+                subject.world.disks[0].crash(CrashProfile::Everything, seed);
+                subject.world.forget_engine();
+            }
+        }
+        subject.world.disks[0].crash(CrashProfile::Everything, seed);
+        subject.world.forget_engine();
+        subject.look()?;
+        subject.vouched = subject.world.must_survive;
+        for (path, newest) in &subject.now {
+            if let Some(older) = subject.older.get_mut(path) {
+                older.retain(|bytes| bytes != newest);
+            }
+        }
+        Ok(subject)
+    }
+
+    fn work(&mut self, steps: u32) -> Check {
+        for _ in 0..4 {
+            self.world.steps(steps / 4)?;
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    /// Notes every file as it is.
+    fn look(&mut self) -> Check {
+        let disk = &self.world.disks[0];
+        self.now.clear();
+        for (path, _) in disk.files() {
+            let bytes = disk.read_all(&path).map_err(|error| error.to_string())?;
+            let bytes = Arc::new(bytes);
+            let older = self.older.entry(path.clone()).or_default();
+            if !older.contains(&bytes) {
+                older.push(Arc::clone(&bytes));
+            }
+            self.now.insert(path, bytes);
+        }
+        Ok(())
+    }
+}
+
+/// What a path is, so that only like is exchanged for like.
+fn kind(path: &str) -> &str {
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    match path.split_once('/') {
+        Some(("log", _)) => "log",
+        Some((_, _)) if name.starts_with("directory-") => "directory",
+        _ => name,
+    }
+}
+
+/// Takes every case to the judges and keeps the account.
+struct Sweep<'a> {
+    subject: &'a Subject,
+    out: Swept,
+}
+
+/// How one of the three ways of looking at a directory ended.
+#[derive(PartialEq, Eq, Debug)]
+enum Verdict {
+    Starts,
+    Absent,
+    Refused(Family, String),
+}
+
+fn verdict<T>(result: Result<Option<T>, Error>) -> Verdict {
+    match result {
+        Ok(Some(_)) => Verdict::Starts,
+        Ok(None) => Verdict::Absent,
+        Err(error) => Verdict::Refused(error.family(), error.to_string()),
+    }
+}
+
+impl Sweep<'_> {
+    fn case(&mut self, what: &str, files: &Files, folders: &[&str]) {
+        self.out.cases += 1;
+        match catch_unwind(AssertUnwindSafe(|| self.judge(files, folders))) {
+            Ok(Ok(verdict)) => match verdict {
+                Verdict::Starts => self.out.started += 1,
+                Verdict::Absent => self.out.absent += 1,
+                Verdict::Refused(..) => self.out.refused += 1,
+            },
+            Ok(Err(Wrong::Lost(text))) => self.out.lost.push(format!("{what}: {text}")),
+            Ok(Err(Wrong::Other(text))) => self.out.violations.push(format!("{what}: {text}")),
+            Err(_) => self.out.violations.push(format!("{what}: a panic")),
+        }
+    }
+
+    fn judge(&self, files: &Files, folders: &[&str]) -> Result<Verdict, Wrong> {
+        let disk: Arc<dyn Disk> = Arc::new(disk_of(files, folders)?);
+        let world = &self.subject.world;
+        let env = Env {
+            data: Arc::clone(&disk),
+            logs: vec![Arc::clone(&disk); usize::from(world.swarm.streams)],
+            clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
+            seed: world.seed ^ 1,
+        };
+        let options = RestartOptions {
+            data: Arc::clone(&env.data),
+            images: vec![Arc::clone(&env.data)],
+            logs: env.logs.clone(),
+            clock: Arc::clone(&env.clock),
+            schedule: world.swarm.options.schedule,
+            method: Method::of(Scheme::Differential),
+            dry_run: true,
+            memory: Arc::new(perdura::MemoryAccount::new(u64::MAX)),
+            catalog: &perdura::catalog::read_catalog,
+            progress: Arc::new(Progress::default()),
+        };
+        let describe = |_: &perdura_recovery::Restarted| Ok((0, String::new()));
+        let verified = verify(&options, &describe).and_then(|verified| {
+            let refusal = verified.map(|verified| verified.refusal);
+            refusal.map(|error| error.map_or(Ok(()), Err)).transpose()
+        });
+        let verified = verdict(verified);
+        let dry = verdict(restart(&options));
+        if verified != dry {
+            return Err(format!("verify: {verified:?}\n  dry run: {dry:?}").into());
+        }
+        if dry == Verdict::Absent {
+            return self.absent(files, dry);
+        }
+        let open = || Core::open(env.clone(), world.options(), Arc::new(Progress::default()));
+        let opened = open();
+        let core = match opened {
+            Ok(core) => core,
+            Err(error) => {
+                let served = verdict::<()>(Err(error));
+                return match served == dry {
+                    false => Err(format!("dry run: {dry:?}\n  open: {served:?}").into()),
+                    true if matches!(dry, Verdict::Refused(Family::Corruption, _)) => Ok(dry),
+                    true => Err(format!("it is not taken for damage: {dry:?}").into()),
+                };
+            }
+        };
+        if dry != Verdict::Starts {
+            return Err(format!("dry run: {dry:?}\n  open: it starts").into());
+        }
+        self.compare(&core)?;
+        for _ in 0..2 {
+            core.checkpoint_now()
+                .map_err(|error| format!("the next checkpoint: {error}"))?;
+        }
+        drop(core);
+        let again = open().map_err(|error| format!("the next restart: {error}"))?;
+        self.compare(&again)?;
+        Ok(dry)
+    }
+
+    /// Nothing may be left of a database that is taken for none.
+    fn absent(&self, files: &Files, dry: Verdict) -> Result<Verdict, Wrong> {
+        let left: Vec<&String> = files
+            .iter()
+            .filter(|(path, bytes)| match kind(path) {
+                "LOCK" | "VERSION" => false,
+                "pages" => bytes.len() > SECTOR_BYTES,
+                "log" => !path.contains("/spare-"),
+                _ => true,
+            })
+            .map(|(path, _)| path)
+            .collect();
+        match left.is_empty() {
+            true => Ok(dry),
+            false => Err(Wrong::Lost(format!(
+                "taken for no database beside {left:?}"
+            ))),
+        }
+    }
+
+    fn compare(&self, core: &Core) -> Result<(), Wrong> {
+        let durable = core.report().durable_epoch;
+        let (world, vouched) = (&self.subject.world, self.subject.vouched);
+        if durable < vouched {
+            let text = format!("started at epoch {durable}; {vouched} was vouched for");
+            return Err(Wrong::Lost(text));
+        }
+        let expected = world.model.state_at(durable);
+        let same = world.compare(core, &expected);
+        same.map_err(|what| Wrong::Other(format!("started at epoch {durable}: {what}")))
+    }
+}
+
+enum Wrong {
+    Lost(String),
+    Other(String),
+}
+
+impl From<String> for Wrong {
+    fn from(text: String) -> Wrong {
+        Wrong::Other(text)
+    }
+}
+
+fn disk_of(files: &Files, folders: &[&str]) -> Check<MemDisk> {
+    let disk = MemDisk::new();
+    let text = |error: Error| error.to_string();
+    for folder in folders {
+        disk.make_dir(folder).map_err(text)?;
+    }
+    for (path, bytes) in files {
+        let file = disk.create(path, Access::Buffered).map_err(text)?;
+        file.write_at(0, bytes).map_err(text)?;
+    }
+    Ok(disk)
+}
+
+/// Sweeps over one database. `every` is 1 for all cases, or takes one of that many truncations and
+/// zeroed ends.
+///
+/// # Errors
+/// The small database could not be made.
+pub fn sweep(seed: u64, streams: u8, age: Age, every: usize) -> Check<Swept> {
+    let subject = Subject::new(seed, streams, age)?;
+    let foreign = Subject::new(seed ^ 0xf0, streams, age)?;
+    let mut sweep = Sweep {
+        subject: &subject,
+        out: Swept::default(),
+    };
+    sweep.case("nothing", &subject.now, &FOLDERS);
+    sweep.ends(every);
+    sweep.exchanges(&foreign);
+    sweep.deletions();
+    Ok(sweep.out)
+}
+
+impl Sweep<'_> {
+    fn replaced(&mut self, path: &str, bytes: Vec<u8>, what: &str) {
+        let mut files = self.subject.now.clone();
+        files.insert(path.to_owned(), Arc::new(bytes));
+        self.case(&format!("{path} {what}"), &files, &FOLDERS);
+    }
+
+    /// Every file cut at every sector, and zeroed from there on.
+    fn ends(&mut self, every: usize) {
+        const CUT_BYTES: usize = 512;
+        let subject = self.subject;
+        let mut turn = 0;
+        for (path, bytes) in &subject.now {
+            for at in (0..bytes.len()).step_by(CUT_BYTES) {
+                turn += 1;
+                if turn % every != 0 && at != 0 {
+                    continue;
+                }
+                self.replaced(path, bytes[..at].to_vec(), &format!("truncated to {at}"));
+                if bytes[at..].iter().any(|byte| *byte != 0) {
+                    let mut zeroed = bytes[..at].to_vec();
+                    zeroed.resize(bytes.len(), 0);
+                    self.replaced(path, zeroed, &format!("zeroed from {at} on"));
+                }
+            }
+        }
+    }
+
+    /// Every file replaced by what it was and by every other file of its kind, here and elsewhere.
+    fn exchanges(&mut self, foreign: &Subject) {
+        let subject = self.subject;
+        for (path, bytes) in &subject.now {
+            let versions = subject.older.get(path).into_iter().flatten();
+            for (number, older) in versions.enumerate() {
+                self.replaced(path, older.to_vec(), &format!("as version {number} of it"));
+            }
+            let others = |files: &Files| -> Vec<(String, Arc<Vec<u8>>)> {
+                let like = |other: &&String| kind(other) == kind(path);
+                let paths = files.keys().filter(like);
+                paths
+                    .map(|other| (other.clone(), Arc::clone(&files[other])))
+                    .collect()
+            };
+            for (other, theirs) in others(&subject.now) {
+                if other != *path && theirs != *bytes {
+                    self.replaced(path, theirs.to_vec(), &format!("replaced by {other}"));
+                }
+            }
+            for (other, theirs) in others(&foreign.now) {
+                let what = format!("replaced by {other} of another database");
+                self.replaced(path, theirs.to_vec(), &what);
+            }
+        }
+        // A whole log of another database, instead of ours and beside it.
+        let logs = foreign
+            .now
+            .iter()
+            .filter(|(path, _)| path.starts_with("log/"));
+        let theirs: Files = logs
+            .map(|(path, bytes)| (path.clone(), Arc::clone(bytes)))
+            .collect();
+        let mut beside = theirs.clone();
+        beside.extend(subject.now.clone());
+        self.case("another database's log beside", &beside, &FOLDERS);
+        let mut instead = subject.now.clone();
+        instead.retain(|path, _| !path.starts_with("log/"));
+        instead.extend(theirs);
+        self.case("another database's log instead", &instead, &FOLDERS);
+    }
+
+    /// Every subset of each directory deleted, and every subset of what stands in the root.
+    fn deletions(&mut self) {
+        let paths: BTreeSet<&String> = self.subject.now.keys().collect();
+        for folder in FOLDERS {
+            let within = |path: &&&String| path.starts_with(&format!("{folder}/"));
+            let units: Vec<String> = paths.iter().filter(within).map(|p| (**p).clone()).collect();
+            self.subsets(&units);
+        }
+        let mut units: Vec<String> = FOLDERS.map(str::to_owned).to_vec();
+        units.extend(
+            paths
+                .iter()
+                .filter(|p| !p.contains('/'))
+                .map(|p| (**p).clone()),
+        );
+        self.subsets(&units);
+    }
+
+    fn subsets(&mut self, units: &[String]) {
+        let all = units.len() <= SUBSET_FILES_MAX;
+        for set in 1u64..1 << units.len().min(20) {
+            if !all
+                && set.count_ones() > 2
+                && set.count_ones() < u32::try_from(units.len()).unwrap_or(0)
+            {
+                continue;
+            }
+            let chosen = |at: &usize| set >> at & 1 == 1;
+            let gone: Vec<&String> = (0..units.len())
+                .filter(chosen)
+                .map(|at| &units[at])
+                .collect();
+            let is_gone = |path: &str| {
+                let at = |unit: &&&String| path == **unit || path.starts_with(&format!("{unit}/"));
+                gone.iter().any(|unit| at(&unit))
+            };
+            let mut files = self.subject.now.clone();
+            files.retain(|path, _| !is_gone(path));
+            let folders: Vec<&str> = FOLDERS.into_iter().filter(|f| !is_gone(f)).collect();
+            self.case(&format!("without {gone:?}"), &files, &folders);
+        }
+    }
+}
