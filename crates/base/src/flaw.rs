@@ -83,6 +83,8 @@ pub enum Flaw {
     ScanSkipsDisplaced,
     /// The purge removes the rows of an orphan and leaves the pages of long elements.
     ChainLeaked,
+    /// The salt of an index comes from when it was made: after a restart a cursor stands elsewhere.
+    SaltFromClock,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -103,7 +105,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 36] = [
+    pub const ALL: [Flaw; 37] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -140,6 +142,7 @@ impl Flaw {
         Flaw::ScoreNotMoved,
         Flaw::ScanSkipsDisplaced,
         Flaw::ChainLeaked,
+        Flaw::SaltFromClock,
     ];
 
     /// The flaws that only steal mode has a place for.

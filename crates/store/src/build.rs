@@ -66,7 +66,7 @@ impl Partition {
     /// `Corrupt`, as [`build_indexes`](Self::build_indexes).
     pub fn build_catalog_index(&mut self) -> Result<()> {
         let only_catalog = |table: TableId| (table.0 == 0).then_some(false);
-        self.tables.entry(TableId(0)).or_default();
+        self.attach_table(TableId(0), false);
         let changed: Vec<u8> = self
             .pages
             .states
@@ -138,7 +138,8 @@ impl Partition {
         for (id, mut table) in attached {
             table.unaccount(&self.pages.memory);
             if let Some(ordered) = ordered(id) {
-                self.tables.insert(id, Table::new(ordered));
+                let salts = self.pages.salts(id);
+                self.tables.insert(id, Table::new(ordered, salts));
             }
         }
         self.headers.clear();
@@ -168,10 +169,11 @@ impl Partition {
             let found = format!("page id {}", header.page_id);
             return Err(damaged(&self.pages, local, None, "its own page id", &found));
         }
+        let salts = self.pages.salts(header.table);
         if let btree_map::Entry::Vacant(unknown) = self.tables.entry(header.table) {
             match ordered(header.table) {
                 Some(ordered) => {
-                    unknown.insert(Table::new(ordered));
+                    unknown.insert(Table::new(ordered, salts));
                 }
                 None => stats.orphan_pages += 1,
             }

@@ -17,7 +17,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_page::{CollectionId, Row, Shape};
 
-use crate::geometry::KeyHash;
+use crate::geometry::{KeyHash, Salts};
 use crate::hash_index::HashIndex;
 use crate::index::Entry;
 use crate::order::OrderIndex;
@@ -63,11 +63,12 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
-    fn new(id: CollectionId, shape: Shape, orphan: bool) -> Collection {
+    fn new(id: CollectionId, shape: Shape, orphan: bool, salts: Salts) -> Collection {
+        let names = || HashIndex::new(salts.of_collection(id));
         let index = match shape {
-            Shape::Hash | Shape::Set => Index::Names(HashIndex::default()),
+            Shape::Hash | Shape::Set => Index::Names(names()),
             Shape::List => Index::Items(VecDeque::new()),
-            Shape::Zset => Index::Scores(HashIndex::default(), OrderIndex::new()),
+            Shape::Zset => Index::Scores(names(), OrderIndex::new()),
         };
         Collection {
             id,
@@ -153,8 +154,8 @@ impl Collection {
 }
 
 /// All collections of one table in one partition.
-#[derive(Default)]
 pub(crate) struct Collections {
+    salts: Salts,
     map: HashTable<Collection>,
     index_bytes: usize,
     /// Collections without a header; the purge takes the last first.
@@ -163,6 +164,21 @@ pub(crate) struct Collections {
 }
 
 impl Collections {
+    pub(crate) fn new(salts: Salts) -> Collections {
+        Collections {
+            salts,
+            map: HashTable::new(),
+            index_bytes: 0,
+            orphans: Vec::new(),
+            orphan_rows: 0,
+        }
+    }
+
+    /// Forgets every collection.
+    pub(crate) fn forget(&mut self) {
+        *self = Collections::new(self.salts);
+    }
+
     pub(crate) fn get(&self, id: CollectionId) -> Option<&Collection> {
         self.map.find(mix64(id.0), |c| c.id == id)
     }
@@ -193,7 +209,7 @@ impl Collections {
     /// Adds an empty collection, which may be an orphan.
     pub(crate) fn make(&mut self, id: CollectionId, shape: Shape, orphan: bool) {
         let hash = |c: &Collection| mix64(c.id.0);
-        let made = Collection::new(id, shape, orphan);
+        let made = Collection::new(id, shape, orphan, self.salts);
         debug_assert!(self.get(id).is_none());
         self.map.insert_unique(mix64(id.0), made, hash);
         if orphan {
@@ -255,7 +271,8 @@ impl Collections {
     pub(crate) fn admit(&mut self, id: CollectionId, shape: Shape) -> &mut Collection {
         let hash = |c: &Collection| mix64(c.id.0);
         let entry = self.map.entry(mix64(id.0), |c| c.id == id, hash);
-        let entry = entry.or_insert_with(|| Collection::new(id, shape, true));
+        let salts = self.salts;
+        let entry = entry.or_insert_with(|| Collection::new(id, shape, true, salts));
         entry.into_mut()
     }
 
@@ -283,7 +300,10 @@ impl Collections {
 
 #[cfg(test)]
 mod tests {
+    use perdura_base::{PartitionId, TableId};
+
     use super::*;
+    use crate::geometry::Geometry;
 
     type Contents = Vec<(CollectionId, bool, Vec<(u64, Entry)>)>;
 
@@ -347,7 +367,13 @@ mod tests {
     fn edits_taken_back_latest_first_leave_everything_as_it_was_and_the_sums_exact() {
         for seed in 0..200 {
             let mut rng = fastrand::Rng::with_seed(seed);
-            let mut all = Collections::default();
+            let salts = Geometry {
+                partitions: 1,
+                chunk_pages: 1,
+                hash_seed: seed,
+            }
+            .salts(PartitionId(0), TableId(1));
+            let mut all = Collections::new(salts);
             for (id, shape) in (0..).map(CollectionId).zip(Shape::ALL) {
                 all.make(id, shape, false);
             }

@@ -5,8 +5,9 @@
 //! be logged or recovered: `page = chunk * chunk_pages + i`, and the chunk belongs to partition
 //! `chunk % partitions`. Within a partition pages are counted by their *local index*.
 
-use perdura_base::checksum::hash64;
-use perdura_base::{PageId, PartitionId};
+use perdura_base::checksum::{hash64, mix64};
+use perdura_base::{PageId, PartitionId, TableId};
+use perdura_page::CollectionId;
 
 /// The 64-bit hash of a key under the database's seed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,11 +24,43 @@ pub struct Geometry {
     pub hash_seed: u64,
 }
 
+/// What spreads the entries of each index in an order of its own. Rows that are read in the order
+/// of one index are written to another one in an order that is random there: in the order of
+/// their places they would fill a growing array from one end, each behind all before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Salts {
+    keys: u64,
+    collections: u64,
+}
+
+impl Salts {
+    /// The salt of the index of a table's keys.
+    pub(crate) fn of_keys(self) -> u64 {
+        self.keys
+    }
+
+    /// The salt of the index of a collection's names: by the number in its home, which stays the
+    /// same under a new name. Numbers are counted in a partition, whatever the table.
+    pub(crate) fn of_collection(self, id: CollectionId) -> u64 {
+        mix64(self.collections ^ id.0)
+    }
+}
+
 impl Geometry {
     /// The hash of a key.
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         KeyHash(hash64(self.hash_seed, key))
+    }
+
+    /// The salts of a table's indexes in a partition. They are made of nothing but numbers that are
+    /// durable, because cursors outlive restarts.
+    pub(crate) fn salts(&self, partition: PartitionId, table: TableId) -> Salts {
+        let partition = mix64(self.hash_seed ^ mix64(u64::from(partition.0) + 1));
+        Salts {
+            keys: mix64(partition ^ mix64(u64::from(table.0) + 1)),
+            collections: mix64(!partition),
+        }
     }
 
     /// The partition of a key with this hash, from the hash's top bits.

@@ -6,8 +6,17 @@
 //! suffice. The array grows by half at four fifths full: ten to fifteen bytes per row. Deletion
 //! closes the gap it leaves, so that there are no tombstones.
 //!
+//! Places are in the order of the spread hash, which is what makes cursors possible, and what makes
+//! the array sensitive to entries that come or go in that order: they leave one part of it crowded
+//! and another one empty. Each index spreads by a *salt*, so that the order of one is random in
+//! another. What is left is a client that removes or adds names in the very order that a scan of the
+//! same index returned them. The array then grows before it is full, up to [`SPARSE_MAX`] places
+//! an entry, and is not made smaller while that would crowd it.
+//!
 //! Invariants: an entry lies between its home and the first empty place after it; no place holds
 //! an entry twice; at least one place is empty.
+
+use std::ops::Range;
 
 use crate::index::Entry;
 
@@ -15,14 +24,38 @@ use crate::index::Entry;
 /// ones, which this excludes, would name slot 1023, which no page has.
 const EMPTY: u64 = 0;
 const PLACES_MIN: usize = 8;
+/// An entry so far from its home is in a crowd that chance does not make, in an array that is four
+/// fifths full.
+const CROWDED: usize = 512;
+/// The same in an array that is at most half full.
+const CROWDED_WHERE_EMPTY: usize = 128;
+/// An array may have so many places for each entry because it is crowded.
+const SPARSE_MAX: usize = 16;
 
-#[derive(Default)]
 pub(crate) struct HashIndex {
     places: Vec<u64>,
     len: usize,
+    salt: u64,
+    /// The array stays as it is until fewer entries are left.
+    shrink_below: usize,
 }
 
 impl HashIndex {
+    /// An empty index that spreads hashes by a salt.
+    pub(crate) fn new(salt: u64) -> HashIndex {
+        HashIndex {
+            places: Vec::new(),
+            len: 0,
+            salt,
+            shrink_below: usize::MAX,
+        }
+    }
+
+    /// What its hashes are spread by.
+    pub(crate) fn salt(&self) -> u64 {
+        self.salt
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -54,8 +87,12 @@ impl HashIndex {
 
     /// Where the search for a spread hash begins: the hash scaled to the array.
     pub(crate) fn home(&self, spread: u64) -> usize {
-        let places = u64::try_from(self.places.len()).unwrap_or(0);
-        usize::try_from(((spread >> 32) * places) >> 32).unwrap_or(0)
+        home(spread, self.places.len())
+    }
+
+    /// The home of an entry.
+    pub(crate) fn home_of(&self, entry: Entry) -> usize {
+        self.home(entry.spread(self.salt))
     }
 
     fn after(&self, place: usize) -> usize {
@@ -88,6 +125,7 @@ impl HashIndex {
             if is(Entry(!raw)) {
                 return Some(place);
             }
+            work::step();
             place = self.after(place);
         }
     }
@@ -103,46 +141,75 @@ impl HashIndex {
         let needed = self.len + more;
         if needed * 5 > self.places.len() * 4 {
             let grown = self.places.len() + self.places.len() / 2;
-            self.resize(PLACES_MIN.max(grown).max(needed + needed / 4 + 1));
+            let places = PLACES_MIN.max(grown).max(needed + needed / 4 + 1);
+            self.places = self.spread_out(places).places;
         }
     }
 
-    /// Gives memory back when less than a fifth of it is used.
+    /// Gives memory back when less than a fifth of it is used, unless that would crowd what is
+    /// left; then again when half of it is gone.
     pub(crate) fn shrink(&mut self) {
-        if self.places.len() > 64 && self.len * 5 < self.places.len() {
-            self.resize(self.len * 2);
+        if self.places.len() > 64
+            && self.len * 5 < self.places.len()
+            && self.len < self.shrink_below
+        {
+            let smaller = self.spread_out(self.len * 2);
+            if smaller.farthest < CROWDED_WHERE_EMPTY {
+                self.places = smaller.places;
+                self.shrink_below = usize::MAX;
+            } else {
+                self.shrink_below = self.len / 2;
+            }
         }
     }
 
-    fn resize(&mut self, places: usize) {
+    /// Whether an entry this far from its home shows that the array is filled unevenly.
+    fn is_crowded(&self, distance: usize) -> bool {
+        distance >= CROWDED_WHERE_EMPTY
+            && (distance >= CROWDED || self.len * 2 <= self.places.len())
+    }
+
+    /// All entries in an array of so many places.
+    fn spread_out(&self, places: usize) -> Refill {
         assert!(
             u32::try_from(places).is_ok(),
             "2^24 pages have fewer rows of one hash share"
         );
-        let old = std::mem::replace(&mut self.places, vec![EMPTY; places]);
-        for raw in old.into_iter().filter(|raw| *raw != EMPTY) {
-            self.put(raw);
+        let mut refill = Refill::new(places);
+        for raw in self.places.iter().filter(|raw| **raw != EMPTY) {
+            refill.put(*raw, home(Entry(!raw).spread(self.salt), places));
         }
+        refill
     }
 
-    fn put(&mut self, raw: u64) {
-        let mut place = self.home(Entry(!raw).spread());
+    /// Puts an entry in the first empty place from its home on; how far that is.
+    fn put(&mut self, entry: Entry) -> usize {
+        let home = self.home_of(entry);
+        let mut place = home;
         while self.places[place] != EMPTY {
+            work::step();
             place = self.after(place);
         }
-        self.places[place] = raw;
+        self.places[place] = !entry.0;
+        self.distance(home, place)
     }
 
     /// Adds an entry that is not there.
     pub(crate) fn insert(&mut self, entry: Entry) {
         self.reserve(1);
-        self.put(!entry.0);
+        let distance = self.put(entry);
         self.len += 1;
+        if self.is_crowded(distance) && self.places.len() < self.len * SPARSE_MAX {
+            self.places = self
+                .spread_out(self.places.len() + self.places.len() / 2)
+                .places;
+            self.shrink_below = self.len / 2;
+        }
     }
 
     /// Removes an entry; whether it was there.
     pub(crate) fn remove(&mut self, entry: Entry) -> bool {
-        let Some(mut gap) = self.search(entry.spread(), |e| e == entry) else {
+        let Some(mut gap) = self.search(entry.spread(self.salt), |e| e == entry) else {
             return false;
         };
         let mut place = gap;
@@ -152,7 +219,8 @@ impl HashIndex {
             if raw == EMPTY {
                 break;
             }
-            let home = self.home(Entry(!raw).spread());
+            work::step();
+            let home = self.home_of(Entry(!raw));
             if self.distance(home, place) >= self.distance(gap, place) {
                 self.places[gap] = raw;
                 gap = place;
@@ -166,60 +234,82 @@ impl HashIndex {
     pub(crate) fn clear(&mut self) {
         self.places.fill(EMPTY);
         self.len = 0;
+        self.shrink_below = usize::MAX;
+    }
+}
+
+/// The place of a spread hash in an array of so many places.
+fn home(spread: u64, places: usize) -> usize {
+    let places = u64::try_from(places).unwrap_or(0);
+    usize::try_from(((spread >> 32) * places) >> 32).unwrap_or(0)
+}
+
+/// An array that is filled with the entries of another one. They come nearly in the order of their
+/// homes; so what was filled last is remembered, and an entry at home in it goes behind it without
+/// a search: however crowded the array becomes, each entry costs about one step.
+struct Refill {
+    places: Vec<u64>,
+    /// Places that are taken without a gap; those beyond the array's end are at its beginning.
+    run: Range<usize>,
+    /// How far from its home the farthest entry is.
+    farthest: usize,
+}
+
+impl Refill {
+    fn new(places: usize) -> Refill {
+        Refill {
+            places: vec![EMPTY; places],
+            run: 0..0,
+            farthest: 0,
+        }
+    }
+
+    fn put(&mut self, raw: u64, home: usize) {
+        if !self.run.contains(&home) {
+            self.run = home..home;
+        }
+        loop {
+            work::step();
+            let at = self.run.end % self.places.len();
+            self.run.end += 1;
+            if self.places[at] == EMPTY {
+                self.places[at] = raw;
+                self.farthest = self.farthest.max(self.run.end - 1 - home);
+                return;
+            }
+        }
+    }
+}
+
+/// Steps taken in arrays, counted for tests alone: what an order of insertion costs is told by
+/// them, not by a clock.
+mod work {
+    #[cfg(not(test))]
+    pub(super) fn step() {}
+
+    #[cfg(test)]
+    pub(super) use counted::step;
+
+    #[cfg(test)]
+    pub(super) mod counted {
+        use std::cell::Cell;
+
+        std::thread_local! {
+            static STEPS: Cell<u64> = const { Cell::new(0) };
+        }
+
+        pub(in super::super) fn step() {
+            STEPS.set(STEPS.get() + 1);
+        }
+
+        /// The steps that `f` takes on this thread.
+        pub(in super::super) fn during(f: impl FnOnce()) -> u64 {
+            let before = STEPS.get();
+            f();
+            STEPS.get() - before
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::geometry::KeyHash;
-
-    fn check(index: &HashIndex, model: &BTreeSet<Entry>) {
-        assert_eq!(index.len(), model.len());
-        assert_eq!(&index.iter().collect::<BTreeSet<_>>(), model);
-        assert!(index.len() * 5 <= index.place_count() * 4);
-        for entry in model {
-            assert_eq!(index.find(entry.spread(), |e| e == *entry), Some(*entry));
-        }
-    }
-
-    #[test]
-    fn it_is_a_set_under_random_inserts_and_removes_with_colliding_hashes() {
-        for hashes in [1, 10, 1 << 30] {
-            let mut rng = fastrand::Rng::with_seed(hashes);
-            let (mut index, mut model) = (HashIndex::default(), BTreeSet::new());
-            for step in 0..4000 {
-                let hash = KeyHash(rng.u64(..hashes));
-                let entry = Entry::new(hash, rng.u32(..4), rng.usize(..30));
-                if step % 1000 < 600 && !model.contains(&entry) {
-                    index.insert(entry);
-                    model.insert(entry);
-                } else if rng.bool() {
-                    assert_eq!(index.remove(entry), model.remove(&entry));
-                } else if let Some(first) = model.pop_first() {
-                    assert!(index.remove(first));
-                }
-                if step % 97 == 0 {
-                    check(&index, &model);
-                }
-            }
-            check(&index, &model);
-            index.clear();
-            check(&index, &BTreeSet::new());
-        }
-    }
-
-    #[test]
-    fn the_extreme_entries_are_kept() {
-        let mut index = HashIndex::default();
-        assert_eq!(index.find(7, |_| true), None);
-        assert!(!index.remove(Entry(0)));
-        for entry in [Entry(0), Entry(u64::MAX - 1)] {
-            index.insert(entry);
-            assert_eq!(index.find(entry.spread(), |e| e == entry), Some(entry));
-        }
-        assert_eq!(index.len(), 2);
-    }
-}
+mod tests;

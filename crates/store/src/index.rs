@@ -11,7 +11,7 @@ use perdura_base::checksum::mix64;
 use perdura_page::SlotClass;
 
 use crate::collection::Collections;
-use crate::geometry::KeyHash;
+use crate::geometry::{KeyHash, Salts};
 use crate::hash_index::HashIndex;
 use crate::memory::{MemoryAccount, MemoryUse};
 
@@ -50,19 +50,20 @@ impl Entry {
         self.0 >> (LOCAL_BITS + SLOT_BITS) == hash.0 & HASH_MASK
     }
 
-    /// The hash that places the entry: its 30 bits, spread over 64.
-    pub(crate) fn spread(self) -> u64 {
-        mix64(self.0 >> (LOCAL_BITS + SLOT_BITS))
+    /// The hash that places the entry in an index of this salt: its 30 bits, spread over 64. The
+    /// salt is mixed in *before* the bits are spread: added afterwards it would turn the order of
+    /// one index into that of another by a rotation, and leave it clustered.
+    pub(crate) fn spread(self, salt: u64) -> u64 {
+        mix64(self.0 >> (LOCAL_BITS + SLOT_BITS) ^ salt)
     }
 }
 
-/// The hash that places the entries of a key.
-pub(crate) fn spread(hash: KeyHash) -> u64 {
-    mix64(hash.0 & HASH_MASK)
+/// The hash that places the entries of a key in an index of this salt.
+pub(crate) fn spread(hash: KeyHash, salt: u64) -> u64 {
+    mix64(hash.0 & HASH_MASK ^ salt)
 }
 
 /// What is derived for one table.
-#[derive(Default)]
 pub(crate) struct Table {
     pub(crate) hash: HashIndex,
     pub(crate) ordered: Option<BTreeMap<Box<[u8]>, Entry>>,
@@ -75,10 +76,15 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(ordered: bool) -> Table {
+    pub(crate) fn new(ordered: bool, salts: Salts) -> Table {
         Table {
+            hash: HashIndex::new(salts.of_keys()),
             ordered: ordered.then(BTreeMap::new),
-            ..Table::default()
+            expiries: BTreeSet::new(),
+            collections: Collections::new(salts),
+            open: Vec::new(),
+            ordered_bytes: 0,
+            accounted: 0,
         }
     }
 
@@ -110,7 +116,7 @@ impl Table {
         }
         self.ordered_bytes = 0;
         self.expiries.clear();
-        self.collections = Collections::default();
+        self.collections.forget();
     }
 
     /// Inserts a key that may be there already; whether it was new.
@@ -160,6 +166,6 @@ mod tests {
         assert_eq!((entry.local(), entry.slot()), (LOCAL_PAGES_MAX - 1, 1011));
         assert!(entry.hash_is(hash));
         assert!(!entry.hash_is(KeyHash(hash.0 ^ 1)));
-        assert_eq!(entry.spread(), spread(hash));
+        assert_eq!(entry.spread(7), spread(hash, 7));
     }
 }

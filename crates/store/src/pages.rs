@@ -11,11 +11,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES};
 use perdura_page::{PageKind, Row, SlotClass};
 
-use crate::geometry::{Geometry, KeyHash};
+use crate::geometry::{Geometry, KeyHash, Salts};
 use crate::hash_index::HashIndex;
 use crate::index::{Entry, LOCAL_PAGES_MAX, spread};
 use crate::memory::{MemoryAccount, MemoryUse};
@@ -88,6 +89,15 @@ impl Pages {
             fresh: 0,
             free,
         }
+    }
+
+    /// The salts of a table's indexes.
+    pub(crate) fn salts(&self, table: TableId) -> Salts {
+        let mut geometry = self.geometry;
+        if armed(Flaw::SaltFromClock) {
+            geometry.hash_seed ^= self.ckpt_epoch().0;
+        }
+        geometry.salts(self.id, table)
     }
 
     /// The current checkpoint epoch.
@@ -316,7 +326,7 @@ impl Pages {
         hash: KeyHash,
     ) -> Option<(Entry, Row<'_>)> {
         let mut found = None;
-        index.find(spread(hash), |entry| {
+        index.find(spread(hash, index.salt()), |entry| {
             found = entry
                 .hash_is(hash)
                 .then(|| self.row(entry))

@@ -195,9 +195,10 @@ impl Partition {
 
     /// Makes a table known, empty, unless it is.
     pub fn attach_table(&mut self, table: TableId, ordered: bool) {
+        let salts = self.pages.salts(table);
         self.tables
             .entry(table)
-            .or_insert_with(|| Table::new(ordered));
+            .or_insert_with(|| Table::new(ordered, salts));
     }
 
     /// Forgets a table. Its pages wait for [`reclaim`](Self::reclaim).

@@ -17,11 +17,11 @@ use crate::index::Entry;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 
-fn top(entry: Entry) -> u32 {
-    u32::try_from(entry.spread() >> 32).unwrap_or(u32::MAX)
-}
-
 impl HashIndex {
+    fn top(&self, entry: Entry) -> u32 {
+        u32::try_from(entry.spread(self.salt()) >> 32).unwrap_or(u32::MAX)
+    }
+
     /// The first taken place from `from` on.
     pub(crate) fn next_taken(&self, from: usize) -> Option<usize> {
         (from..self.place_count()).find(|place| self.place(*place).is_some())
@@ -56,20 +56,20 @@ impl HashIndex {
                 continue;
             };
             // One that stands before its home was pushed around the end.
-            let displaced = self.home(entry.spread()) != place;
+            let displaced = self.home_of(entry) != place;
             if displaced && armed(Flaw::ScanSkipsDisplaced) {
                 continue;
             }
-            if top(entry) >= from && self.home(entry.spread()) <= place {
-                found.push((top(entry), entry));
+            if self.top(entry) >= from && self.home_of(entry) <= place {
+                found.push((self.top(entry), entry));
             }
         }
         if end.is_none() {
             let around = (0..places).map_while(|place| Some((place, self.place(place)?)));
-            let pushed = around.filter(|(place, entry)| self.home(entry.spread()) > *place);
+            let pushed = around.filter(|(place, entry)| self.home_of(*entry) > *place);
             found.extend(
                 pushed
-                    .map(|(_, entry)| (top(entry), entry))
+                    .map(|(_, entry)| (self.top(entry), entry))
                     .filter(|(top, _)| *top >= from),
             );
         }
@@ -129,7 +129,7 @@ mod tests {
         for seed in 0..300 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let hashes = if seed % 3 == 0 { 50 } else { 1 << 30 };
-            let mut index = HashIndex::default();
+            let mut index = HashIndex::new(9);
             let mut next_slot = 0;
             let mut fresh = |rng: &mut fastrand::Rng| {
                 next_slot += 1;
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_scan_without_changes_returns_each_entry_once_and_about_as_many_as_asked() {
-        let mut index = HashIndex::default();
+        let mut index = HashIndex::new(9);
         let mut rng = fastrand::Rng::with_seed(1);
         for i in 0..5000 {
             index.insert(Entry::new(KeyHash(rng.u64(..)), i, 0));
@@ -186,7 +186,7 @@ mod tests {
         }
         assert_eq!(seen.len(), 5000);
         assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 5000);
-        assert_eq!(HashIndex::default().scan(0, 10), (Vec::new(), None));
+        assert_eq!(HashIndex::new(9).scan(0, 10), (Vec::new(), None));
         let hits: BTreeSet<_> = (0..40_000).filter_map(|r| index.random(r)).collect();
         assert!(hits.len() > 4900);
     }

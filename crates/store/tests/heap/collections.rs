@@ -107,6 +107,51 @@ fn restarted(heap: &Heap, sidecar: Option<&[u8]>) -> Result<(Heap, IndexStats, u
     Ok((copy, stats, orphans))
 }
 
+/// Names of a scan from a cursor to the end.
+fn scanned(heap: &Heap, id: CollectionId, mut cursor: u64) -> Vec<Vec<u8>> {
+    let part = heap.lock(P);
+    let elements = part.elements(PLAIN, id).expect("there");
+    let mut names = Vec::new();
+    loop {
+        let (rows, next) = elements.scan(cursor, 10);
+        names.extend(rows.iter().map(|row| row.field().into_owned()));
+        cursor = next;
+        if cursor == 0 {
+            return names;
+        }
+    }
+}
+
+#[test]
+fn a_cursor_goes_on_after_a_restart_where_it_stood() {
+    let heap = new_heap(1);
+    let keys = (0..300).map(|i| format!("key {i}"));
+    keys.for_each(|key| drop(put(&heap, PLAIN, key.as_bytes(), b"value", None)));
+    let set = fill(&heap, b"set", Shape::Set, 300);
+    let ranked = fill(&heap, b"sorted set", Shape::Zset, 300);
+    let mut sidecar = Vec::new();
+    heap.lock(P).sidecar(&mut sidecar);
+    let (copy, ..) = restarted(&heap, Some(&sidecar)).expect("sound");
+    let names = |heap: &Heap, cursor| {
+        let part = heap.lock(P);
+        let (rows, next) = part.scan_keys(PLAIN, cursor, 100);
+        let names: Vec<Vec<u8>> = rows.iter().map(|row| row.key().into_owned()).collect();
+        (names, next)
+    };
+    let (_, cursor) = names(&heap, 0);
+    assert_eq!(names(&heap, cursor), names(&copy, cursor));
+    for id in [set, ranked] {
+        let (_, cursor) = heap
+            .lock(P)
+            .elements(PLAIN, id)
+            .expect("there")
+            .scan(0, 100);
+        let rest = scanned(&heap, id, cursor);
+        assert_eq!(rest, scanned(&copy, id, cursor));
+        assert!((199..=200).contains(&rest.len()), "{}", rest.len());
+    }
+}
+
 #[test]
 fn a_sidecar_knows_the_keys_and_elements_are_found_by_their_rows() {
     let heap = new_heap(1);
