@@ -83,6 +83,11 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
+    /// Bytes of its request's arguments.
+    pub(crate) fn argument_bytes(&self) -> usize {
+        self.args.args().from(0).map(<[u8]>::len).sum()
+    }
+
     /// The request with `key` as its only key.
     pub(crate) fn narrowed(&self, key: &[u8]) -> OwnedArgs {
         let (args, keys) = (self.args.args(), &self.wait.keys);

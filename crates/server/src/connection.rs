@@ -219,6 +219,7 @@ impl Connection {
                         continue;
                     }
                     let before = consumed;
+                    self.session.unread = input.len() - before;
                     consumed += bytes;
                     match execute(state, &mut self.session, &mut self.replies, &args) {
                         After::Continue => {}

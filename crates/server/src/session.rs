@@ -87,6 +87,10 @@ pub(crate) struct Session {
     pub monitors: bool,
     /// Whether its requests are answered.
     pub mute: Mute,
+    /// Bytes read and not done with when its newest request began, that one included.
+    pub unread: usize,
+    /// Pushes of the running command, which leave even if its reply does not.
+    pub pushed: Vec<u8>,
 }
 
 impl Session {
@@ -114,6 +118,8 @@ impl Session {
             last_word: None,
             monitors: false,
             mute: Mute::No,
+            unread: 0,
+            pushed: Vec::new(),
         }
     }
 
@@ -128,6 +134,14 @@ impl Session {
         self.durability = Durability::Disk;
         self.monitors = false;
         self.mute = Mute::No;
+    }
+
+    /// Keeps a push of the running command if the command's reply is to be dropped. CLIENT REPLY
+    /// drops replies, never the pushes among them.
+    pub(crate) fn keep_push(&mut self, push: &[u8]) {
+        if matches!(self.mute, Mute::All | Mute::Skip) {
+            self.pushed.extend_from_slice(push);
+        }
     }
 
     /// The last command's name, with its second word if it has one.

@@ -188,18 +188,20 @@ const LISTENING: [&str; 9] = [
     "unsubscribe",
 ];
 
-/// Takes back the reply of a client that wants none.
+/// Takes back the reply of a client that wants none, but for the pushes in it.
 #[cold]
 pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize) {
     match session.mute {
-        Mute::No => {}
-        Mute::All => replies.buf.truncate(start),
-        Mute::SkipNext => session.mute = Mute::Skip,
-        Mute::Skip => {
-            replies.buf.truncate(start);
-            session.mute = Mute::No;
+        Mute::No => return,
+        Mute::All => {}
+        Mute::SkipNext => {
+            session.mute = Mute::Skip;
+            return;
         }
+        Mute::Skip => session.mute = Mute::No,
     }
+    replies.buf.truncate(start);
+    replies.buf.append(&mut session.pushed);
 }
 
 /// Redis's text for a name that is no command, with the first arguments.

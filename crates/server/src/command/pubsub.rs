@@ -82,6 +82,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 fn confirm(cx: &mut Cx<'_>, word: &str, name: Option<&[u8]>, count: usize) {
+    let start = cx.out.buf.len();
     cx.out.push(3);
     cx.out.bulk(word.as_bytes());
     match name {
@@ -89,6 +90,7 @@ fn confirm(cx: &mut Cx<'_>, word: &str, name: Option<&[u8]>, count: usize) {
         None => cx.out.null(),
     }
     cx.out.count(u64::try_from(count).unwrap_or(u64::MAX));
+    cx.session.keep_push(&cx.out.buf[start..]);
 }
 
 /// `SUBSCRIBE name [name …]`, for each kind of topic.
@@ -147,6 +149,7 @@ fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
         return cx.out.count(count);
     }
     let count = cx.state.publish(topic, channel, text, cx.state.newest);
+    cx.session.keep_push(&cx.state.own);
     cx.state.append_own(cx.out.buf);
     cx.out.count(count);
 }

@@ -3,6 +3,7 @@
 use super::Group;
 use super::dispatch::failed;
 use super::flag::{ADMIN, FAST, IMMEDIATE, LOADING, NO_AUTH, NO_MULTI};
+use super::hello::REDIS_VERSION;
 use super::spec::{Command, plain};
 use super::strings::integer_arg;
 use super::{After, Cx, SYNTAX, wrong_arity};
@@ -139,8 +140,10 @@ fn begin_checkpoint(cx: &mut Cx<'_>, started: &str, running: &str) {
 
 /// `LOLWUT [VERSION n] …`
 fn lolwut(cx: &mut Cx<'_>, _: &Args<'_>) {
-    cx.out
-        .text(concat!("Perdura ver. ", env!("CARGO_PKG_VERSION"), "\n"));
+    let (redis, perdura) = (REDIS_VERSION, env!("CARGO_PKG_VERSION"));
+    cx.out.text(&format!(
+        "Perdura ver. {perdura}. Answers as Redis ver. {redis}\n"
+    ));
 }
 
 /// `SAVE`: this client waits for the checkpoint; the others do not.

@@ -1,6 +1,7 @@
 //! CLIENT LIST and CLIENT INFO: a line for each client.
 
 use super::super::{Cx, SYNTAX};
+use crate::blocking::Waiter;
 use crate::connection::Connection;
 use crate::number::parse_i64;
 use crate::pubsub::Topic;
@@ -45,8 +46,8 @@ impl Kind {
 }
 
 /// `CLIENT INFO`
-pub(super) fn info(cx: &mut Cx<'_>) {
-    let line = describe(cx.session, cx.state.now, Load::default());
+pub(super) fn info(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let line = describe(cx.session, cx.state.now, Load::running(cx, args));
     cx.out.text(&line);
 }
 
@@ -70,7 +71,7 @@ pub(super) fn list(cx: &mut Cx<'_>, args: &Args<'_>) {
         Filter::Ids(ids) => ids.contains(&session.seat.id),
     };
     if wanted(cx.session) {
-        let line = describe(cx.session, now, Load::default());
+        let line = describe(cx.session, now, Load::running(cx, args));
         lines.push((cx.session.seat.id, line));
     }
     for (_, other) in cx.state.connections.iter() {
@@ -105,7 +106,9 @@ fn filter(args: &Args<'_>) -> Result<Filter, String> {
 struct Load {
     input_bytes: usize,
     input_free: usize,
+    argument_bytes: usize,
     output_bytes: usize,
+    output_room: usize,
     waits: bool,
     doomed: bool,
 }
@@ -113,13 +116,34 @@ struct Load {
 impl Load {
     fn of(connection: &Connection, state: &State) -> Load {
         let (input_bytes, input_free) = connection.input_bytes();
+        let waiter = state.blocking.get(connection.session.seat.id);
         Load {
             input_bytes,
             input_free,
+            argument_bytes: waiter.map_or(0, Waiter::argument_bytes),
             output_bytes: connection.replies.unsent(),
-            waits: state.blocking.contains(connection.session.seat.id),
+            output_room: connection.replies.buf.capacity(),
+            waits: waiter.is_some(),
             doomed: connection.doomed || connection.closing,
         }
+    }
+
+    /// The client whose request this is. It reads into a buffer that all clients share, so its
+    /// own one has no room.
+    fn running(cx: &Cx<'_>, args: &Args<'_>) -> Load {
+        Load {
+            input_bytes: cx.session.unread,
+            argument_bytes: args.from(0).map(<[u8]>::len).sum(),
+            output_room: cx.out.buf.capacity(),
+            ..Load::default()
+        }
+    }
+
+    /// Bytes that the client costs, the arguments left out where they lie in the input.
+    fn bytes(&self, block_bytes: usize) -> usize {
+        let buffers = self.input_bytes + self.input_free + self.output_room.max(self.output_bytes);
+        let arguments = if self.waits { self.argument_bytes } else { 0 };
+        size_of::<Connection>() + buffers + arguments + block_bytes
     }
 }
 
@@ -158,11 +182,10 @@ fn describe(session: &Session, now: Instant, load: Load) -> String {
             .as_ref()
             .map_or(0, |own| own.count(topic))
     };
-    let memory = load.output_bytes + load.input_bytes + load.input_free + block_bytes;
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} \
-         ssub={} multi={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 \
-         omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
+         ssub={} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={} \
+         oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
          durability={}\n",
         session.seat.id,
         session.peer,
@@ -179,10 +202,13 @@ fn describe(session: &Session, now: Instant, load: Load) -> String {
         multi,
         load.input_bytes,
         load.input_free,
+        load.argument_bytes,
         block_bytes,
+        load.output_room,
+        load.output_room,
         load.output_bytes,
         load.output_bytes,
-        memory,
+        load.bytes(block_bytes),
         session.last_name(),
         String::from_utf8_lossy(session.user_name()),
         if session.resp3 { 3 } else { 2 },

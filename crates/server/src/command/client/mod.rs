@@ -56,7 +56,7 @@ fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"getname" if cx.session.name.is_empty() => cx.out.null(),
         b"getname" => cx.out.bulk(&cx.session.name),
         b"id" => cx.out.count(cx.session.seat.id),
-        b"info" => list::info(cx),
+        b"info" => list::info(cx, args),
         b"list" => list::list(cx, args),
         b"kill" => kill::kill(cx, args),
         b"setinfo" => set_info(cx, args),
