@@ -71,6 +71,12 @@ pub struct ServerOptions {
     pub metrics_listen: Option<SocketAddr>,
     /// What the server does when the database has stopped after a failure of its disk.
     pub on_stop: OnStop,
+    /// Names, perhaps with ports, by which they may be asked for beside their address.
+    pub http_hosts: Vec<String>,
+    /// The password that they ask for, if any.
+    pub http_password: Option<String>,
+    /// Whether other machines may read them without a password.
+    pub http_public: bool,
     /// The file that the settings were read from, for CONFIG REWRITE.
     pub config_file: Option<PathBuf>,
     /// Values of names that Redis has and we do not need, where they are not the defaults.
@@ -130,6 +136,9 @@ impl Default for ServerOptions {
             protected_mode: true,
             metrics_listen: None,
             on_stop: OnStop::Exit,
+            http_hosts: Vec::new(),
+            http_password: None,
+            http_public: false,
             config_file: None,
             ignored: BTreeMap::new(),
         }
@@ -156,6 +165,15 @@ impl ServerOptions {
         if named && self.aclfile.is_some() && !self.users.is_empty() {
             return Err(ServeError::Options(String::from(
                 "users come from an ACL file or from the configuration, not from both",
+            )));
+        }
+        if let Some(address) = self.metrics_listen.filter(|a| reachable(&a))
+            && self.http_password.is_none()
+            && !self.http_public
+        {
+            return Err(ServeError::Options(format!(
+                "metrics-listen {address} can be reached from other machines; set http-password, \
+                 listen on a loopback address such as 127.0.0.1, or say http-public"
             )));
         }
         if let (Some(address), None, false) = (exposed, &self.requirepass, named) {
@@ -224,6 +242,26 @@ pub enum ServeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_foreign_address_for_metrics_needs_a_password_or_a_word() {
+        let mut options = ServerOptions {
+            metrics_listen: Some("0.0.0.0:0".parse().expect("an address")),
+            ..ServerOptions::default()
+        };
+        let error = options.check().expect_err("exposed").to_string();
+        for part in ["0.0.0.0:0", "http-password", "http-public"] {
+            assert!(error.contains(part), "{error}");
+        }
+        options.http_public = true;
+        assert!(options.check().is_ok());
+        options.http_public = false;
+        options.http_password = Some(String::from("secret"));
+        assert!(options.check().is_ok());
+        options.http_password = None;
+        options.metrics_listen = Some("[::1]:0".parse().expect("an address"));
+        assert!(options.check().is_ok());
+    }
 
     #[test]
     fn a_foreign_address_needs_a_password() {

@@ -2,7 +2,7 @@
 
 use crate::control::{Control, Gate, Message};
 use crate::engine::{Db, Error, Options, Progress, Ticket};
-use crate::http::Http;
+use crate::http::{Guard, Http};
 use crate::net::Listener;
 use crate::options::{ServeError, ServerOptions};
 use crate::poll::{Ended, Ending, EventLoop, WAKER};
@@ -181,7 +181,10 @@ impl Prepared {
         let (sender, messages) = channel();
         let control = Control { sender, gate };
         let metrics = options.metrics_listen;
-        let http = metrics.map(|address| Http::start(address, control.clone()));
+        let http = metrics.map(|address| {
+            let guard = Guard::new(&options.http_hosts, options.http_password.as_deref());
+            Http::start(address, guard, control.clone())
+        });
         let http = http.transpose()?;
         if let Some(http) = &http {
             log(&format!("Metrics and status on http://{}/", http.address()));

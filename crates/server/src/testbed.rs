@@ -32,6 +32,11 @@ impl Testbed {
         }
     }
 
+    /// The way to the loop.
+    pub(crate) fn control(&self) -> Control {
+        self.control.clone()
+    }
+
     /// A server that has no database yet.
     pub(crate) fn state(&self, server: ServerOptions, database: Options, log: Log) -> State {
         let (progress, control) = (Arc::new(Progress::default()), self.control.clone());

@@ -94,9 +94,9 @@ fn slow_and_many_readers_of_metrics_do_not_hold_up_the_server() {
     for _ in 0..20 {
         server.ask(&["SET", "a", "b"]);
     }
+    assert!(get(port, "/metrics").contains("perdura_commands_total"));
     assert!(begin.elapsed() < Duration::from_secs(5));
     drop(idle);
-    assert!(get(port, "/metrics").contains("perdura_commands_total"));
     server.stop();
 }
 

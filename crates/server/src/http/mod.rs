@@ -2,41 +2,54 @@
 //!
 //! A thread of its own serves them, so that a slow reader costs the database nothing: it asks the
 //! event loop for the figures, a few microseconds of work, at most ten times a second however many
-//! ask, and makes the texts itself. It holds a few connections at most, each for a limited time;
-//! further ones wait in the system's queue. The figures are those of INFO ([`crate::command::info`]),
-//! under other names ([`metrics`]); they may be ahead of the disk by a moment.
+//! ask, and makes the texts itself. It holds a few connections at most, each for a limited time.
+//! A newcomer is always let in: the oldest connection of the address that holds the most is closed
+//! for it ([`places`]), so that readers that are slow or silent delay nobody else. The figures are
+//! those of INFO ([`crate::command::info`]), under other names ([`metrics`]); they may be ahead of
+//! the disk by a moment.
 //!
-//! There is no password: whoever can reach the address can read the figures, which hold no keys,
-//! no values and no clients' names.
+//! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: whoever
+//! can reach the address can read the figures, which hold no keys, no values and no clients' names.
 
+mod guard;
 mod metrics;
+mod places;
 mod status;
+
+pub(crate) use guard::{Guard, Host};
 
 use crate::command::info::Fields;
 use crate::control::{Control, Message};
 use crate::options::ServeError;
+use guard::Refused;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use places::Places;
 use std::convert::Infallible;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::sync::{Mutex, oneshot};
 
 /// Connections at once.
-const CONNECTIONS_MAX: usize = 16;
+const CONNECTIONS_MAX: usize = 32;
 /// How long one may last.
 const CONNECTION_SECONDS_MAX: Duration = Duration::from_secs(60);
 /// How long a request's head may take.
 const HEAD_SECONDS_MAX: Duration = Duration::from_secs(5);
 /// The buffer of a connection, bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
+/// How long the answer to a wrong password takes.
+const WRONG_PASSWORD_DELAY: Duration = Duration::from_secs(1);
 /// How long the loop may take to answer.
 const LOOP_SECONDS_MAX: Duration = Duration::from_secs(3);
 /// Figures of this age are as good as new.
@@ -52,7 +65,11 @@ pub(crate) struct Http {
 
 impl Http {
     /// Binds and serves.
-    pub(crate) fn start(address: SocketAddr, control: Control) -> Result<Http, ServeError> {
+    pub(crate) fn start(
+        address: SocketAddr,
+        guard: Guard,
+        control: Control,
+    ) -> Result<Http, ServeError> {
         let bind = |source| ServeError::Bind {
             address: address.to_string(),
             source,
@@ -72,7 +89,7 @@ impl Http {
                         return;
                     };
                     tokio::select! {
-                        () = serve(listener, Figures::new(control)) => {}
+                        () = serve(listener, Figures::new(guard, control)) => {}
                         _ = ended => {}
                     }
                 });
@@ -100,15 +117,17 @@ impl Drop for Http {
     }
 }
 
-/// The figures as last seen.
+/// The figures as last seen, and who may see them.
 struct Figures {
+    guard: Guard,
     control: Control,
     last: Mutex<Option<(Instant, Arc<Fields>)>>,
 }
 
 impl Figures {
-    fn new(control: Control) -> Arc<Figures> {
+    fn new(guard: Guard, control: Control) -> Arc<Figures> {
         Arc::new(Figures {
+            guard,
             control,
             last: Mutex::new(None),
         })
@@ -132,18 +151,12 @@ impl Figures {
 }
 
 async fn serve(listener: tokio::net::TcpListener, figures: Arc<Figures>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut places = Places::new(CONNECTIONS_MAX);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let figures = Arc::clone(&figures);
-                tokio::spawn(async move {
-                    connection(stream, figures).await;
-                    drop(place);
-                });
+            Ok((stream, peer)) => {
+                let served = tokio::spawn(connection(stream, Arc::clone(&figures)));
+                places.take(peer.ip(), served.abort_handle());
             }
             // Out of descriptors, perhaps: that passes.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -152,9 +165,12 @@ async fn serve(listener: tokio::net::TcpListener, figures: Arc<Figures>) {
 }
 
 async fn connection(stream: TcpStream, figures: Arc<Figures>) {
+    let Ok(local) = stream.local_addr() else {
+        return;
+    };
     let answers = service_fn(move |request| {
         let figures = Arc::clone(&figures);
-        async move { Ok::<_, Infallible>(answer(&request, &figures).await) }
+        async move { Ok::<_, Infallible>(answer(request, local.ip(), &figures).await) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -165,6 +181,7 @@ async fn connection(stream: TcpStream, figures: Arc<Figures>) {
     let _ = tokio::time::timeout(CONNECTION_SECONDS_MAX, served).await;
 }
 
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
@@ -172,14 +189,32 @@ const JSON: &str = "application/json";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-async fn answer(request: &Request<Incoming>, figures: &Figures) -> Response<Full<Bytes>> {
-    if request.method() != Method::GET && request.method() != Method::HEAD {
+async fn answer(
+    request: Request<Incoming>,
+    local: IpAddr,
+    figures: &Figures,
+) -> Response<Full<Bytes>> {
+    // Nothing here takes a body.
+    let (request, _) = request.into_parts();
+    match figures.guard.judge(&request, local) {
+        Ok(()) => {}
+        Err(Refused::Malformed(why)) => return reply(StatusCode::BAD_REQUEST, PLAIN, why),
+        Err(Refused::Foreign(why)) => return reply(StatusCode::FORBIDDEN, PLAIN, why),
+        Err(Refused::Password) => {
+            tokio::time::sleep(WRONG_PASSWORD_DELAY).await;
+            let mut response = reply(StatusCode::UNAUTHORIZED, PLAIN, "a password is needed\n");
+            let asks = HeaderValue::from_static("Basic realm=\"perdura\", charset=\"UTF-8\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, asks);
+            return response;
+        }
+    }
+    if request.method != Method::GET && request.method != Method::HEAD {
         let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET\n");
         let allowed = HeaderValue::from_static("GET, HEAD");
         response.headers_mut().insert(ALLOW, allowed);
         return response;
     }
-    let make: fn(&Fields) -> String = match request.uri().path() {
+    let make: fn(&Fields) -> String = match request.uri.path() {
         "/" => return reply(StatusCode::OK, HTML, include_str!("status.html")),
         "/status.js" => return reply(StatusCode::OK, SCRIPT, include_str!("status.js")),
         "/status.css" => return reply(StatusCode::OK, STYLE, include_str!("status.css")),
@@ -187,7 +222,7 @@ async fn answer(request: &Request<Incoming>, figures: &Figures) -> Response<Full
         "/status.json" => status::json,
         _ => return reply(StatusCode::NOT_FOUND, PLAIN, "/, /metrics, /status.json\n"),
     };
-    let kind = if request.uri().path() == "/metrics" {
+    let kind = if request.uri.path() == "/metrics" {
         METRICS
     } else {
         JSON
@@ -208,7 +243,13 @@ fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Resp
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'";
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                  frame-ancestors 'none'";
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
+
+#[cfg(test)]
+mod tests;

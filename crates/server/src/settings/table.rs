@@ -507,8 +507,8 @@ pub static SETTINGS: &[Setting] = &[
         "metrics-listen",
         Group::Observation,
         Kind::Address,
-        "Where `/metrics` (Prometheus) and the status page are served, without password: choose a \
-         loopback address.",
+        "Where `/metrics` (Prometheus) and the status page are served. An address that other machines \
+         can reach needs `http-password` or `http-public`.",
         server!(
             |o| o.metrics_listen.iter().map(ToString::to_string).collect(),
             |o, v| {
@@ -520,6 +520,44 @@ pub static SETTINGS: &[Setting] = &[
         ),
     )
     .default("off"),
+    row(
+        "http-hosts",
+        Group::Observation,
+        Kind::Text,
+        "Names by which `metrics-listen` may be asked for beside its own address and `localhost`, \
+         such as `db.example.org` or `db.example.org:9121`. Requests for other names are refused.",
+        server!(|o| o.http_hosts.clone(), |o, v| {
+            o.http_hosts = v.iter().map(|text| texts::host(text)).collect::<Result<_, _>>()?;
+            Ok(())
+        }),
+    )
+    .many()
+    .default("none"),
+    row(
+        "http-password",
+        Group::Observation,
+        Kind::Secret,
+        "The password that `metrics-listen` asks for (Basic with any user name, or Bearer). It \
+         crosses the network for all to read.",
+        server!(
+            |o| one(o.http_password.clone().unwrap_or_default()),
+            |o, v| {
+                o.http_password = Some(v[0].clone()).filter(|word| !word.is_empty());
+                Ok(())
+            }
+        ),
+    )
+    .default("none"),
+    row(
+        "http-public",
+        Group::Observation,
+        Kind::Bool,
+        "Whether other machines may read `metrics-listen` without a password.",
+        server!(|o| one(yes_no(o.http_public)), |o, v| {
+            boolean(&mut o.http_public, &v[0]);
+            Ok(())
+        }),
+    ),
     row(
         "notify-keyspace-events",
         Group::Observation,

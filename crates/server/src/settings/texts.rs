@@ -155,6 +155,14 @@ pub(super) fn save_points(text: &str) -> Result<(), String> {
     }
 }
 
+/// A name, an IPv4 address or a bracketed IPv6 address, perhaps with a port, in small letters.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    match crate::http::Host::parse(text) {
+        Some(_) => Ok(text.to_ascii_lowercase()),
+        None => Err(format!("'{text}' is no host; give NAME or NAME:PORT")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,183 @@
+//! Judges the head of a request before anything is answered.
+//!
+//! A web page can make the browser of anybody who reaches this address ask here. It may not read
+//! the answer unless it has made the browser believe that both are one site: by a name that it
+//! lets point here (DNS rebinding). The `Host` then is that name, so a request must name the
+//! address that its connection has come to, `localhost` on a loopback address, or one of
+//! `http-hosts`. A page of another site that asks with an `Origin` is refused as well.
+//!
+//! A port in `Host` is not compared: a tunnel (`ssh -L`) changes it, and a page gains nothing by
+//! it. One in `http-hosts` is.
+
+use base64ct::{Base64, Encoding};
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
+use hyper::http::request::Parts;
+use sha2::{Digest, Sha256};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use subtle::ConstantTimeEq;
+
+/// The longest name that is looked at, bytes; DNS has no longer ones.
+const NAME_BYTES_MAX: usize = 253;
+
+/// A host as requests name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    name: Name,
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Name {
+    Address(IpAddr),
+    /// In small letters.
+    Text(String),
+}
+
+impl Host {
+    /// Reads `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`.
+    pub(crate) fn parse(text: &str) -> Option<Host> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (inner, rest) = rest.split_once(']')?;
+                let address: Ipv6Addr = inner.parse().ok()?;
+                let port = match rest {
+                    "" => None,
+                    _ => Some(rest.strip_prefix(':')?),
+                };
+                (Name::Address(IpAddr::V6(address).to_canonical()), port)
+            }
+            None => {
+                let (name, port) = match text.split_once(':') {
+                    Some((name, port)) => (name, Some(port)),
+                    None => (text, None),
+                };
+                (Name::parse(name)?, port)
+            }
+        };
+        let port = match port {
+            None => None,
+            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
+                Some(digits.parse().ok()?)
+            }
+            Some(_) => return None,
+        };
+        Some(Host { name, port })
+    }
+
+    /// Whether this one of a request is what that one of the settings means.
+    fn is_meant_by(&self, known: &Host) -> bool {
+        self.name == known.name && (known.port.is_none() || self.port == known.port)
+    }
+}
+
+impl Name {
+    fn parse(text: &str) -> Option<Name> {
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            return Some(Name::Address(address.into()));
+        }
+        let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+        let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
+        (fits && text.bytes().all(sound)).then(|| Name::Text(text.to_ascii_lowercase()))
+    }
+
+    fn is_of(&self, local: IpAddr) -> bool {
+        match self {
+            Name::Address(address) => {
+                *address == local || (address.is_loopback() && local.is_loopback())
+            }
+            Name::Text(text) => text == "localhost" && local.is_loopback(),
+        }
+    }
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Its head is not that of a request for us.
+    Malformed(&'static str),
+    /// It comes from elsewhere or asks for another site.
+    Foreign(&'static str),
+    /// It has not the password.
+    Password,
+}
+
+const NO_HOST: &str = "exactly one Host header is needed\n";
+const ABSOLUTE: &str = "this is no proxy: ask for a path\n";
+const FOREIGN_HOST: &str = "this server has another name; add this one to http-hosts\n";
+const FOREIGN_ORIGIN: &str = "a page of another site may not ask\n";
+
+/// What requests are held against.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    hosts: Vec<Host>,
+    /// The password's hash: hashes are compared in a time that says nothing.
+    password: Option<[u8; 32]>,
+}
+
+impl Guard {
+    /// With the hosts and the password of the settings.
+    pub(crate) fn new(hosts: &[String], password: Option<&str>) -> Guard {
+        Guard {
+            hosts: hosts.iter().filter_map(|text| Host::parse(text)).collect(),
+            password: password.map(|word| Sha256::digest(word).into()),
+        }
+    }
+
+    /// Judges a request that has come to the address `local` of this machine.
+    pub(crate) fn judge(&self, head: &Parts, local: IpAddr) -> Result<(), Refused> {
+        if head.uri.scheme().is_some() || head.uri.authority().is_some() {
+            return Err(Refused::Malformed(ABSOLUTE));
+        }
+        let (host, text) = single(&head.headers, &HOST)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|text| Some((Host::parse(text)?, text)))
+            .ok_or(Refused::Malformed(NO_HOST))?;
+        let known = |known: &Host| host.is_meant_by(known);
+        if !host.name.is_of(local.to_canonical()) && !self.hosts.iter().any(known) {
+            return Err(Refused::Foreign(FOREIGN_HOST));
+        }
+        if head.headers.contains_key(ORIGIN) {
+            let origin = single(&head.headers, &ORIGIN).and_then(|value| value.to_str().ok());
+            let site =
+                origin.and_then(|o| o.strip_prefix("http://").or(o.strip_prefix("https://")));
+            if !site.is_some_and(|site| site.eq_ignore_ascii_case(text)) {
+                return Err(Refused::Foreign(FOREIGN_ORIGIN));
+            }
+        }
+        match &self.password {
+            Some(password) if !proves(&head.headers, password) => Err(Refused::Password),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The value of a header that stands there once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut all = headers.get_all(name).iter();
+    all.next().filter(|_| all.next().is_none())
+}
+
+/// Whether the request has the password, by Basic with any user name or by Bearer.
+fn proves(headers: &HeaderMap, password: &[u8; 32]) -> bool {
+    let Some(text) = single(headers, &AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
+    let Some((scheme, credentials)) = text.split_once(' ') else {
+        return false;
+    };
+    let offered = if scheme.eq_ignore_ascii_case("Bearer") {
+        credentials.as_bytes().to_vec()
+    } else if scheme.eq_ignore_ascii_case("Basic") {
+        let Ok(pair) = Base64::decode_vec(credentials) else {
+            return false;
+        };
+        let Some(colon) = pair.iter().position(|b| *b == b':') else {
+            return false;
+        };
+        pair[colon + 1..].to_vec()
+    } else {
+        return false;
+    };
+    let offered: [u8; 32] = Sha256::digest(offered).into();
+    offered.ct_eq(password).into()
+}

@@ -1,0 +1,40 @@
+//! The few connections that are served at once.
+//!
+//! Invariant: whoever comes is let in. If all places are taken, the address that holds the most of
+//! them loses its oldest, which may be one of somebody who asks from many.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use tokio::task::AbortHandle;
+
+/// The connections, the oldest first.
+#[derive(Debug)]
+pub(super) struct Places {
+    count_max: usize,
+    taken: VecDeque<(IpAddr, AbortHandle)>,
+}
+
+impl Places {
+    /// So many places.
+    pub(super) fn new(count_max: usize) -> Places {
+        Places {
+            count_max,
+            taken: VecDeque::with_capacity(count_max),
+        }
+    }
+
+    /// Gives a newcomer a place.
+    pub(super) fn take(&mut self, peer: IpAddr, served: AbortHandle) {
+        self.taken.retain(|(_, served)| !served.is_finished());
+        self.taken.push_back((peer.to_canonical(), served));
+        if self.taken.len() <= self.count_max {
+            return;
+        }
+        let held = |peer: &IpAddr| self.taken.iter().filter(|(ip, _)| ip == peer).count();
+        let most = self.taken.iter().map(|(ip, _)| held(ip)).max();
+        let oldest = self.taken.iter().position(|(ip, _)| Some(held(ip)) == most);
+        if let Some((_, served)) = oldest.and_then(|at| self.taken.remove(at)) {
+            served.abort();
+        }
+    }
+}
