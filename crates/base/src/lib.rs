@@ -9,6 +9,7 @@ pub mod error;
 pub mod flaw;
 pub mod ids;
 pub mod limits;
+pub mod moment;
 pub mod num;
 pub mod partset;
 

@@ -25,7 +25,7 @@ use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::{Anchor, AnchorFile, CHAIN_MAX};
 use perdura_wal::scheme::Scheme;
 use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{ChainLink, Cut, ImageState, ImageStatus, WalStart};
+use perdura_wal::{ChainLink, Cut, ImageState, ImageStatus, SegmentSizes, Vouched, WalStart};
 
 use crate::anchor_cell::AnchorCell;
 use crate::found::find;
@@ -123,7 +123,7 @@ pub fn create(
         chunk_pages: new.geometry.chunk_pages,
         partitions: new.geometry.partitions,
         hash_seed: new.geometry.hash_seed,
-        segment_bytes: new.segment_bytes,
+        segments: SegmentSizes::fixed(new.segment_bytes),
         streams,
         clean: true,
         scheme: new.scheme,
@@ -131,6 +131,7 @@ pub fn create(
         incarnation: Incarnation(0),
         epoch_floor: Epoch(0),
         ckpt_max: CkptEpoch(0),
+        vouched: Vouched::nothing(streams),
         images: [ImageStatus::empty(streams), ImageStatus::empty(streams)],
         chain: Vec::new(),
     };
@@ -430,6 +431,11 @@ fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) -> R
     record.incarnation = Incarnation(record.incarnation.0 + 1);
     record.epoch_floor = cut.epoch_max.max(cut.durable);
     record.ckpt_max = cut.ckpt_max;
+    record.vouched = Vouched {
+        epoch: cut.durable,
+        wall_us: cut.wall_us,
+        ends: cut.cut.clone(),
+    };
     record.clean = false;
     Ok(())
 }

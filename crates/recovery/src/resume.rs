@@ -69,7 +69,7 @@ pub fn resume(
         &options.logs,
         Arc::clone(&options.clock),
         WalOptions {
-            segment_bytes: record.segment_bytes,
+            segments: record.segments,
             block_bytes_max: memory.block_bytes_max,
             queue_bytes_max: memory.queue_bytes_max,
         },

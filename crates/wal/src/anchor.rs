@@ -6,10 +6,11 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, PARTITIONS_MAX, STREAMS_MAX};
 use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
-use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Pos, Result, Uuid};
+use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
 use crate::scheme::Scheme;
+use crate::sizes::SegmentSizes;
 
 /// The anchor's path on the data disk.
 pub const ANCHOR_PATH: &str = "anchor";
@@ -86,6 +87,30 @@ pub struct ChainLink {
     pub cut: Vec<Pos>,
 }
 
+/// What the log must hold: the newest durable epoch that the anchor was told of. A log that ends
+/// before it has lost acknowledged transactions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vouched {
+    /// The durable epoch.
+    pub epoch: Epoch,
+    /// Wall clock when it was durable, microseconds since 1970.
+    pub wall_us: u64,
+    /// Where each stream's part of it ends; never before the start of the newest incarnation.
+    pub ends: Vec<Pos>,
+}
+
+impl Vouched {
+    /// Nothing was written yet.
+    #[must_use]
+    pub fn nothing(streams: u8) -> Self {
+        Vouched {
+            epoch: Epoch(0),
+            wall_us: 0,
+            ends: vec![Pos(0); usize::from(streams)],
+        }
+    }
+}
+
 /// The record both copies hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
@@ -101,8 +126,8 @@ pub struct Anchor {
     pub partitions: u16,
     /// Seed of the key hash.
     pub hash_seed: u64,
-    /// Size of a log segment, bytes.
-    pub segment_bytes: u64,
+    /// Sizes of log segments.
+    pub segments: SegmentSizes,
     /// Number of log streams.
     pub streams: u8,
     /// Closed cleanly: the newest image is the whole database.
@@ -118,6 +143,8 @@ pub struct Anchor {
     pub epoch_floor: Epoch,
     /// Checkpoint epochs up to this one are used up.
     pub ckpt_max: CkptEpoch,
+    /// What the log must hold.
+    pub vouched: Vouched,
     /// Images A and B.
     pub images: [ImageStatus; 2],
     /// Closed incarnations, oldest first.
@@ -154,6 +181,19 @@ impl Anchor {
         }
     }
 
+    /// Where the log of a life in this stream starts; `None` if the anchor knows no such life.
+    #[must_use]
+    pub fn start_of(&self, incarnation: Incarnation, stream: StreamId) -> Option<Pos> {
+        let s = usize::from(stream.0);
+        if incarnation == self.incarnation {
+            return Some(self.open_start()[s]);
+        }
+        let mut closed = self.chain.iter();
+        closed
+            .find(|link| link.incarnation == incarnation)
+            .map(|link| link.start[s])
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
         out.put(MAGIC);
@@ -167,7 +207,7 @@ impl Anchor {
         out.put_u16(self.chunk_pages);
         out.put_u16(self.partitions);
         out.put_u64(self.hash_seed);
-        out.put_u64(self.segment_bytes);
+        out.put_u64(self.segments.max);
         out.put_u8(self.streams);
         out.put_u8(u8::from(self.clean));
         out.put_u8(self.scheme.code());
@@ -176,6 +216,11 @@ impl Anchor {
         out.put_u32(self.incarnation.0);
         out.put_u64(self.epoch_floor.0);
         out.put_u64(self.ckpt_max.0);
+        out.put_u64(self.segments.first);
+        out.put_u64(self.vouched.epoch.0);
+        out.put_u64(self.vouched.wall_us);
+        assert_eq!(self.vouched.ends.len(), usize::from(self.streams));
+        self.vouched.ends.iter().for_each(|pos| out.put_u64(pos.0));
         for image in &self.images {
             out.put_u8(match image.state {
                 ImageState::Empty => 0,
@@ -255,7 +300,7 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
     let chunk_pages = r.u16()?;
     let partitions = r.u16()?;
     let hash_seed = r.u64()?;
-    let segment_bytes = r.u64()?;
+    let segment_bytes_max = r.u64()?;
     let streams = r.u8()?;
     let clean = r.u8()?;
     let scheme = Scheme::from_code(r.u8()?)?;
@@ -263,18 +308,28 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
     let incarnation = Incarnation(r.u32()?);
     let epoch_floor = Epoch(r.u64()?);
     let ckpt_max = CkptEpoch(r.u64()?);
+    let segments = SegmentSizes {
+        first: r.u64()?,
+        max: segment_bytes_max,
+    };
     let in_range = page_bytes == to_u32(PAGE_BYTES)
         && (1..=STREAMS_MAX).contains(&streams)
         && (1..=PARTITIONS_MAX).contains(&partitions)
         && partitions.is_power_of_two()
         && chunk_pages > 0
         && clean <= 1
+        && segments.are_possible()
         && image_disks <= IMAGE_DISKS_MAX;
     if !in_range {
         return None;
     }
     let positions = |r: &mut Reader<'_>| -> Option<Vec<Pos>> {
         (0..streams).map(|_| r.u64().map(Pos)).collect()
+    };
+    let vouched = Vouched {
+        epoch: Epoch(r.u64()?),
+        wall_us: r.u64()?,
+        ends: positions(r)?,
     };
     let image = |r: &mut Reader<'_>| {
         let state = match r.u8()? {
@@ -318,7 +373,7 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
         chunk_pages,
         partitions,
         hash_seed,
-        segment_bytes,
+        segments,
         streams,
         clean: clean == 1,
         scheme,
@@ -326,6 +381,7 @@ fn decode_fields(r: &mut Reader<'_>) -> Option<Anchor> {
         incarnation,
         epoch_floor,
         ckpt_max,
+        vouched,
         images,
         chain,
     })
@@ -516,7 +572,10 @@ mod tests {
             chunk_pages: 128,
             partitions: 256,
             hash_seed: 42,
-            segment_bytes: 64 << 20,
+            segments: SegmentSizes {
+                first: 4 << 20,
+                max: 64 << 20,
+            },
             streams: 1,
             clean: false,
             scheme: Scheme::Differential,
@@ -524,6 +583,7 @@ mod tests {
             incarnation: Incarnation(1),
             epoch_floor: Epoch(0),
             ckpt_max: CkptEpoch(0),
+            vouched: Vouched::nothing(1),
             images: [ImageStatus::empty(1), ImageStatus::empty(1)],
             chain: Vec::new(),
         }
@@ -551,6 +611,7 @@ mod tests {
         let mut anchor = example();
         anchor.streams = STREAMS_MAX;
         let many = vec![Pos(u64::MAX); usize::from(STREAMS_MAX)];
+        anchor.vouched.ends.clone_from(&many);
         anchor.images = [
             ImageStatus::empty(STREAMS_MAX),
             ImageStatus::empty(STREAMS_MAX),
@@ -625,6 +686,7 @@ mod tests {
         let many = vec![Pos(1); usize::from(STREAMS_MAX)];
         let mut anchor = example();
         anchor.streams = STREAMS_MAX;
+        anchor.vouched.ends.clone_from(&many);
         anchor.images = [
             ImageStatus::empty(STREAMS_MAX),
             ImageStatus::empty(STREAMS_MAX),

@@ -6,9 +6,10 @@
 //! end, a missing acknowledged block never is.
 
 use perdura_base::flaw::{Flaw, armed};
+use perdura_base::moment::moment;
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result};
 
-use crate::anchor::Anchor;
+use crate::anchor::{Anchor, Vouched};
 use crate::scan::StreamScan;
 
 /// What a restart keeps.
@@ -64,6 +65,14 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
         summary.ckpt_max = summary.ckpt_max.max(scan.evidence.ckpt_max);
         summary.wall_us = summary.wall_us.max(scan.evidence.wall_us);
     }
+    let vouched = &anchor.vouched;
+    if vouched.epoch > durable {
+        if !held(&vouched.ends) {
+            return Err(short_of_vouched(scans, durable, vouched));
+        }
+        durable = vouched.epoch;
+        cut.clone_from(&vouched.ends);
+    }
     if let Some((epoch, pos, witness)) = proven.filter(|(epoch, ..)| *epoch > durable) {
         for scan in scans {
             ends_of_proven = ends_of_proven.or(scan.evidence.ends.get(&epoch));
@@ -107,6 +116,40 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
     summary.durable = durable;
     summary.cut = cut;
     Ok(summary)
+}
+
+/// The log ends before the epoch that the anchor vouches for.
+fn short_of_vouched(scans: &[StreamScan], durable: Epoch, vouched: &Vouched) -> Error {
+    let short = scans
+        .iter()
+        .find(|scan| scan.valid_end < vouched.ends[usize::from(scan.stream.0)])
+        .expect("a stream that ends too early was found");
+    let end = vouched.ends[usize::from(short.stream.0)];
+    let written = |scan: &StreamScan| {
+        let whole = scan.blocks.iter().rev().find(|b| b.epoch <= durable);
+        whole.map_or(0, |block| block.wall_us)
+    };
+    let since = scans.iter().map(written).max().unwrap_or(0);
+    Error::corrupt(
+        format!("log stream {}", short.stream),
+        short.valid_end.0,
+        format!(
+            "a valid block: the anchor vouches for this log up to position {end}, epoch {}, durable \
+             at {}",
+            vouched.epoch,
+            moment(vouched.wall_us)
+        ),
+        short.torn.clone().unwrap_or_else(|| "no block".into()),
+        format!(
+            "Acknowledged transactions of epochs {} to {} at least, written after {}, are damaged or \
+             missing; everything up to epoch {durable} is intact. Restore the log's files from a \
+             backup. If this is a copy of a running database, the log was copied before the anchor: \
+             copy the data directory first and the log directories after it.",
+            durable.0 + 1,
+            vouched.epoch,
+            moment(since)
+        ),
+    )
 }
 
 fn missing(

@@ -18,6 +18,7 @@ use perdura_device::{AlignedBuf, File};
 use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header, sync_log_dir};
+use crate::sizes::Span;
 use crate::stream::SealedBlock;
 use crate::sync::Ordering;
 
@@ -34,8 +35,7 @@ pub enum FlushProgress {
 
 /// The segment being written.
 struct Segment {
-    start: Pos,
-    end: Pos,
+    span: Span,
     file: Arc<dyn File>,
 }
 
@@ -129,7 +129,7 @@ impl Wal {
         if state
             .segment
             .as_ref()
-            .is_none_or(|segment| pos >= segment.end)
+            .is_none_or(|segment| pos >= segment.span.end())
         {
             self.next_segment(stream, s, state, pos)?;
         }
@@ -137,7 +137,7 @@ impl Wal {
             return Ok(FlushProgress::Idle);
         };
         assert!(
-            segment.start <= pos && end <= segment.end,
+            segment.span.start <= pos && end <= segment.span.end(),
             "a block lies in one segment"
         );
         let synced = s.synced.load(Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl Wal {
         let len = to_usize(block.block_len());
         block::seal(&header, &mut block.buf[..len]);
         segment.file.write_at(
-            SEGMENT_HEADER_BYTES + (pos.0 - segment.start.0),
+            SEGMENT_HEADER_BYTES + (pos.0 - segment.span.start.0),
             &block.buf[..len],
         )?;
         state.written_end = Some(end);
@@ -198,40 +198,38 @@ impl Wal {
         pos: Pos,
     ) -> Result<()> {
         state.placing = true;
-        let room = self.options.segment_bytes - SEGMENT_HEADER_BYTES;
-        let first = self.start[usize::from(stream.0)];
-        let start = Pos(first.0 + (pos.0 - first.0) / room * room);
+        let life = self.start[usize::from(stream.0)];
+        let span = self.options.segments.span_at(life, pos);
         let id = SegmentId {
             stream,
-            start,
+            start: span.start,
             incarnation: self.incarnation,
         };
         let plan = {
             let mut shelf = s.shelf.lock();
-            (shelf.spares() == 0).then(|| shelf.plan_spare())
+            (!shelf.has_spare(span.bytes)).then(|| shelf.plan_spare(span.bytes))
         };
         if let Some(plan) = plan {
-            let path = plan.prepare(&|| {})?;
-            s.shelf.lock().add_spare(path);
+            let spare = plan.prepare(&|| {})?;
+            s.shelf.lock().add_spare(spare);
         }
-        let file = s.shelf.lock().place(id)?;
-        let end = Pos(start.0 + room);
-        s.allocated_end.store(end.0, Ordering::Relaxed);
+        let file = s.shelf.lock().place(id, span.bytes)?;
+        s.allocated_end.store(span.end().0, Ordering::Relaxed);
         self.disk_full.store(0, Ordering::Relaxed);
         state.placing = false;
         // The name first: then the segment before it may say that this one exists, and a restart
         // that misses it knows that it was lost.
         let disk = Arc::clone(&s.shelf.lock().disk);
         sync_log_dir(disk.as_ref())?;
-        if let Some(old) = state.segment.replace(Segment { start, end, file }) {
+        if let Some(old) = state.segment.replace(Segment { span, file }) {
             // To be synced with this batch whatever happens next: it holds blocks of it.
             state.unsynced.push(Arc::clone(&old.file));
             let id = SegmentId {
-                start: old.start,
+                start: old.span.start,
                 ..id
             };
             let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
-            let bytes = encode_header(id, &self.uuid, self.options.segment_bytes, true);
+            let bytes = encode_header(id, &self.uuid, old.span.bytes, true);
             header.copy_from_slice(&bytes);
             old.file.write_at(0, &header)?;
         }

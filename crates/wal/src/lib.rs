@@ -33,11 +33,12 @@ pub mod log;
 pub mod scan;
 pub mod scheme;
 pub mod segment;
+pub mod sizes;
 mod stream;
 mod sync;
 pub mod unit;
 
-pub use anchor::{Anchor, ChainLink, ImageState, ImageStatus};
+pub use anchor::{Anchor, ChainLink, ImageState, ImageStatus, Vouched};
 pub use block::BlockHeader;
 pub use cut::{Cut, decide_cut};
 pub use flush::FlushProgress;
@@ -45,4 +46,5 @@ pub use frame::{ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord
 pub use log::{Appended, Wal, WalOptions, WalStart, WalStats};
 pub use scan::{BlockRef, StreamScan, hop_stream, scan_stream};
 pub use scheme::{Guard, Order, Scheme};
+pub use sizes::{SegmentSizes, Span};
 pub use unit::{RawUnit, Unit};

@@ -15,15 +15,16 @@ use perdura_device::{Clock, Disk};
 use crate::age::Ages;
 use crate::flush::FlushState;
 use crate::frame::{FrameKind, RestartRecord};
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, SegmentShelf};
+use crate::segment::{SegmentId, SegmentShelf};
+use crate::sizes::{SegmentSizes, Span};
 use crate::stream::{FrameMeta, StreamInner};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Settings of a log that its creation did not fix.
 #[derive(Debug, Clone)]
 pub struct WalOptions {
-    /// Size of a segment, bytes; fixed at creation, repeated here from the anchor.
-    pub segment_bytes: u64,
+    /// Sizes of the segments; fixed at creation, repeated here from the anchor.
+    pub segments: SegmentSizes,
     /// The longest block, bytes.
     pub block_bytes_max: usize,
     /// Bytes that may wait for a stream's flusher before appends are refused.
@@ -33,7 +34,7 @@ pub struct WalOptions {
 impl Default for WalOptions {
     fn default() -> Self {
         WalOptions {
-            segment_bytes: 64 << 20,
+            segments: SegmentSizes::fixed(64 << 20),
             block_bytes_max: 256 << 10,
             queue_bytes_max: 8 << 20,
         }
@@ -156,19 +157,13 @@ impl Wal {
         start: WalStart,
         is_live: impl Fn(&SegmentId) -> bool,
     ) -> Result<Wal> {
-        let room = options.segment_bytes - SEGMENT_HEADER_BYTES;
+        let sizes = options.segments;
         let mut streams = Vec::new();
         for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
             let stream = StreamId(number);
-            let shelf = SegmentShelf::open(
-                Arc::clone(disk),
-                stream,
-                start.uuid,
-                options.segment_bytes,
-                &is_live,
-            )?;
+            let shelf = SegmentShelf::open(Arc::clone(disk), stream, start.uuid, sizes, &is_live)?;
             streams.push(CachePadded::new(Stream {
-                inner: Mutex::new(StreamInner::new(*from, room, options.block_bytes_max)),
+                inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
                 flush: Mutex::new(FlushState::new()),
                 shelf: Mutex::new(shelf),
                 synced: AtomicU64::new(from.0),
@@ -584,26 +579,26 @@ impl Wal {
     /// with a `pause` after every part of it.
     pub fn prepare_segment(&self, stream: StreamId, pause: &dyn Fn()) -> Result<bool> {
         let s = &self.streams[usize::from(stream.0)];
-        let room = self.options.segment_bytes - SEGMENT_HEADER_BYTES;
         let ahead = s
             .allocated_end
             .load(Ordering::Relaxed)
             .saturating_sub(s.sealed_end.load(Ordering::Relaxed));
+        let next = self.next_span(stream);
         let plan = {
             let mut shelf = s.shelf.lock();
-            if shelf.spares() > 0 {
+            if shelf.has_spare(next.bytes) {
                 // A checkpoint may have freed segments while the disk was full.
                 self.disk_full.store(0, Ordering::Relaxed);
                 return Ok(false);
             }
-            if ahead > room / 2 {
+            if ahead > next.bytes / 2 {
                 return Ok(false);
             }
-            shelf.plan_spare()
+            shelf.plan_spare(next.bytes)
         };
         match plan.prepare(pause) {
-            Ok(path) => {
-                s.shelf.lock().add_spare(path);
+            Ok(spare) => {
+                s.shelf.lock().add_spare(spare);
                 self.disk_full.store(0, Ordering::Relaxed);
                 Ok(true)
             }
@@ -622,7 +617,17 @@ impl Wal {
         let s = &self.streams[usize::from(stream.0)];
         let allocated = s.allocated_end.load(Ordering::Relaxed);
         let ahead = allocated.saturating_sub(s.sealed_end.load(Ordering::Relaxed));
-        ahead > 2 * to_u64(self.options.block_bytes_max) || s.shelf.lock().spares() > 0
+        ahead > 2 * to_u64(self.options.block_bytes_max)
+            || s.shelf.lock().has_spare(self.next_span(stream).bytes)
+    }
+
+    /// The segment that `stream` will need after those it has.
+    fn next_span(&self, stream: StreamId) -> Span {
+        let number = usize::from(stream.0);
+        let allocated = self.streams[number].allocated_end.load(Ordering::Relaxed);
+        self.options
+            .segments
+            .span_at(self.start[number], Pos(allocated))
     }
 
     /// Figures so far.

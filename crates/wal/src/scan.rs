@@ -14,6 +14,7 @@ use perdura_device::{Access, Disk, File};
 use crate::anchor::Anchor;
 use crate::block::{self, BlockHeader, HEADER_BYTES};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
+use crate::sizes::Span;
 
 /// How much is read at once, bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -101,6 +102,7 @@ pub(crate) struct OpenSegment {
     header_fault: Option<String>,
     /// Its header says that the stream went on in a next segment.
     followed: bool,
+    pub(crate) span: Span,
 }
 
 /// The result of scanning one stream from some position.
@@ -124,7 +126,6 @@ pub struct StreamScan {
 
 struct Scanner<'a> {
     uuid: Uuid,
-    segment_room: u64,
     stream: StreamId,
     out: &'a mut StreamScan,
     check: Check,
@@ -190,7 +191,6 @@ fn scan(
     };
     let mut scanner = Scanner {
         uuid: anchor.uuid,
-        segment_room: anchor.segment_bytes - SEGMENT_HEADER_BYTES,
         stream,
         out: &mut out,
         check,
@@ -218,7 +218,7 @@ fn scan(
     let start = anchor.open_start()[s].max(pos);
     pos = scanner.contiguous(anchor.incarnation, start, None)?;
     if check == Check::InDoubt {
-        pos = scanner.check_doubtful(anchor.incarnation, pos)?;
+        pos = scanner.check_doubtful(anchor.incarnation, pos, anchor.vouched.epoch)?;
     }
     scanner.ahead = READ_BYTES;
     scanner.check = Check::All;
@@ -249,7 +249,11 @@ fn open_segments(disk: &dyn Disk, anchor: &Anchor, stream: StreamId) -> Result<V
         .collect();
     ids.sort_unstable();
     for id in ids {
+        let Some(life) = anchor.start_of(id.incarnation, stream) else {
+            continue;
+        };
         let file = disk.open(&id.path(), Access::Buffered)?;
+        let span = check_span(anchor, id, life, file.as_ref())?;
         let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;
         let checked = check_header(id, &anchor.uuid, &header[..got]);
@@ -260,9 +264,38 @@ fn open_segments(disk: &dyn Disk, anchor: &Anchor, stream: StreamId) -> Result<V
             file,
             header_fault,
             followed,
+            span,
         });
     }
     Ok(segments)
+}
+
+/// A segment begins where the sizes of its life's segments say, and has exactly its size: a file is
+/// as long as that from before it gets its name until it loses it.
+fn check_span(anchor: &Anchor, id: SegmentId, life: Pos, file: &dyn File) -> Result<Span> {
+    let span = (life <= id.start).then(|| anchor.segments.span_at(life, id.start));
+    let Some(span) = span.filter(|span| span.start == id.start) else {
+        return Err(Error::corrupt(
+            id.path(),
+            0,
+            format!("the start of a segment of the life that began at {life}"),
+            format!("position {}", id.start),
+            "The file was put here or renamed by something else. Take it away, or restore the \
+             file that was here from a backup.",
+        ));
+    };
+    let len = file.len()?;
+    if len == span.bytes {
+        return Ok(span);
+    }
+    Err(Error::corrupt(
+        id.path(),
+        len.min(span.bytes),
+        format!("{} bytes, the exact size of this segment", span.bytes),
+        format!("{len} bytes"),
+        "Something has cut or replaced the file; acknowledged transactions in it may be missing. \
+         Restore the file from a backup.",
+    ))
 }
 
 impl Scanner<'_> {
@@ -305,12 +338,9 @@ impl Scanner<'_> {
 
     /// Reads the bodies of the newest incarnation's blocks that nothing vouches for, oldest first,
     /// and ends the stream at the first that is not whole.
-    fn check_doubtful(&mut self, inc: Incarnation, end: Pos) -> Result<Pos> {
-        let vouched = self
-            .out
-            .evidence
-            .durable
-            .map_or(Epoch(0), |(epoch, _)| epoch);
+    fn check_doubtful(&mut self, inc: Incarnation, end: Pos, vouched: Epoch) -> Result<Pos> {
+        let named = self.out.evidence.durable;
+        let vouched = named.map_or(vouched, |(epoch, _)| vouched.max(epoch));
         (self.check, self.ahead) = (Check::All, READ_BYTES);
         for at in 0..self.out.blocks.len() {
             let block = &self.out.blocks[at];
@@ -332,7 +362,7 @@ impl Scanner<'_> {
     fn check_end(&self, inc: Incarnation, end: Pos) -> Result<()> {
         let lost = self.out.segments.iter().any(|segment| {
             let of_inc = segment.id.incarnation == inc;
-            of_inc && segment.followed && segment.id.start.0 + self.segment_room == end.0
+            of_inc && segment.followed && segment.span.end() == end
         });
         if !lost || self.segment_of(inc, end).is_some() {
             return Ok(());
@@ -407,9 +437,7 @@ impl Scanner<'_> {
 
     fn segment_of(&self, inc: Incarnation, pos: Pos) -> Option<usize> {
         self.out.segments.iter().position(|segment| {
-            segment.id.incarnation == inc
-                && segment.id.start <= pos
-                && pos.0 < segment.id.start.0 + self.segment_room
+            segment.id.incarnation == inc && segment.id.start <= pos && pos < segment.span.end()
         })
     }
 
@@ -458,7 +486,7 @@ impl Scanner<'_> {
                 && offset + to_u64(len) <= held.from + to_u64(held.len)
         });
         if !held {
-            let rest = (self.segment_room + SEGMENT_HEADER_BYTES).saturating_sub(offset);
+            let rest = self.out.segments[segment].span.bytes.saturating_sub(offset);
             let want = len.max(self.ahead.min(to_usize(rest)));
             if self.buf.len() < want {
                 self.buf.resize(want, 0);

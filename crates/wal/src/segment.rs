@@ -1,16 +1,17 @@
 //! Segments: the files a stream is cut into, and their life from preparation to recycling.
 #![doc = include_str!("../../../docs/formats/segment.md")]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
-use perdura_base::num::to_u64;
 use perdura_base::{Error, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File};
+
+use crate::sizes::SegmentSizes;
 
 /// The directory of log segments on each log disk.
 pub const LOG_DIR: &str = "log";
@@ -131,16 +132,23 @@ pub(crate) struct SegmentShelf {
     pub disk: Arc<dyn Disk>,
     stream: StreamId,
     uuid: Uuid,
-    segment_bytes: u64,
-    /// Live segments, oldest first.
-    live: BTreeSet<SegmentId>,
+    sizes: SegmentSizes,
+    /// Live segments, oldest first, with the size of each, bytes.
+    live: BTreeMap<SegmentId, u64>,
     /// Prepared or recycled files without a place yet.
-    spares: Vec<String>,
+    spares: Vec<Spare>,
     next_spare: u64,
 }
 
-/// Recycled files kept beside those in use; more are removed. A checkpoint interval's worth by
-/// default, so that a database in its stride zeroes no new ones.
+/// A prepared or recycled file without a place yet.
+pub(crate) struct Spare {
+    path: String,
+    bytes: u64,
+}
+
+/// Recycled files of the largest size kept beside those in use; more are removed. A checkpoint
+/// interval's worth by default, so that a database in its stride zeroes no new ones. Of each
+/// smaller size a life needs one.
 const SPARES_MAX: usize = 8;
 /// Bytes zeroed between two pauses.
 const ZERO_BYTES: u64 = 1 << 20;
@@ -151,15 +159,15 @@ impl SegmentShelf {
         disk: Arc<dyn Disk>,
         stream: StreamId,
         uuid: Uuid,
-        segment_bytes: u64,
+        sizes: SegmentSizes,
         is_live: impl Fn(&SegmentId) -> bool,
     ) -> Result<Self> {
         let mut shelf = SegmentShelf {
             disk,
             stream,
             uuid,
-            segment_bytes,
-            live: BTreeSet::new(),
+            sizes,
+            live: BTreeMap::new(),
             spares: Vec::new(),
             next_spare: 0,
         };
@@ -169,10 +177,11 @@ impl SegmentShelf {
         for name in shelf.disk.list(LOG_DIR)? {
             let path = format!("{LOG_DIR}/{name}");
             if let Some(id) = SegmentId::parse(&name).filter(|id| id.stream == stream) {
+                let bytes = shelf.disk.open(&path, Access::Buffered)?.len()?;
                 if is_live(&id) {
-                    shelf.live.insert(id);
+                    shelf.live.insert(id, bytes);
                 } else {
-                    dead.push(id);
+                    dead.push((id, bytes));
                 }
             } else if let Some(rest) = name.strip_prefix(&spare_prefix) {
                 let number = rest
@@ -187,16 +196,17 @@ impl SegmentShelf {
             }
         }
         for path in found {
-            if shelf.disk.open(&path, Access::Buffered)?.len()? == segment_bytes {
-                shelf.spares.push(path);
+            let bytes = shelf.disk.open(&path, Access::Buffered)?.len()?;
+            if sizes.contain(bytes) {
+                shelf.spares.push(Spare { path, bytes });
             } else {
                 shelf.disk.remove(&path)?;
             }
         }
         // Retiring gives files new names as spares: the names in use must all be known before.
-        for id in dead {
+        for (id, bytes) in dead {
             shelf.check_owner(id)?;
-            shelf.retire(&id.path())?;
+            shelf.retire(&id.path(), bytes)?;
         }
         Ok(shelf)
     }
@@ -215,12 +225,13 @@ impl SegmentShelf {
         }
     }
 
-    pub fn spares(&self) -> usize {
-        self.spares.len()
+    /// Whether a file of this size waits for its place.
+    pub fn has_spare(&self, bytes: u64) -> bool {
+        self.spares.iter().any(|spare| spare.bytes == bytes)
     }
 
-    /// The path and size for a file to prepare, outside the lock.
-    pub fn plan_spare(&mut self) -> SparePlan {
+    /// The path for a file of this size to prepare, outside the lock.
+    pub fn plan_spare(&mut self, bytes: u64) -> SparePlan {
         let number = self.next_spare;
         self.next_spare += 1;
         let base = format!("{LOG_DIR}/spare-s{:02}-{number}", self.stream.0);
@@ -228,60 +239,68 @@ impl SegmentShelf {
             disk: Arc::clone(&self.disk),
             tmp: format!("{base}.tmp"),
             path: format!("{base}.log"),
-            bytes: self.segment_bytes,
+            bytes,
         }
     }
 
-    pub fn add_spare(&mut self, path: String) {
-        self.spares.push(path);
+    pub fn add_spare(&mut self, spare: Spare) {
+        self.spares.push(spare);
     }
 
-    /// Gives a spare, which there must be, its place in the stream: names it, then writes its header. Nothing is synced
-    /// here; the caller syncs file and directory before it acknowledges what it writes.
-    pub fn place(&mut self, id: SegmentId) -> Result<Arc<dyn File>> {
-        let Some(spare) = self.spares.pop() else {
-            return Err(Error::Usage("no spare segment is prepared".into()));
-        };
-        if let Err(error) = self.disk.rename(&spare, &id.path()) {
-            self.spares.push(spare);
-            return Err(error);
-        }
-        self.live.insert(id);
+    /// Gives a spare of `bytes` its place in the stream: names it, then writes its header. Nothing
+    /// is synced here; the caller syncs file and directory before it acknowledges what it writes.
+    ///
+    /// # Panics
+    /// If no spare of that size was prepared.
+    pub fn place(&mut self, id: SegmentId, bytes: u64) -> Result<Arc<dyn File>> {
+        let at = self.spares.iter().position(|spare| spare.bytes == bytes);
+        let at = at.expect("the flusher has prepared a spare of this size");
+        self.disk.rename(&self.spares[at].path, &id.path())?;
+        self.spares.swap_remove(at);
+        self.live.insert(id, bytes);
         let file = self.disk.open(&id.path(), Access::Direct)?;
         let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
-        header.copy_from_slice(&encode_header(id, &self.uuid, self.segment_bytes, false));
+        header.copy_from_slice(&encode_header(id, &self.uuid, bytes, false));
         file.write_at(0, &header)?;
         Ok(file)
     }
 
     /// Retires every live segment that ends at or below `floor`. Returns how many.
     pub fn truncate(&mut self, floor: Pos) -> Result<usize> {
-        let room = self.segment_bytes - SEGMENT_HEADER_BYTES;
-        let dead: Vec<SegmentId> = self
+        let end =
+            |id: &SegmentId, bytes: u64| id.start.0 + bytes.saturating_sub(SEGMENT_HEADER_BYTES);
+        let dead: Vec<(SegmentId, u64)> = self
             .live
             .iter()
-            .filter(|id| id.start.0 + room <= floor.0)
-            .copied()
+            .filter(|(id, bytes)| end(id, **bytes) <= floor.0)
+            .map(|(id, bytes)| (*id, *bytes))
             .collect();
-        for id in &dead {
+        for (id, bytes) in &dead {
             self.live.remove(id);
-            self.retire(&id.path())?;
+            self.retire(&id.path(), *bytes)?;
         }
         Ok(dead.len())
     }
 
     /// Bytes of all files of this stream's log.
     pub fn bytes(&self) -> u64 {
-        to_u64(self.live.len() + self.spares.len()) * self.segment_bytes
+        let spares = self.spares.iter().map(|spare| spare.bytes);
+        self.live.values().copied().chain(spares).sum()
     }
 
-    fn retire(&mut self, path: &str) -> Result<()> {
-        if self.spares.len() >= SPARES_MAX {
+    fn retire(&mut self, path: &str, bytes: u64) -> Result<()> {
+        let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
+        let limit = match () {
+            () if bytes == self.sizes.max => SPARES_MAX,
+            () if self.sizes.contain(bytes) => 1,
+            () => 0,
+        };
+        if kept.count() >= limit {
             return self.disk.remove(path);
         }
-        let spare = self.plan_spare().path;
+        let spare = self.plan_spare(bytes).path;
         self.disk.rename(path, &spare)?;
-        self.spares.push(spare);
+        self.spares.push(Spare { path: spare, bytes });
         Ok(())
     }
 }
@@ -297,7 +316,7 @@ pub(crate) struct SparePlan {
 impl SparePlan {
     /// Creates, zeroes and syncs the file, with a `pause` now and then so that the log's own syncs
     /// get their turn on the disk. A full disk leaves nothing behind.
-    pub fn prepare(&self, pause: &dyn Fn()) -> Result<String> {
+    pub fn prepare(&self, pause: &dyn Fn()) -> Result<Spare> {
         let made = self
             .disk
             .create(&self.tmp, Access::Direct)
@@ -324,7 +343,10 @@ impl SparePlan {
             });
         }
         self.disk.rename(&self.tmp, &self.path)?;
-        Ok(self.path.clone())
+        Ok(Spare {
+            path: self.path.clone(),
+            bytes: self.bytes,
+        })
     }
 }
 
@@ -380,23 +402,27 @@ mod tests {
                 .unwrap();
         }
         let open = || {
-            SegmentShelf::open(Arc::clone(&disk), StreamId(0), Uuid([1; 16]), 65536, |_| {
+            let sizes = SegmentSizes::fixed(65536);
+            SegmentShelf::open(Arc::clone(&disk), StreamId(0), Uuid([1; 16]), sizes, |_| {
                 false
             })
         };
         let mut shelf = open().unwrap();
-        assert_eq!(shelf.spares(), 2);
+        assert_eq!(shelf.spares.len(), 2);
         for number in 0..2 {
             let start = Pos(number * 61440);
             shelf
-                .place(SegmentId {
-                    incarnation: Incarnation(2),
-                    start,
-                    ..dead
-                })
+                .place(
+                    SegmentId {
+                        incarnation: Incarnation(2),
+                        start,
+                        ..dead
+                    },
+                    65536,
+                )
                 .unwrap();
         }
-        assert_eq!(shelf.spares(), 0);
+        assert!(!shelf.has_spare(65536));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use perdura_device::AlignedBuf;
 
 use crate::block::{self, HEADER_BYTES};
 use crate::frame::{FrameKind, put_frame_head};
+use crate::sizes::SegmentSizes;
 
 /// A block that still takes frames.
 struct OpenBlock {
@@ -62,8 +63,7 @@ pub(crate) struct FrameMeta<'a> {
 pub(crate) struct StreamInner {
     /// Where this incarnation's first segment starts.
     start: Pos,
-    /// Bytes of blocks a segment holds.
-    segment_room: u64,
+    sizes: SegmentSizes,
     block_bytes_max: usize,
     /// Where the next block to be opened, or the open one, stands.
     next_pos: Pos,
@@ -77,10 +77,10 @@ pub(crate) struct StreamInner {
 }
 
 impl StreamInner {
-    pub fn new(start: Pos, segment_room: u64, block_bytes_max: usize) -> Self {
+    pub fn new(start: Pos, sizes: SegmentSizes, block_bytes_max: usize) -> Self {
         StreamInner {
             start,
-            segment_room,
+            sizes,
             block_bytes_max,
             next_pos: start,
             prev_pos: start,
@@ -154,8 +154,8 @@ impl StreamInner {
 
     fn open_block(&mut self, epoch: Epoch) -> &mut OpenBlock {
         if self.open.is_none() {
-            let into_segment = (self.next_pos.0 - self.start.0) % self.segment_room;
-            let left = to_usize(self.segment_room - into_segment);
+            let span = self.sizes.span_at(self.start, self.next_pos);
+            let left = to_usize(span.end().0 - self.next_pos.0);
             let room = left.min(self.block_bytes_max) - HEADER_BYTES;
             if self.newest.0 != epoch {
                 self.newest = (epoch, self.next_pos);

@@ -8,8 +8,8 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId, U
 use perdura_device::{Clock, Disk, ManualClock, MemDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Anchor, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, Wal, WalOptions, WalStart,
-    decide_cut, scan_stream,
+    Anchor, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, SegmentSizes, Vouched, Wal,
+    WalOptions, WalStart, decide_cut, scan_stream,
 };
 use shuttle::sync::Mutex;
 use shuttle::thread;
@@ -24,7 +24,7 @@ fn anchor() -> Anchor {
         chunk_pages: 4,
         partitions: 4,
         hash_seed: 1,
-        segment_bytes: 128 * 1024,
+        segments: SegmentSizes::fixed(128 * 1024),
         streams: STREAMS,
         clean: false,
         scheme: Scheme::Differential,
@@ -32,6 +32,7 @@ fn anchor() -> Anchor {
         incarnation: Incarnation(1),
         epoch_floor: Epoch(0),
         ckpt_max: CkptEpoch(0),
+        vouched: Vouched::nothing(STREAMS),
         images: [ImageStatus::empty(STREAMS), ImageStatus::empty(STREAMS)],
         chain: Vec::new(),
     }
@@ -47,7 +48,7 @@ fn open(disk: &Arc<dyn Disk>) -> Arc<Wal> {
         wall_us: 0,
     };
     let options = WalOptions {
-        segment_bytes: 128 * 1024,
+        segments: SegmentSizes::fixed(128 * 1024),
         block_bytes_max: 4096,
         ..WalOptions::default()
     };

@@ -31,11 +31,11 @@ pub fn engine_options(settings: &Settings) -> Result<perdura::Options> {
             "segment-size",
             given,
             options.segment_bytes,
-            anchor.segment_bytes,
+            anchor.segments.max,
         )?;
         options.streams = anchor.streams;
         options.partitions = anchor.partitions;
-        options.segment_bytes = anchor.segment_bytes;
+        options.segment_bytes = anchor.segments.max;
     }
     options.core()?;
     Ok(options)

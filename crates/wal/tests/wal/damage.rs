@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura_base::{Error, StreamId};
 use perdura_device::{CrashProfile, Disk, SimDisk};
-use perdura_wal::{Anchor, Direction, FlushProgress};
+use perdura_wal::{Anchor, Direction, FlushProgress, SegmentSizes};
 
 use crate::setup::{anchor, append, flush, groups, open, scan};
 
@@ -220,7 +220,7 @@ fn a_lost_segment_is_noticed_wherever_it_was() {
 fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
     let disk = SimDisk::new(8);
     let anchor = Anchor {
-        segment_bytes: 32 << 20,
+        segments: SegmentSizes::fixed(32 << 20),
         ..anchor(1)
     };
     let wal = open(&disk, &anchor, 1);

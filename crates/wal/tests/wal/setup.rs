@@ -6,8 +6,8 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, Result, Str
 use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Anchor, Cut, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, StreamScan, Wal,
-    WalOptions, WalStart, decide_cut, hop_stream, scan_stream,
+    Anchor, Cut, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, SegmentSizes,
+    StreamScan, Vouched, Wal, WalOptions, WalStart, decide_cut, hop_stream, scan_stream,
 };
 
 pub const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -20,7 +20,7 @@ pub fn anchor(streams: u8) -> Anchor {
         chunk_pages: 4,
         partitions: 4,
         hash_seed: 1,
-        segment_bytes: SEGMENT_BYTES,
+        segments: SegmentSizes::fixed(SEGMENT_BYTES),
         streams,
         clean: false,
         scheme: Scheme::Differential,
@@ -28,6 +28,7 @@ pub fn anchor(streams: u8) -> Anchor {
         incarnation: Incarnation(1),
         epoch_floor: Epoch(0),
         ckpt_max: CkptEpoch(0),
+        vouched: Vouched::nothing(streams),
         images: [ImageStatus::empty(streams), ImageStatus::empty(streams)],
         chain: Vec::new(),
     }
@@ -45,7 +46,7 @@ pub fn open(disk: &Arc<SimDisk>, anchor: &Anchor, epoch: u64) -> Wal {
         wall_us: 0,
     };
     let options = WalOptions {
-        segment_bytes: anchor.segment_bytes,
+        segments: anchor.segments,
         block_bytes_max: 8192,
         ..WalOptions::default()
     };

@@ -6,7 +6,8 @@ use perdura_wal::{Anchor, ImageState, ImageStatus};
 use serde::Serialize;
 
 use crate::offline::{Offline, Place};
-use crate::output::{self, moment};
+use crate::output;
+use perdura_base::moment::moment;
 
 /// Show the anchor: where a restart begins.
 #[derive(Debug, Parser)]
@@ -32,10 +33,19 @@ struct Shown {
     partitions: u16,
     chunk_pages: u16,
     segment_bytes: u64,
+    segment_first_bytes: u64,
+    vouched: ShownVouched,
     image_a: ShownImage,
     image_b: ShownImage,
     chain: Vec<ShownLink>,
     notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ShownVouched {
+    epoch: u64,
+    at: String,
+    ends: Vec<u64>,
 }
 
 /// What the anchor says of an image.
@@ -93,7 +103,13 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
         streams: anchor.streams,
         partitions: anchor.partitions,
         chunk_pages: anchor.chunk_pages,
-        segment_bytes: anchor.segment_bytes,
+        segment_bytes: anchor.segments.max,
+        segment_first_bytes: anchor.segments.first,
+        vouched: ShownVouched {
+            epoch: anchor.vouched.epoch.0,
+            at: moment(anchor.vouched.wall_us),
+            ends: anchor.vouched.ends.iter().map(|pos| pos.0).collect(),
+        },
         image_a: ShownImage::of(&anchor.images[0]),
         image_b: ShownImage::of(&anchor.images[1]),
         chain: anchor
@@ -119,7 +135,8 @@ pub fn run(args: &Args) -> Result<()> {
     let mut text = format!(
         "database     {}, made {}\nanchor       update {}, {}\n\
          incarnation  {}, epochs up to {} and checkpoints up to {} used\n\
-         shape        {} stream(s), {} partitions, {} pages a chunk, segments of {} bytes\n",
+         shape        {} stream(s), {} partitions, {} pages a chunk, segments of {} to {} bytes\n\
+         vouched      the log reaches epoch {}, durable at {}, up to {:?}\n",
         anchor.uuid,
         anchor.created,
         anchor.seq,
@@ -134,7 +151,11 @@ pub fn run(args: &Args) -> Result<()> {
         anchor.streams,
         anchor.partitions,
         anchor.chunk_pages,
-        anchor.segment_bytes
+        anchor.segment_first_bytes,
+        anchor.segment_bytes,
+        anchor.vouched.epoch,
+        anchor.vouched.at,
+        anchor.vouched.ends
     );
     for (name, image) in [("A", &anchor.image_a), ("B", &anchor.image_b)] {
         text += &format!(

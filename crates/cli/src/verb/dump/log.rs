@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use crate::exit::Usage;
 use crate::offline::{Offline, Place};
-use crate::output::{self, moment};
+use crate::output;
+use perdura_base::moment::moment;
 
 /// Show the log, block by block and frame by frame.
 ///

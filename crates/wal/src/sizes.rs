@@ -1,0 +1,128 @@
+//! How long the segments of a stream are: arithmetic from where a life starts.
+//!
+//! The first segment of a life has `first` bytes, each next one twice as many as the one before
+//! it, up to `max`. So the anchor alone states the exact length of every segment: one of another
+//! length is damaged, whatever its header says.
+
+use perdura_base::Pos;
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::to_u64;
+
+use crate::segment::SEGMENT_HEADER_BYTES;
+
+/// The smallest segment, bytes: a header and room for a block of the least maximum.
+pub const SEGMENT_BYTES_MIN: u64 = 16 * 4096;
+
+/// Sizes of the segments of a life, bytes, headers included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentSizes {
+    /// The first segment's.
+    pub first: u64,
+    /// The largest segment's: from some segment on all have this size.
+    pub max: u64,
+}
+
+/// One segment's place in its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Position of its first byte after the header.
+    pub start: Pos,
+    /// Size of its file, bytes.
+    pub bytes: u64,
+}
+
+impl Span {
+    /// The position after its last.
+    #[must_use]
+    pub fn end(&self) -> Pos {
+        Pos(self.start.0 + self.bytes - SEGMENT_HEADER_BYTES)
+    }
+}
+
+impl SegmentSizes {
+    /// Segments of one size.
+    #[must_use]
+    pub fn fixed(bytes: u64) -> SegmentSizes {
+        SegmentSizes {
+            first: bytes,
+            max: bytes,
+        }
+    }
+
+    /// Whether these can be the sizes of segments: whole sectors, the first at most the largest.
+    #[must_use]
+    pub fn are_possible(&self) -> bool {
+        let sector = to_u64(SECTOR_BYTES);
+        self.first.is_multiple_of(sector)
+            && self.max.is_multiple_of(sector)
+            && (SEGMENT_BYTES_MIN..=self.max).contains(&self.first)
+            && self.max <= 1 << 40
+    }
+
+    /// Whether some segment has this size.
+    #[must_use]
+    pub fn contain(&self, bytes: u64) -> bool {
+        let mut size = self.first;
+        while size < bytes && size < self.max {
+            size = (size * 2).min(self.max);
+        }
+        size == bytes
+    }
+
+    /// The segment of a life that starts at `life` in which `pos` lies.
+    ///
+    /// # Panics
+    /// If the position is before the life, or the sizes are not possible.
+    #[must_use]
+    pub fn span_at(&self, life: Pos, pos: Pos) -> Span {
+        assert!(life <= pos, "position {pos} is before its life at {life}");
+        assert!(self.are_possible(), "{self:?} are no segments");
+        let mut span = Span {
+            start: life,
+            bytes: self.first,
+        };
+        // At most as many turns as the sizes double.
+        while span.end() <= pos && span.bytes < self.max {
+            span = Span {
+                start: span.end(),
+                bytes: (span.bytes * 2).min(self.max),
+            };
+        }
+        let room = span.bytes - SEGMENT_HEADER_BYTES;
+        let whole = (pos.0 - span.start.0) / room;
+        span.start = Pos(span.start.0 + whole * room);
+        assert!(span.start <= pos && pos < span.end());
+        span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_follow_each_other_without_a_gap_and_double_up_to_the_largest() {
+        for (first, max) in [(65536, 65536), (65536, 1 << 20), (65536, 200 * 4096)] {
+            let sizes = SegmentSizes { first, max };
+            let life = Pos(12 * 4096);
+            let (mut at, mut bytes) = (life, first);
+            for _ in 0..12 {
+                let span = sizes.span_at(life, at);
+                assert_eq!((span.start, span.bytes), (at, bytes));
+                assert!(sizes.contain(bytes) && !sizes.contain(bytes + 4096));
+                for inside in [at.0, at.0 + 4096, span.end().0 - 4096] {
+                    assert_eq!(sizes.span_at(life, Pos(inside)), span);
+                }
+                (at, bytes) = (span.end(), (bytes * 2).min(max));
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_no_segment_can_have_are_not_possible() {
+        let possible = |first, max| SegmentSizes { first, max }.are_possible();
+        assert!(possible(65536, 65536) && possible(65536, 1 << 30));
+        assert!(!possible(65536, 65535) && !possible(65537, 1 << 20));
+        assert!(!possible(4096, 1 << 20) && !possible(1 << 20, 65536) && !possible(0, 0));
+    }
+}
