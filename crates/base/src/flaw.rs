@@ -85,6 +85,13 @@ pub enum Flaw {
     ChainLeaked,
     /// The salt of an index comes from when it was made: after a restart a cursor stands elsewhere.
     SaltFromClock,
+    /// A restart does not write again the blocks that it believes and nothing vouches for.
+    TailNotRewritten,
+    /// A restart syncs the blocks that it believes and does not write them: after a failed sync
+    /// that changes nothing.
+    TailOnlySynced,
+    /// The anchor vouches for an epoch before it is durable.
+    VouchedBeforeDurable,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -105,7 +112,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 37] = [
+    pub const ALL: [Flaw; 40] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -143,6 +150,9 @@ impl Flaw {
         Flaw::ScanSkipsDisplaced,
         Flaw::ChainLeaked,
         Flaw::SaltFromClock,
+        Flaw::TailNotRewritten,
+        Flaw::TailOnlySynced,
+        Flaw::VouchedBeforeDurable,
     ];
 
     /// The flaws that only steal mode has a place for.

@@ -1,4 +1,4 @@
-//! The checkpointer's and the housekeeper's threads.
+//! The checkpointer's, the voucher's and the housekeeper's threads.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,6 +23,9 @@ const FULL_PATIENCE_NS: u64 = 2_000_000_000;
 const ZEROING_PAUSE: Duration = Duration::from_millis(1);
 /// How long after a cancelled checkpoint the next one begins by itself, nanoseconds.
 const CANCELLED_PAUSE_NS: u64 = 5_000_000_000;
+
+/// How old what the anchor vouches for may become while the log is written, nanoseconds.
+const VOUCH_NS: u64 = 1_000_000_000;
 
 impl Shared {
     pub fn checkpointer(&self) {
@@ -114,6 +117,23 @@ impl Shared {
                 .memory()
                 .change(MemoryUse::Log, log_bytes, queued);
             log_bytes = queued;
+        }
+    }
+
+    /// Tells the anchor about once a second how far the log is durable. It has a thread of its own
+    /// because the housekeeper may zero a segment for longer than that.
+    pub fn voucher(&self) {
+        let mut not_before_ns = 0;
+        while !self.is_stopping() {
+            std::thread::park_timeout(TICK);
+            let now_ns = self.clock.mono_ns();
+            if now_ns < not_before_ns || self.core.wal().failure().is_some() {
+                continue;
+            }
+            // An error has stopped the log, which says so itself.
+            if let Ok(true) = self.core.vouch() {
+                not_before_ns = now_ns + VOUCH_NS;
+            }
         }
     }
 

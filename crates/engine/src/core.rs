@@ -10,9 +10,10 @@ use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
 use perdura_device::{Clock, Disk};
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::vouch::take_over;
 use perdura_recovery::{
     AnchorCell, CheckpointProgress, CheckpointStats, Checkpoints, ExecutorWindow, LogMemory,
-    Method, Progress, RestartReport, flush_all, resume,
+    Method, Progress, RestartReport, flush_all, resume, vouch,
 };
 use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount, RowRef};
 use perdura_txn::executor::ExecutorOptions;
@@ -380,7 +381,34 @@ impl Core {
     /// # Errors
     /// An I/O error of the anchor.
     pub fn mark_clean(&self) -> Result<()> {
-        self.anchor.update(|record| record.clean = true).map(drop)
+        let marked = self.anchor.update(|record| {
+            take_over(record, &self.wal);
+            record.clean = true;
+        });
+        marked.map(drop)
+    }
+
+    /// Makes the restart's own record durable and the anchor vouch for it, before anything of this life
+    /// is acknowledged: else the loss of the life's only segment would look like a life that wrote
+    /// nothing. A full disk puts that off.
+    ///
+    /// # Errors
+    /// As [`flush_all`](Self::flush_all) and [`vouch`](Self::vouch).
+    pub fn vouch_for_life(&self) -> Result<()> {
+        match self.flush_all() {
+            Err(error) if error.is_disk_full() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.vouch().map(drop),
+        }
+    }
+
+    /// Makes the anchor vouch for what is durable now; see [`vouch()`]. Returns whether it had to be
+    /// written.
+    ///
+    /// # Errors
+    /// The log has stopped; or the anchor cannot be written, which stops it.
+    pub fn vouch(&self) -> Result<bool> {
+        vouch(&self.anchor, &self.wal)
     }
 
     /// The logical digest: an order-independent sum over table, key, value and expiry of every

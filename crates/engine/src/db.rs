@@ -4,6 +4,7 @@
 //! |---|---|
 //! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes who waits |
 //! | checkpointer | begins a checkpoint when the log has grown or somebody asks; paces its writes |
+//! | voucher | tells the anchor every second how far the log is durable |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.
@@ -80,6 +81,7 @@ impl Db {
             seed: seed(clock.as_ref()),
         };
         let core = Core::open(env, core_options, progress)?;
+        core.vouch_for_life()?;
         let streams = core.wal().streams();
         let shared = Arc::new(Shared {
             opened_ns: clock.mono_ns(),
@@ -116,6 +118,8 @@ impl Db {
         threads.handles.lock().push(checkpointer);
         let housekeeper = spawn(&shared, "housekeep", |shared| shared.housekeeper())?;
         threads.handles.lock().push(housekeeper);
+        let voucher = spawn(&shared, "vouch", |shared| shared.voucher())?;
+        threads.handles.lock().push(voucher);
         Ok(Db { shared, threads })
     }
 
@@ -375,9 +379,11 @@ impl Db {
         ended
     }
 
-    /// Ends the threads without a checkpoint; what is acknowledged is in the log.
+    /// Ends the threads without a checkpoint; what is acknowledged is in the log, and the anchor
+    /// vouches for it unless the database has stopped.
     pub fn abandon(self) {
         self.threads.stop();
+        drop(self.shared.core.vouch());
         self.shared.end();
     }
 }

@@ -30,6 +30,11 @@ impl AnchorCell {
         self.record.lock().clone()
     }
 
+    /// Looks at the record without a copy.
+    pub fn with<R>(&self, look: impl FnOnce(&Anchor) -> R) -> R {
+        look(&self.record.lock())
+    }
+
     /// Changes the record: written and synced before anyone can read it. On an error the record
     /// in memory is unchanged; what is on the disk is one of the two.
     pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Anchor> {

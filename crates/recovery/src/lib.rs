@@ -12,6 +12,7 @@
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
 //! | [`window`] | what transactions need around a checkpoint's window |
+//! | [`vouch`] | how far the anchor says that the log is durable |
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
 //! | [`rule`] | the two predicates |
 //! | [`method`] | the restart methods as rows over source, gate, apply, undo |
@@ -51,6 +52,7 @@ pub mod schedule;
 pub mod truncate;
 mod undo;
 pub mod verify;
+pub mod vouch;
 pub mod window;
 pub mod work;
 
@@ -63,4 +65,5 @@ pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
 
 pub use resume::{Checkpoints, LogMemory, Resumed, flush_all, resume};
+pub use vouch::vouch;
 pub use window::{ExecutorWindow, Window, WindowEnd};

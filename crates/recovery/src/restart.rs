@@ -25,12 +25,14 @@ use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::{Anchor, AnchorFile, CHAIN_MAX};
 use perdura_wal::scheme::Scheme;
 use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{ChainLink, Cut, ImageState, ImageStatus, SegmentSizes, Vouched, WalStart};
+use perdura_wal::{
+    ChainLink, Cut, ImageState, ImageStatus, SegmentSizes, StreamScan, Vouched, WalStart,
+};
 
 use crate::anchor_cell::AnchorCell;
 use crate::found::find;
 use crate::given::check_given;
-use crate::image::{Directory, create_images};
+use crate::image::{Directory, create_images, folder};
 use crate::level::{Busy, Schedule};
 use crate::load::{ImagePlan, plan_image};
 use crate::method::{Apply, Method};
@@ -171,12 +173,12 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         busy,
     } = load(options, &anchor)?;
     let Decided {
-        scans,
+        mut scans,
         cut,
         void_blocks,
         ..
     } = attempt.decided;
-    for mut scan in scans {
+    for scan in &mut scans {
         report.notes.append(&mut scan.notes);
     }
     report.void_blocks = void_blocks;
@@ -199,6 +201,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let anchor_cell = if options.dry_run {
         None
     } else {
+        make_durable(options, &anchor, &scans)?;
         let cell = AnchorCell::new(file, anchor);
         cell.update(|durable| {
             let seq = durable.seq;
@@ -235,6 +238,22 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         catalog,
         report,
     }))
+}
+
+/// What this restart believed is on the disks before the anchor says so: a dead process may have
+/// written blocks, and given files their names, without having synced either.
+fn make_durable(options: &RestartOptions<'_>, anchor: &Anchor, scans: &[StreamScan]) -> Result<()> {
+    for scan in scans {
+        let disk = options.logs[usize::from(scan.stream.0)].as_ref();
+        scan.write_again(disk, anchor)?;
+    }
+    for slot in ImageSlot::ALL {
+        for disk in &options.images {
+            disk.sync_dir(folder(slot))?;
+        }
+        options.data.sync_dir(folder(slot))?;
+    }
+    options.data.sync_dir("")
 }
 
 /// Pages in memory, as the log leaves them.

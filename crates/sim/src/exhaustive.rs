@@ -10,8 +10,10 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use perdura::CoreOptions;
+use perdura_base::StreamId;
 use perdura_base::num::to_u64;
 use perdura_device::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
+use perdura_wal::FlushProgress;
 use perdura_wal::anchor::AnchorFile;
 
 use crate::content::Content;
@@ -26,7 +28,7 @@ pub enum Letter {
     Write(u8),
     /// A checkpoint.
     Checkpoint,
-    /// A crash that keeps everything, and a restart.
+    /// `kill -9` and a restart: the machine goes on.
     Restart,
 }
 
@@ -41,6 +43,27 @@ pub struct Tried {
     pub restarts: u64,
     /// What went wrong.
     pub violations: Vec<String>,
+}
+
+/// What a restart is followed by.
+#[derive(Debug, Clone, Copy)]
+enum Then {
+    Nothing,
+    /// The power fails at once: what the restart showed must be durable.
+    PowerCut,
+    /// A checkpoint, and then the power fails.
+    Checkpoint,
+}
+
+impl Then {
+    /// After a kill the power cut tells most; a checkpoint is costly, so it follows now and then.
+    fn after(profile: CrashProfile, now: bool) -> Then {
+        match () {
+            () if profile == CrashProfile::Killed => Then::PowerCut,
+            () if now => Then::Checkpoint,
+            () => Then::Nothing,
+        }
+    }
 }
 
 /// Pending operations whose every subset is tried; with more, profiles and seeds.
@@ -86,7 +109,7 @@ impl World {
                 }
                 Letter::Checkpoint => self.checkpoint_now()?,
                 Letter::Restart => {
-                    self.disks[0].crash(CrashProfile::Everything, 0);
+                    self.disks[0].crash(CrashProfile::Killed, 0);
                     self.forget_engine();
                     if !self.reopen()? {
                         return Ok(());
@@ -120,25 +143,27 @@ impl World {
         self.transact_ops(&[Op::Put(place, content, None)], false)
     }
 
-    /// The machine has just crashed: what comes back must be right, stand a checkpoint, and come
-    /// back again.
-    fn recover(&self, further: bool) -> Check {
+    /// The machine has just crashed: what comes back must be right. Then it must stand what follows,
+    /// and come back again.
+    fn recover(&self, then: Then) -> Check {
         let open = || {
             self.open_on(&self.disks)
                 .map_err(|error| format!("the restart: {error}"))
         };
         let core = open()?;
         self.verify(&core)?;
-        if further {
-            let durable = core.report().durable_epoch;
-            core.checkpoint_now()
-                .map_err(|error| format!("the next checkpoint: {error}"))?;
-            self.disks[0].crash(CrashProfile::Nothing, 0);
-            drop(core);
-            self.compare(&open()?, &self.model.state_at(durable))
-                .map_err(|what| format!("after the next checkpoint: {what}"))?;
+        let durable = core.report().durable_epoch;
+        match then {
+            Then::Nothing => return Ok(()),
+            Then::PowerCut => {}
+            Then::Checkpoint => core
+                .checkpoint_now()
+                .map_err(|error| format!("the next checkpoint: {error}"))?,
         }
-        Ok(())
+        self.disks[0].crash(CrashProfile::Nothing, 0);
+        drop(core);
+        self.compare(&open()?, &self.model.state_at(durable))
+            .map_err(|what| format!("after {then:?}: {what}"))
     }
 }
 
@@ -216,22 +241,110 @@ fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
             disk.restore(&snapshot);
             disk.crash_keeping(keep);
             world
-                .recover(keep == cut % (1 << pending))
+                .recover(Then::after(
+                    CrashProfile::Everything,
+                    keep == cut % (1 << pending),
+                ))
                 .map_err(|what| format!("keeping {keep:#b} of {pending} pending: {what}"))?;
             tried.restarts += 1;
         }
     }
     for (seed, profile) in (0..8).zip(CrashProfile::ALL.into_iter().cycle()) {
         // What survives wholly has been tried; what is torn has not.
-        if pending <= SUBSETS_MAX && profile != CrashProfile::Worst {
+        let whole = !matches!(profile, CrashProfile::Worst | CrashProfile::Killed);
+        if pending <= SUBSETS_MAX && whole {
             continue;
         }
         disk.restore(&snapshot);
         disk.crash(profile, seed);
         world
-            .recover(seed == 1)
+            .recover(Then::after(profile, seed == 1))
             .map_err(|what| format!("{profile:?} {seed}: {what}"))?;
         tried.restarts += 1;
+    }
+    Ok(())
+}
+
+/// Plays each history, kills the process, and cuts the power at every mutating I/O of the restart
+/// that follows, the last cut coming after all of them; then restarts from what every profile leaves.
+/// Between the history and the kill a sync may have failed, which `failed` plans.
+#[must_use]
+pub fn cut_after_kill(
+    histories: &[Vec<Letter>],
+    failed: Option<SyncFailure>,
+    streams: u8,
+) -> Tried {
+    let mut tried = Tried::default();
+    for history in histories {
+        tried.histories += 1;
+        if let Err(what) = cut_one_after_kill(history, failed, streams, &mut tried) {
+            tried.violations.push(format!("{history:?}: {what}"));
+        }
+    }
+    tried
+}
+
+fn cut_one_after_kill(
+    history: &[Letter],
+    failed: Option<SyncFailure>,
+    streams: u8,
+    tried: &mut Tried,
+) -> Check {
+    let text = |error: perdura::Error| error.to_string();
+    let mut world = small(streams);
+    world.play(history)?;
+    // The segment is there, and what the restart itself logs is durable.
+    world.flush_all()?;
+    let disk = Arc::clone(&world.disks[0]);
+    // One more transaction, written and never synced.
+    disk.set_plan(FaultPlan {
+        fail_sync_at: failed.map(|failure| (1, failure)),
+        ..FaultPlan::default()
+    });
+    world.write((0, 1), Content { seed: 99, len: 40 })?;
+    world.core().close_epoch();
+    for stream in (0..streams).map(StreamId) {
+        // The write, and the sync only if it is to fail.
+        let wrote = world.core().flush_step(stream).map_err(text)?;
+        if wrote == FlushProgress::Wrote && failed.is_some() {
+            let synced = world.core().flush_step(stream);
+            assert!(synced.is_err(), "the sync was to fail");
+            break;
+        }
+    }
+    disk.crash(CrashProfile::Killed, 0);
+    world.forget_engine();
+    let killed = disk.snapshot();
+    for cut in 1.. {
+        disk.restore(&killed);
+        disk.set_plan(FaultPlan {
+            cut_after_ops: Some(cut),
+            ..FaultPlan::default()
+        });
+        let opened = world.open_on(&world.disks);
+        let shown = opened.as_ref().ok().map(|core| core.report().durable_epoch);
+        let struck = opened.is_err();
+        drop(opened);
+        let interrupted = disk.snapshot();
+        for (seed, profile) in (0..10).zip(CrashProfile::ALL.into_iter().cycle()) {
+            tried.cases += 1;
+            disk.restore(&interrupted);
+            disk.crash(profile, seed);
+            let place = || format!("power cut at I/O {cut} of the restart, {profile:?} {seed}");
+            world
+                .recover(Then::after(profile, seed == 0))
+                .map_err(|what| format!("{}: {what}", place()))?;
+            tried.restarts += 1;
+            disk.restore(&interrupted);
+            disk.crash(profile, seed);
+            let again = world.open_on(&world.disks).map_err(text)?;
+            if shown.is_some_and(|shown| again.report().durable_epoch < shown) {
+                return Err(format!("{}: what a restart showed is gone", place()));
+            }
+        }
+        if !struck {
+            return Ok(());
+        }
     }
     Ok(())
 }
@@ -317,7 +430,7 @@ fn fail_nth(
         disk.restore(&snapshot);
         disk.crash(profile, seed);
         world
-            .recover(seed == 0)
+            .recover(Then::after(profile, seed == 0))
             .map_err(|what| format!("{profile:?}: {what}"))?;
         tried.restarts += 1;
     }
@@ -421,7 +534,7 @@ impl World {
     /// Recovers from what is on the disk; whether it was as it must be.
     fn tear(&mut self, tried: &mut Tried, what: &str) -> bool {
         tried.cases += 1;
-        let recovered = self.recover(false);
+        let recovered = self.recover(Then::Nothing);
         tried.restarts += u64::from(recovered.is_ok());
         if let Err(wrong) = &recovered {
             tried.violations.push(format!("{what}: {wrong}"));

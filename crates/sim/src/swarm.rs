@@ -81,10 +81,12 @@ pub struct Odds {
     pub scan: u32,
     /// Move the clock.
     pub clock: u32,
+    /// Tell the anchor what is durable.
+    pub vouch: u32,
 }
 
 impl Odds {
-    pub(crate) fn all(&self) -> [u32; 12] {
+    pub(crate) fn all(&self) -> [u32; 13] {
         [
             self.write,
             self.read,
@@ -98,6 +100,7 @@ impl Odds {
             self.empty,
             self.scan,
             self.clock,
+            self.vouch,
         ]
     }
 }
@@ -189,6 +192,7 @@ impl Swarm {
                 empty: if rng.u8(0..4) == 0 { 1 } else { 0 },
                 scan: sometimes(rng, 4),
                 clock: sometimes(rng, 1),
+                vouch: sometimes(rng, 2),
             },
             stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
             faults: pick(rng, &[0, 30, 70]),

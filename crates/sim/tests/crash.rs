@@ -10,7 +10,8 @@ use common::{
 use perdura_base::flaw::Flaw;
 use perdura_sim::damage::{Damaged, cut_log, flip_bytes};
 use perdura_sim::exhaustive::{
-    Letter, Tried, crash_at_every_io, histories, nth_failure, torn_anchor, torn_twice,
+    Letter, Tried, crash_at_every_io, cut_after_kill, histories, nth_failure, torn_anchor,
+    torn_twice,
 };
 use perdura_sim::file_damage::{Age, sweep};
 use perdura_sim::{CrashReport, Mode};
@@ -77,6 +78,28 @@ fn small_histories_survive_a_crash_at_every_io_and_every_subset() {
         &[vec![Letter::Write(0), Letter::Checkpoint]],
         2,
     ));
+}
+
+/// Found from outside: `kill -9`, a restart and a power cut, and the database refused to start. The
+/// restart had believed blocks that the dead process wrote and never synced.
+#[test]
+fn what_a_restart_after_kill_9_believed_survives_a_power_cut_at_every_io() {
+    use perdura_device::SyncFailure::{KeepsNew, Reverts};
+    for failed in [None, Some(KeepsNew), Some(Reverts)] {
+        let tried = cut_after_kill(&histories(1), failed, 1);
+        clean(&tried);
+        assert!(tried.cases > 100, "{tried:?}");
+        clean(&cut_after_kill(
+            &[vec![
+                Letter::Write(0),
+                Letter::Checkpoint,
+                Letter::Restart,
+                Letter::Write(1),
+            ]],
+            failed,
+            2,
+        ));
+    }
 }
 
 #[test]

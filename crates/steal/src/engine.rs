@@ -13,7 +13,7 @@ use perdura_page::SlotClass;
 use perdura_recovery::restart::{Catalog, NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
 use perdura_recovery::{
-    AnchorCell, CheckpointProgress, CheckpointStats, Method, Progress, RestartReport,
+    AnchorCell, CheckpointProgress, CheckpointStats, Method, Progress, RestartReport, vouch,
 };
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::read_anchor;
@@ -278,6 +278,14 @@ impl Steal {
     /// See [`Wal::flush_step`].
     pub fn flush_all(&self) -> Result<()> {
         flush_all(&self.wal)
+    }
+
+    /// Makes the anchor vouch for what is durable now.
+    ///
+    /// # Errors
+    /// See [`vouch()`].
+    pub fn vouch(&self) -> Result<bool> {
+        vouch(&self.anchor, &self.wal)
     }
 
     /// Begins a checkpoint unless one is running.

@@ -103,6 +103,7 @@ impl Wal {
         let closed = self
             .ends
             .lock()
+            .closed
             .back()
             .map_or(Epoch(0), |newest| newest.epoch);
         let mut bytes = 0;
@@ -166,7 +167,7 @@ impl Wal {
     fn header_of(&self, stream: StreamId, block: &SealedBlock, durable: Epoch) -> BlockHeader {
         let ends = block.last.then(|| {
             let ends = self.ends.lock();
-            let of_epoch = ends.iter().find(|e| e.epoch == block.epoch);
+            let of_epoch = ends.closed.iter().find(|e| e.epoch == block.epoch);
             of_epoch
                 .expect("an epoch's ends stay until it is durable")
                 .ends

@@ -30,6 +30,7 @@ pub mod cut;
 pub mod flush;
 pub mod frame;
 pub mod log;
+mod rewrite;
 pub mod scan;
 pub mod scheme;
 pub mod segment;

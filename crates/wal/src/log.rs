@@ -13,6 +13,7 @@ use perdura_base::{
 use perdura_device::{Clock, Disk};
 
 use crate::age::Ages;
+use crate::anchor::Vouched;
 use crate::flush::FlushState;
 use crate::frame::{FrameKind, RestartRecord};
 use crate::segment::{SegmentId, SegmentShelf};
@@ -71,6 +72,22 @@ pub struct WalStart {
 pub(crate) struct EpochEnds {
     pub epoch: Epoch,
     pub ends: Vec<Pos>,
+}
+
+impl EpochEnds {
+    fn vouched(self, wall_us: u64) -> Vouched {
+        Vouched {
+            epoch: self.epoch,
+            wall_us,
+            ends: self.ends,
+        }
+    }
+}
+
+/// The closed epochs that are not durable yet, in order, and the newest that is.
+pub(crate) struct Ends {
+    pub closed: VecDeque<EpochEnds>,
+    durable: Vouched,
 }
 
 /// An epoch that is being closed: where each visited stream's part of it ends.
@@ -137,8 +154,7 @@ pub struct Wal {
     pub(crate) evidenced: AtomicU64,
     /// Serializes epoch closing, and holds one that was begun.
     closing: Mutex<Option<Closing>>,
-    /// The ends of closed epochs that are not durable yet, in order.
-    pub(crate) ends: Mutex<VecDeque<EpochEnds>>,
+    pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
     failed: Mutex<Option<String>>,
     /// 1 once `failed` is set, for those who ask with every write.
@@ -171,6 +187,11 @@ impl Wal {
                 allocated_end: AtomicU64::new(from.0),
             }));
         }
+        let durable = Vouched {
+            epoch: start.durable,
+            wall_us: start.wall_us,
+            ends: start.start.clone(),
+        };
         Ok(Wal {
             uuid: start.uuid,
             incarnation: start.incarnation,
@@ -185,7 +206,10 @@ impl Wal {
             ages: Ages::new(),
             evidenced: AtomicU64::new(0),
             closing: Mutex::new(None),
-            ends: Mutex::new(VecDeque::new()),
+            ends: Mutex::new(Ends {
+                closed: VecDeque::new(),
+                durable,
+            }),
             wall_us: AtomicU64::new(start.wall_us),
             failed: Mutex::new(None),
             has_failed: AtomicU64::new(0),
@@ -444,7 +468,7 @@ impl Wal {
             .as_ref()
             .and_then(|begun| begun.ends.iter().copied().collect());
         if let (Some(ends), Some(done)) = (ends, closing.as_ref()) {
-            self.ends.lock().push_back(EpochEnds {
+            self.ends.lock().closed.push_back(EpochEnds {
                 epoch: done.epoch,
                 ends,
             });
@@ -455,7 +479,7 @@ impl Wal {
     /// Raises D as far as the streams' synced positions allow.
     pub(crate) fn advance_durable(&self) {
         let mut ends = self.ends.lock();
-        while let Some(front) = ends.front() {
+        while let Some(front) = ends.closed.front() {
             let mut held = self
                 .streams
                 .iter()
@@ -470,7 +494,24 @@ impl Wal {
                 return;
             }
             self.durable.store(front.epoch.0, Ordering::SeqCst);
-            ends.pop_front();
+            if let Some(newest) = ends.closed.pop_front() {
+                let wall_us = self.wall_us.load(Ordering::Relaxed);
+                ends.durable = newest.vouched(wall_us);
+            }
+        }
+    }
+
+    /// D, when it came to be, and where each stream's part of it ends.
+    #[must_use]
+    pub fn durable_end(&self) -> Vouched {
+        let ends = self.ends.lock();
+        match ends.closed.back() {
+            Some(newest) if armed(Flaw::VouchedBeforeDurable) => EpochEnds {
+                epoch: newest.epoch,
+                ends: newest.ends.clone(),
+            }
+            .vouched(0),
+            _ => ends.durable.clone(),
         }
     }
 

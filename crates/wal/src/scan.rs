@@ -101,7 +101,7 @@ pub(crate) struct OpenSegment {
     pub(crate) file: Arc<dyn File>,
     header_fault: Option<String>,
     /// Its header says that the stream went on in a next segment.
-    followed: bool,
+    pub(crate) followed: bool,
     pub(crate) span: Span,
 }
 

@@ -123,7 +123,7 @@ impl StreamScan {
         })
     }
 
-    fn damaged_block(&self, block: &BlockRef) -> Error {
+    pub(crate) fn damaged_block(&self, block: &BlockRef) -> Error {
         let segment = &self.segments[block.segment];
         Error::corrupt(
             segment.id.path(),

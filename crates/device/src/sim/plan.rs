@@ -35,8 +35,11 @@ pub struct FaultPlan {
 pub enum CrashProfile {
     /// None.
     Nothing,
-    /// All: the kindest crash, and what `kill -9` leaves.
+    /// All: the kindest crash.
     Everything,
+    /// The process dies and the machine goes on: programs see everything, and nothing more is
+    /// durable. What survives a later crash is open.
+    Killed,
     /// Those before some moment, over all files and names. The last write may be torn: a prefix
     /// of its 512-byte sectors.
     Ordered,
@@ -47,11 +50,12 @@ pub enum CrashProfile {
 }
 
 impl CrashProfile {
-    /// Every profile, mildest last.
-    pub const ALL: [CrashProfile; 4] = [
+    /// Every profile.
+    pub const ALL: [CrashProfile; 5] = [
         CrashProfile::Nothing,
         CrashProfile::Worst,
         CrashProfile::Ordered,
         CrashProfile::Everything,
+        CrashProfile::Killed,
     ];
 }

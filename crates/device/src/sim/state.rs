@@ -321,6 +321,7 @@ impl State {
         match profile {
             CrashProfile::Nothing => self.end_life(&mut rng, |_, _| false, |_, _| Fate::Lost),
             CrashProfile::Everything => self.end_life(&mut rng, |_, _| true, |_, _| Fate::Kept),
+            CrashProfile::Killed => self.end_process(),
             CrashProfile::Ordered => {
                 let seqs = self.storage.pending_seqs();
                 let kept = rng.usize(0..=seqs.len());
@@ -386,6 +387,19 @@ impl State {
         for inode in inodes.values_mut() {
             inode.crash(&mut fate, rng, &mut self.meters);
         }
+        self.restart_machine();
+    }
+
+    /// The process is gone; what it wrote is where it was.
+    fn end_process(&mut self) {
+        for inode in self.storage.inodes.values_mut() {
+            inode.handles = 0;
+        }
+        self.storage.forget_unreachable();
+        self.restart_machine();
+    }
+
+    fn restart_machine(&mut self) {
         self.begin_life();
         let capacity_bytes = self.plan.capacity_bytes;
         self.set_plan(FaultPlan {

@@ -34,7 +34,8 @@ impl World {
             11 => return self.grow(),
             12 => return self.read(),
             13 => drop(self.steal().checkpoint_cancel()),
-            _ => return self.prepare(),
+            14 => return self.prepare(),
+            _ => return self.vouch(),
         }
         Ok(())
     }
@@ -44,6 +45,17 @@ impl World {
         match self.rng.u8(0..3) {
             0 => drop(self.steal().close_begin()),
             _ => self.steal().close_visit(stream),
+        }
+    }
+
+    fn vouch(&mut self) -> Check {
+        let durable = self.steal().wal().durable().0;
+        match self.steal().vouch() {
+            Ok(_) => {
+                self.evidence = self.evidence.max(durable);
+                Ok(())
+            }
+            Err(error) => self.tolerate("vouch", &error),
         }
     }
 

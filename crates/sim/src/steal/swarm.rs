@@ -36,7 +36,7 @@ pub(crate) struct Swarm {
 }
 
 /// Kinds of step.
-pub(crate) const KINDS: usize = 15;
+pub(crate) const KINDS: usize = 16;
 
 /// The methods that are legal for a log at a level.
 pub(crate) fn legal(scheme: Scheme, level: Level) -> Vec<&'static Method> {
@@ -123,6 +123,7 @@ impl Swarm {
                 sometimes(rng, 1),
                 sometimes(rng, 1),
                 if rng.u8(0..3) == 0 { 1 } else { 0 },
+                sometimes(rng, 2),
             ],
             stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
             faults: pick(rng, &[0, 30, 70]),

@@ -1,0 +1,43 @@
+//! Telling the anchor how far the log is durable.
+//!
+//! The end of a log is the one place where a cut and a torn tail look alike. So the anchor, which is
+//! on another disk or at least in another file, names a durable epoch and where each stream's part of
+//! it ends: a restart that finds less refuses to start. The engine calls [`vouch`] about once a second
+//! while the log is written and when it is closed; no commit waits for it.
+//!
+//! # Invariants
+//! * The anchor names at most D: a record is vouched for when it is durable and never before.
+//! * What the anchor vouches for only grows.
+
+use perdura_base::Result;
+use perdura_wal::{Anchor, Wal};
+
+use crate::anchor_cell::AnchorCell;
+
+/// Makes the anchor vouch for what is durable now. Returns whether it had to be written.
+///
+/// # Errors
+/// The log has stopped; or the anchor cannot be written, which stops it.
+pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
+    wal.check()?;
+    let is_known = anchor.with(|record| record.vouched.epoch >= wal.durable());
+    if is_known {
+        return Ok(false);
+    }
+    let updated = anchor.update(|record| take_over(record, wal));
+    updated
+        .map(|_| true)
+        .inspect_err(|error| wal.fail(&format!("anchor: {error}")))
+}
+
+/// Puts what is durable now into the record.
+pub fn take_over(record: &mut Anchor, wal: &Wal) {
+    let durable = wal.durable_end();
+    assert!(
+        durable.epoch >= record.vouched.epoch,
+        "what is durable never becomes less"
+    );
+    let ends = durable.ends.iter().zip(&record.vouched.ends);
+    assert!(ends.into_iter().all(|(now, before)| now >= before));
+    record.vouched = durable;
+}

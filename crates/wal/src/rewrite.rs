@@ -1,0 +1,129 @@
+//! Making durable what a restart believes.
+//!
+//! A restart reads blocks that a dead process wrote and perhaps never synced. The system shows them
+//! whether the disk has them or not, and a sync now would prove nothing: after a failed sync the
+//! kernel takes a page for clean that never reached the disk. So before the anchor names the cut, and
+//! before a client sees a transaction, every block between what the anchor vouches for and the cut is
+//! written *again*, from the bytes whose checksums were just compared, and synced.
+//!
+//! # Invariants
+//! * The bytes written are those read: interrupted anywhere, this leaves the log as it was.
+//! * It may be repeated, by as many restarts as are interrupted.
+
+use std::ops::Range;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Pos, Result};
+use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
+
+use crate::anchor::Anchor;
+use crate::block;
+use crate::scan::StreamScan;
+use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, encode_header};
+
+/// How much is written at once, bytes; a longer block is written whole.
+const RUN_BYTES: u64 = 1 << 20;
+
+impl StreamScan {
+    /// Writes the newest incarnation's blocks from what the anchor vouches for to the last block kept
+    /// again, with the headers of their segments, and syncs files and directory. The blocks beyond
+    /// the cut have been dropped before. Returns the bytes of the blocks.
+    ///
+    /// # Errors
+    /// The disk's, which is final; [`perdura_base::Error::Corrupt`] if a block is damaged.
+    pub fn write_again(&self, disk: &dyn Disk, anchor: &Anchor) -> Result<u64> {
+        let vouched = anchor.vouched.ends[usize::from(self.stream.0)];
+        let doubtful = |at: &usize| {
+            let block = &self.blocks[*at];
+            block.incarnation == anchor.incarnation && block.pos >= vouched
+        };
+        let mut at = (0..self.blocks.len())
+            .find(doubtful)
+            .unwrap_or(self.blocks.len());
+        let mut bytes = 0;
+        let mut open: Option<(usize, std::sync::Arc<dyn File>)> = None;
+        while at < self.blocks.len() && !armed(Flaw::TailNotRewritten) {
+            let run = self.run_from(at);
+            let segment = self.blocks[at].segment;
+            let file = match open.take() {
+                Some((of, file)) if of == segment => file,
+                left => {
+                    if let Some((_, file)) = left {
+                        file.sync()?;
+                    }
+                    self.open_again(disk, anchor, segment)?
+                }
+            };
+            bytes += self.write_run(file.as_ref(), run.clone())?;
+            open = Some((segment, file));
+            at = run.end;
+        }
+        if let Some((_, file)) = open {
+            file.sync()?;
+        }
+        disk.sync_dir(LOG_DIR)?;
+        Ok(bytes)
+    }
+
+    /// Blocks that lie side by side in one segment, at most about [`RUN_BYTES`].
+    fn run_from(&self, first: usize) -> Range<usize> {
+        let begin = &self.blocks[first];
+        let mut end = first + 1;
+        while let Some(next) = self.blocks.get(end)
+            && next.segment == begin.segment
+            && next.end().0 - begin.pos.0 <= RUN_BYTES
+        {
+            assert_eq!(
+                next.pos,
+                self.blocks[end - 1].end(),
+                "no gap before the cut"
+            );
+            end += 1;
+        }
+        first..end
+    }
+
+    /// Opens a segment for writing and writes its header again.
+    fn open_again(
+        &self,
+        disk: &dyn Disk,
+        anchor: &Anchor,
+        segment: usize,
+    ) -> Result<std::sync::Arc<dyn File>> {
+        let segment = &self.segments[segment];
+        let file = disk.open(&segment.id.path(), Access::Direct)?;
+        if !armed(Flaw::TailOnlySynced) {
+            let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
+            header.copy_from_slice(&encode_header(
+                segment.id,
+                &anchor.uuid,
+                segment.span.bytes,
+                segment.followed,
+            ));
+            file.write_at(0, &header)?;
+        }
+        Ok(file)
+    }
+
+    fn write_run(&self, file: &dyn File, run: Range<usize>) -> Result<u64> {
+        let (from, end) = (self.blocks[run.start].pos, self.blocks[run.end - 1].end());
+        let segment = &self.segments[self.blocks[run.start].segment];
+        assert!(segment.span.start <= from && end <= segment.span.end());
+        let offset = SEGMENT_HEADER_BYTES + (from.0 - segment.span.start.0);
+        let mut bytes = AlignedBuf::zeroed(to_usize(end.0 - from.0));
+        read_exact_at(segment.file.as_ref(), offset, &mut bytes)?;
+        for block in &self.blocks[run] {
+            let at = |pos: Pos| to_usize(pos.0 - from.0);
+            let header = block::decode(&bytes[at(block.pos)..at(block.end())]);
+            if header.is_none_or(|header| header.pos != block.pos || header.epoch != block.epoch) {
+                return Err(self.damaged_block(block));
+            }
+        }
+        if !armed(Flaw::TailOnlySynced) {
+            file.write_at(offset, &bytes)?;
+        }
+        Ok(to_u64(bytes.len()))
+    }
+}
