@@ -8,6 +8,8 @@
 use std::fmt;
 use std::io;
 
+use crate::ids::PartitionId;
+
 /// A result of the core crates.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -51,6 +53,12 @@ pub enum Error {
         /// The limit, bytes.
         limit: u64,
     },
+
+    /// Caller: a transaction touched a partition whose latch it does not hold. The executor has
+    /// noted it, undoes the transaction and runs it again with that latch; the closure returns the
+    /// error, or whatever it likes.
+    #[error("partition {0} is not latched yet: the transaction runs again with it")]
+    Undeclared(PartitionId),
 
     /// Caller: the log has no room until the flusher or the disk catches up; try again.
     #[error("the log is full: {0}")]
@@ -126,7 +134,10 @@ impl Error {
     #[must_use]
     pub fn family(&self) -> Family {
         match self {
-            Error::Usage(_) | Error::OutOfMemory { .. } | Error::LogFull(_) => Family::Caller,
+            Error::Usage(_)
+            | Error::OutOfMemory { .. }
+            | Error::Undeclared(_)
+            | Error::LogFull(_) => Family::Caller,
             Error::Io { .. } | Error::Stopped(_) | Error::Cancelled(_) | Error::Locked { .. } => {
                 Family::Environment
             }

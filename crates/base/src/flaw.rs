@@ -92,6 +92,8 @@ pub enum Flaw {
     TailOnlySynced,
     /// The anchor vouches for an epoch before it is durable.
     VouchedBeforeDurable,
+    /// A transaction whose closure panics releases its latches and undoes nothing.
+    PanicNotUndone,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -112,7 +114,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 40] = [
+    pub const ALL: [Flaw; 41] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -153,6 +155,7 @@ impl Flaw {
         Flaw::TailNotRewritten,
         Flaw::TailOnlySynced,
         Flaw::VouchedBeforeDurable,
+        Flaw::PanicNotUndone,
     ];
 
     /// The flaws that only steal mode has a place for.

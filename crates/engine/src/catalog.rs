@@ -8,7 +8,7 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_recovery::restart::Catalog;
 use perdura_store::{DetachedTable, Heap};
-use perdura_txn::{Abort, Tx};
+use perdura_txn::Tx;
 
 /// The catalog's own table.
 pub const CATALOG: TableId = TableId(0);
@@ -61,14 +61,14 @@ impl Databases {
     /// every latch. An abort leaves at most empty tables that the next attempt takes again.
     ///
     /// # Errors
-    /// [`Abort`] if a latch is missing or the catalog is damaged.
+    /// An error, to be handed on, if a latch is missing or the catalog is damaged.
     pub fn begin_renewal(
         &self,
         heap: &Heap,
         tx: &mut Tx<'_>,
         databases: impl Iterator<Item = u8>,
         renewal: &mut Renewal,
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
         let mut next = read_next_id(heap, tx)?;
         for database in databases {
             let table = TableId(next);
@@ -89,14 +89,14 @@ impl Databases {
     /// latch.
     ///
     /// # Errors
-    /// [`Abort`] if a latch is missing or the catalog is damaged.
+    /// An error, to be handed on, if a latch is missing or the catalog is damaged.
     pub fn swap(
         &self,
         heap: &Heap,
         tx: &mut Tx<'_>,
         databases: [u8; 2],
         renewal: &mut Renewal,
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
         let [a, b] = databases;
         let table_of = |database| renewal.table(database).unwrap_or(self.table(database));
         let (of_a, of_b) = (table_of(a), table_of(b));
@@ -111,13 +111,13 @@ impl Databases {
     /// tables' indexes, to be dropped after the latches are released.
     ///
     /// # Errors
-    /// [`Abort`] if a latch is missing, before anything has changed.
+    /// An error, to be handed on, if a latch is missing, before anything has changed.
     pub fn install(
         &self,
         heap: &Heap,
         tx: &mut Tx<'_>,
         renewal: &Renewal,
-    ) -> Result<Vec<DetachedTable>, Abort> {
+    ) -> Result<Vec<DetachedTable>> {
         for id in (0..heap.geometry().partitions).map(PartitionId) {
             tx.partition(id)?;
         }
@@ -156,7 +156,7 @@ impl Renewal {
 }
 
 /// Writes the row of a database's table.
-fn put_table(heap: &Heap, tx: &mut Tx<'_>, database: u8, table: TableId) -> Result<(), Abort> {
+fn put_table(heap: &Heap, tx: &mut Tx<'_>, database: u8, table: TableId) -> Result<()> {
     let mut value = Vec::new();
     value.put_varint(u64::from(table.0));
     value.put_u8(0);
@@ -165,7 +165,7 @@ fn put_table(heap: &Heap, tx: &mut Tx<'_>, database: u8, table: TableId) -> Resu
 }
 
 /// Writes a catalog row past the memory limit: the catalog is small, and a flush frees memory.
-fn put(heap: &Heap, tx: &mut Tx<'_>, key: &[u8], value: &[u8]) -> Result<(), Abort> {
+fn put(heap: &Heap, tx: &mut Tx<'_>, key: &[u8], value: &[u8]) -> Result<()> {
     let hash = heap.geometry().hash(key);
     let (part, undo) = tx.partition(heap.geometry().partition_of(hash))?;
     // The catalog's rows head nothing.
@@ -173,7 +173,7 @@ fn put(heap: &Heap, tx: &mut Tx<'_>, key: &[u8], value: &[u8]) -> Result<(), Abo
     Ok(())
 }
 
-fn read_next_id(heap: &Heap, tx: &mut Tx<'_>) -> Result<u32, Abort> {
+fn read_next_id(heap: &Heap, tx: &mut Tx<'_>) -> Result<u32> {
     let hash = heap.geometry().hash(NEXT_ID);
     let (part, _) = tx.partition(heap.geometry().partition_of(hash))?;
     let Some(row) = part.get(CATALOG, NEXT_ID, hash) else {
@@ -184,7 +184,7 @@ fn read_next_id(heap: &Heap, tx: &mut Tx<'_>) -> Result<u32, Abort> {
     let id = Reader::new(&value)
         .varint()
         .and_then(|id| u32::try_from(id).ok());
-    id.ok_or_else(|| damaged("the next table id").into())
+    id.ok_or_else(|| damaged("the next table id"))
 }
 
 fn damaged(what: &str) -> Error {

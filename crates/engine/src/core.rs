@@ -17,7 +17,7 @@ use perdura_recovery::{
 };
 use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount, RowRef};
 use perdura_txn::executor::ExecutorOptions;
-use perdura_txn::{Abort, Executor, Ticket, Tx};
+use perdura_txn::{Executor, Ticket, Tx};
 use perdura_wal::anchor::read_anchor;
 use perdura_wal::{FlushProgress, Scheme, Wal};
 
@@ -143,11 +143,11 @@ impl Core {
     /// # Errors
     /// What `f` fails with; a full log or a stopped database at its first write, with nothing
     /// done.
-    pub fn transact<R>(
+    pub fn transact<R, E: From<Error>>(
         &self,
         parts: &PartitionSet,
-        f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
-    ) -> Result<(R, Ticket)> {
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
         self.transact_at(parts, self.env.clock.wall_us() / 1000, f)
     }
 
@@ -155,12 +155,12 @@ impl Core {
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
-    pub fn transact_at<R>(
+    pub fn transact_at<R, E: From<Error>>(
         &self,
         parts: &PartitionSet,
         now_ms: u64,
-        f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
-    ) -> Result<(R, Ticket)> {
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
         self.executor.run(parts, now_ms, f)
     }
 
@@ -232,14 +232,14 @@ impl Core {
     /// before [`finish_flush`](Self::finish_flush).
     ///
     /// # Errors
-    /// [`Abort`], to be handed on.
+    /// An error, to be handed on.
     pub fn begin_flush(
         &self,
         tx: &mut Tx<'_>,
         database: Option<u8>,
         flush: &mut Renewal,
-    ) -> Result<(), Abort> {
-        self.admit(4096)?;
+    ) -> Result<()> {
+        tx.admit(4096)?;
         let databases = match database {
             Some(index) => index..index + 1,
             None => 0..DATABASES,
@@ -252,22 +252,22 @@ impl Core {
     /// published like a flush.
     ///
     /// # Errors
-    /// [`Abort`], to be handed on.
+    /// An error, to be handed on.
     pub fn swap_databases(
         &self,
         tx: &mut Tx<'_>,
         databases: [u8; 2],
         swap: &mut Renewal,
-    ) -> Result<(), Abort> {
-        self.admit(4096)?;
+    ) -> Result<()> {
+        tx.admit(4096)?;
         self.databases.swap(&self.heap, tx, databases, swap)
     }
 
     /// Publishes a flush: the last thing its transaction does.
     ///
     /// # Errors
-    /// [`Abort`], to be handed on.
-    pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed, Abort> {
+    /// An error, to be handed on.
+    pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
         // Nothing may fail behind the publication.
         tx.check_collections()?;
         Ok(Flushed(self.databases.install(&self.heap, tx, flush)?))

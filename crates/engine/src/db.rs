@@ -23,7 +23,7 @@ use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, StreamId, Ta
 use perdura_device::{Clock, SystemClock};
 use perdura_recovery::{Progress, RestartReport};
 use perdura_store::MemoryAccount;
-use perdura_txn::{Abort, Ticket, Tx};
+use perdura_txn::{Ticket, Tx};
 
 use crate::catalog::Renewal;
 use crate::core::{Core, Env, Flushed};
@@ -44,7 +44,7 @@ struct Threads {
 /// A handle to an open database; clones share it.
 #[derive(Clone)]
 pub struct Db {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Arc<Threads>,
 }
 
@@ -135,43 +135,6 @@ impl Db {
         self.shared.core.all_partitions()
     }
 
-    /// Runs `f` as one serial transaction over the declared partitions, in this thread. It is
-    /// visible to others on return, and durable when the ticket's epoch is: see [`Db::wait`].
-    ///
-    /// # Errors
-    /// What `f` fails with; [`Error::LogFull`] while the disk is full, [`Error::Stopped`] after a
-    /// failure of the disk.
-    pub fn transact<R>(
-        &self,
-        parts: &PartitionSet,
-        f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
-    ) -> Result<(R, Ticket)> {
-        self.transact_at(parts, self.shared.core.clock().wall_us() / 1000, f)
-    }
-
-    /// The same at a time that the caller has read, milliseconds since 1970: reading the clock is
-    /// a good part of a short transaction.
-    ///
-    /// # Errors
-    /// As [`transact`](Self::transact).
-    pub fn transact_at<R>(
-        &self,
-        parts: &PartitionSet,
-        now_ms: u64,
-        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
-    ) -> Result<(R, Ticket)> {
-        loop {
-            match self.shared.core.transact_at(parts, now_ms, &mut f) {
-                // Writes come faster than the disk takes them: hold this one back a little.
-                Err(Error::LogFull(_)) if !self.shared.core.wal().is_disk_full() => {
-                    self.nudge();
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-                done => return done,
-            }
-        }
-    }
-
     /// The table of a Redis database, 0 to 15. It changes by a flush: call it inside the
     /// transaction.
     #[must_use]
@@ -182,7 +145,7 @@ impl Db {
     /// Empties one database, or all.
     ///
     /// # Errors
-    /// As [`Db::transact`].
+    /// As [`Db::write_later`].
     pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
         self.shared.core.flush_database(index)
     }
@@ -190,34 +153,34 @@ impl Db {
     /// Empties databases within a transaction; see [`crate::core::Core::begin_flush`].
     ///
     /// # Errors
-    /// [`Abort`], to be handed on.
+    /// An error, to be handed on.
     pub fn begin_flush(
         &self,
         tx: &mut Tx<'_>,
         database: Option<u8>,
         flush: &mut Renewal,
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
         self.shared.core.begin_flush(tx, database, flush)
     }
 
     /// Swaps databases within a transaction; see [`crate::core::Core::swap_databases`].
     ///
     /// # Errors
-    /// [`Abort`], to be handed on.
+    /// An error, to be handed on.
     pub fn swap_databases(
         &self,
         tx: &mut Tx<'_>,
         databases: [u8; 2],
         swap: &mut Renewal,
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
         self.shared.core.swap_databases(tx, databases, swap)
     }
 
     /// Publishes a flush, last in its transaction.
     ///
     /// # Errors
-    /// [`Abort`], to be handed on.
-    pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed, Abort> {
+    /// An error, to be handed on.
+    pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
         self.shared.core.finish_flush(tx, flush)
     }
 
@@ -344,14 +307,13 @@ impl Db {
     /// Rows of a Redis database, and how many of them have an expiry.
     ///
     /// # Errors
-    /// As [`Db::transact`].
+    /// As [`Db::write_later`].
     pub fn rows(&self, index: u8) -> Result<(u64, u64)> {
-        let all = self.all_partitions();
-        let (rows, _) = self.transact(&all, |tx| {
+        self.transact(&self.all_partitions(), |tx| {
             let table = self.database(index);
             Ok((tx.len(table)?, tx.expiring(table)?))
-        })?;
-        Ok(rows)
+        })
+        .map(|(rows, _)| rows)
     }
 
     /// The logical digest of all rows; see [`crate::core::Core::digest`].

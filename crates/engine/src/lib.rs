@@ -1,20 +1,83 @@
 //! Perdura: a transactional database whose product is recovery.
 //!
-//! ```no_run
-//! use perdura::{Db, Options};
-//! let db = Db::open(Options::new("data"))?;
-//! let parts = [b"greeting"].into_iter().map(|key| db.partition_of(key)).collect();
-//! let (_, ticket) = db.transact(&parts, |tx| tx.put(db.database(0), b"greeting", b"hello", None))?;
-//! db.wait(ticket)?; // from here on the write survives a power cut
-//! # Ok::<(), perdura::Error>(())
+//! Data lives in memory and in a log; a transaction that [`Db::write`] has acknowledged survives a
+//! power cut, and opening the directory again brings it back in seconds.
+//!
+//! ```
+//! use perdura::types::hash;
+//! use perdura::{Db, Error, Options};
+//!
+//! #[derive(Debug)]
+//! enum Refused {
+//!     SoldOut,
+//!     Database(Error),
+//! }
+//!
+//! impl From<Error> for Refused {
+//!     fn from(error: Error) -> Self {
+//!         Refused::Database(error)
+//!     }
+//! }
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("shop");
+//! let db = Db::open(Options::new(&path))?; // made if it is not there
+//! db.write(|tx| tx.put(db.database(0), b"stock", b"1", None))?;
+//!
+//! // One transaction: all of it or nothing. It may run several times; its last run counts.
+//! let buy = |buyer: &[u8]| {
+//!     db.write(|tx| {
+//!         let table = db.database(0);
+//!         let stock = tx.get(table, b"stock")?.map(|row| row.value().into_owned());
+//!         if stock.as_deref() != Some(b"1") {
+//!             return Err(Refused::SoldOut); // undone
+//!         }
+//!         tx.put(table, b"stock", b"0", None)?;
+//!         hash::set(tx, table, b"order:1", [(&b"buyer"[..], buyer)]).map_err(Error::from)?;
+//!         Ok(())
+//!     })
+//! };
+//! assert!(buy(b"Ada").is_ok()); // from here on the order survives a power cut
+//! assert!(matches!(buy(b"Bob"), Err(Refused::SoldOut)));
+//!
+//! let stock = db.read(|tx| {
+//!     let row = tx.get(db.database(0), b"stock")?;
+//!     Ok::<_, Error>(row.map(|row| row.value().into_owned()))
+//! })?;
+//! assert_eq!(stock.as_deref(), Some(&b"0"[..]));
+//! db.close()?; // a last checkpoint, so that the next start reads no log
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # What to know
+//! * **Reading and writing.** [`Db::write`] waits until the transaction is durable, [`Db::write_later`]
+//!   returns a ticket instead, [`Db::read`] reads. [`Tx`] has the verbs for keys; [`types`] has
+//!   hashes, lists, sets and sorted sets. [`Db::keys`] iterates, [`Db::range`] asks for an interval.
+//! * **A closure may run several times.** A key belongs to a partition, and a transaction that
+//!   touches one whose latch it does not hold is undone and starts over with it. So a closure has no
+//!   effect outside the database but on what it sets anew in each run.
+//! * **Errors.** A closure fails with any type that is `From<`[`Error`]`>`, and so does the call.
+//!   Where Rust cannot infer the type, `Ok::<_, perdura::Error>(value)` names it.
+//! * **Panics.** A panic in a closure undoes its transaction and reaches the caller alone. A panic
+//!   inside the engine stops the database: calls fail with [`Error::Stopped`] until it is opened anew.
+//! * **Keep closures short.** Others wait for the latches that a closure holds. A transaction inside
+//!   a transaction of the same database is refused.
+//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure: a flush gives a
+//!   database another table. The server in this repository is such a program: it opens the same
+//!   directory, one process at a time.
+//! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last one ends the
+//!   background threads and loses nothing; [`Db::close`] also takes a checkpoint.
+//!
+//! `examples/` holds a bank (transfers from many threads), a queue (producers and workers) and a store
+//! of sessions that expire: `cargo run --release -p perdura --example bank`.
+//!
+//! # Inside
 //! | module | one idea |
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
 //! | [`catalog`] | table 0 |
 //! | `purge` | what is removed in the background |
-//! | [`db`] | the same with threads: what users open |
+//! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
 //! | `shared`, `flusher`, `background` | those threads |
 //! | [`pace`] | when to flush, and how fast to write an image |
 //! | [`options`] | settings |
@@ -29,23 +92,26 @@ pub mod core;
 pub mod db;
 pub mod files;
 mod flusher;
+mod keys;
 pub mod options;
 pub mod pace;
 mod purge;
 mod shared;
 pub mod stats;
+mod transact;
 
 pub use crate::catalog::Renewal;
 pub use crate::core::{Core, Env, Flushed};
 pub use crate::purge::ExpiredListener;
 pub use db::Db;
+pub use keys::Keys;
 pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_store::{
     CollectionId, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef, Shape,
 };
-pub use perdura_txn::{Abort, Ticket, Tx};
+pub use perdura_txn::{Ticket, Tx};
 pub use perdura_types as types;
 pub use shared::Exposure;
 pub use stats::Stats;

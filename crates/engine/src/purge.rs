@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use perdura_base::{Epoch, PartitionId, Result};
+use perdura_base::{Epoch, Error, PartitionId, Result};
 
 use crate::catalog::DATABASES;
 use crate::core::Core;
@@ -64,7 +64,7 @@ impl Core {
             } else {
                 0
             };
-            Ok((expired, removed, freed))
+            Ok::<_, Error>((expired, removed, freed))
         })?;
         if let Some(listener) = self.expired.get().filter(|_| !expired.is_empty()) {
             listener(&expired, ticket.epoch);

@@ -114,7 +114,7 @@ impl World {
                 let (len, due) = (tx.len(table)?, tx.expiring(table)?);
                 Ok((len, due, found, elements, different))
             })
-            .map_err(|error| format!("a read failed: {error}"))?;
+            .map_err(|error: perdura::Error| format!("a read failed: {error}"))?;
         if let Some(different) = different {
             return Err(format!("the elements of {different:?} are not the model's"));
         }

@@ -302,7 +302,7 @@ impl Edit {
         table: TableId,
         key: &[u8],
         held: Option<&Value>,
-    ) -> Result<Reply, perdura::Abort> {
+    ) -> Result<Reply, perdura::Error> {
         match self.attempt(tx, table, key, held) {
             Ok(reply) => Ok(Some(reply)),
             Err(Fault::WrongType) => Ok(None),

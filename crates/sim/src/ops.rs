@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use perdura::types::{Fault, Source, copy, open};
-use perdura::{Abort, Core, RowRef, Shape, TableId, Tx};
+use perdura::{Core, Error, RowRef, Shape, TableId, Tx};
 
 use crate::content::Content;
 use crate::edit::Edit;
@@ -177,7 +177,7 @@ fn is_all(
     row: RowRef<'_>,
     expected: &Row,
     scratch: &mut Vec<u8>,
-) -> Result<bool, Abort> {
+) -> Result<bool, Error> {
     let elements = match row.home() {
         Some(home) => expected
             .value
@@ -195,7 +195,7 @@ pub(crate) fn perform(
     view: &mut View<'_>,
     scratch: &mut Vec<u8>,
     renewal: &mut perdura::Renewal,
-) -> Result<Check, Abort> {
+) -> Result<Check, Error> {
     for op in ops {
         let table = |database| match renewal.table(database) {
             Some(table) => table,

@@ -1,6 +1,8 @@
 //! What a step of a life does: the client's transactions, and every piece of background work.
 
-use perdura::{Abort, CheckpointProgress, Error, PartitionSet, Renewal, Ticket};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use perdura::{CheckpointProgress, Error, PartitionSet, Renewal, Ticket};
 use perdura_base::StreamId;
 use perdura_device::Clock;
 use perdura_wal::FlushProgress;
@@ -8,6 +10,9 @@ use perdura_wal::FlushProgress;
 use crate::model::{Change, Place, Row};
 use crate::ops::{self, Op, View, key_bytes, perform};
 use crate::world::{Check, Promise, World};
+
+/// What the closure of a client that panics ends with; no hook prints it.
+struct ChangedMind;
 
 impl World {
     /// Takes one step, drawn by the run's odds.
@@ -127,21 +132,34 @@ impl World {
         let scratch = &mut self.scratch;
         let live = self.model.live();
         let mut changes = Vec::new();
-        let result = core.transact(&parts, |tx| {
-            let mut view = View::new(live, now_ms);
-            let mut renewal = Renewal::default();
-            let check = perform(core, tx, ops, &mut view, scratch, &mut renewal)?;
-            if gives_up {
-                return Err(Abort::User);
-            }
-            changes = view.changes();
-            let renews = |op: &Op| matches!(op, Op::Flush(_) | Op::Swap(..));
-            let flushed = match ops.iter().any(renews) {
-                true => Some(core.finish_flush(tx, &renewal)?),
-                false => None,
-            };
-            Ok((check, flushed))
-        });
+        let renews = |op: &Op| matches!(op, Op::Flush(_) | Op::Swap(..));
+        let renews = ops.iter().any(renews);
+        // A panic beside the engine's own work on partitions would stop the database.
+        let panics = gives_up && !renews && ops.len() % 2 == 1;
+        let transaction = || {
+            core.transact(&parts, |tx| {
+                let mut view = View::new(live, now_ms);
+                let mut renewal = Renewal::default();
+                let check = perform(core, tx, ops, &mut view, scratch, &mut renewal)?;
+                if panics {
+                    resume_unwind(Box::new(ChangedMind));
+                }
+                if gives_up {
+                    return Err(Error::Usage("the client has changed its mind".into()));
+                }
+                changes = view.changes();
+                let flushed = match renews {
+                    true => Some(core.finish_flush(tx, &renewal)?),
+                    false => None,
+                };
+                Ok((check, flushed))
+            })
+        };
+        let result = match catch_unwind(AssertUnwindSafe(transaction)) {
+            Ok(result) => result,
+            Err(panic) if panic.is::<ChangedMind>() => return Ok(()),
+            Err(panic) => resume_unwind(panic),
+        };
         match result {
             Ok(((check, flushed), ticket)) => {
                 check?;

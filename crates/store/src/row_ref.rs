@@ -93,6 +93,19 @@ impl<'a> RowRef<'a> {
         self.row.value_bytes
     }
 
+    /// The value where it lies, copied only if it is in a chain of pages.
+    #[must_use]
+    pub fn value(&self) -> Cow<'a, [u8]> {
+        match self.value_slice() {
+            Some(value) => Cow::Borrowed(value),
+            None => {
+                let mut value = Vec::with_capacity(self.value_len());
+                self.copy_value(&mut value);
+                Cow::Owned(value)
+            }
+        }
+    }
+
     /// Appends the value to `out`.
     pub fn copy_value(&self, out: &mut Vec<u8>) {
         match self.row.place {

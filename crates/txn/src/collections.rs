@@ -2,7 +2,7 @@
 //!
 //! A header is in its key's partition, its elements are in their home's, which is another one
 //! after a rename. A transaction that meets an undeclared home is run again with it, like any
-//! other; so everything here may abort with [`Abort::Undeclared`], to be handed on.
+//! other; so everything here may abort with [`Error::Undeclared`], to be handed on.
 //!
 //! Invariant: a collection that has a header has an element when the transaction commits. Who
 //! removes the last one deletes the key in the same transaction; the executor refuses to commit
@@ -10,10 +10,10 @@
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
-use perdura_base::{Error, PartitionId, TableId};
+use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_store::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
 
-use crate::tx::{Abort, Tx, is_alive};
+use crate::tx::{Tx, is_alive};
 
 /// Elements copied at a time.
 const COPY_STEP: usize = 256;
@@ -32,7 +32,8 @@ impl Tx<'_> {
         key: &[u8],
         shape: Shape,
         expiry_ms: Option<u64>,
-    ) -> Result<Home, Abort> {
+    ) -> Result<Home> {
+        let _verb = self.verb();
         self.check_write(key, 16)?;
         let (at, hash) = self.place(key)?;
         let (partition, part) = &mut self.guards[at];
@@ -47,7 +48,7 @@ impl Tx<'_> {
     }
 
     /// Orphans a collection whose header was displaced in another partition.
-    pub(crate) fn settle(&mut self, table: TableId, displaced: Displaced) -> Result<(), Abort> {
+    pub(crate) fn settle(&mut self, table: TableId, displaced: Displaced) -> Result<()> {
         if let Some(home) = displaced.foreign
             && !armed(Flaw::ForeignNotOrphaned)
         {
@@ -68,7 +69,8 @@ impl Tx<'_> {
         from: &[u8],
         to_table: TableId,
         to: &[u8],
-    ) -> Result<bool, Abort> {
+    ) -> Result<bool> {
+        let _verb = self.verb();
         let Some(row) = self.get(table, from)? else {
             return Ok(false);
         };
@@ -101,7 +103,8 @@ impl Tx<'_> {
         &mut self,
         (table, home): (TableId, Home),
         (to_table, to): (TableId, Home),
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
+        let _verb = self.verb();
         let is_list = self.elements(table, home)?.shape() == Shape::List;
         let mut cursor = 0;
         loop {
@@ -135,14 +138,15 @@ impl Tx<'_> {
     /// The elements of a collection, to be read.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`], to be handed on; [`Error::Usage`] if there is no such collection.
-    pub fn elements(&self, table: TableId, home: Home) -> Result<Elements<'_>, Abort> {
+    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if there is no such collection.
+    pub fn elements(&self, table: TableId, home: Home) -> Result<Elements<'_>> {
+        let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
         let found = self.guards[at].1.elements(table, home.id);
         found.ok_or_else(|| {
             let (id, partition) = (home.id.0, home.partition);
             let what = format!("table {table} has no collection {id} in partition {partition}");
-            Error::Usage(what).into()
+            Error::Usage(what)
         })
     }
 
@@ -158,48 +162,40 @@ impl Tx<'_> {
         home: Home,
         field: &[u8],
         value: &[u8],
-    ) -> Result<bool, Abort> {
+    ) -> Result<bool> {
+        let _verb = self.verb();
         self.check_memory()?;
         self.check_value(field)?;
         self.check_value(value)?;
         self.admit(field.len() + value.len())?;
         let at = self.guard_of(home.partition)?;
         let part = &mut self.guards[at].1;
-        Ok(part.element_put(self.undo, table, home.id, field, value)?)
+        part.element_put(self.undo, table, home.id, field, value)
     }
 
     /// Removes a field or member. Whether it was there. With the last one the key is to be
     /// deleted.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`], to be handed on; [`Error::Usage`] if the collection is a list.
-    pub fn element_delete(
-        &mut self,
-        table: TableId,
-        home: Home,
-        field: &[u8],
-    ) -> Result<bool, Abort> {
+    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if the collection is a list.
+    pub fn element_delete(&mut self, table: TableId, home: Home, field: &[u8]) -> Result<bool> {
+        let _verb = self.verb();
         self.admit(0)?;
         let at = self.guard_of(home.partition)?;
         self.changed_by_removal(table, home);
         let part = &mut self.guards[at].1;
-        Ok(part.element_delete(self.undo, table, home.id, field)?)
+        part.element_delete(self.undo, table, home.id, field)
     }
 
     /// Adds an item at an end of a list.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::Usage`] if there is no such list.
-    pub fn list_push(
-        &mut self,
-        table: TableId,
-        home: Home,
-        end: End,
-        value: &[u8],
-    ) -> Result<(), Abort> {
+    pub fn list_push(&mut self, table: TableId, home: Home, end: End, value: &[u8]) -> Result<()> {
+        let _verb = self.verb();
         let at = self.check_item(home, value)?;
         let part = &mut self.guards[at].1;
-        Ok(part.list_push(self.undo, table, home.id, end, value)?)
+        part.list_push(self.undo, table, home.id, end, value)
     }
 
     /// Puts an item before the one at place `index`; at the list's length, behind the last.
@@ -212,41 +208,38 @@ impl Tx<'_> {
         home: Home,
         index: u64,
         value: &[u8],
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
+        let _verb = self.verb();
         let at = self.check_item(home, value)?;
         let part = &mut self.guards[at].1;
-        Ok(part.list_insert(self.undo, table, home.id, to_usize(index), value)?)
+        part.list_insert(self.undo, table, home.id, to_usize(index), value)
     }
 
     /// Overwrites the item at place `index`.
     ///
     /// # Errors
     /// As [`list_insert`](Self::list_insert).
-    pub fn list_set(
-        &mut self,
-        table: TableId,
-        home: Home,
-        index: u64,
-        value: &[u8],
-    ) -> Result<(), Abort> {
+    pub fn list_set(&mut self, table: TableId, home: Home, index: u64, value: &[u8]) -> Result<()> {
+        let _verb = self.verb();
         let at = self.check_item(home, value)?;
         let part = &mut self.guards[at].1;
-        Ok(part.list_set(self.undo, table, home.id, to_usize(index), value)?)
+        part.list_set(self.undo, table, home.id, to_usize(index), value)
     }
 
     /// Removes the item at place `index`. With the last one the key is to be deleted.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`], to be handed on; [`Error::Usage`] beyond the end.
-    pub fn list_remove(&mut self, table: TableId, home: Home, index: u64) -> Result<(), Abort> {
+    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] beyond the end.
+    pub fn list_remove(&mut self, table: TableId, home: Home, index: u64) -> Result<()> {
+        let _verb = self.verb();
         self.admit(0)?;
         let at = self.guard_of(home.partition)?;
         self.changed_by_removal(table, home);
         let part = &mut self.guards[at].1;
-        Ok(part.list_remove(self.undo, table, home.id, to_usize(index))?)
+        part.list_remove(self.undo, table, home.id, to_usize(index))
     }
 
-    fn check_item(&mut self, home: Home, value: &[u8]) -> Result<usize, Abort> {
+    fn check_item(&mut self, home: Home, value: &[u8]) -> Result<usize> {
         self.check_memory()?;
         self.check_value(value)?;
         self.admit(value.len())?;
@@ -261,13 +254,14 @@ impl Tx<'_> {
     }
 
     /// Refuses to commit a header without an element.
-    pub fn check_collections(&self) -> Result<(), Abort> {
+    pub fn check_collections(&self) -> Result<()> {
+        let _verb = self.verb();
         for (table, home) in &self.changed {
             let at = self.guard_of(home.partition)?;
             let found = self.guards[at].1.elements(*table, home.id);
             if found.is_some_and(|elements| elements.is_empty()) {
                 let what = format!("collection {} of table {table} is left empty", home.id.0);
-                return Err(Error::Usage(what).into());
+                return Err(Error::Usage(what));
             }
         }
         Ok(())
@@ -280,13 +274,14 @@ impl Tx<'_> {
     /// between the calls, restarts included; one may be returned twice.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`], to be handed on.
+    /// [`Error::Undeclared`], to be handed on.
     pub fn scan_keys(
         &self,
         table: TableId,
         cursor: u64,
         count: usize,
-    ) -> Result<(Vec<RowRef<'_>>, u64), Abort> {
+    ) -> Result<(Vec<RowRef<'_>>, u64)> {
+        let _verb = self.verb();
         let Some(partition) = self.geometry.partition_of_cursor(cursor) else {
             return Ok((Vec::new(), 0));
         };
@@ -299,8 +294,9 @@ impl Tx<'_> {
     /// A key chosen by the random number `r`; `None` if there is none. Needs every partition.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`] if a partition is missing.
-    pub fn random_key(&self, table: TableId, r: u64) -> Result<Option<RowRef<'_>>, Abort> {
+    /// [`Error::Undeclared`] if a partition is missing.
+    pub fn random_key(&self, table: TableId, r: u64) -> Result<Option<RowRef<'_>>> {
+        let _verb = self.verb();
         use perdura_base::checksum::mix64;
         let len = self.len(table)?;
         for draw in 0..DRAWS {
@@ -337,8 +333,9 @@ impl Tx<'_> {
     /// Removes up to `max` rows of orphans of a partition. How many it were.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`], to be handed on; a full log.
-    pub fn purge_orphans(&mut self, partition: PartitionId, max: usize) -> Result<usize, Abort> {
+    /// [`Error::Undeclared`], to be handed on; a full log.
+    pub fn purge_orphans(&mut self, partition: PartitionId, max: usize) -> Result<usize> {
+        let _verb = self.verb();
         let at = self.guard_of(partition)?;
         self.admit(max * 32)?;
         Ok(self.guards[at].1.purge_orphans(self.undo, max))

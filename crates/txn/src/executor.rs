@@ -1,6 +1,7 @@
 //! Runs transactions: latches, undo, group, append, release.
 
-use std::cell::RefCell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use perdura_store::{GroupBuilder, Heap, Undo};
 use perdura_wal::{FrameKind, Wal};
 use smallvec::SmallVec;
 
-use crate::tx::{Abort, Guards, Tx};
+use crate::tx::{Guards, Tx};
+use crate::verb::Marks;
 
 /// When an answer may be given: once the durable epoch has reached `epoch`. Epoch 0 is at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +39,10 @@ pub struct Executor {
 /// A thread keeps buffers up to this size between its transactions, bytes.
 const SCRATCH_BYTES_MAX: u64 = 1 << 20;
 
+/// A transaction that has met missing latches in this many runs gets all of them, so that one that
+/// walks from key to key ends.
+const RUNS_MAX: usize = 16;
+
 /// Buffers a thread keeps between its transactions.
 #[derive(Default)]
 struct Scratch {
@@ -46,6 +52,70 @@ struct Scratch {
 
 std::thread_local! {
     static SCRATCH: RefCell<Option<Box<Scratch>>> = const { RefCell::new(None) };
+    /// The heap whose transaction runs in this thread, by its address; 0: none.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Marks this thread as running a transaction while it is alive.
+struct Running {
+    outer: usize,
+}
+
+impl Running {
+    /// # Errors
+    /// [`Error::Usage`] within a transaction on the same heap: it would wait for its own latches.
+    fn begin(heap: &Heap) -> Result<Running> {
+        let id = std::ptr::from_ref(heap).addr();
+        let outer = RUNNING.replace(id);
+        let running = Running { outer };
+        if outer == id {
+            let why = "a transaction was begun inside a transaction of the same database and \
+                       thread; use the one that is running";
+            return Err(Error::Usage(why.into()));
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(self.outer);
+    }
+}
+
+const ENGINE_PANICKED: &str = "the engine panicked in a transaction";
+
+/// Latches the log if a panic drops it before [`Fuse::done`]: what it guards must not end halfway.
+struct Fuse<'a> {
+    wal: &'a Wal,
+    done: bool,
+}
+
+impl<'a> Fuse<'a> {
+    fn new(wal: &'a Wal) -> Fuse<'a> {
+        Fuse { wal, done: false }
+    }
+
+    fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Fuse<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.wal.fail(ENGINE_PANICKED);
+        }
+    }
+}
+
+/// How an attempt ended. But for [`Outcome::Committed`], nothing of it is left.
+enum Outcome<R, E> {
+    Committed(R, Ticket),
+    Failed(E),
+    /// It touched partitions without their latches.
+    Missed(PartitionSet),
+    Panicked(Box<dyn Any + Send>),
 }
 
 impl Executor {
@@ -59,26 +129,37 @@ impl Executor {
     /// touches others it is undone, the set is widened and it runs again.
     ///
     /// # Errors
-    /// What `f` fails with; [`Error::LogFull`] and [`Error::Stopped`] at its first write.
-    pub fn run<R>(
+    /// What `f` fails with, after its changes are undone; what its writes fail with includes
+    /// [`Error::LogFull`] and [`Error::Stopped`]. [`Error::Usage`] inside another transaction of
+    /// the same database and thread.
+    ///
+    /// # Panics
+    /// When `f` panics; see the crate's page.
+    pub fn run<R, E: From<Error>>(
         &self,
         declared: &PartitionSet,
         now_ms: u64,
-        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
-    ) -> Result<(R, Ticket)> {
+        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
+        let _running = Running::begin(&self.heap)?;
         let mut scratch = SCRATCH.take().unwrap_or_default();
         let mut parts = *declared;
+        let mut runs = 0;
         let result = loop {
             let logged = if armed(Flaw::HomeNotLogged) {
                 declared
             } else {
                 &parts
             };
+            runs += 1;
             match self.attempt(&mut scratch, (&parts, logged), now_ms, &mut f) {
-                Ok(done) => break Ok(done),
-                Err(Abort::Undeclared(missing)) => parts.insert(missing),
-                Err(Abort::Error(error)) => break Err(error),
-                Err(Abort::User) => break Err(Error::Usage("aborted".into())),
+                Outcome::Committed(value, ticket) => break Ok((value, ticket)),
+                Outcome::Missed(_) if runs == RUNS_MAX => {
+                    parts = PartitionSet::all(self.heap.geometry().partitions);
+                }
+                Outcome::Missed(missing) => parts.union(&missing),
+                Outcome::Failed(error) => break Err(error),
+                Outcome::Panicked(panic) => resume_unwind(panic),
             }
         };
         if scratch.undo.bytes() > SCRATCH_BYTES_MAX || scratch.group.bytes() > SCRATCH_BYTES_MAX {
@@ -88,13 +169,13 @@ impl Executor {
         result
     }
 
-    fn attempt<R>(
+    fn attempt<R, E: From<Error>>(
         &self,
         scratch: &mut Scratch,
         (parts, logged): (&PartitionSet, &PartitionSet),
         now_ms: u64,
-        f: &mut impl FnMut(&mut Tx<'_>) -> Result<R, Abort>,
-    ) -> Result<(R, Ticket), Abort> {
+        f: &mut impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Outcome<R, E> {
         let Scratch { undo, group } = scratch;
         undo.clear();
         let mut guards = Guards::new();
@@ -104,12 +185,14 @@ impl Executor {
         let memory = self.heap.memory();
         let out_of_memory = (!memory.has_room(0)).then(|| (memory.used(), memory.limit()));
         let stream = self.wal.idlest();
+        let marks = Marks::default();
         let mut tx = Tx {
             wal: &self.wal,
             stream,
             geometry: self.heap.geometry(),
             guards,
             undo,
+            marks: &marks,
             appending: 0,
             now_ms,
             changed: SmallVec::new(),
@@ -122,25 +205,42 @@ impl Executor {
             tx.check_collections()?;
             Ok(value)
         }));
-        let Tx {
-            mut guards, undo, ..
-        } = tx;
-        let result = result.unwrap_or_else(|panic| {
-            self.wal.fail("a transaction panicked");
-            for (_, part) in &mut guards {
-                part.rollback(undo);
-            }
-            resume_unwind(panic)
-        });
+        let Tx { guards, undo, .. } = tx;
+        let missing = marks.missing();
+        let by_engine = result.is_err() && marks.panic_is_the_engines();
+        // What the closure made of a missing latch does not matter, not even a panic.
+        if !missing.is_empty() && !by_engine {
+            self.undo(guards, undo);
+            return Outcome::Missed(missing);
+        }
         match result {
-            Ok(value) => Ok((value, self.commit(guards, logged, stream, undo, group))),
-            Err(abort) => {
-                for (_, part) in &mut guards {
-                    part.rollback(undo);
+            Ok(Ok(value)) => {
+                let ticket = self.commit(guards, logged, stream, undo, group);
+                Outcome::Committed(value, ticket)
+            }
+            Ok(Err(error)) => {
+                self.undo(guards, undo);
+                Outcome::Failed(error)
+            }
+            Err(panic) => {
+                if by_engine {
+                    self.wal.fail(ENGINE_PANICKED);
                 }
-                Err(abort)
+                if !armed(Flaw::PanicNotUndone) {
+                    self.undo(guards, undo);
+                }
+                Outcome::Panicked(panic)
             }
         }
+    }
+
+    /// Takes back what a transaction has done and releases its latches.
+    fn undo(&self, mut guards: Guards<'_>, undo: &mut Undo) {
+        let fuse = Fuse::new(&self.wal);
+        for (_, part) in &mut guards {
+            part.rollback(undo);
+        }
+        fuse.done();
     }
 
     /// Encodes and appends the group, then releases the latches.
@@ -152,6 +252,8 @@ impl Executor {
         undo: &Undo,
         group: &mut GroupBuilder,
     ) -> Ticket {
+        // A local, so that a panic latches the log before it releases the latches.
+        let fuse = Fuse::new(&self.wal);
         group.clear();
         if !undo.is_empty() {
             for (_, part) in guards.iter_mut().filter(|(id, _)| logged.contains(*id)) {
@@ -163,6 +265,7 @@ impl Executor {
             let epoch = newest
                 .filter(|_| !armed(Flaw::EagerReadReply))
                 .unwrap_or_default();
+            fuse.done();
             return Ticket { epoch };
         }
         let partitions = group.partitions();
@@ -173,12 +276,14 @@ impl Executor {
                 .epoch
         };
         if armed(Flaw::LateAppend) {
+            fuse.done();
             return late_append(guards, group, append);
         }
         let epoch = append(group.finish());
         for (_, part) in &mut guards {
             part.set_last_write_epoch(epoch);
         }
+        fuse.done();
         Ticket { epoch }
     }
 }

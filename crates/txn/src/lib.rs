@@ -6,6 +6,12 @@
 //! latches, and releases. It is visible then and *durable later*: its [`Ticket`] names the commit
 //! epoch to wait for. A transaction that only read waits for the newest write it could have seen.
 //!
+//! # Errors, panics, and running again
+//! A closure fails with its caller's error type. A transaction that touched a partition without its
+//! latch is undone and runs again with it, whatever the closure made of the error. A panic
+//! in the closure undoes the transaction and goes on in the caller; a panic inside a verb of [`Tx`]
+//! stops the database, because pages may be half changed.
+//!
 //! # Why nothing needs undo after a crash
 //! Differences are computed at commit from saved before-images, and the checkpoint visits pages
 //! under the same latches. So neither log nor image ever holds an uncommitted change, and the
@@ -20,8 +26,9 @@
 mod collections;
 pub mod executor;
 mod tx;
+mod verb;
 
 pub use perdura_store::{CollectionId, Elements, End, Home, Kind, RowRef, Shape};
 
 pub use executor::{Executor, ExecutorOptions, Ticket};
-pub use tx::{Abort, Tx};
+pub use tx::Tx;

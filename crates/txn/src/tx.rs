@@ -7,22 +7,7 @@ use perdura_store::{Geometry, Home, KeyHash, Kind, PartitionGuard, RowRef, Shape
 use perdura_wal::Wal;
 use smallvec::SmallVec;
 
-/// Why a transaction did not commit. Everything it did is undone.
-#[derive(Debug)]
-pub enum Abort {
-    /// It touched a partition it had not declared; it runs again with that one added.
-    Undeclared(PartitionId),
-    /// An operation failed.
-    Error(Error),
-    /// Its own code asked for it.
-    User,
-}
-
-impl From<Error> for Abort {
-    fn from(error: Error) -> Self {
-        Abort::Error(error)
-    }
-}
+use crate::verb::{Marks, Verb};
 
 /// About what the log needs beside keys and values, bytes.
 const GROUP_BYTES_MIN: usize = 256;
@@ -34,6 +19,7 @@ pub struct Tx<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) guards: Guards<'a>,
     pub(crate) undo: &'a mut Undo,
+    pub(crate) marks: &'a Marks,
     pub(crate) wal: &'a Wal,
     /// The stream its group will go to.
     pub(crate) stream: StreamId,
@@ -47,17 +33,35 @@ pub struct Tx<'a> {
     pub(crate) out_of_memory: Option<(u64, u64)>,
 }
 
-impl Tx<'_> {
+impl<'a> Tx<'a> {
+    /// Begins a verb: a panic while the result is alive is the engine's.
+    pub(crate) fn verb(&self) -> Verb<'a> {
+        Verb::enter(self.marks)
+    }
+
     /// The time this transaction takes place at, milliseconds since 1970.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// Asks for room in the log for all of this transaction, this write included.
-    pub(crate) fn admit(&mut self, bytes: usize) -> Result<(), Abort> {
+    /// Asks for room in the log for all of this transaction, `bytes` more included.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`], [`Error::Stopped`].
+    pub fn admit(&mut self, bytes: usize) -> Result<()> {
         self.appending += bytes + GROUP_BYTES_MIN;
-        Ok(self.wal.admit(self.stream, self.appending)?)
+        let admitted = self.wal.admit(self.stream, self.appending);
+        if matches!(admitted, Err(Error::LogFull(_))) {
+            self.marks.meet_full_log();
+        }
+        admitted
+    }
+
+    /// Whether the log refused a write of this transaction because it has no room.
+    #[must_use]
+    pub fn met_full_log(&self) -> bool {
+        self.marks.met_full_log()
     }
 
     /// Whether memory is below its limit, so that more than removing may happen.
@@ -66,20 +70,20 @@ impl Tx<'_> {
         self.out_of_memory.is_none()
     }
 
-    pub(crate) fn check_memory(&self) -> Result<(), Abort> {
+    pub(crate) fn check_memory(&self) -> Result<()> {
         match self.out_of_memory {
-            Some((used, limit)) => Err(Error::OutOfMemory { used, limit }.into()),
+            Some((used, limit)) => Err(Error::OutOfMemory { used, limit }),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn place(&self, key: &[u8]) -> Result<(usize, KeyHash), Abort> {
+    pub(crate) fn place(&self, key: &[u8]) -> Result<(usize, KeyHash)> {
         let hash = self.geometry.hash(key);
         let partition = self.geometry.partition_of(hash);
         Ok((self.guard_of(partition)?, hash))
     }
 
-    pub(crate) fn guard_of(&self, partition: PartitionId) -> Result<usize, Abort> {
+    pub(crate) fn guard_of(&self, partition: PartitionId) -> Result<usize> {
         if let [(only, _)] = self.guards.as_slice()
             && *only == partition
         {
@@ -87,14 +91,18 @@ impl Tx<'_> {
         }
         self.guards
             .binary_search_by_key(&partition, |(id, _)| *id)
-            .map_err(|_| Abort::Undeclared(partition))
+            .map_err(|_| {
+                self.marks.miss(partition);
+                Error::Undeclared(partition)
+            })
     }
 
     /// The row of a key; a row past its expiry is not there.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`], to be handed on.
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>, Abort> {
+    /// [`Error::Undeclared`], to be handed on.
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>> {
+        let _verb = self.verb();
         let (at, hash) = self.place(key)?;
         let now = self.now_ms;
         let row = self.guards[at].1.get(table, key, hash);
@@ -105,14 +113,15 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] at the memory limit, [`Error::LogFull`] while the log cannot take
-    /// it, [`Error::Usage`] for keys and values over their limits, [`Abort::Undeclared`] to be handed on.
+    /// it, [`Error::Usage`] for keys and values over their limits, [`Error::Undeclared`] to be handed on.
     pub fn put(
         &mut self,
         table: TableId,
         key: &[u8],
         value: &[u8],
         expiry_ms: Option<u64>,
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
+        let _verb = self.verb();
         self.put_kind(table, key, (Kind::String, value), expiry_ms)
     }
 
@@ -128,7 +137,8 @@ impl Tx<'_> {
         shape: Shape,
         packed: &[u8],
         expiry_ms: Option<u64>,
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
+        let _verb = self.verb();
         let new = (Kind::Small(shape), packed);
         let shrinks = self.out_of_memory.is_some()
             && self.get(table, key)?.is_some_and(|old| {
@@ -150,7 +160,7 @@ impl Tx<'_> {
         key: &[u8],
         (kind, value): (Kind, &[u8]),
         expiry_ms: Option<u64>,
-    ) -> Result<(), Abort> {
+    ) -> Result<()> {
         self.check_write(key, value.len())?;
         let (at, hash) = self.place(key)?;
         let part = &mut self.guards[at].1;
@@ -169,7 +179,8 @@ impl Tx<'_> {
         key: &[u8],
         at: usize,
         bytes: &[u8],
-    ) -> Result<usize, Abort> {
+    ) -> Result<usize> {
+        let _verb = self.verb();
         let end = at.saturating_add(bytes.len());
         if end > self.value_bytes_max {
             return Err(over_limit("value", end, self.value_bytes_max));
@@ -185,11 +196,11 @@ impl Tx<'_> {
         self.admit(key.len() + bytes.len() + end.saturating_sub(len))?;
         let (guard, hash) = self.place(key)?;
         let part = &mut self.guards[guard].1;
-        Ok(part.write_at(self.undo, table, (key, hash), at, bytes)?)
+        part.write_at(self.undo, table, (key, hash), at, bytes)
     }
 
     /// Whether a key may be written with a value of so many bytes.
-    pub(crate) fn check_write(&mut self, key: &[u8], value_bytes: usize) -> Result<(), Abort> {
+    pub(crate) fn check_write(&mut self, key: &[u8], value_bytes: usize) -> Result<()> {
         self.check_memory()?;
         if key.len() > KEY_BYTES_MAX {
             return Err(over_limit("key", key.len(), KEY_BYTES_MAX));
@@ -201,7 +212,7 @@ impl Tx<'_> {
     }
 
     /// Whether an element may have such a name or value.
-    pub(crate) fn check_value(&self, bytes: &[u8]) -> Result<(), Abort> {
+    pub(crate) fn check_value(&self, bytes: &[u8]) -> Result<()> {
         if bytes.len() > self.value_bytes_max {
             return Err(over_limit("element", bytes.len(), self.value_bytes_max));
         }
@@ -211,8 +222,9 @@ impl Tx<'_> {
     /// Removes a key, whatever it holds. Returns whether it was there and not past its expiry.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`], to be handed on.
-    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+    /// [`Error::Undeclared`], to be handed on.
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool> {
+        let _verb = self.verb();
         let (at, hash) = self.place(key)?;
         let now = self.now_ms;
         self.admit(0)?;
@@ -229,59 +241,67 @@ impl Tx<'_> {
     /// Sets or clears a row's expiry. Returns whether the row is there.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the memory limit, [`Abort::Undeclared`] to be handed on.
+    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Undeclared`] to be handed on.
     pub fn set_expiry(
         &mut self,
         table: TableId,
         key: &[u8],
         expiry_ms: Option<u64>,
-    ) -> Result<bool, Abort> {
+    ) -> Result<bool> {
+        let _verb = self.verb();
         if self.get(table, key)?.is_none() {
             return Ok(false);
         }
         self.check_memory()?;
         self.admit(0)?;
         let (at, hash) = self.place(key)?;
-        Ok(self.guards[at]
+        self.guards[at]
             .1
-            .set_expiry(self.undo, table, key, hash, expiry_ms)?)
+            .set_expiry(self.undo, table, key, hash, expiry_ms)
     }
 
     /// Keys of a table, those past their expiry but not yet removed included. Needs every
     /// partition.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`] if a partition is missing.
-    pub fn len(&self, table: TableId) -> Result<u64, Abort> {
+    /// [`Error::Undeclared`] if a partition is missing.
+    pub fn len(&self, table: TableId) -> Result<u64> {
         self.over_all(|part| part.len(table))
     }
 
     /// Rows of a table that have an expiry. Needs every partition.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`] if a partition is missing.
-    pub fn expiring(&self, table: TableId) -> Result<u64, Abort> {
+    /// [`Error::Undeclared`] if a partition is missing.
+    pub fn expiring(&self, table: TableId) -> Result<u64> {
         self.over_all(|part| part.expiring(table))
     }
 
-    fn over_all(&self, f: impl Fn(&perdura_store::Partition) -> u64) -> Result<u64, Abort> {
-        let mut sum = 0;
-        for id in 0..self.geometry.partitions {
-            let at = self.guard_of(PartitionId(id))?;
-            sum += f(&self.guards[at].1);
+    fn over_all(&self, f: impl Fn(&perdura_store::Partition) -> u64) -> Result<u64> {
+        let _verb = self.verb();
+        let mut sum = Ok(0);
+        // All that are missing are noted at once, so that one more run has them.
+        for id in (0..self.geometry.partitions).map(PartitionId) {
+            sum = match (self.guard_of(id), sum) {
+                (Ok(at), Ok(sum)) => Ok(sum + f(&self.guards[at].1)),
+                (Err(missing), _) | (_, Err(missing)) => Err(missing),
+            };
         }
-        Ok(sum)
+        sum
     }
 
-    /// A latched partition, for the work that is about partitions: catalog, purge, reclaim.
+    /// A latched partition, for the work that is about partitions: catalog, purge, reclaim. From
+    /// here on a panic in the transaction stops the database: the executor cannot tell whether
+    /// it left the partition half changed.
     ///
     /// # Errors
-    /// [`Abort::Undeclared`] if it is not latched.
+    /// [`Error::Undeclared`] if it is not latched.
     pub fn partition(
         &mut self,
         id: PartitionId,
-    ) -> Result<(&mut perdura_store::Partition, &mut Undo), Abort> {
+    ) -> Result<(&mut perdura_store::Partition, &mut Undo)> {
         let at = self.guard_of(id)?;
+        self.marks.hand_out_parts();
         Ok((&mut self.guards[at].1, self.undo))
     }
 }
@@ -291,8 +311,8 @@ pub(crate) fn is_alive(row: &RowRef<'_>, now_ms: u64) -> bool {
     row.expiry_ms().is_none_or(|expiry| expiry > now_ms)
 }
 
-fn over_limit(what: &str, got: usize, max: usize) -> Abort {
-    Abort::Error(Error::Usage(format!(
+fn over_limit(what: &str, got: usize, max: usize) -> Error {
+    Error::Usage(format!(
         "the {what} has {got} bytes, more than the limit of {max}"
-    )))
+    ))
 }

@@ -193,7 +193,7 @@ impl<'k> Change<'k> {
         tx: &mut Tx<'_>,
         name: &[u8],
         value: &[u8],
-    ) -> Result<bool, perdura_txn::Abort> {
+    ) -> Result<bool, perdura_base::Error> {
         let home = self.spread(tx)?;
         tx.element_put(self.table, home, name, value)
     }
@@ -203,7 +203,7 @@ impl<'k> Change<'k> {
     ///
     /// # Errors
     /// An abort, to be handed on.
-    pub fn spread(&mut self, tx: &mut Tx<'_>) -> Result<Home, perdura_txn::Abort> {
+    pub fn spread(&mut self, tx: &mut Tx<'_>) -> Result<Home, perdura_base::Error> {
         if let State::Rows(home) = self.state {
             return Ok(home);
         }

@@ -33,25 +33,23 @@ pub use open::{Entry, Source, Text};
 pub use whole::{Part, copy, encoding, type_name, visit};
 
 use perdura_base::Error;
-use perdura_txn::Abort;
 
 /// Why an operation on a key did not happen. Nothing of it was written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The key holds a value of another type.
+    #[error("the key holds a value of another type")]
     WrongType,
     /// The transaction cannot go on, or must run again; to be handed on.
-    Abort(Abort),
+    #[error(transparent)]
+    Abort(#[from] Error),
 }
 
-impl From<Abort> for Fault {
-    fn from(abort: Abort) -> Self {
-        Fault::Abort(abort)
-    }
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Fault::Abort(Abort::Error(error))
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::WrongType => Error::Usage(fault.to_string()),
+            Fault::Abort(error) => error,
+        }
     }
 }

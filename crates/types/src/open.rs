@@ -29,7 +29,7 @@ pub enum View<'a> {
 pub fn view(row: RowRef<'_>, shape: Shape) -> Result<View<'_>, Fault> {
     match row.kind() {
         Kind::Small(found) if found == shape => {
-            let packed = Packed::parse(value_of(row), shape);
+            let packed = Packed::parse(row.value(), shape);
             Ok(View::Small(packed.ok_or_else(|| damaged(row, "elements"))?))
         }
         Kind::Header(found) if found == shape => {
@@ -49,19 +49,6 @@ fn damaged(row: RowRef<'_>, expected: &str) -> Error {
         "other bytes",
         "The key cannot be read; deleting it is safe",
     )
-}
-
-/// The value of a row where it lies, copied only if it is in a chain of pages.
-#[must_use]
-pub fn value_of(row: RowRef<'_>) -> Cow<'_, [u8]> {
-    match row.value_slice() {
-        Some(value) => Cow::Borrowed(value),
-        None => {
-            let mut value = Vec::with_capacity(row.value_len());
-            row.copy_value(&mut value);
-            Cow::Owned(value)
-        }
-    }
 }
 
 /// The collection of a key, to be read.
@@ -190,7 +177,7 @@ impl<'a> Entry<'a> {
     pub fn value(&self) -> Text<'a> {
         match self {
             Entry::Packed(element) => Text::Cell(element.value),
-            Entry::Row(row) => Text::Bytes(value_of(*row)),
+            Entry::Row(row) => Text::Bytes(row.value()),
         }
     }
 
@@ -199,7 +186,7 @@ impl<'a> Entry<'a> {
     pub fn item(&self) -> Text<'a> {
         match self {
             Entry::Packed(element) => Text::Cell(element.key),
-            Entry::Row(row) => Text::Bytes(value_of(*row)),
+            Entry::Row(row) => Text::Bytes(row.value()),
         }
     }
 

@@ -4,7 +4,7 @@ use perdura_base::TableId;
 use perdura_txn::{Kind, RowRef, Shape, Tx};
 
 use crate::number::parse_i64;
-use crate::open::{View, source, value_of, view};
+use crate::open::{View, source, view};
 use crate::{Fault, small::Packed};
 
 /// The type of a key as TYPE names it.
@@ -32,7 +32,7 @@ pub fn encoding(row: &RowRef<'_>) -> &'static str {
         },
         Kind::Small(Shape::List) | Kind::Header(Shape::List) => "quicklist",
         Kind::Small(Shape::Set) => {
-            let packed = Packed::parse(value_of(*row), Shape::Set);
+            let packed = Packed::parse(row.value(), Shape::Set);
             if packed.is_some_and(|packed| packed.all_integers()) {
                 "intset"
             } else {
@@ -77,7 +77,7 @@ pub fn visit(
         return Ok(None);
     };
     let Some(shape) = row.kind().shape() else {
-        f(Part::String(&value_of(row)))?;
+        f(Part::String(&row.value()))?;
         return Ok(Some(row.expiry_ms()));
     };
     let source = source(tx, table, row, shape)?;
@@ -111,7 +111,7 @@ pub fn copy(
     }
     let expiry = row.expiry_ms();
     let Some(shape) = row.kind().shape() else {
-        let value = value_of(row).into_owned();
+        let value = row.value().into_owned();
         tx.put(to_table, to, &value, expiry)?;
         return Ok(true);
     };

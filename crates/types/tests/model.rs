@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use perdura::types::{Left, Part, copy, hash, set, visit};
-use perdura::{Abort, Db, Options, TableId, Tx};
+use perdura::{Db, Options, TableId, Tx};
 use perdura_types::Fault;
 
 type Bytes = Vec<u8>;
@@ -23,12 +23,7 @@ fn open(dir: &Path) -> Db {
 
 fn run<R>(db: &Db, mut f: impl FnMut(&mut Tx<'_>, TableId) -> Result<R, Fault>) -> Option<R> {
     let table = db.database(0);
-    let result = db.transact(&db.all_partitions(), |tx| {
-        f(tx, table).map_err(|fault| match fault {
-            Fault::Abort(abort) => abort,
-            Fault::WrongType => Abort::User,
-        })
-    });
+    let result = db.transact(&db.all_partitions(), |tx| f(tx, table));
     result.ok().map(|(value, _)| value)
 }
 
@@ -116,7 +111,7 @@ fn hashes_agree_with_a_map_across_restarts() {
                 }
                 97 => {
                     // Dropped as by a crash: only what is durable comes back.
-                    let seen = db.transact(&db.all_partitions(), |_| Ok(()));
+                    let seen = db.transact(&db.all_partitions(), |_| Ok::<_, perdura::Error>(()));
                     db.wait(seen.expect("read").1).expect("durable");
                     drop(db);
                     db = open(dir.path());

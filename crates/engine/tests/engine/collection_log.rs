@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura::core::Core;
-use perdura::{Abort, End, Home, Progress, Shape, Tx};
+use perdura::{End, Error, Home, Progress, Shape, Tx};
 use perdura_base::PartitionSet;
 use perdura_device::{CrashProfile, SimDisk};
 use perdura_store::MemoryUse;
@@ -20,7 +20,7 @@ fn open(disk: &Arc<SimDisk>) -> Core {
     Core::open(env(disk, 1), options, Arc::new(Progress::default())).expect("it opens")
 }
 
-fn run<R>(core: &Core, f: impl FnMut(&mut Tx<'_>) -> Result<R, Abort>) -> R {
+fn run<R>(core: &Core, f: impl FnMut(&mut Tx<'_>) -> Result<R, Error>) -> R {
     core.transact(&PartitionSet::empty(), f).expect("it runs").0
 }
 
@@ -30,7 +30,7 @@ fn put(
     home: Home,
     shape: Shape,
     i: u32,
-) -> Result<(), Abort> {
+) -> Result<(), Error> {
     let member = format!("member:{i:08}");
     match shape {
         Shape::List => return tx.list_push(table, home, End::Front, member.as_bytes()),
@@ -115,7 +115,7 @@ fn a_deleted_big_collection_is_purged_also_after_a_restart() {
         core = open(&disk);
         assert_eq!(core.digest().unwrap(), digest, "orphans are not data");
         let gone = core.transact(&PartitionSet::empty(), |tx| {
-            Ok(tx.elements(core.database(0), home)?.len())
+            Ok::<_, perdura::Error>(tx.elements(core.database(0), home)?.len())
         });
         assert!(gone.is_err(), "nobody reads an orphan");
         for _ in 0..200 {

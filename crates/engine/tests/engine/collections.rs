@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura::core::Core;
-use perdura::{Abort, End, Home, Kind, Progress, Result, Shape, Tx};
+use perdura::{End, Error, Home, Kind, Progress, Result, Shape, Tx};
 use perdura_base::{PartitionId, PartitionSet};
 use perdura_device::{CrashProfile, SimDisk};
 use perdura_store::MemoryUse;
@@ -33,7 +33,7 @@ fn owned(row: &perdura::RowRef<'_>) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Reads a collection in every way there is, and checks that they agree.
-fn read_elements(tx: &Tx<'_>, table: perdura::TableId, home: Home) -> Result<Value, Abort> {
+fn read_elements(tx: &Tx<'_>, table: perdura::TableId, home: Home) -> Result<Value, Error> {
     let elements = tx.elements(table, home)?;
     let all: Vec<_> = elements.iter().map(|row| owned(&row)).collect();
     let len = u64::try_from(all.len()).expect("few");
@@ -110,7 +110,7 @@ fn read_all(core: &Core) -> Model {
             assert_eq!(tx.len(table)?, u64::try_from(keys).expect("few"));
             assert_eq!(tx.random_key(table, 7)?.is_some(), keys > 0);
         }
-        Ok(model)
+        Ok::<_, perdura::Error>(model)
     });
     read.expect("a read").0
 }
@@ -158,7 +158,7 @@ fn change(
     rng: &mut fastrand::Rng,
     (table, key, home): (perdura::TableId, &[u8], Home),
     held: &mut Value,
-) -> Result<bool, Abort> {
+) -> Result<bool, Error> {
     match held {
         Value::Items(items) => {
             let at = rng.usize(0..=items.len());
@@ -227,7 +227,7 @@ fn step(
     tx: &mut Tx<'_>,
     rng: &mut fastrand::Rng,
     model: &mut Model,
-) -> Result<(), Abort> {
+) -> Result<(), Error> {
     let key_of = |rng: &mut fastrand::Rng| (rng.u8(0..2), key(rng));
     let (db, key) = key_of(rng);
     let table = core.database(db);
@@ -327,7 +327,11 @@ fn any_history_of_collections_equals_the_model_across_aborts_and_restarts() {
                     step(&core, tx, &mut rng, &mut next)?;
                 }
                 after = Some(next);
-                if aborts { Err(Abort::User) } else { Ok(()) }
+                if aborts {
+                    Err(Error::Usage("given up".into()))
+                } else {
+                    Ok(())
+                }
             });
             assert_eq!(outcome.is_err(), aborts, "seed {seed}: {:?}", outcome.err());
             if !aborts {
@@ -386,7 +390,7 @@ fn the_purge_tells_of_keys_past_their_expiry_and_a_renamed_collection_goes_with_
             tx.rename(table, b"made", table, name.as_bytes())?;
             tx.set_expiry(table, name.as_bytes(), Some(1))?;
         }
-        Ok(())
+        Ok::<_, perdura::Error>(())
     });
     assert!(made.is_ok());
     let heard = Arc::new(std::sync::Mutex::new(Vec::new()));

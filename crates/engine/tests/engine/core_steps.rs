@@ -43,7 +43,7 @@ fn get(core: &Core, key: &str) -> Option<Vec<u8>> {
     let parts = [core.partition_of(key.as_bytes())].into_iter().collect();
     let read = core.transact(&parts, |tx| {
         let row = tx.get(core.database(0), key.as_bytes())?;
-        Ok(row.map(|row| {
+        Ok::<_, perdura::Error>(row.map(|row| {
             let mut value = Vec::new();
             row.copy_value(&mut value);
             value

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura::{Abort, CheckpointProgress, Core, CoreOptions, Progress};
+use perdura::{CheckpointProgress, Core, CoreOptions, Error, Progress};
 use perdura_base::{PageId, StreamId};
 use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 use perdura_recovery::image::{directory_path, folder, page_offset};
@@ -59,7 +59,7 @@ fn rows(core: &Core) -> Rows {
         let parts = [core.partition_of(&key)].into_iter().collect();
         let read = core.transact(&parts, |tx| {
             let row = tx.get(core.database(0), &key)?;
-            Ok(row.map(|row| {
+            Ok::<_, perdura::Error>(row.map(|row| {
                 let mut value = Vec::new();
                 row.copy_value(&mut value);
                 value
@@ -118,7 +118,7 @@ impl Run<'_> {
                 }
             }
             if rolls_back {
-                return Err(Abort::User);
+                return Err(Error::Usage("given up".into()));
             }
             Ok(())
         });

@@ -46,7 +46,7 @@ fn a_collection_under_a_key_longer_than_a_slot_is_found_again() {
             let home: Home = home.expect("a header");
             let elements = tx.elements(table, home)?.len();
             tx.delete(table, &other)?;
-            Ok(elements)
+            Ok::<_, perdura::Error>(elements)
         });
         assert_eq!(found.expect("a read").0, 1);
         core = crash(core, &disk);
@@ -70,7 +70,7 @@ fn an_item_that_fills_its_slot_survives_a_longer_label() {
         for _ in 0..40 {
             tx.list_insert(table, home, 1, b"y")?;
         }
-        Ok(())
+        Ok::<_, perdura::Error>(())
     });
     assert!(done.is_ok(), "room between any two items");
     let core = crash(core, &disk);
@@ -78,7 +78,7 @@ fn an_item_that_fills_its_slot_survives_a_longer_label() {
         let home = tx.get(table, b"l")?.and_then(|row| row.home());
         let elements = tx.elements(table, home.expect("a header"))?;
         let first = elements.at(0).map(|row| row.value_len());
-        Ok((elements.len(), first))
+        Ok::<_, perdura::Error>((elements.len(), first))
     });
     assert_eq!(read.expect("a read").0, (42, Some(16_306)));
 }

@@ -4,6 +4,7 @@ mod collection_log;
 mod collections;
 mod core_steps;
 mod damage;
+mod embedded;
 mod long_rows;
 mod settings;
 mod with_threads;

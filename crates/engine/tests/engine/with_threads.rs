@@ -110,28 +110,6 @@ fn another_version_and_wrong_settings_are_refused_with_their_name() {
     ));
 }
 
-/// Found in review: a panic let the latches go over half a transaction that no log described.
-#[test]
-fn a_panic_within_a_transaction_undoes_it_and_stops_the_database() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(options(&dir)).unwrap();
-    let kept = set(&db, b"kept", b"1");
-    db.wait(kept).unwrap();
-    let parts = db.all_partitions();
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _never = db.transact(&parts, |tx| -> Result<(), perdura::Abort> {
-            tx.put(db.database(0), b"half", b"2", None)?;
-            panic!("a bug in the caller's code");
-        });
-    }));
-    assert!(panicked.is_err());
-    assert!(db.is_stopped().is_some());
-    assert_eq!(db.rows(0).unwrap().0, 1, "what it had done is undone");
-    drop(db);
-    let db = Db::open(options(&dir)).unwrap();
-    assert_eq!(db.rows(0).unwrap().0, 1);
-}
-
 /// Found in review: without its anchor a database was taken for an empty directory.
 #[test]
 fn a_database_without_its_anchor_is_not_overwritten() {

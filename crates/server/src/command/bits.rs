@@ -6,7 +6,6 @@ use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::ranges::{Range, write_over};
 use super::spec::{Command, Keys, ONE, data};
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
-use crate::engine::types::open::value_of;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -127,7 +126,7 @@ fn bitcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
         out.integer(0);
         return Ok(());
     };
-    let value = value_of(row);
+    let value = row.value();
     let range = match args.len() {
         2 => Range::all(value.len()),
         4 | 5 => {
@@ -159,7 +158,7 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
-    let value = value_of(row);
+    let value = row.value();
     let range = match args.len() {
         3 => Range::all(value.len()),
         4..=6 => {
@@ -205,7 +204,7 @@ fn bitop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut operands = Vec::with_capacity(args.len() - 3);
     for key in args.from(3) {
         let row = data.string(key)?;
-        operands.push(row.map_or_else(Vec::new, |row| value_of(row).into_owned()));
+        operands.push(row.map_or_else(Vec::new, |row| row.value().into_owned()));
     }
     let bytes = operands.iter().map(Vec::len).max().unwrap_or(0);
     let mut operands = operands.into_iter();

@@ -4,8 +4,7 @@
 use super::event::{Class, Event};
 use crate::blocking::{Nothing, Wait};
 use crate::engine::{
-    Abort, Db, Epoch, Error, Fault, Flushed, Kind, Renewal, RowRef, Shape, Source, TableId, Tx,
-    types,
+    Db, Epoch, Error, Fault, Flushed, Kind, Renewal, RowRef, Shape, Source, TableId, Tx, types,
 };
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -17,16 +16,16 @@ use std::cell::Cell;
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The transaction cannot go on; it is undone, and perhaps run again.
-    Abort(Abort),
+    Abort(Error),
     /// The command replies with this error. It has written nothing.
     Error(Cow<'static, str>),
     /// There is nothing yet: the client waits. The command has written nothing.
     Wait(Wait),
 }
 
-impl From<Abort> for Stop {
-    fn from(abort: Abort) -> Self {
-        Stop::Abort(abort)
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Abort(error)
     }
 }
 
@@ -158,7 +157,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         run: super::DataFn,
         args: &Args<'_>,
         out: &mut Out<'_>,
-    ) -> Result<(), Abort> {
+    ) -> Result<(), Error> {
         let start = out.buf.len();
         match run(self, args, out) {
             Ok(()) => Ok(()),
@@ -234,7 +233,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
 
     /// Empties a database for the rest of this transaction, and for all when it commits. One
     /// that is empty stays as it is.
-    pub(crate) fn flush(&mut self, database: u8) -> Result<(), Abort> {
+    pub(crate) fn flush(&mut self, database: u8) -> Result<(), Error> {
         if self.tx.len(self.table_of(database))? > 0 {
             let table = self.table_of(database);
             for key in self.state.watches.keys_of(database) {
@@ -250,12 +249,12 @@ impl<'a, 'tx> Data<'a, 'tx> {
     }
 
     /// Tells WATCH and waiting clients that two databases are about to change places.
-    fn swapped(&mut self, first: u8, second: u8) -> Result<(), Abort> {
+    fn swapped(&mut self, first: u8, second: u8) -> Result<(), Error> {
         let (watches, blocking) = (&self.state.watches, &self.state.blocking);
         let tables = [first, second].map(|database| self.table_of(database));
         for database in [first, second] {
             for key in watches.keys_of(database) {
-                let there = |table| Ok::<_, Abort>(self.tx.get(table, key)?.is_some());
+                let there = |table| Ok::<_, Error>(self.tx.get(table, key)?.is_some());
                 if there(tables[0])? || there(tables[1])? {
                     self.touched(database, key);
                 }
@@ -277,7 +276,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     }
 
     /// Lets two databases change their contents, for all when the transaction commits.
-    pub(crate) fn swap(&mut self, databases: [u8; 2]) -> Result<(), Abort> {
+    pub(crate) fn swap(&mut self, databases: [u8; 2]) -> Result<(), Error> {
         let [first, second] = databases;
         self.swapped(first, second)?;
         let renewal = self.renewal.get_or_insert_default();
@@ -287,7 +286,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     }
 
     /// Ends the transaction; nothing may fail after it.
-    pub(crate) fn finish(self) -> Result<Outcome, Abort> {
+    pub(crate) fn finish(self) -> Result<Outcome, Error> {
         let flushed = match &self.renewal {
             Some(renewal) => Some(self.db.finish_flush(self.tx, renewal)?),
             None => None,
@@ -309,14 +308,14 @@ impl<'a, 'tx> Data<'a, 'tx> {
     }
 
     /// Stops a transaction whose reply has outgrown its limit; `bytes` is its size so far.
-    pub(crate) fn check_reply(&self, bytes: usize) -> Result<(), Abort> {
+    pub(crate) fn check_reply(&self, bytes: usize) -> Result<(), Error> {
         if bytes <= self.reply_bytes_max {
             return Ok(());
         }
         let max = self.reply_bytes_max;
-        Err(Abort::Error(Error::Usage(format!(
+        Err(Error::Usage(format!(
             "the reply is longer than the {max} bytes allowed; ask for fewer keys at once. \
              Nothing was changed"
-        ))))
+        )))
     }
 }

@@ -4,7 +4,6 @@
 use super::flag::READ;
 use super::spec::{Command, TWO, data};
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX};
-use crate::engine::types::open::value_of;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -80,7 +79,7 @@ fn lcs(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
             .string(key)
             .map_err(|_| "ERR The specified keys must contain string values")?;
         if let Some(row) = row {
-            *value = value_of(row).into_owned();
+            *value = row.value().into_owned();
         }
     }
     let [a, b] = values;

@@ -5,7 +5,7 @@ use super::flag::LOADING;
 use super::server::keyspace;
 use super::spec::{Command, SECOND, family};
 use super::{Cx, Group, NOT_INTEGER, SYNTAX};
-use crate::engine::{Abort, RowRef, TableId, Tx};
+use crate::engine::{Error, RowRef, TableId, Tx};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 
@@ -88,7 +88,7 @@ fn usage(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-fn cost(tx: &mut Tx<'_>, table: TableId, key: &[u8], samples: usize) -> Result<Option<u64>, Abort> {
+fn cost(tx: &mut Tx<'_>, table: TableId, key: &[u8], samples: usize) -> Result<Option<u64>, Error> {
     let Some(row) = tx.get(table, key)? else {
         return Ok(None);
     };

@@ -8,7 +8,7 @@ use super::spec::{Command, plain};
 use super::strings::integer_arg;
 use super::{After, Cx, SYNTAX, wrong_arity};
 use crate::control::Message;
-use crate::engine::{Abort, Db, Epoch, PartitionSet};
+use crate::engine::{Db, Epoch, Error, PartitionSet};
 use crate::resp::parse::Args;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -220,7 +220,7 @@ pub(crate) fn keyspace(db: &Db) -> perdura_base::Result<([(u64, u64); 16], Epoch
                     found.1 = part.expiring(table);
                 }
             }
-            Ok::<_, Abort>(found)
+            Ok::<_, Error>(found)
         })?;
         newest = newest.max(ticket.epoch);
         for (sum, (keys, expires)) in counts.iter_mut().zip(part) {

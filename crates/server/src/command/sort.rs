@@ -8,7 +8,6 @@ use super::event::Class;
 use super::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
 use super::spec::{Command, Keys, data};
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
-use crate::engine::types::open::value_of;
 use crate::engine::types::{self, Source, list, score};
 use crate::engine::{End, Kind, Shape};
 use crate::number::parse_i64;
@@ -109,7 +108,7 @@ fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<
     match field {
         None => {
             let is_string = row.kind() == Kind::String;
-            Ok(is_string.then(|| value_of(row).into_owned()))
+            Ok(is_string.then(|| row.value().into_owned()))
         }
         Some(_) if row.kind().shape() != Some(Shape::Hash) => Ok(None),
         Some(field) => {

@@ -6,7 +6,7 @@ use super::{Data, Run};
 use crate::acl;
 use crate::blocking::Waiter;
 use crate::connection::Connection;
-use crate::engine::{Abort, Epoch, Kind, PartitionSet, Shape, TableId, Tx};
+use crate::engine::{Epoch, Error, Kind, PartitionSet, Shape, TableId, Tx};
 use crate::resp::reply::Out;
 use crate::state::{Stage, State};
 use std::time::Instant;
@@ -162,7 +162,7 @@ pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usiz
 }
 
 /// What a key holds.
-fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Shape>>, Abort> {
+fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Shape>>, Error> {
     let row = tx.get(table, key)?;
     Ok(row.map(|row| match row.kind() {
         Kind::Small(shape) | Kind::Header(shape) => Some(shape),

@@ -5,7 +5,7 @@ use super::Group;
 use super::dispatch::failed;
 use super::flag::{FAST, IMMEDIATE, LOADING};
 use super::spec::{Command, EACH, plain};
-use crate::engine::Abort;
+use crate::engine::Error;
 use crate::resp::parse::Args;
 
 /// The commands of this module.
@@ -37,7 +37,7 @@ pub(crate) fn watch(cx: &mut Cx<'_>, args: &Args<'_>) {
         let expiries = db.transact(&partitions, |tx| {
             let table = db.database(database);
             let expiry = |key| Ok(tx.get(table, key)?.and_then(|row| row.expiry_ms()));
-            args.from(1).map(expiry).collect::<Result<Vec<_>, Abort>>()
+            args.from(1).map(expiry).collect::<Result<Vec<_>, Error>>()
         });
         let expiries = match expiries {
             Ok((expiries, _)) => expiries,

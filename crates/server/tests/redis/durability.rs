@@ -178,7 +178,7 @@ fn what_a_stopping_database_acknowledged_is_there_afterwards() {
             if let Some(row) = tx.get(db.database(0), key.as_bytes())? {
                 row.copy_value(&mut value);
             }
-            Ok(value)
+            Ok::<_, perdura::Error>(value)
         });
         let (value, _) = read.expect("a read");
         let stored: u64 = String::from_utf8_lossy(&value).parse().expect("a count");

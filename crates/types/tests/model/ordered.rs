@@ -8,7 +8,7 @@ use perdura::{Db, End};
 use super::{Bytes, name, open, run, value};
 
 fn reopen(db: Db, dir: &std::path::Path) -> Db {
-    let seen = db.transact(&db.all_partitions(), |_| Ok(()));
+    let seen = db.transact(&db.all_partitions(), |_| Ok::<_, perdura::Error>(()));
     db.wait(seen.expect("read").1).expect("durable");
     drop(db);
     open(dir)

@@ -56,7 +56,7 @@ fn get(db: &Db, key: &[u8], out: &mut Vec<u8>) -> perdura::Result<Ticket> {
         if let Some(row) = tx.get(db.database(0), key)? {
             row.copy_value(out);
         }
-        Ok(())
+        Ok::<_, perdura::Error>(())
     })?;
     Ok(ticket)
 }

@@ -1,0 +1,134 @@
+//! How a program runs transactions on a [`Db`].
+//!
+//! | | returns when | for |
+//! |---|---|---|
+//! | [`Db::write`] | the transaction is durable | most programs |
+//! | [`Db::write_later`] | others see it; the ticket says when it is durable | many writes, one wait |
+//! | [`Db::read`] | all that it has seen is durable | reading |
+//! | [`Db::transact`] | others see it | callers that know the partitions, such as the server |
+//!
+//! All four run the same code, [`perdura_txn::Executor::run`].
+
+use std::time::Duration;
+
+use perdura_base::{Error, PartitionSet};
+use perdura_txn::{Ticket, Tx};
+
+use crate::db::Db;
+
+impl Db {
+    /// Runs `f` as one serial transaction and waits until it is durable: when this returns `Ok`,
+    /// all of it survives a power cut.
+    ///
+    /// **`f` may run several times.** It is an `FnMut` for that reason: a run that meets a key
+    /// whose partition it has not latched, or a full log buffer, is undone and starts over, so
+    /// reset what `f` collects outside the database at its beginning. Only the last run counts.
+    ///
+    /// `f` fails with any error that can be made from [`Error`]; the transaction is then undone. A
+    /// panic in `f` undoes it too and goes on in the caller; the database stays open.
+    ///
+    /// # Errors
+    /// What `f` fails with. From the engine: [`Error::LogFull`] while the disk is full,
+    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Usage`] inside another transaction of
+    /// this database and thread. [`Error::Stopped`] if the database stops: when the disk fails
+    /// during the wait, it is not known whether the transaction survives.
+    ///
+    /// # Panics
+    /// When `f` does. A panic inside an operation of [`Tx`] stops the database as well.
+    pub fn write<R, E: From<Error>>(
+        &self,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let (value, ticket) = self.transact(&PartitionSet::empty(), f)?;
+        self.wait(ticket)?;
+        Ok(value)
+    }
+
+    /// As [`write`](Self::write), but returns as soon as others see the transaction. It is durable
+    /// once [`wait`](Self::wait) returns for the ticket; tickets of one thread become durable in
+    /// their order, so waiting for the last is enough. **`f` may run several times.**
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    pub fn write_later<R, E: From<Error>>(
+        &self,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
+        let done = self.transact(&PartitionSet::empty(), f)?;
+        self.nudge();
+        Ok(done)
+    }
+
+    /// Runs `f` as one serial transaction that only reads, and waits until all that it can have
+    /// seen is durable. **`f` may run several times**, as in [`write`](Self::write).
+    ///
+    /// # Errors
+    /// What `f` fails with; [`Error::Stopped`] if the database stops before what was read is durable.
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    pub fn read<R, E: From<Error>>(
+        &self,
+        mut f: impl FnMut(&Tx<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let (value, ticket) = self.transact(&PartitionSet::empty(), |tx| f(tx))?;
+        self.wait(ticket)?;
+        Ok(value)
+    }
+
+    /// Runs `f` as one serial transaction over the declared partitions, in this thread. It is
+    /// visible to others on return, and durable when the ticket's epoch is. A transaction that
+    /// touches other partitions runs again with them; naming them saves these runs, nothing else.
+    /// **`f` may run several times.**
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    pub fn transact<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
+        self.transact_at(parts, self.shared.core.clock().wall_us() / 1000, f)
+    }
+
+    /// The same at a time that the caller has read, milliseconds since 1970: reading the clock is
+    /// a good part of a short transaction.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    pub fn transact_at<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        now_ms: u64,
+        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
+        let wal = self.shared.core.wal();
+        loop {
+            let mut behind = false;
+            let done = self.shared.core.transact_at(parts, now_ms, |tx| {
+                let result = f(tx);
+                behind = tx.met_full_log() && !wal.is_disk_full();
+                match result {
+                    // The closure went on without a write that was refused for the moment.
+                    Ok(_) if behind => Err(Error::LogFull("the flusher is behind".into()).into()),
+                    result => result,
+                }
+            });
+            if !behind {
+                return done;
+            }
+            // Writes come faster than the disk takes them: hold this one back a little.
+            self.nudge();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}

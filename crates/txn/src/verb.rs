@@ -1,0 +1,134 @@
+//! Marks that the verbs of a running transaction leave for the executor.
+//!
+//! The closure of a transaction is the caller's code: it may fail with any error, drop an error it
+//! was given, or panic. So the executor relies on nothing that the closure returns. Whatever must
+//! decide the fate of the attempt is noted here by the verb that met it.
+//!
+//! # Two kinds of panic
+//! A panic in the closure leaves pages and before-images as its finished verbs left them: the
+//! transaction is undone like any that fails, and the panic goes on in the caller. A panic inside
+//! a verb may have left a page half changed, so the log latches and the database stops. A
+//! [`Verb`] is alive while a verb runs, and its destructor sees which of the two unwinds.
+
+use std::cell::Cell;
+use std::thread::panicking;
+
+use perdura_base::{PartitionId, PartitionSet};
+
+/// Marks of one attempt.
+#[derive(Default)]
+pub(crate) struct Marks {
+    /// Partitions that were touched without their latch.
+    missing: Cell<PartitionSet>,
+    /// A verb panicked, or might have: see [`Marks::hand_out_parts`].
+    in_engine: Cell<bool>,
+    /// A write was refused because the log has no room.
+    log_full: Cell<bool>,
+}
+
+impl Marks {
+    #[cold]
+    pub(crate) fn miss(&self, partition: PartitionId) {
+        let mut missing = self.missing.get();
+        missing.insert(partition);
+        self.missing.set(missing);
+    }
+
+    pub(crate) fn missing(&self) -> PartitionSet {
+        self.missing.get()
+    }
+
+    /// The closure was given a partition itself: from here on every panic counts as the engine's.
+    pub(crate) fn hand_out_parts(&self) {
+        self.in_engine.set(true);
+    }
+
+    /// Whether a panic that reached the executor came from the engine.
+    pub(crate) fn panic_is_the_engines(&self) -> bool {
+        self.in_engine.get()
+    }
+
+    #[cold]
+    pub(crate) fn meet_full_log(&self) {
+        self.log_full.set(true);
+    }
+
+    pub(crate) fn met_full_log(&self) -> bool {
+        self.log_full.get()
+    }
+}
+
+/// Alive while a verb runs.
+pub(crate) struct Verb<'a> {
+    marks: &'a Marks,
+    /// The verb was called by a destructor that runs because of an earlier panic.
+    unwinding: bool,
+}
+
+impl<'a> Verb<'a> {
+    pub(crate) fn enter(marks: &'a Marks) -> Verb<'a> {
+        let unwinding = panicking();
+        Verb { marks, unwinding }
+    }
+}
+
+impl Drop for Verb<'_> {
+    fn drop(&mut self) {
+        if panicking() && !self.unwinding {
+            self.marks.in_engine.set(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    use super::*;
+
+    fn panic_is_the_engines(run: impl FnOnce(&Marks)) -> bool {
+        let marks = Marks::default();
+        let ended = catch_unwind(AssertUnwindSafe(|| run(&marks)));
+        assert!(ended.is_err());
+        marks.panic_is_the_engines()
+    }
+
+    /// Panics without a line on stderr.
+    fn panics() {
+        resume_unwind(Box::new("a bug"));
+    }
+
+    /// A caller's value whose destructor uses the transaction, as a scope guard does.
+    struct OnDrop<'a>(&'a Marks);
+
+    impl Drop for OnDrop<'_> {
+        fn drop(&mut self) {
+            let _verb = Verb::enter(self.0);
+        }
+    }
+
+    #[test]
+    fn a_panic_inside_a_verb_is_the_engines_and_one_between_verbs_the_callers() {
+        assert!(panic_is_the_engines(|marks| {
+            let _verb = Verb::enter(marks);
+            panics();
+        }));
+        assert!(panic_is_the_engines(|marks| {
+            let _outer = Verb::enter(marks);
+            drop(Verb::enter(marks));
+            panics();
+        }));
+        assert!(!panic_is_the_engines(|marks| {
+            drop(Verb::enter(marks));
+            panics();
+        }));
+    }
+
+    #[test]
+    fn a_verb_in_a_destructor_that_unwinding_runs_is_not_blamed() {
+        assert!(!panic_is_the_engines(|marks| {
+            let _guard = OnDrop(marks);
+            panics();
+        }));
+    }
+}
