@@ -156,6 +156,7 @@ impl Shared {
                 file_bytes: log.file_bytes,
                 epoch: wal.current().0,
                 durable_epoch: wal.durable().0,
+                vouched_epoch: self.core.anchor().with(|record| record.vouched.epoch.0),
                 durable_lag_us: self.exposure().age_us,
                 flush_cpu_us: self.flush_cpu_ns.load(Ordering::Relaxed) / 1000,
                 spaced: self.spaced.load(Ordering::Relaxed),

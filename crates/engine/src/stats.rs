@@ -43,6 +43,8 @@ pub struct LogStats {
     pub epoch: u64,
     /// The durable commit epoch, D.
     pub durable_epoch: u64,
+    /// The epoch that the anchor vouches for: a restart that finds less refuses to start.
+    pub vouched_epoch: u64,
     /// Age of the oldest epoch that is not durable, microseconds.
     pub durable_lag_us: u64,
     /// Smoothed CPU time of a flush, microseconds.

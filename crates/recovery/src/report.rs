@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use perdura_base::moment::moment;
 use serde::Serialize;
 
 /// The phases, in order.
@@ -145,6 +146,11 @@ pub struct RestartReport {
     pub checkpoint: u64,
     /// The durable epoch that was kept.
     pub durable_epoch: u64,
+    /// The epoch that the anchor vouched for: a log that had ended before it would have been refused.
+    /// From there to the durable epoch, one stream alone cannot tell a cut log from a torn tail.
+    pub vouched_epoch: u64,
+    /// When that epoch was durable, microseconds since 1970.
+    pub vouched_us: u64,
     /// Where each stream was cut.
     pub cut: Vec<u64>,
     /// Blocks beyond the cut, which are void.
@@ -215,8 +221,14 @@ impl fmt::Display for RestartReport {
         )?;
         writeln!(
             f,
-            "          durable epoch {}, {} void block(s) behind it; {} record(s) undone, {:.3} s",
-            self.durable_epoch, self.void_blocks, self.records.undone, s.undo
+            "          vouched up to epoch {}, {}; found up to epoch {}, {} void block(s) behind it; \
+             {} record(s) undone, {:.3} s",
+            self.vouched_epoch,
+            moment(self.vouched_us),
+            self.durable_epoch,
+            self.void_blocks,
+            self.records.undone,
+            s.undo
         )?;
         for (reason, count) in &self.records.skipped {
             writeln!(f, "          {count} skipped: {reason}")?;

@@ -160,6 +160,8 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         level: options.schedule.level.number(),
         threads: options.schedule.threads,
         clean: anchor.clean,
+        vouched_epoch: anchor.vouched.epoch.0,
+        vouched_us: anchor.vouched.wall_us,
         created: anchor.incarnation == Incarnation(0),
         notes,
         ..RestartReport::default()

@@ -1,7 +1,8 @@
-//! Every byte of a small database, one at a time: flipped, and the log cut there.
+//! Every byte of a small database, one at a time: flipped, and the log zeroed from there on.
 //!
 //! The outcome is an error that names the damage, or exactly a durable prefix; a flip may cost
-//! only epochs that nothing later gives evidence of, a cut those whose blocks it removes. Never a
+//! only epochs that nothing later gives evidence of, zeros those whose blocks they cover and that nothing
+//! vouches for. Never a
 //! panic, never anything else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -133,12 +134,12 @@ pub fn flip_bytes(seed: u64, stride: usize) -> Check<Damaged> {
     Ok(out)
 }
 
-/// Cuts every segment of the log at every `stride`-th byte. A longer log never leads to an older
-/// epoch.
+/// Zeroes every segment of the log from every `stride`-th byte on, as a crash that loses writes leaves
+/// it. A longer log never leads to an older epoch.
 ///
 /// # Errors
 /// The small database could not be made.
-pub fn cut_log(seed: u64, stride: usize) -> Check<Damaged> {
+pub fn zero_log(seed: u64, stride: usize) -> Check<Damaged> {
     let world = small(seed)?;
     let disk: Arc<SimDisk> = Arc::clone(&world.disks[0]);
     disk.set_plan(FaultPlan::default());
@@ -151,8 +152,8 @@ pub fn cut_log(seed: u64, stride: usize) -> Check<Damaged> {
         let mut newest = 0;
         for at in (0..len).step_by(stride) {
             disk.restore(&snapshot);
-            disk.truncate_file(&path, at);
-            let what = format!("{path} cut at {at}");
+            disk.zero_from(&path, at);
+            let what = format!("{path} zeroed from {at} on");
             if let Some(epoch) = try_one(&world, 0, &what, &mut out) {
                 if epoch < newest {
                     out.violations

@@ -138,7 +138,7 @@ impl Partition {
         for (id, mut table) in attached {
             table.unaccount(&self.pages.memory);
             if let Some(ordered) = ordered(id) {
-                let salts = self.pages.salts(id);
+                let salts = self.pages.salts();
                 self.tables.insert(id, Table::new(ordered, salts));
             }
         }
@@ -169,7 +169,7 @@ impl Partition {
             let found = format!("page id {}", header.page_id);
             return Err(damaged(&self.pages, local, None, "its own page id", &found));
         }
-        let salts = self.pages.salts(header.table);
+        let salts = self.pages.salts();
         if let btree_map::Entry::Vacant(unknown) = self.tables.entry(header.table) {
             match ordered(header.table) {
                 Some(ordered) => {

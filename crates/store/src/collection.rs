@@ -300,7 +300,7 @@ impl Collections {
 
 #[cfg(test)]
 mod tests {
-    use perdura_base::{PartitionId, TableId};
+    use perdura_base::PartitionId;
 
     use super::*;
     use crate::geometry::Geometry;
@@ -372,7 +372,7 @@ mod tests {
                 chunk_pages: 1,
                 hash_seed: seed,
             }
-            .salts(PartitionId(0), TableId(1));
+            .salts(PartitionId(0));
             let mut all = Collections::new(salts);
             for (id, shape) in (0..).map(CollectionId).zip(Shape::ALL) {
                 all.make(id, shape, false);

@@ -6,7 +6,7 @@
 //! `chunk % partitions`. Within a partition pages are counted by their *local index*.
 
 use perdura_base::checksum::{hash64, mix64};
-use perdura_base::{PageId, PartitionId, TableId};
+use perdura_base::{PageId, PartitionId};
 use perdura_page::CollectionId;
 
 /// The 64-bit hash of a key under the database's seed.
@@ -34,7 +34,8 @@ pub(crate) struct Salts {
 }
 
 impl Salts {
-    /// The salt of the index of a table's keys.
+    /// The salt of an index of keys. It is the same for all tables of a partition: a cursor goes on
+    /// where it was when two databases have changed their contents.
     pub(crate) fn of_keys(self) -> u64 {
         self.keys
     }
@@ -53,12 +54,12 @@ impl Geometry {
         KeyHash(hash64(self.hash_seed, key))
     }
 
-    /// The salts of a table's indexes in a partition. They are made of nothing but numbers that are
+    /// The salts of the indexes in a partition. They are made of nothing but numbers that are
     /// durable, because cursors outlive restarts.
-    pub(crate) fn salts(&self, partition: PartitionId, table: TableId) -> Salts {
+    pub(crate) fn salts(&self, partition: PartitionId) -> Salts {
         let partition = mix64(self.hash_seed ^ mix64(u64::from(partition.0) + 1));
         Salts {
-            keys: mix64(partition ^ mix64(u64::from(table.0) + 1)),
+            keys: partition,
             collections: mix64(!partition),
         }
     }

@@ -91,13 +91,13 @@ impl Pages {
         }
     }
 
-    /// The salts of a table's indexes.
-    pub(crate) fn salts(&self, table: TableId) -> Salts {
+    /// The salts of the partition's indexes.
+    pub(crate) fn salts(&self) -> Salts {
         let mut geometry = self.geometry;
         if armed(Flaw::SaltFromClock) {
             geometry.hash_seed ^= self.ckpt_epoch().0;
         }
-        geometry.salts(self.id, table)
+        geometry.salts(self.id)
     }
 
     /// The current checkpoint epoch.

@@ -195,7 +195,7 @@ impl Partition {
 
     /// Makes a table known, empty, unless it is.
     pub fn attach_table(&mut self, table: TableId, ordered: bool) {
-        let salts = self.pages.salts(table);
+        let salts = self.pages.salts();
         self.tables
             .entry(table)
             .or_insert_with(|| Table::new(ordered, salts));

@@ -129,7 +129,7 @@ impl StreamScan {
             segment.id.path(),
             SEGMENT_HEADER_BYTES + (block.pos.0 - segment.id.start.0),
             format!(
-                "the block of epoch {}, which a later one vouches for",
+                "the block of epoch {}, which a later block or the anchor vouches for",
                 block.epoch
             ),
             "a block whose checksum does not hold",

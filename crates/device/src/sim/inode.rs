@@ -222,6 +222,20 @@ impl Inode {
         found
     }
 
+    /// Zeroes all bytes from `at` on wherever they are held.
+    pub(super) fn zero_from(&mut self, at: usize) {
+        for bytes in [&mut self.live, &mut self.durable] {
+            let at = at.min(bytes.len());
+            bytes[at..].fill(0);
+        }
+        for one in &mut self.pending {
+            if let Change::Write { offset, data } = &mut one.change {
+                let at = at.saturating_sub(*offset).min(data.len());
+                data[at..].fill(0);
+            }
+        }
+    }
+
     /// Cuts the file to `len` bytes wherever they are held.
     pub(super) fn truncate(&mut self, len: usize) {
         self.live.truncate(len);

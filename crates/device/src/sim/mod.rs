@@ -177,6 +177,17 @@ impl SimDisk {
         }
     }
 
+    /// Zeroes a file's bytes from `at` on, on the disk and in all caches, as damage does. A missing
+    /// file stays missing.
+    pub fn zero_from(&self, path: &str, at: u64) {
+        let mut state = self.state.lock();
+        if let Some(&ino) = state.storage.names.live.get(path) {
+            state
+                .inode(ino)
+                .zero_from(usize::try_from(at).unwrap_or(usize::MAX));
+        }
+    }
+
     /// All files, names and pending changes as they are now.
     #[must_use]
     pub fn snapshot(&self) -> SimSnapshot {

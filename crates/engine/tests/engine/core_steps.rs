@@ -27,7 +27,7 @@ pub fn env(disk: &Arc<SimDisk>, streams: usize) -> Env {
     }
 }
 
-fn open(disk: &Arc<SimDisk>, streams: usize) -> Core {
+pub fn open(disk: &Arc<SimDisk>, streams: usize) -> Core {
     Core::open(env(disk, streams), small(), Arc::new(Progress::default())).expect("it opens")
 }
 
@@ -39,7 +39,7 @@ fn set(core: &Core, key: &str, value: &[u8]) -> Ticket {
     done.expect("a put").1
 }
 
-fn get(core: &Core, key: &str) -> Option<Vec<u8>> {
+pub fn get(core: &Core, key: &str) -> Option<Vec<u8>> {
     let parts = [core.partition_of(key.as_bytes())].into_iter().collect();
     let read = core.transact(&parts, |tx| {
         let row = tx.get(core.database(0), key.as_bytes())?;
@@ -53,7 +53,7 @@ fn get(core: &Core, key: &str) -> Option<Vec<u8>> {
 }
 
 /// A write that the test does not wait for by its ticket.
-fn put(core: &Core, key: &str, value: &[u8]) {
+pub fn put(core: &Core, key: &str, value: &[u8]) {
     let _waited_for_by_flush_all = set(core, key, value);
 }
 

@@ -5,6 +5,7 @@ mod collections;
 mod core_steps;
 mod damage;
 mod embedded;
+mod log_end;
 mod long_rows;
 mod settings;
 mod with_threads;

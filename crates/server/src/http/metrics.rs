@@ -224,6 +224,12 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "The durable commit epoch.",
     ),
     (
+        "log_vouched_epoch",
+        "log_vouched_epoch",
+        As,
+        "The commit epoch that the anchor vouches for.",
+    ),
+    (
         "log_durable_lag_us",
         "log_durable_lag_seconds",
         Micro,
