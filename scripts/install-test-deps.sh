@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the tests need beside Rust: mkfs.ext4, mount and perl for the power-cut test, Redis 7.0
-# and a Python of which virtual environments can be made to compare with and to be a client.
+# Installs what the tests need beside Rust: mkfs.ext4, mount and perl for the power-cut test, iproute2 for
+# the documents' sessions, Redis 7.0 and a Python of which virtual environments can be made to compare with and to be a client.
 # Does nothing if all of it is there.
 set -euo pipefail
 
 missing=()
 command -v mkfs.ext4 >/dev/null || [ -x /usr/sbin/mkfs.ext4 ] || missing+=(e2fsprogs)
 command -v mount >/dev/null || missing+=(mount)
+command -v ip >/dev/null || [ -x /usr/sbin/ip ] || missing+=(iproute2)
 command -v perl >/dev/null || missing+=(perl-base)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v redis-server >/dev/null || missing+=(redis-server)

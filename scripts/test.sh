@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All tests: units and integration, the seeded recovery bugs, 20,000 simulated crash runs,
-# 20,000 random commands beside a real Redis 7.0, and the tools of Redis.
+# 20,000 random commands beside a real Redis 7.0, every command of the documents, and the tools of Redis.
 #
 #   PERDURA_KILL_ROUNDS=200 PERDURA_POWERCUT_ROUNDS=50 scripts/test.sh    the long way
 #   PERDURA_CRASH_RUNS=1000000 scripts/test.sh                            more crash runs
@@ -18,6 +18,11 @@ step() {
 step "units and integration"
 cargo test --locked --workspace
 
+step "programs that embed the database"
+for example in crates/engine/examples/*.rs; do
+    cargo run --locked --quiet -p perdura --example "$(basename "$example" .rs)"
+done
+
 step "interleavings of the log's few locks"
 cargo test --locked -p perdura-wal --features shuttle --test interleave
 
@@ -27,6 +32,9 @@ cargo test --locked --release -p perdura-sim
 step "crash runs"
 cargo run --locked --quiet --release -p perdura-cli -- \
     crash --seed 1 --runs "${PERDURA_CRASH_RUNS:-20000}" --jobs "$(nproc)" --json
+
+step "every command of the documents"
+scripts/test-docs.sh
 
 step "the tools of Redis"
 scripts/test-clients.sh
