@@ -143,6 +143,10 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
         "Kl",
         "AKE",
         "KEd",
+        "KEn",
+        "KEAn",
+        "KEm",
+        "KEAnm",
         "foo",
     ];
     let classes = classes[rng.usize(..classes.len())];
@@ -165,6 +169,10 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
     ];
     for _ in 0..rng.usize(1..12) {
         let family = families[rng.usize(..families.len())];
+        // A command of several keys that fails has missed some of them in Redis.
+        if classes.ends_with('m') && family.name != "hash" {
+            continue;
+        }
         if family.sentences.is_empty() || matches!(family.name, "client" | "pubsub" | "blocking") {
             continue;
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// The families in the order of their files' importance; `base` is first.
-const FAMILIES: [&str; 19] = [
+const FAMILIES: [&str; 20] = [
     "base",
     "strings",
     "bits",
@@ -29,6 +29,7 @@ const FAMILIES: [&str; 19] = [
     "pubsub",
     "notify",
     "scripting",
+    "command",
 ];
 
 /// Commands that our server does not have yet: must end up empty.

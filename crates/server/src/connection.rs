@@ -165,6 +165,7 @@ impl Connection {
     /// Takes bytes of the client, and runs what is whole.
     pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
         self.session.active = state.now;
+        state.stats.reads += 1;
         state.stats.input_bytes += u64::try_from(bytes.len()).unwrap_or(0);
         if !self.session.authenticated {
             self.input.reserve_exact(bytes.len());
@@ -296,6 +297,7 @@ impl Connection {
             let before = self.replies.unsent();
             let flushed = self.replies.flush(&mut self.stream).map_err(|_| ())?;
             let sent = before - self.replies.unsent();
+            state.stats.writes += 1;
             state.stats.output_bytes += u64::try_from(sent).unwrap_or(0);
             self.full = flushed == Flushed::Full;
         }

@@ -10,7 +10,7 @@ use crate::command::info::Fields;
 use crate::engine::{Db, Epoch, Error};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
@@ -48,6 +48,8 @@ pub(crate) struct Gate {
     sleeping: AtomicBool,
     /// Whether the loop wants to hear of keys that expire.
     hears_expired: AtomicBool,
+    /// Keys that were removed because their time was over.
+    expired: AtomicU64,
 }
 
 impl Gate {
@@ -57,6 +59,7 @@ impl Gate {
             waker,
             sleeping: AtomicBool::new(false),
             hears_expired: AtomicBool::new(false),
+            expired: AtomicU64::new(0),
         }
     }
 
@@ -74,6 +77,17 @@ impl Gate {
     /// Whether it does.
     pub(crate) fn hears_expired(&self) -> bool {
         self.hears_expired.load(Ordering::Relaxed)
+    }
+
+    /// Counts keys that have been removed because their time was over.
+    pub(crate) fn count_expired(&self, keys: usize) {
+        let keys = u64::try_from(keys).unwrap_or(u64::MAX);
+        self.expired.fetch_add(keys, Ordering::Relaxed);
+    }
+
+    /// How many there were since the start.
+    pub(crate) fn expired(&self) -> u64 {
+        self.expired.load(Ordering::Relaxed)
     }
 
     /// The loop is awake.

@@ -23,6 +23,7 @@ mod acl;
 mod blocking;
 #[cfg(test)]
 mod browsers;
+mod changes;
 mod command;
 mod connection;
 mod control;

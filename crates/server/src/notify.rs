@@ -26,9 +26,9 @@ pub(crate) mod class {
     pub(crate) const STREAM: u16 = 1 << 10;
     /// Modules, which are not here.
     pub(crate) const MODULE: u16 = 1 << 11;
-    /// A key was looked up in vain; accepted, never published.
+    /// A key was looked up in vain. `A` does not stand for it.
     pub(crate) const MISS: u16 = 1 << 12;
-    /// A key is new; accepted, never published.
+    /// A key has appeared. `A` does not stand for it.
     pub(crate) const NEW: u16 = 1 << 13;
     /// What `A` stands for.
     pub(crate) const ALL: u16 =
@@ -96,7 +96,7 @@ pub(crate) fn messages<'a>(
 /// Whether events are published at all: a class and a way to tell it.
 pub(crate) fn active(classes: u16) -> bool {
     let ways = class::KEYSPACE | class::KEYEVENT;
-    classes & ways != 0 && classes & class::ALL != 0
+    classes & ways != 0 && classes & (class::ALL | class::MISS | class::NEW) != 0
 }
 
 #[cfg(test)]

@@ -96,7 +96,8 @@ pub(crate) struct EventLoop {
     next_id: u64,
     stopping: Option<Stopping>,
     ticked: Instant,
-    counted: (Instant, u64),
+    /// Commands, bytes read and bytes written, when they were last looked at.
+    counted: (Instant, [u64; 3]),
 }
 
 impl EventLoop {
@@ -135,7 +136,7 @@ impl EventLoop {
             next_id: 1,
             stopping: None,
             ticked: now,
-            counted: (now, 0),
+            counted: (now, [0; 3]),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::acl::Acl;
 use crate::blocking::Blocking;
+use crate::changes::Changes;
 use crate::command::lookup::Lookup;
 use crate::connection::Connections;
 use crate::control::Control;
@@ -68,8 +69,14 @@ pub(crate) struct Stats {
     pub by_command: CommandStats,
     /// Clients disconnected because they did not read.
     pub output_limit_disconnections: u64,
-    /// Commands a second over the last second.
-    pub ops_per_sec: u64,
+    /// Reads from clients that brought something.
+    pub reads: u64,
+    /// Writes to clients.
+    pub writes: u64,
+    /// Keys that had been removed because their time was over when counting began.
+    pub expired_before: u64,
+    /// Commands, bytes read and bytes written a second, over the last second.
+    pub per_second: [u64; 3],
 }
 
 /// Tells from two counts, looked at now and then, whether the newest checkpoint was cancelled.
@@ -139,6 +146,8 @@ pub(crate) struct State {
     pub opened_at: u64,
     /// How the newest checkpoint ended, as far as anybody has asked.
     pub checkpoints: Checkpoints,
+    /// Changes of keys since the newest checkpoint.
+    pub changes: Changes,
     /// Where lines for people go.
     pub log: Log,
     /// How TLS is spoken, if it is.
@@ -218,6 +227,7 @@ impl State {
             saving: None,
             opened_at: unix_seconds(),
             checkpoints: Checkpoints::default(),
+            changes: Changes::default(),
             log,
             tls: None,
             config: Config {
@@ -288,6 +298,23 @@ impl State {
             db.nudge();
         }
         age_us <= MEM_AGE_US_MAX
+    }
+
+    /// Looks at the checkpoints, for the count of changes since the newest one.
+    pub(crate) fn look_at_checkpoints(&mut self) {
+        if let Some(db) = self.db() {
+            let checkpoint = db.stats().checkpoint;
+            let running = checkpoint.running || self.saving.is_some();
+            self.changes.look(running, checkpoint.completed);
+        }
+    }
+
+    /// Counts from zero.
+    pub(crate) fn reset_stats(&mut self) {
+        self.stats = Stats {
+            expired_before: self.control.gate.expired(),
+            ..Stats::default()
+        };
     }
 
     /// When the data was last saved by Redis's measure, seconds since 1970: the end of the newest

@@ -3,7 +3,7 @@
 //! A message that tells of a write waits for the disk as the write's own reply does: it carries
 //! the write's epoch into the listener's queue of replies.
 
-use crate::command::event::Event;
+use crate::command::event::{Class, Event};
 use crate::engine::Epoch;
 use crate::notify;
 use crate::pubsub::{Seat, Topic};
@@ -46,11 +46,23 @@ impl State {
         notify::active(self.notify) && !self.topics.is_silent()
     }
 
+    /// Which events that no command tells itself are published: of keys that appear and of keys
+    /// that are not there.
+    pub(crate) fn notices(&self) -> u16 {
+        match self.notify & (notify::class::NEW | notify::class::MISS) {
+            0 => 0,
+            classes if self.publishes_events() => classes,
+            _ => 0,
+        }
+    }
+
     /// Tells those who want to know of changes that are durable with `epoch`.
     pub(crate) fn tell(&mut self, events: &[Event], epoch: Epoch) {
         for event in events {
-            self.watches.touch(event.database, &event.key);
-            self.blocking.touch(event.database, &event.key);
+            if event.class != Class::Miss {
+                self.watches.touch(event.database, &event.key);
+                self.blocking.touch(event.database, &event.key);
+            }
             if self.notify & event.class.bit() == 0 || !self.publishes_events() {
                 continue;
             }

@@ -8,6 +8,7 @@
 //! are made at the start and are never written anywhere.
 
 use crate::command::{Command, Keys, flag, table};
+use crate::resp::parse::Args;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -45,6 +46,36 @@ pub(crate) struct Access {
     pub write: bool,
 }
 
+/// What a command does to a key, in the flags of Redis's key specifications: `RW`, `access` …
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct KeyUse(&'static str);
+
+impl KeyUse {
+    /// A string that is written without being read.
+    const OVERWRITE: KeyUse = KeyUse("OW.update");
+    /// A key that is only read.
+    const READ: KeyUse = KeyUse("RO.access");
+
+    /// Its flags.
+    pub(crate) fn flags(self) -> impl Iterator<Item = &'static str> + Clone {
+        self.0.split('.').filter(|flag| !flag.is_empty())
+    }
+
+    /// Whether the key is only looked at, so that Redis calls it missing if it is not there.
+    pub(crate) fn only_looks(self) -> bool {
+        self.0.starts_with("RO")
+    }
+
+    /// What a rule of access must allow.
+    pub(crate) fn access(self) -> Access {
+        let changes = |flag| ["update", "insert", "delete"].contains(&flag);
+        Access {
+            read: self.flags().any(|flag| flag == "access"),
+            write: self.flags().any(changes),
+        }
+    }
+}
+
 /// A command or a subcommand.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -60,9 +91,32 @@ pub(crate) struct Entry {
     pub first: Access,
     /// What happens to the others.
     pub others: Access,
+    /// The same two in Redis's flags.
+    uses: (KeyUse, KeyUse),
 }
 
 impl Entry {
+    /// What a request does to its first key, or to the others. SET and BITFIELD do what their
+    /// arguments say.
+    pub(crate) fn key_use(&self, args: &Args<'_>, first: bool) -> KeyUse {
+        let gets = || args.from(3).any(|arg| arg.eq_ignore_ascii_case(b"GET"));
+        match self.name.as_str() {
+            "set" if !gets() => KeyUse::OVERWRITE,
+            "bitfield" if only_gets(args) => KeyUse::READ,
+            _ => self.any_use(first),
+        }
+    }
+
+    /// Whether it does nothing to keys: a container of subcommands, or one that only helps.
+    pub(crate) fn has_no_keys(&self) -> bool {
+        self.uses.0 == KeyUse::default()
+    }
+
+    /// What it does to its first key, or to the others, whatever its arguments are.
+    pub(crate) fn any_use(&self, first: bool) -> KeyUse {
+        if first { self.uses.0 } else { self.uses.1 }
+    }
+
     /// Whether it is in a category.
     pub(crate) fn is_in(&self, category: usize) -> bool {
         self.categories & (1 << category) != 0
@@ -83,32 +137,31 @@ pub(crate) static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::new);
 #[derive(Default)]
 struct Facts {
     categories: HashMap<&'static str, u32>,
-    access: HashMap<&'static str, (Access, Access)>,
+    uses: HashMap<&'static str, (KeyUse, KeyUse)>,
 }
 
 impl Facts {
     fn read() -> Self {
         let mut facts = Facts::default();
-        let (mut bit, mut access) = (0, None);
+        let (mut bit, mut uses) = (0, None);
         let body = include_str!("facts.txt").lines();
         for line in body.skip_while(|line| !line.starts_with('@')) {
             let mut words = line.split_whitespace();
             if let Some(category) = line.strip_prefix('@') {
                 let name = category.split(' ').next().unwrap_or_default();
                 bit = category_number(name.as_bytes()).map_or(0, |number| 1 << number);
-                access = None;
+                uses = None;
                 words.next();
             } else if let Some(keys) = line.strip_prefix('%') {
-                let mut each = keys.split([' ', ',']);
-                let first = access_of(each.next().unwrap_or_default());
-                let others = keys.split(' ').next().and_then(|all| all.split_once(','));
-                access = Some((first, others.map_or(first, |(_, word)| access_of(word))));
+                let keys = keys.split(' ').next().unwrap_or_default();
+                let (first, others) = keys.split_once(',').unwrap_or((keys, keys));
+                uses = Some((KeyUse(first), KeyUse(others)));
                 words.next();
             }
             for name in words {
-                match access {
-                    Some(access) => {
-                        facts.access.insert(name, access);
+                match uses {
+                    Some(uses) => {
+                        facts.uses.insert(name, uses);
                     }
                     None => *facts.categories.entry(name).or_default() |= bit,
                 }
@@ -118,11 +171,17 @@ impl Facts {
     }
 }
 
-fn access_of(word: &str) -> Access {
-    Access {
-        read: word.contains('R'),
-        write: word.contains('W'),
+/// Whether all operations of a BITFIELD read. What cannot be understood may write.
+fn only_gets(args: &Args<'_>) -> bool {
+    let mut at = 2;
+    while at < args.len() {
+        at += match args.at(at).to_ascii_lowercase().as_slice() {
+            b"get" => 3,
+            b"overflow" => 2,
+            _ => return false,
+        };
     }
+    at == args.len()
 }
 
 /// The number of a category.
@@ -175,10 +234,15 @@ impl Catalog {
         catalog
     }
 
-    /// What a command does to its first key, or to the others.
-    pub(crate) fn access(&self, name: &str, first: bool) -> Access {
-        let entry = self.numbers.get(name).map(|number| &self.entries[*number]);
-        entry.map_or_else(Access::default, |e| if first { e.first } else { e.others })
+    /// The entry of a command, or of the subcommand that its arguments name.
+    pub(crate) fn entry(&self, command: &Command, args: &Args<'_>) -> &Entry {
+        let word = (args.len() > 1).then(|| args.at(1));
+        self.at(self.number(command, word))
+    }
+
+    /// The entry of a name in lower case.
+    pub(crate) fn named(&self, name: &str) -> Option<&Entry> {
+        self.numbers.get(name).map(|number| &self.entries[*number])
     }
 
     fn add(
@@ -190,9 +254,9 @@ impl Catalog {
     ) -> usize {
         let known = facts.categories.get(name.as_str()).copied();
         // Facts list what is fast; the rest of what Redis has is slow, its containers too.
-        let is_known = known.is_some() || facts.access.contains_key(name.as_str());
+        let is_known = known.is_some() || facts.uses.contains_key(name.as_str());
         let mut categories = known.unwrap_or_else(|| {
-            if is_known || command.words.is_empty() || parent.is_some() {
+            if is_known || (command.words.is_empty() && parent.is_none()) {
                 categories_of_flags(command)
             } else {
                 0
@@ -201,15 +265,15 @@ impl Catalog {
         if categories & bit("fast") == 0 {
             categories |= bit("slow");
         }
-        let by_flags = Access {
-            read: command.has(flag::READ),
-            write: command.has(flag::WRITE),
+        // A command that Redis does not have says what it does in its own flags.
+        let by_flags = match (command.has(flag::WRITE), command.has(flag::READ)) {
+            _ if command.keys == Keys::None || !command.words.is_empty() => KeyUse::default(),
+            (true, _) => KeyUse("RW.access.update"),
+            (false, true) => KeyUse::READ,
+            (false, false) => KeyUse::default(),
         };
-        let (first, others) = match facts.access.get(name.as_str()) {
-            Some(access) => *access,
-            None if command.keys == Keys::None => Default::default(),
-            None => (by_flags, by_flags),
-        };
+        let uses = facts.uses.get(name.as_str()).copied();
+        let uses = uses.unwrap_or((by_flags, by_flags));
         let number = self.entries.len();
         self.numbers.insert(name.clone(), number);
         self.entries.push(Entry {
@@ -217,8 +281,9 @@ impl Catalog {
             command,
             parent,
             categories,
-            first,
-            others,
+            first: uses.0.access(),
+            others: uses.1.access(),
+            uses,
         });
         number
     }
@@ -304,11 +369,16 @@ mod tests {
             let entry = CATALOG.at(CATALOG.find(name.as_bytes()).expect("a command"));
             (entry.first, entry.others)
         };
-        let (read, write) = (access_of("R"), access_of("W"));
+        let access = |name: &str| {
+            let (first, others) = access(name);
+            ((first.read, first.write), (others.read, others.write))
+        };
+        let (read, write, both) = ((true, false), (false, true), (true, true));
         assert_eq!(access("get"), (read, read));
-        assert_eq!(access("set"), (access_of("RW"), access_of("RW")));
+        assert_eq!(access("set"), (both, both));
         assert_eq!(access("mset"), (write, write));
-        assert_eq!(access("strlen"), (access_of("-"), access_of("-")));
+        assert_eq!(access("rename"), (both, write));
+        assert_eq!(access("strlen"), ((false, false), (false, false)));
     }
 
     #[test]

@@ -195,19 +195,7 @@ impl Selector {
                 None => Ok(()),
             };
         }
-        let first = match entry.name.as_str() {
-            "set" => Access {
-                read: args.from(3).any(|word| word.eq_ignore_ascii_case(b"GET")),
-                write: true,
-            },
-            "bitfield" => Access {
-                read: true,
-                write: args.from(2).any(|word| {
-                    word.eq_ignore_ascii_case(b"SET") || word.eq_ignore_ascii_case(b"INCRBY")
-                }),
-            },
-            _ => entry.first,
-        };
+        let first = entry.key_use(args, true).access();
         for (at, key) in entry.command.key_args(args).enumerate() {
             check(at, key, if at == 0 { first } else { entry.others })?;
         }
@@ -241,10 +229,11 @@ pub(crate) fn sort_option(args: &Args<'_>, name: &[u8]) -> Option<usize> {
         let word = args.at(at);
         let takes: usize = match word.to_ascii_uppercase().as_slice() {
             b"LIMIT" => 2,
-            b"BY" | b"GET" | b"STORE" => 1,
+            b"BY" | b"GET" => 1,
+            // Redis takes what follows for an option again.
             _ => 0,
         };
-        if takes == 1 && word.eq_ignore_ascii_case(name) && at + 1 < args.len() {
+        if word.eq_ignore_ascii_case(name) && at + 1 < args.len() {
             found = Some(at + 1);
         }
         at += 1 + takes;

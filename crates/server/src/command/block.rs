@@ -258,9 +258,10 @@ fn run_steps(
             let begin = out.buf.len();
             match (command.run, &step.reply) {
                 (_, Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
-                (Run::Data(run), None) => {
+                (Run::Data(_), None) => {
                     data.select(step.database);
-                    data.run(run, &owned.args(), &mut Out::new(out.buf, step.resp3))?;
+                    let mut reply = Out::new(out.buf, step.resp3);
+                    data.run(command, &owned.args(), &mut reply)?;
                 }
                 (Run::Plain(_), None) => {}
             }

@@ -19,7 +19,7 @@ use crate::settings::ignored::{self, ALIASES, IGNORED, Ignored};
 use crate::settings::kind::Kind;
 use crate::settings::table::SETTINGS;
 use crate::settings::{Setting, Settings, Source};
-use crate::state::{State, Stats};
+use crate::state::State;
 use std::collections::BTreeSet;
 
 /// The commands of this module.
@@ -43,7 +43,7 @@ pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"set" if args.len().is_multiple_of(2) => set(cx, args),
         b"set" => cx.out.error(SYNTAX),
         b"resetstat" => {
-            cx.state.stats = Stats::default();
+            cx.state.reset_stats();
             cx.out.ok();
         }
         b"rewrite" => match rewrite_file(cx.state) {

@@ -2,6 +2,7 @@
 //! when the transaction has committed.
 
 use super::event::{Class, Event};
+use super::{Command, DataFn, Run, notice};
 use crate::blocking::{Nothing, Wait};
 use crate::engine::{
     Db, Epoch, Error, Fault, Flushed, Kind, Renewal, RowRef, Shape, Source, TableId, Tx, types,
@@ -85,7 +86,10 @@ pub(crate) struct Data<'a, 'tx> {
     misses: Cell<u64>,
     /// Whether anybody wants to know of changes.
     interest: bool,
+    /// The classes of [`super::notice`] that are published.
+    notices: u16,
     events: Vec<Event>,
+    changes: u64,
     errors: u64,
     /// Whether the client may be kept waiting.
     may_wait: bool,
@@ -99,6 +103,7 @@ pub(crate) struct Outcome {
     misses: u64,
     errors: u64,
     events: Vec<Event>,
+    changes: u64,
     flushed: Option<Flushed>,
     /// What the client is to wait for, instead of a reply.
     pub wait: Option<Wait>,
@@ -111,6 +116,7 @@ impl Outcome {
         state.stats.hits += self.hits;
         state.stats.misses += self.misses;
         state.stats.errors += self.errors;
+        state.changes.add(self.changes);
         state.tell(&self.events, epoch);
         if let (Some(flushed), Some(db)) = (self.flushed, state.db()) {
             db.reclaim_flushed(flushed);
@@ -133,7 +139,9 @@ impl<'a, 'tx> Data<'a, 'tx> {
             hits: Cell::new(0),
             misses: Cell::new(0),
             interest: state.interest(),
+            notices: state.notices(),
             events: Vec::new(),
+            changes: 0,
             errors: 0,
             may_wait: true,
             wait: None,
@@ -154,7 +162,30 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Runs one command. An error reply takes the place of what the command has replied so far.
     pub(crate) fn run(
         &mut self,
-        run: super::DataFn,
+        command: &Command,
+        args: &Args<'_>,
+        out: &mut Out<'_>,
+    ) -> Result<(), Error> {
+        let Run::Data(run) = command.run else {
+            return Ok(());
+        };
+        if self.notices == 0 {
+            return self.run_plainly(run, args, out);
+        }
+        let absent = notice::before(self, self.notices, command, args)?;
+        let (start, first) = (out.buf.len(), self.events.len());
+        self.run_plainly(run, args, out)?;
+        if self.wait.is_none() && out.buf.get(start) != Some(&b'-') {
+            let mut events = std::mem::take(&mut self.events);
+            notice::after(self, &mut events, first, absent)?;
+            self.events = events;
+        }
+        Ok(())
+    }
+
+    fn run_plainly(
+        &mut self,
+        run: DataFn,
         args: &Args<'_>,
         out: &mut Out<'_>,
     ) -> Result<(), Error> {
@@ -194,6 +225,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         name: &'static str,
         key: &[u8],
     ) {
+        self.changes += 1;
         if self.interest {
             self.events.push(Event {
                 database,
@@ -234,7 +266,9 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Empties a database for the rest of this transaction, and for all when it commits. One
     /// that is empty stays as it is.
     pub(crate) fn flush(&mut self, database: u8) -> Result<(), Error> {
-        if self.tx.len(self.table_of(database))? > 0 {
+        let keys = self.tx.len(self.table_of(database))?;
+        if keys > 0 {
+            self.changes += keys;
             let table = self.table_of(database);
             for key in self.state.watches.keys_of(database) {
                 if self.tx.get(table, key)?.is_some() {
@@ -296,6 +330,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             misses: self.misses.get(),
             errors: self.errors,
             events: self.events,
+            changes: self.changes,
             flushed,
             wait: self.wait,
         })

@@ -5,7 +5,7 @@ use super::flag::LOADING;
 use super::spec::{Command, family};
 use super::table::all;
 use super::{Cx, Keys, SYNTAX, flag};
-use crate::acl::catalog::Access;
+use crate::acl::catalog::{CATALOG, Entry, KeyUse, category_number};
 use crate::glob::matches;
 use crate::number::parse_i64;
 use crate::resp::parse::{Args, OwnedArgs};
@@ -83,26 +83,28 @@ fn help(cx: &mut Cx<'_>) {
     lines.iter().for_each(|line| cx.out.simple(line));
 }
 
-/// `COMMAND LIST [FILTERBY ACLCAT category|PATTERN pattern|MODULE name]`
+/// `COMMAND LIST [FILTERBY ACLCAT category|PATTERN pattern|MODULE name]`: commands and their
+/// subcommands.
 fn list(cx: &mut Cx<'_>, args: &Args<'_>) {
     let is = |at: usize, word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
-    let mut names = Vec::new();
-    match args.len() {
-        2 => names.extend(all().map(|command| command.name.to_owned())),
+    let chosen: Box<dyn Fn(&Entry) -> bool> = match args.len() {
+        2 => Box::new(|_| true),
         5 if is(2, "FILTERBY") && is(3, "ACLCAT") => {
-            let is_in = |c: &&Command| c.categories().any(|name| is(4, name));
-            names.extend(all().filter(is_in).map(|command| command.name.to_owned()));
+            let category = category_number(args.at(4));
+            Box::new(move |entry| category.is_some_and(|category| entry.is_in(category)))
         }
         5 if is(2, "FILTERBY") && is(3, "PATTERN") => {
             let pattern = args.at(4).to_ascii_lowercase();
-            let words =
-                |c: &'static Command| c.words.iter().map(|(w, _)| format!("{}|{w}", c.name));
-            let every = all().flat_map(|c| words(c).chain([c.name.to_owned()]));
-            names.extend(every.filter(|name| matches(&pattern, name.as_bytes())));
+            Box::new(move |entry| matches(&pattern, entry.name.as_bytes()))
         }
-        5 if is(2, "FILTERBY") && is(3, "MODULE") => {}
+        5 if is(2, "FILTERBY") && is(3, "MODULE") => Box::new(|_| false),
         _ => return cx.out.error(SYNTAX),
-    }
+    };
+    let entries = CATALOG.iter().map(|(_, entry)| entry);
+    let names: Vec<&str> = entries
+        .filter(|entry| chosen(entry))
+        .map(|entry| entry.name.as_str())
+        .collect();
     cx.out.array(names.len());
     names.iter().for_each(|name| cx.out.bulk(name.as_bytes()));
 }
@@ -149,12 +151,15 @@ fn doc_fields(command: &Command, out: &mut Out<'_>) {
 
 /// `COMMAND GETKEYS|GETKEYSANDFLAGS command …`
 fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
-    let Some(command) = cx.state.lookup.find(args.at(2)) else {
-        return cx.out.error("ERR Invalid command specified");
-    };
     let owned = OwnedArgs::of(args.from(2));
     let request = owned.args();
-    if command.keys == Keys::None || command.keys == Keys::All {
+    let found = cx.state.lookup.find(request.at(0));
+    let known = |command: &&Command| request.len() < 2 || command.has_word(request.at(1));
+    let Some(command) = found.filter(known) else {
+        return cx.out.error("ERR Invalid command specified");
+    };
+    let entry = CATALOG.entry(command, &request);
+    if matches!(command.keys, Keys::None | Keys::All) || entry.has_no_keys() {
         return cx.out.error("ERR The command has no key arguments");
     }
     if command.check_shape(&request).is_err() {
@@ -170,7 +175,11 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
     };
     let keys: Vec<&[u8]> = command.key_args(&request).collect();
     if keys.is_empty() || !counted {
-        return cx.out.error("ERR Invalid arguments specified for command");
+        // A script need not have keys.
+        return match command.group {
+            Group::Scripting => cx.out.array(0),
+            _ => cx.out.error("ERR Invalid arguments specified for command"),
+        };
     }
     cx.out.array(keys.len());
     for (n, key) in keys.iter().enumerate() {
@@ -179,26 +188,21 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
         }
         cx.out.bulk(key);
         if with_flags {
-            let flags = access_flags(command.access(n == 0));
-            cx.out.set(flags.len());
-            flags.iter().for_each(|flag| cx.out.simple(flag));
+            flags(entry.key_use(&request, n == 0), &mut cx.out);
         }
     }
 }
 
-fn access_flags(access: Access) -> &'static [&'static str] {
-    match (access.read, access.write) {
-        (true, true) => &["RW", "access", "update"],
-        (false, true) => &["OW", "update"],
-        (true, false) => &["RO", "access"],
-        (false, false) => &["RO"],
-    }
+fn flags(key: KeyUse, out: &mut Out<'_>) {
+    out.set(key.flags().count());
+    key.flags().for_each(|flag| out.simple(flag));
 }
 
 /// One command in the ten fields of Redis 7.
 fn describe(command: &Command, out: &mut Out<'_>) {
-    head(command, (command.name, command.arity), out);
-    key_specs(command, out);
+    let entry = CATALOG.named(command.name);
+    head(command, (command.name, command.arity), entry, out);
+    key_specs(command, entry, out);
     out.array(command.words.len());
     for word in command.words {
         describe_word(command, *word, out);
@@ -208,22 +212,24 @@ fn describe(command: &Command, out: &mut Out<'_>) {
 /// A second word, which has the fields of a command.
 fn describe_word(command: &Command, (word, arity): Word, out: &mut Out<'_>) {
     let name = format!("{}|{word}", command.name);
-    head(command, (&name, arity), out);
-    key_specs(command, out);
+    let entry = CATALOG.named(&name);
+    head(command, (&name, arity), entry, out);
+    key_specs(command, entry, out);
     out.array(0);
 }
 
 /// The fields before the key specifications.
-fn head(command: &Command, (name, arity): (&str, i8), out: &mut Out<'_>) {
-    let (first, last, step) = match command.keys {
+fn head(command: &Command, (name, arity): (&str, i8), entry: Option<&Entry>, out: &mut Out<'_>) {
+    let (first, last, step) = match keys_of(command, entry) {
         Keys::Range { first, last, step } => (
             i64::try_from(first).unwrap_or(0),
             i64::from(last),
             i64::try_from(step).unwrap_or(0),
         ),
-        Keys::Sort => (1, 1, 1),
+        Keys::Sort | Keys::Stored { .. } => (1, 1, 1),
+        Keys::Migrate => (3, 3, 1),
         Keys::Counted { dest, .. } => (i64::from(dest), i64::from(dest), i64::from(dest)),
-        Keys::None | Keys::All => (0, 0, 0),
+        Keys::None | Keys::All | Keys::Streams { .. } => (0, 0, 0),
     };
     out.array(10);
     out.bulk(name.as_bytes());
@@ -241,7 +247,7 @@ fn head(command: &Command, (name, arity): (&str, i8), out: &mut Out<'_>) {
         (flag::FAST, "fast"),
     ];
     let held = || names.iter().filter(|(bit, _)| command.has(*bit));
-    let movable = matches!(command.keys, Keys::Counted { .. } | Keys::Sort);
+    let movable = !matches!(command.keys, Keys::None | Keys::All | Keys::Range { .. });
     out.set(held().count() + usize::from(movable));
     for (_, name) in held() {
         out.simple(name);
@@ -252,55 +258,112 @@ fn head(command: &Command, (name, arity): (&str, i8), out: &mut Out<'_>) {
     out.integer(first);
     out.integer(last);
     out.integer(step);
-    out.set(command.categories().count());
-    for category in command.categories() {
+    let categories = || CATALOG.categories(name);
+    out.set(categories().count());
+    for category in categories() {
         out.simple(&format!("@{category}"));
     }
     // There is one node, so that there are no tips for those who ask several.
     out.array(0);
 }
 
+/// The keys of a command or a subcommand: one that does nothing to keys has none.
+fn keys_of(command: &Command, entry: Option<&Entry>) -> Keys {
+    match entry {
+        Some(entry) if entry.has_no_keys() => Keys::None,
+        _ => command.keys,
+    }
+}
+
+/// How a key is looked for, and how many there are from there on, in Redis's words.
+struct Spec {
+    begin: (&'static str, Begin),
+    find: (&'static str, Vec<(&'static str, i64)>),
+}
+
+/// Where a search begins.
+enum Begin {
+    Index(usize),
+    Word(&'static str, i64),
+    Anywhere,
+}
+
+impl Spec {
+    /// From `first` up to `last`, which is relative to it or, if negative, to the end; `limit`
+    /// says which part of these.
+    fn range(begin: Begin, last: i64, step: usize, limit: i64) -> Spec {
+        let fields = vec![("lastkey", last), ("keystep", int(step)), ("limit", limit)];
+        Spec::new(begin, ("range", fields))
+    }
+
+    fn new(begin: Begin, find: (&'static str, Vec<(&'static str, i64)>)) -> Spec {
+        let name = match begin {
+            Begin::Index(_) => "index",
+            Begin::Word(..) => "keyword",
+            Begin::Anywhere => "unknown",
+        };
+        Spec {
+            begin: (name, begin),
+            find,
+        }
+    }
+}
+
 /// Where the keys are, as client libraries of clusters read it.
-fn key_specs(command: &Command, out: &mut Out<'_>) {
-    let range = |out: &mut Out<'_>, access, index: usize, (last, step): (i64, usize)| {
-        spec(
-            out,
-            access,
-            index,
-            "range",
-            &[("lastkey", last), ("keystep", int(step)), ("limit", 0)],
-        );
-    };
-    match command.keys {
-        Keys::None | Keys::All => out.array(0),
+fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
+    let used = |first| entry.map_or(KeyUse::default(), |entry| entry.any_use(first));
+    let (head, tail) = (used(true), used(false));
+    let mut specs = Vec::new();
+    match keys_of(command, entry) {
+        Keys::None | Keys::All => {}
         Keys::Sort => {
-            out.array(1);
-            range(out, command.access(true), 1, (0, 1));
+            let anywhere = || Spec::new(Begin::Anywhere, ("unknown", Vec::new()));
+            specs.push((head, Spec::range(Begin::Index(1), 0, 1, 0)));
+            specs.push((head, anywhere()));
+            if command.has(flag::WRITE) {
+                specs.push((tail, anywhere()));
+            }
+        }
+        Keys::Stored { from } => {
+            specs.push((head, Spec::range(Begin::Index(1), 0, 1, 0)));
+            for word in ["STORE", "STOREDIST"] {
+                specs.push((tail, Spec::range(Begin::Word(word, int(from)), 0, 1, 0)));
+            }
+        }
+        Keys::Streams { from } => {
+            let begin = Begin::Word("STREAMS", int(from));
+            specs.push((head, Spec::range(begin, -1, 1, 2)));
+        }
+        Keys::Migrate => {
+            specs.push((head, Spec::range(Begin::Index(3), 0, 1, 0)));
+            specs.push((head, Spec::range(Begin::Word("KEYS", -2), -1, 1, 0)));
         }
         Keys::Range { first, last, step } => {
-            let split = command.access(true) != command.access(false);
             let last = i64::from(last);
             let relative = if last < 0 { last } else { last - int(first) };
-            if split && relative != 0 {
-                let (head, tail) = (command.access(true), command.access(false));
-                out.array(2);
-                range(out, head, first, (0, 1));
-                let relative = if last < 0 { last } else { relative - 1 };
-                range(out, tail, first + 1, (relative, step));
+            if head != tail && relative != 0 {
+                let rest = if last < 0 { last } else { relative - 1 };
+                specs.push((head, Spec::range(Begin::Index(first), 0, 1, 0)));
+                specs.push((tail, Spec::range(Begin::Index(first + 1), rest, step, 0)));
             } else {
-                out.array(1);
-                range(out, command.access(true), first, (relative, step));
+                specs.push((head, Spec::range(Begin::Index(first), relative, step, 0)));
             }
         }
         Keys::Counted { at, dest } => {
-            out.array(1 + usize::from(dest));
             if dest {
-                range(out, command.access(true), 1, (0, 1));
+                specs.push((head, Spec::range(Begin::Index(1), 0, 1, 0)));
             }
-            let rest = command.access(!dest);
-            let counted = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
-            spec(out, rest, at, "keynum", &counted);
+            let rest = if dest { tail } else { head };
+            let counted = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
+            specs.push((rest, Spec::new(Begin::Index(at), ("keynum", counted))));
         }
+    }
+    out.array(specs.len());
+    for (key, spec) in specs {
+        out.map(3);
+        out.bulk(b"flags");
+        flags(key, out);
+        describe_spec(&spec, out);
     }
 }
 
@@ -308,25 +371,36 @@ fn int(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-fn spec(out: &mut Out<'_>, access: Access, index: usize, find: &str, fields: &[(&str, i64)]) {
-    out.map(3);
-    out.bulk(b"flags");
-    let flags = access_flags(access);
-    out.set(flags.len());
-    flags.iter().for_each(|flag| out.simple(flag));
-    for (name, kind, fields) in [
-        ("begin_search", "index", &[("index", int(index))][..]),
-        ("find_keys", find, fields),
-    ] {
+fn describe_spec(spec: &Spec, out: &mut Out<'_>) {
+    let step = |out: &mut Out<'_>, name: &str, kind: &str, fields: usize| {
         out.bulk(name.as_bytes());
         out.map(2);
         out.bulk(b"type");
         out.bulk(kind.as_bytes());
         out.bulk(b"spec");
-        out.map(fields.len());
-        for (field, value) in fields {
-            out.bulk(field.as_bytes());
-            out.integer(*value);
+        out.map(fields);
+    };
+    let number = |out: &mut Out<'_>, name: &str, value: i64| {
+        out.bulk(name.as_bytes());
+        out.integer(value);
+    };
+    let (kind, begin) = &spec.begin;
+    match begin {
+        Begin::Index(index) => {
+            step(out, "begin_search", kind, 1);
+            number(out, "index", int(*index));
         }
+        Begin::Word(word, from) => {
+            step(out, "begin_search", kind, 2);
+            out.bulk(b"keyword");
+            out.bulk(word.as_bytes());
+            number(out, "startfrom", *from);
+        }
+        Begin::Anywhere => step(out, "begin_search", kind, 0),
+    }
+    let (kind, fields) = &spec.find;
+    step(out, "find_keys", kind, fields.len());
+    for (name, value) in fields {
+        number(out, name, *value);
     }
 }

@@ -247,7 +247,7 @@ fn run_data(
     command: &'static Command,
     args: &Args<'_>,
 ) -> (Epoch, After) {
-    let (Stage::Ready(db), Run::Data(run)) = (&state.stage, command.run) else {
+    let (Stage::Ready(db), Run::Data(_)) = (&state.stage, command.run) else {
         Out::new(&mut replies.buf, session.resp3).error("ERR the database is not open");
         return (Epoch(0), After::Continue);
     };
@@ -258,7 +258,11 @@ fn run_data(
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
-        data.run(run, args, &mut Out::new(&mut replies.buf, session.resp3))?;
+        data.run(
+            command,
+            args,
+            &mut Out::new(&mut replies.buf, session.resp3),
+        )?;
         data.finish()
     });
     match result {

@@ -18,6 +18,10 @@ pub(crate) enum Class {
     Hash,
     /// Sorted sets.
     SortedSet,
+    /// A key has appeared.
+    New,
+    /// A key was looked up in vain; it has not changed.
+    Miss,
     /// For WATCH and waiting clients only; nothing is published.
     Quiet,
 }
@@ -32,12 +36,14 @@ impl Class {
             Class::Set => class::SET,
             Class::Hash => class::HASH,
             Class::SortedSet => class::ZSET,
+            Class::New => class::NEW,
+            Class::Miss => class::MISS,
             Class::Quiet => 0,
         }
     }
 }
 
-/// One change of one key.
+/// What happened to a key.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     /// The database, 0 to 15.

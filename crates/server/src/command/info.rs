@@ -337,7 +337,8 @@ fn persistence(state: &mut State, to: &mut Fields, stats: &Value) {
     ]);
     to.put("current_save_keys_processed", 0);
     to.put("current_save_keys_total", 0);
-    to.put("rdb_changes_since_last_save", 0);
+    state.look_at_checkpoints();
+    to.put("rdb_changes_since_last_save", state.changes.unsaved());
     to.put("rdb_bgsave_in_progress", u8::from(running));
     to.put("rdb_last_save_time", state.last_save(count("last_end_us")));
     let failed = state
@@ -385,9 +386,12 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     let stats = &state.stats;
     to.put("total_connections_received", stats.accepted);
     to.put("total_commands_processed", stats.commands);
-    to.put("instantaneous_ops_per_sec", stats.ops_per_sec);
+    let [commands, input, output] = stats.per_second;
+    to.put("instantaneous_ops_per_sec", commands);
     to.put("total_net_input_bytes", stats.input_bytes);
     to.put("total_net_output_bytes", stats.output_bytes);
+    to.put("instantaneous_input_kbps", hundredths(input, 1024));
+    to.put("instantaneous_output_kbps", hundredths(output, 1024));
     to.put("rejected_connections", stats.rejected);
     to.put("foreign_protocol_connections", stats.foreign);
     to.list(&[
@@ -395,6 +399,8 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
         ("sync_partial_ok", "0"),
         ("sync_partial_err", "0"),
     ]);
+    let expired = state.control.gate.expired();
+    to.put("expired_keys", expired.saturating_sub(stats.expired_before));
     to.list(&[("evicted_keys", "0"), ("evicted_clients", "0")]);
     to.put("keyspace_hits", stats.hits);
     to.put("keyspace_misses", stats.misses);
@@ -412,7 +418,10 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
         ("tracking_total_items", "0"),
         ("tracking_total_prefixes", "0"),
     ]);
+    to.put("unexpected_error_replies", 0);
     to.put("total_error_replies", stats.errors);
+    to.put("total_reads_processed", stats.reads);
+    to.put("total_writes_processed", stats.writes);
     // What the engine counts and no other section shows.
     if let Value::Object(parts) = all {
         for (name, value) in parts {

@@ -32,6 +32,7 @@ pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod memory;
 pub(crate) mod monitor;
+pub(crate) mod notice;
 pub(crate) mod pubsub;
 pub(crate) mod ranges;
 pub(crate) mod refused;

@@ -1,49 +1,69 @@
 //! Commands of Redis that are not here. They are known by name, so that a client reads why and
 //! not that it has mistyped something, and so that rules of access may name them.
 
-use super::spec::{Command, plain};
-use super::{Cx, Group, PlainFn};
+use super::spec::{Command, EACH, ONE, SECOND, TWO, plain};
+use super::{Cx, Group, Keys, PlainFn};
 use crate::resp::parse::Args;
+
+/// The second words of XGROUP.
+const GROUP_WORDS: &[(&str, i8)] = &[
+    ("create", -5),
+    ("createconsumer", 5),
+    ("delconsumer", 5),
+    ("destroy", 4),
+    ("help", 2),
+    ("setid", -5),
+];
+
+/// The second words of XINFO.
+const INFO_WORDS: &[(&str, i8)] = &[("consumers", 4), ("groups", 3), ("help", 2), ("stream", -3)];
+
+/// The keys of scripts and functions.
+const COUNTED: Keys = Keys::Counted { at: 2, dest: false };
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    row("eval", -3, scripting, Group::Scripting, "2.6.0"),
-    row("eval_ro", -3, scripting, Group::Scripting, "7.0.0"),
-    row("evalsha", -3, scripting, Group::Scripting, "2.6.0"),
-    row("evalsha_ro", -3, scripting, Group::Scripting, "7.0.0"),
-    row("fcall", -3, scripting, Group::Scripting, "7.0.0"),
-    row("fcall_ro", -3, scripting, Group::Scripting, "7.0.0"),
-    row("geoadd", -5, geo, Group::Geo, "3.2.0"),
-    row("geodist", -4, geo, Group::Geo, "3.2.0"),
-    row("geohash", -2, geo, Group::Geo, "3.2.0"),
-    row("geopos", -2, geo, Group::Geo, "3.2.0"),
-    row("georadius", -6, geo, Group::Geo, "3.2.0"),
-    row("georadius_ro", -6, geo, Group::Geo, "3.2.10"),
-    row("georadiusbymember", -5, geo, Group::Geo, "3.2.0"),
-    row("georadiusbymember_ro", -5, geo, Group::Geo, "3.2.10"),
-    row("geosearch", -7, geo, Group::Geo, "6.2.0"),
-    row("geosearchstore", -8, geo, Group::Geo, "6.2.0"),
-    row("pfadd", -2, hyperloglog, Group::HyperLogLog, "2.8.9"),
-    row("pfcount", -2, hyperloglog, Group::HyperLogLog, "2.8.9"),
-    row("pfdebug", 3, hyperloglog, Group::HyperLogLog, "2.8.9"),
-    row("pfmerge", -2, hyperloglog, Group::HyperLogLog, "2.8.9"),
+    row("eval", -3, scripting, Group::Scripting, "2.6.0").keyed(COUNTED),
+    row("eval_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
+    row("evalsha", -3, scripting, Group::Scripting, "2.6.0").keyed(COUNTED),
+    row("evalsha_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
+    row("fcall", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
+    row("fcall_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
+    row("geoadd", -5, geo, Group::Geo, "3.2.0").keyed(ONE),
+    row("geodist", -4, geo, Group::Geo, "3.2.0").keyed(ONE),
+    row("geohash", -2, geo, Group::Geo, "3.2.0").keyed(ONE),
+    row("geopos", -2, geo, Group::Geo, "3.2.0").keyed(ONE),
+    row("georadius", -6, geo, Group::Geo, "3.2.0").keyed(Keys::Stored { from: 6 }),
+    row("georadius_ro", -6, geo, Group::Geo, "3.2.10").keyed(ONE),
+    row("georadiusbymember", -5, geo, Group::Geo, "3.2.0").keyed(Keys::Stored { from: 5 }),
+    row("georadiusbymember_ro", -5, geo, Group::Geo, "3.2.10").keyed(ONE),
+    row("geosearch", -7, geo, Group::Geo, "6.2.0").keyed(ONE),
+    row("geosearchstore", -8, geo, Group::Geo, "6.2.0").keyed(TWO),
+    row("pfadd", -2, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(ONE),
+    row("pfcount", -2, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(EACH),
+    row("pfdebug", 3, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(SECOND),
+    row("pfmerge", -2, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(EACH),
     row("pfselftest", 1, hyperloglog, Group::HyperLogLog, "2.8.9"),
-    row("xack", -4, streams, Group::Stream, "5.0.0"),
-    row("xadd", -5, streams, Group::Stream, "5.0.0"),
-    row("xautoclaim", -6, streams, Group::Stream, "6.2.0"),
-    row("xclaim", -6, streams, Group::Stream, "5.0.0"),
-    row("xdel", -3, streams, Group::Stream, "5.0.0"),
-    row("xgroup", -2, streams, Group::Stream, "5.0.0"),
-    row("xinfo", -2, streams, Group::Stream, "5.0.0"),
-    row("xlen", 2, streams, Group::Stream, "5.0.0"),
-    row("xpending", -3, streams, Group::Stream, "5.0.0"),
-    row("xrange", -4, streams, Group::Stream, "5.0.0"),
-    row("xread", -4, streams, Group::Stream, "5.0.0"),
-    row("xreadgroup", -7, streams, Group::Stream, "5.0.0"),
-    row("xrevrange", -4, streams, Group::Stream, "5.0.0"),
-    row("xsetid", -3, streams, Group::Stream, "5.0.0"),
-    row("xtrim", -4, streams, Group::Stream, "5.0.0"),
-    row("migrate", -6, migrate, Group::Generic, "2.6.0"),
+    row("xack", -4, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xadd", -5, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xautoclaim", -6, streams, Group::Stream, "6.2.0").keyed(ONE),
+    row("xclaim", -6, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xdel", -3, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xgroup", -2, streams, Group::Stream, "5.0.0")
+        .keyed(SECOND)
+        .with_words(GROUP_WORDS),
+    row("xinfo", -2, streams, Group::Stream, "5.0.0")
+        .keyed(SECOND)
+        .with_words(INFO_WORDS),
+    row("xlen", 2, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xpending", -3, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xrange", -4, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xread", -4, streams, Group::Stream, "5.0.0").keyed(Keys::Streams { from: 1 }),
+    row("xreadgroup", -7, streams, Group::Stream, "5.0.0").keyed(Keys::Streams { from: 4 }),
+    row("xrevrange", -4, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xsetid", -3, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("xtrim", -4, streams, Group::Stream, "5.0.0").keyed(ONE),
+    row("migrate", -6, migrate, Group::Generic, "2.6.0").keyed(Keys::Migrate),
 ];
 
 const fn row(

@@ -130,6 +130,7 @@ fn bgrewriteaof(cx: &mut Cx<'_>, _: &Args<'_>) {
 }
 
 fn begin_checkpoint(cx: &mut Cx<'_>, started: &str, running: &str) {
+    cx.state.look_at_checkpoints();
     let Some(db) = cx.state.db() else { return };
     match db.begin_checkpoint() {
         Ok(true) => cx.out.simple(started),
@@ -151,6 +152,7 @@ pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
     if cx.state.saving.is_some() {
         return cx.out.error("ERR Background save already in progress");
     }
+    cx.state.look_at_checkpoints();
     let Some(db) = cx.state.db().cloned() else {
         return;
     };

@@ -4,8 +4,7 @@
 //! all that dispatch, COMMAND, access control and the documents know about a command.
 
 use super::{DataFn, PlainFn, Run, wrong_arity};
-use crate::acl::CATALOG;
-use crate::acl::catalog::Access;
+use crate::acl::selector::sort_option;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 
@@ -49,6 +48,12 @@ pub(crate) enum Keys {
     /// Those of SORT: the first argument and the one behind STORE. Its patterns may lead to any
     /// partition.
     Sort,
+    /// The first argument and those behind STORE and STOREDIST, which stand at `from` or later.
+    Stored { from: usize },
+    /// The first half of the arguments behind STREAMS, which stands at `from` or later.
+    Streams { from: usize },
+    /// Those of MIGRATE: the third argument or, if that is empty, those behind KEYS.
+    Migrate,
     /// All partitions.
     All,
 }
@@ -230,6 +235,16 @@ impl Command {
         }
     }
 
+    /// The same, with keys.
+    pub(crate) const fn keyed(self, keys: Keys) -> Command {
+        Command { keys, ..self }
+    }
+
+    /// The same, with second words.
+    pub(crate) const fn with_words(self, words: &'static [(&'static str, i8)]) -> Command {
+        Command { words, ..self }
+    }
+
     /// Which of the second words the arguments have.
     pub(crate) fn word_at(&self, args: &Args<'_>) -> Option<usize> {
         if self.words.is_empty() || args.len() < 2 {
@@ -252,16 +267,6 @@ impl Command {
     /// Whether all of `flags` hold.
     pub(crate) fn has(&self, flags: u32) -> bool {
         self.flags & flags == flags
-    }
-
-    /// Its access categories, without `@`, as ACL CAT lists them.
-    pub(crate) fn categories(&self) -> impl Iterator<Item = &'static str> {
-        CATALOG.categories(self.name)
-    }
-
-    /// What it does with its first key, or with the others.
-    pub(crate) fn access(&self, first: bool) -> Access {
-        CATALOG.access(self.name, first)
     }
 
     /// Whether a second word means something to it: any does if it has none of its own.
@@ -298,35 +303,102 @@ impl Command {
     /// The keys among the arguments.
     pub(crate) fn key_args<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let args = *args;
+        let places = self.keys.places(&args);
+        let dest = places.dest.then_some(1);
+        dest.into_iter()
+            .chain((places.first..places.end).step_by(places.step))
+            .chain(places.more.into_iter().flatten())
+            .map(move |i| args.at(i))
+    }
+}
+
+/// Where a request's keys stand.
+struct Places {
+    /// Whether the first argument is one, before the others.
+    dest: bool,
+    first: usize,
+    end: usize,
+    step: usize,
+    /// More keys, behind the others.
+    more: [Option<usize>; 2],
+}
+
+impl Keys {
+    fn places(self, args: &Args<'_>) -> Places {
         let end = args.len();
-        let (dest, first, last, step) = match self.keys {
+        let none = Places {
+            dest: false,
+            first: 1,
+            end: 1,
+            step: 1,
+            more: [None; 2],
+        };
+        let find = |word: &[u8], from: usize| {
+            let mut rest = from..end;
+            rest.find(|at| args.at(*at).eq_ignore_ascii_case(word))
+        };
+        match self {
             Keys::Range { first, last, step } => {
                 let from_end = usize::from(last.unsigned_abs());
-                let last = if last < 0 {
-                    end.saturating_sub(from_end)
+                let behind = if last < 0 {
+                    (end + 1).saturating_sub(from_end)
                 } else {
-                    from_end
+                    from_end + 1
                 };
-                (false, first, last.min(end.saturating_sub(1)), step)
+                Places {
+                    first,
+                    end: behind.min(end),
+                    step,
+                    ..none
+                }
             }
             Keys::Counted { at, dest } => {
                 let count = (at < end).then(|| parse_i64(args.at(at))).flatten();
                 let count = count.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                let last = at.saturating_add(count).min(end.saturating_sub(1));
-                (dest, at + 1, last, 1)
+                Places {
+                    dest: dest && end > 1,
+                    first: at + 1,
+                    end: at.saturating_add(count).saturating_add(1).min(end),
+                    ..none
+                }
             }
-            Keys::Sort => (false, 1, 1.min(end.saturating_sub(1)), 1),
-            Keys::None | Keys::All => (false, 1, 0, 1),
-        };
-        let dest = (dest && end > 1).then_some(1);
-        let is_store = |at: &usize| args.at(*at).eq_ignore_ascii_case(b"STORE");
-        let store = (self.keys == Keys::Sort)
-            .then(|| (2..end.saturating_sub(1)).find(is_store))
-            .flatten();
-        dest.into_iter()
-            .chain((first..=last).step_by(step))
-            .chain(store.map(|at| at + 1))
-            .map(move |i| args.at(i))
+            Keys::Sort => Places {
+                end: end.min(2),
+                more: [sort_option(args, b"STORE"), None],
+                ..none
+            },
+            Keys::Stored { from } => {
+                let behind = |word| find(word, from).map(|at| at + 1).filter(|at| *at < end);
+                Places {
+                    end: end.min(2),
+                    more: [behind(b"STORE"), behind(b"STOREDIST")],
+                    ..none
+                }
+            }
+            Keys::Streams { from } => match find(b"STREAMS", from) {
+                Some(at) => Places {
+                    first: at + 1,
+                    end: at + 1 + (end - at - 1) / 2,
+                    ..none
+                },
+                None => none,
+            },
+            Keys::Migrate => match find(b"KEYS", 6).filter(|at| at + 1 < end) {
+                _ if end < 4 => none,
+                None => Places {
+                    first: 3,
+                    end: 4,
+                    ..none
+                },
+                Some(at) if args.at(3).is_empty() => Places {
+                    first: at + 1,
+                    end,
+                    ..none
+                },
+                Some(_) => none,
+            },
+            Keys::None | Keys::All => none,
+        }
     }
 }
 

@@ -112,7 +112,7 @@ fn attempt(
     waiter: &Waiter,
     key: &[u8],
 ) -> (Try, Option<(Outcome, Epoch)>) {
-    let (Stage::Ready(db), Run::Data(run)) = (&state.stage, waiter.command.run) else {
+    let (Stage::Ready(db), Run::Data(_)) = (&state.stage, waiter.command.run) else {
         return (Try::Passed, None);
     };
     let narrowed = waiter.narrowed(key);
@@ -130,7 +130,11 @@ fn attempt(
             Some(_) => return Ok((Try::Passed, None)),
             None => return Ok((Try::Gone, None)),
         }
-        data.run(run, &args, &mut Out::new(&mut replies.buf, resp3))?;
+        data.run(
+            waiter.command,
+            &args,
+            &mut Out::new(&mut replies.buf, resp3),
+        )?;
         if data.waits() {
             return Ok((Try::Passed, None));
         }

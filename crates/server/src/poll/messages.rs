@@ -19,6 +19,7 @@ impl EventLoop {
                 db.on_durable(Box::new(move |_| gate.advanced()));
                 let control = self.state.control.clone();
                 db.on_expired(Box::new(move |keys, epoch| {
+                    control.gate.count_expired(keys.len());
                     if control.gate.hears_expired() {
                         let keys = keys.to_vec();
                         control.send(Message::Expired { keys, epoch });

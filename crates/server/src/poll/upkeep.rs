@@ -109,15 +109,20 @@ impl EventLoop {
         self.look_for_stop();
         self.state.tell_supervisor();
         self.close_handshakes();
-        let (since, commands) = self.counted;
+        let (since, before) = self.counted;
         let elapsed = now.duration_since(since);
         if elapsed >= Duration::from_secs(1) {
             let ms = u64::try_from(elapsed.as_millis())
                 .unwrap_or(u64::MAX)
                 .max(1);
-            let done = self.state.stats.commands.saturating_sub(commands);
-            self.state.stats.ops_per_sec = done.saturating_mul(1000) / ms;
-            self.counted = (now, self.state.stats.commands);
+            let stats = &mut self.state.stats;
+            let counts = [stats.commands, stats.input_bytes, stats.output_bytes];
+            for (rate, (now, before)) in stats.per_second.iter_mut().zip(counts.iter().zip(before))
+            {
+                *rate = now.saturating_sub(before).saturating_mul(1000) / ms;
+            }
+            self.counted = (now, counts);
+            self.state.look_at_checkpoints();
             self.close_idle();
             self.rest_idle();
         }

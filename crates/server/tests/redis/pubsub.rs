@@ -151,3 +151,49 @@ fn a_key_whose_time_is_over_is_told_of_when_it_is_removed() {
     let message = "[\"message\", \"__keyevent@0__:expired\", \"k\"]";
     assert_eq!(listener.read(), message);
 }
+
+#[test]
+fn keys_that_appear_and_keys_that_are_not_there_are_told_of_if_asked_for() {
+    let running = start();
+    let (mut listener, mut speaker) = pair(&running);
+    speaker.send("CONFIG SET notify-keyspace-events E$lsgnm");
+    listener.send("PSUBSCRIBE __key*");
+    speaker.expect(&[
+        ("GET a", "nil"),
+        ("SET a 1", "+OK"),
+        ("SET a 2", "+OK"),
+        ("MGET a b", "[\"2\", nil]"),
+        ("RENAME a c", "+OK"),
+        ("INCR n", ":1"),
+        ("LPOP none", "nil"),
+        ("WATCH none", "+OK"),
+        ("MULTI", "+OK"),
+        ("SUNIONSTORE s x", "+QUEUED"),
+        ("LPUSH l v", "+QUEUED"),
+        ("EXEC", "[:0, :1]"),
+        ("PUBLISH __key end", ":1"),
+    ]);
+    for (event, key) in [
+        ("keymiss", "a"),
+        ("new", "a"),
+        ("set", "a"),
+        ("set", "a"),
+        ("keymiss", "b"),
+        ("new", "c"),
+        ("rename_from", "a"),
+        ("rename_to", "c"),
+        ("new", "n"),
+        ("incrby", "n"),
+        ("keymiss", "x"),
+        ("new", "l"),
+        ("lpush", "l"),
+    ] {
+        let channel = format!("__keyevent@0__:{event}");
+        let message = format!("[\"pmessage\", \"__key*\", \"{channel}\", \"{key}\"]");
+        assert_eq!(listener.read(), message);
+    }
+    assert_eq!(
+        listener.read(),
+        "[\"pmessage\", \"__key*\", \"__key\", \"end\"]"
+    );
+}

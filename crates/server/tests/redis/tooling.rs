@@ -132,3 +132,160 @@ fn the_list_of_clients_says_what_their_buffers_take() {
     assert_eq!(field(&line, "qbuf"), "*2\r\n$3\r\nGET\r\n$90\r\nhalf".len());
     assert!(field(&line, "tot-mem") > field(&line, "qbuf") + 9, "{line}");
 }
+
+#[test]
+fn the_keys_of_a_request_and_what_it_does_to_them_are_those_of_redis() {
+    let running = start();
+    let mut client = running.connect();
+    let flags = |words: &str| {
+        let words: Vec<String> = words.split(' ').map(|word| format!("+{word}")).collect();
+        format!("[{}]", words.join(", "))
+    };
+    for (request, keys) in [
+        ("SET k v", "k OW update"),
+        ("SET k v GET", "k RW access update"),
+        ("DEL a b", "a RM delete; b RM delete"),
+        ("RENAMENX a b", "a RW access delete; b OW insert"),
+        ("LPUSH k v", "k RW insert"),
+        ("STRLEN k", "k RO"),
+        ("SORT k STORE a STORE b", "k RO access; b OW update"),
+        ("EVAL x 2 a b c", "a RW access update; b RW access update"),
+        ("XREAD COUNT 1 STREAMS a b 1 2", "a RO access; b RO access"),
+        ("GEORADIUS k 0 0 1 m STORE a", "k RO access; a OW update"),
+        ("XGROUP CREATE k g 0", "k RW insert"),
+    ] {
+        let shown: Vec<String> = keys
+            .split("; ")
+            .map(|key| {
+                let (key, words) = key.split_once(' ').expect("a key and flags");
+                format!("[\"{key}\", {}]", flags(words))
+            })
+            .collect();
+        let reply = client.send(&format!("COMMAND GETKEYSANDFLAGS {request}"));
+        assert_eq!(reply, format!("[{}]", shown.join(", ")), "{request}");
+    }
+    client.expect(&[
+        ("COMMAND GETKEYS EVAL x 0", "[]"),
+        (
+            "COMMAND GETKEYS OBJECT HELP",
+            "-ERR The command has no key arguments",
+        ),
+        (
+            "COMMAND GETKEYS OBJECT FOO k",
+            "-ERR Invalid command specified",
+        ),
+    ]);
+}
+
+#[test]
+fn the_list_of_commands_has_their_subcommands_and_can_be_filtered() {
+    let running = start();
+    let mut client = running.connect();
+    let all = client.send("COMMAND LIST");
+    let count: usize = client.send("COMMAND COUNT")[1..].parse().expect("a count");
+    let words = all.matches('|').count();
+    assert_eq!(all.matches('"').count(), 2 * (count + words));
+    assert!(all.contains("\"config|get\"") && all.contains("\"xinfo|stream\""));
+    let scripting = client.send("COMMAND LIST FILTERBY ACLCAT scripting");
+    assert!(scripting.contains("\"script|load\"") && !scripting.contains("\"script\""));
+    client.expect(&[
+        (
+            "COMMAND LIST FILTERBY PATTERN config|re*",
+            "[\"config|resetstat\", \"config|rewrite\"]",
+        ),
+        ("COMMAND LIST FILTERBY ACLCAT foo", "[]"),
+        ("COMMAND LIST FILTERBY MODULE foo", "[]"),
+        ("COMMAND LIST FILTERBY foo bar", "-ERR syntax error"),
+    ]);
+}
+
+/// The value of a field of INFO.
+fn figure(info: &str, name: &str) -> u64 {
+    let mut lines = info.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value
+        .unwrap_or_else(|| panic!("no {name}"))
+        .trim()
+        .parse()
+        .expect("a number")
+}
+
+#[test]
+fn changes_are_counted_until_a_checkpoint_holds_them() {
+    let running = start();
+    let mut client = running.connect();
+    let unsaved = "rdb_changes_since_last_save";
+    client.expect(&[("SAVE", "+OK")]);
+    assert_eq!(figure(&client.send("INFO"), unsaved), 0);
+    client.expect(&[
+        ("MSET a 1 b 2", "+OK"),
+        ("GET a", "\"1\""),
+        ("DEL a none", ":1"),
+    ]);
+    assert_eq!(figure(&client.send("INFO"), unsaved), 3);
+    client.expect(&[("SAVE", "+OK"), ("SET c 3", "+OK")]);
+    assert_eq!(figure(&client.send("INFO"), unsaved), 1);
+    client.expect(&[("FLUSHALL", "+OK")]);
+    assert_eq!(figure(&client.send("INFO"), unsaved), 3);
+}
+
+#[test]
+fn what_monitoring_reads_of_info_is_there() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[("SET k v PX 1", "+OK"), ("SET l v PX 1", "+OK")]);
+    let begin = std::time::Instant::now();
+    let mut info = client.send("INFO stats");
+    while figure(&info, "expired_keys") < 2 {
+        assert!(begin.elapsed().as_secs() < 20, "{info}");
+        info = client.send("INFO stats");
+    }
+    let reads = figure(&info, "total_reads_processed");
+    assert!(reads >= 3, "{info}");
+    assert!(figure(&info, "total_writes_processed") >= 2, "{info}");
+    assert_eq!(figure(&info, "unexpected_error_replies"), 0);
+    let rate = |name: &str| {
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.expect("a rate")
+            .trim()
+            .parse::<f64>()
+            .expect("a number")
+    };
+    assert!(rate("instantaneous_input_kbps") >= 0.0 && rate("instantaneous_output_kbps") >= 0.0);
+    client.expect(&[("CONFIG RESETSTAT", "+OK")]);
+    assert_eq!(figure(&client.send("INFO"), "expired_keys"), 0);
+}
+
+#[test]
+fn settings_are_changed_together_or_not_at_all() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[
+        ("CONFIG SET maxclients 77 timeout 5", "+OK"),
+        ("CONFIG GET maxclients", "[\"maxclients\", \"77\"]"),
+    ]);
+    let several: [&[u8]; 8] = [
+        b"CONFIG",
+        b"SET",
+        b"save",
+        b"",
+        b"maxclients",
+        b"78",
+        b"appendonly",
+        b"yes",
+    ];
+    assert_eq!(client.call(&several), "+OK");
+    for bad in [
+        "appendonly no",
+        "port 1",
+        "nonsense 1",
+        "timeout x",
+        "maxclients 9",
+    ] {
+        let reply = client.send(&format!("CONFIG SET maxclients 99 {bad}"));
+        assert!(reply.starts_with("-ERR "), "{bad}: {reply}");
+        client.expect(&[("CONFIG GET maxclients", "[\"maxclients\", \"78\"]")]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Events that no command tells itself: `new`, that a key has appeared, and `keymiss`, that one was
+//! looked up in vain.
+//!
+//! Both follow from which keys of the request were there before it ran, so they cost a lookup for
+//! each key, and nothing unless a client listens to their classes.
+
+use super::event::{Class, Event};
+use super::{Command, Data};
+use crate::acl::catalog::CATALOG;
+use crate::engine::Error;
+use crate::notify::class;
+use crate::resp::parse::Args;
+
+/// Commands that Redis has look at keys without telling.
+const SILENT: [&str; 3] = ["object", "memory", "watch"];
+/// Commands that write, and look the key up as one that reads does.
+const READ_FIRST: [&str; 3] = ["getdel", "getex", "getset"];
+
+/// Keys of a request that were not there before it ran.
+pub(crate) struct Absent {
+    classes: u16,
+    keys: Vec<Box<[u8]>>,
+    /// Those of them that the command only looks up.
+    missed: Vec<Box<[u8]>>,
+}
+
+/// Looks for the keys of a request.
+pub(crate) fn before(
+    data: &Data<'_, '_>,
+    classes: u16,
+    command: &Command,
+    args: &Args<'_>,
+) -> Result<Absent, Error> {
+    let entry = CATALOG.entry(command, args);
+    let gets = command.name == "set" && args.from(3).any(|word| word.eq_ignore_ascii_case(b"GET"));
+    let reads = gets || READ_FIRST.contains(&command.name);
+    let silent = SILENT.contains(&command.name);
+    let (mut keys, mut missed) = (Vec::new(), Vec::new());
+    for (at, key) in command.key_args(args).enumerate() {
+        if data.tx.get(data.table, key)?.is_some() {
+            continue;
+        }
+        keys.push(key.into());
+        let looks = reads || entry.key_use(args, at == 0).only_looks();
+        if classes & class::MISS != 0 && looks && !silent {
+            missed.push(key.into());
+        }
+    }
+    Ok(Absent {
+        classes,
+        keys,
+        missed,
+    })
+}
+
+/// Puts the events of a command that has succeeded among its own, which begin at `first`.
+pub(crate) fn after(
+    data: &Data<'_, '_>,
+    events: &mut Vec<Event>,
+    first: usize,
+    absent: Absent,
+) -> Result<(), Error> {
+    let own = events.split_off(first);
+    let event = |database, class, name, key: &[u8]| Event {
+        database,
+        class,
+        name,
+        key: key.into(),
+    };
+    let missed = absent.missed.iter();
+    events.extend(missed.map(|key| event(data.database, Class::Miss, "keymiss", key)));
+    if absent.classes & class::NEW == 0 {
+        events.extend(own);
+        return Ok(());
+    }
+    let mut told: Vec<(u8, &[u8])> = Vec::new();
+    let mut appeared = Vec::new();
+    for (at, change) in own.iter().enumerate() {
+        let (database, key) = (change.database, &*change.key);
+        // These remove what has the name, if anything has, and then add a key.
+        let moved = matches!(change.name, "rename_to" | "move_to" | "copy_to" | "restore");
+        let was_there = database != data.database || !absent.keys.iter().any(|k| **k == *key);
+        if (was_there && !moved) || told.contains(&(database, key)) {
+            continue;
+        }
+        if data.tx.get(data.table_of(database), key)?.is_some() {
+            told.push((database, key));
+            // The name that a key leaves is told of after the one that it takes has appeared.
+            let place = match change.name {
+                "rename_to" | "move_to" => at.saturating_sub(1),
+                _ => at,
+            };
+            appeared.push((place, event(database, Class::New, "new", key)));
+        }
+    }
+    let mut appeared = appeared.into_iter().peekable();
+    for (at, change) in own.into_iter().enumerate() {
+        while let Some((_, new)) = appeared.next_if(|(place, _)| *place == at) {
+            events.push(new);
+        }
+        events.push(change);
+    }
+    Ok(())
+}
