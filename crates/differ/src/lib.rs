@@ -25,10 +25,12 @@
 //! | [`grammar`], [`words`], [`tables`] | the language of commands, its words, and its sentences |
 //! | [`script`], [`scenes`] | a seed's script; scenes of several connections |
 //! | [`play`], [`dataset`], [`crowd`], [`whole`] | running a script; comparing what is stored; blocked and listening clients; iterations and dumps |
+//! | [`contents`] | all that one server holds |
 //! | [`rules`], [`exceptions`] | what "the same" means |
 //! | [`shrink`] | the shortest script that still fails |
 //! | [`hunt`] | many seeds |
 
+pub mod contents;
 pub mod crowd;
 pub mod dataset;
 pub mod exceptions;

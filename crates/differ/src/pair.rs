@@ -3,7 +3,7 @@
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail};
 use perdura_server::{Server, ServerOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -20,11 +20,82 @@ pub enum Side {
     Theirs,
 }
 
+/// A Redis 7.0 on a Unix socket, which keeps nothing. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Redis {
+    process: Child,
+    socket: PathBuf,
+}
+
+impl Redis {
+    /// Starts one, empty, with its socket in `dir`.
+    ///
+    /// # Errors
+    /// A missing or different `redis-server`, and whatever keeps it from starting.
+    pub fn start(dir: &Path) -> Result<Redis> {
+        let version = Command::new("redis-server").arg("--version").output();
+        let version = version
+            .context("redis-server 7.0 is needed: scripts/install-test-deps.sh installs it")?;
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        if !version.contains("v=7.0.") {
+            bail!("redis-server 7.0 is needed, and this is {version}");
+        }
+        let socket = dir.join("redis");
+        let process = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "no"])
+            .args(["--loglevel", "warning", "--unixsocket"])
+            .arg(&socket)
+            .arg("--dir")
+            .arg(dir)
+            .stdout(Stdio::null())
+            .spawn()
+            .context("starting redis-server")?;
+        let redis = Redis { process, socket };
+        await_answer(&redis.socket)?;
+        Ok(redis)
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn connect(&self) -> Result<Wire> {
+        Wire::connect(&self.socket)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // Nothing can be done about a process that cannot be killed, or is gone.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits until the server on a socket answers.
+///
+/// # Errors
+/// What keeps it from answering for a minute.
+pub fn await_answer(socket: &Path) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let answer = Wire::connect(socket).and_then(|mut w| w.call(&["PING"]));
+        match answer {
+            Ok(reply) if reply.kind == b'+' => return Ok(()),
+            Ok(reply) if begun.elapsed() > START => {
+                bail!("{} answers {reply}", socket.display())
+            }
+            Err(e) if begun.elapsed() > START => return Err(e),
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
 /// Our server and a Redis.
 #[derive(Debug)]
 pub struct Pair {
     dir: TempDir,
-    redis: Child,
+    redis: Redis,
     server: Option<Server>,
     lives: u32,
 }
@@ -35,39 +106,23 @@ impl Pair {
     /// # Errors
     /// A missing or different `redis-server`, and whatever keeps either from starting.
     pub fn start() -> Result<Pair> {
-        let version = Command::new("redis-server").arg("--version").output();
-        let version = version
-            .context("redis-server 7.0 is needed: scripts/install-test-deps.sh installs it")?;
-        let version = String::from_utf8_lossy(&version.stdout).into_owned();
-        if !version.contains("v=7.0.") {
-            bail!("redis-server 7.0 is needed, and this is {version}");
-        }
         let dir = TempDir::new()?;
-        let redis = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no"])
-            .args(["--loglevel", "warning", "--unixsocket"])
-            .arg(dir.path().join("redis"))
-            .arg("--dir")
-            .arg(dir.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .context("starting redis-server")?;
+        let redis = Redis::start(dir.path())?;
         let mut pair = Pair {
             dir,
             redis,
             server: None,
             lives: 0,
         };
-        pair.await_answer(Side::Theirs)?;
         pair.begin()?;
         Ok(pair)
     }
 
     fn path(&self, side: Side) -> PathBuf {
-        self.dir.path().join(match side {
-            Side::Ours => format!("perdura.{}", self.lives),
-            Side::Theirs => String::from("redis"),
-        })
+        match side {
+            Side::Ours => self.dir.path().join(format!("perdura.{}", self.lives)),
+            Side::Theirs => self.redis.socket.clone(),
+        }
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -84,20 +139,7 @@ impl Pair {
         // As Redis has it: some limits follow from this one.
         db.value_bytes_max = 512 << 20;
         self.server = Some(Server::start(options, db, |_| {})?);
-        self.await_answer(Side::Ours)
-    }
-
-    fn await_answer(&self, side: Side) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            let answer = Wire::connect(&self.path(side)).and_then(|mut w| w.call(&["PING"]));
-            match answer {
-                Ok(reply) if reply.kind == b'+' => return Ok(()),
-                Ok(reply) if begun.elapsed() > START => bail!("{side:?} answers {reply}"),
-                Err(e) if begun.elapsed() > START => return Err(e),
-                _ => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
+        await_answer(&self.path(Side::Ours))
     }
 
     /// A new connection.
@@ -142,9 +184,6 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // Nothing can be done about a process that cannot be killed, or is gone.
-        let _ = self.redis.kill();
-        let _ = self.redis.wait();
         if let Some(server) = self.server.take() {
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| server.stop()));
         }

@@ -1,0 +1,85 @@
+//! All that one server holds, in a form that is equal for equal data.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+
+use crate::reply::{Body, Reply};
+use crate::wire::{Wire, encode};
+
+/// The databases that scripts use.
+const DATABASES: u8 = 4;
+
+/// Keys by database, with their type and their value; what has no order is sorted. Deadlines are not
+/// in it.
+pub type Contents = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Reply)>;
+
+/// Reads all databases that scripts use, and leaves the connection in the first.
+///
+/// # Errors
+/// The connection's, and replies that are none to such questions.
+pub fn read(wire: &mut Wire) -> Result<Contents> {
+    let mut contents = Contents::new();
+    for database in 0..DATABASES {
+        wire.call(&["SELECT", &database.to_string()])?;
+        let keys = wire.call(&["KEYS", "*"])?;
+        let keys: Vec<Vec<u8>> = keys.leaves().into_iter().map(<[u8]>::to_vec).collect();
+        let types = ask(
+            wire,
+            keys.iter().map(|key| vec![b"TYPE".to_vec(), key.clone()]),
+        )?;
+        let types: Vec<Vec<u8>> = types
+            .iter()
+            .map(|kind| kind.text().map(<[u8]>::to_vec).context("a type"))
+            .collect::<Result<_>>()?;
+        let mut reads = Vec::new();
+        for (key, kind) in keys.iter().zip(&types) {
+            reads.push(read_of(kind, key)?);
+        }
+        let values = ask(wire, reads.into_iter())?;
+        for ((key, kind), value) in keys.into_iter().zip(types).zip(values) {
+            let value = match kind.as_slice() {
+                b"set" => sorted(value, 1),
+                b"hash" => sorted(value, 2),
+                _ => value,
+            };
+            contents.insert((database, key), (kind, value));
+        }
+    }
+    wire.call(&["SELECT", "0"])?;
+    Ok(contents)
+}
+
+fn read_of(kind: &[u8], key: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let words: &[&[u8]] = match kind {
+        b"string" => &[b"GET", key],
+        b"hash" => &[b"HGETALL", key],
+        b"list" => &[b"LRANGE", key, b"0", b"-1"],
+        b"set" => &[b"SMEMBERS", key],
+        b"zset" => &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
+        other => bail!("a key of type {}", String::from_utf8_lossy(other)),
+    };
+    Ok(words.iter().map(|word| word.to_vec()).collect())
+}
+
+fn ask(wire: &mut Wire, asked: impl Iterator<Item = Vec<Vec<u8>>>) -> Result<Vec<Reply>> {
+    let mut replies = Vec::new();
+    for argv in asked {
+        wire.send(&encode(&argv))?;
+        replies.push(wire.read()?);
+    }
+    Ok(replies)
+}
+
+/// The items of a reply in groups of so many, sorted.
+fn sorted(reply: Reply, group: usize) -> Reply {
+    let Body::Items(items) = reply.body else {
+        return reply;
+    };
+    let mut groups: Vec<Vec<Reply>> = items.chunks(group).map(<[Reply]>::to_vec).collect();
+    groups.sort();
+    Reply {
+        kind: reply.kind,
+        body: Body::Items(groups.concat()),
+    }
+}
