@@ -11,6 +11,7 @@ use crate::command::dispatch::execute;
 use crate::engine::MemoryUse;
 use crate::net::Stream;
 use crate::output::Patience;
+use crate::pubsub::Seat;
 use crate::replies::{Flushed, Replies, Rest};
 use crate::resp::foreign::Foreign;
 use crate::resp::parse::{Limits, ParseError, Parser};
@@ -405,6 +406,12 @@ impl Connections {
     pub(crate) fn release(&mut self, index: usize) {
         self.count -= 1;
         self.free.push(index);
+    }
+
+    /// Whether a client is still there.
+    pub(crate) fn holds(&self, seat: Seat) -> bool {
+        let connection = self.slots.get(seat.index).and_then(Option::as_deref);
+        connection.is_some_and(|connection| connection.session.seat == seat)
     }
 
     /// Takes a connection out, to run it beside the server's state.

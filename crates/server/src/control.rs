@@ -6,6 +6,7 @@
 //! epoch; the flusher *advances it, fences, then looks* at what the loop said. Of two threads
 //! that each write and then read across such fences, at least one sees the other's write.
 
+use crate::acl::prove::Proved;
 use crate::command::info::Fields;
 use crate::engine::{Db, Epoch, Error};
 use std::io;
@@ -25,6 +26,8 @@ pub(crate) enum Message {
         /// What the removal is durable with.
         epoch: Epoch,
     },
+    /// The thread that tries passwords has done its work.
+    Proved(Proved),
     /// The checkpoint of SAVE has ended; the client that asked waits.
     Saved {
         /// The client's id.

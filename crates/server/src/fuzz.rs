@@ -19,6 +19,7 @@
 use crate::command::table;
 use crate::command::wait::expire;
 use crate::connection::Connection;
+use crate::control::Message;
 use crate::engine::{Db, Options};
 use crate::net::Stream;
 use crate::options::ServerOptions;
@@ -45,7 +46,7 @@ const WORDS: &str = "\
     string hash list zset LEFT RIGHT BEFORE AFTER RANK MAXLEN LEN IDX MINMATCHLEN WITHMATCHLEN \
     REPLACE DB ABSTTL IDLETIME FREQ ASYNC SYNC BIT BYTE u8 i64 u64 #1 OVERFLOW WRAP SAT FAIL \
     SET INCRBY ON OFF AUTH SETNAME default alice secret 3 ID ADDR LADDR SKIPME YES NO NORMAL \
-    PUBSUB on off nopass >secret ~* %R~k* &* +@all -@all +get -set (+set ~k1) reset resetpass \
+    PUBSUB on off nopass >secret <secret ~* %R~k* &* +@all -@all +get -set (+set ~k1) reset resetpass \
     maxmemory timeout notify-keyspace-events KEA slowlog-log-slower-than maxclients w_* w_*->f \
     RESET FILTERBY ACLCAT PATTERN MODULE __keyspace@0__:k";
 
@@ -295,7 +296,7 @@ impl Fuzz {
             let Some(mut connection) = state.connections.take(index) else {
                 break;
             };
-            if connection.blocked && self.rng.bool() {
+            if (connection.blocked || connection.postponed) && self.rng.bool() {
                 self.disconnect(state, connection);
                 self.connect(state, index);
                 continue;
@@ -363,8 +364,12 @@ fn run(seed: u64, inputs: u64) {
                 expire(&mut state, Instant::now());
                 state.touched.clear();
                 db.nudge();
-                while around.messages.try_recv().is_ok() {
-                    state.saving = None;
+                state.tend_passwords(Instant::now());
+                while let Ok(message) = around.messages.try_recv() {
+                    match message {
+                        Message::Proved(proved) => state.proved(&proved),
+                        _ => state.saving = None,
+                    }
                 }
                 assert_eq!(db.is_stopped(), None, "the database has stopped");
             }

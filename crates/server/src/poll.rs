@@ -164,6 +164,7 @@ impl EventLoop {
             let now = Instant::now();
             expire(&mut self.state, now);
             self.state.end_pause(now);
+            self.state.tend_passwords(now);
             self.flush_round();
             self.accept();
             self.tick();
@@ -207,8 +208,13 @@ impl EventLoop {
 
     /// How long nothing needs to happen by itself.
     fn patience(&self) -> Duration {
-        let pause = self.state.pause.until().into_iter();
-        match pause.chain(self.state.blocking.next_deadline()).min() {
+        let state = &self.state;
+        let deadlines = [
+            state.pause.until(),
+            state.blocking.next_deadline(),
+            state.prover.next_deadline(),
+        ];
+        match deadlines.into_iter().flatten().min() {
             Some(at) => at.saturating_duration_since(Instant::now()).min(TICK),
             None => TICK,
         }

@@ -2,7 +2,7 @@
 //! proved who it is, the block it is queueing, and when it wants its replies.
 
 use crate::acl::{Acl, User};
-use crate::command::Command;
+use crate::command::{Command, flag};
 use crate::engine::Epoch;
 use crate::pubsub::{Seat, Subscriptions};
 use crate::replies::Rest;
@@ -42,6 +42,8 @@ pub(crate) struct Block {
     pub bytes: usize,
     /// Whether a command could not be queued, so that EXEC will refuse.
     pub broken: bool,
+    /// Whether a command may have to wait for a password.
+    pub proves: bool,
 }
 
 /// The state of one client.
@@ -91,6 +93,12 @@ pub(crate) struct Session {
     pub unread: usize,
     /// Pushes of the running command, which leave even if its reply does not.
     pub pushed: Vec<u8>,
+    /// Wrong passwords so far.
+    pub wrong: u32,
+    /// Until when the answer to a wrong password is held back.
+    pub held: Option<Instant>,
+    /// Whether its next request waits for a password to be tried or hashed.
+    pub asks: bool,
 }
 
 impl Session {
@@ -120,7 +128,20 @@ impl Session {
             mute: Mute::No,
             unread: 0,
             pushed: Vec::new(),
+            wrong: 0,
+            held: None,
+            asks: false,
         }
+    }
+
+    /// Whether this command may have to wait for a password before it can run.
+    #[inline]
+    pub(crate) fn may_prove(&self, command: &Command) -> bool {
+        command.has(flag::PROVES)
+            && match &self.block {
+                Some(block) => block.proves && command.has(flag::IMMEDIATE),
+                None => true,
+            }
     }
 
     /// Back to the state after connecting, as RESET asks.

@@ -1,6 +1,7 @@
 //! What all connections share. Only the loop's thread touches it.
 
 use crate::acl::Acl;
+use crate::acl::prove::Prover;
 use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::command::lookup::Lookup;
@@ -126,6 +127,8 @@ pub(crate) struct State {
     pub connections: Connections,
     /// Users.
     pub acl: Acl,
+    /// Passwords that are being tried, and answers held back.
+    pub prover: Prover,
     /// Counters.
     pub stats: Stats,
     /// The durable epoch as last seen; refreshed once a round.
@@ -217,6 +220,7 @@ impl State {
             lookup: Lookup::new(),
             connections: Connections::default(),
             acl: Acl::new(),
+            prover: Prover::default(),
             stats: Stats::default(),
             durable: Epoch(0),
             stopped: None,
@@ -330,6 +334,7 @@ impl State {
             self.topics.forget(&mut own, session.seat.id);
         }
         self.blocking.take(session.seat.id);
+        self.forget_proof(session);
         if session.monitors {
             self.monitors.retain(|seat| *seat != session.seat);
         }

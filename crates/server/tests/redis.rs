@@ -14,6 +14,7 @@ mod redis {
     pub mod durability;
     pub mod limits;
     pub mod lists;
+    pub mod passwords;
     pub mod pubsub;
     pub mod slow;
     pub mod slow_disk;

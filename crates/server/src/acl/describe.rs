@@ -7,16 +7,17 @@ use super::user::User;
 use std::fmt::Write;
 
 impl User {
-    /// The words after `user`: name, flags, passwords, rules.
-    pub(crate) fn describe(&self) -> Vec<u8> {
+    /// The words after `user`: name, flags, passwords, rules. `None` while a password has no form
+    /// at rest.
+    pub(crate) fn describe(&self) -> Option<Vec<u8>> {
         let mut text = self.name.clone();
         for flag in self.flags() {
             text.push(b' ');
             text.extend_from_slice(flag.as_bytes());
         }
-        for hash in &self.passwords {
+        for secret in &self.passwords {
             text.extend_from_slice(b" #");
-            text.extend_from_slice(hex(hash).as_bytes());
+            text.extend_from_slice(secret.text()?.as_bytes());
         }
         text.push(b' ');
         self.root.describe(&mut text);
@@ -25,7 +26,7 @@ impl User {
             selector.describe(&mut text);
             text.push(b')');
         }
-        text
+        Some(text)
     }
 
     /// What is true of it.

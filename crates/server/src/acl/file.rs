@@ -85,15 +85,17 @@ impl Acl {
 
     /// Writes all users to a file.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".tmp-{}", std::process::id()));
-        let beside = Path::new(&beside);
         let mut text = Vec::new();
         for user in self.users() {
             text.extend_from_slice(b"user ");
-            text.extend_from_slice(&user.describe());
+            let described = user.describe();
+            let hashing = || io::Error::other("a password is still being hashed");
+            text.extend_from_slice(&described.ok_or_else(hashing)?);
             text.push(b'\n');
         }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".tmp-{}", std::process::id()));
+        let beside = Path::new(&beside);
         let written = write_whole(beside, &text).and_then(|()| fs::rename(beside, path));
         if let Err(error) = written {
             // What is half there is of no use to anybody.

@@ -7,7 +7,8 @@
 //! # Parts
 //! * `catalog`: what rules can be about. `selector`, `user`: rules and who has them.
 //! * `rules`, `describe`: rules as words, read and written. `file`: the ACL file.
-//! * `log`: who was denied what.
+//! * `secret`: passwords, at rest and in memory. `prove`, `throttle`: judging them without stopping
+//!   the loop, and slowing down who guesses. `log`: who was denied what.
 //!
 //! # Where users live
 //! Users are configuration, as in Redis, and no part of the database: they come from the ACL file
@@ -23,8 +24,11 @@ pub(crate) mod catalog;
 mod describe;
 mod file;
 pub(crate) mod log;
+pub(crate) mod prove;
 mod rules;
+mod secret;
 pub(crate) mod selector;
+mod throttle;
 pub(crate) mod user;
 
 pub(crate) use catalog::CATALOG;
@@ -39,8 +43,10 @@ use crate::resp::parse::Args;
 use crate::session::Session;
 use crate::state::State;
 use log::{Context, Log};
+use secret::{Mark, PASSWORD_BYTES_MAX, Secret};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use user::Judged;
 
 /// The name of the user that everybody is at first.
 const DEFAULT: &[u8] = b"default";
@@ -50,6 +56,8 @@ const DEFAULT: &[u8] = b"default";
 pub(crate) struct Acl {
     users: BTreeMap<Vec<u8>, Arc<User>>,
     default: Arc<User>,
+    /// New passwords that are not on their way to their form at rest.
+    fresh: Vec<Arc<Secret>>,
     /// Who was denied what.
     pub log: Log,
 }
@@ -61,6 +69,7 @@ impl Acl {
         Acl {
             users: BTreeMap::from([(DEFAULT.to_vec(), Arc::clone(&default))]),
             default,
+            fresh: Vec::new(),
             log: Log::default(),
         }
     }
@@ -72,7 +81,7 @@ impl Acl {
         user.nopass = true;
         if let Some(password) = password.filter(|password| !password.is_empty()) {
             user.nopass = false;
-            user.passwords.push(user::hash(password));
+            user.passwords.push(Secret::of(password));
         }
         self.put(user);
     }
@@ -97,15 +106,18 @@ impl Acl {
         self.users.values()
     }
 
-    /// The user of a name and a password.
+    /// The user of a name and a password that is known to be right: see [`prove`].
     pub(crate) fn login(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.users.get(name)?;
-        user.accepts(password).then(|| Arc::clone(user))
+        let right = matches!(user.judge(&Mark::of(password)), Judged::Right);
+        right.then(|| Arc::clone(user))
     }
 
     /// Makes or replaces a user.
     fn put(&mut self, user: User) {
         let user = Arc::new(user);
+        let fresh = user.passwords.iter().filter(|secret| !secret.is_stored());
+        self.fresh.extend(fresh.cloned());
         if user.name == DEFAULT {
             self.default = Arc::clone(&user);
         }
@@ -127,6 +139,11 @@ impl Acl {
         user.apply(words, all_channels)?;
         self.put(user);
         Ok(())
+    }
+
+    /// The passwords to be hashed since the last call.
+    fn take_fresh(&mut self) -> Vec<Arc<Secret>> {
+        std::mem::take(&mut self.fresh)
     }
 
     /// Removes a user; `default` stays.

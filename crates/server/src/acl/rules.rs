@@ -1,8 +1,10 @@
 //! The words that make a user: `on >secret ~cache:* +@read -keys (+set ~tmp:*)`.
 
 use super::catalog::{Access, CATALOG, category_number};
+use super::secret::{Mark, PASSWORD_BYTES_MAX, Secret};
 use super::selector::{KeyPattern, Selector};
-use super::user::{Hash, User, hash};
+use super::user::User;
+use std::sync::Arc;
 
 /// What is wrong with a word, in the words of Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +33,15 @@ pub(crate) enum RuleError {
          characters"
     )]
     BadHash,
+    /// Not a hash that is read.
+    #[error(
+        "The argon2id hash cannot be read, or asks for more than 64 MiB of memory, 8 passes or 8 \
+         lanes"
+    )]
+    BadArgon2,
+    /// Not one that can be hashed.
+    #[error("A password has at most 4096 bytes")]
+    LongPassword,
     /// Cannot be removed.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
@@ -90,10 +101,19 @@ impl User {
                 self.sanitize = Some(true);
             }
             _ => match word {
-                [b'>', password @ ..] => self.add_password(hash(password)),
-                [b'#', hex @ ..] => self.add_password(parse_hash(hex)?),
-                [b'<', password @ ..] => self.remove_password(hash(password))?,
-                [b'!', hex @ ..] => self.remove_password(parse_hash(hex)?)?,
+                [b'>', password @ ..] if password.len() > PASSWORD_BYTES_MAX => {
+                    return Err(RuleError::LongPassword);
+                }
+                [b'>', password @ ..] => self.add_password(Secret::of(password)),
+                [b'#', text @ ..] => self.add_password(Secret::parse(text)?),
+                [b'<', password @ ..] => {
+                    let mark = Mark::of(password);
+                    self.remove_password(|secret| secret.is(&mark) == Some(true))?;
+                }
+                [b'!', text @ ..] => {
+                    let meant = Secret::parse(text)?;
+                    self.remove_password(|secret| secret.is_meant_by(&meant))?;
+                }
                 [b'(', inner @ .., b')'] => {
                     let mut selector = Selector::new(all_channels);
                     for word in blanks(inner) {
@@ -107,17 +127,25 @@ impl User {
         Ok(())
     }
 
-    fn add_password(&mut self, hash: Hash) {
-        if !self.passwords.contains(&hash) {
-            self.passwords.push(hash);
+    fn add_password(&mut self, secret: Arc<Secret>) {
+        if !self
+            .passwords
+            .iter()
+            .any(|known| known.is_meant_by(&secret))
+        {
+            self.passwords.push(secret);
         }
         self.nopass = false;
     }
 
-    fn remove_password(&mut self, hash: Hash) -> Result<(), RuleError> {
-        let at = self.passwords.iter().position(|known| *known == hash);
-        self.passwords.remove(at.ok_or(RuleError::NoSuchPassword)?);
-        Ok(())
+    /// Removes what is meant, which may be there in both forms.
+    fn remove_password(&mut self, is_meant: impl Fn(&Secret) -> bool) -> Result<(), RuleError> {
+        let before = self.passwords.len();
+        self.passwords.retain(|secret| !is_meant(secret));
+        match self.passwords.len() < before {
+            true => Ok(()),
+            false => Err(RuleError::NoSuchPassword),
+        }
     }
 }
 
@@ -256,22 +284,6 @@ pub(crate) fn is_blank(byte: u8) -> bool {
 /// Words between blanks.
 pub(crate) fn blanks(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| is_blank(*b)).filter(|word| !word.is_empty())
-}
-
-fn parse_hash(hex: &[u8]) -> Result<Hash, RuleError> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Ok(byte - b'0'),
-        b'a'..=b'f' => Ok(byte - b'a' + 10),
-        _ => Err(RuleError::BadHash),
-    };
-    let mut hash = Hash::default();
-    if hex.len() != hash.len() * 2 {
-        return Err(RuleError::BadHash);
-    }
-    for (byte, pair) in hash.iter_mut().zip(hex.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Ok(hash)
 }
 
 /// Puts the words of a selector that were given apart together again.

@@ -9,13 +9,14 @@ fn acl(rules: &[&str]) -> Acl {
         .flat_map(|line| line.split(' '))
         .map(str::as_bytes);
     acl.set_user(b"u", words, false).expect("good rules");
+    acl.take_fresh().iter().for_each(|secret| secret.hash());
     acl
 }
 
 fn described(rules: &[&str]) -> String {
     let acl = acl(rules);
     let text = acl.user(b"u").expect("a user").describe();
-    String::from_utf8(text).expect("text")
+    String::from_utf8(text.expect("it is hashed")).expect("text")
 }
 
 #[test]
@@ -52,7 +53,8 @@ fn a_description_makes_the_same_user_again() {
     ] {
         let once = acl(&[rules]);
         let user = once.user(b"u").expect("a user");
-        let text = String::from_utf8(user.describe()).expect("text");
+        let text = user.describe().expect("it is hashed");
+        let text = String::from_utf8(text).expect("text");
         let words = text.strip_prefix("u ").expect("its name");
         let again = acl(&[words]);
         assert_eq!(again.user(b"u").expect("a user"), user, "{rules}: {text}");
@@ -139,6 +141,12 @@ fn a_file_is_taken_whole_or_not_at_all() {
     other.load(&path, false).expect("a load");
     let lines = |acl: &Acl| acl.users().map(|u| u.describe()).collect::<Vec<_>>();
     assert_eq!(lines(&other), lines(&acl));
+    let mark = Mark::of(b"pw");
+    let Judged::Unknown(secrets) = other.user(b"u").expect("a user").judge(&mark) else {
+        panic!("nobody has given this password yet");
+    };
+    assert!(secrets[0].verify(b"pw") && !secrets[0].verify(b"pW"));
+    secrets[0].learn(mark);
     assert!(other.login(b"u", b"pw").is_some());
     assert!(other.login(b"u", b"pW").is_none());
     std::fs::write(&path, "user a on\nuser a off\nsomething\nuser b +nosuch\n").expect("a file");

@@ -1,22 +1,21 @@
 //! A user: a name, passwords and rules.
-//!
-//! Passwords are kept as SHA-256, as Redis keeps them and writes them into ACL files. That is no
-//! slow hash: who steals the file guesses short passwords fast, so take long ones (ACL GENPASS).
-//! The comparison takes the same time wherever the first difference lies.
 
 use super::catalog::CATALOG;
+use super::secret::{Mark, Secret};
 use super::selector::{Denied, Selector, sort_option};
 use crate::command::Command;
 use crate::resp::parse::Args;
-use sha2::{Digest, Sha256};
-use subtle::{Choice, ConstantTimeEq};
+use std::sync::Arc;
 
-/// A password's hash.
-pub(crate) type Hash = [u8; 32];
-
-/// The hash of a password.
-pub(crate) fn hash(password: &[u8]) -> Hash {
-    Sha256::digest(password).into()
+/// What is known of a password at once.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    /// The user can log in with it.
+    Right,
+    /// The user cannot.
+    Wrong,
+    /// It may be one of these.
+    Unknown(Vec<Arc<Secret>>),
 }
 
 /// Who a client may be.
@@ -31,8 +30,8 @@ pub(crate) struct User {
     /// Whether payloads of RESTORE are checked: a word of Redis's that is kept and shown. They
     /// always are.
     pub sanitize: Option<bool>,
-    /// The hashes of its passwords.
-    pub passwords: Vec<Hash>,
+    /// Its passwords.
+    pub passwords: Vec<Arc<Secret>>,
     /// Its rules.
     pub root: Selector,
     /// More of them, each for itself.
@@ -79,14 +78,23 @@ impl User {
         self.unlimited
     }
 
-    /// Whether it can log in with a password.
-    pub(crate) fn accepts(&self, password: &[u8]) -> bool {
-        let offered = hash(password);
-        let same = self
-            .passwords
-            .iter()
-            .fold(Choice::from(0), |same, known| same | known.ct_eq(&offered));
-        self.enabled && (self.nopass || bool::from(same))
+    /// Judges a password by its mark.
+    pub(crate) fn judge(&self, mark: &Mark) -> Judged {
+        if !self.enabled {
+            return Judged::Wrong;
+        }
+        let (mut right, mut unknown) = (self.nopass, Vec::new());
+        for secret in &self.passwords {
+            match secret.is(mark) {
+                Some(same) => right |= same,
+                None => unknown.push(Arc::clone(secret)),
+            }
+        }
+        match right {
+            true => Judged::Right,
+            false if unknown.is_empty() => Judged::Wrong,
+            false => Judged::Unknown(unknown),
+        }
     }
 
     /// Judges a request.

@@ -1,7 +1,7 @@
 //! ACL: users and their rules, shown and changed.
 
 use super::Group;
-use super::flag::{ADMIN, LOADING};
+use super::flag::{ADMIN, LOADING, PROVES};
 use super::spec::{Command, family};
 use super::{Cx, NOT_INTEGER, wrong_arity};
 use crate::acl::catalog::{CATEGORIES, category_number};
@@ -12,11 +12,12 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("acl", -2, LOADING | ADMIN, WORDS, acl).doc(
-    Group::Server,
-    "6.0.0",
-    "Shows and changes users and what they may do.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[family("acl", -2, LOADING | ADMIN | PROVES, WORDS, acl)
+    .doc(
+        Group::Server,
+        "6.0.0",
+        "Shows and changes users and what they may do.",
+    )];
 
 /// The second words of ACL.
 const WORDS: &[(&str, i8)] = &[
@@ -39,6 +40,8 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        to specify users via the ACL SETUSER command and then issue a CONFIG \
                        REWRITE (assuming you have a Redis configuration file set) in order to \
                        store users in the Redis configuration.";
+/// In a block, of passwords that it has set itself: elsewhere these commands wait.
+const HASHING: &str = "TRYAGAIN a password is still being hashed; ask outside of MULTI";
 /// A password of this strength is made unless told otherwise, bits.
 const PASSWORD_BITS: i64 = 256;
 /// The strongest that is made, bits.
@@ -55,7 +58,10 @@ fn acl(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"genpass" => genpass(cx, args),
         b"getuser" => getuser(cx, args),
         b"list" => {
-            let lines: Vec<_> = cx.state.acl.users().map(|user| user.describe()).collect();
+            let lines = cx.state.acl.users().map(|user| user.describe());
+            let Some(lines) = lines.collect::<Option<Vec<_>>>() else {
+                return cx.out.error(HASHING);
+            };
             cx.out.array(lines.len());
             for line in lines {
                 cx.out.bulk(&[&b"user "[..], &line].concat());
@@ -145,6 +151,10 @@ fn getuser(cx: &mut Cx<'_>, args: &Args<'_>) {
     let Some(user) = cx.state.acl.user(args.at(2)) else {
         return cx.out.null();
     };
+    let passwords = user.passwords.iter().map(|secret| secret.text());
+    let Some(passwords) = passwords.collect::<Option<Vec<_>>>() else {
+        return cx.out.error(HASHING);
+    };
     let out = &mut cx.out;
     out.map(6);
     out.bulk(b"flags");
@@ -153,9 +163,9 @@ fn getuser(cx: &mut Cx<'_>, args: &Args<'_>) {
         out.bulk(flag.as_bytes());
     }
     out.bulk(b"passwords");
-    out.array(user.passwords.len());
-    for hash in &user.passwords {
-        out.bulk(acl::hex(hash).as_bytes());
+    out.array(passwords.len());
+    for text in passwords {
+        out.bulk(text.as_bytes());
     }
     describe(&user.root, out);
     out.bulk(b"selectors");
@@ -303,6 +313,9 @@ fn save(cx: &mut Cx<'_>) {
     let Some(path) = &cx.state.options.aclfile else {
         return cx.out.error(NO_FILE);
     };
+    if !cx.state.acl.is_hashed() {
+        return cx.out.error(HASHING);
+    }
     match cx.state.acl.save(path) {
         Ok(()) => cx.out.ok(),
         Err(error) => {

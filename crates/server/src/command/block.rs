@@ -12,7 +12,7 @@
 
 use super::Group;
 use super::dispatch::{add_partitions, failed};
-use super::flag::{FAST, IMMEDIATE, LOADING};
+use super::flag::{FAST, IMMEDIATE, LOADING, PROVES};
 use super::spec::{Command, plain};
 use super::{After, Cx, Data, Run, flag};
 use crate::acl;
@@ -34,7 +34,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "2.0.0",
         "Drops the block that MULTI began.",
     ),
-    plain("exec", 1, LOADING | IMMEDIATE, exec).doc(
+    plain("exec", 1, LOADING | IMMEDIATE | PROVES, exec).doc(
         Group::Transactions,
         "1.2.0",
         "Runs the block that MULTI began, as one transaction.",
@@ -62,6 +62,7 @@ pub(crate) fn enqueue(
         block.broken = true;
         return out.error("ERR Command not allowed inside a transaction");
     }
+    block.proves |= command.has(PROVES);
     let owned = OwnedArgs::copy(args);
     block.bytes += owned.bytes();
     if block.bytes > state.options.query_bytes_max {

@@ -2,7 +2,7 @@
 
 use super::Group;
 use super::client::check_name;
-use super::flag::{FAST, IMMEDIATE, LOADING, NO_AUTH};
+use super::flag::{FAST, IMMEDIATE, LOADING, NO_AUTH, PROVES};
 use super::spec::{Command, plain};
 use super::{Cx, SYNTAX};
 use crate::acl;
@@ -11,12 +11,12 @@ use crate::resp::parse::Args;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("auth", -2, LOADING | NO_AUTH | FAST, auth).doc(
+    plain("auth", -2, LOADING | NO_AUTH | FAST | PROVES, auth).doc(
         Group::Connection,
         "1.0.0",
         "Proves who the client is.",
     ),
-    plain("hello", -1, LOADING | NO_AUTH | FAST, hello).doc(
+    plain("hello", -1, LOADING | NO_AUTH | FAST | PROVES, hello).doc(
         Group::Connection,
         "6.0.0",
         "Chooses the protocol and tells about the server.",

@@ -34,6 +34,8 @@ pub(crate) mod flag {
     pub(crate) const PUBSUB: u32 = 1024;
     /// Not to be given to everybody.
     pub(crate) const DANGEROUS: u32 = 2048;
+    /// May have to wait for a password to be tried or hashed.
+    pub(crate) const PROVES: u32 = 4096;
 }
 
 /// Which arguments are keys, and so which partitions a command needs.

@@ -38,6 +38,7 @@ impl EventLoop {
             Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
             // Whoever asked may have given up.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
+            Message::Proved(proved) => self.state.proved(&proved),
             Message::Expired { keys, epoch } => self.state.tell_expired(keys, epoch),
             Message::Saved { client, result } => {
                 self.state.saving = None;

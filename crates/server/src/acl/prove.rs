@@ -1,0 +1,490 @@
+//! Passwords that cannot be judged at once, and answers that are held back.
+//!
+//! A request that logs in is looked at before it runs ([`gate`]). If a [`Secret`] of its user has no
+//! mark yet, argon2id has to try the password, tens of milliseconds of work: one thread does
+//! that, and until it has, the request stays unread in its connection's input, as under CLIENT
+//! PAUSE, and nothing of it has happened. The result becomes the secret's mark, or a line in a
+//! short list of what was refuted; then the request is looked at again. One with a wrong password
+//! is postponed once more, until its delay is over ([`throttle`](super::throttle)).
+//!
+//! So a password that was right once in this process is always judged at once. One that was not
+//! waits for at most one try of each other address: an address has one check at a time, and those
+//! that were wrong lately come last.
+//!
+//! New passwords are hashed by the same thread. ACL LIST, GETUSER and SAVE wait for that.
+//!
+//! Invariant: a session that `asks` is in `checks`, `overflow` or `unhashed` once; one that is
+//! `held` is in `held` once, with that deadline.
+
+use super::secret::{Mark, Secret};
+use super::throttle::{Address, Throttle, delay};
+use super::user::Judged;
+use super::{Acl, User};
+use crate::command::Command;
+use crate::control::{Control, Message};
+use crate::engine::MemoryUse;
+use crate::pubsub::Seat;
+use crate::resp::parse::Args;
+use crate::session::Session;
+use crate::state::State;
+use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Instant;
+
+/// So many addresses have a check at a time.
+const CHECKS_MAX: usize = 64;
+/// So many clients that found no room try again when there is some.
+const WOKEN: usize = 16;
+/// So many refuted passwords are remembered.
+const REFUTED_MAX: usize = 1024;
+/// ACL SETUSER waits while so many new passwords are not hashed.
+const FRESH_MAX: usize = 64;
+
+/// A password to be tried.
+struct Check {
+    seat: Seat,
+    address: Address,
+    mark: Mark,
+    password: Box<[u8]>,
+    secrets: Vec<Arc<Secret>>,
+}
+
+/// What the thread does.
+enum Job {
+    Hash(Arc<Secret>),
+    Verify(Arc<Secret>, Box<[u8]>),
+}
+
+/// What it has found.
+#[derive(Debug)]
+pub(crate) enum Proved {
+    /// A new password is hashed.
+    Hashed,
+    /// Whether the password that is being tried is right.
+    Verified(bool),
+}
+
+/// All that waits.
+#[derive(Default)]
+pub(crate) struct Prover {
+    worker: Option<SyncSender<Job>>,
+    /// What the thread tries; `None` while it hashes or rests.
+    trying: Option<Check>,
+    busy: bool,
+    /// Whether it has tried a password last: then a new one is hashed first.
+    tried: bool,
+    checks: VecDeque<Check>,
+    fresh: VecDeque<Arc<Secret>>,
+    overflow: VecDeque<Seat>,
+    unhashed: Vec<Seat>,
+    refuted: VecDeque<(Mark, u64)>,
+    held: BTreeSet<(Instant, u64, usize)>,
+    throttle: Throttle,
+    accounted: u64,
+    memory_bytes: u64,
+}
+
+impl Prover {
+    /// When the first answer may leave that is held back.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.held.first().map(|(at, ..)| *at)
+    }
+
+    fn refutes(&self, mark: &Mark, secret: &Secret) -> bool {
+        let mut all = self.refuted.iter();
+        all.any(|(known, id)| *id == secret.id && known.is(mark))
+    }
+
+    /// The secrets that nobody knows this password not to be.
+    fn open(&self, mark: &Mark, secrets: Vec<Arc<Secret>>) -> Vec<Arc<Secret>> {
+        let mut secrets = secrets;
+        secrets.retain(|secret| secret.is(mark).is_none() && !self.refutes(mark, secret));
+        secrets
+    }
+
+    /// The next check: of those whose address was not wrong lately, the oldest.
+    fn next_check(&mut self, now: Instant) -> Option<Check> {
+        let throttle = &self.throttle;
+        let clean = |check: &Check| throttle.count(check.address, now) == 0;
+        let at = self.checks.iter().position(clean).unwrap_or(0);
+        self.checks.remove(at)
+    }
+
+    fn forget(&mut self, session: &mut Session) {
+        let seat = session.seat;
+        if let Some(at) = session.held.take() {
+            self.held.remove(&(at, seat.id, seat.index));
+        }
+        if std::mem::take(&mut session.asks) {
+            self.checks.retain(|check| check.seat != seat);
+            self.overflow.retain(|waiting| *waiting != seat);
+            self.unhashed.retain(|waiting| *waiting != seat);
+        }
+    }
+}
+
+/// What a request needs to know before it can run.
+enum Need<'a> {
+    /// Whether the user has this password.
+    Login(&'a [u8], &'a [u8]),
+    /// Which of the user's passwords it is.
+    Removal(&'a [u8], &'a [u8]),
+    /// All passwords at rest.
+    Hashed,
+    /// Room for new passwords.
+    Room,
+}
+
+/// What is to be done with a request.
+enum Verdict {
+    Run,
+    Try(Mark, Box<[u8]>, Vec<Arc<Secret>>),
+    Wait,
+    HoldBack,
+}
+
+/// Whether a request is to be postponed. Nothing of it has happened then, and it is looked at again
+/// when something has changed.
+#[cold]
+pub(crate) fn gate(
+    state: &mut State,
+    session: &mut Session,
+    command: &Command,
+    args: &Args<'_>,
+) -> bool {
+    session.asks = false;
+    let now = Instant::now();
+    let seat = session.seat;
+    match judge(state, session, command, args) {
+        Verdict::Run => {
+            session.held = None;
+            return false;
+        }
+        Verdict::Wait => {
+            session.asks = true;
+            state.prover.unhashed.push(seat);
+        }
+        Verdict::Try(mark, password, secrets) => {
+            session.asks = true;
+            let address = Address::of(&session.peer);
+            let prover = &mut state.prover;
+            let mut asking = prover.checks.iter().chain(&prover.trying);
+            if prover.checks.len() >= CHECKS_MAX || asking.any(|check| check.address == address) {
+                prover.overflow.push_back(seat);
+            } else {
+                prover.checks.push_back(Check {
+                    seat,
+                    address,
+                    mark,
+                    password,
+                    secrets,
+                });
+            }
+        }
+        Verdict::HoldBack => {
+            let at = match session.held {
+                Some(at) if at <= now => {
+                    session.held = None;
+                    return false;
+                }
+                Some(at) => at,
+                None => {
+                    session.wrong = session.wrong.saturating_add(1);
+                    let address = Address::of(&session.peer);
+                    let count = state.prover.throttle.wrong(address, now);
+                    now + delay(count.max(session.wrong))
+                }
+            };
+            session.held = Some(at);
+            state.prover.held.insert((at, seat.id, seat.index));
+        }
+    }
+    true
+}
+
+fn judge(state: &State, session: &Session, command: &Command, args: &Args<'_>) -> Verdict {
+    let mut wrong = false;
+    let mut judge_one = |command: &Command, args: &Args<'_>| -> Option<Verdict> {
+        for need in needs(&state.acl, command, args) {
+            match judge_need(state, need) {
+                Verdict::Run => {}
+                Verdict::HoldBack => wrong = true,
+                verdict => return Some(verdict),
+            }
+        }
+        None
+    };
+    let verdict = match &session.block {
+        // The commands of the block run when EXEC does; an unknown one made it broken.
+        Some(block) if !block.broken => {
+            let mut queue = block.queue.iter();
+            queue.find_map(|(command, owned)| judge_one(command, &owned.args()))
+        }
+        Some(_) => None,
+        None => judge_one(command, args),
+    };
+    verdict.unwrap_or(if wrong {
+        Verdict::HoldBack
+    } else {
+        Verdict::Run
+    })
+}
+
+fn judge_need(state: &State, need: Need<'_>) -> Verdict {
+    let prover = &state.prover;
+    let attempt = |mark, password: &[u8], secrets| match prover.open(&mark, secrets) {
+        secrets if secrets.is_empty() => None,
+        secrets => Some(Verdict::Try(mark, password.into(), secrets)),
+    };
+    match need {
+        Need::Login(name, password) => {
+            let mark = Mark::of(password);
+            let judged = state.acl.user(name).map(|user| user.judge(&mark));
+            match judged {
+                Some(Judged::Right) => Verdict::Run,
+                Some(Judged::Unknown(secrets)) if password.len() <= super::PASSWORD_BYTES_MAX => {
+                    attempt(mark, password, secrets).unwrap_or(Verdict::HoldBack)
+                }
+                Some(Judged::Unknown(_) | Judged::Wrong) | None => Verdict::HoldBack,
+            }
+        }
+        Need::Removal(name, password) => {
+            let secrets = state.acl.user(name).map(|user| user.passwords.clone());
+            attempt(Mark::of(password), password, secrets.unwrap_or_default())
+                .unwrap_or(Verdict::Run)
+        }
+        Need::Hashed if state.acl.is_hashed() => Verdict::Run,
+        Need::Room if prover.fresh.len() < FRESH_MAX => Verdict::Run,
+        Need::Hashed | Need::Room => Verdict::Wait,
+    }
+}
+
+/// What a request needs.
+fn needs<'a>(acl: &Acl, command: &Command, args: &Args<'a>) -> Vec<Need<'a>> {
+    let mut needs = Vec::new();
+    match command.name {
+        "auth" if args.len() == 3 => needs.push(Need::Login(args.at(1), args.at(2))),
+        "auth" if args.len() == 2 && !acl.default_user().nopass => {
+            needs.push(Need::Login(super::DEFAULT, args.at(1)));
+        }
+        "hello" => {
+            let mut at = 2;
+            while at + 1 < args.len() {
+                if args.at(at).eq_ignore_ascii_case(b"AUTH") && at + 2 < args.len() {
+                    needs.push(Need::Login(args.at(at + 1), args.at(at + 2)));
+                    at += 1;
+                }
+                at += 2;
+            }
+        }
+        "acl" if args.len() > 1 => match args.at(1).to_ascii_lowercase().as_slice() {
+            b"list" | b"getuser" | b"save" => needs.push(Need::Hashed),
+            b"setuser" if args.len() > 2 => {
+                needs.push(Need::Room);
+                let removed = |word: &&[u8]| word.first() == Some(&b'<');
+                let removed = args.from(3).filter(removed);
+                needs.extend(removed.map(|word| Need::Removal(args.at(2), &word[1..])));
+            }
+            _ => {}
+        },
+        _ => {}
+    }
+    needs
+}
+
+impl State {
+    /// Gives the thread what it should do next, and lets those go on whose delay is over.
+    pub(crate) fn tend_passwords(&mut self, now: Instant) {
+        while let Some((at, id, index)) = self.prover.held.first().copied()
+            && at <= now
+        {
+            self.prover.held.pop_first();
+            self.resume(Seat { index, id });
+        }
+        let fresh = self.acl.take_fresh();
+        self.prover.fresh.extend(fresh);
+        if !self.prover.busy {
+            self.begin_proof(now);
+        }
+        if self.prover.trying.is_none() && self.prover.checks.is_empty() {
+            self.wake_some();
+        }
+    }
+
+    fn begin_proof(&mut self, now: Instant) {
+        if self.prover.checks.is_empty() && self.prover.fresh.is_empty() {
+            return;
+        }
+        let worker = match self.prover.worker.clone() {
+            Some(worker) => worker,
+            None => match start_worker(&self.control) {
+                Ok(worker) => self.prover.worker.insert(worker).clone(),
+                Err(error) => {
+                    // They wait until there is one.
+                    let text = format!("Cannot start the thread that tries passwords: {error}");
+                    return (self.log)(&text);
+                }
+            },
+        };
+        let prover = &mut self.prover;
+        let hash_first = prover.tried && !prover.fresh.is_empty();
+        let mut job = None;
+        while !hash_first
+            && job.is_none()
+            && let Some(mut check) = prover.next_check(now)
+        {
+            // What others have tried since need not be tried again.
+            let secrets = std::mem::take(&mut check.secrets);
+            check.secrets = prover.open(&check.mark, secrets);
+            match check.secrets.pop() {
+                Some(secret) => {
+                    prover.memory_bytes = secret.memory_bytes();
+                    job = Some(Job::Verify(Arc::clone(&secret), check.password.clone()));
+                    check.secrets.push(secret);
+                    prover.trying = Some(check);
+                }
+                None => {
+                    let seat = check.seat;
+                    self.after_proof(seat);
+                    return self.begin_proof(now);
+                }
+            }
+        }
+        let job = job.or_else(|| {
+            let secret = prover.fresh.pop_front()?;
+            prover.memory_bytes = secret.memory_bytes();
+            Some(Job::Hash(secret))
+        });
+        let Some(job) = job else { return };
+        prover.busy = worker.try_send(job).is_ok();
+        prover.tried = prover.trying.is_some();
+        if !prover.busy {
+            // The thread is gone: another one is started in the next round.
+            prover.worker = None;
+            prover.checks.extend(prover.trying.take());
+        }
+        self.account_proof();
+    }
+
+    /// The thread has done what it was given.
+    pub(crate) fn proved(&mut self, proved: &Proved) {
+        self.prover.busy = false;
+        match (proved, self.prover.trying.take()) {
+            (Proved::Verified(right), Some(mut check)) => {
+                if let Some(secret) = check.secrets.pop() {
+                    match right {
+                        true => secret.learn(check.mark),
+                        false => self.prover.refute(check.mark, &[secret]),
+                    }
+                }
+                let seat = check.seat;
+                if *right || check.secrets.is_empty() {
+                    self.after_proof(seat);
+                } else if self.connections.holds(seat) {
+                    self.prover.checks.push_back(check);
+                }
+            }
+            (Proved::Hashed | Proved::Verified(_), _) => {
+                for seat in std::mem::take(&mut self.prover.unhashed) {
+                    self.resume(seat);
+                }
+            }
+        }
+        self.account_proof();
+        self.tend_passwords(Instant::now());
+    }
+
+    /// Has a client looked at again, and some of those that found no room.
+    fn after_proof(&mut self, seat: Seat) {
+        self.resume(seat);
+        self.wake_some();
+    }
+
+    /// Has some of those looked at again that found no room.
+    fn wake_some(&mut self) {
+        for _ in 0..WOKEN {
+            let Some(seat) = self.prover.overflow.pop_front() else {
+                break;
+            };
+            self.resume(seat);
+        }
+    }
+
+    /// Lets a postponed client go on.
+    fn resume(&mut self, seat: Seat) {
+        let Some(mut connection) = self.connections.take(seat.index) else {
+            return;
+        };
+        if connection.session.seat == seat {
+            connection.postponed = false;
+            self.touch(seat.index);
+        }
+        self.connections.put(seat.index, connection);
+    }
+
+    /// A client that leaves waits for nothing.
+    pub(crate) fn forget_proof(&mut self, session: &mut Session) {
+        self.prover.forget(session);
+    }
+
+    /// Tells the database how much memory checks and their passwords take.
+    fn account_proof(&mut self) {
+        let prover = &self.prover;
+        let waiting: usize = prover.checks.iter().map(|check| check.password.len()).sum();
+        let running = if prover.busy { prover.memory_bytes } else { 0 };
+        let bytes = running.saturating_add(u64::try_from(waiting).unwrap_or(u64::MAX));
+        let before = prover.accounted;
+        if let Some(db) = self.db().filter(|_| bytes != before) {
+            db.memory().change(MemoryUse::Output, before, bytes);
+            self.prover.accounted = bytes;
+        }
+    }
+}
+
+impl Prover {
+    fn refute(&mut self, mark: Mark, secrets: &[Arc<Secret>]) {
+        let refuted = secrets.iter().map(|secret| (mark, secret.id));
+        self.refuted.extend(refuted);
+        let over = self.refuted.len().saturating_sub(REFUTED_MAX);
+        self.refuted.drain(..over);
+    }
+}
+
+impl Acl {
+    /// Whether all passwords have their form at rest.
+    pub(crate) fn is_hashed(&self) -> bool {
+        let stored = |user: &Arc<User>| user.passwords.iter().all(|secret| secret.is_stored());
+        self.users().all(stored)
+    }
+}
+
+fn start_worker(control: &Control) -> std::io::Result<SyncSender<Job>> {
+    let (sender, jobs) = sync_channel(1);
+    let control = control.clone();
+    let body = move || work(&jobs, &control);
+    let started = thread::Builder::new()
+        .name(String::from("passwords"))
+        .spawn(body);
+    started.map(|_| sender)
+}
+
+/// The thread: it ends when nobody can give it anything any more.
+fn work(jobs: &Receiver<Job>, control: &Control) {
+    while let Ok(job) = jobs.recv() {
+        // A panic must not leave everybody waiting.
+        let proved = match job {
+            Job::Hash(secret) => {
+                let _ = catch_unwind(AssertUnwindSafe(|| secret.hash()));
+                Proved::Hashed
+            }
+            Job::Verify(secret, password) => {
+                let right = catch_unwind(AssertUnwindSafe(|| secret.verify(&password)));
+                Proved::Verified(right.unwrap_or(false))
+            }
+        };
+        control.send(Message::Proved(proved));
+    }
+}

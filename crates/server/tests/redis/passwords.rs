@@ -1,0 +1,268 @@
+//! Passwords: at rest, judged beside the loop, and guessed at.
+
+use super::client::{Client, Running, local, start, start_with};
+use perdura_server::ServerOptions;
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+/// SHA-256 of `password`.
+const SHA256: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+/// Half a second of work and 64 MiB; no password is known for it.
+const SLOW: &str = "$argon2id$v=19$m=65536,t=8,p=1$c2FsdHNhbHRzYWx0$\
+                    AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// The line of a user in ACL LIST.
+fn line(client: &mut Client<TcpStream>, user: &str) -> String {
+    let list = client.send("ACL LIST");
+    let start = format!("user {user} ");
+    let mut lines = list.split('"').filter(|line| line.starts_with(&start));
+    lines.next().expect("a user").to_owned()
+}
+
+/// The words of a user's line that are passwords.
+fn passwords(client: &mut Client<TcpStream>, user: &str) -> Vec<String> {
+    let line = line(client, user);
+    let words = line.split(' ').filter_map(|word| word.strip_prefix('#'));
+    words.map(str::to_owned).collect()
+}
+
+fn with_users(users: &[String]) -> Running {
+    start_with(ServerOptions {
+        users: users.to_vec(),
+        ..local()
+    })
+}
+
+fn login(running: &Running, name: &str, password: &str) -> String {
+    running.connect().send(&format!("AUTH {name} {password}"))
+}
+
+#[test]
+fn passwords_at_rest_are_argon2id_and_the_form_of_redis_is_read() {
+    let running = start();
+    let mut root = running.connect();
+    root.expect(&[
+        ("ACL SETUSER new on >password", "+OK"),
+        (
+            "ACL SETUSER old on +@all #5e88",
+            "-ERR Error in ACL SETUSER modifier '#5e88': The password hash \
+             must be exactly 64 characters and contain only lowercase hexadecimal characters",
+        ),
+        (&format!("ACL SETUSER old on #{SHA256}"), "+OK"),
+    ]);
+    let stored = passwords(&mut root, "new");
+    assert_eq!(stored.len(), 1);
+    assert!(
+        stored[0].starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+        "{stored:?}"
+    );
+    assert_eq!(passwords(&mut root, "old"), [SHA256]);
+    let shown = root.send("ACL GETUSER new");
+    assert!(
+        shown.contains(&format!("\"passwords\", [\"{}\"]", stored[0])),
+        "{shown}"
+    );
+    for name in ["new", "old"] {
+        assert_eq!(login(&running, name, "password"), "+OK");
+        assert_eq!(login(&running, name, "passwort"), WRONG);
+        // What is there already, in whatever form, is not there twice.
+        root.expect(&[
+            (&format!("ACL SETUSER {name} >password #{SHA256}"), "+OK"),
+            (&format!("ACL SETUSER {name} >other <password"), "+OK"),
+        ]);
+        assert_eq!(passwords(&mut root, name).len(), 1, "{name}");
+        assert_eq!(login(&running, name, "password"), WRONG);
+        assert_eq!(login(&running, name, "other"), "+OK");
+        assert!(
+            root.send(&format!("ACL SETUSER {name} <password"))
+                .contains("does not exist")
+        );
+    }
+    // By the form at rest, and an argon2id one also by its SHA-256.
+    let other = passwords(&mut root, "new").remove(0);
+    root.expect(&[
+        (&format!("ACL SETUSER new !{other} >password"), "+OK"),
+        (&format!("ACL SETUSER new !{SHA256}"), "+OK"),
+    ]);
+    assert!(passwords(&mut root, "new").is_empty());
+    assert!(
+        root.send("ACL SETUSER new #$argon2id$v=19$m=99999")
+            .contains("argon2id")
+    );
+    // In a block there is nobody to wait for.
+    root.expect(&[
+        ("MULTI", "+OK"),
+        ("ACL SETUSER new >third", "+QUEUED"),
+        ("ACL LIST", "+QUEUED"),
+    ]);
+    assert!(root.send("EXEC").starts_with("[+OK, -TRYAGAIN"));
+    assert_eq!(passwords(&mut root, "new").len(), 1);
+}
+
+#[test]
+fn a_password_from_a_file_is_tried_once_and_known_from_then_on() {
+    let first = start();
+    let mut root = first.connect();
+    root.expect(&[("ACL SETUSER a on +@all ~* >one >two", "+OK")]);
+    let stored = passwords(&mut root, "a");
+    let rules = format!("a on +@all ~* #{} #{}", stored[0], stored[1]);
+    let running = with_users(&[rules.clone(), rules.replacen('a', "b", 1)]);
+    assert_eq!(login(&running, "a", "three"), WRONG);
+    assert_eq!(login(&running, "a", "two"), "+OK");
+    assert_eq!(login(&running, "a", "one"), "+OK");
+    let hello = running.connect().send("HELLO 3 AUTH b one SETNAME me");
+    assert!(hello.starts_with("{\"server\": \"redis\""), "{hello}");
+    assert_eq!(running.connect().send("HELLO 3 AUTH b three"), WRONG);
+    // Removed by a password that nobody has given yet.
+    let mut root = running.connect();
+    root.expect(&[("ACL SETUSER b <two", "+OK")]);
+    assert_eq!(passwords(&mut root, "b"), [stored[0].clone()]);
+    // In a block, and behind it in one write.
+    let running = with_users(&[rules]);
+    let mut client = running.connect();
+    client
+        .write(b"MULTI\r\nAUTH a two\r\nACL WHOAMI\r\nEXEC\r\nACL WHOAMI\r\nAUTH a x\r\nPING\r\n");
+    for reply in [
+        "+OK",
+        "+QUEUED",
+        "+QUEUED",
+        "[+OK, \"a\"]",
+        "\"a\"",
+        WRONG,
+        "+PONG",
+    ] {
+        assert_eq!(client.read(), reply);
+    }
+}
+
+#[test]
+fn many_first_logins_at_once_are_all_answered() {
+    let first = start();
+    let mut root = first.connect();
+    root.expect(&[("ACL SETUSER a on +@all ~* >one", "+OK")]);
+    let stored = passwords(&mut root, "a").remove(0);
+    let running = with_users(&[format!("a on +@all ~* #{stored}")]);
+    let mut clients: Vec<_> = (0..100).map(|_| running.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let word = if number % 10 == 9 { "two" } else { "one" };
+        client.push(&[b"AUTH", b"a", word.as_bytes()]);
+        client.push(&[b"ACL", b"WHOAMI"]);
+    }
+    // Those that leave are not waited for.
+    clients.drain(..5);
+    for (number, client) in (5..).zip(&mut clients) {
+        let (reply, name) = match number % 10 {
+            9 => (WRONG, "\"default\""),
+            _ => ("+OK", "\"a\""),
+        };
+        assert_eq!(
+            (client.read().as_str(), client.read().as_str()),
+            (reply, name)
+        );
+    }
+}
+
+#[test]
+fn the_loop_goes_on_while_a_password_is_tried_and_its_memory_is_on_the_account() {
+    let running = with_users(&[format!("slow on #{SLOW}")]);
+    let (mut guesser, mut other) = (running.connect(), running.connect());
+    let short = Some(Duration::from_micros(1));
+    guesser.socket().set_read_timeout(short).expect("a timeout");
+    guesser.push(&[b"AUTH", b"slow", b"guess"]);
+    let (mut pings, mut most) = (0, 0);
+    let output = |client: &mut Client<TcpStream>| {
+        let info = client.send("INFO memory");
+        let value = info
+            .lines()
+            .find_map(|line| line.strip_prefix("memory_output:"));
+        value
+            .and_then(|text| text.parse::<u64>().ok())
+            .expect("a figure")
+    };
+    while guesser.socket().peek(&mut [0]).is_err() {
+        other.expect(&[("PING", "+PONG")]);
+        pings += 1;
+        most = most.max(output(&mut other));
+    }
+    assert!(pings > 20, "{pings}");
+    assert!(most >= 64 << 20, "{most}");
+    assert!(output(&mut other) < 1 << 20);
+    assert_eq!(guesser.read(), WRONG);
+}
+
+#[test]
+fn wrong_passwords_cost_growing_delays_and_right_ones_of_others_none() {
+    let running = start();
+    let mut root = running.connect();
+    root.expect(&[("ACL SETUSER a on >right", "+OK")]);
+    let mut guesser = running.connect();
+    let begin = Instant::now();
+    for _ in 0..4 {
+        assert_eq!(guesser.send("AUTH a wrong"), WRONG);
+    }
+    let took = begin.elapsed();
+    assert!(
+        took >= Duration::from_millis(20 + 40 + 80 + 160),
+        "{took:?}"
+    );
+    // The address is remembered beyond the connection, unknown users are no faster.
+    let begin = Instant::now();
+    assert_eq!(login(&running, "nobody", "x"), WRONG);
+    assert!(begin.elapsed() >= Duration::from_millis(320));
+    // Held back for seconds, while many log in from the same address.
+    for _ in 0..5 {
+        guesser.push(&[b"AUTH", b"a", b"wrong"]);
+    }
+    for _ in 0..50 {
+        assert_eq!(login(&running, "a", "right"), "+OK");
+    }
+    let short = Some(Duration::from_micros(1));
+    guesser.socket().set_read_timeout(short).expect("a timeout");
+    let mut answered = Vec::new();
+    // The time-out ends it.
+    let _ = guesser.socket().read_to_end(&mut answered);
+    let answers = answered
+        .windows(9)
+        .filter(|bytes| *bytes == b"WRONGPASS")
+        .count();
+    assert!(answers < 5, "five answers take twenty seconds");
+}
+
+/// Connects, logs in and asks once, so many times; seconds.
+fn log_in_often(running: &Running, name: &str, count: u32) -> f64 {
+    let begin = Instant::now();
+    for _ in 0..count {
+        let mut client = running.connect();
+        client.push(&[b"AUTH", name.as_bytes(), b"password"]);
+        client.push(&[b"PING"]);
+        assert_eq!(
+            (client.read().as_str(), client.read().as_str()),
+            ("+OK", "+PONG")
+        );
+    }
+    begin.elapsed().as_secs_f64()
+}
+
+/// `PERDURA_LOGINS=10000` makes a measurement of it, and prints it with `--nocapture`.
+#[test]
+fn a_login_costs_the_same_whatever_form_the_password_has() {
+    let count = std::env::var("PERDURA_LOGINS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let count = count.unwrap_or(200);
+    let running = with_users(&[
+        format!("sha on +@all #{SHA256}"),
+        String::from("argon on +@all >password"),
+    ]);
+    log_in_often(&running, "sha", count / 4);
+    log_in_often(&running, "argon", count / 4);
+    let (mut sha, mut argon) = (f64::MAX, f64::MAX);
+    for _ in 0..5 {
+        sha = sha.min(log_in_often(&running, "sha", count));
+        argon = argon.min(log_in_often(&running, "argon", count));
+    }
+    eprintln!("{count} logins: sha256 {sha:.3} s, argon2id {argon:.3} s, the best of five each");
+    assert!(argon < sha * 2.0, "{argon} {sha}");
+}
