@@ -45,6 +45,9 @@ pub enum Flaw {
     NoDirSync,
     /// A failed sync is retried and its second answer believed.
     SyncRetried,
+    /// A block whose write is refused for want of space counts, and is written again only after
+    /// later blocks have.
+    RefusedBlockLate,
     /// A block is accepted wherever it is found: recycled segments resurrect old blocks.
     PositionUnchecked,
     /// The checkpoint copies a page after it has released the partition's latch.
@@ -114,7 +117,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 41] = [
+    pub const ALL: [Flaw; 42] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -133,6 +136,7 @@ impl Flaw {
         Flaw::TruncateBeforeAnchor,
         Flaw::NoDirSync,
         Flaw::SyncRetried,
+        Flaw::RefusedBlockLate,
         Flaw::PositionUnchecked,
         Flaw::CopyAfterLatch,
         Flaw::ImageCrcUnchecked,

@@ -8,6 +8,7 @@ use perdura_device::Clock;
 use perdura_recovery::CheckpointProgress;
 use perdura_store::MemoryUse;
 
+use crate::delays::Work;
 use crate::pace::ImagePacer;
 use crate::shared::Shared;
 
@@ -19,24 +20,24 @@ const HURRY_TICK: Duration = Duration::from_millis(1);
 const PURGE_TICKS: u64 = 5;
 /// How long a checkpoint waits for a full disk before it is put off, nanoseconds.
 const FULL_PATIENCE_NS: u64 = 2_000_000_000;
+/// How often a flusher tries again on a full disk.
+pub(crate) const FULL_RETRY: Duration = Duration::from_millis(100);
 /// Between two parts of a segment being zeroed.
 const ZEROING_PAUSE: Duration = Duration::from_millis(1);
-/// How long after a cancelled checkpoint the next one begins by itself, nanoseconds.
-const CANCELLED_PAUSE_NS: u64 = 5_000_000_000;
 
 /// How old what the anchor vouches for may become while the log is written, nanoseconds.
 const VOUCH_NS: u64 = 1_000_000_000;
 
 impl Shared {
     pub fn checkpointer(&self) {
-        // After a cancelled checkpoint nobody hurries: each attempt writes marks to the log.
-        let mut not_before_ns = 0;
         while !self.is_stopping() {
             std::thread::park_timeout(TICK);
             if self.core.wal().failure().is_some() {
                 continue;
             }
-            let due = self.clock.mono_ns() >= not_before_ns && self.core.checkpoint_is_due();
+            // After a cancelled checkpoint the next one takes its time: each writes marks to the log.
+            let due = self.delays.is_due(Work::Checkpoint, self.clock.mono_ns())
+                && self.core.checkpoint_is_due();
             {
                 let mut book = self.checkpoints.lock();
                 if !std::mem::take(&mut book.wanted) && !due {
@@ -45,8 +46,12 @@ impl Shared {
                 book.started += 1;
             }
             let outcome = self.run_checkpoint();
-            if outcome.is_err() {
-                not_before_ns = self.clock.mono_ns() + CANCELLED_PAUSE_NS;
+            match &outcome {
+                Ok(()) => self.delays.done(Work::Checkpoint),
+                Err(error) => {
+                    let now = self.clock.mono_ns();
+                    self.delays.failed(Work::Checkpoint, error, now);
+                }
             }
             let mut book = self.checkpoints.lock();
             book.ended = book.started;
@@ -77,8 +82,8 @@ impl Shared {
                 CheckpointProgress::Waiting => {
                     let now = self.clock.mono_ns();
                     let waited = now - *waiting_since.get_or_insert(now);
-                    if waited > FULL_PATIENCE_NS && self.core.wal().is_disk_full() {
-                        let why = "the log's disk is full, so the image cannot be completed";
+                    if waited > FULL_PATIENCE_NS && self.core.wal().is_short() {
+                        let why = "the log has no room, so the image cannot be completed";
                         return Err(Error::LogFull(why.into()));
                     }
                     self.nudge();
@@ -99,12 +104,19 @@ impl Shared {
                 continue;
             }
             for stream in (0..self.core.wal().streams()).map(StreamId) {
-                if let Err(error) = self.core.wal().prepare_segment(stream, &pause)
-                    && !error.is_disk_full()
-                {
-                    self.core
-                        .wal()
-                        .fail(&format!("log stream {stream}: {error}"));
+                let work = Work::Segment(stream);
+                if self.delays.is_due(work, self.clock.mono_ns()) {
+                    let prepared = self.core.wal().prepare_segment(stream, &pause);
+                    self.note_segment(stream, prepared.map(drop));
+                }
+            }
+            if self.delays.is_due(Work::Removal, self.clock.mono_ns()) {
+                match self.core.clear_away() {
+                    Ok(()) => self.delays.done(Work::Removal),
+                    Err(error) => {
+                        let now = self.clock.mono_ns();
+                        self.delays.failed(Work::Removal, &error, now);
+                    }
                 }
             }
             tick += 1;
@@ -133,6 +145,25 @@ impl Shared {
             // An error has stopped the log, which says so itself.
             if let Ok(true) = self.core.vouch() {
                 not_before_ns = now_ns + VOUCH_NS;
+            }
+        }
+    }
+
+    /// Notes whether a stream's log can be extended and returns how long to wait if not. A full disk
+    /// is tried again at an even pace: writes are to go on as soon as there is space.
+    pub fn note_segment(&self, stream: StreamId, prepared: Result<()>) -> Duration {
+        let work = Work::Segment(stream);
+        match prepared {
+            Err(error) if !error.is_disk_full() => {
+                self.delays.failed(work, &error, self.clock.mono_ns())
+            }
+            Ok(()) => {
+                self.delays.done(work);
+                Duration::ZERO
+            }
+            Err(_) => {
+                self.delays.done(work);
+                FULL_RETRY
             }
         }
     }

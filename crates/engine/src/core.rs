@@ -343,15 +343,24 @@ impl Core {
         flush_all(&self.wal)
     }
 
-    /// Begins a checkpoint unless one is running. An error other than a full disk stops the
-    /// database.
+    /// Begins a checkpoint unless one is running. An error cancels it; the log says whether it has
+    /// stopped the database too.
     pub fn checkpoint_begin(&self) -> Result<()> {
         self.checkpoints.begin()
     }
 
-    /// One step of the running checkpoint. An error other than a full disk stops the database.
+    /// One step of the running checkpoint. An error cancels it; the log says whether it has stopped
+    /// the database too.
     pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
         self.checkpoints.step()
+    }
+
+    /// Removes log segments and directories that the last checkpoint could not remove.
+    ///
+    /// # Errors
+    /// The disk's; they only take space, so try again later.
+    pub fn clear_away(&self) -> Result<()> {
+        self.checkpoints.clear_away()
     }
 
     /// Runs one whole checkpoint, flushing as it goes: for callers without threads.
@@ -379,27 +388,29 @@ impl Core {
     /// Marks the anchor clean: the caller has checkpointed and flushed, and nothing runs.
     ///
     /// # Errors
-    /// An I/O error of the anchor.
+    /// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
     pub fn mark_clean(&self) -> Result<()> {
         let marked = self.anchor.update(|record| {
             take_over(record, &self.wal);
             record.clean = true;
         });
-        marked.map(drop)
+        if let Err(error) = marked {
+            self.wal.fail(&format!("anchor: {error}"));
+        }
+        self.wal.check()
     }
 
     /// Makes the restart's own record durable and the anchor vouch for it, before anything of this life
     /// is acknowledged: else the loss of the life's only segment would look like a life that wrote
-    /// nothing. A full disk puts that off.
+    /// nothing. A log that is short of room puts that off.
     ///
     /// # Errors
     /// As [`flush_all`](Self::flush_all) and [`vouch`](Self::vouch).
     pub fn vouch_for_life(&self) -> Result<()> {
-        match self.flush_all() {
-            Err(error) if error.is_disk_full() => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => self.vouch().map(drop),
+        if self.flush_all().is_err() {
+            return self.wal.check();
         }
+        self.vouch().map(drop)
     }
 
     /// Makes the anchor vouch for what is durable now; see [`vouch()`]. Returns whether it had to be

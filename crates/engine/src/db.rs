@@ -27,6 +27,7 @@ use perdura_txn::{Ticket, Tx};
 
 use crate::catalog::Renewal;
 use crate::core::{Core, Env, Flushed};
+use crate::delays::{Delayed, Delays};
 use crate::files::{self, OpenedFiles};
 use crate::options::Options;
 use crate::pace::FlushPacer;
@@ -100,6 +101,7 @@ impl Db {
             hurry: AtomicBool::new(false),
             flush_cpu_ns: AtomicU64::new(0),
             spaced: AtomicBool::new(false),
+            delays: Delays::default(),
         });
         // From here on an early return stops the threads that have started.
         let threads = Arc::new(Threads {
@@ -199,6 +201,13 @@ impl Db {
     #[must_use]
     pub fn is_stopped(&self) -> Option<String> {
         self.shared.core.wal().failure()
+    }
+
+    /// Work that a failing disk delays and that is tried again; usually none. It costs space, or
+    /// in the end room for writes, and never what was acknowledged.
+    #[must_use]
+    pub fn delayed(&self) -> Vec<Delayed> {
+        self.shared.delays.list()
     }
 
     /// Names who is to hear of keys that the purge removes because they are past their expiry,

@@ -7,14 +7,13 @@ use perdura_base::{Result, StreamId};
 use perdura_device::Clock;
 use perdura_wal::FlushProgress;
 
+use crate::background::FULL_RETRY;
 use crate::pace::{FlushPacer, thread_cpu_ns};
 use crate::shared::Shared;
 
 /// A flusher that nobody wakes looks up this often: the bound for writes whose replies do not
 /// wait, and for the beacon.
 const LOOK_EVERY: Duration = Duration::from_millis(7);
-/// How often a flusher tries again on a full disk.
-const FULL_RETRY: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// A stream's flusher. The first one closes epochs and beacons; the others write what the
@@ -41,7 +40,9 @@ impl Shared {
                         self.wanted.store(true, Ordering::SeqCst);
                     }
                 }
-                Err(error) if error.is_disk_full() => std::thread::park_timeout(FULL_RETRY),
+                Err(error) if self.core.wal().failure().is_none() => {
+                    std::thread::park_timeout(self.note_segment(stream, Err(error)));
+                }
                 Err(_) => self.announce(),
             }
         }
@@ -62,7 +63,7 @@ impl Shared {
     /// has been woken, has flushed and has woken it again. Whether it did.
     pub fn flush_here(&self) -> bool {
         let wal = self.core.wal();
-        let slow = wal.is_disk_full() || !wal.has_room_ahead(StreamId(0));
+        let slow = wal.is_short() || !wal.has_room_ahead(StreamId(0));
         if wal.streams() > 1 || slow || wal.failure().is_some() {
             return false;
         }

@@ -11,6 +11,7 @@ use perdura_device::{Clock, SystemClock};
 use perdura_store::MemoryUse;
 
 use crate::core::Core;
+use crate::delays::Delays;
 use crate::options::Options;
 use crate::pace::FlushPacer;
 use crate::stats::{LogStats, MemoryStats, Stats};
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub hurry: AtomicBool,
     pub flush_cpu_ns: AtomicU64,
     pub spaced: AtomicBool,
+    /// Work that a failing disk delays.
+    pub delays: Delays,
 }
 
 impl Shared {

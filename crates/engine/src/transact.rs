@@ -116,7 +116,7 @@ impl Db {
             let mut behind = false;
             let done = self.shared.core.transact_at(parts, now_ms, |tx| {
                 let result = f(tx);
-                behind = tx.met_full_log() && !wal.is_disk_full();
+                behind = tx.met_full_log() && !wal.is_short();
                 match result {
                     // The closure went on without a write that was refused for the moment.
                     Ok(_) if behind => Err(Error::LogFull("the flusher is behind".into()).into()),

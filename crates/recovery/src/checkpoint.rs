@@ -17,8 +17,11 @@
 //! The pages of partition p are on image disk p modulo the number of disks; the directory, which the
 //! anchor names, is on the data disk and written after all of them are synced.
 //!
-//! A failed write marks its pages dirty again and cancels: cancelling is just stopping, since the
-//! epochs already assigned stay right. A failed sync stops the database.
+//! A failed read or write of an image marks the pages in hand dirty again and cancels: cancelling is
+//! just stopping, since the epochs already assigned stay right. A failed sync of pages, or a failed
+//! update of the anchor, stops the database: what the disk holds is not known any more. A log
+//! segment or directory that cannot be removed is left for [`Checkpointer::clear_away`]: the image
+//! counts without that.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 2.
@@ -34,7 +37,7 @@ use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
+use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock, Disk};
 use perdura_store::{Heap, MemoryUse, Visit};
 use perdura_wal::{ImageState, Wal};
@@ -162,6 +165,8 @@ pub struct Checkpointer {
     sidecar: Vec<u8>,
     summer: PageSummer,
     stats: CheckpointStats,
+    /// The image behind which not everything old could be removed yet.
+    leftover: Option<(ImageSlot, CkptEpoch)>,
     /// A copy of the figures for others, who must not wait for a step's I/O.
     published: Arc<Mutex<CheckpointStats>>,
 }
@@ -188,6 +193,7 @@ impl Checkpointer {
             sidecar: Vec::new(),
             summer: PageSummer::new(),
             stats,
+            leftover: None,
             published: Arc::new(Mutex::new(stats)),
         }
     }
@@ -214,7 +220,8 @@ impl Checkpointer {
     /// Starts a checkpoint; nothing happens if one is running.
     ///
     /// # Errors
-    /// An I/O error of the anchor, after which the database must stop.
+    /// Nothing was begun, and nothing is lost: begin again later. A failed update of the anchor has
+    /// stopped the log.
     pub fn begin(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -245,10 +252,11 @@ impl Checkpointer {
         }
         let begin_ns = clock.mono_ns();
         if !armed(Flaw::NoBuildingMark) {
-            anchor.update(|record| {
+            let marked = anchor.update(|record| {
                 record.image_mut(slot).state = ImageState::Building;
                 record.image_mut(slot).k = k;
-            })?;
+            });
+            marked.inspect_err(|error| wal.fail(&format!("anchor: {error}")))?;
         }
         // The marks of all streams come before G is published: a record tagged k lies behind them.
         let begin = window.begin(&mut || {
@@ -281,9 +289,8 @@ impl Checkpointer {
     /// Takes one step.
     ///
     /// # Errors
-    /// A failed write or a full disk has cancelled the checkpoint and nothing is lost; begin
-    /// again later. Any error that [`Error::is_disk_full`] does not explain should stop the
-    /// database.
+    /// A failure has cancelled the checkpoint and nothing is lost; begin again later. A failed sync
+    /// of pages or update of the anchor has stopped the log.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let Some(mut sweep) = self.sweep.take() else {
@@ -369,13 +376,38 @@ impl Checkpointer {
                 Phase::Truncate
             }
             Phase::Truncate => {
-                let anchor = self.parts.anchor.get();
-                self.parts.wal.truncate(&truncation_floor(&anchor, None))?;
-                remove_old_directories(self.parts.disk.as_ref(), sweep.slot, sweep.k)?;
+                self.leftover = Some((sweep.slot, sweep.k));
+                // The image counts; what cannot be removed now waits, and whoever drives the
+                // checkpoints learns of it from `clear_away`.
+                let _later = self.remove_old();
                 return Ok(CheckpointProgress::Done);
             }
         };
         Ok(CheckpointProgress::Working(written))
+    }
+
+    /// Removes log segments and directories that the last checkpoint could not remove. Does nothing
+    /// while another one runs, whose end does it.
+    ///
+    /// # Errors
+    /// The disk's: they are in the way of nothing but space, so try again later.
+    pub fn clear_away(&mut self) -> Result<()> {
+        if self.is_running() {
+            return Ok(());
+        }
+        self.remove_old()
+    }
+
+    fn remove_old(&mut self) -> Result<()> {
+        let Some((slot, k)) = self.leftover else {
+            return Ok(());
+        };
+        let floor = truncation_floor(&self.parts.anchor.get(), None);
+        let segments = self.parts.wal.truncate(&floor);
+        remove_old_directories(self.parts.disk.as_ref(), slot, k)?;
+        segments?;
+        self.leftover = None;
+        Ok(())
     }
 
     /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
@@ -570,10 +602,4 @@ impl Drop for Checkpointer {
             .memory()
             .sub(MemoryUse::Staging, to_u64(self.staging.len()));
     }
-}
-
-/// Whether an error only cancels a checkpoint.
-#[must_use]
-pub fn only_cancels(error: &Error) -> bool {
-    error.is_disk_full()
 }

@@ -10,9 +10,7 @@ use perdura_wal::segment::SegmentId;
 use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
 
 use crate::anchor_cell::AnchorCell;
-use crate::checkpoint::{
-    CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer, only_cancels,
-};
+use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
 use crate::report::RestartReport;
 use crate::restart::{Catalog, RestartOptions, Restarted};
 use crate::window::Window;
@@ -122,27 +120,28 @@ impl Checkpoints {
     /// Begins a checkpoint unless one is running.
     ///
     /// # Errors
-    /// Any but a full disk stops the database.
+    /// See [`Checkpointer::begin`].
     pub fn begin(&self) -> Result<()> {
-        let begun = self.machine.lock().begin();
-        self.stop_unless_cancelled(begun)
+        self.machine.lock().begin()
     }
 
     /// One step of the running checkpoint.
     ///
     /// # Errors
-    /// Any but a full disk stops the database.
+    /// See [`Checkpointer::step`].
     pub fn step(&self) -> Result<CheckpointProgress> {
-        let step = self.machine.lock().step();
-        self.stop_unless_cancelled(step)
+        self.machine.lock().step()
     }
 
-    fn stop_unless_cancelled<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| {
-            if !only_cancels(error) {
-                self.wal.fail(&format!("checkpoint: {error}"));
-            }
-        })
+    /// Removes what the last checkpoint could not; see [`Checkpointer::clear_away`].
+    ///
+    /// # Errors
+    /// The disk's; try again later.
+    pub fn clear_away(&self) -> Result<()> {
+        match self.machine.try_lock() {
+            Some(mut machine) => machine.clear_away(),
+            None => Ok(()),
+        }
     }
 
     /// Gives the running checkpoint up, unless its image is being named already. Returns whether
@@ -173,14 +172,15 @@ impl Checkpoints {
     }
 
     /// After a restart, before work is taken: if the anchor's chain has grown long, two checkpoints,
-    /// so that both images and with them the log leave the old incarnations behind.
+    /// so that both images and with them the log leave the old incarnations behind. One that a
+    /// disk cancels is no reason not to serve: the next restart tries again.
     ///
     /// # Errors
-    /// See [`step`](Self::step).
+    /// The log has stopped.
     pub fn shorten_chain(&self) -> Result<()> {
         if self.chain_is_long {
-            self.now()?;
-            self.now()?;
+            let _cancelled = self.now().and_then(|()| self.now());
+            self.wal.check()?;
         }
         Ok(())
     }

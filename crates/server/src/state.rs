@@ -7,7 +7,7 @@ use crate::changes::Changes;
 use crate::command::lookup::Lookup;
 use crate::connection::Connections;
 use crate::control::Control;
-use crate::engine::{Db, Epoch, Options, Progress};
+use crate::engine::{Db, Delayed, Epoch, Options, Progress};
 use crate::notify;
 use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
@@ -135,6 +135,8 @@ pub(crate) struct State {
     pub durable: Epoch,
     /// Why the database stopped, if it did.
     pub stopped: Option<String>,
+    /// Work that a failing disk delays.
+    pub delayed: Vec<Delayed>,
     /// The loop's time, once a round.
     pub now: Instant,
     /// When the server started.
@@ -224,6 +226,7 @@ impl State {
             stats: Stats::default(),
             durable: Epoch(0),
             stopped: None,
+            delayed: Vec::new(),
             now,
             started: now,
             run_id: run_id(),

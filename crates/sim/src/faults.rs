@@ -15,12 +15,14 @@ pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
         SyncFailure::Reverts
     };
     let mut plan = FaultPlan::default();
-    match rng.u8(0..5 + cuts).saturating_sub(cuts - 1) {
+    match rng.u8(0..7 + cuts).saturating_sub(cuts - 1) {
         0 => plan.cut_after_ops = Some(rng.u64(1..=ops_max)),
         1 => plan.fail_sync_at = Some((rng.u64(1..=1 + ops_max / 4), failure)),
         2 => plan.fail_write_at = Some(rng.u64(1..=1 + ops_max / 2)),
         3 => plan.fail_read_at = Some(rng.u64(1..=8)),
         4 => plan.enospc_at = Some((rng.u64(1..=4), rng.u64(1..=6))),
+        5 => plan.refuse_write_at = Some((rng.u64(1..=1 + ops_max / 4), rng.u64(1..=6))),
+        6 => plan.fail_name_at = Some(rng.u64(1..=6)),
         _ => {
             let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
             plan.capacity_bytes = Some(used + rng.u64(0..200_000));

@@ -201,9 +201,9 @@ impl World {
         if self.faults_struck() == self.faults_before {
             return Err(format!("{step} failed without a fault: {error}"));
         }
-        if !error.is_disk_full() {
-            self.stopped = true;
-        }
+        // Whatever has not stopped the log is tried again.
+        let failed = |core: &Core| core.wal().failure().is_some();
+        self.stopped |= self.core.as_ref().is_some_and(failed);
         Ok(())
     }
 }

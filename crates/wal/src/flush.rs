@@ -4,8 +4,11 @@
 //! Idle ──take sealed blocks──► Writing ──all written──► Syncing ──synced──► Idle, D advances
 //! ```
 //! The engine drives it from a thread, the simulator from its seed: the same code. A failed write
-//! or sync latches the log; nobody retries. The one failure that passes is a full disk while a
-//! segment is being added: the blocks wait, and the step is taken again later.
+//! or sync latches the log; nobody retries. Two failures pass, and the step is taken again later: a
+//! segment cannot be prepared, for whatever reason, and a *write* is refused for want of space, as
+//! copy-on-write file systems do even where the file has its length. Nothing of such a write counts:
+//! its block stays at the head of the queue with the bytes it has, and no block behind it is
+//! written before it. Want of space that a *sync* reports is final like every other of its failures.
 
 use std::sync::Arc;
 
@@ -13,7 +16,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, SECTOR_BYTES};
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Pos, Result, StreamId};
-use perdura_device::{AlignedBuf, File};
+use perdura_device::{Access, AlignedBuf, File};
 
 use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
@@ -33,6 +36,20 @@ pub enum FlushProgress {
     Synced,
 }
 
+/// How a step failed.
+enum Failure {
+    /// It is taken again later: nothing of it counts yet.
+    Delay(Error),
+    /// What the disk holds is not known any more.
+    Final(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Final(error)
+    }
+}
+
 /// The segment being written.
 struct Segment {
     span: Span,
@@ -49,8 +66,13 @@ pub(crate) struct FlushState {
     segment: Option<Segment>,
     /// Files to sync: the segment written last, and those left behind in this batch.
     unsynced: Vec<Arc<dyn File>>,
-    /// A segment is being added: a full disk then only means "later".
-    placing: bool,
+    /// A segment that has its name, while a full disk keeps its header or its predecessor's from
+    /// being written.
+    placed: Option<Segment>,
+    /// The last step was delayed: what was written before it is synced meanwhile.
+    delayed: bool,
+    /// The seeded bug: a refused block that counts already.
+    late: Option<(Arc<dyn File>, u64, AlignedBuf)>,
 }
 
 impl FlushState {
@@ -61,7 +83,9 @@ impl FlushState {
             names_durable: Epoch(0),
             segment: None,
             unsynced: Vec::new(),
-            placing: false,
+            placed: None,
+            delayed: false,
+            late: None,
         }
     }
 }
@@ -70,30 +94,39 @@ impl Wal {
     /// Takes one step of a stream's flusher.
     ///
     /// # Errors
-    /// A full disk, after which the step may be repeated; any other error has latched the log.
+    /// What delays it, after which the step may be repeated; if [`Wal::failure`] says something, the
+    /// log has stopped.
     pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
         self.check()?;
         let s = &self.streams[usize::from(stream.0)];
         let mut state = s.flush.lock();
         let state = &mut *state;
+        if let Some((file, at, bytes)) = state.late.take() {
+            file.write_at(at, &bytes)?;
+        }
         if state.batch.is_empty() && state.written_end.is_none() {
             self.take_batch(s, state);
             if state.batch.is_empty() {
                 return Ok(FlushProgress::Idle);
             }
         }
-        let step = if state.batch.is_empty() {
+        let syncs = state.batch.is_empty() || (state.delayed && state.written_end.is_some());
+        let step = if syncs {
             self.sync_batch(s, state)
         } else {
             self.write_block(stream, s, state)
         };
-        step.inspect_err(|error| {
-            if error.is_disk_full() && state.placing {
-                self.disk_full.store(1, Ordering::Relaxed);
-            } else {
-                self.fail(&format!("log stream {stream}: {error}"));
+        match step {
+            Ok(progress) => Ok(progress),
+            Err(Failure::Delay(error)) => {
+                state.delayed = true;
+                Err(error)
             }
-        })
+            Err(Failure::Final(error)) => {
+                self.fail(&format!("log stream {stream}: {error}"));
+                Err(error)
+            }
+        }
     }
 
     /// Takes blocks whose headers can be completed. The last block of an epoch needs the epoch's
@@ -122,7 +155,7 @@ impl Wal {
         stream: StreamId,
         s: &Stream,
         state: &mut FlushState,
-    ) -> Result<FlushProgress> {
+    ) -> Result<FlushProgress, Failure> {
         let Some(next) = state.batch.front() else {
             return Ok(FlushProgress::Idle);
         };
@@ -134,7 +167,7 @@ impl Wal {
         {
             self.next_segment(stream, s, state, pos)?;
         }
-        let (Some(segment), Some(mut block)) = (&state.segment, state.batch.pop_front()) else {
+        let (Some(segment), Some(block)) = (&state.segment, state.batch.front_mut()) else {
             return Ok(FlushProgress::Idle);
         };
         assert!(
@@ -146,21 +179,38 @@ impl Wal {
             end.0 - synced <= IN_FLIGHT_BYTES_MAX,
             "too much is in flight"
         );
-        let durable = self.durable();
-        let header = self.header_of(stream, &block, durable);
         let len = to_usize(block.block_len());
-        block::seal(&header, &mut block.buf[..len]);
-        segment.file.write_at(
-            SEGMENT_HEADER_BYTES + (pos.0 - segment.span.start.0),
-            &block.buf[..len],
-        )?;
+        // A block that is written again keeps the header it has.
+        let names = match block.names {
+            Some(names) => names,
+            None => {
+                let durable = self.durable();
+                let header = self.header_of(stream, block, durable);
+                block::seal(&header, &mut block.buf[..len]);
+                *block.names.insert(durable)
+            }
+        };
+        let at = SEGMENT_HEADER_BYTES + (pos.0 - segment.span.start.0);
+        let written = segment.file.write_at(at, &block.buf[..len]);
+        match written.map_err(|error| self.note_refused(error)) {
+            Err(Failure::Delay(_)) if armed(Flaw::RefusedBlockLate) => {
+                let mut bytes = AlignedBuf::zeroed(len);
+                bytes.copy_from_slice(&block.buf[..len]);
+                state.late = Some((Arc::clone(&segment.file), at, bytes));
+            }
+            other => other?,
+        }
+        self.refused.store(0, Ordering::Relaxed);
+        state.delayed = false;
         state.written_end = Some(end);
-        state.names_durable = state.names_durable.max(durable);
+        state.names_durable = state.names_durable.max(names);
         self.counters.blocks.fetch_add(1, Ordering::Relaxed);
         self.counters
             .device_bytes
             .fetch_add(to_u64(len), Ordering::Relaxed);
-        s.inner.lock().recycle(block.buf);
+        if let Some(block) = state.batch.pop_front() {
+            s.inner.lock().recycle(block.buf);
+        }
         Ok(FlushProgress::Wrote)
     }
 
@@ -191,53 +241,84 @@ impl Wal {
         }
     }
 
+    /// Goes on to the segment that holds `pos`. May be repeated after a delay: each part of it is
+    /// done once or has the same effect again.
     fn next_segment(
         &self,
         stream: StreamId,
         s: &Stream,
         state: &mut FlushState,
         pos: Pos,
-    ) -> Result<()> {
-        state.placing = true;
+    ) -> Result<(), Failure> {
         let life = self.start[usize::from(stream.0)];
         let span = self.options.segments.span_at(life, pos);
-        let id = SegmentId {
+        let id = |span: Span| SegmentId {
             stream,
             start: span.start,
             incarnation: self.incarnation,
         };
-        let plan = {
-            let mut shelf = s.shelf.lock();
-            (!shelf.has_spare(span.bytes)).then(|| shelf.plan_spare(span.bytes))
+        let next = match state.placed.take() {
+            Some(placed) => placed,
+            None => {
+                self.place(s, id(span), span.bytes).inspect_err(|failure| {
+                    if let Failure::Delay(error) = failure {
+                        self.note_segment(Err(error));
+                    }
+                })?;
+                let disk = Arc::clone(&s.shelf.lock().disk);
+                let file = disk.open(&id(span).path(), Access::Direct)?;
+                Segment { span, file }
+            }
         };
-        if let Some(plan) = plan {
-            let spare = plan.prepare(&|| {})?;
-            s.shelf.lock().add_spare(spare);
-        }
-        let file = s.shelf.lock().place(id, span.bytes)?;
+        let next = state.placed.insert(next);
+        let header = |span: Span, followed| {
+            let mut buf = AlignedBuf::zeroed(SECTOR_BYTES);
+            buf.copy_from_slice(&encode_header(id(span), &self.uuid, span.bytes, followed));
+            buf
+        };
+        let opening = next.file.write_at(0, &header(span, false));
+        opening.map_err(|error| self.note_refused(error))?;
         s.allocated_end.store(span.end().0, Ordering::Relaxed);
-        self.disk_full.store(0, Ordering::Relaxed);
-        state.placing = false;
+        self.note_segment(Ok(()));
         // The name first: then the segment before it may say that this one exists, and a restart
         // that misses it knows that it was lost.
         let disk = Arc::clone(&s.shelf.lock().disk);
         sync_log_dir(disk.as_ref())?;
-        if let Some(old) = state.segment.replace(Segment { span, file }) {
+        if let Some(old) = &state.segment {
+            let closing = old.file.write_at(0, &header(old.span, true));
+            closing.map_err(|error| self.note_refused(error))?;
+        }
+        if let Some(old) = std::mem::replace(&mut state.segment, state.placed.take()) {
             // To be synced with this batch whatever happens next: it holds blocks of it.
-            state.unsynced.push(Arc::clone(&old.file));
-            let id = SegmentId {
-                start: old.span.start,
-                ..id
-            };
-            let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
-            let bytes = encode_header(id, &self.uuid, old.span.bytes, true);
-            header.copy_from_slice(&bytes);
-            old.file.write_at(0, &header)?;
+            state.unsynced.push(old.file);
         }
         Ok(())
     }
 
-    fn sync_batch(&self, s: &Stream, state: &mut FlushState) -> Result<FlushProgress> {
+    /// Gives a prepared file, made now if there is none, the name of a segment.
+    fn place(&self, s: &Stream, id: SegmentId, bytes: u64) -> Result<(), Failure> {
+        let plan = {
+            let mut shelf = s.shelf.lock();
+            (!shelf.has_spare(bytes)).then(|| shelf.plan_spare(bytes))
+        };
+        if let Some(plan) = plan {
+            let spare = plan.prepare(&|| {}).map_err(Failure::Delay)?;
+            s.shelf.lock().add_spare(spare);
+        }
+        s.shelf.lock().place(id, bytes).map_err(Failure::Delay)
+    }
+
+    /// A write that found no space may be made again, with the same bytes.
+    fn note_refused(&self, error: Error) -> Failure {
+        if error.is_disk_full() {
+            self.refused.store(1, Ordering::Relaxed);
+            Failure::Delay(error)
+        } else {
+            Failure::Final(error)
+        }
+    }
+
+    fn sync_batch(&self, s: &Stream, state: &mut FlushState) -> Result<FlushProgress, Failure> {
         for file in &state.unsynced {
             self.sync_file(file.as_ref())?;
         }
@@ -246,7 +327,7 @@ impl Wal {
             self.sync_file(segment.file.as_ref())?;
         }
         let Some(end) = state.written_end.take() else {
-            return Err(Error::Stopped("a sync without a write".into()));
+            return Err(Error::Stopped("a sync without a write".into()).into());
         };
         s.synced.store(end.0, Ordering::SeqCst);
         self.evidenced

@@ -42,6 +42,11 @@ impl Default for WalOptions {
     }
 }
 
+/// The last attempt to add a segment found the disk full.
+const NO_SPACE: u64 = 1;
+/// It failed for another reason.
+const NO_SEGMENT: u64 = 2;
+
 /// What an append decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
@@ -159,7 +164,10 @@ pub struct Wal {
     failed: Mutex<Option<String>>,
     /// 1 once `failed` is set, for those who ask with every write.
     has_failed: AtomicU64,
-    pub(crate) disk_full: AtomicU64,
+    /// Why no segment can be added: 0 it can, or see [`NO_SPACE`] and [`NO_SEGMENT`].
+    pub(crate) short: AtomicU64,
+    /// 1 while the disk refuses to write blocks for want of space.
+    pub(crate) refused: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -213,7 +221,8 @@ impl Wal {
             wall_us: AtomicU64::new(start.wall_us),
             failed: Mutex::new(None),
             has_failed: AtomicU64::new(0),
-            disk_full: AtomicU64::new(0),
+            short: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             counters: Counters::default(),
         })
     }
@@ -260,15 +269,19 @@ impl Wal {
                 "writes arrive faster than the disk takes them".into(),
             ));
         }
-        if self.disk_full.load(Ordering::Relaxed) != 0 {
+        if self.is_short() {
             self.check()?;
             let end = s.inner.lock().end_estimate();
             let need = to_u64(bytes) + 2 * to_u64(self.options.block_bytes_max);
-            if end.0 + need > s.allocated_end.load(Ordering::Relaxed) {
-                return Err(Error::LogFull(
+            let room = end.0 + need <= s.allocated_end.load(Ordering::Relaxed);
+            if self.refused.load(Ordering::Relaxed) != 0 || !room {
+                let why = if self.is_disk_full() {
                     "no space is left on the log's disk; free some and writes resume by themselves"
-                        .into(),
-                ));
+                } else {
+                    "the log's disk fails to prepare a segment; it is tried again, and writes \
+                     resume by themselves"
+                };
+                return Err(Error::LogFull(why.into()));
             }
         }
         Ok(())
@@ -578,10 +591,17 @@ impl Wal {
             .map_or(Ok(()), |why| Err(Error::Stopped(why)))
     }
 
-    /// Whether the last attempt to extend the log found the disk full.
+    /// Whether the last attempt to write or to extend the log found the disk full.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
-        self.disk_full.load(Ordering::Relaxed) != 0
+        self.short.load(Ordering::Relaxed) == NO_SPACE || self.refused.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the log cannot be written or extended now, for whatever reason: accepted blocks wait,
+    /// and writes are refused once those would not fit into the segments there are.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed) != 0 || self.refused.load(Ordering::Relaxed) != 0
     }
 
     /// A wall clock that never repeats and never goes back within the log.
@@ -607,12 +627,16 @@ impl Wal {
 
     /// Frees segments that lie wholly below `floor` in their stream. The caller has made sure
     /// that no restart needs them; see the truncation rule in the recovery crate.
+    ///
+    /// # Errors
+    /// The first of the log disks'; what could not be freed is met again by the next call.
     pub fn truncate(&self, floor: &[Pos]) -> Result<usize> {
-        let mut freed = 0;
+        let mut freed = Ok(0);
         for (s, floor) in self.streams.iter().zip(floor) {
-            freed += s.shelf.lock().truncate(*floor)?;
+            let here = s.shelf.lock().truncate(*floor);
+            freed = freed.and_then(|so_far| Ok(so_far + here?));
         }
-        Ok(freed)
+        freed
     }
 
     /// Prepares a spare segment for a stream that has none and is past the middle of its files.
@@ -629,7 +653,7 @@ impl Wal {
             let mut shelf = s.shelf.lock();
             if shelf.has_spare(next.bytes) {
                 // A checkpoint may have freed segments while the disk was full.
-                self.disk_full.store(0, Ordering::Relaxed);
+                self.note_segment(Ok(()));
                 return Ok(false);
             }
             if ahead > next.bytes / 2 {
@@ -637,19 +661,20 @@ impl Wal {
             }
             shelf.plan_spare(next.bytes)
         };
-        match plan.prepare(pause) {
-            Ok(spare) => {
-                s.shelf.lock().add_spare(spare);
-                self.disk_full.store(0, Ordering::Relaxed);
-                Ok(true)
-            }
-            Err(error) => {
-                if error.is_disk_full() {
-                    self.disk_full.store(1, Ordering::Relaxed);
-                }
-                Err(error)
-            }
-        }
+        let prepared = plan.prepare(pause);
+        self.note_segment(prepared.as_ref().map(drop));
+        s.shelf.lock().add_spare(prepared?);
+        Ok(true)
+    }
+
+    /// Remembers whether a segment can be added.
+    pub(crate) fn note_segment(&self, added: Result<(), &Error>) {
+        let short = match added {
+            Ok(()) => 0,
+            Err(error) if error.is_disk_full() => NO_SPACE,
+            Err(_) => NO_SEGMENT,
+        };
+        self.short.store(short, Ordering::Relaxed);
     }
 
     /// Whether a flush of `stream` will find room without making a segment first, which is slow.

@@ -9,7 +9,7 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
 use perdura_base::{Error, Incarnation, Pos, Result, StreamId, Uuid};
-use perdura_device::{Access, AlignedBuf, Disk, File};
+use perdura_device::{Access, Disk};
 
 use crate::sizes::SegmentSizes;
 
@@ -191,24 +191,30 @@ impl SegmentShelf {
                     shelf.next_spare = shelf.next_spare.max(number + 1);
                     found.push(path);
                 } else if rest.ends_with(".tmp") {
-                    shelf.disk.remove(&path)?;
+                    left_for_later(shelf.disk.remove(&path))?;
                 }
             }
         }
         for path in found {
-            let bytes = shelf.disk.open(&path, Access::Buffered)?.len()?;
-            if sizes.contain(bytes) {
-                shelf.spares.push(Spare { path, bytes });
-            } else {
-                shelf.disk.remove(&path)?;
-            }
+            left_for_later(shelf.take_spare(path))?;
         }
         // Retiring gives files new names as spares: the names in use must all be known before.
         for (id, bytes) in dead {
-            shelf.check_owner(id)?;
-            shelf.retire(&id.path(), bytes)?;
+            let owned = shelf.check_owner(id);
+            left_for_later(owned.and_then(|()| shelf.retire(&id.path(), bytes)))?;
         }
         Ok(shelf)
+    }
+
+    /// Keeps a file that was found as a spare if it has a size that segments have, and removes it if
+    /// not.
+    fn take_spare(&mut self, path: String) -> Result<()> {
+        let bytes = self.disk.open(&path, Access::Buffered)?.len()?;
+        if !self.sizes.contain(bytes) {
+            return self.disk.remove(&path);
+        }
+        self.spares.push(Spare { path, bytes });
+        Ok(())
     }
 
     /// Refuses to touch a segment whose header names another database.
@@ -247,25 +253,24 @@ impl SegmentShelf {
         self.spares.push(spare);
     }
 
-    /// Gives a spare of `bytes` its place in the stream: names it, then writes its header. Nothing
-    /// is synced here; the caller syncs file and directory before it acknowledges what it writes.
+    /// Gives a spare of `bytes` its name in the stream. Nothing is synced here; the caller writes
+    /// the header and syncs file and directory before it acknowledges what it writes.
     ///
     /// # Panics
     /// If no spare of that size was prepared.
-    pub fn place(&mut self, id: SegmentId, bytes: u64) -> Result<Arc<dyn File>> {
+    pub fn place(&mut self, id: SegmentId, bytes: u64) -> Result<()> {
         let at = self.spares.iter().position(|spare| spare.bytes == bytes);
         let at = at.expect("the flusher has prepared a spare of this size");
         self.disk.rename(&self.spares[at].path, &id.path())?;
         self.spares.swap_remove(at);
         self.live.insert(id, bytes);
-        let file = self.disk.open(&id.path(), Access::Direct)?;
-        let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
-        header.copy_from_slice(&encode_header(id, &self.uuid, bytes, false));
-        file.write_at(0, &header)?;
-        Ok(file)
+        Ok(())
     }
 
     /// Retires every live segment that ends at or below `floor`. Returns how many.
+    ///
+    /// # Errors
+    /// The first of the disk's. The segment stays live, and the next call meets it again.
     pub fn truncate(&mut self, floor: Pos) -> Result<usize> {
         let end =
             |id: &SegmentId, bytes: u64| id.start.0 + bytes.saturating_sub(SEGMENT_HEADER_BYTES);
@@ -276,8 +281,8 @@ impl SegmentShelf {
             .map(|(id, bytes)| (*id, *bytes))
             .collect();
         for (id, bytes) in &dead {
-            self.live.remove(id);
             self.retire(&id.path(), *bytes)?;
+            self.live.remove(id);
         }
         Ok(dead.len())
     }
@@ -302,6 +307,15 @@ impl SegmentShelf {
         self.disk.rename(path, &spare)?;
         self.spares.push(Spare { path: spare, bytes });
         Ok(())
+    }
+}
+
+/// Lets an open go on when a file of which nothing is needed cannot be cleared away: the next open
+/// meets it again.
+fn left_for_later(cleared: Result<()>) -> Result<()> {
+    match cleared {
+        Err(Error::Io { .. }) | Ok(()) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

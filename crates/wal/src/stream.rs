@@ -41,6 +41,8 @@ pub(crate) struct SealedBlock {
     pub ckpt_epoch: CkptEpoch,
     /// The last block of its epoch in this stream: it must carry the epoch's ends.
     pub last: bool,
+    /// The durable epoch that its header names, once the header has been completed.
+    pub names: Option<Epoch>,
 }
 
 impl SealedBlock {
@@ -194,6 +196,7 @@ impl StreamInner {
             partitions: open.partitions,
             ckpt_epoch: open.ckpt_epoch,
             last,
+            names: None,
         });
         self.prev_pos = self.next_pos;
         self.next_pos = Pos(self.next_pos.0 + block_len);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Reply, Server, arg};
 
 const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
 
 /// The library, compiled once.
 fn shim() -> &'static Path {
@@ -126,4 +127,104 @@ fn with_on_stop_stay_a_stopped_server_goes_on_answering() {
         Reply::Bulk(Some(b"1".to_vec()))
     );
     server.kill();
+}
+
+#[test]
+fn want_of_space_that_a_sync_reports_is_final_and_that_a_write_reports_is_not() {
+    let faulty = Faulty::new();
+    let server = faulty.start(&[("write", "/log/s", ENOSPC)], &[]);
+    server.ask(&["SET", "kept", "1"]);
+    faulty.strike();
+    let mut first = server.connect().unwrap();
+    let mut second = server.connect().unwrap();
+    // Accepted before anyone knows of it: its reply waits for space.
+    first
+        .send(b"*3\r\n$3\r\nSET\r\n$4\r\nwait\r\n$1\r\n1\r\n")
+        .unwrap();
+    await_field(&server, "log_disk_full:1");
+    let refused = second.ask(&["SET", "more", "1"]).unwrap();
+    assert!(
+        matches!(&refused, Reply::Error(text) if text.contains("no space is left on the log's disk")),
+        "{refused:?}"
+    );
+    assert_eq!(
+        server.ask(&["GET", "kept"]),
+        Reply::Bulk(Some(b"1".to_vec()))
+    );
+    faulty.relent();
+    assert_eq!(first.reply().unwrap(), Reply::Status("OK".into()));
+    await_field(&server, "log_disk_full:0");
+    let resumed = server.ask(&["SET", "more", "1"]);
+    assert_eq!(resumed, Reply::Status("OK".into()));
+    server.kill();
+
+    let server = faulty.start(&[("sync", "/log/s", ENOSPC)], &[]);
+    assert_eq!(
+        server.ask(&["MGET", "wait", "more"]),
+        Reply::Array(vec![Reply::Bulk(Some(b"1".to_vec())); 2])
+    );
+    faulty.strike();
+    let refused = server.connect().unwrap().ask(&["SET", "lost", "1"]);
+    assert!(is_stopped(&refused), "{refused:?}");
+    let (status, said) = server.wait();
+    assert_eq!(status.code(), Some(4), "{said}");
+}
+
+#[test]
+fn an_old_directory_that_cannot_be_removed_is_reported_and_removed_later() {
+    let faulty = Faulty::new();
+    let server = faulty.start(&[("unlink", "/image-", EIO)], &[]);
+    let mut client = server.connect().unwrap();
+    for _ in 0..2 {
+        client.ask(&["INCR", "n"]).unwrap();
+        assert_eq!(client.ask(&["SAVE"]).unwrap(), Reply::Status("OK".into()));
+    }
+    faulty.strike();
+    client.ask(&["INCR", "n"]).unwrap();
+    await_words(
+        &server,
+        &mut client,
+        "Delayed and tried again: removing old files: remove ",
+    );
+    faulty.relent();
+    await_words(
+        &server,
+        &mut client,
+        "No longer delayed: removing old files",
+    );
+    let directories = |slot: &str| {
+        let folder = faulty.dir.path().join("data").join(slot);
+        std::fs::read_dir(folder).unwrap().count()
+    };
+    // The pages and the directory of each image.
+    assert_eq!((directories("image-a"), directories("image-b")), (2, 2));
+    server.stop();
+}
+
+/// Takes checkpoints until the server has said something.
+fn await_words(server: &Server, client: &mut crate::support::Client, words: &str) {
+    let begin = Instant::now();
+    while !server.said().contains(words) {
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "{}",
+            server.said()
+        );
+        assert_eq!(client.ask(&["SAVE"]).unwrap(), Reply::Status("OK".into()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn await_field(server: &Server, field: &str) {
+    let begin = Instant::now();
+    loop {
+        let Reply::Bulk(Some(info)) = server.ask(&["INFO", "log"]) else {
+            panic!("no INFO");
+        };
+        if String::from_utf8_lossy(&info).contains(field) {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "no {field}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

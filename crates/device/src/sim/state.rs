@@ -6,7 +6,7 @@ use std::io;
 use fastrand::Rng;
 use perdura_base::{Error, Result};
 
-use super::inode::{Fate, Inode, Pending};
+use super::inode::{Fate, Inode, Pending, TORN_BYTES};
 use super::names::{Ino, Names};
 use super::{CrashProfile, FaultPlan, SyncFailure};
 use crate::path::{bytes_u64, parent};
@@ -44,6 +44,7 @@ struct Since {
     syncs: u64,
     grows: u64,
     writes: u64,
+    names: u64,
     reads: u64,
 }
 
@@ -160,6 +161,7 @@ impl State {
 
     pub(super) fn rename(&mut self, from: &str, to: &str, life: u64) -> Result<()> {
         self.mutating("rename", from, life)?;
+        self.strike_name("rename", from)?;
         let seq = self.next_seq();
         let names = &mut self.storage.names;
         if !names.has_dir(parent(to)) || !names.rename(seq, from, to) {
@@ -170,9 +172,18 @@ impl State {
 
     pub(super) fn remove(&mut self, path: &str, life: u64) -> Result<()> {
         self.mutating("remove", path, life)?;
+        self.strike_name("remove", path)?;
         let seq = self.next_seq();
         if !self.storage.names.remove(seq, path) {
             return Err(Error::io("remove", path, io::ErrorKind::NotFound.into()));
+        }
+        Ok(())
+    }
+
+    fn strike_name(&mut self, op: &'static str, path: &str) -> Result<()> {
+        if is_nth(&mut self.since.names, self.plan.fail_name_at) {
+            self.meters.add("name_failed", 1);
+            return Err(Error::io(op, path, eio()));
         }
         Ok(())
     }
@@ -226,11 +237,23 @@ impl State {
             self.meters.add("write_failed", 1);
             return Err(Error::io("write", path, eio()));
         }
+        let nth = self.since.writes;
+        let refused = |(from, count)| nth >= from && nth - from < count;
+        let refused = self.plan.refuse_write_at.is_some_and(refused);
+        let data = match refused {
+            true => &data[..self.storage.rng.usize(0..=data.len() / TORN_BYTES) * TORN_BYTES],
+            false => data,
+        };
         let end = offset.saturating_add(bytes_u64(data.len()));
         let end = self.admit("write", ino, path, end)?;
         if !data.is_empty() {
             let seq = self.next_seq();
             self.inode(ino).write(seq, end - data.len(), data);
+        }
+        if refused {
+            self.meters.add("write_refused", 1);
+            let full = io::Error::from_raw_os_error(libc::ENOSPC);
+            return Err(Error::io("write", path, full));
         }
         Ok(())
     }

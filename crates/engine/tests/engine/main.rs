@@ -6,6 +6,7 @@ mod core_steps;
 mod damage;
 mod embedded;
 mod log_end;
+mod faults;
 mod long_rows;
 mod settings;
 mod with_threads;

@@ -220,6 +220,8 @@ fn server(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("config_file", file.display());
     to.put("io_threads_active", 0);
     to.put("stopped", state.stopped.as_deref().unwrap_or(""));
+    let delayed: Vec<&str> = state.delayed.iter().map(|d| d.work.as_str()).collect();
+    to.put("delayed", delayed.join(", "));
 }
 
 fn clients(state: &mut State, to: &mut Fields, _: &Value) {

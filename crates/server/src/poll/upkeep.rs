@@ -2,6 +2,7 @@
 
 use super::{CONNECTIONS, EventLoop, TICK};
 use crate::connection::Connection;
+use crate::engine::{Db, Delayed};
 use crate::net::{Listener, Stream};
 use crate::pubsub::Seat;
 use crate::session::Session;
@@ -107,6 +108,7 @@ impl EventLoop {
         }
         self.ticked = now;
         self.look_for_stop();
+        self.look_for_delays();
         self.state.tell_supervisor();
         self.close_handshakes();
         let (since, before) = self.counted;
@@ -126,6 +128,23 @@ impl EventLoop {
             self.close_idle();
             self.rest_idle();
         }
+    }
+
+    /// Says what a failing disk begins to delay, and what it no longer does.
+    fn look_for_delays(&mut self) {
+        let Some(now) = self.state.db().map(Db::delayed) else {
+            return;
+        };
+        let before = std::mem::take(&mut self.state.delayed);
+        let lacks = |list: &[Delayed], work: &str| list.iter().all(|one| one.work != work);
+        for one in now.iter().filter(|one| lacks(&before, &one.work)) {
+            let Delayed { work, error, .. } = one;
+            (self.state.log)(&format!("Delayed and tried again: {work}: {error}"));
+        }
+        for one in before.iter().filter(|one| lacks(&now, &one.work)) {
+            (self.state.log)(&format!("No longer delayed: {}", one.work));
+        }
+        self.state.delayed = now;
     }
 
     /// Closes those that have not begun to speak TLS in time.

@@ -39,6 +39,8 @@ pub fn every_promise_is_kept_and_every_fault_strikes(mode: Mode) {
         "enospc",
         "rot",
         "write_failed",
+        "write_refused",
+        "name_failed",
         "read_failed",
     ] {
         assert!(report.faults.contains_key(kind), "{kind} never struck");

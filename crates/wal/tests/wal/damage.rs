@@ -282,3 +282,50 @@ fn a_log_that_has_failed_admits_nothing() {
     wal.fail("the image's disk");
     assert!(matches!(wal.admit(StreamId(0), 1), Err(Error::Stopped(_))));
 }
+
+/// A copy-on-write file system finds no space for an overwrite, perhaps after a part of it.
+#[test]
+fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_counts() {
+    use perdura_device::FaultPlan;
+    for nth in 1..40 {
+        let (disk, anchor) = (SimDisk::new(nth), anchor(1));
+        let wal = open(&disk, &anchor, 1);
+        append(&wal, 0, &[1; 3000]);
+        flush(&wal);
+        disk.set_plan(FaultPlan {
+            refuse_write_at: Some((nth, 3)),
+            ..FaultPlan::default()
+        });
+        let mut refused = 0;
+        // Longer than a segment, so that its header and the mark of the one before are refused too.
+        for value in 2..30 {
+            append(&wal, 0, &[value; 3000]);
+            wal.close_epoch();
+            loop {
+                match wal.flush_step(StreamId(0)) {
+                    Ok(FlushProgress::Idle) => break,
+                    Ok(_) => {}
+                    Err(error) => {
+                        refused += 1;
+                        assert!(error.is_disk_full(), "{error}");
+                        assert_eq!(wal.failure(), None);
+                        assert!(wal.is_disk_full());
+                        let refusal = wal.admit(StreamId(0), 1);
+                        assert!(matches!(refusal, Err(Error::LogFull(_))), "{refusal:?}");
+                    }
+                }
+            }
+        }
+        assert_eq!(refused, 3, "write {nth}");
+        assert!(wal.is_idle() && !wal.is_short());
+        wal.admit(StreamId(0), 1).unwrap();
+        drop(wal);
+        disk.crash(CrashProfile::Nothing, 1);
+        let (scans, cut) = scan(&disk, &anchor).unwrap();
+        let kept: usize = groups(&scans, 0, Direction::Forward)
+            .iter()
+            .map(Vec::len)
+            .sum();
+        assert_eq!((kept, cut.durable.0), (29, 29), "write {nth}");
+    }
+}

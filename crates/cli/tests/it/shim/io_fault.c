@@ -71,7 +71,7 @@ int fdatasync(int fd) {
 }
 
 int unlink(const char *path) {
-    int error = fault("unlink", path);
+    int error = access(path, F_OK) == 0 ? fault("unlink", path) : 0;
     REFUSE(error);
     return REAL(unlink)(path);
 }

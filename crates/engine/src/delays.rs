@@ -1,0 +1,146 @@
+//! Work that a failing disk delays: it is tried again with a growing pause and reported, and does not
+//! stop the database.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use perdura_base::{Error, StreamId};
+
+/// The pause after the first failure, nanoseconds; each one after it doubles it.
+const FIRST_NS: u64 = 100_000_000;
+/// The longest pause while clients may wait for the work, nanoseconds.
+const URGENT_NS: u64 = 2_000_000_000;
+/// The longest pause for everything else, nanoseconds.
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// What can be delayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    /// The next segment of a stream's log.
+    Segment(StreamId),
+    /// A checkpoint.
+    Checkpoint,
+    /// The removal of what a checkpoint has left behind.
+    Removal,
+}
+
+impl Work {
+    fn name(self) -> String {
+        match self {
+            Work::Segment(stream) => format!("preparing a segment of log stream {stream}"),
+            Work::Checkpoint => "a checkpoint".into(),
+            Work::Removal => "removing old files".into(),
+        }
+    }
+
+    fn longest_ns(self) -> u64 {
+        match self {
+            Work::Segment(_) => URGENT_NS,
+            Work::Checkpoint | Work::Removal => LONGEST_NS,
+        }
+    }
+}
+
+/// Work that failed and is tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delayed {
+    /// The work.
+    pub work: String,
+    /// What its last attempt failed with.
+    pub error: String,
+    /// Attempts that have failed.
+    pub attempts: u32,
+}
+
+struct Entry {
+    error: String,
+    attempts: u32,
+    pause_ns: u64,
+    next_ns: u64,
+}
+
+/// What is delayed now.
+#[derive(Default)]
+pub(crate) struct Delays {
+    table: Mutex<BTreeMap<Work, Entry>>,
+    /// How many entries there are, for those who ask often.
+    count: AtomicUsize,
+}
+
+impl Delays {
+    /// Whether the work may be tried now.
+    pub fn is_due(&self, work: Work, now_ns: u64) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+            || (self.table.lock().get(&work)).is_none_or(|entry| entry.next_ns <= now_ns)
+    }
+
+    /// Notes a failure and returns how long to wait.
+    pub fn failed(&self, work: Work, error: &Error, now_ns: u64) -> Duration {
+        let mut table = self.table.lock();
+        let entry = table.entry(work).or_insert(Entry {
+            error: String::new(),
+            attempts: 0,
+            pause_ns: FIRST_NS,
+            next_ns: 0,
+        });
+        let pause_ns = entry.pause_ns;
+        entry.error = error.to_string();
+        entry.attempts = entry.attempts.saturating_add(1);
+        entry.next_ns = now_ns.saturating_add(pause_ns);
+        entry.pause_ns = (pause_ns * 2).min(work.longest_ns());
+        self.count.store(table.len(), Ordering::Relaxed);
+        Duration::from_nanos(pause_ns)
+    }
+
+    /// The work was done.
+    pub fn done(&self, work: Work) {
+        if self.count.load(Ordering::Relaxed) > 0 {
+            let mut table = self.table.lock();
+            table.remove(&work);
+            self.count.store(table.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Everything that is delayed.
+    pub fn list(&self) -> Vec<Delayed> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let table = self.table.lock();
+        let delayed = |(work, entry): (&Work, &Entry)| Delayed {
+            work: work.name(),
+            error: entry.error.clone(),
+            attempts: entry.attempts,
+        };
+        table.iter().map(delayed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_doubles_up_to_its_bound_and_begins_anew_after_a_success() {
+        let delays = Delays::default();
+        let error = Error::LogFull("no".into());
+        let work = Work::Segment(StreamId(1));
+        let mut now = 0;
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            assert!(delays.is_due(work, now));
+            let pause = delays.failed(work, &error, now);
+            pauses.push(pause.as_millis());
+            assert!(!delays.is_due(work, now));
+            assert!(delays.is_due(Work::Removal, now));
+            now += u64::try_from(pause.as_nanos()).unwrap();
+        }
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
+        assert_eq!(delays.list()[0].attempts, 7);
+        delays.done(work);
+        assert!(delays.list().is_empty());
+        assert_eq!(delays.failed(work, &error, now).as_millis(), 100);
+    }
+}

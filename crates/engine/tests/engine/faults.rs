@@ -1,0 +1,157 @@
+//! Faults of the disk that delay work, and those that stop the database.
+
+use std::sync::Arc;
+
+use perdura::{Core, Error, Progress};
+use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+
+use crate::core_steps::{env, get, open, put, small};
+
+fn directories(disk: &SimDisk) -> usize {
+    let files = disk.files();
+    let directory = |(path, _): &&(String, u64)| path.contains("/directory-");
+    files.iter().filter(directory).count()
+}
+
+fn plan(disk: &SimDisk, plan: FaultPlan) {
+    disk.set_plan(plan);
+}
+
+#[test]
+fn what_a_checkpoint_cannot_remove_is_removed_later_and_stops_nothing() {
+    let mut struck = 0;
+    for nth in 1..12 {
+        let disk = SimDisk::new(nth);
+        let core = open(&disk, 1);
+        for round in 0..4u8 {
+            put(&core, "key", &[round; 60_000]);
+            core.checkpoint_now().unwrap();
+        }
+        plan(
+            &disk,
+            FaultPlan {
+                fail_name_at: Some(nth),
+                ..FaultPlan::default()
+            },
+        );
+        put(&core, "key", b"last");
+        // A name that the image needs cancels the checkpoint, one that is old does not.
+        let taken = core.checkpoint_now();
+        struck += u64::from(disk.faults().contains_key("name_failed"));
+        plan(&disk, FaultPlan::default());
+        assert_eq!(core.wal().failure(), None, "name {nth}");
+        core.clear_away().unwrap();
+        if taken.is_err() {
+            core.checkpoint_now().unwrap();
+        }
+        assert!(directories(&disk) <= 2, "name {nth}: {:?}", disk.files());
+        assert_eq!(get(&core, "key").unwrap(), b"last");
+    }
+    assert!(struck >= 3, "{struck}");
+}
+
+#[test]
+fn an_older_image_that_cannot_be_read_delays_the_checkpoint_and_stops_nothing() {
+    let disk = SimDisk::new(3);
+    let core = open(&disk, 1);
+    put(&core, "key", b"value");
+    core.checkpoint_now().unwrap();
+    core.checkpoint_now().unwrap();
+    plan(
+        &disk,
+        FaultPlan {
+            fail_read_at: Some(1),
+            ..FaultPlan::default()
+        },
+    );
+    let refused = core.checkpoint_now();
+    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    assert_eq!(core.wal().failure(), None);
+    core.checkpoint_now().unwrap();
+    put(&core, "key", b"other");
+    core.flush_all().unwrap();
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_written_by_the_next_checkpoint() {
+    for nth in 1..20 {
+        let disk = SimDisk::new(nth);
+        let core = open(&disk, 1);
+        for i in 0..20 {
+            put(&core, &format!("key {i}"), &[7; 9000]);
+        }
+        core.flush_all().unwrap();
+        plan(
+            &disk,
+            FaultPlan {
+                refuse_write_at: Some((nth, 1)),
+                ..FaultPlan::default()
+            },
+        );
+        let cancelled = core.checkpoint_now().is_err();
+        let stopped = core.wal().failure().is_some();
+        plan(&disk, FaultPlan::default());
+        if !stopped {
+            assert!(core.checkpoint_now().is_ok() || !cancelled, "write {nth}");
+        }
+        drop(core);
+        disk.crash(CrashProfile::Nothing, nth);
+        let core = open(&disk, 1);
+        for i in 0..20 {
+            assert!(get(&core, &format!("key {i}")).is_some(), "write {nth}");
+        }
+    }
+}
+
+/// The anchor names each life whose log is still needed, and has room for 200.
+#[test]
+fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_anchor() {
+    let disk = SimDisk::new(11);
+    let mut acknowledged = 0u32;
+    let (mut opened, mut chain_max) = (0, 0);
+    for life in 0..300u64 {
+        // Every life ends with a failed sync: now while it restarts, now at its first writes.
+        let at = [2, 9, 4, 30, 6, 3, 14][usize::try_from(life % 7).unwrap()];
+        plan(
+            &disk,
+            FaultPlan {
+                fail_sync_at: Some((at, SyncFailure::KeepsNew)),
+                ..FaultPlan::default()
+            },
+        );
+        match Core::open(env(&disk, 1), small(), Arc::new(Progress::default())) {
+            Ok(core) => {
+                opened += 1;
+                chain_max = chain_max.max(core.anchor().get().chain.len());
+                if let Some(kept) = get(&core, "count") {
+                    let kept = u32::from_le_bytes(kept.try_into().unwrap());
+                    assert!(kept >= acknowledged, "life {life}");
+                }
+                for _ in 0..10 {
+                    if core.admit(100).is_err() {
+                        break;
+                    }
+                    let next = acknowledged + 1;
+                    put(&core, "count", &next.to_le_bytes());
+                    if core.flush_all().is_err() {
+                        break;
+                    }
+                    acknowledged = next;
+                }
+            }
+            Err(error) => assert!(
+                matches!(error, Error::Io { .. } | Error::Stopped(_)),
+                "life {life}: {error}"
+            ),
+        }
+        disk.crash(CrashProfile::Worst, life);
+    }
+    println!(
+        "{opened} of 300 opened, {acknowledged} writes, at most {chain_max} lives in the anchor"
+    );
+    plan(&disk, FaultPlan::default());
+    let core = open(&disk, 1);
+    let kept = get(&core, "count").unwrap();
+    assert!(u32::from_le_bytes(kept.try_into().unwrap()) >= acknowledged);
+    assert!(chain_max < 100, "{chain_max}");
+}
