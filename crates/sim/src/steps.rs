@@ -207,6 +207,9 @@ impl World {
             needs = needs.max(ticket.epoch.0);
             self.commit(ticket.epoch.0, changes);
         }
+        if let Some(scan) = &mut self.scan {
+            scan.note_swaps(ops);
+        }
         self.promises.push(Promise {
             ticket: ticket.epoch.0,
             needs,
