@@ -41,8 +41,8 @@ fn is_sure(argv: &Argv) -> bool {
         let word = word.to_ascii_uppercase();
         [&b"EX"[..], b"PX", b"EXAT", b"PXAT"].contains(&word.as_slice())
     };
-    !BY_TIME_OR_CHANCE.contains(&name.as_slice())
-        && !(name == b"SET" && argv[1..].iter().any(by_time))
+    let is_timed_set = name == b"SET" && argv[1..].iter().any(by_time);
+    !is_timed_set && !BY_TIME_OR_CHANCE.contains(&name.as_slice())
 }
 
 fn requests(seed: u64) -> Vec<Argv> {

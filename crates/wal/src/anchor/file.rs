@@ -1,0 +1,300 @@
+//! The anchor's file: two copies, each synced before the other is touched.
+
+use perdura_base::cursor::Reader;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::FORMAT_VERSION;
+use perdura_base::num::{round_up, to_u64, to_usize};
+use perdura_base::{Error, Result};
+use perdura_device::{Access, AlignedBuf, Disk, File};
+
+use super::{ANCHOR_PATH, Anchor, COPY_BYTES, DecodeError, PREFIX_BYTES, SCHEME_OFFSET};
+use crate::scheme::Scheme;
+
+const SECTOR: u64 = 4096;
+
+/// The anchor's file, open for updates.
+///
+/// Reading a copy whole does not prove it durable: after a failed sync the system shows bytes that
+/// the disk may not have. At most one copy can be in that state, since each is synced before the
+/// other is touched: the second if both are equal, the first if it is newer. So the first write of a
+/// life begins with the second copy as it was read, unless the first is the newer.
+pub struct AnchorFile {
+    file: std::sync::Arc<dyn File>,
+    /// What to write to the second copy before the first is touched.
+    doubtful: parking_lot::Mutex<Option<Anchor>>,
+}
+
+impl AnchorFile {
+    /// Creates the file for a new database and writes both copies.
+    pub fn create(disk: &dyn Disk, anchor: &Anchor) -> Result<AnchorFile> {
+        let tmp = format!("{ANCHOR_PATH}.tmp");
+        match disk.remove(&tmp) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let file = disk.create(&tmp, Access::Direct)?;
+        file.allocate(to_u64(2 * COPY_BYTES))?;
+        let anchor_file = AnchorFile {
+            file,
+            doubtful: parking_lot::Mutex::new(None),
+        };
+        anchor_file.write(anchor)?;
+        disk.rename(&tmp, ANCHOR_PATH)?;
+        disk.sync_dir("")?;
+        Ok(anchor_file)
+    }
+
+    /// Opens the file and reads the newer valid copy. `Ok(None)` if there is no database here.
+    /// The second value says which copies were damaged or stale and should be rewritten.
+    pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<String>)>> {
+        let file = match disk.open(ANCHOR_PATH, Access::Direct) {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut found: Vec<Anchor> = Vec::new();
+        let mut notes = Vec::new();
+        let mut version = None;
+        let mut unreadable = None;
+        let mut second_is_whole = false;
+        for copy in 0..2u64 {
+            let bytes = match read_copy(file.as_ref(), copy) {
+                Ok(bytes) => bytes,
+                Err(error) if !error.is_unreadable() => return Err(error),
+                Err(error) => {
+                    notes.push(format!("anchor copy {copy} cannot be read: {error}"));
+                    unreadable = Some(error);
+                    continue;
+                }
+            };
+            match Anchor::decode(&bytes) {
+                Ok(anchor) => {
+                    second_is_whole |= copy == 1;
+                    found.push(anchor);
+                }
+                Err(DecodeError::Damaged(why)) => {
+                    notes.push(format!("anchor copy {copy} has {why}"));
+                }
+                Err(DecodeError::Version(other)) => version = Some(other),
+                Err(DecodeError::Scheme(code)) => return Err(unknown_scheme(code)),
+            }
+        }
+        if let Some(found) = version {
+            let file = ANCHOR_PATH.to_owned();
+            return Err(Error::Version {
+                file,
+                found,
+                supported: FORMAT_VERSION,
+            });
+        }
+        let first_is_newer = second_is_whole && found.len() == 2 && found[0].seq > found[1].seq;
+        let second_alone = second_is_whole && found.len() == 1;
+        found.sort_by_key(|anchor| anchor.seq);
+        let stale = found.len() == 2 && found[0].seq != found[1].seq;
+        let Some(anchor) = found.pop() else {
+            if let Some(error) = unreadable {
+                return Err(error);
+            }
+            return Err(Error::corrupt(
+                ANCHOR_PATH,
+                0,
+                "at least one whole copy of the anchor",
+                notes.join("; "),
+                "Without it nothing says which image and log are the newest. Restore a backup.",
+            ));
+        };
+        if stale {
+            notes.push("an update of the anchor was interrupted".to_owned());
+        }
+        let doubtful = (!first_is_newer && !second_alone).then(|| anchor.clone());
+        let anchor_file = AnchorFile {
+            file,
+            doubtful: parking_lot::Mutex::new(doubtful),
+        };
+        Ok(Some((anchor_file, anchor, notes)))
+    }
+
+    /// Writes both copies, each synced before the next is touched. Durable on return.
+    ///
+    /// # Errors
+    /// The disk's; nothing may be written after one in this life.
+    pub fn write(&self, anchor: &Anchor) -> Result<()> {
+        if let Some(as_read) = self.doubtful.lock().take() {
+            self.write_copy(1, &as_read)?;
+            self.file.sync()?;
+        }
+        self.write_copy(0, anchor)?;
+        if !armed(Flaw::AnchorOneSync) {
+            self.file.sync()?;
+        }
+        self.write_copy(1, anchor)?;
+        self.file.sync()
+    }
+
+    fn write_copy(&self, copy: u64, anchor: &Anchor) -> Result<()> {
+        let bytes = anchor.encode();
+        let mut buf = AlignedBuf::zeroed(to_usize(round_up(to_u64(bytes.len()), SECTOR)));
+        buf[..bytes.len()].copy_from_slice(&bytes);
+        self.file.write_at(copy * to_u64(COPY_BYTES), &buf)
+    }
+}
+
+fn unknown_scheme(code: u8) -> Error {
+    let known: Vec<&str> = Scheme::ALL.iter().map(|scheme| scheme.name()).collect();
+    Error::corrupt(
+        ANCHOR_PATH,
+        SCHEME_OFFSET,
+        format!(
+            "a logging scheme that this build knows ({})",
+            known.join(", ")
+        ),
+        format!("scheme number {code}"),
+        "The checksum holds, so another build wrote it. Use that build.",
+    )
+}
+
+/// The bytes of one copy, as many as its own length field says, if that can be.
+fn read_copy(file: &dyn File, copy: u64) -> Result<AlignedBuf> {
+    let from = copy * to_u64(COPY_BYTES);
+    let mut buf = AlignedBuf::zeroed(to_usize(SECTOR));
+    file.read_at(from, &mut buf)?;
+    let len = Reader::new(&buf[PREFIX_BYTES - 4..])
+        .u32()
+        .map_or(0, u64::from);
+    if len > SECTOR && len <= to_u64(COPY_BYTES) {
+        buf = AlignedBuf::zeroed(to_usize(round_up(len, SECTOR)));
+        file.read_at(from, &mut buf)?;
+    }
+    Ok(buf)
+}
+
+/// Reads the anchor without the right to change anything.
+pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
+    Ok(AnchorFile::open(disk)?.map(|(_, anchor, _)| anchor))
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_base::checksum::crc32c;
+    use perdura_base::limits::STREAMS_MAX;
+    use perdura_base::{Epoch, Incarnation, Pos};
+    use perdura_device::MemDisk;
+
+    use super::super::tests::example;
+    use super::super::{ChainLink, IMAGE_DISKS_MAX, ImageStatus};
+    use super::*;
+
+    #[test]
+    fn one_damaged_copy_never_takes_the_database_back_in_time() {
+        let disk = MemDisk::new();
+        let mut anchor = example();
+        let file = AnchorFile::create(&disk, &anchor).unwrap();
+        anchor.seq = 2;
+        anchor.incarnation = Incarnation(2);
+        file.write(&anchor).unwrap();
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        let len = anchor.encode().len();
+        for copy in 0..2 {
+            for at in 0..len {
+                let at = to_u64(copy * COPY_BYTES + at);
+                let mut byte = [0];
+                raw.read_at(at, &mut byte).unwrap();
+                raw.write_at(at, &[byte[0] ^ 1]).unwrap();
+                let (_, back, notes) = AnchorFile::open(&disk).unwrap().unwrap();
+                assert_eq!(back, anchor, "byte {at}");
+                assert_eq!(notes.len(), 1, "byte {at}");
+                raw.write_at(at, &byte).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn scheme_and_image_disks_round_trip_and_an_unknown_scheme_is_named() {
+        for scheme in Scheme::ALL {
+            let mut anchor = example();
+            anchor.scheme = scheme;
+            anchor.image_disks = IMAGE_DISKS_MAX;
+            let bytes = anchor.encode();
+            assert!(matches!(Anchor::decode(&bytes), Ok(back) if back == anchor));
+        }
+        let mut bytes = example().encode();
+        bytes[to_usize(SCHEME_OFFSET)] = 9;
+        let covered = bytes.len() - 4;
+        let crc = crc32c(&bytes[..covered]).to_le_bytes();
+        bytes[covered..].copy_from_slice(&crc);
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &example()).unwrap();
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        for copy in 0..2 {
+            raw.write_at(copy * to_u64(COPY_BYTES), &bytes).unwrap();
+        }
+        let message = AnchorFile::open(&disk).map(drop).unwrap_err().to_string();
+        assert!(message.contains("scheme number 9"), "{message}");
+        assert!(message.contains("dl1p"), "{message}");
+    }
+
+    /// Found by the simulator: after a failed sync of the second copy, reads showed it whole while the
+    /// disk had it torn; the next life overwrote the first copy, and a power cut there left neither.
+    #[test]
+    fn a_copy_that_only_reads_whole_is_not_relied_on() {
+        use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+        let many = vec![Pos(1); usize::from(STREAMS_MAX)];
+        let mut anchor = example();
+        anchor.streams = STREAMS_MAX;
+        anchor.vouched.ends.clone_from(&many);
+        anchor.images = [
+            ImageStatus::empty(STREAMS_MAX),
+            ImageStatus::empty(STREAMS_MAX),
+        ];
+        let link = |number| ChainLink {
+            incarnation: Incarnation(number),
+            durable: Epoch(1),
+            start: many.clone(),
+            cut: many.clone(),
+        };
+        anchor.chain = (1..20).map(link).collect();
+        for failing_sync in 1..=2 {
+            for cut in 1..=7 {
+                for seed in 0..200 {
+                    let disk = SimDisk::new(seed);
+                    let file = AnchorFile::create(disk.life().as_ref(), &anchor).unwrap();
+                    disk.set_plan(FaultPlan {
+                        fail_sync_at: Some((failing_sync, SyncFailure::KeepsNew)),
+                        ..FaultPlan::default()
+                    });
+                    anchor.seq += 1;
+                    anchor.incarnation = Incarnation(anchor.incarnation.0 + 1);
+                    assert!(file.write(&anchor).is_err());
+                    // Another life of the process, on the same running machine.
+                    disk.set_plan(FaultPlan {
+                        cut_after_ops: Some(cut),
+                        ..FaultPlan::default()
+                    });
+                    let life = disk.life();
+                    if let Ok(Some((file, mut read, _))) = AnchorFile::open(life.as_ref()) {
+                        read.seq += 1;
+                        read.epoch_floor = Epoch(seed);
+                        drop(file.write(&read));
+                    }
+                    disk.crash(CrashProfile::Worst, 1000 + 7 * seed);
+                    let back = AnchorFile::open(disk.life().as_ref());
+                    assert!(
+                        matches!(back, Ok(Some(_))),
+                        "sync {failing_sync} failed, power cut at {cut}, seed {seed}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_damaged_copies_are_an_error() {
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &example()).unwrap();
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        for at in [20, to_u64(COPY_BYTES) + 20] {
+            raw.write_at(at, &[0xff]).unwrap();
+        }
+        assert!(matches!(AnchorFile::open(&disk), Err(Error::Corrupt(_))));
+    }
+}
