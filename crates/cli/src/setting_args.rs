@@ -121,6 +121,12 @@ flags!(
 );
 
 flags!(
+    /// How a database is opened that is only read; the verb says where it is.
+    ReaderArgs,
+    |row| ["log-dir", "maxmemory", "restart-level", "threads"].contains(&row.name)
+);
+
+flags!(
     /// How a database is opened, and what it is made with; the verb says where it is.
     DatabaseArgs,
     |row| row.group == Group::Database && row.name != "data"

@@ -1,7 +1,7 @@
 //! Start and end: bind, open the database in another thread, run the loop, close.
 
 use crate::control::{Control, Gate, Message};
-use crate::engine::{Db, Error, Options, Progress, Ticket};
+use crate::engine::{Db, Error, Options, Progress, Ticket, files};
 use crate::http::{Guard, Http};
 use crate::net::Listener;
 use crate::options::{ServeError, ServerOptions};
@@ -25,7 +25,8 @@ const EXIT_IMPATIENT: i32 = 1;
 
 /// Serves until SHUTDOWN, SIGTERM or SIGINT, then closes the database.
 ///
-/// The addresses are bound before the database is opened, so that clients are told how far it is
+/// The database's directories are locked first: a database that is open elsewhere is an error before
+/// any address is bound. The addresses are bound before the database is opened, so that clients are told how far it is
 /// (`-LOADING`). A first signal ends cleanly, with a checkpoint; a second one at once, which loses
 /// nothing and makes the next start longer. `log` gets a few lines for people.
 ///
@@ -47,9 +48,12 @@ pub fn serve(
         signal_hook::flag::register(signal, flag())?;
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
     }
+    options.check()?;
+    // Another process may have the database: then its port is none of this one's business.
+    let files = files::open(&db)?;
     let mut prepared = Prepared::new(options, db.clone(), Arc::new(log), Some(ours))?;
     prepared.event_loop.supervise();
-    prepared.open_with(move |progress| Db::open_with_progress(db, progress));
+    prepared.open_with(move |progress| Db::open_on(db, files, progress));
     prepared.run()
 }
 
@@ -69,17 +73,20 @@ impl std::fmt::Debug for Control {
 }
 
 impl Server {
-    /// Binds, then opens the database and serves in the background.
+    /// Locks the database's directories, binds, then opens the database and serves in the background.
     ///
     /// # Errors
-    /// Options that expose the database, and addresses that cannot be bound.
+    /// Options that expose the database, a database that is open elsewhere, and addresses that cannot be
+    /// bound.
     pub fn start(
         options: ServerOptions,
         db: Options,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Server, ServeError> {
+        options.check()?;
         let described = db.clone();
-        let open = move |progress| Db::open_with_progress(db, progress);
+        let files = files::open(&db)?;
+        let open = move |progress| Db::open_on(db, files, progress);
         Server::start_prepared(options, described, open, Arc::new(log))
     }
 

@@ -69,6 +69,7 @@ pub fn read(
     sink: &mut dyn Sink,
     read: &mut Read,
 ) -> Result<()> {
+    note_functions(connection, read)?;
     let all = keyspace(connection)?;
     let chosen: Vec<(u64, u64, u64)> = all
         .into_iter()
@@ -93,6 +94,27 @@ pub fn read(
         .with_context(|| format!("reading database {db}"))?;
     }
     line.end();
+    Ok(())
+}
+
+/// Notes the libraries of functions of a server. One that knows no functions, or does not list them
+/// to this user, has none to be named.
+fn note_functions(connection: &mut Connection, read: &mut Read) -> Result<()> {
+    connection.send(&[b"FUNCTION", b"LIST"])?;
+    let Reply::Array(libraries) = connection.receive()? else {
+        return Ok(());
+    };
+    for library in libraries {
+        let Reply::Array(fields) = library else {
+            continue;
+        };
+        let named = |pair: &&[Reply]| matches!(&pair[0], Reply::Bulk(Some(word)) if word == b"library_name");
+        let name = match fields.chunks_exact(2).find(named) {
+            Some([_, Reply::Bulk(Some(name))]) => name.as_slice(),
+            _ => b"",
+        };
+        read.unsupported.add(0, name, "a library of functions");
+    }
     Ok(())
 }
 
@@ -321,6 +343,7 @@ impl Step<'_> {
             }
             self.read
                 .key(value.type_name(), head.expires_at_ms.is_some());
+            self.read.look(self.target, &head.key, value);
         }
         self.read.elements(value);
         self.sink.part(&Part {

@@ -7,16 +7,28 @@ use perdura_server::settings::Settings;
 
 use crate::exit::Usage;
 use crate::offline::peek;
-pub use crate::setting_args::DatabaseArgs;
+use crate::setting_args::Given;
+pub use crate::setting_args::{DatabaseArgs, ReaderArgs};
 
 impl DatabaseArgs {
     /// The engine's options of a database in `data`.
     pub fn options(&self, data: PathBuf) -> Result<perdura::Options> {
-        let mut settings = Settings::default();
-        settings.database.data = data;
-        self.0.apply(&mut settings)?;
-        engine_options(&settings)
+        options_of(&self.0, data)
     }
+}
+
+impl ReaderArgs {
+    /// The engine's options of a database in `data`.
+    pub fn options(&self, data: PathBuf) -> Result<perdura::Options> {
+        options_of(&self.0, data)
+    }
+}
+
+fn options_of(given: &Given, data: PathBuf) -> Result<perdura::Options> {
+    let mut settings = Settings::default();
+    settings.database.data = data;
+    given.apply(&mut settings)?;
+    engine_options(&settings)
 }
 
 /// The engine's options, checked. What was fixed when the database was made is taken from its

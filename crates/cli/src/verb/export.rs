@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 
-use super::database::DatabaseArgs;
+use super::database::ReaderArgs;
 use crate::exit::{Incomplete, Usage};
 use crate::offline::peek;
 use crate::transfer::address::Address;
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "resp")]
     format: Format,
     #[command(flatten)]
-    database: DatabaseArgs,
+    database: ReaderArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
         .chain(socket.map(|path| path.display().to_string()))
         .collect();
     say(&format!(
-        "perdura {} serves {} on {}",
+        "perdura {} on {}, to be reached at {}",
         env!("CARGO_PKG_VERSION"),
         database.data.display(),
         places.join(", ")

@@ -184,3 +184,85 @@ fn the_documents_and_the_sample_are_those_of_the_settings() {
         "packaging/perdura.toml is old: `perdura config --sample` prints it"
     );
 }
+
+#[test]
+fn a_check_reports_every_bad_setting_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perdura.toml");
+    std::fs::write(
+        &file,
+        "maxclients = \"x\"\nnonsense = 1\ntimeout = 5\nsave = \"900 1\"\n",
+    )
+    .unwrap();
+    let (code, text) = ended(&["config", "--check", arg(&file)]);
+    assert_eq!(code, 2, "{text}");
+    for wrong in [
+        "toml:1: maxclients",
+        "toml:2: unknown setting 'nonsense'",
+        "toml:4: save",
+    ] {
+        assert!(text.contains(wrong), "{text}");
+    }
+}
+
+#[test]
+fn a_redis_conf_is_known_and_answered_with_the_same_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("redis.conf");
+    let conf = "# a comment\nport 6379\nmaxclients 100\nsave 900 1\nrequirepass \"secret\"\n\
+                appendonly yes\nhz 50\nloadmodule /x.so\n";
+    std::fs::write(&file, conf).unwrap();
+    let (code, text) = ended(&["config", "--check", arg(&file)]);
+    assert_eq!(code, 2, "{text}");
+    for line in [
+        "this is a redis.conf",
+        "\nmaxclients = \"100\"\n",
+        "\n# port 6379: port: set 'listen' instead\n",
+        "\n# save 900 1: ",
+        "\nappendonly = \"yes\"\n",
+        "\n# hz 50: 'hz' has no effect here\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let moved = dir.path().join("perdura.toml");
+    let lines = text
+        .lines()
+        .skip(1)
+        .filter(|line| line.contains(" = ") || line.starts_with('#'));
+    std::fs::write(&moved, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let (code, text) = ended(&["config", "--check", arg(&moved)]);
+    assert_eq!(code, 0, "{text}");
+}
+
+#[test]
+fn a_database_that_is_open_elsewhere_is_told_of_before_any_address_is_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db");
+    let _first = Server::start(&data, &[]);
+    let serve = ["serve", "--data", arg(&data), "--listen", "127.0.0.1:0"];
+    let (code, text) = ended(&serve);
+    assert_eq!(code, 1, "{text}");
+    assert!(!text.contains("Listening on"), "{text}");
+    assert_eq!(
+        text.matches(arg(&data)).count(),
+        2,
+        "where, and what is locked: {text}"
+    );
+}
+
+#[test]
+fn the_help_of_export_names_only_what_matters_to_it() {
+    let text = printed(&["export", "--help"], &[]);
+    assert!(
+        text.contains("--log-dir") && text.contains("--maxmemory"),
+        "{text}"
+    );
+    for other in [
+        "--segment-size",
+        "--checkpoint-max",
+        "--partitions",
+        "--streams",
+    ] {
+        assert!(!text.contains(other), "{other}");
+    }
+}

@@ -366,3 +366,21 @@ fn a_large_key_of_which_a_piece_is_refused_does_not_come_at_all() {
     assert_eq!(server.ask(&["HLEN", "whole"]), Reply::Number(3000));
     assert_eq!(server.ask(&["DBSIZE"]), Reply::Number(1));
 }
+
+#[test]
+fn libraries_of_functions_and_estimated_counts_of_a_server_are_named() {
+    let redis = Redis::start();
+    redis.ask(&["PFADD", "visitors", "a", "b"]);
+    redis.ask(&[
+        "FUNCTION",
+        "LOAD",
+        "#!lua name=lib\nredis.register_function('f', function() return 1 end)",
+    ]);
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db");
+    let from = redis.url();
+    let (code, text) = ended(&["import", "--from", &from, "--data", arg(&data)]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("'lib': a library of functions"), "{text}");
+    assert!(text.contains("'visitors': an estimated count"), "{text}");
+}

@@ -4,7 +4,7 @@
 //! CONFIG REWRITE changes only the keys that CONFIG SET has changed, where they stand; comments,
 //! order and everything else stay. The file is replaced as a whole, synced before and after.
 
-use super::{Setting, Settings, Source, fixed, ignored, nearest};
+use super::{Setting, Settings, Source, fixed, ignored, nearest, redis_conf};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,17 @@ const TYPO_DISTANCE_MAX: usize = 4;
 /// Reads a file into `settings`. Answers what a person should know: names without effect.
 ///
 /// # Errors
-/// File, line and reason.
+/// File, line and reason of everything that is wrong, a line each. A `redis.conf` is answered with
+/// the same settings as they would stand in a file of ours.
 pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String> {
     let place = path.display();
     let text = fs::read_to_string(path).map_err(|error| format!("{place}: {error}"))?;
-    let document = Document::parse(text.as_str())
-        .map_err(|error| format!("{place}: {}", error.to_string().trim_end()))?;
-    let mut notes = Vec::new();
+    let document = Document::parse(text.as_str()).map_err(|error| {
+        let redis = redis_conf::moved(&text);
+        let why = redis.unwrap_or_else(|| error.to_string().trim_end().to_owned());
+        format!("{place}: {why}")
+    })?;
+    let (mut notes, mut wrong) = (Vec::new(), Vec::new());
     for (key, item) in document.as_table() {
         let span = document.as_table().key(key).and_then(toml_edit::Key::span);
         let begin = span.or_else(|| item.span()).map_or(0, |span| span.start);
@@ -31,8 +35,11 @@ pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String>
         match read_key(key, item, settings, source) {
             Ok(None) => {}
             Ok(Some(note)) => notes.push(format!("{place}:{line}: {note}")),
-            Err(why) => return Err(format!("{place}:{line}: {why}")),
+            Err(why) => wrong.push(format!("{place}:{line}: {why}")),
         }
+    }
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n"));
     }
     settings.server.config_file = Some(absolute(path));
     Ok(notes)
@@ -42,7 +49,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn read_key(
+pub(super) fn read_key(
     key: &str,
     item: &Item,
     settings: &mut Settings,

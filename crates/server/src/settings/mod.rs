@@ -21,6 +21,7 @@ pub mod file;
 pub mod fixed;
 pub mod ignored;
 pub mod kind;
+mod redis_conf;
 pub mod table;
 mod texts;
 pub mod units;
