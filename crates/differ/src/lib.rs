@@ -29,6 +29,7 @@
 //! | [`rules`], [`exceptions`] | what "the same" means |
 //! | [`shrink`] | the shortest script that still fails |
 //! | [`hunt`] | many seeds |
+//! | [`stall`] | what a load of one client does to the PINGs of another |
 
 pub mod contents;
 pub mod crowd;
@@ -43,6 +44,7 @@ pub mod rules;
 pub mod scenes;
 pub mod script;
 pub mod shrink;
+pub mod stall;
 pub mod tables;
 pub mod whole;
 pub mod wire;

@@ -34,6 +34,19 @@ impl Wire {
         })
     }
 
+    /// The same connection twice, for a thread that reads and one that sends.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn split(self) -> Result<(Wire, Wire)> {
+        let second = self.stream.get_ref().try_clone()?;
+        let writing = Wire {
+            stream: BufReader::new(second),
+            id: self.id,
+        };
+        Ok((self, writing))
+    }
+
     /// Sends bytes as they are.
     ///
     /// # Errors

@@ -6,6 +6,9 @@
 //! ```
 
 use perdura_differ::hunt::{Settings, hunt};
+use perdura_differ::pair::{Pair, Side};
+use perdura_differ::stall::{LOADS, measure};
+use std::time::Duration;
 
 #[test]
 fn random_commands_have_the_replies_of_redis() {
@@ -23,4 +26,43 @@ fn random_commands_have_the_replies_of_redis() {
         report.failures.len(),
         report.failures.join("\n")
     );
+}
+
+/// The longest round that any load may cause on this machine's processor, if Redis is no slower.
+const ROUND_MAX: Duration = Duration::from_millis(20);
+
+/// ```sh
+/// PERDURA_STALL_SIZE=1000000 cargo test --release -p perdura-differ stall -- --nocapture
+/// ```
+#[test]
+fn no_load_makes_the_loop_stall_longer_than_redis_or_twenty_milliseconds() {
+    let size = std::env::var("PERDURA_STALL_SIZE").map_or(20_000, |n| n.parse().expect("a number"));
+    let pair = Pair::start().expect("both servers");
+    let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    let mut late = Vec::new();
+    eprintln!(
+        "{:32} {:>12} {:>12} {:>12}",
+        "load", "PING", "Redis", "round (CPU)"
+    );
+    for load in LOADS {
+        let ours = measure(&pair, Side::Ours, load, size).expect(load.name);
+        let theirs = measure(&pair, Side::Theirs, load, size).expect(load.name);
+        let round = ours.round.expect("ours tells");
+        eprintln!(
+            "{:32} {:>12} {:>12} {:>12}",
+            load.name,
+            ms(ours.worst),
+            ms(theirs.worst),
+            ms(round)
+        );
+        if round > ROUND_MAX.max(theirs.worst * 2) {
+            late.push(format!(
+                "{}: {}, Redis {}",
+                load.name,
+                ms(round),
+                ms(theirs.worst)
+            ));
+        }
+    }
+    assert!(late.is_empty(), "n = {size}: {}", late.join("; "));
 }

@@ -234,6 +234,14 @@ impl Db {
         self.shared.flush_here()
     }
 
+    /// Whether writers should wait because the log is behind. [`transact`](Self::transact) holds
+    /// its caller back somewhat later than this.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        let wal = self.shared.core.wal();
+        wal.is_behind() && !wal.is_disk_full() && wal.failure().is_none()
+    }
+
     /// Waits until a ticket is durable.
     ///
     /// # Errors

@@ -148,7 +148,7 @@ impl Shared {
                 undo: memory.get(MemoryUse::Undo),
                 staging: memory.get(MemoryUse::Staging),
                 log: memory.get(MemoryUse::Log),
-                output: memory.get(MemoryUse::Output),
+                clients: memory.get(MemoryUse::Clients),
             },
             log: LogStats {
                 streams: wal.streams(),

@@ -20,8 +20,8 @@ pub struct MemoryStats {
     pub staging: u64,
     /// Log blocks not written yet.
     pub log: u64,
-    /// Replies not sent yet.
-    pub output: u64,
+    /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
+    pub clients: u64,
 }
 
 /// The log.

@@ -20,11 +20,21 @@ use crate::session::Session;
 use crate::state::State;
 use perdura_base::Epoch;
 use std::io::{ErrorKind, Read};
+use std::time::Duration;
 
 /// The most arguments of a request.
 const ARGS_MAX: i64 = 1024 * 1024;
 /// A read that begins with a new request takes at most this, bytes.
 const PIPELINE_BYTES: usize = 32 * 1024;
+/// A connection whose turn took longer than this is run behind the others.
+const LONG_TURN: Duration = Duration::from_millis(1);
+/// So is one that is sending a request longer than this, bytes.
+const HEAVY_BYTES: usize = 1024 * 1024;
+/// A large input keeps at most this much beyond what it holds in memory, bytes.
+const RESERVED_BYTES: usize = 64 * 1024;
+/// Clients whose buffers are larger are not read while the buffers of all take nearly what they may,
+/// bytes.
+const HELD_OFF_BYTES: u64 = 64 * 1024;
 /// A request may hold a value that is too long by this, to be told so and not disconnected.
 const SLACK_BYTES: usize = 1024 * 1024;
 
@@ -65,6 +75,8 @@ pub(crate) struct Connection {
     pub listed: bool,
     /// Whether it is in the loop's list of those to run: once, however often it is announced.
     pub queued: bool,
+    /// Whether its last turn took long, or its next one may: others come first.
+    pub heavy: bool,
     /// Whether it is to be closed at once, whatever it is owed.
     pub doomed: bool,
     /// Whether its next request is kept back by CLIENT PAUSE.
@@ -92,6 +104,7 @@ impl Connection {
             blocked: false,
             listed: false,
             queued: false,
+            heavy: false,
             doomed: false,
             postponed: false,
             patience: Patience::default(),
@@ -112,7 +125,14 @@ impl Connection {
 
     /// Whether there is something to do without waiting for the poller.
     pub(crate) fn ready(&self, state: &State) -> bool {
-        (self.paused || self.readable) && self.open(state)
+        (self.paused || (self.readable && !self.held_off(state))) && self.open(state)
+    }
+
+    /// Whether its socket is not read for now, because the buffers of all clients take nearly what
+    /// they may and its own are large.
+    pub(crate) fn held_off(&self, state: &State) -> bool {
+        let another = |id| id != self.session.seat.id;
+        state.squeezed.is_some_and(another) && self.accounted > HELD_OFF_BYTES
     }
 
     /// Runs what was read before, or reads once and runs that. `Err`: the connection is dead.
@@ -131,10 +151,10 @@ impl Connection {
         // nobody waits for thousands of another's requests.
         let window = if !self.session.authenticated {
             STRANGER_READ_BYTES.min(buffer.len())
-        } else if self.input.is_empty() {
-            PIPELINE_BYTES.min(buffer.len())
-        } else {
+        } else if self.parser.needed() > PIPELINE_BYTES {
             buffer.len()
+        } else {
+            PIPELINE_BYTES.min(buffer.len())
         };
         let buffer = &mut buffer[..window];
         let read = loop {
@@ -172,6 +192,7 @@ impl Connection {
             self.input.reserve_exact(bytes.len());
         }
         if !self.input.is_empty() {
+            self.make_room(bytes.len());
             self.input.extend_from_slice(bytes);
             return self.resume(state);
         }
@@ -179,6 +200,17 @@ impl Connection {
         self.input.extend_from_slice(&bytes[consumed..]);
         self.check_input(state);
         after
+    }
+
+    /// Makes room for the rest of a large request in few steps, none of which the size that a client
+    /// has only announced can make large.
+    fn make_room(&mut self, more: usize) {
+        let len = self.input.len();
+        if self.input.capacity() - len < more {
+            let wanted = self.parser.needed().min(16 * len.max(RESERVED_BYTES));
+            self.input
+                .reserve_exact(wanted.saturating_sub(len).max(more));
+        }
     }
 
     fn resume(&mut self, state: &mut State) -> After {
@@ -199,6 +231,7 @@ impl Connection {
     fn run(&mut self, state: &mut State, input: &[u8]) -> (usize, After) {
         let mut consumed = 0;
         state.start_clock();
+        let began = state.clock;
         let value = i64::try_from(state.value_bytes_max + SLACK_BYTES).unwrap_or(i64::MAX);
         let known = Limits {
             args_max: ARGS_MAX,
@@ -249,6 +282,8 @@ impl Connection {
             }
         }
         self.paused = consumed < input.len() && !self.open(state);
+        let took = state.clock.saturating_duration_since(began);
+        self.heavy = took > LONG_TURN || self.parser.needed() > HEAVY_BYTES;
         (consumed, After::Continue)
     }
 
@@ -317,13 +352,8 @@ impl Connection {
     /// Dooms a client that leaves unread more than its class may.
     pub(crate) fn check_output(&mut self, state: &mut State) {
         let limits = &state.options.output_limits;
-        let limit = if self.session.monitors {
-            limits.replica
-        } else if self.session.subscriptions.is_some() {
-            limits.pubsub
-        } else {
-            limits.normal
-        };
+        let pushed = self.session.monitors || self.session.subscriptions.is_some();
+        let limit = if pushed { limits.pubsub } else { limits.normal };
         let unsent = self.replies.unsent();
         if !self.doomed && self.patience.is_over(limit, unsent, state.now) {
             self.doomed = true;
@@ -356,25 +386,43 @@ impl Connection {
         }
         if self.replies.unsent() == 0 && self.replies.buf.capacity() > 0 {
             self.replies = Replies::default();
-            self.account(state);
         }
+        self.account(state);
     }
 
-    /// Tells the database how much memory the output takes.
-    fn account(&mut self, state: &State) {
-        let bytes = u64::try_from(self.replies.buf.capacity()).unwrap_or(u64::MAX);
+    /// Bytes that its unfinished request and its queued transaction hold.
+    pub(crate) fn input_held(&self) -> usize {
+        // What is reserved for a large request and not filled yet takes no memory.
+        let room = self.input.capacity().min(RESERVED_BYTES);
+        let block = self.session.block.as_ref().map_or(0, |block| block.bytes);
+        self.input.len().max(room) + self.parser.bytes() + block
+    }
+
+    /// Bytes that are on the account.
+    pub(crate) fn accounted(&self) -> u64 {
+        self.accounted
+    }
+
+    /// Tells the database how much memory the buffers take.
+    pub(crate) fn account(&mut self, state: &State) {
+        let held = self.input_held() + self.replies.buf.capacity();
+        let bytes = u64::try_from(held).unwrap_or(u64::MAX);
         if bytes == self.accounted {
             return;
         }
         if let Some(db) = state.db() {
-            db.memory().change(MemoryUse::Output, self.accounted, bytes);
+            db.memory()
+                .change(MemoryUse::Clients, self.accounted, bytes);
             self.accounted = bytes;
         }
     }
 
-    /// Drops its output and takes it off the account, at the end.
+    /// Drops its buffers and takes them off the account, at the end.
     pub(crate) fn unaccount(&mut self, state: &State) {
         self.replies = Replies::default();
+        self.input = Vec::new();
+        self.parser = Parser::new();
+        self.session.block = None;
         self.account(state);
     }
 }
@@ -417,6 +465,11 @@ impl Connections {
     /// Takes a connection out, to run it beside the server's state.
     pub(crate) fn take(&mut self, index: usize) -> Option<Box<Connection>> {
         self.slots.get_mut(index)?.take()
+    }
+
+    /// One that is not taken out.
+    pub(crate) fn get(&self, index: usize) -> Option<&Connection> {
+        self.slots.get(index)?.as_deref()
     }
 
     /// Puts it back.

@@ -43,6 +43,7 @@ mod poll;
 mod pubsub;
 mod replies;
 mod resp;
+mod rounds;
 mod serve;
 mod session;
 pub mod settings;

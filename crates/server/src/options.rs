@@ -1,6 +1,6 @@
 //! What the server is told at its start, and why it may refuse.
 
-use crate::settings::OutputLimits;
+use crate::settings::{ClientShare, OutputLimits};
 use crate::tls::TlsAuthClients;
 use perdura_base::limits::VALUE_BYTES_MAX;
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub struct ServerOptions {
     pub requirepass: Option<String>,
     /// The most clients at once.
     pub maxclients: usize,
+    /// The part of the memory limit that is kept for clients' buffers.
+    pub client_share: ClientShare,
     /// The most bytes one request, or one MULTI block, may take.
     pub query_bytes_max: usize,
     /// The most bytes one reply may take.
@@ -116,6 +118,7 @@ impl Default for ServerOptions {
             allow_plaintext: false,
             requirepass: None,
             maxclients: 10_000,
+            client_share: ClientShare::Percent(5),
             query_bytes_max: 1 << 30,
             reply_bytes_max: VALUE_BYTES_MAX,
             output_bytes_pause: 1 << 20,

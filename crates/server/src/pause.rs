@@ -1,9 +1,10 @@
-//! CLIENT PAUSE: requests that are kept back for a while.
+//! Requests that are kept back for a while: by CLIENT PAUSE, and writes while the log is behind.
 //!
 //! A request that is kept back stays unread in its connection's input, and nothing of it has
 //! happened. When the pause ends, its connection is run again from there.
 
 use crate::command::{Command, flag};
+use crate::engine::Db;
 use crate::pubsub::Seat;
 use crate::session::Session;
 use crate::state::State;
@@ -15,12 +16,19 @@ pub(crate) struct Pause {
     until: Option<Instant>,
     all: bool,
     kept: Vec<Seat>,
+    /// Those whose writes wait for the log.
+    behind: Vec<Seat>,
 }
 
 impl Pause {
     /// When it ends by itself, if there is one.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
+    }
+
+    /// Whether writes wait for the log.
+    pub(crate) fn waits_for_log(&self) -> bool {
+        !self.behind.is_empty()
     }
 }
 
@@ -36,7 +44,20 @@ impl State {
     pub(crate) fn unpause(&mut self) {
         self.pause.until = None;
         self.pause.all = false;
-        for seat in std::mem::take(&mut self.pause.kept) {
+        let kept = std::mem::take(&mut self.pause.kept);
+        self.let_on(kept);
+    }
+
+    /// Lets the writers go on that waited for the log, if it has caught up or takes no more.
+    pub(crate) fn end_wait_for_log(&mut self) {
+        if self.pause.waits_for_log() && !self.db().is_some_and(Db::is_behind) {
+            let behind = std::mem::take(&mut self.pause.behind);
+            self.let_on(behind);
+        }
+    }
+
+    fn let_on(&mut self, seats: Vec<Seat>) {
+        for seat in seats {
             let Some(mut connection) = self.connections.take(seat.index) else {
                 continue;
             };
@@ -57,6 +78,15 @@ impl State {
 
     /// Whether a request is to be kept back, which is then noted.
     pub(crate) fn keeps_back(&mut self, session: &Session, command: &Command) -> bool {
+        if command.has(flag::WRITE) || command.name == "exec" {
+            let behind = |db: &&Db| may_write(session, command) && db.is_behind();
+            if let Some(db) = self.db().filter(behind) {
+                // The loop must not wait for the disk: this client does.
+                db.nudge();
+                self.pause.behind.push(session.seat);
+                return true;
+            }
+        }
         if self.pause.until.is_none() || !(self.pause.all || may_write(session, command)) {
             return false;
         }

@@ -8,6 +8,7 @@
 //! Polling is edge-triggered: what was announced and not used up is remembered in the connection
 //! and worked off in the next round, so that no client can keep the others waiting.
 
+mod memory;
 mod messages;
 mod upkeep;
 
@@ -38,6 +39,8 @@ const CONNECTIONS: usize = 1024;
 const READ_BYTES: usize = 128 * 1024;
 /// How long a busy loop lets clients wait before it has the flusher work beside it.
 const PATIENCE: Duration = Duration::from_micros(1000);
+/// The time in a round for connections whose last turn took long.
+const HEAVY_SHARE: Duration = Duration::from_millis(2);
 /// How often the loop looks after itself.
 const TICK: Duration = Duration::from_millis(100);
 /// How long clients may take to read their last replies when the server ends.
@@ -79,6 +82,8 @@ pub(crate) struct EventLoop {
     buffer: Box<[u8]>,
     /// Connections to run in the next round whatever the poller says.
     again: Vec<usize>,
+    /// Connections to run whose last turn took long, in order.
+    heavy: VecDeque<usize>,
     /// Connections to flush in this round.
     touched: Vec<usize>,
     /// Connections whose replies wait for the disk, with their ids: an index may since belong
@@ -126,6 +131,7 @@ impl EventLoop {
             messages,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             again: Vec::new(),
+            heavy: VecDeque::new(),
             touched: Vec::new(),
             waiting: Vec::new(),
             flushed: Epoch(0),
@@ -159,15 +165,22 @@ impl EventLoop {
                 self.handle(message)?;
             }
             for index in ready.drain(..) {
-                self.advance(index);
+                match self.state.connections.get(index) {
+                    Some(connection) if connection.heavy => self.heavy.push_back(index),
+                    _ => self.advance(index),
+                }
             }
+            self.advance_heavy();
             let now = Instant::now();
             expire(&mut self.state, now);
             self.state.end_pause(now);
             self.state.tend_passwords(now);
+            self.state.end_wait_for_log();
             self.flush_round();
+            self.squeeze();
             self.accept();
             self.tick();
+            self.state.rounds.end();
             if let Some(how) = self.ended() {
                 let db = match self.state.stage {
                     Stage::Ready(ref db) => Some(db.clone()),
@@ -195,7 +208,9 @@ impl EventLoop {
                 .state
                 .db()
                 .is_some_and(|db| db.durable() > self.flushed);
-        let busy = advanced || !self.again.is_empty();
+        let caught_up =
+            self.state.pause.waits_for_log() && !self.state.db().is_some_and(Db::is_behind);
+        let busy = advanced || caught_up || self.has_work();
         let timeout = if busy {
             Duration::ZERO
         } else {
@@ -223,7 +238,12 @@ impl EventLoop {
     /// Whether clients wait for an epoch that nobody has made durable yet, and no connection has
     /// requests left.
     fn owes(&self) -> bool {
-        !self.waiting.is_empty() && self.again.is_empty()
+        !self.waiting.is_empty() && !self.has_work()
+    }
+
+    /// Whether connections are to be run whatever the poller says.
+    fn has_work(&self) -> bool {
+        !self.again.is_empty() || !self.heavy.is_empty()
     }
 
     fn look(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
@@ -267,6 +287,21 @@ impl EventLoop {
         }
     }
 
+    /// Runs those whose last turn took long, one at least, and as many as fit into the round's share
+    /// of time: behind all others, and the rest in the next rounds.
+    fn advance_heavy(&mut self) {
+        if self.heavy.is_empty() {
+            return;
+        }
+        let begin = Instant::now();
+        while let Some(index) = self.heavy.pop_front() {
+            self.advance(index);
+            if begin.elapsed() > HEAVY_SHARE {
+                break;
+            }
+        }
+    }
+
     /// Reads and runs one connection.
     fn advance(&mut self, index: usize) {
         if !self.takes_requests() {
@@ -285,8 +320,10 @@ impl EventLoop {
                 self.close(index, connection);
             }
             Ok(after) => {
+                connection.account(&self.state);
                 self.state.connections.put(index, connection);
                 self.touched.push(index);
+                self.keep_share();
                 if let After::Shutdown { checkpoint } = after {
                     self.stop(Ending::Asked { checkpoint });
                 }

@@ -99,6 +99,8 @@ pub(crate) struct Session {
     pub held: Option<Instant>,
     /// Whether its next request waits for a password to be tried or hashed.
     pub asks: bool,
+    /// Whether it is spared when clients' buffers take too much.
+    pub no_evict: bool,
 }
 
 impl Session {
@@ -131,6 +133,7 @@ impl Session {
             wrong: 0,
             held: None,
             asks: false,
+            no_evict: false,
         }
     }
 
@@ -155,6 +158,7 @@ impl Session {
         self.durability = Durability::Disk;
         self.monitors = false;
         self.mute = Mute::No;
+        self.no_evict = false;
     }
 
     /// Keeps a push of the running command if the command's reply is to be dropped. CLIENT REPLY

@@ -13,6 +13,7 @@ use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
 use crate::pubsub::{Seat, Topics};
 use crate::resp::foreign::Foreign;
+use crate::rounds::Rounds;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
 use crate::spikes::Spikes;
@@ -68,6 +69,8 @@ pub(crate) struct Stats {
     pub misses: u64,
     /// What is counted of each command.
     pub by_command: CommandStats,
+    /// Clients disconnected because the buffers of all took too much.
+    pub evicted_clients: u64,
     /// Clients disconnected because they did not read.
     pub output_limit_disconnections: u64,
     /// Reads from clients that brought something.
@@ -194,6 +197,13 @@ pub(crate) struct State {
     pub touched: Vec<usize>,
     /// The service manager, if this process has one.
     pub supervisor: Option<Supervisor>,
+    /// How long rounds of the loop take.
+    pub rounds: Rounds,
+    /// What clients' buffers may take, bytes, if there is a limit.
+    pub client_share: Option<u64>,
+    /// While that is nearly used up: the client that is read all the same, the nearest to the end
+    /// of its request.
+    pub squeezed: Option<u64>,
     /// The most memory that INFO has seen in use, bytes.
     pub memory_peak: u64,
     /// Clients that spoke another protocol, since the start.
@@ -258,6 +268,9 @@ impl State {
             held_back: Vec::new(),
             touched: Vec::new(),
             supervisor: None,
+            rounds: Rounds::new(now),
+            client_share: None,
+            squeezed: None,
             memory_peak: 0,
             foreign_count: 0,
             foreign_noted: None,
@@ -275,6 +288,7 @@ impl State {
     /// Begins a round of the loop.
     pub(crate) fn begin_round(&mut self) {
         self.now = Instant::now();
+        self.rounds.begin(self.now);
         self.control.gate.hear_expired(self.hears_expired());
         if let Some(db) = self.db() {
             self.durable = db.durable();
@@ -369,6 +383,16 @@ impl State {
     /// The options have changed: what is derived from them follows.
     pub(crate) fn options_changed(&mut self) {
         self.notify = notify_classes(&self.options);
+        self.share_memory();
+    }
+
+    /// Keeps a part of the memory for clients' buffers: at most half of it.
+    pub(crate) fn share_memory(&mut self) {
+        let Some(db) = self.db() else { return };
+        let memory = db.memory();
+        let share = self.options.client_share.of(memory.limit());
+        memory.set_reserve(share.unwrap_or(0).min(memory.limit() / 2));
+        self.client_share = share;
     }
 
     /// Has the loop look after a connection that somebody else has written to.

@@ -193,6 +193,7 @@ impl State {
             write(&mut Out::new(&mut connection.replies.buf, resp3));
             let rest = connection.session.rest(epoch);
             connection.replies.seal(rest, self.durable);
+            connection.account(self);
             connection.check_output(self);
             self.touch(seat.index);
         }
@@ -216,10 +217,9 @@ impl State {
 
     /// So many bytes are too many for listeners and for those who monitor.
     fn own_bytes_max(&self) -> usize {
-        let limits = &self.options.output_limits;
-        match (limits.pubsub.hard_bytes, limits.replica.hard_bytes) {
-            (0, _) | (_, 0) => usize::MAX,
-            (pubsub, replica) => usize::try_from(pubsub.max(replica)).unwrap_or(usize::MAX),
+        match self.options.output_limits.pubsub.hard_bytes {
+            0 => usize::MAX,
+            pubsub => usize::try_from(pubsub).unwrap_or(usize::MAX),
         }
     }
 

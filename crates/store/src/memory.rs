@@ -19,19 +19,22 @@ pub enum MemoryUse {
     Staging,
     /// Log blocks that are not written yet.
     Log,
-    /// Replies that wait for durability or for their client.
-    Output,
+    /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
+    Clients,
+    /// Passwords that wait to be tried, and the memory of trying one.
+    Passwords,
 }
 
 impl MemoryUse {
     /// Every use.
-    pub const ALL: [MemoryUse; 6] = [
+    pub const ALL: [MemoryUse; 7] = [
         MemoryUse::Pages,
         MemoryUse::Indexes,
         MemoryUse::Undo,
         MemoryUse::Staging,
         MemoryUse::Log,
-        MemoryUse::Output,
+        MemoryUse::Clients,
+        MemoryUse::Passwords,
     ];
 
     /// A word for reports.
@@ -43,7 +46,8 @@ impl MemoryUse {
             MemoryUse::Undo => "undo",
             MemoryUse::Staging => "staging",
             MemoryUse::Log => "log",
-            MemoryUse::Output => "output",
+            MemoryUse::Clients => "clients",
+            MemoryUse::Passwords => "passwords",
         }
     }
 }
@@ -56,8 +60,11 @@ pub struct MemoryAccount {
     undo: AtomicU64,
     staging: AtomicU64,
     log: AtomicU64,
-    output: AtomicU64,
+    clients: AtomicU64,
+    passwords: AtomicU64,
     limit: AtomicU64,
+    /// The part of the limit that is kept for [`MemoryUse::Clients`].
+    reserve: AtomicU64,
 }
 
 impl MemoryAccount {
@@ -70,8 +77,10 @@ impl MemoryAccount {
             undo: AtomicU64::new(0),
             staging: AtomicU64::new(0),
             log: AtomicU64::new(0),
-            output: AtomicU64::new(0),
+            clients: AtomicU64::new(0),
+            passwords: AtomicU64::new(0),
             limit: AtomicU64::new(limit),
+            reserve: AtomicU64::new(0),
         }
     }
 
@@ -82,7 +91,8 @@ impl MemoryAccount {
             MemoryUse::Undo => &self.undo,
             MemoryUse::Staging => &self.staging,
             MemoryUse::Log => &self.log,
-            MemoryUse::Output => &self.output,
+            MemoryUse::Clients => &self.clients,
+            MemoryUse::Passwords => &self.passwords,
         }
     }
 
@@ -129,10 +139,19 @@ impl MemoryAccount {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether `bytes` more stay within the limit.
+    /// Keeps a part of the limit for clients' buffers: nothing else may grow into it.
+    pub fn set_reserve(&self, bytes: u64) {
+        self.reserve.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether `bytes` more, not of clients' buffers, stay within the limit. Buffers count as the
+    /// part that is kept for them, or as what they take if that is more.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.used().saturating_add(bytes) <= self.limit()
+        let clients = self.get(MemoryUse::Clients);
+        let kept = self.reserve.load(Ordering::Relaxed).saturating_sub(clients);
+        let used = self.used().saturating_add(kept);
+        used.saturating_add(bytes) <= self.limit()
     }
 }
 
@@ -148,10 +167,22 @@ mod tests {
         }
         account.change(MemoryUse::Log, 10, 4);
         account.change(MemoryUse::Undo, 10, 16);
-        assert_eq!(account.used(), 60);
-        assert!(account.has_room(40));
-        assert!(!account.has_room(41));
+        assert_eq!(account.used(), 70);
+        assert!(account.has_room(30));
+        assert!(!account.has_room(31));
         account.set_limit(50);
         assert!(!account.has_room(0));
+    }
+
+    #[test]
+    fn nothing_else_grows_into_the_part_that_is_kept_for_clients() {
+        let account = MemoryAccount::new(100);
+        account.set_reserve(20);
+        account.add(MemoryUse::Pages, 70);
+        assert!(account.has_room(10) && !account.has_room(11));
+        account.add(MemoryUse::Clients, 20);
+        assert!(account.has_room(10), "the part is used now");
+        account.add(MemoryUse::Clients, 5);
+        assert!(account.has_room(5) && !account.has_room(6));
     }
 }

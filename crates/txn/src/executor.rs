@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionSet, Result, StreamId};
-use perdura_store::{GroupBuilder, Heap, Undo};
+use perdura_store::{GroupBuilder, Heap, MemoryUse, Undo};
 use perdura_wal::{FrameKind, Wal};
 use smallvec::SmallVec;
 
-use crate::tx::{Guards, Tx};
+use crate::tx::{ACCOUNT_STEP_BYTES, Guards, Tx};
 use crate::verb::Marks;
 
 /// When an answer may be given: once the durable epoch has reached `epoch`. Epoch 0 is at once.
@@ -182,7 +182,7 @@ impl Executor {
         for id in parts.iter() {
             guards.push((id, self.heap.lock(id)));
         }
-        let memory = self.heap.memory();
+        let memory = self.heap.memory().as_ref();
         let out_of_memory = (!memory.has_room(0)).then(|| (memory.used(), memory.limit()));
         let stream = self.wal.idlest();
         let marks = Marks::default();
@@ -198,6 +198,9 @@ impl Executor {
             changed: SmallVec::new(),
             value_bytes_max: self.options.value_bytes_max,
             out_of_memory,
+            memory,
+            accounted: 0,
+            account_at: ACCOUNT_STEP_BYTES,
         };
         // A panic must not let the latches go while pages hold half a transaction.
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -205,7 +208,13 @@ impl Executor {
             tx.check_collections()?;
             Ok(value)
         }));
-        let Tx { guards, undo, .. } = tx;
+        let Tx {
+            guards,
+            undo,
+            accounted,
+            ..
+        } = tx;
+        memory.sub(MemoryUse::Undo, accounted);
         let missing = marks.missing();
         let by_engine = result.is_err() && marks.panic_is_the_engines();
         // What the closure made of a missing latch does not matter, not even a panic.

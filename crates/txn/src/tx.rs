@@ -3,7 +3,9 @@
 use perdura_base::StreamId;
 use perdura_base::limits::KEY_BYTES_MAX;
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_store::{Geometry, Home, KeyHash, Kind, PartitionGuard, RowRef, Shape, Undo};
+use perdura_store::{
+    Geometry, Home, KeyHash, Kind, MemoryAccount, MemoryUse, PartitionGuard, RowRef, Shape, Undo,
+};
 use perdura_wal::Wal;
 use smallvec::SmallVec;
 
@@ -13,6 +15,9 @@ use crate::verb::{Marks, Verb};
 const GROUP_BYTES_MIN: usize = 256;
 
 pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
+
+/// What a transaction takes is put on the account in steps of this many bytes of its group.
+pub(crate) const ACCOUNT_STEP_BYTES: usize = 1 << 20;
 
 /// The view a transaction has of the database.
 pub struct Tx<'a> {
@@ -31,6 +36,11 @@ pub struct Tx<'a> {
     pub(crate) value_bytes_max: usize,
     /// Whether memory is at its limit, so that only deletes may change anything.
     pub(crate) out_of_memory: Option<(u64, u64)>,
+    pub(crate) memory: &'a MemoryAccount,
+    /// Its before-images and group, as far as they are on the account, bytes.
+    pub(crate) accounted: u64,
+    /// The size of the group at which the account is brought up to date.
+    pub(crate) account_at: usize,
 }
 
 impl<'a> Tx<'a> {
@@ -51,6 +61,9 @@ impl<'a> Tx<'a> {
     /// [`Error::LogFull`], [`Error::Stopped`].
     pub fn admit(&mut self, bytes: usize) -> Result<()> {
         self.appending += bytes + GROUP_BYTES_MIN;
+        if self.appending >= self.account_at {
+            self.account();
+        }
         let admitted = self.wal.admit(self.stream, self.appending);
         if matches!(admitted, Err(Error::LogFull(_))) {
             self.marks.meet_full_log();
@@ -62,6 +75,20 @@ impl<'a> Tx<'a> {
     #[must_use]
     pub fn met_full_log(&self) -> bool {
         self.marks.met_full_log()
+    }
+
+    /// Puts what this transaction takes on the account. If that reaches the limit, the rest of it
+    /// may only delete.
+    #[cold]
+    fn account(&mut self) {
+        let group = u64::try_from(self.appending).unwrap_or(u64::MAX);
+        let bytes = self.undo.bytes().saturating_add(group);
+        self.memory.change(MemoryUse::Undo, self.accounted, bytes);
+        self.accounted = bytes;
+        self.account_at = self.appending + ACCOUNT_STEP_BYTES;
+        if self.out_of_memory.is_none() && !self.memory.has_room(0) {
+            self.out_of_memory = Some((self.memory.used(), self.memory.limit()));
+        }
     }
 
     /// Whether memory is below its limit, so that more than removing may happen.

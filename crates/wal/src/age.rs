@@ -1,4 +1,4 @@
-//! Since when something appended has not been durable.
+//! How far the disk is behind: since when something appended has not been durable, and how much.
 //!
 //! The first frame of each epoch notes the time; the note goes when the epoch is durable. So the
 //! age counts from the write, whatever the flusher is doing, and costs one clock reading an epoch.
@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use perdura_base::Epoch;
 
-use crate::sync::Mutex;
+use crate::log::Wal;
+use crate::sync::{Mutex, Ordering};
 
 /// When the epochs that are not durable began.
 pub(crate) struct Ages {
@@ -34,6 +35,26 @@ impl Ages {
         let begun = self.begun.lock();
         let beyond = begun.iter().filter(|(epoch, _)| *epoch > durable);
         beyond.map(|(_, at_ns)| *at_ns).min()
+    }
+}
+
+impl Wal {
+    /// When the oldest frame was appended that is not durable, by the log's monotone clock,
+    /// nanoseconds.
+    #[must_use]
+    pub fn unsynced_since_ns(&self) -> Option<u64> {
+        self.ages.oldest_ns(self.durable())
+    }
+
+    /// Whether half of what may wait for the flushers does so in every stream: a caller that must
+    /// not be refused lets its writers wait from here on.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        let max = self.options.queue_bytes_max / 2;
+        self.streams.iter().all(|s| {
+            let sealed_end = s.sealed_end.load(Ordering::Relaxed);
+            sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed)) >= max
+        })
     }
 }
 

@@ -154,7 +154,7 @@ pub struct Wal {
     last_appended: AtomicU64,
     last_data: AtomicU64,
     /// When the epochs beyond D began.
-    ages: Ages,
+    pub(crate) ages: Ages,
     /// The highest D that a durable block names.
     pub(crate) evidenced: AtomicU64,
     /// Serializes epoch closing, and holds one that was begun.
@@ -552,13 +552,6 @@ impl Wal {
     #[must_use]
     pub fn last_appended(&self) -> Epoch {
         Epoch(self.last_appended.load(Ordering::SeqCst))
-    }
-
-    /// When the oldest frame was appended that is not durable, by the log's monotone clock,
-    /// nanoseconds.
-    #[must_use]
-    pub fn unsynced_since_ns(&self) -> Option<u64> {
-        self.ages.oldest_ns(self.durable())
     }
 
     /// Whether something was appended that no closed epoch holds yet.

@@ -14,6 +14,7 @@ mod disks;
 mod interleaved;
 mod io_faults;
 mod kill;
+mod memory;
 mod model;
 mod packaging;
 mod powercut;

@@ -438,7 +438,7 @@ impl State {
         let bytes = running.saturating_add(u64::try_from(waiting).unwrap_or(u64::MAX));
         let before = prover.accounted;
         if let Some(db) = self.db().filter(|_| bytes != before) {
-            db.memory().change(MemoryUse::Output, before, bytes);
+            db.memory().change(MemoryUse::Passwords, before, bytes);
             self.prover.accounted = bytes;
         }
     }

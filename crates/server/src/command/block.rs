@@ -46,6 +46,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
 ];
 
+/// What a queued command takes beside its arguments: its place in the queue, which may be half empty,
+/// and the allocator's heads of two buffers.
+const QUEUED_BYTES: usize = 2 * size_of::<(&Command, OwnedArgs)>() + 32;
+
 /// Keeps a command for EXEC.
 pub(crate) fn enqueue(
     state: &State,
@@ -64,7 +68,7 @@ pub(crate) fn enqueue(
     }
     block.proves |= command.has(PROVES);
     let owned = OwnedArgs::copy(args);
-    block.bytes += owned.bytes();
+    block.bytes += owned.bytes() + QUEUED_BYTES;
     if block.bytes > state.options.query_bytes_max {
         block.broken = true;
         block.queue.clear();
@@ -205,11 +209,12 @@ fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: super::PlainFn, args: &A
 /// Counts the commands of the block, with how long each took and what those replied that failed.
 fn count_steps(state: &mut State, block: &Block, ran: &[Duration], failed: &[(usize, Vec<u8>)]) {
     let times = state.options.latency_tracking;
+    let mut failed = failed.iter().peekable();
     for (at, ((command, owned), took)) in block.queue.iter().zip(ran).enumerate() {
+        let error = failed.next_if(|(failed, _)| *failed == at);
         let Some((slot, _)) = state.lookup.find_slot(command.name.as_bytes()) else {
             continue;
         };
-        let error = failed.iter().find(|(failed, _)| *failed == at);
         let reply = error.map_or(&b"+"[..], |(_, reply)| reply);
         let counted = Counted::new(slot, command, &owned.args());
         state.stats.by_command.ran(counted, *took, reply, times);

@@ -44,6 +44,7 @@ pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"set" => cx.out.error(SYNTAX),
         b"resetstat" => {
             cx.state.reset_stats();
+            cx.state.rounds.reset();
             cx.out.ok();
         }
         b"rewrite" => match rewrite_file(cx.state) {

@@ -270,8 +270,8 @@ fn memory(state: &mut State, to: &mut Fields, stats: &Value) {
         ("mem_replication_backlog", "0"),
         ("mem_clients_slaves", "0"),
     ]);
-    let output = stats.pointer("/memory/output").and_then(Value::as_u64);
-    to.put("mem_clients_normal", output.unwrap_or(0));
+    let clients = stats.pointer("/memory/clients").and_then(Value::as_u64);
+    to.put("mem_clients_normal", clients.unwrap_or(0));
     let log = stats.pointer("/memory/log").and_then(Value::as_u64);
     to.put("mem_aof_buffer", log.unwrap_or(0));
     to.list(&[
@@ -390,6 +390,8 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     to.put("total_commands_processed", stats.commands);
     let [commands, input, output] = stats.per_second;
     to.put("instantaneous_ops_per_sec", commands);
+    to.put("loop_longest_round_us", state.rounds.longest_us);
+    to.put("loop_longest_round_cpu_us", state.rounds.longest_cpu_us);
     to.put("total_net_input_bytes", stats.input_bytes);
     to.put("total_net_output_bytes", stats.output_bytes);
     to.put("instantaneous_input_kbps", hundredths(input, 1024));
@@ -403,7 +405,8 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     ]);
     let expired = state.control.gate.expired();
     to.put("expired_keys", expired.saturating_sub(stats.expired_before));
-    to.list(&[("evicted_keys", "0"), ("evicted_clients", "0")]);
+    to.put("evicted_keys", 0);
+    to.put("evicted_clients", stats.evicted_clients);
     to.put("keyspace_hits", stats.hits);
     to.put("keyspace_misses", stats.misses);
     to.put("pubsub_channels", state.topics.count(Topic::Channel));

@@ -179,10 +179,10 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "Log blocks that are not written yet.",
     ),
     (
-        "memory_output",
-        "memory_output_bytes",
+        "memory_clients",
+        "memory_clients_bytes",
         As,
-        "Replies that are not sent yet.",
+        "Buffers of clients: unfinished requests, queued transactions, replies and messages.",
     ),
     (
         "used_cpu_user",

@@ -32,6 +32,7 @@ impl EventLoop {
                 (self.state.log)("Ready to accept commands");
                 self.state.opened_at = unix_seconds();
                 self.state.stage = Stage::Ready(db);
+                self.state.share_memory();
                 self.state.tell_supervisor();
             }
             Message::Opened(Err(error)) => return Err(error.into()),

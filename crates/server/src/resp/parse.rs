@@ -248,6 +248,11 @@ impl Parser {
         }
     }
 
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+
     fn finish(&mut self) -> usize {
         let bytes = self.at;
         self.state = State::Start;

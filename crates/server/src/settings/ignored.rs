@@ -120,7 +120,6 @@ pub const IGNORED: &[Ignored] = &[
     free("loglevel", "notice", Kind::Choice(&["debug", "verbose", "notice", "warning"])),
     free("masterauth", "", TEXT),
     free("masteruser", "", TEXT),
-    free("maxmemory-clients", "0", BYTES),
     free("maxmemory-eviction-tenacity", "10", ANY),
     free("maxmemory-samples", "5", ANY),
     free("min-replicas-max-lag", "10", ANY),

@@ -26,7 +26,7 @@ pub mod table;
 mod texts;
 pub mod units;
 
-pub use texts::{OutputLimit, OutputLimits};
+pub use texts::{ClientShare, OutputLimit, OutputLimits};
 
 use crate::options::ServerOptions;
 use kind::Kind;

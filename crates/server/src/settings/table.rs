@@ -1,7 +1,7 @@
 //! The table of our settings, in the order of the documentation.
 
 use super::kind::{Kind, SECOND_US, boolean, number, yes_no};
-use super::{Field, Group, Setting, texts};
+use super::{ClientShare, Field, Group, Setting, texts};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
 use std::net::SocketAddr;
@@ -313,6 +313,19 @@ pub static SETTINGS: &[Setting] = &[
         "Time between TCP keepalives on idle connections; 0 none.",
         server!(|o| one(o.tcp_keepalive_seconds), |o, v| {
             number(&mut o.tcp_keepalive_seconds, &v[0])
+        }),
+    )
+    .live(),
+    row(
+        "maxmemory-clients",
+        Group::Network,
+        Kind::Text,
+        "The part of `maxmemory` that is kept for clients' buffers, in bytes or percent; 0: no limit. When it is \
+         nearly full, sockets of clients with large buffers are not read; when it is full, the largest holder is \
+         disconnected. A request, a MULTI block or a reply that is larger cannot be had.",
+        server!(|o| one(o.client_share.show()), |o, v| {
+            o.client_share = ClientShare::parse(&v[0])?;
+            Ok(())
         }),
     )
     .live(),

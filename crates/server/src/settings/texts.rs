@@ -98,6 +98,47 @@ impl OutputLimits {
     }
 }
 
+/// A share given in percent is at least this, bytes: with a tiny `maxmemory` clients can still speak.
+const SHARE_BYTES_MIN: u64 = 16 << 20;
+
+/// The part of `maxmemory` that is kept for clients' buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientShare {
+    /// So many bytes; 0 is no limit.
+    Bytes(u64),
+    /// Of `maxmemory`, and 16 MiB at least.
+    Percent(u64),
+}
+
+impl ClientShare {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let Some(percent) = text.strip_suffix('%') else {
+            return super::units::bytes(text).map(ClientShare::Bytes);
+        };
+        match percent.parse() {
+            Ok(percent @ 0..=100) => Ok(ClientShare::Percent(percent)),
+            _ => Err("argument must be a memory or percent value".into()),
+        }
+    }
+
+    pub(super) fn show(&self) -> String {
+        match self {
+            ClientShare::Bytes(bytes) => bytes.to_string(),
+            ClientShare::Percent(percent) => format!("{percent}%"),
+        }
+    }
+
+    /// The share of this limit, bytes; `None`: there is none.
+    pub(crate) fn of(self, limit: u64) -> Option<u64> {
+        match self {
+            ClientShare::Bytes(0) | ClientShare::Percent(0) => None,
+            ClientShare::Bytes(bytes) => Some(bytes),
+            ClientShare::Percent(_) if limit == u64::MAX => None,
+            ClientShare::Percent(percent) => Some((limit / 100 * percent).max(SHARE_BYTES_MIN)),
+        }
+    }
+}
+
 /// The classes that `A` stands for, in the order in which they are shown.
 const ALL_CLASSES: &str = "g$lshzxetd";
 
@@ -166,6 +207,17 @@ pub(super) fn host(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_share_of_clients_is_bytes_or_a_part_of_the_limit() {
+        let of = |text, limit| ClientShare::parse(text).map(|share| share.of(limit));
+        assert_eq!(of("5%", 100 << 30), Ok(Some(5 << 30)));
+        assert_eq!(of("5%", 1000), Ok(Some(SHARE_BYTES_MIN)));
+        assert_eq!(of("5%", u64::MAX), Ok(None));
+        assert_eq!(of("1mb", u64::MAX), Ok(Some(1 << 20)));
+        assert_eq!(of("0", 1000), Ok(None));
+        assert!(of("101%", 1000).is_err() && of("x", 1000).is_err());
+    }
 
     #[test]
     fn limits_change_by_class_or_not_at_all() {

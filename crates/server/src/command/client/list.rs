@@ -155,6 +155,7 @@ fn flags(session: &Session, load: &Load) -> String {
         (load.waits, 'b'),
         (load.doomed, 'A'),
         (session.unix, 'U'),
+        (session.no_evict, 'e'),
     ];
     let held: String = all.iter().filter(|(on, _)| *on).map(|(_, c)| *c).collect();
     if held.is_empty() {

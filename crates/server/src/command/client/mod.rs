@@ -61,7 +61,10 @@ fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"kill" => kill::kill(cx, args),
         b"setinfo" => set_info(cx, args),
         b"no-evict" => match on_or_off(args.at(2)) {
-            Some(_) => cx.out.ok(),
+            Some(on) => {
+                cx.session.no_evict = on;
+                cx.out.ok();
+            }
             None => cx.out.error(SYNTAX),
         },
         b"durability" => durability(cx, args),
@@ -233,7 +236,8 @@ fn help(cx: &mut Cx<'_>) {
         "GETNAME, SETNAME <name>: the connection's name.",
         "ID, INFO, LIST [TYPE <type>|ID <id> ...]: who is connected.",
         "KILL <address>, KILL <option> <value> ...: ends connections (ADDR LADDR ID TYPE USER SKIPME).",
-        "NO-EVICT (ON|OFF), SETINFO (LIB-NAME|LIB-VER) <text>: accepted from client libraries.",
+        "NO-EVICT (ON|OFF): spares this client when clients' buffers take too much.",
+        "SETINFO (LIB-NAME|LIB-VER) <text>: accepted from client libraries.",
         "PAUSE <milliseconds> [WRITE|ALL], UNPAUSE: keeps clients waiting.",
         "REPLY (ON|OFF|SKIP): whether requests are answered.",
         "UNBLOCK <id> [TIMEOUT|ERROR]: ends the waiting of a client for a key.",
