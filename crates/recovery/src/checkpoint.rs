@@ -45,7 +45,7 @@ use serde::Serialize;
 
 use crate::anchor_cell::AnchorCell;
 use crate::image::{
-    DirEntry, Directory, DirectoryWriter, ImageFile, PageSummer, directory_path, folder,
+    DirEntry, Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path, folder,
     remove_old_directories,
 };
 use crate::truncate::truncation_floor;
@@ -157,6 +157,7 @@ pub struct CheckpointParts {
 /// The checkpointer of a database.
 pub struct Checkpointer {
     parts: CheckpointParts,
+    places: Places,
     directories: [Directory; 2],
     phase: Phase,
     sweep: Option<Sweep>,
@@ -184,6 +185,7 @@ impl Checkpointer {
             ..CheckpointStats::default()
         };
         Checkpointer {
+            places: Places::of(&newest),
             parts,
             directories,
             phase: Phase::Idle,
@@ -450,10 +452,11 @@ impl Checkpointer {
     /// Writes staged pages from `run` on that lie side by side; returns the first not written.
     fn write_run(&mut self, sweep: &mut Sweep, id: PartitionId, run: usize) -> Result<usize> {
         let first = self.staged[run];
+        let place = self.places.place(first.page);
         let side_by_side = self.staged[run..]
             .iter()
-            .zip(first.page.0..)
-            .take_while(|(staged, expected)| staged.page.0 == *expected)
+            .zip(place.0..)
+            .take_while(|(staged, expected)| self.places.place(staged.page).0 == *expected)
             .count();
         let end = run + side_by_side;
         if armed(Flaw::CopyAfterLatch) {
@@ -466,10 +469,7 @@ impl Checkpointer {
             self.directories[sweep.slot.index()].set(id, local, entry);
         }
         let image = &sweep.images[usize::from(id.0) % sweep.images.len()];
-        image.write(
-            first.page,
-            &self.staging[run * PAGE_BYTES..end * PAGE_BYTES],
-        )?;
+        image.write(place, &self.staging[run * PAGE_BYTES..end * PAGE_BYTES])?;
         sweep.pages += to_u64(side_by_side);
         sweep.bytes += to_u64(side_by_side * PAGE_BYTES);
         Ok(end)

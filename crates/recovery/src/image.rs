@@ -12,8 +12,8 @@ use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
 use perdura_store::Geometry;
 use perdura_wal::Anchor;
 
-/// Bytes before the first page.
-pub const PAGES_HEADER_BYTES: u64 = 4096;
+pub use crate::places::{PAGES_HEADER_BYTES, Place, Places};
+
 /// Bytes of a directory entry.
 const ENTRY_BYTES: usize = 28;
 /// Bytes of the logged region's complement at a page's start.
@@ -58,12 +58,6 @@ pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
         Err(error) if error.is_not_found() => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// The byte offset of a page in the pages file.
-#[must_use]
-pub fn page_offset(page: PageId) -> u64 {
-    PAGES_HEADER_BYTES + u64::from(page.0) * to_u64(PAGE_BYTES)
 }
 
 /// What the directory says of one page.
@@ -350,13 +344,13 @@ impl ImageFile {
 
     /// Writes pages that lie side by side, beginning with `first`. Not durable before
     /// [`sync`](Self::sync).
-    pub fn write(&self, first: PageId, bytes: &[u8]) -> Result<()> {
-        self.file.write_at(page_offset(first), bytes)
+    pub fn write(&self, first: Place, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(first.offset(), bytes)
     }
 
     /// Reads pages that lie side by side. Whether they are the right ones the directory tells.
-    pub fn read(&self, first: PageId, bytes: &mut [u8]) -> Result<usize> {
-        self.file.read_at(page_offset(first), bytes)
+    pub fn read(&self, first: Place, bytes: &mut [u8]) -> Result<usize> {
+        self.file.read_at(first.offset(), bytes)
     }
 
     /// Makes everything written durable.

@@ -43,6 +43,7 @@ pub mod level;
 pub mod load;
 mod merge;
 pub mod method;
+mod places;
 pub mod replay;
 pub mod report;
 pub mod restart;

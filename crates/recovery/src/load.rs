@@ -19,7 +19,7 @@ use perdura_store::Heap;
 use perdura_wal::{Anchor, ImageState};
 
 use crate::image::{
-    DirEntry, Directory, ImageFile, LoadedDirectory, folder, page_offset, read_directory,
+    DirEntry, Directory, ImageFile, LoadedDirectory, Places, folder, read_directory,
 };
 
 /// Pages read at once.
@@ -76,6 +76,7 @@ pub struct ImagePlan {
     newest: Base,
     older: Base,
     files: BTreeMap<ImageSlot, Vec<ImageFile>>,
+    places: Places,
     runs: Vec<Vec<Run>>,
 }
 
@@ -193,6 +194,7 @@ impl ImagePlan {
             newest: Base::default(),
             older: Base::default(),
             files: BTreeMap::new(),
+            places: Places::of(anchor),
             runs: (0..disks).map(|_| Vec::new()).collect(),
         }
     }
@@ -218,13 +220,14 @@ impl ImagePlan {
         self.files.insert(slot, candidate.files);
         for partition in (0..anchor.partitions).map(PartitionId) {
             let disk = usize::from(partition.0) % self.runs.len();
+            let places = self.places;
             let runs = &mut self.runs[disk];
             let before = runs.len();
             for (local, entry) in self.directory.present(partition) {
                 let page = page_of(heap, partition, local);
                 let open = runs[before..].last_mut().filter(|run| {
-                    run.entries.len() < RUN_PAGES
-                        && to_u64(run.entries.len()) + u64::from(run.first.0) == u64::from(page.0)
+                    let behind = places.place(run.first).0 + to_u64(run.entries.len());
+                    run.entries.len() < RUN_PAGES && places.place(page).0 == behind
                 });
                 match open {
                     Some(run) => run.entries.push((local, entry)),
@@ -238,7 +241,7 @@ impl ImagePlan {
             }
         }
         for runs in &mut self.runs {
-            runs.sort_by_key(|run| run.first);
+            runs.sort_by_key(|run| self.places.place(run.first));
         }
     }
 
@@ -310,7 +313,7 @@ impl ImagePlan {
         let worst = bad.first().copied().unwrap_or_default();
         Error::corrupt(
             format!("{}/pages", folder(self.slot.unwrap_or(ImageSlot::A))),
-            page_offset(worst),
+            self.places.place(worst).offset(),
             format!(
                 "page {worst} as the directory of checkpoint {} lists it",
                 self.k
@@ -357,7 +360,7 @@ impl ImagePlan {
         let mut got = 0;
         if !run.entries.is_empty() {
             let file = &self.files[&run.slot][disk];
-            match file.read(run.first, &mut bytes) {
+            match file.read(self.places.place(run.first), &mut bytes) {
                 Ok(read) => got = read,
                 Err(error) if !error.is_unreadable() => return Err(error),
                 Err(error) if run.slot != self.slot.unwrap_or(run.slot) => return Err(error),
@@ -365,7 +368,8 @@ impl ImagePlan {
                     bytes.fill(0);
                     got = bytes.len();
                     for (page, bytes) in (run.first.0..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
-                        if !matches!(file.read(PageId(page), bytes), Ok(PAGE_BYTES)) {
+                        let place = self.places.place(PageId(page));
+                        if !matches!(file.read(place, bytes), Ok(PAGE_BYTES)) {
                             bytes.fill(0);
                         }
                     }
@@ -423,7 +427,7 @@ impl ImagePlan {
                     break;
                 };
                 let disk = usize::from(partition.0) % files.len();
-                let got = files[disk].read(page, &mut buf)?;
+                let got = files[disk].read(self.places.place(page), &mut buf)?;
                 let whole = got == PAGE_BYTES && perdura_page::layout::page_id(&buf) == page;
                 let listed = self.directory.get(partition, local).is_present();
                 if !listed && whole && buf.iter().any(|b| *b != 0) {

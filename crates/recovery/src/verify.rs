@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::found::find;
 use crate::given::check_given;
-use crate::image::{ImageFile, PageSummer, page_offset, pages_path, read_directory};
+use crate::image::{ImageFile, PageSummer, Places, pages_path, read_directory};
 use crate::restart::{RestartOptions, Restarted, restart};
 
 /// What the checks found.
@@ -214,6 +214,7 @@ impl Checked<'_> {
                 Ok(listed) => {
                     image.proof = Some(format!("{:016x}", listed.directory.proof()));
                     let summer = PageSummer::new();
+                    let places = Places::of(&self.anchor);
                     let mut page = AlignedBuf::zeroed(PAGE_BYTES);
                     for partition in (0..geometry.partitions).map(PartitionId) {
                         let file = &files[usize::from(partition.0) % files.len()];
@@ -223,7 +224,8 @@ impl Checked<'_> {
                                 .expect("checked by the reader");
                             image.pages += 1;
                             image.bytes += to_u64(PAGE_BYTES);
-                            let what = match file.read(id, &mut page) {
+                            let place = places.place(id);
+                            let what = match file.read(place, &mut page) {
                                 Err(error) => error.to_string(),
                                 Ok(got) if got < PAGE_BYTES => {
                                     format!("page {id} lies beyond the end of the file")
@@ -236,7 +238,7 @@ impl Checked<'_> {
                                 }
                                 Ok(_) => continue,
                             };
-                            let (file, offset) = (pages_path.clone(), Some(page_offset(id)));
+                            let (file, offset) = (pages_path.clone(), Some(place.offset()));
                             found.problems.push(Problem { file, offset, what });
                         }
                     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use perdura::{CheckpointProgress, Core, CoreOptions, Error, Progress};
 use perdura_base::{PageId, StreamId};
 use perdura_device::{Access, CrashProfile, Disk, SimDisk};
-use perdura_recovery::image::{directory_path, folder, page_offset};
+use perdura_recovery::image::{Places, directory_path, folder};
 use perdura_recovery::{Level, Schedule};
 use perdura_wal::ImageState;
 use perdura_wal::anchor::read_anchor;
@@ -178,7 +178,8 @@ impl Run<'_> {
         for page in (0..64).map(PageId) {
             if self.rng.u32(..4) == 0 {
                 let path = format!("{}/pages", folder(newest));
-                self.flip(&path, page_offset(page) + at);
+                let place = Places::of(&anchor).place(page);
+                self.flip(&path, place.offset() + at);
             }
         }
     }

@@ -5,10 +5,11 @@
 
 use perdura_base::{ImageSlot, PageId};
 use perdura_device::{Access, File};
-use perdura_recovery::image::{directory_path, folder, page_offset};
+use perdura_recovery::image::{Places, directory_path, folder};
 use perdura_recovery::{CheckpointProgress, Level, Method, Schedule};
 use perdura_steal::{Records, Steal};
 use perdura_store::Geometry;
+use perdura_wal::anchor::read_anchor;
 use perdura_wal::anchor::read_anchor;
 use perdura_wal::{ImageState, Scheme};
 
@@ -58,12 +59,14 @@ impl Damage {
                 flip_byte(file.as_ref(), 30);
             }
             Damage::Pages(slot, pages, at) => {
+                let anchor = read_anchor(disks.env.data.as_ref()).unwrap().unwrap();
                 for page in pages {
                     let partition = usize::from(geometry.partition_of_page(*page).0);
                     let disk = &disks.env.images[partition % disks.env.images.len()];
                     let path = format!("{}/pages", folder(*slot));
                     let file = disk.open(&path, Access::Buffered).unwrap();
-                    flip_byte(file.as_ref(), page_offset(*page) + at);
+                    let place = Places::of(&anchor).place(*page);
+                    flip_byte(file.as_ref(), place.offset() + at);
                 }
             }
         }

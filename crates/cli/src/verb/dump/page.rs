@@ -8,7 +8,7 @@ use perdura_base::{ImageSlot, PageId};
 use perdura_device::AlignedBuf;
 use perdura_page::layout::{self, PageHeader, PageKind};
 use perdura_page::{Place as RowPlace, Row};
-use perdura_recovery::image::{ImageFile, page_offset, read_directory};
+use perdura_recovery::image::{ImageFile, Places, read_directory};
 use perdura_wal::ImageState;
 use serde::Serialize;
 
@@ -100,12 +100,13 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let file = ImageFile::open(offline.image_disk(partition), slot, &offline.anchor.uuid)?;
     let mut page = AlignedBuf::zeroed(PAGE_BYTES);
-    let got = file.read(id, &mut page)?;
+    let place = Places::of(&offline.anchor).place(id);
+    let got = file.read(place, &mut page)?;
     let whole = got == PAGE_BYTES && ImageFile::is_listed(id, &page, &entry);
     let mut shown = Shown {
         page: id.0,
         image: slot.to_string(),
-        offset: page_offset(id),
+        offset: place.offset(),
         partition: partition.0,
         listed_crc32c: format!("{:08x}", entry.crc),
         listed_useq: entry.useq.0,
@@ -133,7 +134,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     bail!(Error::corrupt(
         format!("image {slot}, page {id}"),
-        page_offset(id),
+        place.offset(),
         "the page that the directory lists",
         "another checksum",
         "A restart takes the page from the other image and the log.",
