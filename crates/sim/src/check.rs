@@ -10,7 +10,7 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, CrashProfile, Disk, SimDisk};
-use perdura_recovery::image::{ImageFile, PageSummer, read_directory};
+use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
 use perdura_recovery::{Level, METHODS, Method, Progress, RestartOptions, Schedule, restart};
 use perdura_wal::anchor::read_anchor;
 use perdura_wal::{Anchor, Direction, ImageState};
@@ -273,7 +273,7 @@ impl World {
         let anchor = self.core().anchor().get();
         let geometry = *self.core().heap().geometry();
         let disk = disk.life();
-        let summer = PageSummer::new();
+        let (summer, places) = (PageSummer::new(), Places::of(&anchor));
         let mut bytes = vec![0; PAGE_BYTES];
         for slot in ImageSlot::ALL {
             if anchor.image(slot).state != ImageState::Complete {
@@ -289,7 +289,8 @@ impl World {
                     let page = geometry
                         .page_id(id, local)
                         .ok_or("a page beyond the last")?;
-                    file.read(page, &mut bytes).map_err(failed)?;
+                    let place = places.place(page);
+                    file.read(place, &mut bytes).map_err(failed)?;
                     let digest = summer.digest(&bytes);
                     if !ImageFile::is_listed(page, &bytes, &entry) || digest != entry.digest {
                         return Err(format!("image {slot}: page {page} is not as listed"));

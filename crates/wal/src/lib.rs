@@ -31,6 +31,7 @@ pub mod flush;
 pub mod frame;
 pub mod log;
 mod rewrite;
+mod room;
 pub mod scan;
 pub mod scheme;
 pub mod segment;

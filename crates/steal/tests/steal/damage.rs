@@ -10,7 +10,6 @@ use perdura_recovery::{CheckpointProgress, Level, Method, Schedule};
 use perdura_steal::{Records, Steal};
 use perdura_store::Geometry;
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::anchor::read_anchor;
 use perdura_wal::{ImageState, Scheme};
 
 use crate::harness::{Disks, STEAL_SCHEMES, options};
