@@ -6,7 +6,7 @@ use perdura::PartitionSet;
 use perdura_device::Clock;
 
 use crate::model::{Change, State};
-use crate::ops::{Op, key_number};
+use crate::ops::key_number;
 use crate::world::{Check, World};
 
 /// A scan that has begun.
@@ -38,15 +38,6 @@ impl Scanning {
                     }
                 }
             }
-        }
-    }
-
-    /// A cursor stands in the order of a table, and another table has another order: who swaps
-    /// databases during a scan is promised nothing of it.
-    pub(crate) fn note_swaps(&mut self, ops: &[Op]) {
-        let here = |op: &Op| matches!(op, Op::Swap(a, b) if [*a, *b].contains(&self.database));
-        if ops.iter().any(here) {
-            self.due.clear();
         }
     }
 

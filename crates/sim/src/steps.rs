@@ -207,9 +207,6 @@ impl World {
             needs = needs.max(ticket.epoch.0);
             self.commit(ticket.epoch.0, changes);
         }
-        if let Some(scan) = &mut self.scan {
-            scan.note_swaps(ops);
-        }
         self.promises.push(Promise {
             ticket: ticket.epoch.0,
             needs,
