@@ -296,6 +296,8 @@ impl World {
             self.swarm.options.schedule = draw_schedule(&mut self.rng, level);
             let copies = other_ways.then(|| self.copy_disks());
             match self.open_on(&self.disks) {
+                // What a restart leaves for later may be all that met the power cut.
+                Ok(_) if self.disks.iter().any(|disk| !disk.has_power()) => self.crash(),
                 Ok(core) => {
                     self.core = Some(core);
                     self.faults_before = before;

@@ -111,6 +111,12 @@ impl SimDisk {
         self.state.lock().crash_keeping(keep);
     }
 
+    /// Whether no planned power cut has struck in this life of the machine.
+    #[must_use]
+    pub fn has_power(&self) -> bool {
+        !self.state.lock().power_is_cut
+    }
+
     /// The number of writes, resizes and operations on names that nothing has made durable.
     #[must_use]
     pub fn pending_ops(&self) -> usize {

@@ -56,7 +56,7 @@ pub(super) struct State {
     pub(super) ops: u64,
     /// The life of the machine. Handles of an earlier one are refused.
     pub(super) life: u64,
-    power_is_cut: bool,
+    pub(super) power_is_cut: bool,
     pub(super) locks: BTreeSet<String>,
     pub(super) meters: Meters,
 }

@@ -163,6 +163,8 @@ impl World {
             self.swarm.options.schedule = schedule;
             let copies = other_ways.then(|| self.copy_disks());
             match self.open_on(&self.disks) {
+                // What a restart leaves for later may be all that met the power cut.
+                Ok(_) if self.disks.iter().any(|disk| !disk.has_power()) => self.crash(),
                 Ok(steal) => {
                     self.steal = Some(steal);
                     self.faults_before = before;
