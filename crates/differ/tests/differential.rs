@@ -36,7 +36,7 @@ const ROUND_MAX: Duration = Duration::from_millis(20);
 /// ```
 #[test]
 fn no_load_makes_the_loop_stall_longer_than_redis_or_twenty_milliseconds() {
-    let size = std::env::var("PERDURA_STALL_SIZE").map_or(20_000, |n| n.parse().expect("a number"));
+    let size = std::env::var("PERDURA_STALL_SIZE").map_or(10_000, |n| n.parse().expect("a number"));
     let pair = Pair::start().expect("both servers");
     let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
     let mut late = Vec::new();
