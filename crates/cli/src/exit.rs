@@ -66,8 +66,8 @@ pub fn code(done: anyhow::Result<()>) -> ExitCode {
     eprintln!("perdura: {}", output::shown(&told_once(&error)));
     match code {
         DAMAGED => eprintln!(
-            "perdura: nothing was changed. `perdura verify` lists all damage; keep a copy of the \
-             files before trying anything else."
+            "perdura: nothing was changed. `perdura verify` lists all damage, `perdura repair` makes \
+             a new database of what is whole; keep a copy of the files before trying anything else."
         ),
         USAGE => eprintln!("perdura: see --help"),
         _ => {}

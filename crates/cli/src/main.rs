@@ -45,6 +45,7 @@ enum Verb {
     #[command(subcommand)]
     Dump(verb::dump::Object),
     Verify(verb::verify::Args),
+    Repair(verb::repair::Args),
     Digest(verb::digest::Args),
     Crash(verb::crash::Args),
     #[command(subcommand)]
@@ -63,6 +64,7 @@ fn main() -> std::process::ExitCode {
         Verb::Restart(args) => verb::restart::run(&args),
         Verb::Dump(object) => verb::dump::run(&object),
         Verb::Verify(args) => verb::verify::run(&args),
+        Verb::Repair(args) => verb::repair::run(&args),
         Verb::Digest(args) => verb::digest::run(&args),
         Verb::Crash(args) => verb::crash::run(&args),
         Verb::Bench(workload) => verb::bench::run(&workload),

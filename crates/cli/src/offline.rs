@@ -39,6 +39,15 @@ pub struct Place {
     pub image_dir: Vec<PathBuf>,
 }
 
+/// What must be there for a database to be opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Demand {
+    /// Every directory.
+    Whole,
+    /// The anchor alone.
+    Anchor,
+}
+
 /// A stopped database.
 pub struct Offline {
     /// The disk of the anchor and the images' directories.
@@ -60,6 +69,18 @@ impl Offline {
     /// # Errors
     /// A directory without a database, one of another version, and one that a server has open.
     pub fn open(place: &Place) -> Result<Offline> {
+        Offline::opened(place, Demand::Whole)
+    }
+
+    /// Opens what is left of a database that a restart would refuse.
+    ///
+    /// # Errors
+    /// A directory without an anchor that can be read, and one that a server has open.
+    pub fn open_damaged(place: &Place) -> Result<Offline> {
+        Offline::opened(place, Demand::Anchor)
+    }
+
+    fn opened(place: &Place, demand: Demand) -> Result<Offline> {
         let dir = place.data.display();
         let data: Arc<dyn Disk> = Arc::new(ReadDisk::new(&place.data));
         if !place.data.is_dir() {
@@ -76,7 +97,7 @@ impl Offline {
         else {
             bail!("there is no database in {dir}");
         };
-        let logs = log_disks(place, &anchor, &data, &mut locks)?;
+        let logs = log_disks(place, demand, &anchor, &data, &mut locks)?;
         let images = image_disks(place, &anchor, &data)?;
         Ok(Offline {
             data,
@@ -204,6 +225,7 @@ pub fn taken_slots(heap: &Heap) -> u64 {
 /// log.
 fn log_disks(
     place: &Place,
+    demand: Demand,
     anchor: &Anchor,
     data: &Arc<dyn Disk>,
     locks: &mut Vec<Box<dyn Any + Send + Sync>>,
@@ -222,7 +244,7 @@ fn log_disks(
             None => Arc::clone(data),
             Some(dir) => {
                 let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
-                if !dir.join(LOG_DIR).is_dir() {
+                if demand == Demand::Whole && !dir.join(LOG_DIR).is_dir() {
                     let id = StreamId(u8::try_from(stream)?);
                     bail!(missing_log(&dir.display().to_string(), id));
                 }

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use perdura_base::limits::FORMAT_VERSION;
 use perdura_base::{Result, StreamId};
-use perdura_device::{Access, Disk, FileDisk};
-use perdura_recovery::found::{VERSION_PATH, check_version, is_database, missing_log};
+use perdura_device::{Disk, FileDisk};
+use perdura_recovery::found::{is_database, missing_log, write_version};
 
 use crate::options::Options;
 
@@ -71,22 +70,6 @@ fn open_log_dir(
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir)?);
     locks.push(disk.lock(&format!("{LOCK_PATH}.s{stream:02}"))?);
     Ok(disk)
-}
-
-/// Names the format's version in a new database, and in one that has lost the file.
-fn write_version(disk: &dyn Disk) -> Result<()> {
-    if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
-        return check_version(disk);
-    }
-    let tmp = "VERSION.tmp";
-    let file = disk.create(tmp, Access::Buffered).or_else(|_| {
-        disk.remove(tmp)?;
-        disk.create(tmp, Access::Buffered)
-    })?;
-    file.write_at(0, format!("perdura {FORMAT_VERSION}\n").as_bytes())?;
-    file.sync()?;
-    disk.rename(tmp, VERSION_PATH)?;
-    disk.sync_dir("")
 }
 
 /// 75 % of the memory of the container, or of the machine, whichever is less.

@@ -17,6 +17,10 @@ use perdura_wal::{ImageState, ImageStatus};
 
 use crate::image::{ImageFile, directory_number, directory_path, folder, holds_pages, pages_path};
 
+/// What damage can be, too, that no disk did.
+pub(crate) const COPIED: &str = "If this is a copy of a running database, checkpoints ended while it was copied: copy it again as \
+     docs/operations.md says.";
+
 /// The file that names the format's version.
 pub const VERSION_PATH: &str = "VERSION";
 
@@ -121,6 +125,25 @@ pub fn check_version(data: &dyn Disk) -> Result<()> {
     }
 }
 
+/// Names the format's version in a new database, and in one that has lost the file.
+///
+/// # Errors
+/// As [`check_version`] if the file is there; the disk's.
+pub fn write_version(disk: &dyn Disk) -> Result<()> {
+    if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
+        return check_version(disk);
+    }
+    let tmp = "VERSION.tmp";
+    let file = disk.create(tmp, Access::Buffered).or_else(|_| {
+        disk.remove(tmp)?;
+        disk.create(tmp, Access::Buffered)
+    })?;
+    file.write_at(0, format!("perdura {FORMAT_VERSION}\n").as_bytes())?;
+    file.sync()?;
+    disk.rename(tmp, VERSION_PATH)?;
+    disk.sync_dir("")
+}
+
 /// The anchor of the database on these disks; `None` if there is no database.
 ///
 /// # Errors
@@ -211,7 +234,10 @@ fn stale(sign: &str) -> Error {
         0,
         "the newest anchor of this database",
         format!("an older one: there is {sign}"),
-        "What was written since would be lost. Restore the newest anchor, or a backup of all files.",
+        format!(
+            "What was written since would be lost. Restore the newest anchor, or a backup of all \
+             files. {COPIED}"
+        ),
     )
 }
 
@@ -279,7 +305,7 @@ fn missing_image(anchor: &Anchor, slot: ImageSlot, file: String, what: &str) -> 
         "no such file",
         format!(
             "{consequence} Mount the disk or restore the file from a backup; `perdura repair` makes \
-             a new database of what is left."
+             a new database of what is left. {COPIED}"
         ),
     )
 }

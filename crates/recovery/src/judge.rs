@@ -30,6 +30,9 @@ impl Replay<'_> {
                 .ok_or_else(|| no_record(scan, block, "a group of page records"))?;
             stats.groups += 1;
             for record in group.records() {
+                if image.lost.contains(&record.page) {
+                    continue;
+                }
                 let k = image.base_of(record.page).k;
                 if stats.decided(gate(record.tag, k, block.epoch, target)) {
                     batch.push(geometry, record);

@@ -24,6 +24,7 @@
 //! | [`found`] | what lies on the disks: a database, nothing, or the remains of one |
 //! | `given`, [`restart`] | what a restart is refused for; its phases in order |
 //! | [`resume`] | from a restart to a database that takes transactions |
+//! | [`salvage`], `mended` | what can be had of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | what a restart says of itself |
 //!
@@ -41,6 +42,7 @@ mod jobs;
 mod judge;
 pub mod level;
 pub mod load;
+mod mended;
 mod merge;
 pub mod method;
 mod places;
@@ -49,6 +51,7 @@ pub mod report;
 pub mod restart;
 pub mod resume;
 pub mod rule;
+pub mod salvage;
 pub mod schedule;
 pub mod truncate;
 mod undo;

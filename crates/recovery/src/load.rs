@@ -18,6 +18,7 @@ use perdura_device::{AlignedBuf, Disk};
 use perdura_store::Heap;
 use perdura_wal::{Anchor, ImageState};
 
+use crate::found::COPIED;
 use crate::image::{
     DirEntry, Directory, ImageFile, LoadedDirectory, Places, folder, read_directory,
 };
@@ -63,6 +64,8 @@ pub struct ImagePlan {
     pub begin: Vec<Pos>,
     /// Pages that come from the older image.
     pub rebuilt: BTreeSet<PageId>,
+    /// Pages that are in no image, left empty; their records do not count.
+    pub lost: BTreeSet<PageId>,
     /// Slots that were complete and cannot be relied on any more, wholly or in part. They must not
     /// be named again before they are rewritten, and be rewritten first: the image that stood in
     /// for them is the only one left.
@@ -109,7 +112,7 @@ struct Candidate {
 pub type BadPage = (ImageSlot, PageId);
 
 /// Decides what to load into a heap of this shape. `bad` are the pages that earlier attempts found
-/// damaged.
+/// damaged, `lost` those to do without.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` has no other.
@@ -119,6 +122,7 @@ pub fn plan_image(
     images: &[Arc<dyn Disk>],
     anchor: &Anchor,
     bad: &BTreeSet<BadPage>,
+    lost: &BTreeSet<PageId>,
 ) -> Result<ImagePlan> {
     let mut slots: Vec<ImageSlot> = ImageSlot::ALL
         .into_iter()
@@ -132,7 +136,9 @@ pub fn plan_image(
             Ok(candidate) => {
                 plan.take(heap, anchor, candidate);
                 let of_slot = bad.iter().filter(|(in_slot, _)| in_slot == slot);
-                let bad: BTreeSet<PageId> = of_slot.map(|(_, page)| *page).collect();
+                let pages = of_slot.map(|(_, page)| *page);
+                let bad: BTreeSet<PageId> = pages.filter(|page| !lost.contains(page)).collect();
+                plan.do_without(heap, lost);
                 if !bad.is_empty() {
                     let older = slots.get(rank + 1).copied();
                     plan.replace(heap, data, images, anchor, older, &bad)?;
@@ -187,6 +193,7 @@ impl ImagePlan {
             sidecars: vec![Vec::new(); usize::from(anchor.partitions)],
             begin: vec![Pos(0); usize::from(anchor.streams)],
             rebuilt: BTreeSet::new(),
+            lost: BTreeSet::new(),
             damaged: Vec::new(),
             notes: Vec::new(),
             pages: 0,
@@ -245,6 +252,29 @@ impl ImagePlan {
         }
     }
 
+    /// Leaves pages empty, whatever the image and the log have of them.
+    fn do_without(&mut self, heap: &Heap, lost: &BTreeSet<PageId>) {
+        for page in lost {
+            let partition = heap.geometry().partition_of_page(*page);
+            let local = heap.geometry().local_index(*page);
+            self.directory.set(partition, local, DirEntry::default());
+        }
+        self.lost.clone_from(lost);
+        self.leave_out(heap, lost);
+    }
+
+    /// Takes pages out of the runs.
+    fn leave_out(&mut self, heap: &Heap, pages: &BTreeSet<PageId>) {
+        for run in self.runs.iter_mut().flatten() {
+            let partition = run.partition;
+            run.entries
+                .retain(|(local, _)| !pages.contains(&page_of(heap, partition, *local)));
+            if let Some((local, _)) = run.entries.first() {
+                run.first = page_of(heap, partition, *local);
+            }
+        }
+    }
+
     /// Takes damaged pages from the older image.
     fn replace(
         &mut self,
@@ -266,6 +296,7 @@ impl ImagePlan {
         })?;
         let slot = self.slot.unwrap_or(older);
         self.older = Self::base(anchor, older);
+        self.leave_out(heap, bad);
         for page in bad {
             let partition = heap.geometry().partition_of_page(*page);
             let local = heap.geometry().local_index(*page);
@@ -285,19 +316,6 @@ impl ImagePlan {
             self.notes.push(format!(
                 "page {page} of image {slot} is damaged; rebuilt from image {older} and the log"
             ));
-        }
-        for run in self
-            .runs
-            .iter_mut()
-            .flatten()
-            .filter(|run| run.slot == slot)
-        {
-            let partition = run.partition;
-            run.entries
-                .retain(|(local, _)| !bad.contains(&page_of(heap, partition, *local)));
-            if let Some((local, _)) = run.entries.first() {
-                run.first = page_of(heap, partition, *local);
-            }
         }
         self.files.insert(older, stand_in.files);
         self.damaged.push(slot);
@@ -319,7 +337,7 @@ impl ImagePlan {
                 self.k
             ),
             format!("other bytes ({} page(s) are damaged)", bad.len()),
-            format!("It cannot be rebuilt: {why}. Restore a backup."),
+            format!("It cannot be rebuilt: {why}. Restore a backup. {COPIED}"),
         )
     }
 

@@ -34,7 +34,7 @@ use crate::found::find;
 use crate::given::check_given;
 use crate::image::{Directory, create_images, folder};
 use crate::level::{Busy, Schedule};
-use crate::load::{ImagePlan, plan_image};
+use crate::load::{BadPage, ImagePlan, plan_image};
 use crate::method::{Apply, Method};
 use crate::replay::{Attempt, Decided, Replay, ReplayParts, ReplayStats};
 use crate::report::{Bytes, Progress, Records, RestartReport};
@@ -173,7 +173,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         image,
         attempt,
         busy,
-    } = load(options, &anchor)?;
+    } = load(options, &anchor, Tolerance::None)?;
     let Decided {
         mut scans,
         cut,
@@ -258,26 +258,46 @@ fn make_durable(options: &RestartOptions<'_>, anchor: &Anchor, scans: &[StreamSc
     options.data.sync_dir("")
 }
 
+/// What a restart does about pages that no image has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tolerance {
+    /// It fails.
+    None,
+    /// It leaves them empty, skips their records, and lists them.
+    LostPages,
+}
+
 /// Pages in memory, as the log leaves them.
-struct Loaded {
-    heap: Arc<Heap>,
-    image: ImagePlan,
-    attempt: Attempt,
-    busy: Busy,
+pub(crate) struct Loaded {
+    pub heap: Arc<Heap>,
+    pub image: ImagePlan,
+    pub attempt: Attempt,
+    pub busy: Busy,
 }
 
 /// Loads the image and plays the log. If pages of the image turn out to be damaged it begins anew,
 /// with those taken from the older image.
-fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Loaded> {
+pub(crate) fn load(
+    options: &RestartOptions<'_>,
+    anchor: &Anchor,
+    tolerance: Tolerance,
+) -> Result<Loaded> {
     let geometry = Geometry {
         partitions: anchor.partitions,
         chunk_pages: anchor.chunk_pages,
         hash_seed: anchor.hash_seed,
     };
-    let mut bad = BTreeSet::new();
+    let (mut bad, mut lost) = (BTreeSet::<BadPage>::new(), BTreeSet::new());
     loop {
         let heap = Arc::new(Heap::new(geometry, Arc::clone(&options.memory)));
-        let image = plan_image(&heap, options.data.as_ref(), &options.images, anchor, &bad)?;
+        let (data, images) = (options.data.as_ref(), &options.images);
+        let image = match plan_image(&heap, data, images, anchor, &bad, &lost) {
+            Err(_) if tolerance == Tolerance::LostPages && !bad.is_empty() => {
+                lost.extend(std::mem::take(&mut bad).into_iter().map(|(_, page)| page));
+                continue;
+            }
+            planned => planned?,
+        };
         options
             .progress
             .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
@@ -311,7 +331,8 @@ fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Loaded> {
             .iter()
             .filter(|(slot, _)| Some(*slot) != image.slot);
         let hopeless: BTreeSet<_> = stood_in.map(|(_, page)| *page).collect();
-        if !hopeless.is_empty() {
+        lost.extend(&hopeless);
+        if !hopeless.is_empty() && tolerance == Tolerance::None {
             let why = "the same page of the other image is damaged too";
             return Err(image.give_up(&hopeless, why));
         }
@@ -320,7 +341,7 @@ fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Loaded> {
 }
 
 /// Epochs seen anywhere, void ones included, are never used again.
-fn first_epoch(cut: &Cut) -> Epoch {
+pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     if armed(Flaw::EpochReused) {
         return Epoch(cut.durable.0 + 1);
     }
@@ -328,7 +349,7 @@ fn first_epoch(cut: &Cut) -> Epoch {
 }
 
 /// `G` after the restart: the next checkpoint's number is one more, and unused.
-fn next_ckpt_base(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> CkptEpoch {
+pub(crate) fn next_ckpt_base(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> CkptEpoch {
     if armed(Flaw::CkptEpochReused) {
         return image.k;
     }
@@ -381,7 +402,7 @@ fn check_useq(heap: &Heap) -> Result<()> {
 
 /// Ends the replay in every partition and, in executor mode, builds the indexes. Steal mode keeps
 /// none: its slots are addressed.
-fn finish_pages(
+pub(crate) fn finish_pages(
     options: &RestartOptions<'_>,
     heap: &Heap,
     image: &ImagePlan,

@@ -6,16 +6,20 @@
 //! all start. A start must be exactly a durable prefix, must not lose what was vouched for, and must
 //! stand two checkpoints and another restart.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use perdura::{Core, Env, Error, Progress};
+use perdura_base::Uuid;
 use perdura_base::error::Family;
 use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::to_usize;
 use perdura_device::{Access, Clock, CrashProfile, Disk, MemDisk};
+use perdura_recovery::salvage::{Condition, build, salvage};
 use perdura_recovery::verify::verify;
-use perdura_recovery::{Method, RestartOptions, restart};
+use perdura_recovery::{LogMemory, Method, RestartOptions, restart};
 use perdura_wal::Scheme;
 
 use crate::damage::empty;
@@ -47,6 +51,8 @@ pub struct Swept {
     pub started: u64,
     /// Those that were refused.
     pub refused: u64,
+    /// Those of the refused of which everything up to an epoch was had, exactly.
+    pub salvaged: u64,
     /// Those in which nothing was left of the database.
     pub absent: u64,
     /// Those that started without something that was acknowledged and vouched for.
@@ -63,6 +69,8 @@ struct Subject {
     older: BTreeMap<String, Vec<Arc<Vec<u8>>>>,
     /// The epoch that a start must reach.
     vouched: u64,
+    /// The epoch that the model begins with.
+    floor: u64,
 }
 
 impl Subject {
@@ -72,6 +80,7 @@ impl Subject {
             now: Files::new(),
             older: BTreeMap::new(),
             vouched: 0,
+            floor: 0,
         };
         let (lives, checkpoints) = match age {
             Age::Young => (1, 0),
@@ -79,6 +88,7 @@ impl Subject {
         };
         for life in 0..lives {
             subject.world.open()?;
+            subject.floor = subject.world.core().report().durable_epoch;
             for _ in 0..checkpoints {
                 subject.work(12)?;
                 subject.world.checkpoint_now()?;
@@ -88,6 +98,8 @@ impl Subject {
             // At rest for a moment: everything is durable, and the log says so.
             subject.world.flush_all()?;
             subject.world.flush_all()?;
+            let vouched = subject.world.core().vouch();
+            vouched.map_err(|error| format!("vouching: {error}"))?;
             subject.world.observe();
             subject.look()?;
             if life + 1 < lives {
@@ -146,6 +158,7 @@ fn kind(path: &str) -> &str {
 struct Sweep<'a> {
     subject: &'a Subject,
     out: Swept,
+    salvaged: Cell<u64>,
 }
 
 /// How one of the three ways of looking at a directory ended.
@@ -221,7 +234,10 @@ impl Sweep<'_> {
                 let served = verdict::<()>(Err(error));
                 return match served == dry {
                     false => Err(format!("dry run: {dry:?}\n  open: {served:?}").into()),
-                    true if matches!(dry, Verdict::Refused(Family::Corruption, _)) => Ok(dry),
+                    true if matches!(dry, Verdict::Refused(Family::Corruption, _)) => {
+                        self.salvage(&options, &env, disk.as_ref(), files)?;
+                        Ok(dry)
+                    }
                     true => Err(format!("it is not taken for damage: {dry:?}").into()),
                 };
             }
@@ -238,6 +254,62 @@ impl Sweep<'_> {
         let again = open().map_err(|error| format!("the next restart: {error}"))?;
         self.compare(&again)?;
         Ok(dry)
+    }
+
+    /// What is refused can be had up to some epoch, exactly, in a database of its own; unless the
+    /// anchor is what is damaged, or no image and no log is left.
+    fn salvage(
+        &self,
+        options: &RestartOptions<'_>,
+        env: &Env,
+        disk: &dyn Disk,
+        files: &Files,
+    ) -> Result<(), Wrong> {
+        let salvaged = match salvage(options) {
+            Ok(Condition::Salvaged(salvaged)) => *salvaged,
+            Ok(Condition::Whole) => return Err("salvage takes it for whole".to_owned().into()),
+            Err(_) => return Ok(()),
+        };
+        let missing = salvaged.missing.clone();
+        let target: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        let into = RestartOptions {
+            data: Arc::clone(&target),
+            images: vec![Arc::clone(&target)],
+            logs: vec![Arc::clone(&target); env.logs.len()],
+            clock: Arc::clone(&env.clock),
+            memory: Arc::clone(&options.memory),
+            progress: Arc::clone(&options.progress),
+            dry_run: false,
+            ..*options
+        };
+        let (world, text) = (&self.subject.world, |error: Error| {
+            format!("{missing:?}: {error}")
+        });
+        let limits = LogMemory {
+            block_bytes_max: world.swarm.options.block_bytes_max,
+            queue_bytes_max: world.swarm.options.queue_bytes_max,
+        };
+        build(salvaged, &into, Uuid([7; 16]), limits).map_err(text)?;
+        let env = Env {
+            data: Arc::clone(&target),
+            logs: into.logs,
+            ..env.clone()
+        };
+        let opened = Core::open(env, world.options(), Arc::new(Progress::default()));
+        let core = opened.map_err(text)?;
+        if contents(disk)? != *files {
+            return Err("salvage changed the damaged database".to_owned().into());
+        }
+        // Of pages that are gone, and of an image without its log, the model says nothing; nor of
+        // what was before the last restart.
+        let exact = missing.pages.is_empty() && !missing.image_alone;
+        if exact && missing.intact_epoch >= self.subject.floor {
+            let expected = world.model.state_at(missing.intact_epoch);
+            let same = world.compare(&core, &expected);
+            same.map_err(|what| Wrong::Other(format!("salvaged {missing:?}: {what}")))?;
+            self.salvaged.set(self.salvaged.get() + 1);
+        }
+        Ok(())
     }
 
     /// Nothing may be left of a database that is taken for none.
@@ -271,6 +343,27 @@ impl Sweep<'_> {
         let same = world.compare(core, &expected);
         same.map_err(|what| Wrong::Other(format!("started at epoch {durable}: {what}")))
     }
+}
+
+/// The files of a disk.
+fn contents(disk: &dyn Disk) -> Check<Files> {
+    let text = |error: Error| error.to_string();
+    let mut files = Files::new();
+    for folder in ["", "image-a", "image-b", "log"] {
+        for name in disk.list(folder).unwrap_or_default() {
+            let path = match folder {
+                "" => name,
+                folder => format!("{folder}/{name}"),
+            };
+            let Ok(file) = disk.open(&path, Access::Buffered) else {
+                continue;
+            };
+            let mut bytes = vec![0; to_usize(file.len().map_err(text)?)];
+            file.read_at(0, &mut bytes).map_err(text)?;
+            files.insert(path, Arc::new(bytes));
+        }
+    }
+    Ok(files)
 }
 
 enum Wrong {
@@ -308,11 +401,13 @@ pub fn sweep(seed: u64, streams: u8, age: Age, every: usize) -> Check<Swept> {
     let mut sweep = Sweep {
         subject: &subject,
         out: Swept::default(),
+        salvaged: Cell::new(0),
     };
     sweep.case("nothing", &subject.now, &FOLDERS);
     sweep.ends(every);
     sweep.exchanges(&foreign);
     sweep.deletions();
+    sweep.out.salvaged = sweep.salvaged.get();
     Ok(sweep.out)
 }
 

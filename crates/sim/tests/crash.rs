@@ -187,10 +187,12 @@ fn twenty_thousand_runs_keep_every_promise() {
 fn swept(seed: u64, streams: u8, age: Age, every: usize) {
     let swept = sweep(seed, streams, age, every).expect("a small database");
     println!(
-        "{streams} stream(s), {age:?}: {} cases, {} started, {} refused, {} absent, {} lost",
+        "{streams} stream(s), {age:?}: {} cases, {} started, {} refused, {} of them salvaged exactly, \
+         {} absent, {} lost",
         swept.cases,
         swept.started,
         swept.refused,
+        swept.salvaged,
         swept.absent,
         swept.lost.len()
     );
@@ -200,6 +202,11 @@ fn swept(seed: u64, streams: u8, age: Age, every: usize) {
         swept.violations.len(),
         swept.cases,
         swept.violations.join("\n")
+    );
+    assert!(
+        swept.lost.is_empty(),
+        "lost without a word:\n{}",
+        swept.lost.join("\n")
     );
     assert!(swept.started > 0 && swept.refused > 0);
 }

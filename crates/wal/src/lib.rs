@@ -46,7 +46,7 @@ pub use cut::{Cut, decide_cut};
 pub use flush::FlushProgress;
 pub use frame::{ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, encode_active};
 pub use log::{Appended, Wal, WalOptions, WalStart, WalStats};
-pub use scan::{BlockRef, StreamScan, hop_stream, scan_stream};
+pub use scan::{BlockRef, StreamScan, hop_stream, salvage_stream, scan_stream};
 pub use scheme::{Guard, Order, Scheme};
 pub use sizes::{SegmentSizes, Span};
 pub use unit::{RawUnit, Unit};

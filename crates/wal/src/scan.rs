@@ -29,6 +29,8 @@ const SHORT_READ_BYTES: usize = 32 << 10;
 enum Check {
     /// All.
     All,
+    /// All, and a lost next segment is no error.
+    Salvage,
     /// Those that no block vouches for: their epoch is above every durable epoch named in the
     /// stream. Whoever reads the others later checks them then.
     InDoubt,
@@ -172,6 +174,20 @@ pub fn hop_stream(
     scan(disk, anchor, stream, from, Check::InDoubt)
 }
 
+/// As [`scan_stream`], for whoever wants what is whole and accepts that more is missing: a segment
+/// that the one before it names may be gone.
+///
+/// # Errors
+/// [`Error::Corrupt`] if a block that a chain link vouches for is damaged or missing.
+pub fn salvage_stream(
+    disk: &dyn Disk,
+    anchor: &Anchor,
+    stream: StreamId,
+    from: Pos,
+) -> Result<StreamScan> {
+    scan(disk, anchor, stream, from, Check::Salvage)
+}
+
 fn scan(
     disk: &dyn Disk,
     anchor: &Anchor,
@@ -195,7 +211,7 @@ fn scan(
         out: &mut out,
         check,
         ahead: match check {
-            Check::All => READ_BYTES,
+            Check::All | Check::Salvage => READ_BYTES,
             Check::InDoubt => SHORT_READ_BYTES,
         },
         buf: Vec::new(),
@@ -222,7 +238,9 @@ fn scan(
     }
     scanner.ahead = READ_BYTES;
     scanner.check = Check::All;
-    scanner.check_end(anchor.incarnation, pos)?;
+    if check != Check::Salvage {
+        scanner.check_end(anchor.incarnation, pos)?;
+    }
     scanner.out.valid_end = pos;
     scanner.beyond(anchor.incarnation, pos)?;
     Ok(out)
@@ -321,7 +339,7 @@ impl Scanner<'_> {
                     });
                     pos = Pos(pos.0 + header.block_len());
                     self.ahead = match self.check {
-                        Check::All => READ_BYTES,
+                        Check::All | Check::Salvage => READ_BYTES,
                         Check::InDoubt if header.block_len() >= LONG_BLOCK_BYTES => HEADER_BYTES,
                         // A short block ends an epoch, and a long one may follow it.
                         Check::InDoubt => SHORT_READ_BYTES,

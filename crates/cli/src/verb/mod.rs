@@ -10,6 +10,7 @@ pub mod dump;
 pub mod export;
 pub mod import;
 pub mod man;
+pub mod repair;
 pub mod reproduce;
 pub mod restart;
 pub mod serve;

@@ -134,8 +134,13 @@ fn one_damaged_copy_of_the_anchor_is_reported_and_two_are_the_end() {
     verify_finds(&data, "anchor");
 }
 
-/// The offset of a page that both images have.
+/// The offset of a page that both images have: the first, which names the databases.
 fn a_page(data: &Path) -> u64 {
+    4096 + pages(data)[0] * 16 * 1024
+}
+
+/// The pages of the images.
+fn pages(data: &Path) -> Vec<u64> {
     let (_, text) = ended(&[
         "dump",
         "checkpoint",
@@ -145,8 +150,11 @@ fn a_page(data: &Path) -> u64 {
         arg(data),
     ]);
     let images: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let page = images[0]["entries"][0]["page"].as_u64().unwrap();
-    4096 + page * 16 * 1024
+    let entries = images[0]["entries"].as_array().unwrap();
+    entries
+        .iter()
+        .map(|entry| entry["page"].as_u64().unwrap())
+        .collect()
 }
 
 #[test]
@@ -299,6 +307,57 @@ fn foreign_and_stale_files_are_refused_alike_and_their_bytes_stay_off_the_termin
     let told = swap(&data.join("VERSION"), b"\x1b[2Jhello\x07\xff");
     assert!(told.contains("\\x1b[2Jhello\\x07\\xff"), "{told}");
     serves(&data);
+}
+
+#[test]
+fn repair_makes_a_database_of_what_is_whole_and_lists_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let repair = |more: &[&str]| ended(&[&["repair", "--data", arg(&data)], more].concat());
+    let (code, text) = repair(&[]);
+    assert_eq!(
+        (code, text.contains("nothing to repair")),
+        (0, true),
+        "{text}"
+    );
+    let (_, text) = ended(&["dump", "log", "--blocks", "--json", "--data", arg(&data)]);
+    let blocks = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let blocks: Vec<serde_json::Value> = blocks.collect();
+    let (segment, offset) = locate(&data, blocks[blocks.len() - 20]["pos"].as_u64().unwrap());
+    flip(&segment, offset + 257);
+    let page = 4096 + pages(&data).pop().unwrap() * 16 * 1024 + 100;
+    let flip_pages = || {
+        flip(&data.join("image-a/pages"), page);
+        flip(&data.join("image-b/pages"), page);
+    };
+    for lost in ["missing   log stream 0: epochs", "missing   page "] {
+        let (code, text) = repair(&["--to", arg(&dir.path().join("no"))]);
+        assert_eq!((code, text.contains(lost)), (3, true), "{text}");
+        assert!(!dir.path().join("no").exists());
+        let new = dir.path().join(lost.split_whitespace().nth(1).unwrap());
+        let before = ended(&["verify", "--json", "--data", arg(&data)]).1;
+        let (code, text) = repair(&["--to", arg(&new), "--accept-loss"]);
+        assert_eq!((code, text.contains(lost)), (0, true), "{text}");
+        assert_eq!(before, ended(&["verify", "--json", "--data", arg(&data)]).1);
+        assert_eq!(ended(&["verify", "--strict", "--data", arg(&new)]).0, 0);
+        let server = Server::start(&new, &[]);
+        let Reply::Number(rows) = server.ask(&["DBSIZE"]) else {
+            panic!("no number");
+        };
+        assert!((1..=200).contains(&rows), "{rows}");
+        assert_eq!(
+            server.ask(&["SET", "key", "value"]),
+            Reply::Status("OK".into())
+        );
+        server.kill();
+        let (code, text) = repair(&["--to", arg(&new), "--accept-loss"]);
+        assert_eq!((code, text.contains("not empty")), (2, true), "{text}");
+        // In the second round the log is whole again, and a page is not.
+        flip(&segment, offset + 257);
+        flip_pages();
+    }
 }
 
 #[test]

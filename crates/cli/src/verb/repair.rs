@@ -1,0 +1,187 @@
+//! `perdura repair`
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use perdura::catalog::DATABASES;
+use perdura::{MemoryAccount, Progress};
+use perdura_base::Uuid;
+use perdura_device::{Access, Clock, Disk, FileDisk, SystemClock};
+use perdura_recovery::found::{VERSION_PATH, write_version};
+use perdura_recovery::salvage::{Condition, Missing, Salvaged, build, salvage};
+use perdura_recovery::{LogMemory, RestartOptions, Schedule};
+use serde::Serialize;
+
+use crate::exit::{Damaged, Usage};
+use crate::offline::{Offline, Place, threads_or_cores};
+use crate::output;
+
+/// Make a new database of what is whole in a damaged one.
+///
+/// Opens the database up to the last epoch that is intact and lists what is missing: which streams
+/// lack which epochs, from when to when, and which pages are in no image. With --accept-loss the rest
+/// is written to --to as a database of its own, which `serve` opens. The damaged directory is only
+/// read, never changed: keep it until the new one is known to hold what is needed.
+///
+/// Exit code 0 if the database opens as it is, or the new one was made; 3 if something is missing and
+/// was not accepted, or nothing can be saved.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura repair --data perdura-data\n  \
+    perdura repair --data perdura-data --to repaired --accept-loss\n  \
+    perdura verify --data repaired")]
+pub struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// The directory of the new database, with its log; it must be empty or not be there.
+    #[arg(long, value_name = "NEW")]
+    to: Option<PathBuf>,
+    /// Write the new database although something is missing.
+    #[arg(long, requires = "to")]
+    accept_loss: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    opens: bool,
+    missing: Option<&'a Missing>,
+    made: Option<String>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let offline = Offline::open_damaged(&args.place)?;
+    let dir = || args.place.data.display().to_string();
+    let (method, level) = offline.way("auto", None)?;
+    let schedule = Schedule::new(level, threads_or_cores(0));
+    let options = offline.restart_options(method, &schedule);
+    let salvaged = match salvage(&options).with_context(dir)? {
+        Condition::Whole => {
+            let told = Told {
+                opens: true,
+                missing: None,
+                made: None,
+            };
+            let text = "whole     the database opens as it is; there is nothing to repair\n";
+            return tell(args, &told, text);
+        }
+        Condition::Salvaged(salvaged) => *salvaged,
+    };
+    let missing = salvaged.missing.clone();
+    let text = describe(&missing);
+    let accepted = args.to.as_ref().filter(|_| args.accept_loss);
+    let Some(to) = accepted else {
+        let told = Told {
+            opens: false,
+            missing: Some(&missing),
+            made: None,
+        };
+        let hint = "nothing was written: --to NEW --accept-loss makes a database of the rest\n";
+        tell(args, &told, &format!("{text}{hint}"))?;
+        bail!(Damaged(1));
+    };
+    make(&options, salvaged, to).with_context(|| to.display().to_string())?;
+    let told = Told {
+        opens: false,
+        missing: Some(&missing),
+        made: Some(to.display().to_string()),
+    };
+    let made = format!("made      {}\n", to.display());
+    tell(args, &told, &format!("{text}{made}"))
+}
+
+fn tell(args: &Args, told: &Told<'_>, text: &str) -> Result<()> {
+    if args.json {
+        return output::json(told);
+    }
+    output::text(&output::shown(text))
+}
+
+/// What VERSION says until the new database is whole, so that one that is not finished is refused.
+const UNFINISHED: &[u8] = b"unfinished: perdura repair was interrupted, delete this directory\n";
+
+/// Writes the new database.
+fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> {
+    let found = std::fs::read_dir(to).map_or(0, Iterator::count);
+    if found > 0 {
+        bail!(Usage(format!(
+            "{} is not empty: give a new directory",
+            to.display()
+        )));
+    }
+    if salvaged.catalog.len() <= usize::from(DATABASES) {
+        bail!(
+            "the pages that name the databases are among those that are missing: restore a backup"
+        );
+    }
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(to)?);
+    let _lock = disk.lock("LOCK")?;
+    let clock = Arc::new(SystemClock::new());
+    let uuid = new_uuid(clock.as_ref());
+    let options = RestartOptions {
+        data: Arc::clone(&disk),
+        images: vec![Arc::clone(&disk)],
+        logs: vec![Arc::clone(&disk); from.logs.len()],
+        clock,
+        memory: Arc::new(MemoryAccount::new(u64::MAX)),
+        progress: Arc::new(Progress::default()),
+        dry_run: false,
+        ..*from
+    };
+    let defaults = perdura::CoreOptions::default();
+    let memory = LogMemory {
+        block_bytes_max: defaults.block_bytes_max,
+        queue_bytes_max: defaults.queue_bytes_max,
+    };
+    let version = disk.create(VERSION_PATH, Access::Buffered)?;
+    version.write_at(0, UNFINISHED)?;
+    version.sync()?;
+    disk.sync_dir("")?;
+    build(salvaged, &options, uuid, memory)?;
+    disk.remove(VERSION_PATH)?;
+    Ok(write_version(disk.as_ref())?)
+}
+
+/// An identity that no other database has: the time under two keys that the standard library draws.
+fn new_uuid(clock: &dyn Clock) -> Uuid {
+    let mut uuid = [0; 16];
+    for half in uuid.chunks_exact_mut(8) {
+        let drawn = RandomState::new().hash_one(clock.wall_us());
+        half.copy_from_slice(&drawn.to_le_bytes());
+    }
+    Uuid(uuid)
+}
+
+fn describe(missing: &Missing) -> String {
+    let mut text = format!("refused   {}\n", missing.refused);
+    text += &format!(
+        "intact    up to epoch {}, written {}; image {}; {} rows\n",
+        missing.intact_epoch, missing.intact_at, missing.image, missing.rows
+    );
+    if missing.image_alone {
+        text += "image     no log goes with the image: transactions that ran while it was written \
+                 may be there in part\n";
+    }
+    for log in &missing.log {
+        text += &format!(
+            "missing   log stream {}: epochs {} to {}, written from {} to {}; used up to position {}, \
+             whole up to {}\n",
+            log.stream, log.from_epoch, log.to_epoch, log.from, log.to, log.used_to, log.whole_to
+        );
+    }
+    for page in &missing.pages {
+        text += &format!(
+            "missing   page {} ({} at byte {}): the rows in it\n",
+            page.page, page.file, page.offset
+        );
+    }
+    if missing.log.is_empty() && missing.pages.is_empty() && !missing.image_alone {
+        text += "missing   nothing: the new database holds every acknowledged transaction\n";
+    }
+    text
+}

@@ -1,0 +1,154 @@
+//! A stream's log as [`salvage`](crate::salvage) wants to see it: without files that are not the
+//! stream's, and with zeros where a file is shorter than it must be.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Error, Result, StreamId};
+use perdura_device::{Access, Disk, File};
+use perdura_wal::Anchor;
+use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
+
+/// A log that can only be read.
+pub struct MendedLog {
+    disk: Arc<dyn Disk>,
+    /// The segments that belong to the stream, and the length that each must have.
+    segments: BTreeMap<String, u64>,
+}
+
+impl MendedLog {
+    /// Takes stock of a stream's segments.
+    ///
+    /// # Errors
+    /// The disk's; a missing directory is an empty log.
+    pub fn open(disk: &Arc<dyn Disk>, anchor: &Anchor, stream: StreamId) -> Result<Arc<dyn Disk>> {
+        let names = match disk.list(LOG_DIR) {
+            Ok(names) => names,
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut segments = BTreeMap::new();
+        let ids = names.iter().filter_map(|name| SegmentId::parse(name));
+        for id in ids.filter(|id| id.stream == stream) {
+            let Some(life) = anchor.start_of(id.incarnation, stream) else {
+                continue;
+            };
+            let span = (life <= id.start).then(|| anchor.segments.span_at(life, id.start));
+            let Some(span) = span.filter(|span| span.start == id.start) else {
+                continue;
+            };
+            let mut header = vec![0; SECTOR_BYTES];
+            let file = disk.open(&id.path(), Access::Buffered)?;
+            let got = file.read_at(0, &mut header).unwrap_or(0);
+            let foreign = check_header(id, &anchor.uuid, &header[..got])
+                .is_err_and(|fault| is_foreign(&fault));
+            if !foreign {
+                segments.insert(id.path(), span.bytes);
+            }
+        }
+        Ok(Arc::new(MendedLog {
+            disk: Arc::clone(disk),
+            segments,
+        }))
+    }
+}
+
+fn refused(op: &'static str, path: &str) -> Error {
+    Error::io(op, path, io::Error::from(io::ErrorKind::ReadOnlyFilesystem))
+}
+
+impl Disk for MendedLog {
+    fn create(&self, path: &str, _: Access) -> Result<Arc<dyn File>> {
+        Err(refused("create", path))
+    }
+
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        let missing = || Error::io("open", path, io::ErrorKind::NotFound.into());
+        let len = *self.segments.get(path).ok_or_else(missing)?;
+        let file = self.disk.open(path, access)?;
+        Ok(Arc::new(Padded { file, len }))
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<String>> {
+        let within = format!("{dir}/");
+        let names = self.segments.keys();
+        let names = names.filter_map(|path| path.strip_prefix(&within));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    fn make_dir(&self, dir: &str) -> Result<()> {
+        Err(refused("create directory", dir))
+    }
+
+    fn rename(&self, from: &str, _: &str) -> Result<()> {
+        Err(refused("rename", from))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        Err(refused("remove", path))
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        Err(refused("sync", dir))
+    }
+
+    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
+        Err(refused("lock", path))
+    }
+
+    fn name(&self) -> String {
+        self.disk.name()
+    }
+}
+
+struct Padded {
+    file: Arc<dyn File>,
+    len: u64,
+}
+
+impl File for Padded {
+    fn len(&self) -> Result<u64> {
+        Ok(self.len)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let rest = self.len.saturating_sub(offset).min(to_u64(buf.len()));
+        let buf = &mut buf[..to_usize(rest)];
+        buf.fill(0);
+        // What cannot be read is as good as zeros: no block checks out there.
+        match self.file.read_at(offset, buf) {
+            Ok(_) => {}
+            Err(error) if error.is_unreadable() => buf.fill(0),
+            Err(error) => return Err(error),
+        }
+        Ok(buf.len())
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<()> {
+        Err(refused("write", self.path()))
+    }
+
+    fn allocate(&self, _: u64) -> Result<()> {
+        Err(refused("allocate", self.path()))
+    }
+
+    fn set_len(&self, _: u64) -> Result<()> {
+        Err(refused("resize", self.path()))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Err(refused("sync", self.path()))
+    }
+
+    fn path(&self) -> &str {
+        self.file.path()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+}

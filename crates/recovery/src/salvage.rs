@@ -1,0 +1,465 @@
+//! What can be had of a database that a restart refuses, in memory, and a new database made of it.
+//!
+//! The damaged directory is only read. The newest state that is whole is looked for: an image that
+//! can be read, and the longest log behind it that every stream holds in full, however much more the
+//! anchor or later blocks say there was. If no log reaches an image's end, the image alone is
+//! taken. Pages that no image has are left empty, and so are their records. What is missing is
+//! listed; whether that is acceptable is for the operator to say.
+
+use std::sync::Arc;
+
+use perdura_base::moment::moment;
+use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_device::Disk;
+use perdura_store::Heap;
+use perdura_wal::anchor::{Anchor, AnchorFile};
+use perdura_wal::{
+    ChainLink, Cut, ImageState, ImageStatus, StreamScan, Vouched, WalStart, salvage_stream,
+};
+use serde::Serialize;
+
+use crate::anchor_cell::AnchorCell;
+use crate::found::check_version;
+use crate::image::{Directory, page_offset, pages_path};
+use crate::mended::MendedLog;
+use crate::report::RestartReport;
+use crate::restart::{
+    Catalog, Loaded, NewDatabase, RestartOptions, Restarted, Tolerance, create, finish_pages,
+    first_epoch, load, next_ckpt_base, restart,
+};
+use crate::resume::{LogMemory, flush_all, resume};
+use crate::window::ExecutorWindow;
+
+/// A database that opens, or what is left of one that does not.
+pub enum Condition {
+    /// It opens as it is.
+    Whole,
+    /// It is refused, and this much can be had.
+    Salvaged(Box<Salvaged>),
+}
+
+/// What can be had of a damaged database.
+pub struct Salvaged {
+    /// What is missing.
+    pub missing: Missing,
+    /// The tables that are left.
+    pub catalog: Catalog,
+    heap: Arc<Heap>,
+    anchor: Anchor,
+    cut: Cut,
+}
+
+/// What a damaged database lacks.
+#[derive(Debug, Clone, Serialize)]
+pub struct Missing {
+    /// Why a restart refuses it.
+    pub refused: String,
+    /// The epoch up to which everything is there, but for the pages below.
+    pub intact_epoch: u64,
+    /// When its last block was written.
+    pub intact_at: String,
+    /// The image it begins with.
+    pub image: String,
+    /// Whether no log goes with the image, so that transactions of its time may be there in part.
+    pub image_alone: bool,
+    /// What the log lacks, stream by stream; none if the log is whole.
+    pub log: Vec<MissingLog>,
+    /// Pages that no image has: their rows are gone.
+    pub pages: Vec<MissingPage>,
+    /// Rows that are left.
+    pub rows: u64,
+}
+
+/// What a stream lacks.
+#[derive(Debug, Clone, Serialize)]
+pub struct MissingLog {
+    /// The stream.
+    pub stream: u8,
+    /// The position up to which it is used.
+    pub used_to: u64,
+    /// The position up to which its blocks are whole.
+    pub whole_to: u64,
+    /// The first epoch that is given up.
+    pub from_epoch: u64,
+    /// The last that there is evidence of.
+    pub to_epoch: u64,
+    /// When the last block that is used was written.
+    pub from: String,
+    /// When the last block that there is evidence of was written.
+    pub to: String,
+}
+
+/// A page that is in no image.
+#[derive(Debug, Clone, Serialize)]
+pub struct MissingPage {
+    /// Its number.
+    pub page: u32,
+    /// The pages file it should be in.
+    pub file: String,
+    /// Where in the file.
+    pub offset: u64,
+}
+
+/// Judges a database as a restart does, and looks for what can be had if that refuses it.
+///
+/// # Errors
+/// No database, or none that can be had without its anchor; a state that cannot be rebuilt at all.
+pub fn salvage(options: &RestartOptions<'_>) -> Result<Condition> {
+    assert!(options.dry_run, "salvage changes nothing");
+    let refused = match restart(options) {
+        Ok(Some(_)) => return Ok(Condition::Whole),
+        Ok(None) => {
+            let dir = options.data.name();
+            return Err(Error::Usage(format!("there is no database in {dir}")));
+        }
+        Err(error) => error,
+    };
+    check_version(options.data.as_ref())?;
+    let Some((_, anchor, _)) = AnchorFile::open(options.data.as_ref())? else {
+        return Err(refused);
+    };
+    if anchor.scheme.is_steal() {
+        return Err(refused);
+    }
+    let mended = RestartOptions {
+        data: Arc::clone(&options.data),
+        images: options.images.clone(),
+        logs: (0u8..)
+            .map(StreamId)
+            .zip(&options.logs)
+            .map(|(stream, disk)| MendedLog::open(disk, &anchor, stream))
+            .collect::<Result<_>>()?,
+        clock: Arc::clone(&options.clock),
+        memory: Arc::clone(&options.memory),
+        progress: Arc::clone(&options.progress),
+        ..*options
+    };
+    for plan in plans(&mended.logs, &anchor)? {
+        match carry_out(&mended, &anchor, plan, &refused) {
+            Ok(salvaged) => return Ok(Condition::Salvaged(Box::new(salvaged))),
+            // The next plan needs less.
+            Err(Error::Corrupt(_) | Error::Foreign { .. }) => {}
+            Err(error) if error.is_not_found() || error.is_unreadable() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refused)
+}
+
+/// One way to a state: an anchor as it would be had the database ended there.
+struct Plan {
+    anchor: Anchor,
+    image_alone: bool,
+    log: Vec<MissingLog>,
+    intact_us: u64,
+}
+
+/// Ways to a state, the best first.
+fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
+    let mut slots: Vec<ImageSlot> = ImageSlot::ALL
+        .into_iter()
+        .filter(|slot| anchor.image(*slot).state == ImageState::Complete)
+        .collect();
+    slots.sort_by_key(|slot| std::cmp::Reverse(anchor.image(*slot).k));
+    let mut plans = Vec::new();
+    if slots.is_empty() {
+        plans.extend(with_log(logs, anchor, &[])?);
+    }
+    for at in 0..slots.len() {
+        // With the older image to stand in for pages, then without.
+        for used in [&slots[at..], &slots[at..=at]] {
+            plans.extend(with_log(logs, anchor, used)?);
+        }
+    }
+    for slot in &slots {
+        plans.push(image_alone(anchor, *slot));
+    }
+    Ok(plans)
+}
+
+/// The plan that keeps the most log behind these images, newest first; `None` if the log does not
+/// reach the newest one's end.
+fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Result<Option<Plan>> {
+    let streams = usize::from(anchor.streams);
+    let from = slots.last().map_or_else(
+        || vec![Pos(0); streams],
+        |slot| anchor.image(*slot).begin.clone(),
+    );
+    let needs = slots
+        .first()
+        .map_or(Epoch(0), |slot| anchor.image(*slot).end_epoch);
+    for lives in (0..=anchor.chain.len()).rev() {
+        let mut until = anchor.clone();
+        let bound = anchor.chain.get(lives).map(|link| link.durable);
+        if let Some(link) = anchor.chain.get(lives) {
+            until.incarnation = link.incarnation;
+        }
+        until.chain.truncate(lives);
+        let scan = |(stream, disk): (u8, &Arc<dyn Disk>)| {
+            let stream = StreamId(stream);
+            let begin = from[usize::from(stream.0)];
+            salvage_stream(disk.as_ref(), &until, stream, begin)
+        };
+        let scans: Vec<StreamScan> = match (0u8..).zip(logs).map(scan).collect() {
+            Ok(scans) => scans,
+            Err(Error::Corrupt(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        let (durable, cut) = longest(&until, bound, &scans);
+        if durable < needs {
+            return Ok(None);
+        }
+        return Ok(Some(cut_off(anchor, &until, slots, &scans, (durable, cut))));
+    }
+    Ok(None)
+}
+
+/// The highest epoch that all streams hold in full, and where its parts end.
+fn longest(until: &Anchor, bound: Option<Epoch>, scans: &[StreamScan]) -> (Epoch, Vec<Pos>) {
+    let base = until.chain.last().map_or(Epoch(0), |link| link.durable);
+    let mut best = (base, until.open_start());
+    let vouched = (until.vouched.epoch, &until.vouched.ends);
+    let named = scans.iter().flat_map(|scan| &scan.evidence.ends);
+    for (epoch, ends) in named.map(|(epoch, ends)| (*epoch, ends)).chain([vouched]) {
+        let held = scans
+            .iter()
+            .zip(ends)
+            .all(|(scan, end)| scan.valid_end >= *end);
+        if epoch > best.0 && bound.is_none_or(|bound| epoch <= bound) && held {
+            best = (epoch, ends.clone());
+        }
+    }
+    best
+}
+
+/// The anchor of a database that ended with this epoch.
+fn cut_off(
+    anchor: &Anchor,
+    until: &Anchor,
+    slots: &[ImageSlot],
+    scans: &[StreamScan],
+    (durable, cut): (Epoch, Vec<Pos>),
+) -> Plan {
+    let last_used = |scan: &StreamScan| {
+        let used = scan
+            .blocks
+            .iter()
+            .rev()
+            .find(|block| block.epoch <= durable);
+        used.map_or(0, |block| block.wall_us)
+    };
+    let images_us = slots.iter().map(|slot| anchor.image(*slot).wall_us);
+    let intact_us = scans
+        .iter()
+        .map(last_used)
+        .chain(images_us)
+        .max()
+        .unwrap_or(0);
+    let evidence = scans.iter().map(|scan| &scan.evidence);
+    let named = evidence
+        .clone()
+        .filter_map(|e| e.durable.map(|(epoch, _)| epoch));
+    let seen = evidence.clone().map(|e| e.epoch_max);
+    let to_epoch = named.chain(seen).chain([anchor.vouched.epoch]).max();
+    let to_epoch = to_epoch.unwrap_or_default().max(durable);
+    let to_us = evidence
+        .map(|e| e.wall_us)
+        .chain([anchor.vouched.wall_us, intact_us])
+        .max();
+    let log = if to_epoch > durable {
+        let of = |scan: &StreamScan| MissingLog {
+            stream: scan.stream.0,
+            used_to: cut[usize::from(scan.stream.0)].0,
+            whole_to: scan.valid_end.0,
+            from_epoch: durable.0 + 1,
+            to_epoch: to_epoch.0,
+            from: moment(last_used(scan)),
+            to: moment(to_us.unwrap_or(0)),
+        };
+        scans.iter().map(of).collect()
+    } else {
+        Vec::new()
+    };
+    let mut ended = until.clone();
+    ended.chain.push(ChainLink {
+        incarnation: until.incarnation,
+        durable,
+        start: until.open_start(),
+        cut: cut.clone(),
+    });
+    Plan {
+        anchor: as_new_life(ended, anchor, slots, durable, cut),
+        image_alone: false,
+        log,
+        intact_us,
+    }
+}
+
+/// An image without any log.
+fn image_alone(anchor: &Anchor, slot: ImageSlot) -> Plan {
+    let image = anchor.image(slot);
+    let (durable, begin) = (image.end_epoch, image.begin.clone());
+    let mut ended = anchor.clone();
+    ended.chain = vec![ChainLink {
+        incarnation: anchor.incarnation,
+        durable,
+        start: begin.clone(),
+        cut: begin.clone(),
+    }];
+    let to = anchor.vouched.epoch.max(durable);
+    let of = |(stream, pos): (u8, &Pos)| MissingLog {
+        stream,
+        used_to: pos.0,
+        whole_to: pos.0,
+        from_epoch: durable.0 + 1,
+        to_epoch: to.0,
+        from: moment(image.wall_us),
+        to: moment(anchor.vouched.wall_us.max(image.wall_us)),
+    };
+    Plan {
+        image_alone: true,
+        log: (0u8..).zip(&begin).map(of).collect(),
+        intact_us: image.wall_us,
+        anchor: as_new_life(ended, anchor, &[slot], durable, begin),
+    }
+}
+
+fn as_new_life(
+    mut ended: Anchor,
+    anchor: &Anchor,
+    slots: &[ImageSlot],
+    durable: Epoch,
+    ends: Vec<Pos>,
+) -> Anchor {
+    ended.incarnation = Incarnation(anchor.incarnation.0.saturating_add(1));
+    ended.vouched = Vouched {
+        epoch: durable,
+        wall_us: 0,
+        ends,
+    };
+    for slot in ImageSlot::ALL {
+        if !slots.contains(&slot) {
+            let k = ended.image(slot).k;
+            *ended.image_mut(slot) = ImageStatus {
+                k,
+                ..ImageStatus::empty(anchor.streams)
+            };
+        }
+    }
+    ended
+}
+
+fn carry_out(
+    options: &RestartOptions<'_>,
+    anchor: &Anchor,
+    plan: Plan,
+    refused: &Error,
+) -> Result<Salvaged> {
+    let tolerance = Tolerance::LostPages;
+    let Loaded {
+        heap,
+        mut image,
+        attempt,
+        ..
+    } = load(options, &plan.anchor, tolerance)?;
+    let cut = attempt.decided.cut;
+    heap.set_ckpt_epoch(next_ckpt_base(anchor, &image, &cut));
+    if !image.lost.is_empty() {
+        image.sidecars.iter_mut().for_each(Vec::clear);
+    }
+    // Nothing on the disks of the new database is what memory holds.
+    image.damaged.extend(image.slot);
+    let mut report = RestartReport::default();
+    let catalog = finish_pages(options, &heap, &image, &mut report)?;
+    let slot = image.slot.unwrap_or(ImageSlot::A);
+    let of_page = |page: &perdura_base::PageId| MissingPage {
+        page: page.0,
+        file: pages_path(slot),
+        offset: page_offset(*page),
+    };
+    Ok(Salvaged {
+        missing: Missing {
+            refused: refused.to_string(),
+            intact_epoch: cut.durable.0,
+            intact_at: moment(plan.intact_us),
+            image: image.slot.map_or("none".into(), |slot| slot.to_string()),
+            image_alone: plan.image_alone,
+            log: plan.log,
+            pages: image.lost.iter().map(of_page).collect(),
+            rows: report.rows,
+        },
+        catalog,
+        heap,
+        anchor: anchor.clone(),
+        cut,
+    })
+}
+
+/// Makes a new database of what was salvaged, on disks that hold none, and ends it cleanly: one
+/// image, and a log that begins anew.
+///
+/// # Errors
+/// The disks'; [`Error::Foreign`] for a place that is not empty.
+pub fn build(
+    salvaged: Salvaged,
+    options: &RestartOptions<'_>,
+    uuid: Uuid,
+    memory: LogMemory,
+) -> Result<()> {
+    let Salvaged {
+        heap,
+        anchor,
+        cut,
+        catalog,
+        ..
+    } = salvaged;
+    let new = NewDatabase {
+        uuid,
+        geometry: *heap.geometry(),
+        streams: anchor.streams,
+        segment_bytes: anchor.segments.max,
+        scheme: anchor.scheme,
+    };
+    let clock = options.clock.as_ref();
+    create(&options.data, &options.images, &options.logs, clock, &new)?;
+    let opened = AnchorFile::open(options.data.as_ref())?;
+    let (file, made, _) = opened.expect("the anchor was written just now");
+    let cell = AnchorCell::new(file, made);
+    let zeros = vec![Pos(0); usize::from(anchor.streams)];
+    let record = cell.update(|record| {
+        record.incarnation = Incarnation(1);
+        record.epoch_floor = cut.epoch_max.max(cut.durable);
+        record.ckpt_max = cut.ckpt_max.max(CkptEpoch(0));
+        record.clean = false;
+    })?;
+    let wal_start = WalStart {
+        uuid,
+        incarnation: record.incarnation,
+        start: zeros.clone(),
+        epoch: first_epoch(&cut),
+        durable: cut.durable,
+        wall_us: cut.wall_us,
+    };
+    let report = RestartReport {
+        durable_epoch: cut.durable.0,
+        cut: zeros.iter().map(|pos| pos.0).collect(),
+        ..RestartReport::default()
+    };
+    let partitions = record.partitions;
+    let restarted = Restarted {
+        heap,
+        anchor: Some(cell),
+        record,
+        directories: [Directory::empty(partitions), Directory::empty(partitions)],
+        wal_start,
+        catalog,
+        report,
+    };
+    let resumed = resume(restarted, options, memory, Arc::new(ExecutorWindow))?;
+    flush_all(&resumed.wal)?;
+    resumed.checkpoints.now()?;
+    resumed
+        .anchor
+        .update(|record| record.clean = true)
+        .map(drop)
+}
