@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::anchor_cell::AnchorCell;
 use crate::found::check_version;
-use crate::image::{Directory, page_offset, pages_path};
+use crate::image::{Directory, Places, pages_path};
 use crate::mended::MendedLog;
 use crate::report::RestartReport;
 use crate::restart::{
@@ -372,10 +372,11 @@ fn carry_out(
     let mut report = RestartReport::default();
     let catalog = finish_pages(options, &heap, &image, &mut report)?;
     let slot = image.slot.unwrap_or(ImageSlot::A);
+    let places = Places::of(&plan.anchor);
     let of_page = |page: &perdura_base::PageId| MissingPage {
         page: page.0,
         file: pages_path(slot),
-        offset: page_offset(*page),
+        offset: places.place(*page).offset(),
     };
     Ok(Salvaged {
         missing: Missing {

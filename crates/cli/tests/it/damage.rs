@@ -134,12 +134,7 @@ fn one_damaged_copy_of_the_anchor_is_reported_and_two_are_the_end() {
     verify_finds(&data, "anchor");
 }
 
-/// The offset of a page that both images have: the first, which names the databases.
-fn a_page(data: &Path) -> u64 {
-    4096 + pages(data)[0] * 16 * 1024
-}
-
-/// The pages of the images.
+/// Where the pages of the images stand; the first one names the databases.
 fn pages(data: &Path) -> Vec<u64> {
     let (_, text) = ended(&[
         "dump",
@@ -153,7 +148,7 @@ fn pages(data: &Path) -> Vec<u64> {
     let entries = images[0]["entries"].as_array().unwrap();
     entries
         .iter()
-        .map(|entry| entry["page"].as_u64().unwrap())
+        .map(|entry| entry["offset"].as_u64().unwrap())
         .collect()
 }
 
@@ -161,7 +156,7 @@ fn pages(data: &Path) -> Vec<u64> {
 fn a_page_damaged_in_one_image_is_rebuilt_and_in_both_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = database(dir.path());
-    let at = a_page(&data) + 100;
+    let at = pages(&data)[0] + 100;
     for image in ["image-a", "image-b"] {
         let pages = data.join(image).join("pages");
         flip(&pages, at);
@@ -327,7 +322,7 @@ fn repair_makes_a_database_of_what_is_whole_and_lists_the_rest() {
     let blocks: Vec<serde_json::Value> = blocks.collect();
     let (segment, offset) = locate(&data, blocks[blocks.len() - 20]["pos"].as_u64().unwrap());
     flip(&segment, offset + 257);
-    let page = 4096 + pages(&data).pop().unwrap() * 16 * 1024 + 100;
+    let page = pages(&data).pop().unwrap() + 100;
     let flip_pages = || {
         flip(&data.join("image-a/pages"), page);
         flip(&data.join("image-b/pages"), page);

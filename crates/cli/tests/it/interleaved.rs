@@ -224,13 +224,14 @@ fn a_damaged_image_page_on_any_disk_is_rebuilt_at_every_level() {
         for (disk, image) in crashed.images.iter().enumerate() {
             let of_disk =
                 |page: u64| usize::try_from(page / u64::from(chunk) % 8).unwrap() % IMAGES == disk;
-            let mut pages = entries.iter().map(|entry| entry["page"].as_u64().unwrap());
-            let page = pages.find(|page| of_disk(*page)).unwrap();
+            let number = |entry: &serde_json::Value| entry["page"].as_u64().unwrap();
+            let entry = entries.iter().find(|entry| of_disk(number(entry))).unwrap();
+            let at = entry["offset"].as_u64().unwrap() + 999;
             let file = image.join(format!("image-{slot}")).join("pages");
             let mut bytes = std::fs::read(&file).unwrap();
-            bytes[usize::try_from(4096 + page * 16 * 1024 + 999).unwrap()] ^= 1;
+            bytes[usize::try_from(at).unwrap()] ^= 1;
             std::fs::write(&file, bytes).unwrap();
-            hit.push(page);
+            hit.push(number(entry));
         }
         for level in legal(scheme).1 {
             let report = crashed.report(&["--level", level]);

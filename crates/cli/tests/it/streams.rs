@@ -348,9 +348,10 @@ fn a_damaged_image_page_is_rebuilt_and_reported_at_every_level() {
         .unwrap();
     let folder = format!("image-{}", newest["slot"].as_str().unwrap().to_lowercase());
     let page = newest["entries"][0]["page"].as_u64().unwrap();
+    let offset = newest["entries"][0]["offset"].as_u64().unwrap();
     let pages = spread.data.join(folder).join("pages");
     let mut bytes = std::fs::read(&pages).unwrap();
-    let at = usize::try_from(4096 + page * 16 * 1024 + 300).unwrap();
+    let at = usize::try_from(offset + 300).unwrap();
     bytes[at] ^= 4;
     std::fs::write(&pages, &bytes).unwrap();
     for level in ["1", "2", "3", "4"] {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Parser;
 use perdura_base::{ImageSlot, PartitionId};
-use perdura_recovery::image::{LoadedDirectory, directory_path, folder, read_directory};
+use perdura_recovery::image::{LoadedDirectory, Places, directory_path, folder, read_directory};
 use perdura_wal::ImageState;
 use serde::Serialize;
 
@@ -45,6 +45,8 @@ struct Shown {
 #[derive(Serialize)]
 struct ShownEntry {
     page: u32,
+    /// Where it stands in the pages file of its disk, bytes.
+    offset: u64,
     epoch: u64,
     useq: u32,
     crc32c: String,
@@ -104,12 +106,14 @@ fn fill(shown: &mut Shown, offline: &Offline, listed: &LoadedDirectory, entries:
         return;
     }
     let geometry = offline.geometry();
+    let places = Places::of(&offline.anchor);
     for partition in (0..geometry.partitions).map(PartitionId) {
         for (local, entry) in listed.directory.present(partition) {
             shown
                 .entries
                 .extend(geometry.page_id(partition, local).map(|page| ShownEntry {
                     page: page.0,
+                    offset: places.place(page).offset(),
                     epoch: entry.epoch.0,
                     useq: entry.useq.0,
                     crc32c: format!("{:08x}", entry.crc),
@@ -143,8 +147,8 @@ fn describe(image: &Shown) -> String {
     }
     for entry in &image.entries {
         text += &format!(
-            "  page {}: epoch {}, useq {}, crc32c {}, digest {}\n",
-            entry.page, entry.epoch, entry.useq, entry.crc32c, entry.digest
+            "  page {} at byte {}: epoch {}, useq {}, crc32c {}, digest {}\n",
+            entry.page, entry.offset, entry.epoch, entry.useq, entry.crc32c, entry.digest
         );
     }
     text
