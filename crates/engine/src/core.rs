@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
@@ -39,7 +40,7 @@ pub struct Env {
 }
 
 /// The indexes of flushed tables, to be dropped when no latch is held.
-#[must_use = "pages of flushed tables are freed by `reclaim_flushed`"]
+#[must_use = "`reclaim_flushed` hands the tables' indexes and pages to the purge"]
 pub struct Flushed(Vec<DetachedTable>);
 
 /// An open database that does nothing by itself.
@@ -56,6 +57,8 @@ pub struct Core {
     /// Partitions still to pass without finding a page to free.
     pub(crate) reclaim_left: AtomicU32,
     pub(crate) purge_next: AtomicU32,
+    /// The indexes of flushed tables, to be dropped by the purge.
+    pub(crate) flushed: Mutex<Vec<DetachedTable>>,
     pub(crate) expired: OnceLock<ExpiredListener>,
 }
 
@@ -121,6 +124,7 @@ impl Core {
             report: resumed.report,
             reclaim_left: AtomicU32::new(0),
             purge_next: AtomicU32::new(0),
+            flushed: Mutex::default(),
             expired: OnceLock::new(),
         };
         for id in (0..core.heap.geometry().partitions).map(PartitionId) {
@@ -273,10 +277,10 @@ impl Core {
         Ok(Flushed(self.databases.install(&self.heap, tx, flush)?))
     }
 
-    /// After the transaction: frees what the flush left behind, in the background.
+    /// After the transaction: hands what the flush left behind to the purge.
     pub fn reclaim_flushed(&self, flushed: Flushed) {
+        self.flushed.lock().extend(flushed.0);
         self.start_reclaim();
-        drop(flushed.0);
     }
 
     pub(crate) fn start_reclaim(&self) {

@@ -1,7 +1,8 @@
 //! The purge: what is over is removed in the background, by steps that are transactions.
 //!
 //! Keys past their expiry are hidden from readers at once and wait here to be removed, elements
-//! of collections whose key is gone wait for their turn, and pages of flushed tables to be freed.
+//! of collections whose key is gone wait for their turn, and so do the pages and indexes of flushed
+//! tables.
 //! Nothing is lost if a step fails or never comes: a restart finds the same work.
 
 use std::sync::atomic::Ordering;
@@ -14,6 +15,8 @@ use crate::core::Core;
 /// Rows removed, or pages freed, by one purge step at most.
 const PURGE_ROWS: usize = 32;
 const RECLAIM_PAGES: usize = 8;
+/// Flushed tables, each of one partition, whose indexes one purge step drops at most.
+const DROPPED_TABLES: usize = 16;
 
 /// Hears of keys that the purge removed because they were past their expiry, with their databases
 /// and the epoch of the removal.
@@ -27,6 +30,7 @@ impl Core {
     /// # Errors
     /// A full log or a stopped database; nothing is lost by trying later.
     pub fn purge_step(&self) -> Result<usize> {
+        let dropped = self.drop_flushed();
         let partitions = u32::from(self.heap().geometry().partitions);
         let turn = self.purge_next.fetch_add(1, Ordering::Relaxed) % partitions;
         let id = PartitionId(u16::try_from(turn).expect("at most 256 partitions"));
@@ -41,7 +45,7 @@ impl Core {
         };
         let reclaim = self.reclaim_left.load(Ordering::Relaxed) > 0;
         if none_due && !reclaim && !orphans {
-            return Ok(0);
+            return Ok(dropped);
         }
         self.admit(PURGE_ROWS * 64)?;
         let parts = [id].into_iter().collect();
@@ -74,7 +78,18 @@ impl Core {
         } else if reclaim {
             self.reclaim_left.fetch_sub(1, Ordering::Relaxed);
         }
-        Ok(removed + freed)
+        Ok(removed + freed + dropped)
+    }
+
+    /// Drops the indexes of some tables that were flushed: millions of entries take a while, and
+    /// the caller of a flush may be a thread that serves other clients. How many.
+    fn drop_flushed(&self) -> usize {
+        let gone = {
+            let mut flushed = self.flushed.lock();
+            let kept = flushed.len().saturating_sub(DROPPED_TABLES);
+            flushed.split_off(kept)
+        };
+        gone.len()
     }
 
     /// Names who is to hear of keys that the purge removes. The first one named stays.

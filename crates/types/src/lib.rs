@@ -14,6 +14,7 @@
 //! | [`hash`], [`list`], [`set`], [`zset`] | the types |
 //! | [`whole`] | what is asked of a key whatever its type |
 //! | [`sample`] | random elements, each once |
+//! | [`texts`] | many texts in one piece of memory |
 //! | [`number`], [`score`] | integers, decimals and scores in the forms that Redis reads and writes |
 
 pub mod change;
@@ -25,11 +26,13 @@ pub mod sample;
 pub mod score;
 pub mod set;
 pub mod small;
+pub mod texts;
 pub mod whole;
 pub mod zset;
 
 pub use change::{Change, Left};
 pub use open::{Entry, Source, Text};
+pub use texts::Texts;
 pub use whole::{Part, copy, encoding, type_name, visit};
 
 use perdura_base::Error;

@@ -4,6 +4,7 @@
 //! it has before it; only the order of the elements of a hash or a set may differ.
 
 use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use perdura_base::{Error, TableId};
@@ -216,6 +217,20 @@ pub enum Text<'a> {
     Cell(Cell<'a>),
     /// From a row.
     Bytes(Cow<'a, [u8]>),
+}
+
+impl PartialEq for Text<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Text<'_> {}
+
+impl Hash for Text<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
 }
 
 impl Deref for Text<'_> {

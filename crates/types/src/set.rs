@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use perdura_base::TableId;
+use perdura_base::num::to_usize;
 use perdura_txn::{Shape, Tx};
 
 use crate::Fault;
@@ -55,11 +56,11 @@ pub fn remove<'m>(
 ///
 /// # Errors
 /// An abort, to be handed on.
-pub fn store(
+pub fn store<'m>(
     tx: &mut Tx<'_>,
     table: TableId,
     key: &[u8],
-    members: &[Vec<u8>],
+    members: impl IntoIterator<Item = &'m [u8]>,
 ) -> Result<bool, Fault> {
     let was_there = tx.get(table, key)?.is_some();
     let mut change = Change::replace(tx, table, key, Shape::Set)?;
@@ -131,14 +132,22 @@ pub fn join<'a>(
             }
         }
         Join::Union => {
-            let mut seen: HashSet<Vec<u8>> = HashSet::new();
-            let several = sets.iter().flatten().count() > 1;
-            for entry in sets.iter().flatten().flat_map(|set| set.iter()) {
-                let member = entry.key();
-                if several && !seen.insert(member.to_vec()) {
-                    continue;
+            // The members of the last set differ from each other: they are looked up alone.
+            let Some((last, others)) = sets.split_last() else {
+                return Ok(());
+            };
+            let mut seen: HashSet<Text<'a>> = HashSet::new();
+            for set in others.iter().flatten() {
+                seen.reserve(to_usize(set.len()));
+                for entry in set.iter() {
+                    if seen.insert(entry.key()) && !hand_out(entry.key())? {
+                        return Ok(());
+                    }
                 }
-                if !hand_out(member)? {
+            }
+            for entry in last.iter().flat_map(|set| set.iter()) {
+                let member = entry.key();
+                if !seen.contains(&member) && !hand_out(member)? {
                     return Ok(());
                 }
             }

@@ -183,6 +183,22 @@ fn a_flushed_database_is_empty_after_a_restart_and_its_pages_come_back() {
     );
 }
 
+#[test]
+fn a_flush_leaves_the_indexes_of_its_tables_to_the_purge() {
+    let disk = SimDisk::new(6);
+    let core = open(&disk, 1);
+    put(&core, "key", b"value");
+    while core.purge_step().unwrap() > 0 {}
+    // Sixteen databases in each partition.
+    let _flushed = core.flush_database(None).unwrap();
+    let partitions = usize::from(core.heap().geometry().partitions);
+    let steps: Vec<usize> = (0..partitions)
+        .map(|_| core.purge_step().unwrap())
+        .collect();
+    assert!(steps.iter().all(|tables| *tables >= 16), "{steps:?}");
+    assert!(core.purge_step().unwrap() < 16);
+}
+
 /// Two images and a log behind each; returns the digest.
 fn two_images(disk: &Arc<SimDisk>) -> u64 {
     let core = open(disk, 1);

@@ -164,7 +164,7 @@ fn write(data: &mut Data<'_, '_>, key: &[u8], value: &Value) -> Done {
             list::push(tx, table, key, End::Back, all.iter().map(|i| &i[..]), false)?;
         }
         Value::Set(all) => {
-            set::store(tx, table, key, all)?;
+            set::store(tx, table, key, all.iter().map(Vec::as_slice))?;
         }
         Value::Zset(all) => {
             zset::store(tx, table, key, all)?;

@@ -5,6 +5,7 @@ use super::flag::{DENY_OOM, READ, WRITE};
 use super::spec::{Command, EACH, Keys, data};
 use super::{Data, DataFn, Done, Group, SYNTAX, Stop};
 use crate::engine::Source;
+use crate::engine::types::Texts;
 use crate::engine::types::set::{self, Join};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -76,14 +77,14 @@ fn store_join(
     (join, event): (Join, &'static str),
     out: &mut Out<'_>,
 ) -> Done {
-    let mut members = Vec::new();
+    let mut members = Texts::default();
     let sets = sources(data, args.from(2))?;
     set::join(&sets, join, u64::MAX, |member| {
-        members.push(member.to_vec());
+        members.push(&member);
         Ok(())
     })?;
     drop(sets);
-    let was_there = set::store(data.tx, data.table, args.at(1), &members)?;
+    let was_there = set::store(data.tx, data.table, args.at(1), members.iter())?;
     if !members.is_empty() {
         data.changed(Class::Set, event, args.at(1));
     } else if was_there {

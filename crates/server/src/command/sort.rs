@@ -8,7 +8,7 @@ use super::event::Class;
 use super::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
 use super::spec::{Command, Keys, data};
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
-use crate::engine::types::{self, Source, list, score};
+use crate::engine::types::{self, Source, Texts, list, score};
 use crate::engine::{End, Kind, Shape};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -119,27 +119,30 @@ fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<
 }
 
 /// The elements of what may be sorted, in their own order, and what they are in.
-fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Vec<Vec<u8>>), Stop> {
+fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), Stop> {
+    let mut texts = Texts::default();
     let Some(row) = data.tx.get(data.table, key)? else {
-        return Ok((None, Vec::new()));
+        return Ok((None, texts));
     };
     let shape = match row.kind().shape() {
         Some(shape @ (Shape::List | Shape::Set | Shape::Zset)) => shape,
         Some(Shape::Hash) | None => return Err(WRONG_TYPE.into()),
     };
     let source: Source<'_> = types::open::source(data.tx, data.table, row, shape)?;
-    let texts = source.iter().map(|entry| match shape {
-        Shape::List => entry.item().to_vec(),
-        Shape::Hash | Shape::Set | Shape::Zset => entry.key().to_vec(),
-    });
-    Ok((Some(shape), texts.collect()))
+    for entry in source.iter() {
+        match shape {
+            Shape::List => texts.push(&entry.item()),
+            Shape::Hash | Shape::Set | Shape::Zset => texts.push(&entry.key()),
+        }
+    }
+    Ok((Some(shape), texts))
 }
 
-/// An element with what it is sorted by.
+/// The place of an element with the number that it is sorted by.
+#[derive(Clone, Copy, Default)]
 struct Weighed {
-    element: Vec<u8>,
+    at: usize,
     number: f64,
-    text: Option<Vec<u8>>,
 }
 
 /// A weight as C reads it: up to a zero byte, blanks may come before it, nothing is zero.
@@ -150,37 +153,80 @@ fn weight(text: &[u8]) -> Option<f64> {
     }
 }
 
-fn weigh(
-    data: &Data<'_, '_>,
-    by: Option<&[u8]>,
+/// Elements to be put in order.
+struct Sorting<'a> {
+    elements: &'a Texts,
     alpha: bool,
-    element: Vec<u8>,
-) -> Result<Weighed, Stop> {
-    let text = match by {
-        Some(pattern) => follow(data, pattern, &element)?,
-        None => Some(element.clone()),
-    };
-    let number = match &text {
-        Some(text) if !alpha => {
-            weight(text).ok_or("ERR One or more scores can't be converted into double")?
-        }
-        _ => 0.0,
-    };
-    Ok(Weighed {
-        element,
-        number,
-        text,
-    })
+    descending: bool,
+    /// What a pattern leads to for each element, if that is compared as text.
+    texts: Option<Vec<Option<Vec<u8>>>>,
 }
 
-fn compare(a: &Weighed, b: &Weighed, alpha: bool) -> Ordering {
-    if alpha {
-        a.text.cmp(&b.text)
-    } else {
-        a.number
-            .total_cmp(&b.number)
-            .then_with(|| a.element.cmp(&b.element))
+impl Sorting<'_> {
+    /// Finds what each element is sorted by.
+    fn weigh(&mut self, data: &Data<'_, '_>, by: Option<&[u8]>) -> Result<Vec<Weighed>, Stop> {
+        let number = |text: &[u8]| {
+            weight(text).ok_or("ERR One or more scores can't be converted into double")
+        };
+        let mut order = in_place(self.elements.len());
+        let Some(pattern) = by else {
+            if !self.alpha {
+                for weighed in &mut order {
+                    weighed.number = number(self.elements.get(weighed.at))?;
+                }
+            }
+            return Ok(order);
+        };
+        let mut texts = Vec::new();
+        for weighed in &mut order {
+            let text = follow(data, pattern, self.elements.get(weighed.at))?;
+            if self.alpha {
+                texts.push(text);
+            } else if let Some(text) = text {
+                weighed.number = number(&text)?;
+            }
+        }
+        self.texts = self.alpha.then_some(texts);
+        Ok(order)
     }
+
+    /// Equal ones stay in the order that they had.
+    fn compare(&self, a: &Weighed, b: &Weighed) -> Ordering {
+        let element = |weighed: &Weighed| self.elements.get(weighed.at);
+        let order = match &self.texts {
+            Some(texts) => texts[a.at].cmp(&texts[b.at]),
+            None if self.alpha => element(a).cmp(element(b)),
+            None => {
+                let by_number = a.number.total_cmp(&b.number);
+                by_number.then_with(|| element(a).cmp(element(b)))
+            }
+        };
+        let order = if self.descending {
+            order.reverse()
+        } else {
+            order
+        };
+        order.then(a.at.cmp(&b.at))
+    }
+
+    /// Puts the piece that is asked for in order, where it belongs; the rest stays in none.
+    fn sort(&self, order: &mut [Weighed], piece: &std::ops::Range<usize>) {
+        let mut wanted = order;
+        if piece.end < wanted.len() {
+            wanted.select_nth_unstable_by(piece.end, |a, b| self.compare(a, b));
+            wanted = &mut wanted[..piece.end];
+        }
+        if (1..wanted.len()).contains(&piece.start) {
+            wanted.select_nth_unstable_by(piece.start, |a, b| self.compare(a, b));
+            wanted = &mut wanted[piece.start..];
+        }
+        wanted.sort_unstable_by(|a, b| self.compare(a, b));
+    }
+}
+
+/// All elements as they are.
+fn in_place(count: usize) -> Vec<Weighed> {
+    (0..count).map(|at| Weighed { at, number: 0.0 }).collect()
 }
 
 /// `SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC|DESC] [ALPHA] [STORE key]`
@@ -201,69 +247,76 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, read_only: b
         // A set has no order of its own that could be stored.
         (sorted, options.alpha, options.by) = (true, true, None);
     }
-    let mut weighed = Vec::with_capacity(elements.len());
-    for element in elements {
-        weighed.push(if sorted {
-            weigh(data, options.by, options.alpha, element)?
-        } else {
-            Weighed {
-                element,
-                number: 0.0,
-                text: None,
-            }
-        });
-    }
+    let piece = options.piece(elements.len());
+    let mut order;
     if sorted {
-        weighed.sort_by(|a, b| {
-            let order = compare(a, b, options.alpha);
-            if options.descending {
-                order.reverse()
-            } else {
-                order
-            }
-        });
-    } else if options.descending && shape == Some(Shape::Zset) {
-        weighed.reverse();
+        let mut sorting = Sorting {
+            elements: &elements,
+            alpha: options.alpha,
+            descending: options.descending,
+            texts: None,
+        };
+        order = sorting.weigh(data, options.by)?;
+        sorting.sort(&mut order, &piece);
+    } else {
+        order = in_place(elements.len());
+        if options.descending && shape == Some(Shape::Zset) {
+            order.reverse();
+        }
     }
-    let piece = options.piece(weighed.len());
+    let chosen = order[piece].iter().map(|weighed| elements.get(weighed.at));
+    if options.gets.is_empty() {
+        return answer(data, options.store, chosen.map(Some), out);
+    }
     let mut answers = Vec::new();
-    for weighed in &weighed[piece] {
-        if options.gets.is_empty() {
-            answers.push(Some(weighed.element.clone()));
-        }
+    for element in chosen {
         for pattern in &options.gets {
-            answers.push(follow(data, pattern, &weighed.element)?);
+            answers.push(follow(data, pattern, element)?);
         }
     }
-    match options.store {
-        Some(target) => store(data, target, &answers, out),
-        None => {
-            out.array(answers.len());
-            for answer in &answers {
-                match answer {
-                    Some(bytes) => out.bulk(bytes),
-                    None => out.null(),
-                }
-            }
-            Ok(())
-        }
-    }
+    answer(
+        data,
+        options.store,
+        answers.iter().map(Option::as_deref),
+        out,
+    )
 }
 
-fn store(
+/// Replies what was found, or stores it.
+fn answer<'t>(
     data: &mut Data<'_, '_>,
-    target: &[u8],
-    answers: &[Option<Vec<u8>>],
+    target: Option<&[u8]>,
+    answers: impl ExactSizeIterator<Item = Option<&'t [u8]>>,
     out: &mut Out<'_>,
 ) -> Done {
+    if let Some(target) = target {
+        return store(data, target, answers, out);
+    }
+    out.array(answers.len());
+    for answer in answers {
+        match answer {
+            Some(bytes) => out.bulk(bytes),
+            None => out.null(),
+        }
+    }
+    Ok(())
+}
+
+fn store<'t>(
+    data: &mut Data<'_, '_>,
+    target: &[u8],
+    answers: impl ExactSizeIterator<Item = Option<&'t [u8]>>,
+    out: &mut Out<'_>,
+) -> Done {
+    let count = answers.len();
     let was_there = data.tx.delete(data.table, target)?;
-    if !answers.is_empty() {
-        let items = answers.iter().map(|a| a.as_deref().unwrap_or_default());
+    if count > 0 {
+        let items = answers.map(Option::unwrap_or_default);
         list::push(data.tx, data.table, target, End::Back, items, false)?;
         data.changed(Class::List, "sortstore", target);
     } else if was_there {
         data.changed(Class::Generic, "del", target);
     }
-    out.count(u64::try_from(answers.len()).unwrap_or(u64::MAX));
+    out.count(u64::try_from(count).unwrap_or(u64::MAX));
     Ok(())
 }

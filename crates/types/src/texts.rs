@@ -1,0 +1,63 @@
+//! Many texts in one piece of memory.
+//!
+//! A command that collects a million elements before it writes or sorts them would otherwise ask for
+//! a million pieces of memory, and giving those back costs more than sorting them.
+
+/// Texts, one behind the other.
+#[derive(Debug, Clone, Default)]
+pub struct Texts {
+    bytes: Vec<u8>,
+    /// Where each text ends.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// Adds a text.
+    pub fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many texts there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no text.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The text at a place; empty if there is none.
+    #[must_use]
+    pub fn get(&self, at: usize) -> &[u8] {
+        let from = at.checked_sub(1).and_then(|before| self.ends.get(before));
+        let end = self.ends.get(at).copied().unwrap_or_default();
+        self.bytes
+            .get(from.copied().unwrap_or_default()..end)
+            .unwrap_or_default()
+    }
+
+    /// All texts in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_back_in_their_order_empty_ones_too() {
+        let mut texts = Texts::default();
+        assert!(texts.is_empty() && texts.get(0).is_empty());
+        let words = [&b"one"[..], b"", b"three", b""];
+        words.iter().for_each(|word| texts.push(word));
+        assert_eq!(texts.len(), 4);
+        assert_eq!(texts.iter().collect::<Vec<_>>(), words);
+        assert!(texts.get(4).is_empty());
+    }
+}
