@@ -149,6 +149,7 @@ impl Shared {
                 staging: memory.get(MemoryUse::Staging),
                 log: memory.get(MemoryUse::Log),
                 clients: memory.get(MemoryUse::Clients),
+                passwords: memory.get(MemoryUse::Passwords),
             },
             log: LogStats {
                 streams: wal.streams(),

@@ -22,6 +22,8 @@ pub struct MemoryStats {
     pub log: u64,
     /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
     pub clients: u64,
+    /// Checks of passwords under way.
+    pub passwords: u64,
 }
 
 /// The log.

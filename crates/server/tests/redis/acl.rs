@@ -231,7 +231,8 @@ fn users_survive_in_the_acl_file_and_a_broken_file_changes_nothing() {
     let running = start_with(options.clone());
     as_user(&running, "bob b").expect(&[("GET b", "nil"), ("GET c", NO_KEY)]);
     std::fs::write(&file, "user x +nosuch\n").expect("a file");
-    let error = Server::start(options, super::client::small(dir.path()), |_| {});
+    let data = dir.path().join("db");
+    let error = Server::start(options, super::client::small(&data), |_| {});
     assert!(matches!(error, Err(ServeError::Users(_))), "{error:?}");
 }
 

@@ -176,7 +176,7 @@ fn the_loop_goes_on_while_a_password_is_tried_and_its_memory_is_on_the_account()
         let info = client.send("INFO memory");
         let value = info
             .lines()
-            .find_map(|line| line.strip_prefix("memory_output:"));
+            .find_map(|line| line.strip_prefix("memory_passwords:"));
         value
             .and_then(|text| text.parse::<u64>().ok())
             .expect("a figure")
