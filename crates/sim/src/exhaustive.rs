@@ -450,7 +450,8 @@ pub fn torn_anchor(seeds: u64) -> Tried {
         histories: 1,
         ..Tried::default()
     };
-    for cut in 1..=8 {
+    // The log is made durable first; then come both copies of the anchor.
+    for cut in 1..=20 {
         let mut world = small(4);
         if let Err(what) = world.play(&long_anchor()) {
             tried.violations.push(what);

@@ -45,6 +45,8 @@ impl SegmentId {
     /// The inverse of [`path`](Self::path) for a file name without its directory.
     #[must_use]
     pub fn parse(name: &str) -> Option<SegmentId> {
+        // No log gets that far; a name that says so is not of ours.
+        const START_MAX: u64 = 1 << 62;
         let rest = name.strip_prefix('s')?.strip_suffix(".log")?;
         let (stream, rest) = rest.split_once("-i")?;
         let (incarnation, start) = rest.split_once("-p")?;
@@ -53,7 +55,8 @@ impl SegmentId {
             incarnation: Incarnation(incarnation.parse().ok()?),
             start: Pos(start.parse().ok()?),
         };
-        (id.path() == format!("{LOG_DIR}/{name}")).then_some(id)
+        let is_ours = id.start.0 <= START_MAX && id.path() == format!("{LOG_DIR}/{name}");
+        is_ours.then_some(id)
     }
 }
 
@@ -188,7 +191,7 @@ impl SegmentShelf {
                     .strip_suffix(".log")
                     .and_then(|n| n.parse::<u64>().ok());
                 if let Some(number) = number {
-                    shelf.next_spare = shelf.next_spare.max(number + 1);
+                    shelf.next_spare = shelf.next_spare.max(number.saturating_add(1));
                     found.push(path);
                 } else if rest.ends_with(".tmp") {
                     left_for_later(shelf.disk.remove(&path))?;
@@ -341,7 +344,8 @@ impl SparePlan {
                     file.allocate(len)?;
                     pause();
                 }
-                file.sync()
+                file.sync()?;
+                self.disk.rename(&self.tmp, &self.path)
             });
         if let Err(error) = made {
             // The half-made file must not eat the space that would bring the log back; if it
@@ -356,7 +360,6 @@ impl SparePlan {
                 ),
             });
         }
-        self.disk.rename(&self.tmp, &self.path)?;
         Ok(Spare {
             path: self.path.clone(),
             bytes: self.bytes,
@@ -393,6 +396,7 @@ mod tests {
             "spare-s00-1.log",
             "notes.txt",
             "s03-i0000000012-p.log",
+            "s03-i0000000012-p18446744073709551615.log",
         ] {
             assert_eq!(SegmentId::parse(name), None, "{name}");
         }

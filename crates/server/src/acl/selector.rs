@@ -222,15 +222,16 @@ impl Selector {
     }
 }
 
-/// Where the argument of an option of SORT stands; the last one counts.
+/// Where the argument of an option of SORT stands; the last one counts. It reads the options as SORT
+/// itself does, so that what is checked is what is done. (Redis's own list of keys takes the name behind
+/// STORE for an option again.)
 pub(crate) fn sort_option(args: &Args<'_>, name: &[u8]) -> Option<usize> {
     let (mut at, mut found) = (2, None);
     while at < args.len() {
         let word = args.at(at);
         let takes: usize = match word.to_ascii_uppercase().as_slice() {
             b"LIMIT" => 2,
-            b"BY" | b"GET" => 1,
-            // Redis takes what follows for an option again.
+            b"BY" | b"GET" | b"STORE" => 1,
             _ => 0,
         };
         if word.eq_ignore_ascii_case(name) && at + 1 < args.len() {

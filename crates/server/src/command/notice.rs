@@ -10,6 +10,7 @@ use crate::acl::catalog::CATALOG;
 use crate::engine::Error;
 use crate::notify::class;
 use crate::resp::parse::Args;
+use std::collections::HashSet;
 
 /// Commands that Redis has look at keys without telling.
 const SILENT: [&str; 3] = ["object", "memory", "watch"];
@@ -73,18 +74,20 @@ pub(crate) fn after(
         events.extend(own);
         return Ok(());
     }
-    let mut told: Vec<(u8, &[u8])> = Vec::new();
+    // Sets, because one request may bring half a million keys.
+    let were_absent: HashSet<&[u8]> = absent.keys.iter().map(|key| &**key).collect();
+    let mut told: HashSet<(u8, &[u8])> = HashSet::new();
     let mut appeared = Vec::new();
     for (at, change) in own.iter().enumerate() {
         let (database, key) = (change.database, &*change.key);
         // These remove what has the name, if anything has, and then add a key.
         let moved = matches!(change.name, "rename_to" | "move_to" | "copy_to" | "restore");
-        let was_there = database != data.database || !absent.keys.iter().any(|k| **k == *key);
+        let was_there = database != data.database || !were_absent.contains(key);
         if (was_there && !moved) || told.contains(&(database, key)) {
             continue;
         }
         if data.tx.get(data.table_of(database), key)?.is_some() {
-            told.push((database, key));
+            told.insert((database, key));
             // The name that a key leaves is told of after the one that it takes has appeared.
             let place = match change.name {
                 "rename_to" | "move_to" => at.saturating_sub(1),

@@ -1,6 +1,7 @@
 //! A `redis.conf` where a file of settings was expected: each of its lines as it would stand there.
 
 use super::file::read_key;
+use super::kind::Kind;
 use super::{Setting, Settings, Source, fixed, ignored};
 use std::fmt::Write;
 use toml_edit::{Array, Item, Value};
@@ -26,13 +27,19 @@ pub(super) fn moved(text: &str) -> Option<String> {
         let item = item(&values[..]);
         // Writing to a string cannot fail.
         let _ = match read_key(&name, &item, &mut Settings::default(), Source::Default) {
+            // The text goes to logs: passwords, known or not, stay where they are.
+            Ok(None) if is_secret(&name) => writeln!(out, "# {name} = (its value as it is there)"),
             Ok(None) => writeln!(out, "{name} = {item}"),
-            Ok(Some(note)) => writeln!(out, "# {name} {}: {note}", values.join(" ")),
-            Err(why) => writeln!(out, "# {name} {}: {why}", values.join(" ")),
+            Ok(Some(note)) => writeln!(out, "# {note}"),
+            Err(why) => writeln!(out, "# {why}"),
         };
     }
     out.truncate(out.trim_end().len());
     Some(out)
+}
+
+fn is_secret(name: &str) -> bool {
+    Setting::find(name).is_some_and(|setting| matches!(setting.kind, Kind::Secret))
 }
 
 /// The name and the values of a line that is neither empty nor a comment. Quotes are taken off.

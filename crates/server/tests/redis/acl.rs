@@ -316,6 +316,27 @@ fn sort_reaches_other_keys_only_for_who_may_read_all() {
     ]);
 }
 
+/// Found in review: the name behind STORE was read as an option by the check alone, so a user could
+/// write to, or read from, any key through one whose name is that of an option.
+#[test]
+fn sort_is_checked_for_the_keys_that_it_touches_whatever_these_are_called() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[
+        ("SET secret:1 hidden", "+OK"),
+        ("ACL SETUSER some on nopass +@all ~x* ~by ~limit", "+OK"),
+        ("AUTH some x", "+OK"),
+        ("RPUSH x 1", ":1"),
+        ("SORT x STORE by STORE victim", NO_KEY),
+        ("SORT x STORE limit STORE victim", NO_KEY),
+        (
+            "SORT x BY nosort STORE limit GET secret:*",
+            "-ERR GET option of SORT denied due to insufficient ACL permissions.",
+        ),
+        ("SORT x STORE limit", ":1"),
+    ]);
+}
+
 #[test]
 fn memory_usage_tells_only_of_keys_that_a_user_may_touch() {
     let running = start();

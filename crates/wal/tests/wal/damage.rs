@@ -318,7 +318,10 @@ fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_
             }
         }
         if refused == 0 {
-            assert!(nth > 28 + 2, "every block, a header and a mark were refused");
+            assert!(
+                nth > 28 + 2,
+                "every block, a header and a mark were refused"
+            );
             break;
         }
         assert_eq!(refused, 3, "write {nth}");
