@@ -79,7 +79,7 @@ pub(crate) struct Connection {
     pub heavy: bool,
     /// Whether it is to be closed at once, whatever it is owed.
     pub doomed: bool,
-    /// Whether its next request is kept back by CLIENT PAUSE.
+    /// Whether its next request is kept back: by CLIENT PAUSE, for the log, or for a password.
     pub postponed: bool,
     /// How long it has left unread what it is sent.
     patience: Patience,

@@ -63,6 +63,7 @@ impl State {
             };
             if connection.session.seat == seat {
                 connection.postponed = false;
+                connection.session.in_pause = false;
                 self.touch(seat.index);
             }
             self.connections.put(seat.index, connection);
@@ -77,7 +78,7 @@ impl State {
     }
 
     /// Whether a request is to be kept back, which is then noted.
-    pub(crate) fn keeps_back(&mut self, session: &Session, command: &Command) -> bool {
+    pub(crate) fn keeps_back(&mut self, session: &mut Session, command: &Command) -> bool {
         if command.has(flag::WRITE) || command.name == "exec" {
             let behind = |db: &&Db| may_write(session, command) && db.is_behind();
             if let Some(db) = self.db().filter(behind) {
@@ -90,6 +91,7 @@ impl State {
         if self.pause.until.is_none() || !(self.pause.all || may_write(session, command)) {
             return false;
         }
+        session.in_pause = true;
         self.pause.kept.push(session.seat);
         true
     }

@@ -312,12 +312,12 @@ impl EventLoop {
         };
         connection.queued = false;
         if self.waits_in_vain(&connection) {
-            return self.close(index, connection);
+            return self.part(index, connection);
         }
         match connection.advance(&mut self.state, &mut self.buffer) {
             // The end may have come together with the request that waits.
             Ok(After::Continue) if self.waits_in_vain(&connection) => {
-                self.close(index, connection);
+                self.part(index, connection);
             }
             Ok(after) => {
                 connection.account(&self.state);
@@ -332,10 +332,23 @@ impl EventLoop {
         }
     }
 
-    /// Whether a client has hung up that waits for others: it is served nothing any more.
+    /// Whether a client has hung up that waits for others: it is served nothing any more. One that
+    /// waits for the log or for a password may have half-closed, and is served to its end.
     fn waits_in_vain(&self, connection: &Connection) -> bool {
         let waits = || self.state.blocking.contains(connection.session.seat.id);
-        connection.hung_up && (connection.postponed || waits())
+        connection.hung_up && (connection.session.in_pause || waits())
+    }
+
+    /// Ends the waiting of a client that waits in vain, and closes it once its replies have left.
+    fn part(&mut self, index: usize, mut connection: Box<Connection>) {
+        if connection.replies.unsent() == 0 {
+            return self.close(index, connection);
+        }
+        self.state.blocking.take(connection.session.seat.id);
+        connection.closing = true;
+        connection.account(&self.state);
+        self.state.connections.put(index, connection);
+        self.touched.push(index);
     }
 
     /// Wakes the flusher, then writes what may leave: to those that ran in this round, and to

@@ -99,6 +99,8 @@ pub(crate) struct Session {
     pub held: Option<Instant>,
     /// Whether its next request waits for a password to be tried or hashed.
     pub asks: bool,
+    /// Whether its next request is kept back by CLIENT PAUSE.
+    pub in_pause: bool,
     /// Whether it is spared when clients' buffers take too much.
     pub no_evict: bool,
 }
@@ -133,6 +135,7 @@ impl Session {
             wrong: 0,
             held: None,
             asks: false,
+            in_pause: false,
             no_evict: false,
         }
     }

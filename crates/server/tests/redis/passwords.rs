@@ -3,7 +3,7 @@
 use super::client::{Client, Running, local, start, start_with};
 use perdura_server::ServerOptions;
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
@@ -265,4 +265,19 @@ fn a_login_costs_the_same_whatever_form_the_password_has() {
     }
     eprintln!("{count} logins: sha256 {sha:.3} s, argon2id {argon:.3} s, the best of five each");
     assert!(argon < sha * 2.0, "{argon} {sha}");
+}
+
+#[test]
+fn a_half_closed_client_is_told_whether_its_password_is_right() {
+    let first = start();
+    let mut root = first.connect();
+    root.expect(&[("ACL SETUSER a on +@all ~* >one", "+OK")]);
+    let stored = passwords(&mut root, "a").remove(0);
+    let running = with_users(&[format!("a on +@all ~* #{stored}")]);
+    let mut client = running.connect();
+    client.write(b"AUTH a two\r\nAUTH a one\r\nACL WHOAMI\r\n");
+    let half = client.socket().shutdown(Shutdown::Write);
+    half.expect("half a close");
+    let replies = [(); 4].map(|()| client.read());
+    assert_eq!(replies, [WRONG, "+OK", "\"a\"", "closed"]);
 }
