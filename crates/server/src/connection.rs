@@ -311,7 +311,9 @@ impl Connection {
         } else {
             STRANGER_INPUT_BYTES
         };
-        if bytes > max && !self.closing {
+        // The request of a stranger who waits for a password was read whole: it is not unfinished.
+        let waits = self.postponed && !self.session.authenticated;
+        if bytes > max && !waits && !self.closing {
             self.input = Vec::new();
             self.refuse(
                 state,

@@ -281,3 +281,24 @@ fn a_half_closed_client_is_told_whether_its_password_is_right() {
     let replies = [(); 4].map(|()| client.read());
     assert_eq!(replies, [WRONG, "+OK", "\"a\"", "closed"]);
 }
+
+#[test]
+fn a_stranger_may_send_on_behind_a_password_that_came_in_two_reads() {
+    let first = start();
+    let mut root = first.connect();
+    root.expect(&[("ACL SETUSER a on +@all ~* >one", "+OK")]);
+    let stored = passwords(&mut root, "a").remove(0);
+    let running = start_with(ServerOptions {
+        requirepass: Some(String::from("secret")),
+        users: vec![format!("a on +@all ~* #{stored}")],
+        ..local()
+    });
+    let mut client = running.connect();
+    client.write(b"AUTH a o");
+    std::thread::sleep(Duration::from_millis(50));
+    client.write(&[b"ne\r\n".as_slice(), &b"PING\r\n".repeat(1000)].concat());
+    assert_eq!(client.read(), "+OK");
+    for _ in 0..1000 {
+        assert_eq!(client.read(), "+PONG");
+    }
+}
