@@ -9,7 +9,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::moment::moment;
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result};
 
-use crate::anchor::{Anchor, Vouched};
+use crate::anchor::Anchor;
 use crate::scan::StreamScan;
 
 /// What a restart keeps.
@@ -68,7 +68,7 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
     let vouched = &anchor.vouched;
     if vouched.epoch > durable {
         if !held(&vouched.ends) {
-            return Err(short_of_vouched(scans, durable, vouched));
+            return Err(short_of_vouched(anchor, scans, durable));
         }
         durable = vouched.epoch;
         cut.clone_from(&vouched.ends);
@@ -119,7 +119,8 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
 }
 
 /// The log ends before the epoch that the anchor vouches for.
-fn short_of_vouched(scans: &[StreamScan], durable: Epoch, vouched: &Vouched) -> Error {
+fn short_of_vouched(anchor: &Anchor, scans: &[StreamScan], durable: Epoch) -> Error {
+    let vouched = &anchor.vouched;
     let short = scans
         .iter()
         .find(|scan| scan.valid_end < vouched.ends[usize::from(scan.stream.0)])
@@ -130,6 +131,13 @@ fn short_of_vouched(scans: &[StreamScan], durable: Epoch, vouched: &Vouched) -> 
         whole.map_or(0, |block| block.wall_us)
     };
     let since = scans.iter().map(written).max().unwrap_or(0);
+    // What an image holds is intact without the log.
+    let image = anchor.newest_image().map(|slot| anchor.image(slot));
+    let (durable, since) = match image {
+        Some(image) if image.end_epoch > durable => (image.end_epoch, image.wall_us),
+        _ => (durable, since),
+    };
+    let lost_from = vouched.epoch.min(Epoch(durable.0 + 1));
     Error::corrupt(
         format!("log stream {}", short.stream),
         short.valid_end.0,
@@ -145,7 +153,7 @@ fn short_of_vouched(scans: &[StreamScan], durable: Epoch, vouched: &Vouched) -> 
              missing; everything up to epoch {durable} is intact. Restore the log's files from a \
              backup. If this is a copy of a running database, the log was copied before the anchor: \
              copy the data directory first and the log directories after it.",
-            durable.0 + 1,
+            lost_from,
             vouched.epoch,
             moment(since)
         ),
