@@ -132,7 +132,8 @@ impl Connection {
     /// they may and its own are large.
     pub(crate) fn held_off(&self, state: &State) -> bool {
         let another = |id| id != self.session.seat.id;
-        state.squeezed.is_some_and(another) && self.accounted > HELD_OFF_BYTES
+        let squeezed = state.client_share.is_some() && state.squeezed.is_some_and(another);
+        squeezed && self.accounted > HELD_OFF_BYTES
     }
 
     /// Runs what was read before, or reads once and runs that. `Err`: the connection is dead.

@@ -57,11 +57,11 @@ impl EventLoop {
     /// Once a round: stops reading from clients with large buffers while the share is nearly full,
     /// and goes on afterwards.
     pub(super) fn squeeze(&mut self) {
-        let Some((used, share)) = self.client_memory() else {
-            return;
-        };
+        // Taken in any case: who lifts the limit must not leave clients unread.
         let before = self.state.squeezed.take();
-        if used > share / 4 * 3 {
+        if let Some((used, share)) = self.client_memory()
+            && used > share / 4 * 3
+        {
             self.choose_reader();
             let now = self.state.now;
             let all = || self.state.connections.iter().map(|(_, c)| c);
@@ -79,10 +79,12 @@ impl EventLoop {
         }
     }
 
-    /// Picks the client with the largest request as the one that is read all the same.
+    /// Picks the client with the largest unfinished request as the one that is read all the same: one
+    /// that waits for the server has nothing to be read.
     fn choose_reader(&mut self) {
         let clients = self.state.connections.iter();
-        let largest = clients.max_by_key(|(_, c)| c.input_held());
+        let unfinished = clients.filter(|(_, c)| !c.postponed && !c.blocked && !c.session.no_evict);
+        let largest = unfinished.max_by_key(|(_, c)| c.input_held());
         self.state.squeezed = largest.map(|(_, c)| c.session.seat.id);
     }
 
