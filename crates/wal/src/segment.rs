@@ -187,13 +187,14 @@ impl SegmentShelf {
                     dead.push((id, bytes));
                 }
             } else if let Some(rest) = name.strip_prefix(&spare_prefix) {
-                let number = rest
-                    .strip_suffix(".log")
-                    .and_then(|n| n.parse::<u64>().ok());
-                if let Some(number) = number {
-                    shelf.next_spare = shelf.next_spare.max(number.saturating_add(1));
+                let (prepared, half_made) = (rest.strip_suffix(".log"), rest.strip_suffix(".tmp"));
+                let number = prepared.or(half_made).and_then(|n| n.parse::<u64>().ok());
+                let Some(number) = number else { continue };
+                // A half-made file that cannot be removed now keeps its number.
+                shelf.next_spare = shelf.next_spare.max(number.saturating_add(1));
+                if prepared.is_some() {
                     found.push(path);
-                } else if rest.ends_with(".tmp") {
+                } else {
                     left_for_later(shelf.disk.remove(&path))?;
                 }
             }
