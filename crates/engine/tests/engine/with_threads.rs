@@ -137,3 +137,22 @@ fn other_handles_of_a_closed_database_see_it_stopped() {
     assert!(matches!(refused, Err(Error::Stopped(_))));
     assert!(matches!(other.checkpoint(), Err(Error::Stopped(_))));
 }
+
+#[test]
+fn the_anchor_vouches_for_an_idle_database_without_being_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(&dir)).unwrap();
+    let mut vouched = 0;
+    for turn in 0..2u8 {
+        db.wait(set(&db, &[turn], b"value")).unwrap();
+        let written = db.durable().0;
+        assert!(written > vouched);
+        let begun = std::time::Instant::now();
+        while db.stats().log.vouched_epoch < written {
+            assert!(begun.elapsed().as_secs() < 60, "nobody tells the anchor");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        vouched = db.stats().log.vouched_epoch;
+        assert!(vouched <= db.durable().0, "never more than is durable");
+    }
+}
