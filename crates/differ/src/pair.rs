@@ -95,6 +95,8 @@ pub fn await_answer(socket: &Path) -> Result<()> {
 #[derive(Debug)]
 pub struct Pair {
     dir: TempDir,
+    /// Changes the options of our database.
+    configure: fn(&mut perdura::Options),
     redis: Redis,
     server: Option<Server>,
     lives: u32,
@@ -106,10 +108,23 @@ impl Pair {
     /// # Errors
     /// A missing or different `redis-server`, and whatever keeps either from starting.
     pub fn start() -> Result<Pair> {
+        Self::start_with(|db| {
+            db.partitions = 16;
+            db.segment_bytes = 4 << 20;
+            db.memory_limit = Some(1 << 30);
+        })
+    }
+
+    /// As [`start`](Self::start), with the options of our database that `configure` sets.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(configure: fn(&mut perdura::Options)) -> Result<Pair> {
         let dir = TempDir::new()?;
         let redis = Redis::start(dir.path())?;
         let mut pair = Pair {
             dir,
+            configure,
             redis,
             server: None,
             lives: 0,
@@ -133,13 +148,16 @@ impl Pair {
             ..ServerOptions::default()
         };
         let mut db = perdura::Options::new(self.dir.path().join("data"));
-        db.partitions = 16;
-        db.segment_bytes = 4 << 20;
-        db.memory_limit = Some(1 << 30);
+        (self.configure)(&mut db);
         // As Redis has it: some limits follow from this one.
         db.value_bytes_max = 512 << 20;
         self.server = Some(Server::start(options, db, |_| {})?);
         await_answer(&self.path(Side::Ours))
+    }
+
+    /// The process of Redis.
+    pub fn redis_pid(&self) -> u32 {
+        self.redis.process.id()
     }
 
     /// A new connection.

@@ -2,113 +2,41 @@
 //! our server and on Redis.
 //!
 //! What a command does to others is the worst of those PINGs. That is wall time, which a busy machine
-//! makes longer for both; the longest round of our loop by its thread's processor clock
-//! (`loop_longest_round_cpu_us` of INFO) is not, and is what a gate can rest on.
+//! makes longer for both. The longest round of the loop by its thread's processor clock is not, and is
+//! what a gate can rest on: ours is `loop_longest_round_cpu_us` of INFO. Redis does not tell it; its
+//! longest round is taken to be the most processor time of its main thread between a PING's sending and
+//! its answer, so whatever that thread does for a load counts, in the command or around it.
+//!
+//! ```sh
+//! scripts/bench-stalls.sh
+//! ```
+
+mod loads;
+mod requests;
+
+pub use loads::{LOADS, Load, Run};
 
 use crate::pair::{Pair, Side};
-use crate::reply::Body;
-use crate::wire::{Wire, encode};
+use crate::reply::{Body, Reply};
+use crate::wire::Wire;
 use anyhow::{Context, Result, bail};
+use requests::Requests;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests that are sent in one piece, with how many replies they have.
-pub struct Load {
-    /// What it is.
-    pub name: &'static str,
-    /// Sent before, and not measured.
-    pub before: fn(u64) -> Vec<Vec<Vec<u8>>>,
-    /// The load itself, from so many connections.
-    pub run: fn(u64) -> Vec<Vec<Vec<u8>>>,
-    /// How many connections send it at once.
-    pub clients: usize,
-}
+/// Keys that are due are gone after so long.
+const EXPIRY: Duration = Duration::from_secs(120);
 
 /// What one load did to another client.
 #[derive(Debug, Clone, Copy)]
 pub struct Stall {
     /// The worst PING.
     pub worst: Duration,
-    /// The longest round of our loop by its processor clock.
-    pub round: Option<Duration>,
+    /// The longest round of the loop by its thread's processor clock.
+    pub round: Duration,
 }
-
-fn words(words: &[&str]) -> Vec<Vec<u8>> {
-    words.iter().map(|word| word.as_bytes().to_vec()).collect()
-}
-
-fn nothing(_: u64) -> Vec<Vec<Vec<u8>>> {
-    Vec::new()
-}
-
-fn increments(n: u64) -> Vec<Vec<Vec<u8>>> {
-    (0..n).map(|_| words(&["INCR", "n"])).collect()
-}
-
-fn block(n: u64) -> Vec<Vec<Vec<u8>>> {
-    let mut all = vec![words(&["MULTI"])];
-    all.extend((0..n).map(|i| words(&["SET", &format!("key:{i}"), "value"])));
-    all.push(words(&["EXEC"]));
-    all
-}
-
-/// A block whose every command fails.
-fn failing_block(n: u64) -> Vec<Vec<Vec<u8>>> {
-    let mut all = vec![words(&["SET", "text", "x"]), words(&["MULTI"])];
-    all.extend((0..n).map(|_| words(&["INCR", "text"])));
-    all.push(words(&["EXEC"]));
-    all
-}
-
-fn upload(n: u64) -> Vec<Vec<Vec<u8>>> {
-    let bytes = usize::try_from(n * 59).unwrap_or(usize::MAX);
-    vec![vec![b"SET".to_vec(), b"large".to_vec(), vec![b'v'; bytes]]]
-}
-
-fn swaps(n: u64) -> Vec<Vec<Vec<u8>>> {
-    (0..n / 100).map(|_| words(&["SWAPDB", "0", "1"])).collect()
-}
-
-/// The loads of which the loop itself is in charge.
-pub static LOADS: &[Load] = &[
-    Load {
-        name: "n pipelined INCR",
-        before: nothing,
-        run: increments,
-        clients: 1,
-    },
-    Load {
-        name: "n pipelined INCR of 8 clients",
-        before: nothing,
-        run: increments,
-        clients: 8,
-    },
-    Load {
-        name: "MULTI of n SET",
-        before: nothing,
-        run: block,
-        clients: 1,
-    },
-    Load {
-        name: "MULTI of n that fail",
-        before: nothing,
-        run: failing_block,
-        clients: 1,
-    },
-    Load {
-        name: "40 uploads of 59 n bytes",
-        before: nothing,
-        run: upload,
-        clients: 40,
-    },
-    Load {
-        name: "n/100 SWAPDB",
-        before: nothing,
-        run: swaps,
-        clients: 1,
-    },
-];
 
 /// Runs one load of size `n` on one side.
 ///
@@ -117,88 +45,136 @@ pub static LOADS: &[Load] = &[
 pub fn measure(pair: &Pair, side: Side, load: &Load, n: u64) -> Result<Stall> {
     let mut control = pair.connect(side)?;
     control.call(&["FLUSHALL"])?;
-    send_all(&mut control, &(load.before)(n))?;
+    pump(pair.connect(side)?, &(load.before)(n))?;
+    let requests = match load.run {
+        Run::Send(make) => make(n),
+        Run::Restore => restore(&mut control)?,
+        Run::Expire => Requests::default(),
+    };
+    let clock = match side {
+        Side::Ours => None,
+        Side::Theirs => {
+            let pid = pair.redis_pid();
+            Some(ThreadClock(
+                format!("/proc/{pid}/task/{pid}/schedstat").into(),
+            ))
+        }
+    };
     control.call(&["CONFIG", "RESETSTAT"])?;
-    let requests = (load.run)(n);
-    let bytes: Arc<Vec<u8>> = Arc::new(requests.iter().flat_map(|argv| encode(argv)).collect());
-    let count = requests.len();
-    drop(requests);
+    let requests = Arc::new(requests);
     let done = Arc::new(AtomicBool::new(false));
     let pinging = {
         let (mut wire, done) = (pair.connect(side)?, Arc::clone(&done));
-        std::thread::spawn(move || -> Result<Duration> {
-            let mut worst = Duration::ZERO;
-            while !done.load(Ordering::Relaxed) {
-                let begin = Instant::now();
-                wire.call(&["PING"])?;
-                worst = worst.max(begin.elapsed());
-                std::thread::sleep(Duration::from_micros(500));
-            }
-            Ok(worst)
-        })
+        wire.call(&["PING"])?;
+        std::thread::spawn(move || ping(&mut wire, clock.as_ref(), &done))
     };
     let clients: Vec<_> = (0..load.clients)
         .map(|_| -> Result<_> {
-            let (wire, bytes) = (pair.connect(side)?, Arc::clone(&bytes));
-            Ok(std::thread::spawn(move || pump(wire, &bytes, count)))
+            let (wire, requests) = (pair.connect(side)?, Arc::clone(&requests));
+            Ok(std::thread::spawn(move || pump(wire, &requests)))
         })
         .collect::<Result<_>>()?;
-    let ended: Vec<Result<()>> = clients
+    let mut ended: Vec<Result<()>> = clients
         .into_iter()
         .map(|client| client.join().unwrap_or_else(|_| bail!("a client panicked")))
         .collect();
+    if matches!(load.run, Run::Expire) {
+        ended.push(await_expiry(&mut control));
+    }
     done.store(true, Ordering::Relaxed);
-    let worst = pinging
+    let mut stall = pinging
         .join()
         .unwrap_or_else(|_| bail!("the PINGs panicked"))?;
     ended.into_iter().collect::<Result<Vec<()>>>()?;
-    let round = match side {
-        Side::Theirs => None,
-        Side::Ours => Some(longest_round(&mut control)?),
-    };
-    Ok(Stall { worst, round })
-}
-
-fn send_all(wire: &mut Wire, requests: &[Vec<Vec<u8>>]) -> Result<()> {
-    for request in requests {
-        wire.send(&encode(request))?;
-        wire.read()?;
+    if side == Side::Ours {
+        let us = info(&mut control, "stats", "loop_longest_round_cpu_us")?;
+        stall.round = Duration::from_micros(us.parse()?);
     }
-    Ok(())
+    Ok(stall)
 }
 
-/// Sends and reads at once, as a pipelining client does.
-fn pump(wire: Wire, bytes: &[u8], replies: usize) -> Result<()> {
-    let (mut reading, mut writing) = wire.split()?;
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(move || -> Result<()> {
-            for _ in 0..replies {
-                reading.read()?;
-            }
-            Ok(())
-        });
-        let sent = writing.send(bytes);
-        let read = reader
-            .join()
-            .unwrap_or_else(|_| bail!("the reader panicked"));
-        sent.and(read)
-    })
+/// PINGs until told to end. The longest round is that of the thread whose clock is given.
+fn ping(wire: &mut Wire, cpu: Option<&ThreadClock>, done: &AtomicBool) -> Result<Stall> {
+    let mut stall = Stall {
+        worst: Duration::ZERO,
+        round: Duration::ZERO,
+    };
+    let cpu = || cpu.map_or(Ok(Duration::ZERO), ThreadClock::read);
+    while !done.load(Ordering::Relaxed) {
+        let (begin, before) = (Instant::now(), cpu()?);
+        wire.call(&["PING"])?;
+        stall.worst = stall.worst.max(begin.elapsed());
+        stall.round = stall.round.max(cpu()?.saturating_sub(before));
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    Ok(stall)
 }
 
-fn longest_round(control: &mut Wire) -> Result<Duration> {
-    let reply = control.call(&["INFO", "stats"])?;
+/// The processor time of a process's main thread.
+struct ThreadClock(PathBuf);
+
+impl ThreadClock {
+    fn read(&self) -> Result<Duration> {
+        let text = std::fs::read_to_string(&self.0)
+            .with_context(|| format!("reading {}", self.0.display()))?;
+        let ns = text.split(' ').next().unwrap_or_default();
+        Ok(Duration::from_nanos(ns.parse()?))
+    }
+}
+
+/// A field of INFO.
+fn info(control: &mut Wire, section: &str, field: &str) -> Result<String> {
+    let reply = control.call(&["INFO", section])?;
     let Body::Text(info) = &reply.body else {
         bail!("INFO answers {reply}");
     };
     let info = String::from_utf8_lossy(info);
-    let at = info
-        .find("loop_longest_round_cpu_us:")
-        .context("INFO tells of the longest round")?;
-    let digits: String = info[at..]
-        .chars()
-        .skip_while(|c| *c != ':')
-        .skip(1)
-        .take_while(char::is_ascii_digit)
-        .collect();
-    Ok(Duration::from_micros(digits.parse()?))
+    let found = info
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    found
+        .map(str::to_owned)
+        .with_context(|| format!("INFO tells of {field}"))
+}
+
+/// A key made of what DUMP answers for `c`.
+fn restore(control: &mut Wire) -> Result<Requests> {
+    let reply = control.call(&["DUMP", "c"])?;
+    let Body::Text(payload) = reply.body else {
+        bail!("DUMP answers {reply}");
+    };
+    Ok(requests::words("RESTORE e 0", [payload]))
+}
+
+fn await_expiry(control: &mut Wire) -> Result<()> {
+    let begin = Instant::now();
+    while control.call(&["DBSIZE"])?.int() != Some(0) {
+        if begin.elapsed() > EXPIRY {
+            bail!("keys that are due are there after {EXPIRY:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Sends and reads at once, as a pipelining client does. A request that is refused is an error, but
+/// for one of a block.
+fn pump(wire: Wire, requests: &Requests) -> Result<()> {
+    let (mut reading, mut writing) = wire.split()?;
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || -> Result<()> {
+            for _ in 0..requests.count {
+                let reply: Reply = reading.read()?;
+                if reply.is_error() {
+                    bail!("a load is refused: {reply}");
+                }
+            }
+            Ok(())
+        });
+        let sent = writing.send(&requests.bytes);
+        let read = reader
+            .join()
+            .unwrap_or_else(|_| bail!("the reader panicked"));
+        read.and(sent)
+    })
 }

@@ -1,0 +1,87 @@
+//! Requests as bytes that are sent in one piece.
+
+use crate::wire::encode;
+use std::iter::Sum;
+use std::ops::{Add, Range};
+
+/// How many elements one request of [`fill`] puts.
+const BATCH: u64 = 500;
+
+/// Requests in the order in which they are sent.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// As they go over the wire.
+    pub bytes: Vec<u8>,
+    /// How many replies they have.
+    pub count: usize,
+}
+
+impl Requests {
+    /// Adds one.
+    pub fn push(&mut self, argv: &[Vec<u8>]) {
+        self.bytes.extend_from_slice(&encode(argv));
+        self.count += 1;
+    }
+
+    /// Adds one, whose words are apart by blanks.
+    pub fn push_line(&mut self, line: &str) {
+        let argv: Vec<Vec<u8>> = line.split(' ').map(|word| word.into()).collect();
+        self.push(&argv);
+    }
+}
+
+impl Add for Requests {
+    type Output = Requests;
+
+    fn add(mut self, more: Requests) -> Requests {
+        self.bytes.extend_from_slice(&more.bytes);
+        self.count += more.count;
+        self
+    }
+}
+
+impl Sum for Requests {
+    fn sum<I: Iterator<Item = Requests>>(all: I) -> Requests {
+        all.fold(Requests::default(), Add::add)
+    }
+}
+
+impl<'a> FromIterator<&'a str> for Requests {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(lines: I) -> Requests {
+        let mut all = Requests::default();
+        for line in lines {
+            all.push_line(line);
+        }
+        all
+    }
+}
+
+/// One request, whose words are apart by blanks.
+pub fn line(line: &str) -> Requests {
+    words(line, [])
+}
+
+/// One request: the words of `line`, and then `more`.
+pub fn words(line: &str, more: impl IntoIterator<Item = Vec<u8>>) -> Requests {
+    let line = line.split(' ').map(|word| word.into());
+    let argv: Vec<Vec<u8>> = line.chain(more).collect();
+    let mut one = Requests::default();
+    one.push(&argv);
+    one
+}
+
+/// Requests that begin with `line` and put an element for each number of a range.
+pub fn fill<const W: usize>(
+    line: &str,
+    range: Range<u64>,
+    element: impl Fn(u64) -> [Vec<u8>; W],
+) -> Requests {
+    let mut all = Requests::default();
+    let mut from = range.start;
+    while from < range.end {
+        let to = (from + BATCH).min(range.end);
+        all = all + words(line, (from..to).flat_map(&element));
+        from = to;
+    }
+    all
+}
