@@ -143,10 +143,13 @@ fn work(settings: &Settings, families: &[Family], shared: &Shared) -> Result<()>
 
 /// Runs a script from a clean state; a server of ours that cannot be reached is replaced.
 fn run(pair: &mut Pair, script: &Script) -> Result<(Option<Divergence>, u64)> {
+    // Half of the scripts see that nothing changes when commands on a few elements go on in steps.
+    let elements = [0, 1, 0, 3][usize::try_from(script.seed % 4)?];
     if let Err(e) = Player::new(pair, script) {
         eprintln!("our server is replaced: {e:#}");
         pair.renew()?;
     }
+    pair.step(elements)?;
     let mut player = Player::new(pair, script)?;
     let found = player.run(&script.units)?;
     Ok((found, player.sent))

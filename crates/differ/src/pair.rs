@@ -2,7 +2,7 @@
 
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail};
-use perdura_server::{Server, ServerOptions};
+use perdura_server::{DebugAccess, Server, ServerOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -100,6 +100,7 @@ pub struct Pair {
     redis: Redis,
     server: Option<Server>,
     lives: u32,
+    step_elements: u64,
 }
 
 impl Pair {
@@ -128,6 +129,7 @@ impl Pair {
             redis,
             server: None,
             lives: 0,
+            step_elements: 0,
         };
         pair.begin()?;
         Ok(pair)
@@ -145,6 +147,7 @@ impl Pair {
         let options = ServerOptions {
             listen: Vec::new(),
             unix_socket: Some(self.path(Side::Ours)),
+            enable_debug_command: DebugAccess::Local,
             ..ServerOptions::default()
         };
         let mut db = perdura::Options::new(self.dir.path().join("data"));
@@ -152,7 +155,28 @@ impl Pair {
         // As Redis has it: some limits follow from this one.
         db.value_bytes_max = 512 << 20;
         self.server = Some(Server::start(options, db, |_| {})?);
-        await_answer(&self.path(Side::Ours))
+        await_answer(&self.path(Side::Ours))?;
+        let mut wire = self.connect(Side::Ours)?;
+        self.call_steps(&mut wire)
+    }
+
+    /// Has commands on more than so many elements go on in steps, from now on and after every
+    /// restart; 0: as many as usual.
+    ///
+    /// # Errors
+    /// The socket's, and a refusal.
+    pub fn step(&mut self, elements: u64) -> Result<()> {
+        self.step_elements = elements;
+        let mut wire = self.connect(Side::Ours)?;
+        self.call_steps(&mut wire)
+    }
+
+    fn call_steps(&self, wire: &mut Wire) -> Result<()> {
+        let elements = self.step_elements.to_string();
+        match wire.call(&["DEBUG", "STEP-ELEMENTS", &elements])? {
+            reply if reply.kind == b'+' => Ok(()),
+            reply => bail!("DEBUG STEP-ELEMENTS answers {reply}"),
+        }
     }
 
     /// The process of Redis.

@@ -81,6 +81,8 @@ pub(crate) struct Connection {
     pub doomed: bool,
     /// Whether its next request is kept back: by CLIENT PAUSE, for the log, or for a password.
     pub postponed: bool,
+    /// Bytes that its command has gathered so far, which goes on in steps.
+    pub gathered: usize,
     /// How long it has left unread what it is sent.
     patience: Patience,
     /// Bytes accounted to the database's memory.
@@ -107,6 +109,7 @@ impl Connection {
             heavy: false,
             doomed: false,
             postponed: false,
+            gathered: 0,
             patience: Patience::default(),
             accounted: 0,
         }
@@ -260,7 +263,7 @@ impl Connection {
                     match execute(state, &mut self.session, &mut self.replies, &args) {
                         After::Continue => {}
                         After::Close => self.closing = true,
-                        After::Block => self.blocked = true,
+                        After::Block | After::Steps => self.blocked = true,
                         After::Postpone => {
                             self.postponed = true;
                             consumed = before;
@@ -408,7 +411,7 @@ impl Connection {
 
     /// Tells the database how much memory the buffers take.
     pub(crate) fn account(&mut self, state: &State) {
-        let held = self.input_held() + self.replies.buf.capacity();
+        let held = self.input_held() + self.replies.buf.capacity() + self.gathered;
         let bytes = u64::try_from(held).unwrap_or(u64::MAX);
         if bytes == self.accounted {
             return;
@@ -426,6 +429,7 @@ impl Connection {
         self.input = Vec::new();
         self.parser = Parser::new();
         self.session.block = None;
+        self.gathered = 0;
         self.account(state);
     }
 }

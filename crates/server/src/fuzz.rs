@@ -16,6 +16,7 @@
 //! PERDURA_FUZZ_INPUTS=10000000 cargo test -p perdura-server --lib fuzz -- --nocapture
 //! ```
 
+use crate::command::steps::Steps;
 use crate::command::table;
 use crate::command::wait::expire;
 use crate::connection::Connection;
@@ -346,6 +347,10 @@ fn run(seed: u64, inputs: u64) {
         };
         let mut state = around.state(server, options.clone(), Arc::new(|_| {}));
         state.stage = Stage::Ready(db.clone());
+        state.steps = Steps {
+            long: 2,
+            elements: 3,
+        };
         db.memory().set_limit(256 << 20);
         for _ in 0..CLIENTS {
             let index = state.connections.reserve();
@@ -361,6 +366,9 @@ fn run(seed: u64, inputs: u64) {
             fuzz.number += 1;
             if fuzz.number.is_multiple_of(ROUND) {
                 state.begin_round();
+                while !state.jobs.is_empty() {
+                    state.step_job();
+                }
                 expire(&mut state, Instant::now());
                 state.touched.clear();
                 db.nudge();

@@ -32,6 +32,7 @@ mod engine;
 mod fuzz;
 mod glob;
 mod http;
+mod jobs;
 mod latency;
 mod loading;
 mod net;

@@ -39,8 +39,11 @@ const CONNECTIONS: usize = 1024;
 const READ_BYTES: usize = 128 * 1024;
 /// How long a busy loop lets clients wait before it has the flusher work beside it.
 const PATIENCE: Duration = Duration::from_micros(1000);
-/// The time in a round for connections whose last turn took long.
+/// The time in a round for connections whose last turn took long, and for commands in steps.
 const HEAVY_SHARE: Duration = Duration::from_millis(2);
+/// When so much of a round is over, the connections that have not had their turn are run behind those
+/// that the next look at the sockets finds.
+const LIGHT_SHARE: Duration = Duration::from_millis(5);
 /// How often the loop looks after itself.
 const TICK: Duration = Duration::from_millis(100);
 /// How long clients may take to read their last replies when the server ends.
@@ -165,12 +168,16 @@ impl EventLoop {
                 self.handle(message)?;
             }
             for index in ready.drain(..) {
+                // How long a client's requests take shows only when they have run: all that have
+                // their first turn in this round may be long.
+                let late = self.state.clock > self.state.now + LIGHT_SHARE;
                 match self.state.connections.get(index) {
-                    Some(connection) if connection.heavy => self.heavy.push_back(index),
+                    Some(connection) if connection.heavy || late => self.heavy.push_back(index),
                     _ => self.advance(index),
                 }
             }
             self.advance_heavy();
+            self.advance_jobs();
             let now = Instant::now();
             expire(&mut self.state, now);
             self.state.end_pause(now);
@@ -243,7 +250,7 @@ impl EventLoop {
 
     /// Whether connections are to be run whatever the poller says.
     fn has_work(&self) -> bool {
-        !self.again.is_empty() || !self.heavy.is_empty()
+        !self.again.is_empty() || !self.heavy.is_empty() || !self.state.jobs.is_empty()
     }
 
     fn look(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
@@ -287,15 +294,36 @@ impl EventLoop {
         }
     }
 
-    /// Runs those whose last turn took long, one at least, and as many as fit into the round's share
-    /// of time: behind all others, and the rest in the next rounds.
+    /// Runs those whose last turn took long, and those for which the round had no time, behind all
+    /// others: one at least, and as many as fit into their share of the round, which is what the
+    /// others took or a little more. The rest is run in the next rounds.
     fn advance_heavy(&mut self) {
         if self.heavy.is_empty() {
             return;
         }
         let begin = Instant::now();
+        let share = begin.saturating_duration_since(self.state.now);
         while let Some(index) = self.heavy.pop_front() {
             self.advance(index);
+            if begin.elapsed() > share.clamp(HEAVY_SHARE, LIGHT_SHARE) {
+                break;
+            }
+        }
+    }
+
+    /// Lets commands that go on in steps take one step each, as far as that fits into their share of
+    /// the round: the others come first in the next one.
+    fn advance_jobs(&mut self) {
+        if self.state.jobs.is_empty() {
+            return;
+        }
+        if !self.takes_requests() {
+            return self.state.drop_jobs();
+        }
+        let begin = Instant::now();
+        for _ in 0..self.state.jobs.count() {
+            self.state.step_job();
+            self.keep_share();
             if begin.elapsed() > HEAVY_SHARE {
                 break;
             }

@@ -5,9 +5,11 @@ use crate::acl::prove::Prover;
 use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::command::lookup::Lookup;
+use crate::command::steps::Steps;
 use crate::connection::Connections;
 use crate::control::Control;
 use crate::engine::{Db, Delayed, Epoch, Options, Progress};
+use crate::jobs::Jobs;
 use crate::notify;
 use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
@@ -166,6 +168,10 @@ pub(crate) struct State {
     pub watches: Watches,
     /// The clients that wait for keys.
     pub blocking: Blocking,
+    /// The clients whose commands go on in steps.
+    pub jobs: Jobs,
+    /// What takes steps.
+    pub steps: Steps,
     /// Who listens to what.
     pub topics: Topics,
     /// The newest slow commands.
@@ -253,6 +259,8 @@ impl State {
             },
             watches: Watches::default(),
             blocking: Blocking::default(),
+            jobs: Jobs::default(),
+            steps: Steps::default(),
             topics: Topics::default(),
             slowlog: SlowLog::default(),
             spikes: Spikes::default(),
@@ -351,6 +359,7 @@ impl State {
             self.topics.forget(&mut own, session.seat.id);
         }
         self.blocking.take(session.seat.id);
+        self.drop_job(session.seat.id);
         self.forget_proof(session);
         if session.monitors {
             self.monitors.retain(|seat| *seat != session.seat);

@@ -2,6 +2,7 @@
 //! when the transaction has committed.
 
 use super::event::{Class, Event};
+use super::steps::{self, Progress, Step, Work};
 use super::{Command, DataFn, Run, notice};
 use crate::blocking::{Nothing, Wait};
 use crate::engine::{
@@ -22,6 +23,8 @@ pub(crate) enum Stop {
     Error(Cow<'static, str>),
     /// There is nothing yet: the client waits. The command has written nothing.
     Wait(Wait),
+    /// There is so much to read that the command goes on in steps.
+    Long(Box<dyn Work>),
 }
 
 impl From<Error> for Stop {
@@ -61,6 +64,15 @@ impl From<Fault> for Stop {
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
+/// Why a command that has ended has no reply yet.
+#[derive(Debug)]
+pub(crate) enum Later {
+    /// It waits for a key.
+    Wait(Wait),
+    /// It goes on in steps.
+    Steps(Box<dyn Work>),
+}
+
 /// What a data command answers.
 pub(crate) type Done = Result<(), Stop>;
 
@@ -93,7 +105,7 @@ pub(crate) struct Data<'a, 'tx> {
     errors: u64,
     /// Whether the client may be kept waiting.
     may_wait: bool,
-    wait: Option<Wait>,
+    later: Option<Later>,
 }
 
 /// What a transaction leaves to be done when it has committed.
@@ -105,8 +117,8 @@ pub(crate) struct Outcome {
     events: Vec<Event>,
     changes: u64,
     flushed: Option<Flushed>,
-    /// What the client is to wait for, instead of a reply.
-    pub wait: Option<Wait>,
+    /// What the client waits for, instead of a reply.
+    pub later: Option<Later>,
 }
 
 impl Outcome {
@@ -144,7 +156,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             changes: 0,
             errors: 0,
             may_wait: true,
-            wait: None,
+            later: None,
         }
     }
 
@@ -154,9 +166,14 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self
     }
 
-    /// Whether the command has ended with a wish to wait.
+    /// Whether to go through so many elements in steps.
+    pub(crate) fn is_long(&self, elements: u64) -> bool {
+        elements > self.state.steps.long
+    }
+
+    /// Whether the command has ended without a reply.
     pub(crate) fn waits(&self) -> bool {
-        self.wait.is_some()
+        self.later.is_some()
     }
 
     /// Runs one command. An error reply takes the place of what the command has replied so far.
@@ -175,7 +192,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let absent = notice::before(self, self.notices, command, args)?;
         let (start, first) = (out.buf.len(), self.events.len());
         self.run_plainly(run, args, out)?;
-        if self.wait.is_none() && out.buf.get(start) != Some(&b'-') {
+        if self.later.is_none() && out.buf.get(start) != Some(&b'-') {
             let mut events = std::mem::take(&mut self.events);
             notice::after(self, &mut events, first, absent)?;
             self.events = events;
@@ -190,7 +207,14 @@ impl<'a, 'tx> Data<'a, 'tx> {
         out: &mut Out<'_>,
     ) -> Result<(), Error> {
         let start = out.buf.len();
-        match run(self, args, out) {
+        let done = match run(self, args, out) {
+            Err(Stop::Long(mut work)) if !self.may_wait => {
+                out.buf.truncate(start);
+                steps::finish(work.as_mut(), self, args, out)
+            }
+            other => other,
+        };
+        match done {
             Ok(()) => Ok(()),
             Err(Stop::Abort(abort)) => Err(abort),
             Err(Stop::Error(text)) => {
@@ -202,12 +226,40 @@ impl<'a, 'tx> Data<'a, 'tx> {
             Err(Stop::Wait(wait)) => {
                 out.buf.truncate(start);
                 match wait.nothing {
-                    _ if self.may_wait => self.wait = Some(wait),
+                    _ if self.may_wait => self.later = Some(Later::Wait(wait)),
                     Nothing::Null => out.null(),
                     Nothing::NullArray => out.null_array(),
                 }
                 Ok(())
             }
+            Err(Stop::Long(work)) => {
+                out.buf.truncate(start);
+                self.later = Some(Later::Steps(work));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a step of a command that goes on in steps, and stores its result behind the last one.
+    /// `Err` within: the command replies with this error.
+    pub(crate) fn step(
+        &mut self,
+        work: &mut dyn Work,
+        args: &Args<'_>,
+        step: &mut Step,
+    ) -> Result<Result<Progress, Cow<'static, str>>, Error> {
+        let stepped = match work.step(self, args, step) {
+            Ok(Progress::Complete) => work.store(self, args).map(|()| Progress::Complete),
+            other => other,
+        };
+        match stepped {
+            Ok(progress) => Ok(Ok(progress)),
+            Err(Stop::Abort(abort)) => Err(abort),
+            Err(Stop::Error(text)) => {
+                self.errors += 1;
+                Ok(Err(text))
+            }
+            Err(Stop::Wait(_) | Stop::Long(_)) => Ok(Ok(Progress::Changed)),
         }
     }
 
@@ -332,7 +384,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             events: self.events,
             changes: self.changes,
             flushed,
-            wait: self.wait,
+            later: self.later,
         })
     }
 

@@ -4,8 +4,10 @@
 use super::dispatch::failed;
 use super::flag::{ADMIN, LOADING};
 use super::spec::{Command, plain};
-use super::{Cx, Group};
+use super::steps::Steps;
+use super::{Cx, Group, NOT_INTEGER};
 use crate::engine::types;
+use crate::number::parse_i64;
 use crate::options::DebugAccess;
 use crate::resp::parse::Args;
 use std::net::SocketAddr;
@@ -56,6 +58,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>) {
             (cx.state.log)(&format!("DEBUG LOG: {text}"));
             cx.out.ok();
         }
+        (b"step-elements", 3) => step_elements(cx, args.at(2)),
         (b"set-active-expire" | b"quicklist-packed-threshold" | b"stringmatch-len", 3)
         | (b"jmap" | b"change-repl-id" | b"reload" | b"loadaof", _) => cx.out.ok(),
         (b"help", 2) => cx.out.help(&[
@@ -65,6 +68,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>) {
             "JMAP, RELOAD, LOADAOF, CHANGE-REPL-ID, SET-ACTIVE-EXPIRE: accepted, nothing happens.",
             "OBJECT <key>: how a key is kept.",
             "SLEEP <seconds>: stops the whole server for a while.",
+            "STEP-ELEMENTS <n>: commands on more than n elements go on in steps of n; 0: as usual.",
         ]),
         _ => {
             let word = String::from_utf8_lossy(args.at(1)).into_owned();
@@ -73,6 +77,21 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>) {
             ));
         }
     }
+}
+
+/// `DEBUG STEP-ELEMENTS n`
+fn step_elements(cx: &mut Cx<'_>, arg: &[u8]) {
+    let Some(elements) = parse_i64(arg).and_then(|n| u64::try_from(n).ok()) else {
+        return cx.out.error(NOT_INTEGER);
+    };
+    cx.state.steps = match elements {
+        0 => Steps::default(),
+        elements => Steps {
+            long: elements,
+            elements,
+        },
+    };
+    cx.out.ok();
 }
 
 /// `DEBUG DIGEST`

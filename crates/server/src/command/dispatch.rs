@@ -1,7 +1,7 @@
 //! From a parsed request to a reply: the checks that come before every command, in Redis's
 //! order, then the queue of MULTI, then the command itself.
 
-use super::{After, Command, Cx, Data, Keys, Run, flag};
+use super::{After, Command, Cx, Data, Keys, Later, Run, flag};
 use crate::acl;
 use crate::engine::{Db, Epoch, Error, PartitionSet, error_text};
 use crate::loading;
@@ -14,7 +14,7 @@ use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
 use crate::stats::Counted;
 use perdura_base::limits::KEY_BYTES_MAX;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs or queues one request and appends its reply.
 pub(crate) fn execute(
@@ -61,7 +61,7 @@ pub(crate) fn execute(
                 (Epoch(0), After::Continue)
             } else {
                 match command.run {
-                    Run::Data(_) => run_data(state, session, replies, command, args),
+                    Run::Data(_) => run_data(state, session, replies, (command, 0), args),
                     Run::Plain(run) => {
                         let out = Out::new(&mut replies.buf, session.resp3);
                         let epoch = Epoch(0);
@@ -91,11 +91,12 @@ pub(crate) fn execute(
         state,
         session,
         replies.buf.get(start..).unwrap_or(&[]),
-        (counted, ran),
+        // A command that goes on in steps is counted when it has ended.
+        (counted, ran.filter(|_| after != After::Steps)),
         args,
     );
     // One that waits is answered later: until then it stays as quiet as it wants to be.
-    if session.mute != Mute::No && after != After::Block {
+    if session.mute != Mute::No && !matches!(after, After::Block | After::Steps) {
         hush(session, replies, start);
     }
     if let Some(command) = ran {
@@ -165,15 +166,41 @@ fn count(
         (Some(counted), Some(command)) => {
             let times = state.options.latency_tracking;
             state.stats.by_command.ran(counted, took, reply, times);
-            if state.is_slow(took) {
-                let who = (session.peer.as_str(), session.name.as_slice());
-                super::slowlog::note(state, command, args, took, who);
-            }
+            note_slow(state, session, command, args, took);
         }
         // A queued command answers neither well nor ill.
         _ if reply.first() != Some(&b'-') => {}
         _ => state.stats.by_command.refused(counted, reply),
     }
+}
+
+fn note_slow(
+    state: &mut State,
+    session: &Session,
+    command: &Command,
+    args: &Args<'_>,
+    took: Duration,
+) {
+    if state.is_slow(took) {
+        let who = (session.peer.as_str(), session.name.as_slice());
+        super::slowlog::note(state, command, args, took, who);
+    }
+}
+
+/// Counts a command that has gone on in steps to its end, and notes it if it was slow.
+pub(crate) fn note_run(
+    state: &mut State,
+    session: &Session,
+    (command, args): (&Command, &Args<'_>),
+    (reply, took): (&[u8], Duration),
+) {
+    let Some((slot, _)) = state.lookup.find_slot(command.name.as_bytes()) else {
+        return;
+    };
+    let counted = Counted::new(slot, command, args);
+    let times = state.options.latency_tracking;
+    state.stats.by_command.ran(counted, took, reply, times);
+    note_slow(state, session, command, args, took);
 }
 
 /// What a client may do that listens and speaks RESP2.
@@ -224,6 +251,9 @@ fn unknown(args: &Args<'_>) -> String {
     format!("ERR unknown command '{name}', with args beginning with: {list}")
 }
 
+/// So often a command begins to go on in steps; the next time it runs in one round.
+const BEGINNINGS: u32 = 3;
+
 /// Adds the partitions of a command's keys.
 pub(crate) fn add_partitions(
     db: &Db,
@@ -240,12 +270,13 @@ pub(crate) fn add_partitions(
 }
 
 /// One command, one transaction. Answers the epoch that the reply rests on, and whether the
-/// client now waits for a key.
-fn run_data(
+/// client now waits: for a key, or while the command goes on in steps. After some vain beginnings
+/// it does not go on in steps any more.
+pub(crate) fn run_data(
     state: &mut State,
     session: &Session,
     replies: &mut Replies,
-    command: &'static Command,
+    (command, begun): (&'static Command, u32),
     args: &Args<'_>,
 ) -> (Epoch, After) {
     let (Stage::Ready(db), Run::Data(_)) = (&state.stage, command.run) else {
@@ -259,6 +290,9 @@ fn run_data(
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
+        if begun >= BEGINNINGS {
+            data = data.impatient();
+        }
         data.run(
             command,
             args,
@@ -268,15 +302,23 @@ fn run_data(
     });
     match result {
         Ok((mut outcome, ticket)) => {
-            let wait = outcome.wait.take();
-            outcome.settle(state, ticket.epoch);
-            let Some(wait) = wait else {
-                return (ticket.epoch, After::Continue);
-            };
-            let wait = (wait, ticket.epoch);
             let (seat, database) = (session.seat, session.database);
-            state.blocking.add(seat, database, command, args, wait);
-            (Epoch(0), After::Block)
+            match outcome.later.take() {
+                None => {
+                    outcome.settle(state, ticket.epoch);
+                    (ticket.epoch, After::Continue)
+                }
+                Some(Later::Wait(wait)) => {
+                    outcome.settle(state, ticket.epoch);
+                    let wait = (wait, ticket.epoch);
+                    state.blocking.add(seat, database, command, args, wait);
+                    (Epoch(0), After::Block)
+                }
+                Some(Later::Steps(work)) => {
+                    state.add_job(session, (command, begun), args, work);
+                    (Epoch(0), After::Steps)
+                }
+            }
         }
         Err(error) => {
             replies.buf.truncate(start);

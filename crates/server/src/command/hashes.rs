@@ -4,6 +4,7 @@ use super::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, ONE, data};
+use super::steps::{Walk, Whole};
 use super::{Data, DataFn, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
 use crate::engine::types::{Entry, Left, hash};
 use crate::engine::{Shape, Source};
@@ -187,7 +188,15 @@ fn reply_all(
     out: &mut Out<'_>,
 ) -> Done {
     let start = out.buf.len();
-    let len = hash.map_or(0, |hash| usize::try_from(hash.len()).unwrap_or(usize::MAX));
+    let count = hash.map_or(0, Source::len);
+    if data.is_long(count) {
+        let walk = Walk::Fields {
+            names: fields,
+            values,
+        };
+        return Err(Stop::Long(Box::new(Whole::new(walk, 0..count, out.resp3))));
+    }
+    let len = perdura_base::num::to_usize(count);
     if fields && values {
         out.map(len);
     } else {

@@ -3,6 +3,7 @@
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, ONE, data};
+use super::steps::{Walk, Whole};
 use super::{Data, Done, Group, NOT_INTEGER, NOT_POSITIVE, SYNTAX, Stop, wrong_arity};
 use crate::engine::types::Left;
 use crate::engine::types::list;
@@ -228,6 +229,10 @@ fn lrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         return Ok(());
     };
     let (from, to) = list::stretch(from, to, list.len());
+    if data.is_long(to - from) {
+        let work = Whole::new(Walk::Items, from..to, out.resp3);
+        return Err(Stop::Long(Box::new(work)));
+    }
     out.array(perdura_base::num::to_usize(to - from));
     for item in list::items(&list, from, to) {
         out.bulk(&item);

@@ -46,6 +46,7 @@ pub(crate) mod slowlog;
 pub(crate) mod sort;
 pub(crate) mod spec;
 pub(crate) mod stats;
+pub(crate) mod steps;
 pub(crate) mod strings;
 pub(crate) mod system;
 pub(crate) mod table;
@@ -64,7 +65,7 @@ use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::State;
 
-pub(crate) use data::{Data, Done, Stop};
+pub(crate) use data::{Data, Done, Later, Stop};
 pub(crate) use spec::{Command, Group, Keys, flag};
 
 /// How a command runs.
@@ -90,6 +91,8 @@ pub(crate) enum After {
     Close,
     /// Runs nothing more until an answer comes from another thread.
     Block,
+    /// Runs nothing more until the command has gone on in steps to its end.
+    Steps,
     /// Nothing has happened: the same request is to be run again later.
     Postpone,
     /// Nothing has happened: the client speaks another protocol and is closed at once.

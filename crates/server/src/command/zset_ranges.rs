@@ -4,6 +4,7 @@ use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::lists::{integer, shrunk};
 use super::spec::{Command, ONE, TWO, data};
+use super::steps::{Walk, Whole};
 use super::{Data, Done, Group, SYNTAX, Stop};
 use crate::engine::Shape;
 use crate::engine::types::zset::{self, LexBound, LexRange, ScoreRange};
@@ -253,6 +254,14 @@ fn answer(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, named: Na
         out.array(0);
         return Ok(());
     };
+    let (from, to) = query.ranks(&set);
+    if data.is_long(to - from) {
+        let walk = Walk::Ranks {
+            reverse: query.reverse,
+            scores: query.scores,
+        };
+        return Err(Stop::Long(Box::new(Whole::new(walk, from..to, out.resp3))));
+    }
     let (len, members) = members(&set, &query);
     let pairs = query.scores && out.resp3;
     out.array(if query.scores && !pairs { len * 2 } else { len });

@@ -131,6 +131,15 @@ impl<'a> Out<'a> {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
+    /// A reply that was made elsewhere. A long one is taken as it is if it is the first.
+    pub(crate) fn append(&mut self, mut reply: Vec<u8>) {
+        if self.buf.is_empty() && self.buf.capacity() < reply.len() {
+            *self.buf = reply;
+        } else {
+            self.buf.append(&mut reply);
+        }
+    }
+
     /// Plain text for people.
     pub(crate) fn text(&mut self, text: &str) {
         if !self.resp3 {

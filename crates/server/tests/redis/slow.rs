@@ -3,6 +3,7 @@
 
 use super::client::{local, start, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
+use std::time::{Duration, Instant};
 
 #[test]
 fn slow_commands_are_noted_with_their_arguments_cut_short() {
@@ -100,6 +101,14 @@ fn debug_is_for_those_who_may() {
     client.expect(&[("SET k 12", "+OK"), ("DEBUG SET-ACTIVE-EXPIRE 0", "+OK")]);
     assert!(client.send("DEBUG OBJECT k").contains("encoding:int"));
     client.expect(&[
+        (
+            "DEBUG STEP-ELEMENTS x",
+            "-ERR value is not an integer or out of range",
+        ),
+        ("DEBUG STEP-ELEMENTS 2", "+OK"),
+        ("RPUSH steps a b c", ":3"),
+        ("LRANGE steps 0 -1", "[\"a\", \"b\", \"c\"]"),
+        ("DEBUG STEP-ELEMENTS 0", "+OK"),
         ("DEBUG OBJECT none", "-ERR no such key"),
         ("DEBUG ERROR oh", "-oh"),
         (
@@ -182,4 +191,34 @@ fn the_slow_log_shows_no_passwords() {
         log.contains("[\"CONFIG\", \"SET\", \"timeout\", \"9\", \"masterauth\", \"(redacted)\"]"),
         "{log}"
     );
+}
+
+#[test]
+fn clients_that_are_all_heavy_at_once_do_not_share_one_round() {
+    let running = start_with(ServerOptions {
+        enable_debug_command: DebugAccess::Local,
+        ..local()
+    });
+    let mut control = running.connect();
+    let mut clients: Vec<_> = (0..40).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.send("PING"), "+PONG");
+    }
+    let began = Instant::now();
+    // While the loop sleeps, all of them become ready.
+    control.push(&[b"DEBUG", b"SLEEP", b"0.05"]);
+    for client in &mut clients {
+        client.push(&[b"DEBUG", b"SLEEP", b"0.005"]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.read(), "+OK");
+    }
+    let all = began.elapsed();
+    assert_eq!(control.read(), "+OK");
+    let info = control.send("INFO stats");
+    let longest = info.split("loop_longest_round_us:").nth(1);
+    let longest = longest.and_then(|text| text.split(|c: char| !c.is_ascii_digit()).next());
+    let longest: u64 = longest.and_then(|n| n.parse().ok()).expect("a number");
+    let longest = Duration::from_micros(longest);
+    assert!(longest * 2 < all, "{longest:?} of {all:?} were one round");
 }

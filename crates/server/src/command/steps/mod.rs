@@ -1,0 +1,164 @@
+//! Commands that read so much that they go on in steps, with other clients served in between.
+//!
+//! A command that meets a large source returns [`Work`] instead of a reply. The client then has a
+//! *job* (see [`crate::jobs`]) and waits like one that waits for a key, so its later requests wait,
+//! too. In each round of the loop a job takes one step, in a transaction that is committed at the
+//! end of the step. That the steps together see one moment is ensured by watching the keys that
+//! are read: if one was changed, the command begins again, and after a few vain beginnings it runs
+//! in one round. Within MULTI it always does: by the same code, in one step without a limit.
+
+mod whole;
+
+use super::{Data, Done, Stop};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+pub(crate) use whole::{Walk, Whole};
+
+/// How long a step takes.
+const STEP: Duration = Duration::from_millis(1);
+/// The clock is read whenever so many elements have been looked at.
+pub(crate) const STRIDE: u64 = 32;
+
+/// Where a command stands after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There is more to do.
+    More,
+    /// Everything has been read.
+    Complete,
+    /// What it reads is not what it was at the last step: the command has to begin again.
+    Changed,
+}
+
+/// A command that has read some of what it needs.
+pub(crate) trait Work: Debug + Send {
+    /// The arguments that name what it reads.
+    fn sources(&self, args: &Args<'_>) -> Range<usize>;
+
+    /// Goes on until the step is over. The transaction may run this again after an abort, so an
+    /// implementation opens all that it reads before it changes itself.
+    fn step(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        args: &Args<'_>,
+        step: &mut Step,
+    ) -> Result<Progress, Stop>;
+
+    /// Writes what the command stores, in the transaction of the last step.
+    fn store(&mut self, _: &mut Data<'_, '_>, _: &Args<'_>) -> Done {
+        Ok(())
+    }
+
+    /// Replies, when the transaction has committed.
+    fn reply(&mut self, out: &mut Out<'_>);
+
+    /// Bytes that it holds.
+    fn bytes(&self) -> usize;
+}
+
+/// What takes steps, and how long they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Steps {
+    /// A source with more elements than this is read in steps.
+    pub long: u64,
+    /// The most elements of a step.
+    pub elements: u64,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Steps {
+            long: 10_000,
+            elements: u64::MAX,
+        }
+    }
+}
+
+/// One step: ends after a time or a number of elements.
+#[derive(Debug)]
+pub(crate) struct Step {
+    left: u64,
+    until_look: u64,
+    end: Option<Instant>,
+}
+
+impl Step {
+    /// A step of ordinary length.
+    pub(crate) fn new(steps: Steps) -> Self {
+        Step {
+            left: steps.elements.max(1),
+            until_look: STRIDE,
+            end: Some(Instant::now() + STEP),
+        }
+    }
+
+    /// One that ends when everything has been done.
+    fn endless() -> Self {
+        Step {
+            left: u64::MAX,
+            until_look: u64::MAX,
+            end: None,
+        }
+    }
+
+    /// How many elements to look at before the next call of [`spend`](Self::spend), at most.
+    pub(crate) fn stride(&self) -> u64 {
+        self.left.min(STRIDE)
+    }
+
+    /// Notes that so many elements were looked at; `false` if the step is over.
+    pub(crate) fn spend(&mut self, elements: u64) -> bool {
+        self.left = self.left.saturating_sub(elements);
+        if elements < self.until_look {
+            self.until_look -= elements;
+            return self.left > 0;
+        }
+        self.until_look = STRIDE;
+        self.left > 0 && self.end.is_none_or(|end| Instant::now() < end)
+    }
+}
+
+/// Runs work to its end at once.
+pub(super) fn finish(
+    work: &mut dyn Work,
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+) -> Done {
+    match work.step(data, args, &mut Step::endless())? {
+        Progress::Complete => {}
+        Progress::More | Progress::Changed => {
+            return Err("ERR the collection has not as many elements as it says".into());
+        }
+    }
+    work.store(data, args)?;
+    work.reply(out);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_ends_after_its_elements_or_its_time() {
+        let steps = Steps {
+            long: 0,
+            elements: 5,
+        };
+        let mut step = Step::new(steps);
+        assert_eq!(step.stride(), 5);
+        assert!(step.spend(4));
+        assert_eq!(step.stride(), 1);
+        assert!(!step.spend(1));
+        let mut step = Step::new(Steps::default());
+        std::thread::sleep(STEP);
+        assert!(step.spend(1), "the clock is not read each time");
+        assert!(!step.spend(STRIDE));
+        assert!(Step::endless().spend(u64::MAX / 2));
+    }
+}

@@ -1,0 +1,221 @@
+//! The clients whose commands go on in steps: see [`crate::command::steps`].
+//!
+//! A job belongs to a connection that is blocked until the job has ended, so the client's later
+//! requests wait and its replies keep their order. Its keys are watched as those of a WATCH are.
+//! What it has gathered is on its client's account. It ends without a reply if its client is gone.
+
+use crate::command::dispatch::{add_partitions, failed, note_run, run_data};
+use crate::command::steps::{Progress, Step, Work};
+use crate::command::wait::{answer, serve};
+use crate::command::{After, Command, Data};
+use crate::connection::Connection;
+use crate::engine::{Epoch, Error, PartitionSet};
+use crate::pubsub::Seat;
+use crate::resp::parse::{Args, OwnedArgs};
+use crate::resp::reply::Out;
+use crate::session::Session;
+use crate::state::{Stage, State};
+use crate::watch::Own;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// A command that goes on in steps.
+#[derive(Debug)]
+struct Job {
+    seat: Seat,
+    command: &'static Command,
+    args: OwnedArgs,
+    /// How often it began before.
+    begun: u32,
+    work: Box<dyn Work>,
+    watched: Own,
+    took: Duration,
+}
+
+/// All of them, in the order of their turns.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    queue: VecDeque<Job>,
+}
+
+impl Jobs {
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+/// What has come of a step.
+enum Turn {
+    More,
+    Again,
+    Ended(Result<(), Failure>, Epoch),
+}
+
+/// Why a command replies with an error.
+enum Failure {
+    Text(Cow<'static, str>),
+    Engine(Error),
+}
+
+impl State {
+    /// Has a command go on in steps.
+    pub(crate) fn add_job(
+        &mut self,
+        session: &Session,
+        (command, begun): (&'static Command, u32),
+        args: &Args<'_>,
+        work: Box<dyn Work>,
+    ) {
+        let mut watched = Own::new();
+        for key in work.sources(args).map(|at| args.at(at)) {
+            self.watches.add(&mut watched, session.database, key, None);
+        }
+        self.jobs.queue.push_back(Job {
+            seat: session.seat,
+            command,
+            args: OwnedArgs::copy(args),
+            begun,
+            work,
+            watched,
+            took: Duration::ZERO,
+        });
+    }
+
+    /// Drops the job of a client that has gone, if it had one.
+    pub(crate) fn drop_job(&mut self, id: u64) {
+        let job = self.jobs.queue.iter().position(|job| job.seat.id == id);
+        if let Some(mut job) = job.and_then(|at| self.jobs.queue.remove(at)) {
+            self.watches.forget(&mut job.watched);
+        }
+    }
+
+    /// Drops all jobs: the server ends.
+    pub(crate) fn drop_jobs(&mut self) {
+        for mut job in std::mem::take(&mut self.jobs.queue) {
+            self.watches.forget(&mut job.watched);
+        }
+    }
+
+    /// Lets the next job take a step.
+    pub(crate) fn step_job(&mut self) {
+        let Some(mut job) = self.jobs.queue.pop_front() else {
+            return;
+        };
+        let index = job.seat.index;
+        let Some(mut connection) = self.connections.take(index) else {
+            return self.watches.forget(&mut job.watched);
+        };
+        if connection.session.seat != job.seat || connection.closing || connection.doomed {
+            self.watches.forget(&mut job.watched);
+            return self.connections.put(index, connection);
+        }
+        self.start_clock();
+        let began = self.clock;
+        let turn = if self.watches.changed(&job.watched) {
+            Turn::Again
+        } else {
+            self.try_step(&mut job, &connection)
+        };
+        job.took += began.elapsed();
+        match turn {
+            Turn::More => {
+                connection.gathered = job.work.bytes();
+                connection.account(self);
+                self.jobs.queue.push_back(job);
+                self.connections.put(index, connection);
+            }
+            Turn::Again => self.begin_again(job, connection),
+            Turn::Ended(result, epoch) => {
+                let start = connection.replies.buf.len();
+                let resp3 = connection.session.resp3;
+                let mut out = Out::new(&mut connection.replies.buf, resp3);
+                match result {
+                    Ok(()) => job.work.reply(&mut out),
+                    Err(Failure::Text(text)) => out.error(&text),
+                    Err(Failure::Engine(error)) => failed(self, &error, &mut out),
+                }
+                self.end_job(job, connection, start, epoch);
+            }
+        }
+    }
+
+    fn try_step(&mut self, job: &mut Job, connection: &Connection) -> Turn {
+        let Stage::Ready(db) = &self.stage else {
+            return Turn::Again;
+        };
+        let args = job.args.args();
+        let mut partitions = PartitionSet::empty();
+        add_partitions(db, job.command, &args, &mut partitions);
+        let mut step = Step::new(self.steps);
+        let result = db.transact_at(&partitions, self.wall_ms(), |tx| {
+            let mut data = Data::new(self, db, tx, connection.session.database);
+            let stepped = data.step(job.work.as_mut(), &args, &mut step)?;
+            Ok((stepped, data.finish()?))
+        });
+        match result {
+            Ok(((Ok(Progress::More), _), _)) => Turn::More,
+            Ok(((Ok(Progress::Changed), _), _)) => Turn::Again,
+            Ok(((Ok(Progress::Complete), outcome), ticket)) => {
+                outcome.settle(self, ticket.epoch);
+                Turn::Ended(Ok(()), ticket.epoch)
+            }
+            Ok(((Err(text), outcome), ticket)) => {
+                outcome.settle(self, ticket.epoch);
+                Turn::Ended(Err(Failure::Text(text)), ticket.epoch)
+            }
+            Err(error) => Turn::Ended(Err(Failure::Engine(error)), Epoch(0)),
+        }
+    }
+
+    /// Runs the command anew, because what it has read has changed: in steps, or at once.
+    fn begin_again(&mut self, mut job: Job, mut connection: Box<Connection>) {
+        self.watches.forget(&mut job.watched);
+        let args = job.args.args();
+        let start = connection.replies.buf.len();
+        let (session, replies) = (&connection.session, &mut connection.replies);
+        let began = Instant::now();
+        let (epoch, after) = run_data(self, session, replies, (job.command, job.begun + 1), &args);
+        job.took += began.elapsed();
+        if after != After::Steps {
+            return self.end_job(job, connection, start, epoch);
+        }
+        if let Some(anew) = self.jobs.queue.back_mut() {
+            anew.took = job.took;
+            connection.gathered = anew.work.bytes();
+        }
+        connection.account(self);
+        self.connections.put(job.seat.index, connection);
+    }
+
+    /// Lets the client go on with its reply, which begins at `start`.
+    fn end_job(
+        &mut self,
+        mut job: Job,
+        mut connection: Box<Connection>,
+        start: usize,
+        epoch: Epoch,
+    ) {
+        self.watches.forget(&mut job.watched);
+        self.newest = self.newest.max(epoch);
+        connection.gathered = 0;
+        let reply = connection.replies.buf.get(start..).unwrap_or(&[]);
+        let args = job.args.args();
+        let (ran, ended) = ((job.command, &args), (reply, job.took));
+        note_run(self, &connection.session, ran, ended);
+        answer(self, &mut connection, start, epoch);
+        connection.account(self);
+        self.connections.put(job.seat.index, connection);
+        serve(self);
+        self.touch(job.seat.index);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Jobs and other clients by turns, without sockets: a test decides when a job takes a step.
+
+use crate::command::steps::Steps;
+use crate::engine::{Db, MemoryUse, Options};
+use crate::options::ServerOptions;
+use crate::state::{Stage, State};
+use crate::testbed::{self, Testbed};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Elements of each collection, and of a step.
+const ELEMENTS: usize = 300;
+const STEP: u64 = 7;
+/// The client whose command is long, and another one.
+const READER: usize = 0;
+const WRITER: usize = 1;
+
+struct Bed {
+    state: State,
+    _around: Testbed,
+    _dir: TempDir,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut options = Options::new(dir.path().join("data"));
+        options.partitions = 16;
+        options.segment_bytes = 4 << 20;
+        options.memory_limit = Some(256 << 20);
+        let db = Db::open(options.clone()).expect("a database");
+        let around = Testbed::new();
+        let mut state = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
+        state.stage = Stage::Ready(db);
+        state.steps = Steps {
+            long: STEP,
+            elements: STEP,
+        };
+        for id in [1, 2] {
+            let index = state.connections.reserve();
+            let connection = testbed::connection(&state, testbed::socket(), index, id);
+            state.connections.put(index, connection);
+        }
+        let mut bed = Bed {
+            state,
+            _around: around,
+            _dir: dir,
+        };
+        for i in 0..ELEMENTS {
+            bed.ask(WRITER, &format!("HSET hash f{i} 10"));
+            bed.ask(WRITER, &format!("SADD set m{i}"));
+            bed.ask(WRITER, &format!("RPUSH list i{i}"));
+            bed.ask(WRITER, &format!("ZADD zset {i} m{i}"));
+        }
+        bed
+    }
+
+    /// Sends a line, without waiting.
+    fn send(&mut self, client: usize, line: &str) {
+        let mut connection = self.state.connections.take(client).expect("a client");
+        connection.take(&mut self.state, format!("{line}\r\n").as_bytes());
+        connection.account(&self.state);
+        self.state.connections.put(client, connection);
+    }
+
+    /// What the client has been replied since it was last asked.
+    fn replies(&mut self, client: usize) -> String {
+        let mut connection = self.state.connections.take(client).expect("a client");
+        let reply = std::mem::take(&mut connection.replies).buf;
+        connection.account(&self.state);
+        self.state.connections.put(client, connection);
+        String::from_utf8(reply).expect("text")
+    }
+
+    fn ask(&mut self, client: usize, line: &str) -> String {
+        self.send(client, line);
+        self.replies(client)
+    }
+
+    /// Lets the jobs go on to their end, and does something between all steps. Returns how many
+    /// steps there were.
+    fn finish(&mut self, mut between: impl FnMut(&mut Bed)) -> usize {
+        let mut steps = 0;
+        while !self.state.jobs.is_empty() {
+            self.state.step_job();
+            between(self);
+            steps += 1;
+        }
+        steps
+    }
+
+    /// The reply as it comes in one round.
+    fn at_once(&mut self, line: &str) -> String {
+        let before = std::mem::replace(
+            &mut self.state.steps,
+            Steps {
+                long: u64::MAX,
+                elements: 1,
+            },
+        );
+        let reply = self.ask(WRITER, line);
+        self.state.steps = before;
+        reply
+    }
+
+    fn held(&self) -> u64 {
+        self.state
+            .db()
+            .expect("a database")
+            .memory()
+            .get(MemoryUse::Clients)
+    }
+}
+
+/// The bulk strings of a reply, sorted.
+fn sorted(reply: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = reply.split("\r\n").collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_long_command_goes_on_in_steps_and_replies_what_it_replies_at_once() {
+    let mut bed = Bed::new();
+    let all = [
+        "HGETALL hash",
+        "HKEYS hash",
+        "HVALS hash",
+        "SMEMBERS set",
+        "LRANGE list 0 -1",
+        "LRANGE list 3 -20",
+        "ZRANGE zset 0 -1",
+        "ZRANGE zset 5 200 REV WITHSCORES",
+        "ZREVRANGEBYSCORE zset 250 (20 LIMIT 3 150",
+        "ZRANGEBYLEX zset - +",
+    ];
+    for resp in ["HELLO 2", "HELLO 3"] {
+        bed.ask(READER, resp);
+        bed.ask(WRITER, resp);
+        for line in all {
+            let expected = bed.at_once(line);
+            bed.send(READER, line);
+            let steps = bed.finish(|bed| assert_eq!(bed.ask(WRITER, "PING"), "+PONG\r\n"));
+            assert!(steps > 10, "{line} took {steps} steps");
+            let reply = bed.replies(READER);
+            if line.contains(" hash") || line.contains(" set") {
+                assert_eq!(sorted(&reply), sorted(&expected), "{line}");
+            } else {
+                assert_eq!(reply, expected, "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_long_command_replies_is_of_one_moment_whatever_is_written_between_its_steps() {
+    for pause in [1, 5, 20, 60] {
+        let mut bed = Bed::new();
+        bed.send(READER, "HGETALL hash");
+        let mut turn = 0;
+        let steps = bed.finish(|bed| {
+            turn += 1;
+            if turn % pause == 0 {
+                let (from, to) = (turn % ELEMENTS, (turn * 7 + 1) % ELEMENTS);
+                bed.send(WRITER, "MULTI");
+                bed.send(WRITER, &format!("HINCRBY hash f{from} -1"));
+                bed.send(WRITER, &format!("HINCRBY hash f{to} 1"));
+                bed.ask(WRITER, "EXEC");
+            }
+        });
+        let reply = bed.replies(READER);
+        let words: Vec<&str> = reply.split("\r\n").skip(2).step_by(2).collect();
+        let values = words.chunks_exact(2).map(|pair| pair[1]);
+        let sum: usize = values.map(|v| v.parse::<usize>().expect("a number")).sum();
+        assert_eq!((words.len(), sum), (2 * ELEMENTS, 10 * ELEMENTS), "{pause}");
+        let whole = ELEMENTS / usize::try_from(STEP).expect("a step");
+        if pause < whole {
+            assert!(steps < 3 * whole, "it ended in one round after {steps}");
+        } else {
+            assert!(steps > whole, "{steps}");
+        }
+        assert!(bed.state.watches.is_empty());
+    }
+}
+
+#[test]
+fn every_way_to_change_a_key_has_a_long_command_begin_again() {
+    let changes = [
+        ("DEL set", ""),
+        ("RENAME set other", ""),
+        ("SREM set m1", ""),
+        ("FLUSHDB", ""),
+        ("FLUSHALL", ""),
+        ("SWAPDB 0 1", ""),
+        ("MOVE set 1", ""),
+        ("PEXPIREAT set 1", ""),
+        ("SUNIONSTORE set list2", ""),
+        ("SET set text", "-WRONGTYPE"),
+        ("COPY list set REPLACE", "-WRONGTYPE"),
+    ];
+    for (change, error) in changes {
+        let mut bed = Bed::new();
+        bed.send(READER, "SMEMBERS set");
+        bed.state.step_job();
+        bed.send(WRITER, change);
+        bed.finish(|_| {});
+        let reply = bed.replies(READER);
+        match change {
+            "SREM set m1" => assert!(reply.starts_with("*299\r\n"), "{change}"),
+            _ if error.is_empty() => assert_eq!(reply, "*0\r\n", "{change}"),
+            _ => assert!(reply.starts_with(error), "{change}: {reply}"),
+        }
+    }
+}
+
+#[test]
+fn later_requests_of_the_client_wait_for_its_long_command() {
+    let mut bed = Bed::new();
+    bed.send(
+        READER,
+        "ECHO a\r\nLRANGE list 0 -1\r\nECHO b\r\nSMEMBERS set\r\nECHO c",
+    );
+    assert_eq!(bed.replies(READER), "$1\r\na\r\n");
+    let mut all = String::new();
+    for _ in 0..2 {
+        bed.finish(|_| {});
+        // The loop runs what was left unread.
+        bed.send(READER, "");
+        all += &bed.replies(READER);
+    }
+    let heads: Vec<&str> = all
+        .split("\r\n")
+        .filter(|l| l.len() == 1 || l.starts_with('*'))
+        .collect();
+    assert_eq!(heads, ["*300", "b", "*300", "c"]);
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_job_with_it() {
+    let mut bed = Bed::new();
+    let before = bed.held();
+    bed.send(READER, "HGETALL hash");
+    for _ in 0..10 {
+        bed.state.step_job();
+    }
+    assert!(
+        bed.held() > before,
+        "what it has gathered is on the account"
+    );
+    assert!(!bed.state.watches.is_empty() && !bed.state.jobs.is_empty());
+    let mut connection = bed.state.connections.take(READER).expect("a client");
+    connection.unaccount(&bed.state);
+    bed.state.forget(&mut connection.session);
+    assert!(bed.state.watches.is_empty() && bed.state.jobs.is_empty());
+    assert_eq!(bed.held(), before);
+    // A client that is closed for another reason is found at the job's next step.
+    bed.state.connections.put(READER, connection);
+    bed.send(READER, "HGETALL hash");
+    let seat = bed
+        .state
+        .connections
+        .get(READER)
+        .expect("a client")
+        .session
+        .seat;
+    bed.state.kill(seat);
+    bed.finish(|_| {});
+    assert!(bed.state.watches.is_empty());
+    assert_eq!(bed.replies(READER), "");
+}
+
+#[test]
+fn within_multi_a_long_command_runs_at_once() {
+    let mut bed = Bed::new();
+    let expected = bed.at_once("LRANGE list 0 -1");
+    bed.send(READER, "MULTI\r\nLRANGE list 0 -1\r\nEXEC");
+    assert!(bed.state.jobs.is_empty());
+    let reply = bed.replies(READER);
+    assert_eq!(reply, format!("+OK\r\n+QUEUED\r\n*1\r\n{expected}"));
+}
