@@ -96,3 +96,130 @@ fn no_load_makes_the_loop_stall_longer_than_redis_or_twenty_milliseconds() {
     }
     assert!(late.is_empty(), "n = {size}: {}", late.join("; "));
 }
+
+/// Settings that say how large a packed collection may become, and small values for them.
+const PACKED_LIMITS: [(&str, usize); 7] = [
+    ("hash-max-listpack-entries", 8),
+    ("hash-max-ziplist-value", 12),
+    ("set-max-intset-entries", 8),
+    ("zset-max-ziplist-entries", 8),
+    ("zset-max-listpack-value", 12),
+    ("list-max-listpack-size", 8),
+    ("hash-max-listpack-value", 12),
+];
+
+/// A random write of a small collection, and the key it writes.
+fn packed_write(rng: &mut fastrand::Rng) -> Vec<String> {
+    let n = |rng: &mut fastrand::Rng, most: usize| rng.usize(..most).to_string();
+    let text =
+        |rng: &mut fastrand::Rng| format!("t{}{}", rng.u8(..12), "x".repeat(rng.usize(..14)));
+    let key = |rng: &mut fastrand::Rng, kind: &str| format!("{kind}{}", rng.u8(..3));
+    let words: Vec<String> = match rng.u8(..24) {
+        0..3 => vec!["HSET".into(), key(rng, "h"), text(rng), text(rng)],
+        3 => vec!["HSETNX".into(), key(rng, "h"), text(rng), text(rng)],
+        4 => vec![
+            "HINCRBY".into(),
+            key(rng, "h"),
+            format!("n{}", n(rng, 9)),
+            n(rng, 99),
+        ],
+        5 => vec!["HDEL".into(), key(rng, "h"), text(rng)],
+        6..9 => vec!["SADD".into(), key(rng, "i"), n(rng, 12)],
+        9 => vec!["SREM".into(), key(rng, "i"), n(rng, 12)],
+        10 => vec!["SADD".into(), key(rng, "m"), n(rng, 12), text(rng)],
+        11 => vec![
+            "SUNIONSTORE".into(),
+            key(rng, "u"),
+            key(rng, "i"),
+            key(rng, "m"),
+        ],
+        12 => vec![
+            "SINTERSTORE".into(),
+            key(rng, "u"),
+            key(rng, "i"),
+            key(rng, "i"),
+        ],
+        13..16 => vec!["ZADD".into(), key(rng, "z"), n(rng, 9), text(rng)],
+        16 => vec!["ZINCRBY".into(), key(rng, "z"), n(rng, 9), text(rng)],
+        17 => vec!["ZREM".into(), key(rng, "z"), text(rng)],
+        18 => vec![
+            "ZUNIONSTORE".into(),
+            key(rng, "z"),
+            "2".into(),
+            key(rng, "z"),
+            key(rng, "i"),
+        ],
+        19 => vec![
+            "ZRANGESTORE".into(),
+            key(rng, "z"),
+            key(rng, "z"),
+            "0".into(),
+            n(rng, 9),
+        ],
+        20 => vec!["RPUSH".into(), key(rng, "l"), text(rng)],
+        21 => vec!["LSET".into(), key(rng, "l"), "0".into(), text(rng)],
+        22 => vec![
+            "COPY".into(),
+            key(rng, "z"),
+            key(rng, "c"),
+            "REPLACE".into(),
+        ],
+        _ => {
+            let kind = ["h", "i", "m", "z", "l", "c"][rng.usize(..6)];
+            vec!["DEL".into(), key(rng, kind)]
+        }
+    };
+    words
+}
+
+/// ```sh
+/// PERDURA_DIFF_ENCODINGS=200000 cargo test --release -p perdura-differ encodings
+/// ```
+#[test]
+fn encodings_follow_changing_limits_as_in_redis() {
+    let steps =
+        std::env::var("PERDURA_DIFF_ENCODINGS").map_or(6000, |n| n.parse().expect("a number"));
+    let pair = Pair::start().expect("both servers");
+    let mut wires =
+        [Side::Ours, Side::Theirs].map(|side| pair.connect(side).expect("a connection"));
+    // Nothing is lost here, so nothing has to be waited for.
+    let at_once = wires[0].call(&["CLIENT", "DURABILITY", "mem"]);
+    assert_eq!(at_once.expect("ours").kind, b'+');
+    let mut both = |words: &[&str]| {
+        let [ours, theirs] = &mut wires;
+        let replies = (
+            ours.call(words).expect("ours"),
+            theirs.call(words).expect("Redis"),
+        );
+        assert_eq!(replies.0, replies.1, "{words:?}");
+        replies.0
+    };
+    let mut rng = fastrand::Rng::with_seed(16);
+    let mut seen = std::collections::BTreeSet::new();
+    for step in 0..steps {
+        if step % 30 == 0 {
+            let (name, most) = PACKED_LIMITS[rng.usize(..PACKED_LIMITS.len())];
+            both(&["CONFIG", "SET", name, &rng.usize(..=most).to_string()]);
+            both(&["CONFIG", "GET", name]);
+        }
+        let words = packed_write(&mut rng);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        both(&words);
+        let encoding = both(&[
+            "OBJECT",
+            "ENCODING",
+            if words[0] == "COPY" {
+                words[2]
+            } else {
+                words[1]
+            },
+        ]);
+        seen.extend(
+            encoding
+                .text()
+                .map(|text| String::from_utf8_lossy(text).into_owned()),
+        );
+    }
+    let all = ["hashtable", "intset", "listpack", "quicklist", "skiplist"];
+    assert!(all.iter().all(|form| seen.contains(*form)), "{seen:?}");
+}

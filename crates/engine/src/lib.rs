@@ -113,7 +113,7 @@ pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_store::{
     CollectionId, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef, Shape,
 };
-pub use perdura_txn::{Ticket, Tx};
+pub use perdura_txn::{Packing, Ticket, Tx};
 pub use perdura_types as types;
 pub use shared::Exposure;
 pub use stats::Stats;

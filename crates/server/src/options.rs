@@ -1,6 +1,6 @@
 //! What the server is told at its start, and why it may refuse.
 
-use crate::settings::{ClientShare, OutputLimits};
+use crate::settings::{ClientShare, OutputLimits, PackedLimits};
 use crate::tls::TlsAuthClients;
 use perdura_base::limits::VALUE_BYTES_MAX;
 use std::collections::BTreeMap;
@@ -57,6 +57,8 @@ pub struct ServerOptions {
     pub latency_threshold_ms: u64,
     /// Percentiles that INFO latencystats shows.
     pub latency_percentiles: Vec<f64>,
+    /// How large collections may be while they are packed.
+    pub packed: PackedLimits,
     /// Who may use DEBUG.
     pub enable_debug_command: DebugAccess,
     /// A file of users, as ACL SAVE writes it.
@@ -131,6 +133,7 @@ impl Default for ServerOptions {
             latency_tracking: true,
             latency_threshold_ms: 0,
             latency_percentiles: vec![50.0, 99.0, 99.9],
+            packed: PackedLimits::default(),
             enable_debug_command: DebugAccess::No,
             aclfile: None,
             users: Vec::new(),

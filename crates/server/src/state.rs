@@ -8,7 +8,7 @@ use crate::command::lookup::Lookup;
 use crate::command::steps::Steps;
 use crate::connection::Connections;
 use crate::control::Control;
-use crate::engine::{Db, Delayed, Epoch, Options, Progress};
+use crate::engine::{Db, Delayed, Epoch, Options, Packing, Progress};
 use crate::jobs::Jobs;
 use crate::notify;
 use crate::options::{ServeError, ServerOptions};
@@ -193,6 +193,8 @@ pub(crate) struct State {
     pub pause: Pause,
     /// The classes of events that are published; see [`crate::notify`]. Read from the options.
     pub notify: u16,
+    /// How large packed collections may become.
+    pub packing: Packing,
     /// Who is running, and whether it speaks RESP3.
     pub running: (Seat, bool),
     /// Messages to the client that is running, until its reply is complete.
@@ -230,6 +232,7 @@ impl State {
     ) -> Self {
         let now = Instant::now();
         let notify = notify_classes(&options);
+        let packing = options.packed.packing();
         State {
             options,
             value_bytes_max: database.value_bytes_max,
@@ -271,6 +274,7 @@ impl State {
             monitors: Vec::new(),
             pause: Pause::default(),
             notify,
+            packing,
             running: (Seat::NOBODY, false),
             own: Vec::new(),
             held_back: Vec::new(),
@@ -392,6 +396,7 @@ impl State {
     /// The options have changed: what is derived from them follows.
     pub(crate) fn options_changed(&mut self) {
         self.notify = notify_classes(&self.options);
+        self.packing = self.options.packed.packing();
         self.share_memory();
     }
 

@@ -11,6 +11,7 @@ use perdura_store::{GroupBuilder, Heap, MemoryUse, Undo};
 use perdura_wal::{FrameKind, Wal};
 use smallvec::SmallVec;
 
+use crate::packing::Packing;
 use crate::tx::{ACCOUNT_STEP_BYTES, Guards, Tx};
 use crate::verb::Marks;
 
@@ -201,6 +202,7 @@ impl Executor {
             memory,
             accounted: 0,
             account_at: ACCOUNT_STEP_BYTES,
+            packing: Packing::FULL,
         };
         // A panic must not let the latches go while pages hold half a transaction.
         let result = catch_unwind(AssertUnwindSafe(|| {

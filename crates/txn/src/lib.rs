@@ -25,10 +25,12 @@
 
 mod collections;
 pub mod executor;
+mod packing;
 mod tx;
 mod verb;
 
 pub use perdura_store::{CollectionId, Elements, End, Home, Kind, RowRef, Shape};
 
 pub use executor::{Executor, ExecutorOptions, Ticket};
+pub use packing::Packing;
 pub use tx::Tx;

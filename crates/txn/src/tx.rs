@@ -9,6 +9,7 @@ use perdura_store::{
 use perdura_wal::Wal;
 use smallvec::SmallVec;
 
+use crate::packing::Packing;
 use crate::verb::{Marks, Verb};
 
 /// About what the log needs beside keys and values, bytes.
@@ -41,6 +42,8 @@ pub struct Tx<'a> {
     pub(crate) accounted: u64,
     /// The size of the group at which the account is brought up to date.
     pub(crate) account_at: usize,
+    /// The limits of packed collections.
+    pub(crate) packing: Packing,
 }
 
 impl<'a> Tx<'a> {
@@ -53,6 +56,18 @@ impl<'a> Tx<'a> {
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    /// The limits of the collections that this transaction writes packed.
+    #[must_use]
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// Sets the limits of the collections that this transaction writes packed; until then they are
+    /// [`Packing::FULL`].
+    pub fn set_packing(&mut self, packing: Packing) {
+        self.packing = packing;
     }
 
     /// Asks for room in the log for all of this transaction, `bytes` more included.

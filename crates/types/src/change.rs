@@ -11,11 +11,11 @@
 //! ```
 
 use perdura_base::TableId;
-use perdura_txn::{End, Home, Shape, Tx};
+use perdura_txn::{End, Home, Packing, Shape, Tx};
 
 use crate::Fault;
 use crate::open::{Source, View, read, view};
-use crate::small::{Editor, New, Packed};
+use crate::small::{Editor, New, Packed, may_change, may_join, may_join_set};
 
 /// Where the elements are now.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ pub struct Change<'k> {
     expiry_ms: Option<u64>,
     /// Where the elements are now.
     pub state: State,
+    packing: Packing,
     edited: bool,
 }
 
@@ -77,6 +78,7 @@ impl<'k> Change<'k> {
             shape,
             expiry_ms,
             state,
+            packing: tx.packing(),
             edited: false,
         })
     }
@@ -98,6 +100,7 @@ impl<'k> Change<'k> {
             shape,
             expiry_ms: None,
             state: State::Absent,
+            packing: tx.packing(),
             edited: false,
         })
     }
@@ -111,6 +114,11 @@ impl<'k> Change<'k> {
     /// The table of the key.
     pub(crate) fn table(&self) -> TableId {
         self.table
+    }
+
+    /// The limits of the packed form.
+    pub(crate) fn packing(&self) -> Packing {
+        self.packing
     }
 
     /// The packed form, to be changed, unless there are rows: an empty one if there was no key.
@@ -169,12 +177,15 @@ impl<'k> Change<'k> {
             let is_new = found.is_none();
             let done = match found {
                 Some(_) if self.shape == Shape::Set => return Ok(false),
-                Some(range) => editor.replace(range, new),
-                None if self.shape == Shape::Set => {
-                    let at = place_in_set(editor.packed(), name);
-                    editor.insert(at, new)
+                Some(range) => {
+                    may_change(editor.packed(), new, self.packing) && editor.replace(range, new)
                 }
-                None => editor.push(new),
+                None if self.shape == Shape::Set => {
+                    let (at, integers) = place_in_set(editor.packed(), name);
+                    may_join_set(editor.packed(), name, integers, self.packing)
+                        && editor.insert(at, new)
+                }
+                None => may_join(editor.packed(), new, self.packing) && editor.push(new),
             };
             if done {
                 self.edited = true;
@@ -282,21 +293,22 @@ impl<'k> Change<'k> {
     }
 }
 
-/// Where a new member goes: integers among integers by size, anything else last.
-fn place_in_set(packed: &Packed<'_>, name: &[u8]) -> usize {
+/// Where a new member goes: integers among integers by size, anything else last. Tells too whether
+/// it and all others are integers.
+fn place_in_set(packed: &Packed<'_>, name: &[u8]) -> (usize, bool) {
     let end = packed.bytes().len();
     let Some(value) = crate::number::parse_i64(name) else {
-        return end;
+        return (end, false);
     };
     let mut place = end;
     for element in packed.iter() {
         match element.key.integer() {
-            None => return end,
+            None => return (end, false),
             Some(other) if other > value => place = place.min(element.start),
             Some(_) => {}
         }
     }
-    place
+    (place, true)
 }
 
 /// Removes elements of a hash, a set or a sorted set. Tells how many were there, and whether any

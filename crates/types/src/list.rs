@@ -10,7 +10,7 @@ use perdura_txn::{End, Shape, Tx};
 use crate::Fault;
 use crate::change::{Change, Left, State};
 use crate::open::{Entry, Source, Text, read};
-use crate::small::New;
+use crate::small::{New, may_join};
 
 /// The offset of the first item of a packed list.
 const FIRST: usize = 1;
@@ -113,12 +113,14 @@ pub fn push_one(
     end: End,
     item: &[u8],
 ) -> Result<(), Fault> {
+    let packing = change.packing();
     if let Some(editor) = change.packed() {
         let at = match end {
             End::Front => FIRST,
             End::Back => editor.packed().bytes().len(),
         };
-        if editor.insert(at, New::One(item)) {
+        let new = New::One(item);
+        if may_join(editor.packed(), new, packing) && editor.insert(at, new) {
             change.note_edit();
             return Ok(());
         }
@@ -304,11 +306,13 @@ pub fn insert(
     let index = pivot + u64::from(!before);
     let mut change = Change::open(tx, table, key, Shape::List)?;
     let mut done = false;
+    let packing = change.packing();
     if let State::Small(editor) = &mut change.state {
         let packed = editor.packed();
         let place = packed.at(usize::try_from(index).unwrap_or(usize::MAX));
         let place = place.map_or(packed.bytes().len(), |element| element.start);
-        done = editor.insert(place, New::One(item));
+        let new = New::One(item);
+        done = may_join(editor.packed(), new, packing) && editor.insert(place, new);
     }
     if done {
         change.note_edit();

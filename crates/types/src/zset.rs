@@ -161,8 +161,9 @@ pub fn pop(
 
 /// Puts a member in with a score, whether it is there or not.
 fn put(change: &mut Change<'_>, tx: &mut Tx<'_>, member: &[u8], score: f64) -> Result<(), Fault> {
+    let packing = change.packing();
     if let Some(editor) = change.packed()
-        && add::put_packed(editor, member, score)
+        && add::put_packed(editor, packing, member, score)
     {
         change.note_edit();
         return Ok(());

@@ -3,6 +3,8 @@
 
 #[path = "model/ordered.rs"]
 mod ordered;
+#[path = "model/packing.rs"]
+mod packing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

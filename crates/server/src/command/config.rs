@@ -76,7 +76,8 @@ enum Target {
 
 impl Target {
     fn find(name: &str) -> Option<Target> {
-        let setting = SETTINGS.iter().find(|row| row.config_name() == name);
+        let known = ignored::resolve(name);
+        let setting = SETTINGS.iter().find(|row| row.config_name() == known);
         setting
             .map(Target::Setting)
             .or_else(|| fixed::find(name).map(Target::Fixed))
@@ -145,7 +146,7 @@ fn names() -> impl Iterator<Item = (&'static str, Target)> {
     let ignored = IGNORED.iter().map(|row| (row.name, Target::Ignored(row)));
     let aliases = ALIASES
         .iter()
-        .filter_map(|(alias, _)| ignored::find(alias).map(|row| (*alias, Target::Ignored(row))));
+        .filter_map(|(alias, _)| Target::find(alias).map(|target| (*alias, target)));
     settings.chain(fixed).chain(ignored).chain(aliases)
 }
 
@@ -289,7 +290,7 @@ fn rewrite_file(state: &mut State) -> Result<(), String> {
         .filter_map(|name| match (Setting::find(name), ignored::find(name)) {
             (Some(row), _) => Some(Change {
                 name: row.name,
-                other_name: row.redis,
+                other_names: row.other_names().collect(),
                 many: row.many,
                 values: match row.name {
                     "maxmemory" => vec![setting_value(state, row)],
@@ -298,7 +299,7 @@ fn rewrite_file(state: &mut State) -> Result<(), String> {
             }),
             (None, Some(row)) => Some(Change {
                 name: row.name,
-                other_name: None,
+                other_names: Vec::new(),
                 many: false,
                 values: state
                     .options

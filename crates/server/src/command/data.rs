@@ -139,6 +139,7 @@ impl Outcome {
 impl<'a, 'tx> Data<'a, 'tx> {
     /// What the commands of one transaction work on, beginning with a database.
     pub(crate) fn new(state: &'a State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
+        tx.set_packing(state.packing);
         Data {
             tx,
             database,

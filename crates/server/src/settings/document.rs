@@ -21,8 +21,7 @@ pub fn tables() -> String {
                 text,
                 "| `{}`{} | {} | {} | {} |",
                 row.name,
-                row.redis
-                    .map_or(String::new(), |name| format!(" (Redis: `{name}`)")),
+                other_names(row),
                 value(row),
                 default(row),
                 meaning(row),
@@ -39,18 +38,26 @@ pub fn tables() -> String {
         let _ = writeln!(text, "| `{}` | {value} | {} |", row.name, row.why);
     }
     text.push_str("\n### Names without effect\n\n");
+    let older = ignored::ALIASES.iter().map(|(alias, _)| *alias);
+    let older = older.filter(|alias| Setting::find(alias).is_none());
     let names: Vec<String> = ignored::IGNORED
         .iter()
-        .map(|row| format!("`{}`", row.name))
-        .chain(
-            ignored::ALIASES
-                .iter()
-                .map(|(alias, _)| format!("`{alias}`")),
-        )
+        .map(|row| row.name)
+        .chain(older)
+        .map(|name| format!("`{name}`"))
         .collect();
     text.push_str(&names.join(", "));
     text.push_str(".\n");
     text
+}
+
+/// What Redis calls a setting, where that is not its name alone.
+fn other_names(row: &Setting) -> String {
+    let names: Vec<String> = row.other_names().map(|name| format!("`{name}`")).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" (Redis: {})", names.join(", ")),
+    }
 }
 
 /// A file with every setting, commented out.

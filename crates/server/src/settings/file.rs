@@ -108,8 +108,8 @@ fn text(value: &Value) -> Option<String> {
 pub struct Change {
     /// The setting, ours or without effect.
     pub name: &'static str,
-    /// Another name that it may stand under.
-    pub other_name: Option<&'static str>,
+    /// Other names that it may stand under.
+    pub other_names: Vec<&'static str>,
     /// Whether it is an array.
     pub many: bool,
     /// Its values.
@@ -124,8 +124,9 @@ pub fn rewrite(path: &Path, changes: &[Change]) -> io::Result<()> {
     let text = fs::read_to_string(path)?;
     let mut document: DocumentMut = text.parse().map_err(io::Error::other)?;
     for change in changes {
-        let other = change.other_name.filter(|name| document.contains_key(name));
-        let name = other.unwrap_or(change.name);
+        let mut others = change.other_names.iter();
+        let other = others.find(|name| document.contains_key(name));
+        let name = other.copied().unwrap_or(change.name);
         let mut value = value(change);
         match document.get_mut(name) {
             Some(Item::Value(old)) => {
@@ -226,7 +227,7 @@ mod tests {
         let (_dir, path) = with("# mine\nmaxclients = 7 # few\n\n# addresses\nlisten = []\n");
         let change = |name, many, values: &[&str]| Change {
             name,
-            other_name: None,
+            other_names: Vec::new(),
             many,
             values: values.iter().map(|v| (*v).to_owned()).collect(),
         };

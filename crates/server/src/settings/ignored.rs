@@ -99,8 +99,6 @@ pub const IGNORED: &[Ignored] = &[
     free("dynamic-hz", "yes", BOOL),
     fixed("enable-module-command", "no", BOOL),
     fixed("enable-protected-configs", "no", BOOL),
-    free("hash-max-listpack-entries", "512", ANY),
-    free("hash-max-listpack-value", "64", ANY),
     free("hll-sparse-max-bytes", "3000", BYTES),
     free("hz", "10", ANY),
     free("ignore-warnings", "", TEXT),
@@ -115,7 +113,6 @@ pub const IGNORED: &[Ignored] = &[
     free("lfu-decay-time", "1", ANY),
     free("lfu-log-factor", "10", ANY),
     free("list-compress-depth", "0", ANY),
-    free("list-max-listpack-size", "-2", ANY),
     fixed("logfile", "", TEXT),
     free("loglevel", "notice", Kind::Choice(&["debug", "verbose", "notice", "warning"])),
     free("masterauth", "", TEXT),
@@ -153,7 +150,6 @@ pub const IGNORED: &[Ignored] = &[
     free("replica-serve-stale-data", "yes", BOOL),
     free("sanitize-dump-payload", "no", Kind::Choice(&["no", "yes", "clients"])),
     fixed("server_cpulist", "", TEXT),
-    free("set-max-intset-entries", "512", ANY),
     fixed("set-proc-title", "yes", BOOL),
     free("shutdown-on-sigint", "default", TEXT),
     free("shutdown-on-sigterm", "default", TEXT),
@@ -174,11 +170,9 @@ pub const IGNORED: &[Ignored] = &[
     free("tls-session-caching", "yes", BOOL),
     free("tracking-table-max-keys", "1000000", ANY),
     fixed("unixsocketperm", "0", ANY),
-    free("zset-max-listpack-entries", "128", ANY),
-    free("zset-max-listpack-value", "64", ANY),
 ];
 
-/// Older names, and what each is another name of.
+/// Older names, and what each is another name of: a name without effect, or a setting.
 pub const ALIASES: &[(&str, &str)] = &[
     ("cluster-slave-no-failover", "cluster-replica-no-failover"),
     (
@@ -202,12 +196,17 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("zset-max-ziplist-value", "zset-max-listpack-value"),
 ];
 
+/// The name that an older one stands for; any other name as it is.
+#[must_use]
+pub fn resolve(name: &str) -> &str {
+    let mut aliases = ALIASES.iter();
+    let found = aliases.find(|(alias, _)| *alias == name);
+    found.map_or(name, |(_, of)| of)
+}
+
 /// The row of a name or of the name that it stands for.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Ignored> {
-    let name = ALIASES
-        .iter()
-        .find(|(alias, _)| *alias == name)
-        .map_or(name, |(_, of)| of);
+    let name = resolve(name);
     IGNORED.iter().find(|row| row.name == name)
 }

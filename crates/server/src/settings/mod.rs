@@ -12,7 +12,7 @@
 //! where it stands and which name is nearest.
 //!
 //! * [`kind`], [`units`], `texts`: what values look like.
-//! * [`table`]: our settings. [`ignored`]: names of Redis without effect. [`fixed`]: names whose value
+//! * [`table`], `packed`: our settings. [`ignored`]: names of Redis without effect. [`fixed`]: names whose value
 //!   is a fact here, with the reason why it cannot be another.
 //! * [`file`](mod@file): reading and rewriting TOML. [`document`]: the tables of the documentation.
 
@@ -21,11 +21,13 @@ pub mod file;
 pub mod fixed;
 pub mod ignored;
 pub mod kind;
+mod packed;
 mod redis_conf;
 pub mod table;
 mod texts;
 pub mod units;
 
+pub use packed::PackedLimits;
 pub use texts::{ClientShare, OutputLimit, OutputLimits};
 
 use crate::options::ServerOptions;
@@ -46,15 +48,18 @@ pub enum Group {
     Security,
     /// What is watched and told.
     Observation,
+    /// How collections are kept.
+    Collections,
 }
 
 impl Group {
     /// All, in the order of the documentation.
-    pub const ALL: [Group; 4] = [
+    pub const ALL: [Group; 5] = [
         Group::Database,
         Group::Network,
         Group::Security,
         Group::Observation,
+        Group::Collections,
     ];
 
     /// The heading.
@@ -65,6 +70,7 @@ impl Group {
             Group::Network => "Addresses and clients",
             Group::Security => "Security",
             Group::Observation => "Observation",
+            Group::Collections => "Small collections",
         }
     }
 }
@@ -133,6 +139,13 @@ impl Setting {
         self.redis.unwrap_or(self.name)
     }
 
+    /// Other names of it: Redis's, and older ones.
+    pub(crate) fn other_names(&self) -> impl Iterator<Item = &'static str> {
+        let name = self.name;
+        let older = ignored::ALIASES.iter().filter(move |(_, of)| *of == name);
+        self.redis.into_iter().chain(older.map(|(alias, _)| *alias))
+    }
+
     /// The variable that sets it.
     #[must_use]
     pub fn variable(&self) -> String {
@@ -142,9 +155,10 @@ impl Setting {
         )
     }
 
-    /// The setting of a name, ours or Redis's.
+    /// The setting of a name, ours or one of Redis's.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Setting> {
+        let name = ignored::resolve(name);
         table::SETTINGS
             .iter()
             .find(|row| row.name == name || row.redis == Some(name))

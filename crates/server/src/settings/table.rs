@@ -1,13 +1,13 @@
 //! The table of our settings, in the order of the documentation.
 
 use super::kind::{Kind, SECOND_US, boolean, number, yes_no};
-use super::{ClientShare, Field, Group, Setting, texts};
+use super::{ClientShare, Field, Group, Setting, packed, texts};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-const fn row(
+pub(super) const fn row(
     name: &'static str,
     group: Group,
     kind: Kind,
@@ -33,7 +33,7 @@ impl Setting {
         self
     }
 
-    const fn live(mut self) -> Self {
+    pub(super) const fn live(mut self) -> Self {
         self.live = true;
         self
     }
@@ -649,4 +649,12 @@ pub static SETTINGS: &[Setting] = &[
         ),
     )
     .live(),
+    packed::HASH_ENTRIES,
+    packed::HASH_BYTES,
+    packed::LIST_SIZE,
+    packed::SET_INTEGERS,
+    packed::SET_ENTRIES,
+    packed::SET_BYTES,
+    packed::ZSET_ENTRIES,
+    packed::ZSET_BYTES,
 ];

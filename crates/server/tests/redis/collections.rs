@@ -280,3 +280,58 @@ fn a_scan_of_a_large_set_returns_every_member() {
     seen.dedup();
     assert_eq!(seen.len(), 1000);
 }
+
+#[test]
+fn a_changed_limit_of_packed_collections_holds_from_the_next_write_on() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[
+        ("HSET h a 1 b 2 c 3", ":3"),
+        ("SADD s 1 2 3", ":3"),
+        ("ZADD z 1 a 2 b 3 c", ":3"),
+        (
+            "CONFIG GET hash-max-*-entries",
+            "[\"hash-max-listpack-entries\", \"512\", \"hash-max-ziplist-entries\", \"512\"]",
+        ),
+        (
+            "CONFIG SET hash-max-ziplist-entries 2 set-max-intset-entries 2 \
+             zset-max-listpack-entries 2 list-max-listpack-size -1 set-max-listpack-value 1kb",
+            "+OK",
+        ),
+        (
+            "CONFIG GET hash-max-listpack-entries",
+            "[\"hash-max-listpack-entries\", \"2\"]",
+        ),
+        (
+            "CONFIG GET set-max-listpack-value",
+            "[\"set-max-listpack-value\", \"1024\"]",
+        ),
+        (
+            "CONFIG SET hash-max-ziplist-value 4 hash-max-listpack-value 5",
+            "-ERR CONFIG SET failed (possibly related to argument 'hash-max-listpack-value') - \
+             duplicate parameter",
+        ),
+        ("OBJECT ENCODING h", "\"listpack\""),
+        ("OBJECT ENCODING s", "\"intset\""),
+        ("OBJECT ENCODING z", "\"listpack\""),
+        ("HDEL h c", ":1"),
+        ("SREM s 3", ":1"),
+        ("OBJECT ENCODING h", "\"listpack\""),
+        ("OBJECT ENCODING s", "\"intset\""),
+        ("HSET h c 3", ":1"),
+        ("SADD s 3", ":1"),
+        ("ZADD z 9 d", ":1"),
+        ("OBJECT ENCODING h", "\"hashtable\""),
+        ("OBJECT ENCODING s", "\"hashtable\""),
+        ("OBJECT ENCODING z", "\"skiplist\""),
+        (
+            "CONFIG SET hash-max-listpack-entries 512 set-max-intset-entries 512",
+            "+OK",
+        ),
+        ("HSET h d 4", ":1"),
+        ("SADD s 4", ":1"),
+        ("OBJECT ENCODING h", "\"hashtable\""),
+        ("OBJECT ENCODING s", "\"hashtable\""),
+        ("HMGET h a b c d", "[\"1\", \"2\", \"3\", \"4\"]"),
+    ]);
+}

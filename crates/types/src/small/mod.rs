@@ -10,7 +10,9 @@
 //!
 //! # Invariants
 //! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, [`CELL_BYTES_MAX`] bytes of text in a
-//! cell. [`Editor`] refuses what would go beyond; its caller then turns the collection into rows.
+//! cell. [`Editor`] refuses what would go beyond; its caller then turns the collection into rows. A
+//! transaction may have lower limits ([`Packing`](perdura_txn::Packing)), which are held where an
+//! element is put, not here.
 //! Bytes from a row are checked once, by [`Packed::parse`].
 //!
 //! # Format
@@ -18,12 +20,14 @@
 
 mod cell;
 mod editor;
+mod limits;
 
 use std::borrow::Cow;
 
 pub use cell::Cell;
 use cell::{Needle, cell_bytes};
 pub use editor::{Editor, New};
+pub(crate) use limits::{may_change, may_join, may_join_set};
 use perdura_txn::Shape;
 
 /// The most bytes of a packed collection.

@@ -1,12 +1,12 @@
 //! Adding members, with the conditions of ZADD.
 
 use perdura_base::TableId;
-use perdura_txn::{Shape, Tx};
+use perdura_txn::{Packing, Shape, Tx};
 
 use super::{order, put, score_of};
 use crate::Fault;
 use crate::change::Change;
-use crate::small::{CELL_BYTES_MAX, COUNT_MAX, Editor, New};
+use crate::small::{CELL_BYTES_MAX, COUNT_MAX, Editor, New, may_join};
 
 /// What must be true for a member to be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,8 +101,10 @@ pub fn store(
     let was_there = tx.get(table, key)?.is_some();
     let mut change = Change::replace(tx, table, key, Shape::Zset)?;
     // What cannot stay packed never begins so.
-    let many = members.len() > usize::from(COUNT_MAX);
-    if many || members.iter().any(|(m, _)| m.len() > CELL_BYTES_MAX) {
+    let packing = change.packing();
+    let many = members.len() > usize::from(COUNT_MAX.min(packing.zset_entries));
+    let bytes_max = CELL_BYTES_MAX.min(usize::from(packing.zset_bytes));
+    if many || members.iter().any(|(m, _)| m.len() > bytes_max) {
         change.spread(tx)?;
     }
     for (member, score) in members {
@@ -114,13 +116,15 @@ pub fn store(
 
 /// Puts a member into a packed sorted set at its place; false, and nothing changed, if it does not
 /// fit.
-pub(super) fn put_packed(editor: &mut Editor, member: &[u8], score: f64) -> bool {
+pub(super) fn put_packed(editor: &mut Editor, packing: Packing, member: &[u8], score: f64) -> bool {
     // A packed score is an integer if it can be, and that has no negative zero.
     let score = score + 0.0;
     let old = editor.packed().find(member);
     let old = old.map(|element| (element.start..element.end, element.score()));
-    if let Some((range, _)) = &old {
-        editor.remove(range.clone());
+    match &old {
+        Some((range, _)) => editor.remove(range.clone()),
+        None if !may_join(editor.packed(), New::Scored(member, score), packing) => return false,
+        None => {}
     }
     if insert_packed(editor, member, score) {
         return true;

@@ -1,0 +1,46 @@
+//! How much a collection may hold while it is packed.
+
+/// The limits of packed collections, as the caller of a transaction wants them. A limit beyond what
+/// a packed row can hold (`perdura_types::small`) has no effect: the row's limit is reached first.
+///
+/// Only what is written from now on follows a limit. Rows say themselves whether they are packed,
+/// so no read, restart or checkpoint depends on these numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packing {
+    /// Fields of a hash.
+    pub hash_entries: u8,
+    /// Bytes of a field or of its value.
+    pub hash_bytes: u8,
+    /// Items of a list.
+    pub list_entries: u8,
+    /// Members of a set of integers.
+    pub set_integers: u8,
+    /// Members of any other set.
+    pub set_entries: u8,
+    /// Bytes of a member of any other set.
+    pub set_bytes: u8,
+    /// Members of a sorted set.
+    pub zset_entries: u8,
+    /// Bytes of a member of a sorted set.
+    pub zset_bytes: u8,
+}
+
+impl Packing {
+    /// As much as a row can hold.
+    pub const FULL: Packing = Packing {
+        hash_entries: u8::MAX,
+        hash_bytes: u8::MAX,
+        list_entries: u8::MAX,
+        set_integers: u8::MAX,
+        set_entries: u8::MAX,
+        set_bytes: u8::MAX,
+        zset_entries: u8::MAX,
+        zset_bytes: u8::MAX,
+    };
+}
+
+impl Default for Packing {
+    fn default() -> Self {
+        Packing::FULL
+    }
+}
