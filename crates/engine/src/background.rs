@@ -105,9 +105,19 @@ impl Shared {
             }
             for stream in (0..self.core.wal().streams()).map(StreamId) {
                 let work = Work::Segment(stream);
-                if self.delays.is_due(work, self.clock.mono_ns()) {
+                while self.delays.is_due(work, self.clock.mono_ns()) && !self.is_stopping() {
                     let prepared = self.core.wal().prepare_segment(stream, &pause);
-                    self.note_segment(stream, prepared.map(drop));
+                    if matches!(prepared, Ok(false)) {
+                        self.note_log(work, Ok(()));
+                        break;
+                    }
+                    let failed = prepared.is_err();
+                    self.note_log(work, prepared.map(drop));
+                    // Writers may have waited for this, and for another one behind it.
+                    self.announce();
+                    if failed {
+                        break;
+                    }
                 }
             }
             if self.delays.is_due(Work::Removal, self.clock.mono_ns()) {
@@ -149,11 +159,10 @@ impl Shared {
         }
     }
 
-    /// Notes whether a stream's log can be extended and returns how long to wait if not. A full disk
-    /// is tried again at an even pace: writes are to go on as soon as there is space.
-    pub fn note_segment(&self, stream: StreamId, prepared: Result<()>) -> Duration {
-        let work = Work::Segment(stream);
-        match prepared {
+    /// Notes whether a stream's log can be extended or written and returns how long to wait if not. A
+    /// full disk is tried again at an even pace: writes are to go on as soon as there is space.
+    pub fn note_log(&self, work: Work, done: Result<()>) -> Duration {
+        match done {
             Err(error) if !error.is_disk_full() => {
                 self.delays.failed(work, &error, self.clock.mono_ns())
             }

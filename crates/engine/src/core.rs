@@ -505,7 +505,7 @@ fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {
             hash_seed: mix64(env.seed.wrapping_add(0x5851_f42d_4c95_7f2d)),
         },
         streams: u8::try_from(env.logs.len()).expect("at most 16 streams"),
-        segment_bytes: options.segment_bytes,
+        segments: options.segment_sizes(),
         scheme: Scheme::Differential,
     }
 }

@@ -119,6 +119,8 @@ impl Db {
         let checkpointer = spawn(&shared, "checkpoint", |shared| shared.checkpointer())?;
         threads.handles.lock().push(checkpointer);
         let housekeeper = spawn(&shared, "housekeep", |shared| shared.housekeeper())?;
+        let thread = housekeeper.thread().clone();
+        shared.core.wal().prepare_by(move || thread.unpark());
         threads.handles.lock().push(housekeeper);
         let voucher = spawn(&shared, "vouch", |shared| shared.voucher())?;
         threads.handles.lock().push(voucher);
@@ -234,12 +236,12 @@ impl Db {
         self.shared.flush_here()
     }
 
-    /// Whether writers should wait because the log is behind. [`transact`](Self::transact) holds
-    /// its caller back somewhat later than this.
+    /// Whether a writer of about `bytes` should wait because the log is behind.
+    /// [`transact`](Self::transact) holds its caller back somewhat later than this.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
+    pub fn is_behind(&self, bytes: usize) -> bool {
         let wal = self.shared.core.wal();
-        wal.is_behind() && !wal.is_disk_full() && wal.failure().is_none()
+        wal.is_behind(bytes) && !wal.is_disk_full() && wal.failure().is_none()
     }
 
     /// Waits until a ticket is durable.

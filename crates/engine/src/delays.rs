@@ -20,6 +20,8 @@ const LONGEST_NS: u64 = 60_000_000_000;
 pub(crate) enum Work {
     /// The next segment of a stream's log.
     Segment(StreamId),
+    /// Writing a stream's log.
+    Flush(StreamId),
     /// A checkpoint.
     Checkpoint,
     /// The removal of what a checkpoint has left behind.
@@ -30,6 +32,7 @@ impl Work {
     fn name(self) -> String {
         match self {
             Work::Segment(stream) => format!("preparing a segment of log stream {stream}"),
+            Work::Flush(stream) => format!("writing log stream {stream}"),
             Work::Checkpoint => "a checkpoint".into(),
             Work::Removal => "removing old files".into(),
         }
@@ -37,7 +40,7 @@ impl Work {
 
     fn longest_ns(self) -> u64 {
         match self {
-            Work::Segment(_) => URGENT_NS,
+            Work::Segment(_) | Work::Flush(_) => URGENT_NS,
             Work::Checkpoint | Work::Removal => LONGEST_NS,
         }
     }

@@ -8,6 +8,7 @@ use perdura_device::Clock;
 use perdura_wal::FlushProgress;
 
 use crate::background::FULL_RETRY;
+use crate::delays::Work;
 use crate::pace::{FlushPacer, thread_cpu_ns};
 use crate::shared::Shared;
 
@@ -31,6 +32,10 @@ impl Shared {
             } else {
                 self.flush(stream)
             };
+            let work = Work::Flush(stream);
+            if flushed.is_ok() {
+                self.delays.done(work);
+            }
             match flushed {
                 Ok(true) => {}
                 Ok(false) if first && self.wanted.load(Ordering::SeqCst) => {}
@@ -41,7 +46,7 @@ impl Shared {
                     }
                 }
                 Err(error) if self.core.wal().failure().is_none() => {
-                    std::thread::park_timeout(self.note_segment(stream, Err(error)));
+                    std::thread::park_timeout(self.note_log(work, Err(error)));
                 }
                 Err(_) => self.announce(),
             }

@@ -6,6 +6,7 @@ use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_
 use perdura_base::{Error, Result};
 use perdura_recovery::{Level, Schedule};
 use perdura_store::OrphanLimits;
+use perdura_wal::SegmentSizes;
 
 /// Settings of the database without threads or paths.
 #[derive(Debug, Clone)]
@@ -14,8 +15,11 @@ pub struct CoreOptions {
     pub partitions: u16,
     /// Pages in a chunk. Fixed at creation.
     pub chunk_pages: u16,
-    /// Size of a log segment, bytes. Fixed at creation.
+    /// Size of the largest log segments, bytes. Fixed at creation.
     pub segment_bytes: u64,
+    /// Size of a life's first segments, bytes, if that is less; each next one is twice as long. Fixed
+    /// at creation.
+    pub segment_bytes_first: u64,
     /// The longest log block, bytes.
     pub block_bytes_max: usize,
     /// Bytes that may wait for a stream's flusher before writes are refused.
@@ -38,6 +42,7 @@ impl Default for CoreOptions {
             partitions: PARTITIONS_DEFAULT,
             chunk_pages: CHUNK_PAGES_DEFAULT,
             segment_bytes: 64 << 20,
+            segment_bytes_first: 4 << 20,
             block_bytes_max: 256 << 10,
             queue_bytes_max: 8 << 20,
             value_bytes_max: VALUE_BYTES_DEFAULT,
@@ -60,7 +65,7 @@ pub struct Options {
     pub streams: u8,
     /// Virtual partitions, a power of two up to 256. Fixed at creation.
     pub partitions: u16,
-    /// Size of a log segment, bytes. Fixed at creation.
+    /// Size of the largest log segments, bytes: the first ones are smaller. Fixed at creation.
     pub segment_bytes: u64,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
@@ -137,6 +142,15 @@ impl Options {
 }
 
 impl CoreOptions {
+    /// The sizes of a new database's segments.
+    #[must_use]
+    pub fn segment_sizes(&self) -> SegmentSizes {
+        SegmentSizes {
+            first: self.segment_bytes_first.min(self.segment_bytes),
+            max: self.segment_bytes,
+        }
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -156,6 +170,12 @@ impl CoreOptions {
             return refuse(format!(
                 "segment size is {} bytes; it is a multiple of 4096, at least 65536",
                 self.segment_bytes
+            ));
+        }
+        let first = self.segment_bytes_first;
+        if !first.is_multiple_of(4096) || first < 16 * 4096 {
+            return refuse(format!(
+                "the first segment's size is {first} bytes; it is a multiple of 4096, at least 65536"
             ));
         }
         if !self.block_bytes_max.is_multiple_of(4096)

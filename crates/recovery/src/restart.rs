@@ -52,8 +52,8 @@ pub struct NewDatabase {
     pub geometry: Geometry,
     /// Number of log streams.
     pub streams: u8,
-    /// Size of a log segment, bytes.
-    pub segment_bytes: u64,
+    /// Sizes of the log's segments.
+    pub segments: SegmentSizes,
     /// What its log's records are.
     pub scheme: Scheme,
 }
@@ -125,7 +125,7 @@ pub fn create(
         chunk_pages: new.geometry.chunk_pages,
         partitions: new.geometry.partitions,
         hash_seed: new.geometry.hash_seed,
-        segments: SegmentSizes::fixed(new.segment_bytes),
+        segments: new.segments,
         streams,
         clean: true,
         scheme: new.scheme,

@@ -418,7 +418,7 @@ pub fn build(
         uuid,
         geometry: *heap.geometry(),
         streams: anchor.streams,
-        segment_bytes: anchor.segments.max,
+        segments: anchor.segments,
         scheme: anchor.scheme,
     };
     let clock = options.clock.as_ref();

@@ -6,6 +6,7 @@
 use crate::command::{Command, flag};
 use crate::engine::Db;
 use crate::pubsub::Seat;
+use crate::resp::parse::Args;
 use crate::session::Session;
 use crate::state::State;
 use std::time::Instant;
@@ -18,6 +19,8 @@ pub(crate) struct Pause {
     kept: Vec<Seat>,
     /// Those whose writes wait for the log.
     behind: Vec<Seat>,
+    /// The longest request among those, bytes.
+    behind_bytes: usize,
 }
 
 impl Pause {
@@ -29,6 +32,11 @@ impl Pause {
     /// Whether writes wait for the log.
     pub(crate) fn waits_for_log(&self) -> bool {
         !self.behind.is_empty()
+    }
+
+    /// Whether these writes still have to wait.
+    pub(crate) fn still_waits(&self, db: &Db) -> bool {
+        db.is_behind(self.behind_bytes)
     }
 }
 
@@ -50,7 +58,8 @@ impl State {
 
     /// Lets the writers go on that waited for the log, if it has caught up or takes no more.
     pub(crate) fn end_wait_for_log(&mut self) {
-        if self.pause.waits_for_log() && !self.db().is_some_and(Db::is_behind) {
+        if self.pause.waits_for_log() && !self.db().is_some_and(|db| self.pause.still_waits(db)) {
+            self.pause.behind_bytes = 0;
             let behind = std::mem::take(&mut self.pause.behind);
             self.let_on(behind);
         }
@@ -78,13 +87,21 @@ impl State {
     }
 
     /// Whether a request is to be kept back, which is then noted.
-    pub(crate) fn keeps_back(&mut self, session: &mut Session, command: &Command) -> bool {
+    pub(crate) fn keeps_back(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        args: &Args<'_>,
+    ) -> bool {
         if command.has(flag::WRITE) || command.name == "exec" {
-            let behind = |db: &&Db| may_write(session, command) && db.is_behind();
+            let queued = session.block.as_ref().map_or(0, |block| block.bytes);
+            let bytes = queued + args.extent();
+            let behind = |db: &&Db| may_write(session, command) && db.is_behind(bytes);
             if let Some(db) = self.db().filter(behind) {
                 // The loop must not wait for the disk: this client does.
                 db.nudge();
                 self.pause.behind.push(session.seat);
+                self.pause.behind_bytes = self.pause.behind_bytes.max(bytes);
                 return true;
             }
         }

@@ -215,8 +215,11 @@ impl EventLoop {
                 .state
                 .db()
                 .is_some_and(|db| db.durable() > self.flushed);
-        let caught_up =
-            self.state.pause.waits_for_log() && !self.state.db().is_some_and(Db::is_behind);
+        let caught_up = self.state.pause.waits_for_log()
+            && !self
+                .state
+                .db()
+                .is_some_and(|db| self.state.pause.still_waits(db));
         let busy = advanced || caught_up || self.has_work();
         let timeout = if busy {
             Duration::ZERO

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use perdura_base::PartitionId;
 use perdura_base::error::Family;
+use perdura_base::{PartitionId, StreamId};
 use perdura_device::{Clock, SimDisk, SystemClock};
 use perdura_recovery::Level;
 
@@ -229,6 +229,12 @@ impl World {
             self.purge()?;
             if turn % 64 == 63 {
                 self.flush_all()?;
+            }
+            if self.core().wal().is_behind(0) {
+                self.flush_all()?;
+                for stream in (0..self.swarm.streams).map(StreamId) {
+                    self.prepare(stream)?;
+                }
             }
         }
         Err("the purge does not come to an end".to_owned())

@@ -37,10 +37,7 @@ impl World {
             5 => self.checkpoint_steps(),
             6 => {
                 let stream = StreamId(self.rng.u8(0..self.swarm.streams));
-                match self.core().wal().prepare_segment(stream, &|| {}) {
-                    Ok(_) => Ok(()),
-                    Err(error) => self.tolerate("prepare_segment", &error),
-                }
+                self.prepare(stream)
             }
             7 => self.purge(),
             8 => {
@@ -54,6 +51,14 @@ impl World {
                 Ok(())
             }
             _ => self.vouch(),
+        }
+    }
+
+    /// One step of what prepares segments.
+    pub(crate) fn prepare(&mut self, stream: StreamId) -> Check {
+        match self.core().wal().prepare_segment(stream, &|| {}) {
+            Ok(_) => Ok(()),
+            Err(error) => self.tolerate("prepare_segment", &error),
         }
     }
 

@@ -109,6 +109,12 @@ pub(crate) fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(0..of.len())]
 }
 
+/// Picks without drawing from `rng`.
+fn pick_aside<T: Copy>(rng: &Rng, of: &[T]) -> T {
+    let drawn = usize::from(rng.clone().u16(..));
+    of[drawn % of.len()]
+}
+
 /// Few streams most of the time, 8 quite often, now and then as many as there can be.
 pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
     if rng.u8(0..64) == 0 {
@@ -148,7 +154,9 @@ impl Swarm {
         let options = CoreOptions {
             partitions: pick(rng, &[2, 2, 4, 8]),
             chunk_pages: pick(rng, &[2, 4]),
-            segment_bytes: 65536,
+            // Drawn beside the rest, so that the seeds of old findings keep their runs.
+            segment_bytes: pick_aside(rng, &[65536, 65536, 131_072, 524_288, 200 * 4096]),
+            segment_bytes_first: 65536,
             block_bytes_max: pick(rng, &[8192, 16384]),
             queue_bytes_max: pick(rng, &[65536, 8 << 20, 8 << 20, 8 << 20]),
             memory_limit: if rng.u8(0..20) == 0 {
@@ -186,7 +194,7 @@ impl Swarm {
                 flush: shift(rng, 12),
                 begin: shift(rng, 1),
                 sweep: shift(rng, 10),
-                prepare: sometimes(rng, 1),
+                prepare: pick_aside(rng, &[1, 1, 3]) * sometimes(rng, 1),
                 purge: sometimes(rng, 2),
                 beacon: sometimes(rng, 1),
                 empty: if rng.u8(0..4) == 0 { 1 } else { 0 },

@@ -119,11 +119,16 @@ impl World {
     }
 
     pub(crate) fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
-        Core::open(
+        let core = Core::open(
             self.env(disks),
             self.options(),
             Arc::new(Progress::default()),
-        )
+        )?;
+        // In some runs segments are prepared by steps alone, and writers are refused until then.
+        if self.swarm.odds.prepare > 1 {
+            core.wal().prepare_by(|| ());
+        }
+        Ok(core)
     }
 
     /// The engine; steps are taken only while it is open.

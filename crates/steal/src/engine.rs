@@ -17,7 +17,7 @@ use perdura_recovery::{
 };
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::{FlushProgress, Scheme, Wal};
+use perdura_wal::{FlushProgress, Scheme, SegmentSizes, Wal};
 
 use crate::options::{StealEnv, StealOptions};
 use crate::space::{SlotKey, Space};
@@ -106,7 +106,7 @@ impl Steal {
                 hash_seed: 0,
             },
             streams: u8::try_from(env.logs.len()).expect("at most 16 streams"),
-            segment_bytes: options.segment_bytes,
+            segments: SegmentSizes::fixed(options.segment_bytes),
             scheme: options.scheme,
         };
         create(&env.data, &env.images, &env.logs, env.clock.as_ref(), &new)?;

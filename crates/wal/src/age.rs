@@ -46,15 +46,17 @@ impl Wal {
         self.ages.oldest_ns(self.durable())
     }
 
-    /// Whether half of what may wait for the flushers does so in every stream: a caller that must
-    /// not be refused lets its writers wait from here on.
+    /// Whether a caller that must not be refused lets its writers wait: half of what may wait for the
+    /// flushers does so in every stream, or the files for `bytes` more are being prepared. Asks for
+    /// these.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
+    pub fn is_behind(&self, bytes: usize) -> bool {
         let max = self.options.queue_bytes_max / 2;
-        self.streams.iter().all(|s| {
+        let is_queue_long = self.streams.iter().all(|s| {
             let sealed_end = s.sealed_end.load(Ordering::Relaxed);
             sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed)) >= max
-        })
+        });
+        is_queue_long || self.awaits_room(bytes)
     }
 }
 

@@ -20,6 +20,7 @@ use perdura_device::{Access, AlignedBuf, File};
 
 use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
+use crate::room::Trouble;
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header, sync_log_dir};
 use crate::sizes::Span;
 use crate::stream::SealedBlock;
@@ -192,7 +193,7 @@ impl Wal {
         };
         let at = SEGMENT_HEADER_BYTES + (pos.0 - segment.span.start.0);
         let written = segment.file.write_at(at, &block.buf[..len]);
-        match written.map_err(|error| self.note_refused(error)) {
+        match written.map_err(|error| self.note_refused(stream, error)) {
             Err(Failure::Delay(_)) if armed(Flaw::RefusedBlockLate) => {
                 let mut bytes = AlignedBuf::zeroed(len);
                 bytes.copy_from_slice(&block.buf[..len]);
@@ -200,7 +201,7 @@ impl Wal {
             }
             other => other?,
         }
-        self.refused.store(0, Ordering::Relaxed);
+        self.troubles.clear(Trouble::Refused, stream);
         state.delayed = false;
         state.written_end = Some(end);
         state.names_durable = state.names_durable.max(names);
@@ -260,11 +261,7 @@ impl Wal {
         let next = match state.placed.take() {
             Some(placed) => placed,
             None => {
-                self.place(s, id(span), span.bytes).inspect_err(|failure| {
-                    if let Failure::Delay(error) = failure {
-                        self.note_segment(Err(error));
-                    }
-                })?;
+                self.place(s, id(span), span).map_err(Failure::Delay)?;
                 let disk = Arc::clone(&s.shelf.lock().disk);
                 let file = disk.open(&id(span).path(), Access::Direct)?;
                 Segment { span, file }
@@ -277,16 +274,14 @@ impl Wal {
             buf
         };
         let opening = next.file.write_at(0, &header(span, false));
-        opening.map_err(|error| self.note_refused(error))?;
-        s.allocated_end.store(span.end().0, Ordering::Relaxed);
-        self.note_segment(Ok(()));
+        opening.map_err(|error| self.note_refused(stream, error))?;
         // The name first: then the segment before it may say that this one exists, and a restart
         // that misses it knows that it was lost.
         let disk = Arc::clone(&s.shelf.lock().disk);
         sync_log_dir(disk.as_ref())?;
         if let Some(old) = &state.segment {
             let closing = old.file.write_at(0, &header(old.span, true));
-            closing.map_err(|error| self.note_refused(error))?;
+            closing.map_err(|error| self.note_refused(stream, error))?;
         }
         if let Some(old) = std::mem::replace(&mut state.segment, state.placed.take()) {
             // To be synced with this batch whatever happens next: it holds blocks of it.
@@ -296,22 +291,24 @@ impl Wal {
     }
 
     /// Gives a prepared file, made now if there is none, the name of a segment.
-    fn place(&self, s: &Stream, id: SegmentId, bytes: u64) -> Result<(), Failure> {
-        let plan = {
-            let mut shelf = s.shelf.lock();
-            (!shelf.has_spare(bytes)).then(|| shelf.plan_spare(bytes))
-        };
-        if let Some(plan) = plan {
-            let spare = plan.prepare(&|| {}).map_err(Failure::Delay)?;
-            s.shelf.lock().add_spare(spare);
+    fn place(&self, s: &Stream, id: SegmentId, span: Span) -> Result<()> {
+        self.ensure_spare(id.stream, span.bytes)?;
+        let mut shelf = s.shelf.lock();
+        let placed = shelf.place(id, span);
+        s.note_room(&shelf);
+        match &placed {
+            Ok(()) => self.troubles.clear(Trouble::Unplaced, id.stream),
+            Err(_) => self.troubles.set(Trouble::Unplaced, id.stream),
         }
-        s.shelf.lock().place(id, bytes).map_err(Failure::Delay)
+        // The next file takes longer to make than this one to fill: it is begun at once.
+        self.wake_preparer();
+        placed
     }
 
     /// A write that found no space may be made again, with the same bytes.
-    fn note_refused(&self, error: Error) -> Failure {
+    fn note_refused(&self, stream: StreamId, error: Error) -> Failure {
         if error.is_disk_full() {
-            self.refused.store(1, Ordering::Relaxed);
+            self.troubles.set(Trouble::Refused, stream);
             Failure::Delay(error)
         } else {
             Failure::Final(error)

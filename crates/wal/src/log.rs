@@ -1,7 +1,7 @@
 //! The log as transactions and checkpoints see it: append, close an epoch, learn what is durable.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 use perdura_base::flaw::{Flaw, armed};
@@ -16,7 +16,8 @@ use crate::age::Ages;
 use crate::anchor::Vouched;
 use crate::flush::FlushState;
 use crate::frame::{FrameKind, RestartRecord};
-use crate::segment::{SegmentId, SegmentShelf};
+use crate::room::{Troubles, WakePreparer};
+use crate::segment::{SegmentId, SegmentShelf, ShelfPlace};
 use crate::sizes::SegmentSizes;
 use crate::stream::{FrameMeta, StreamInner};
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -104,8 +105,12 @@ pub(crate) struct Stream {
     pub synced: AtomicU64,
     /// The end of the last sealed block.
     pub sealed_end: AtomicU64,
-    /// The position up to which files exist.
-    pub allocated_end: AtomicU64,
+    /// The position up to which there are files, prepared or placed.
+    pub room_end: AtomicU64,
+    /// How far writers have asked for files.
+    pub wanted_end: AtomicU64,
+    /// Held by the one thread that prepares a file, during its I/O.
+    pub preparing: Mutex<()>,
 }
 
 /// Figures for INFO and the benches.
@@ -159,10 +164,10 @@ pub struct Wal {
     failed: Mutex<Option<String>>,
     /// 1 once `failed` is set, for those who ask with every write.
     has_failed: AtomicU64,
-    /// Why no segment can be added: 0 it can; other values are of [`crate::room`].
-    pub(crate) short: AtomicU64,
-    /// 1 while the disk refuses to write blocks for want of space.
-    pub(crate) refused: AtomicU64,
+    /// What keeps streams from being written or extended.
+    pub(crate) troubles: Troubles,
+    /// Set if a thread prepares segments.
+    pub(crate) preparer: OnceLock<WakePreparer>,
     pub(crate) counters: Counters,
 }
 
@@ -180,14 +185,23 @@ impl Wal {
         let mut streams = Vec::new();
         for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
             let stream = StreamId(number);
-            let shelf = SegmentShelf::open(Arc::clone(disk), stream, start.uuid, sizes, &is_live)?;
+            let place = ShelfPlace {
+                stream,
+                uuid: start.uuid,
+                sizes,
+                life: *from,
+            };
+            let shelf = SegmentShelf::open(Arc::clone(disk), place, &is_live)?;
+            let room_end = shelf.next_span().start.0;
             streams.push(CachePadded::new(Stream {
                 inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
                 flush: Mutex::new(FlushState::new()),
                 shelf: Mutex::new(shelf),
                 synced: AtomicU64::new(from.0),
                 sealed_end: AtomicU64::new(from.0),
-                allocated_end: AtomicU64::new(from.0),
+                room_end: AtomicU64::new(room_end),
+                wanted_end: AtomicU64::new(0),
+                preparing: Mutex::new(()),
             }));
         }
         let durable = Vouched {
@@ -216,8 +230,8 @@ impl Wal {
             wall_us: AtomicU64::new(start.wall_us),
             failed: Mutex::new(None),
             has_failed: AtomicU64::new(0),
-            short: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            troubles: Troubles::none(),
+            preparer: OnceLock::new(),
             counters: Counters::default(),
         })
     }
@@ -249,8 +263,8 @@ impl Wal {
     /// latches: an append never waits and never fails.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the flusher is behind or the disk is full, [`Error::Stopped`] after
-    /// a failure.
+    /// [`Error::LogFull`] if the flusher is behind, the next segment is not ready or the disk is
+    /// full; [`Error::Stopped`] after a failure.
     pub fn admit(&self, stream: StreamId, bytes: usize) -> Result<()> {
         if self.has_failed.load(Ordering::Relaxed) != 0 {
             return self.check();
@@ -264,20 +278,8 @@ impl Wal {
                 "writes arrive faster than the disk takes them".into(),
             ));
         }
-        if self.is_short() {
-            self.check()?;
-            let end = s.inner.lock().end_estimate();
-            let need = to_u64(bytes) + 2 * to_u64(self.options.block_bytes_max);
-            let room = end.0 + need <= s.allocated_end.load(Ordering::Relaxed);
-            if self.refused.load(Ordering::Relaxed) != 0 || !room {
-                let why = if self.is_disk_full() {
-                    "no space is left on the log's disk; free some and writes resume by themselves"
-                } else {
-                    "the log's disk fails to prepare a segment; it is tried again, and writes \
-                     resume by themselves"
-                };
-                return Err(Error::LogFull(why.into()));
-            }
+        if self.is_short() || !self.has_room(s, bytes) {
+            return self.admit_slowly(stream, bytes);
         }
         Ok(())
     }
@@ -608,7 +610,9 @@ impl Wal {
     pub fn truncate(&self, floor: &[Pos]) -> Result<usize> {
         let mut freed = Ok(0);
         for (s, floor) in self.streams.iter().zip(floor) {
-            let here = s.shelf.lock().truncate(*floor);
+            let mut shelf = s.shelf.lock();
+            let here = shelf.truncate(*floor);
+            s.note_room(&shelf);
             freed = freed.and_then(|so_far| Ok(so_far + here?));
         }
         freed

@@ -1,85 +1,288 @@
-//! Whether the log can be written and extended: spare segments, and what is known of a full disk.
+//! Room in the log: the files that are ready for what is appended next, and why there are no more.
+//!
+//! An append is admitted only if the files ahead hold it, so that no accepted write waits for space
+//! on a full disk. [`Wal::admit`] compares two positions; a stream that comes close to the end of its
+//! files asks for the next one. The thread that [`Wal::prepare_by`] names makes it while writers
+//! wait; without such a thread the writer itself does.
+//!
+//! # Invariants
+//! * A position below a stream's `room_end` has a file: a segment, or a spare of the size that the
+//!   sizes of the life give its segment.
+//! * Every kind of trouble is set and cleared by the one action that it names, for its stream.
 
+use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Pos, Result, StreamId};
+use perdura_base::{Error, Result, StreamId};
 
-use crate::log::Wal;
-use crate::sizes::Span;
-use crate::sync::Ordering;
+use crate::log::{Stream, Wal};
+use crate::segment::SegmentShelf;
+use crate::sync::{AtomicU64, Ordering};
 
-/// The last attempt to add a segment found the disk full.
-const NO_SPACE: u64 = 1;
-/// It failed for another reason.
-const NO_SEGMENT: u64 = 2;
+/// Why a stream's log cannot be written or extended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Preparing a file found the disk full.
+    Full,
+    /// Preparing a file failed in another way.
+    Unmade,
+    /// A prepared file could not be given its name.
+    Unplaced,
+    /// The disk refused to write a block or a header for want of space. What is accepted waits.
+    Refused,
+}
+
+/// The troubles of all streams, a bit for each kind and stream: writers look at it every time.
+pub(crate) struct Troubles(AtomicU64);
+
+impl Troubles {
+    pub fn none() -> Troubles {
+        Troubles(AtomicU64::new(0))
+    }
+
+    fn mask(kind: Trouble) -> u64 {
+        // At most 16 streams.
+        0xffff
+            << match kind {
+                Trouble::Full => 0,
+                Trouble::Unmade => 16,
+                Trouble::Unplaced => 32,
+                Trouble::Refused => 48,
+            }
+    }
+
+    fn bit(kind: Trouble, stream: StreamId) -> u64 {
+        Troubles::mask(kind) & (0x0001_0001_0001_0001 << stream.0)
+    }
+
+    pub fn set(&self, kind: Trouble, stream: StreamId) {
+        self.0
+            .fetch_or(Troubles::bit(kind, stream), Ordering::SeqCst);
+    }
+
+    pub fn clear(&self, kind: Trouble, stream: StreamId) {
+        let bit = Troubles::bit(kind, stream);
+        if self.0.load(Ordering::Relaxed) & bit != 0 {
+            self.0.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    fn has(&self, kind: Trouble) -> bool {
+        self.0.load(Ordering::Relaxed) & Troubles::mask(kind) != 0
+    }
+
+    fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// Wakes the thread that prepares segments.
+pub(crate) type WakePreparer = Box<dyn Fn() + Send + Sync>;
+
+impl Stream {
+    /// Tells writers how far the files reach.
+    pub fn note_room(&self, shelf: &SegmentShelf) {
+        let next = shelf.next_span();
+        self.room_end.store(next.start.0, Ordering::SeqCst);
+    }
+
+    fn room(&self) -> u64 {
+        self.room_end.load(Ordering::Relaxed)
+    }
+
+    /// Where the log ends when `bytes` more are appended, block headers included.
+    fn end_with(&self, bytes: u64) -> u64 {
+        let bytes = bytes.saturating_add(bytes >> 3);
+        (self.sealed_end.load(Ordering::Relaxed)).saturating_add(bytes)
+    }
+
+    /// Whether a writer has asked for more room than there is.
+    fn is_starved(&self) -> bool {
+        self.wanted_end.load(Ordering::Relaxed) > self.room()
+    }
+}
 
 impl Wal {
+    /// Names the thread that prepares segments. From here on a writer that finds no room is refused
+    /// and `wake` called; that thread then calls [`prepare_segment`](Self::prepare_segment). Only
+    /// the first call has an effect.
+    pub fn prepare_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _named_already = self.preparer.set(Box::new(wake));
+    }
+
+    pub(crate) fn wake_preparer(&self) {
+        if let Some(wake) = self.preparer.get() {
+            wake();
+        }
+    }
+
     /// Whether the last attempt to write or to extend the log found the disk full.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
-        self.short.load(Ordering::Relaxed) == NO_SPACE || self.refused.load(Ordering::Relaxed) != 0
+        self.troubles.has(Trouble::Full) || self.troubles.has(Trouble::Refused)
     }
 
     /// Whether the log cannot be written or extended now, for whatever reason: accepted blocks wait,
-    /// and writes are refused once those would not fit into the segments there are.
+    /// and writes are refused once those would not fit into the files there are.
     #[must_use]
     pub fn is_short(&self) -> bool {
-        self.short.load(Ordering::Relaxed) != 0 || self.refused.load(Ordering::Relaxed) != 0
+        self.troubles.any()
     }
 
-    /// Prepares a spare segment for a stream that has none and is past the middle of its files.
-    /// Returns whether one was made. Slow: it writes a whole segment of zeros, without a lock and
-    /// with a `pause` after every part of it.
+    /// Whether a stream has the files for `bytes` more and what may be appended beside them
+    /// without being admitted: the open block, the marks of a checkpoint, a beacon.
+    pub(crate) fn has_room(&self, s: &Stream, bytes: usize) -> bool {
+        s.end_with(to_u64(bytes)).saturating_add(self.reserve()) <= s.room()
+    }
+
+    fn reserve(&self) -> u64 {
+        2 * to_u64(self.options.block_bytes_max) + 4 * to_u64(SECTOR_BYTES)
+    }
+
+    /// Has files made for `bytes` more in a stream. Where another thread makes them this only asks.
+    pub(crate) fn ask_for_room(&self, stream: StreamId, bytes: usize) {
+        let s = &self.streams[usize::from(stream.0)];
+        let end = s.end_with(to_u64(bytes)).saturating_add(self.reserve());
+        s.wanted_end.fetch_max(end, Ordering::SeqCst);
+        if self.preparer.get().is_some() {
+            self.wake_preparer();
+            return;
+        }
+        // The trouble says what a failure was.
+        while !self.has_room(s, bytes) && matches!(self.prepare_segment(stream, &|| {}), Ok(true)) {
+        }
+    }
+
+    /// Whether a stream awaits files for `bytes` more, and for what is admitted meanwhile.
+    pub(crate) fn awaits_room(&self, bytes: usize) -> bool {
+        let stream = self.idlest();
+        let s = &self.streams[usize::from(stream.0)];
+        let bytes = bytes.saturating_add(self.options.block_bytes_max);
+        if self.has_room(s, bytes) || self.is_short() {
+            return false;
+        }
+        self.ask_for_room(stream, bytes);
+        !self.has_room(s, bytes) && !self.is_short()
+    }
+
+    /// Admission when a stream comes to the end of its files, or some stream is in trouble.
+    #[cold]
+    pub(crate) fn admit_slowly(&self, stream: StreamId, bytes: usize) -> Result<()> {
+        self.check()?;
+        let s = &self.streams[usize::from(stream.0)];
+        if !self.has_room(s, bytes) {
+            self.ask_for_room(stream, bytes);
+        }
+        // An epoch is durable when every stream has its part: one that is stuck holds up all.
+        let stuck =
+            self.troubles.has(Trouble::Refused) || (self.is_short() && !self.have_all_room());
+        if !stuck && self.has_room(s, bytes) {
+            return Ok(());
+        }
+        let why = if self.is_disk_full() {
+            "no space is left on the log's disk; free some and writes resume by themselves"
+        } else if self.is_short() {
+            "the log's disk fails to prepare a segment; it is tried again, and writes resume by \
+             themselves"
+        } else {
+            "the log's next segment is being prepared"
+        };
+        Err(Error::LogFull(why.into()))
+    }
+
+    /// Whether every stream has room for what no writer asks for; asks for it where there is none.
+    fn have_all_room(&self) -> bool {
+        (0..self.streams()).map(StreamId).all(|stream| {
+            let s = &self.streams[usize::from(stream.0)];
+            if !self.has_room(s, 0) {
+                self.ask_for_room(stream, 0);
+            }
+            self.has_room(s, 0)
+        })
+    }
+
+    /// Prepares the next file of a stream if it is due: the files ahead are less than half of it, or
+    /// less than a writer has asked for. Returns whether one was made. Slow: it writes the whole file
+    /// with zeros, holding no lock that a writer takes, and with a `pause` after every part of it
+    /// unless writers wait.
+    ///
+    /// # Errors
+    /// The disk's, after which it may be tried again.
     pub fn prepare_segment(&self, stream: StreamId, pause: &dyn Fn()) -> Result<bool> {
         let s = &self.streams[usize::from(stream.0)];
-        let ahead = s
-            .allocated_end
-            .load(Ordering::Relaxed)
-            .saturating_sub(s.sealed_end.load(Ordering::Relaxed));
-        let next = self.next_span(stream);
-        let plan = {
-            let mut shelf = s.shelf.lock();
-            if shelf.has_spare(next.bytes) {
-                // A checkpoint may have freed segments while the disk was full.
-                self.note_segment(Ok(()));
-                return Ok(false);
-            }
-            if ahead > next.bytes / 2 {
-                return Ok(false);
-            }
-            shelf.plan_spare(next.bytes)
-        };
-        let prepared = plan.prepare(pause);
-        self.note_segment(prepared.as_ref().map(drop));
-        s.shelf.lock().add_spare(prepared?);
+        let _one_at_a_time = s.preparing.lock();
+        let next = s.shelf.lock().next_span();
+        let sealed_end = s.sealed_end.load(Ordering::Relaxed);
+        if !s.is_starved() && next.start.0.saturating_sub(sealed_end) > next.bytes / 2 {
+            // A checkpoint may have freed files while the disk was full.
+            self.note_prepared(stream, Ok(()));
+            return Ok(false);
+        }
+        self.make_spare(stream, next.bytes, pause)?;
         Ok(true)
     }
 
-    /// Remembers whether a segment can be added.
-    pub(crate) fn note_segment(&self, added: Result<(), &Error>) {
-        let short = match added {
-            Ok(()) => 0,
-            Err(error) if error.is_disk_full() => NO_SPACE,
-            Err(_) => NO_SEGMENT,
+    /// Makes a spare of `bytes`. The caller holds the stream's `preparing`.
+    fn make_spare(&self, stream: StreamId, bytes: u64, pause: &dyn Fn()) -> Result<()> {
+        let s = &self.streams[usize::from(stream.0)];
+        let pause = || {
+            if !s.is_starved() {
+                pause();
+            }
         };
-        self.short.store(short, Ordering::Relaxed);
+        loop {
+            let plan = s.shelf.lock().plan_spare(bytes);
+            let error = match plan.prepare(&pause) {
+                Ok(spare) => {
+                    let mut shelf = s.shelf.lock();
+                    shelf.add_spare(spare);
+                    s.note_room(&shelf);
+                    self.note_prepared(stream, Ok(()));
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            // Spares of other sizes take the space that this one needs first.
+            if error.is_disk_full() && matches!(s.shelf.lock().give_up_spare(), Ok(true)) {
+                continue;
+            }
+            s.wanted_end.store(0, Ordering::SeqCst);
+            self.note_prepared(stream, Err(&error));
+            return Err(error);
+        }
+    }
+
+    /// Makes sure of a spare for the flusher, which finds one but for what was appended beyond all
+    /// that was admitted, and for the first segment of a life.
+    pub(crate) fn ensure_spare(&self, stream: StreamId, bytes: u64) -> Result<()> {
+        let s = &self.streams[usize::from(stream.0)];
+        if s.shelf.lock().has_spare(bytes) {
+            return Ok(());
+        }
+        let _one_at_a_time = s.preparing.lock();
+        if s.shelf.lock().has_spare(bytes) {
+            return Ok(());
+        }
+        self.make_spare(stream, bytes, &|| {})
+    }
+
+    /// Remembers whether a file can be prepared.
+    fn note_prepared(&self, stream: StreamId, prepared: Result<(), &Error>) {
+        let full = prepared.is_err_and(Error::is_disk_full);
+        for (kind, is_so) in [
+            (Trouble::Full, full),
+            (Trouble::Unmade, prepared.is_err() && !full),
+        ] {
+            match is_so {
+                true => self.troubles.set(kind, stream),
+                false => self.troubles.clear(kind, stream),
+            }
+        }
     }
 
     /// Whether a flush of `stream` will find room without making a segment first, which is slow.
     #[must_use]
     pub fn has_room_ahead(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
-        let allocated = s.allocated_end.load(Ordering::Relaxed);
-        let ahead = allocated.saturating_sub(s.sealed_end.load(Ordering::Relaxed));
-        ahead > 2 * to_u64(self.options.block_bytes_max)
-            || s.shelf.lock().has_spare(self.next_span(stream).bytes)
-    }
-
-    /// The segment that `stream` will need after those it has.
-    fn next_span(&self, stream: StreamId) -> Span {
-        let number = usize::from(stream.0);
-        let allocated = self.streams[number].allocated_end.load(Ordering::Relaxed);
-        self.options
-            .segments
-            .span_at(self.start[number], Pos(allocated))
+        self.has_room(s, 0)
     }
 }

@@ -11,7 +11,7 @@ use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
 use perdura_base::{Error, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Access, Disk};
 
-use crate::sizes::SegmentSizes;
+use crate::sizes::{SegmentSizes, Span};
 
 /// The directory of log segments on each log disk.
 pub const LOG_DIR: &str = "log";
@@ -130,12 +130,22 @@ pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, St
     }
 }
 
+/// Whose segments a shelf holds, and what the anchor says of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShelfPlace {
+    pub stream: StreamId,
+    pub uuid: Uuid,
+    pub sizes: SegmentSizes,
+    /// Where this life starts.
+    pub life: Pos,
+}
+
 /// The segments of one stream on its disk: which exist, which wait to be used.
 pub(crate) struct SegmentShelf {
     pub disk: Arc<dyn Disk>,
-    stream: StreamId,
-    uuid: Uuid,
-    sizes: SegmentSizes,
+    place: ShelfPlace,
+    /// Where the last segment of this life ends; the start of the life before its first.
+    placed_end: Pos,
     /// Live segments, oldest first, with the size of each, bytes.
     live: BTreeMap<SegmentId, u64>,
     /// Prepared or recycled files without a place yet.
@@ -160,22 +170,20 @@ impl SegmentShelf {
     /// Takes stock of a stream's log directory, keeping `live` segments.
     pub fn open(
         disk: Arc<dyn Disk>,
-        stream: StreamId,
-        uuid: Uuid,
-        sizes: SegmentSizes,
+        place: ShelfPlace,
         is_live: impl Fn(&SegmentId) -> bool,
     ) -> Result<Self> {
         let mut shelf = SegmentShelf {
             disk,
-            stream,
-            uuid,
-            sizes,
+            place,
+            placed_end: place.life,
             live: BTreeMap::new(),
             spares: Vec::new(),
             next_spare: 0,
         };
         let mut dead = Vec::new();
         let mut found = Vec::new();
+        let stream = place.stream;
         let spare_prefix = format!("spare-s{:02}-", stream.0);
         for name in shelf.disk.list(LOG_DIR)? {
             let path = format!("{LOG_DIR}/{name}");
@@ -214,7 +222,7 @@ impl SegmentShelf {
     /// not.
     fn take_spare(&mut self, path: String) -> Result<()> {
         let bytes = self.disk.open(&path, Access::Buffered)?.len()?;
-        if !self.sizes.contain(bytes) {
+        if !self.place.sizes.contain(bytes) {
             return self.disk.remove(&path);
         }
         self.spares.push(Spare { path, bytes });
@@ -226,7 +234,7 @@ impl SegmentShelf {
         let mut header = vec![0; SECTOR_BYTES];
         let file = self.disk.open(&id.path(), Access::Buffered)?;
         let got = file.read_at(0, &mut header)?;
-        match check_header(id, &self.uuid, &header[..got]) {
+        match check_header(id, &self.place.uuid, &header[..got]) {
             Err(fault) if is_foreign(&fault) => Err(Error::Foreign {
                 file: id.path(),
                 why: fault,
@@ -244,7 +252,7 @@ impl SegmentShelf {
     pub fn plan_spare(&mut self, bytes: u64) -> SparePlan {
         let number = self.next_spare;
         self.next_spare += 1;
-        let base = format!("{LOG_DIR}/spare-s{:02}-{number}", self.stream.0);
+        let base = format!("{LOG_DIR}/spare-s{:02}-{number}", self.place.stream.0);
         SparePlan {
             disk: Arc::clone(&self.disk),
             tmp: format!("{base}.tmp"),
@@ -262,13 +270,48 @@ impl SegmentShelf {
     ///
     /// # Panics
     /// If no spare of that size was prepared.
-    pub fn place(&mut self, id: SegmentId, bytes: u64) -> Result<()> {
+    pub fn place(&mut self, id: SegmentId, span: Span) -> Result<()> {
+        let bytes = span.bytes;
         let at = self.spares.iter().position(|spare| spare.bytes == bytes);
         let at = at.expect("the flusher has prepared a spare of this size");
         self.disk.rename(&self.spares[at].path, &id.path())?;
         self.spares.swap_remove(at);
         self.live.insert(id, bytes);
+        self.placed_end = span.end();
         Ok(())
+    }
+
+    /// The first segment of this life for which there is neither a file nor a spare.
+    pub fn next_span(&self) -> Span {
+        self.walk_spares().0
+    }
+
+    /// That segment, and the spares that no segment before it needs.
+    fn walk_spares(&self) -> (Span, Vec<&Spare>) {
+        let ShelfPlace { sizes, life, .. } = self.place;
+        let mut left: Vec<&Spare> = self.spares.iter().collect();
+        let mut next = sizes.span_at(life, self.placed_end);
+        while let Some(at) = left.iter().position(|spare| spare.bytes == next.bytes) {
+            left.swap_remove(at);
+            next = sizes.span_at(life, next.end());
+        }
+        (next, left)
+    }
+
+    /// Removes the largest spare that the next segments do not need, to make space for one that they
+    /// do. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn give_up_spare(&mut self) -> Result<bool> {
+        let (_, unneeded) = self.walk_spares();
+        let largest = unneeded.into_iter().max_by_key(|spare| spare.bytes);
+        let Some(path) = largest.map(|spare| spare.path.clone()) else {
+            return Ok(false);
+        };
+        self.disk.remove(&path)?;
+        self.spares.retain(|spare| spare.path != path);
+        Ok(true)
     }
 
     /// Retires every live segment that ends at or below `floor`. Returns how many.
@@ -300,8 +343,8 @@ impl SegmentShelf {
     fn retire(&mut self, path: &str, bytes: u64) -> Result<()> {
         let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
         let limit = match () {
-            () if bytes == self.sizes.max => SPARES_MAX,
-            () if self.sizes.contain(bytes) => 1,
+            () if bytes == self.place.sizes.max => SPARES_MAX,
+            () if self.place.sizes.contain(bytes) => 1,
             () => 0,
         };
         if kept.count() >= limit {
@@ -421,10 +464,13 @@ mod tests {
                 .unwrap();
         }
         let open = || {
-            let sizes = SegmentSizes::fixed(65536);
-            SegmentShelf::open(Arc::clone(&disk), StreamId(0), Uuid([1; 16]), sizes, |_| {
-                false
-            })
+            let place = ShelfPlace {
+                stream: StreamId(0),
+                uuid: Uuid([1; 16]),
+                sizes: SegmentSizes::fixed(65536),
+                life: Pos(0),
+            };
+            SegmentShelf::open(Arc::clone(&disk), place, |_| false)
         };
         let mut shelf = open().unwrap();
         assert_eq!(shelf.spares.len(), 2);
@@ -437,7 +483,10 @@ mod tests {
                         start,
                         ..dead
                     },
-                    65536,
+                    Span {
+                        start,
+                        bytes: 65536,
+                    },
                 )
                 .unwrap();
         }

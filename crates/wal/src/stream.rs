@@ -94,15 +94,6 @@ impl StreamInner {
         }
     }
 
-    /// Bytes that the log's end is ahead of the last sealed block, and of what was flushed.
-    pub fn end_estimate(&self) -> Pos {
-        let open = self
-            .open
-            .as_ref()
-            .map_or(0, |open| block::block_len(open.len));
-        Pos(self.next_pos.0 + open)
-    }
-
     /// Appends one frame into blocks of epoch `epoch`, sealing an open block of an older epoch
     /// first: that keeps blocks epoch-pure. Returns the position of the block the frame begins in.
     pub fn append(

@@ -156,3 +156,78 @@ fn the_anchor_vouches_for_an_idle_database_without_being_asked() {
         assert!(vouched <= db.durable().0, "never more than is durable");
     }
 }
+
+/// The sizes of a directory's log files, in order.
+fn log_files(dir: &tempfile::TempDir) -> Vec<u64> {
+    let log = dir.path().join("data/log");
+    let files = std::fs::read_dir(log).unwrap();
+    let mut sizes: Vec<u64> = files
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .collect();
+    sizes.sort_unstable();
+    sizes
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn two_keys_take_a_small_log_whose_segments_double_as_it_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(Options::new(dir.path().join("data"))).unwrap();
+    for key in [b"a", b"b"] {
+        db.wait(set(&db, key, b"value")).unwrap();
+    }
+    // One segment, and soon the next one.
+    let files = log_files(&dir);
+    let files: Vec<u64> = files
+        .into_iter()
+        .filter(|bytes| *bytes != 8 * MIB)
+        .collect();
+    assert!(files == [4 * MIB] || files[0] < 8 * MIB, "{files:?}");
+    let value = vec![7; 100_000];
+    let mut last = None;
+    for i in 0..400u32 {
+        last = Some(set(&db, &i.to_le_bytes(), &value));
+    }
+    db.wait(last.unwrap()).unwrap();
+    let files = log_files(&dir);
+    for bytes in [4, 8, 16, 32] {
+        assert!(files.contains(&(bytes * MIB)), "{bytes} MiB: {files:?}");
+    }
+    db.abandon();
+    let db = Db::open(Options::new(dir.path().join("data"))).unwrap();
+    assert_eq!(db.rows(0).unwrap(), (402, 0));
+}
+
+#[test]
+fn a_value_longer_than_all_files_ahead_waits_for_them_and_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::new(dir.path().join("data"));
+    options.segment_bytes = 8 << 20;
+    options.value_bytes_max = 64 << 20;
+    let db = Db::open(options).unwrap();
+    let value = vec![7; 40 << 20];
+    db.wait(set(&db, b"long", &value)).unwrap();
+    assert!(db.delayed().is_empty());
+    let written: u64 = log_files(&dir).iter().sum();
+    assert!(written >= 40 * MIB, "{written}");
+}
+
+/// Each life begins with the smallest size again: what the lives before it leave is used or removed.
+#[test]
+fn many_short_lives_leave_a_small_log() {
+    let dir = tempfile::tempdir().unwrap();
+    for life in 0..16u32 {
+        let db = Db::open(Options::new(dir.path().join("data"))).unwrap();
+        db.wait(set(&db, &life.to_le_bytes(), b"value")).unwrap();
+        match life % 2 {
+            0 => db.abandon(),
+            _ => db.close().unwrap(),
+        }
+    }
+    let files = log_files(&dir);
+    let sum: u64 = files.iter().sum();
+    assert!(sum <= 40 * MIB, "{files:?}");
+    let db = Db::open(Options::new(dir.path().join("data"))).unwrap();
+    assert_eq!(db.rows(0).unwrap(), (16, 0));
+}

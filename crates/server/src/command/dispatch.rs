@@ -31,7 +31,7 @@ pub(crate) fn execute(
     }
     let checked = check(state, session, found.map(|(_, command)| command), args);
     if let Ok(command) = checked
-        && (state.keeps_back(session, command)
+        && (state.keeps_back(session, command, args)
             || (session.may_prove(command) && acl::prove::gate(state, session, command, args)))
     {
         return After::Postpone;

@@ -70,6 +70,11 @@ impl<'a> Args<'a> {
         self.spans.len()
     }
 
+    /// How many bytes of input they take, the protocol's own included.
+    pub(crate) fn extent(&self) -> usize {
+        self.spans.last().map_or(0, |span| span.end)
+    }
+
     /// The argument at `index`, which exists.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         let span = self.spans[index];

@@ -162,7 +162,7 @@ pub static SETTINGS: &[Setting] = &[
         "segment-size",
         Group::Database,
         ANY_BYTES,
-        "Size of a log segment. Fixed when the database is made.",
+        "Size of the largest log segments; a log begins with 4 MiB and doubles. Fixed when the database is made.",
         database!(|o| one(o.segment_bytes), |o, v| {
             number(&mut o.segment_bytes, &v[0])
         }),
