@@ -88,6 +88,23 @@ pub(crate) fn place(
     Ok(Entry::new(hash, local, slot))
 }
 
+/// Composes a row and writes it where it belongs. What the old one held stays.
+pub(crate) fn write(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    id: TableId,
+    (hash, old): (KeyHash, Option<Entry>),
+    new: &NewRow<'_>,
+) -> Result<Entry> {
+    let row = compose(pages, part, id, new)?;
+    let placed = place(pages, table, part, id, (hash, old), &row);
+    if placed.is_err() {
+        free_chain(pages, part, chain_of(&row));
+    }
+    placed
+}
+
 pub(crate) fn free_chain(pages: &mut Pages, part: &mut PartUndo, chain: ChainPlace) {
     if let Some((first, bytes)) = chain {
         pages.free_chain(part, first, bytes);

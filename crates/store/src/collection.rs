@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_page::{CollectionId, Row, Shape};
+use perdura_page::{CollectionId, End, Row, Shape};
 
 use crate::geometry::{KeyHash, Salts};
 use crate::hash_index::HashIndex;
@@ -257,14 +257,47 @@ impl Collections {
     /// Changes the index of a collection and gives what takes the change back; `None` if there is
     /// no such collection.
     pub(crate) fn edit(&mut self, id: CollectionId, edit: Edit) -> Option<Edit> {
+        self.change(id, |collection| collection.edit(edit))
+    }
+
+    /// Puts items at an end of a list, one after the other.
+    pub(crate) fn push_items(&mut self, id: CollectionId, end: End, entries: &[Entry]) {
+        self.change(id, |collection| {
+            if let Index::Items(items) = &mut collection.index {
+                match end {
+                    End::Front => entries.iter().for_each(|entry| items.push_front(*entry)),
+                    End::Back => items.extend(entries),
+                }
+            }
+        });
+    }
+
+    /// Takes back what [`push_items`](Self::push_items) has put there.
+    pub(crate) fn take_back_items(&mut self, id: CollectionId, end: End, count: usize) {
+        self.change(id, |collection| {
+            if let Index::Items(items) = &mut collection.index {
+                match end {
+                    End::Front => drop(items.drain(..count)),
+                    End::Back => items.truncate(items.len() - count),
+                }
+            }
+        });
+    }
+
+    /// Changes a collection and keeps the sums; `None` if there is no such collection.
+    fn change<R>(
+        &mut self,
+        id: CollectionId,
+        change: impl FnOnce(&mut Collection) -> R,
+    ) -> Option<R> {
         let collection = self.map.find_mut(mix64(id.0), |c| c.id == id)?;
         let (bytes, len) = (collection.bytes(), collection.len());
-        let inverse = collection.edit(edit);
+        let result = change(collection);
         self.index_bytes = self.index_bytes - bytes + collection.bytes();
         if collection.orphan {
             self.orphan_rows = self.orphan_rows - len + collection.len();
         }
-        Some(inverse)
+        Some(result)
     }
 
     /// During a restart: the collection of this id, made if it is new, without an owner.

@@ -139,6 +139,9 @@ impl Partition {
             Op::Edited { id, inverse, .. } => {
                 table.collections.edit(id, inverse);
             }
+            Op::Pushed { id, end, count, .. } => {
+                table.collections.take_back_items(id, end, count);
+            }
             Op::Made { id, .. } => {
                 table.collections.unmake(id);
             }

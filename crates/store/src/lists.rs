@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result, TableId};
 use perdura_page::{CollectionId, End, Kind, Place, Row, Shape, kind};
+use smallvec::SmallVec;
 
 use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
 use crate::collection::{Edit, Index};
@@ -21,7 +22,7 @@ use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use crate::rows::not_attached;
-use crate::undo::Undo;
+use crate::undo::{Op, PartUndo, Undo};
 
 /// Between the labels at an end: 2^51 pushes fit in one direction.
 const STEP: i64 = 1 << 12;
@@ -94,28 +95,90 @@ fn stretch(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> (usize, usize, 
 }
 
 impl Partition {
-    /// Adds an item at an end.
+    /// Adds items at an end, one after the other.
     ///
     /// # Errors
-    /// `OutOfMemory` as [`put`](Self::put); `Usage` if there is no such list.
+    /// `OutOfMemory` as [`put`](Self::put), when the first ones may be there; `Usage` if there is
+    /// no such list.
     pub fn list_push(
         &mut self,
         undo: &mut Undo,
         id: TableId,
         list: CollectionId,
         end: End,
-        value: &[u8],
+        values: &[&[u8]],
     ) -> Result<()> {
-        let at = match end {
-            End::Front => 0,
-            End::Back => self.list_len(id, list)?,
-        };
-        self.list_insert(undo, id, list, at, value)
+        self.pay_for_orphans(undo, id, values.len());
+        let mut left = values;
+        while !left.is_empty() {
+            let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+            let at = match end {
+                End::Front => 0,
+                End::Back => items(table, id, list)?.len(),
+            };
+            let first = self.make_label(undo, id, list, at)?;
+            let pushed = self.push_labelled(undo, id, (list, end), first, left)?;
+            left = &left[pushed..];
+        }
+        Ok(())
     }
 
-    fn list_len(&self, id: TableId, list: CollectionId) -> Result<usize> {
+    /// Adds as many items at an end as there are labels from `first` on. How many: all of them,
+    /// but for a list whose labels are used up.
+    fn push_labelled(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        (list, end): (CollectionId, End),
+        first: i64,
+        values: &[&[u8]],
+    ) -> Result<usize> {
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let labels = std::iter::successors(Some(first), |label| match end {
+            End::Front => label.checked_sub(STEP),
+            End::Back => label.checked_add(STEP),
+        });
+        let mut entries: SmallVec<[Entry; 64]> = SmallVec::new();
+        let mut refused = None;
+        for (value, label) in values.iter().zip(labels) {
+            match write_item(pages, table, part, id, (list, label), (None, value)) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        table.collections.push_items(list, end, &entries);
+        part.ops.push(Op::Pushed {
+            table: id,
+            id: list,
+            end,
+            count: entries.len(),
+        });
+        table.account(&pages.memory);
+        refused.map_or(Ok(entries.len()), Err)
+    }
+
+    /// The label for an item put before place `at`. The items around it get labels anew if there
+    /// is none.
+    fn make_label(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        list: CollectionId,
+        at: usize,
+    ) -> Result<i64> {
         let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
-        Ok(items(table, id, list)?.len())
+        if let Some(label) = label_for(&self.pages, items(table, id, list)?, at) {
+            return Ok(label);
+        }
+        self.relabel(undo, id, list, at)?;
+        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        let label = label_for(&self.pages, items(table, id, list)?, at);
+        label.ok_or_else(|| misused(id, list, "its labels are used up"))
     }
 
     /// Puts an item before the one at place `at`, or behind the last.
@@ -130,35 +193,16 @@ impl Partition {
         at: usize,
         value: &[u8],
     ) -> Result<()> {
-        self.pay_for_orphans(undo, id);
-        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
-        let mut label = label_for(&self.pages, items(table, id, list)?, at);
-        if label.is_none() {
-            self.relabel(undo, id, list, at)?;
-            let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
-            label = label_for(&self.pages, items(table, id, list)?, at);
-        }
-        let label = label.ok_or_else(|| misused(id, list, "its labels are used up"))?;
+        self.pay_for_orphans(undo, id, 1);
+        let label = self.make_label(undo, id, list, at)?;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         if at > items(table, id, list)?.len() {
             return Err(misused(id, list, "it has no such place"));
         }
-        let key = ElementKey::labelled(list, label);
-        let new = NewRow {
-            kind: Kind::Element(Shape::List),
-            key: key.bytes(),
-            hash: pages.geometry.hash(key.bytes()),
-            value,
-            expiry_ms: None,
-        };
-        let row = cells::compose(pages, part, id, &new)?;
-        let placed = cells::place(pages, table, part, id, (NO_HASH, None), &row);
-        if placed.is_err() {
-            free_chain(pages, part, chain_of(&row));
-        }
-        edit(table, part, id, list, Edit::ItemAdd(at, placed?));
+        let entry = write_item(pages, table, part, id, (list, label), (None, value))?;
+        edit(table, part, id, list, Edit::ItemAdd(at, entry));
         table.account(&pages.memory);
         Ok(())
     }
@@ -182,20 +226,8 @@ impl Partition {
         let old = *items(table, id, list)?.get(at).ok_or_else(no_place)?;
         let row = pages.row(old).ok_or_else(no_place)?;
         let chain = chain_of(&row);
-        let key = RowRef::new(pages, row).key().into_owned();
-        let new = NewRow {
-            kind: Kind::Element(Shape::List),
-            key: &key,
-            hash: pages.geometry.hash(&key),
-            value,
-            expiry_ms: None,
-        };
-        let row = cells::compose(pages, part, id, &new)?;
-        let placed = cells::place(pages, table, part, id, (NO_HASH, Some(old)), &row);
-        if placed.is_err() {
-            free_chain(pages, part, chain_of(&row));
-        }
-        let entry = placed?;
+        let label = kind::read_label(&RowRef::new(pages, row).field()).ok_or_else(no_place)?;
+        let entry = write_item(pages, table, part, id, (list, label), (Some(old), value))?;
         if entry != old {
             edit(table, part, id, list, Edit::ItemMove(at, entry));
             release_slot(pages, table, part, old);
@@ -283,6 +315,26 @@ impl Partition {
         table.account(&pages.memory);
         Ok(())
     }
+}
+
+/// Writes the row of an item: over the old one, or in a slot of its own.
+fn write_item(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    id: TableId,
+    (list, label): (CollectionId, i64),
+    (old, value): (Option<Entry>, &[u8]),
+) -> Result<Entry> {
+    let key = ElementKey::labelled(list, label);
+    let new = NewRow {
+        kind: Kind::Element(Shape::List),
+        key: key.bytes(),
+        hash: pages.geometry.hash(key.bytes()),
+        value,
+        expiry_ms: None,
+    };
+    cells::write(pages, table, part, id, (NO_HASH, old), &new)
 }
 
 fn exhausted() -> Error {

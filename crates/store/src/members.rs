@@ -120,7 +120,7 @@ impl Partition {
     ) -> Result<bool> {
         let key = ElementKey::named(collection, field);
         let hash = self.pages.geometry.hash(key.bytes());
-        self.pay_for_orphans(undo, id);
+        self.pay_for_orphans(undo, id, 1);
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -138,13 +138,8 @@ impl Partition {
             value,
             expiry_ms: None,
         };
-        let row = cells::compose(pages, part, id, &new)?;
         let old_entry = old.map(|(entry, _)| entry);
-        let placed = cells::place(pages, table, part, id, (hash, old_entry), &row);
-        if placed.is_err() {
-            free_chain(pages, part, chain_of(&row));
-        }
-        let entry = placed?;
+        let entry = cells::write(pages, table, part, id, (hash, old_entry), &new)?;
         if old_entry != Some(entry) {
             if let Some(old) = old_entry {
                 edit(table, part, id, collection, Edit::Remove(old));

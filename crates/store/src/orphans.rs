@@ -92,17 +92,19 @@ impl Partition {
         u64::try_from(rows.sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// Removes two rows if too many wait.
-    pub(crate) fn pay_for_orphans(&mut self, undo: &mut Undo, id: TableId) {
+    /// Removes two rows for each element that is about to be written, as long as too many wait.
+    pub(crate) fn pay_for_orphans(&mut self, undo: &mut Undo, id: TableId, elements: usize) {
         let Some(table) = self.tables.get_mut(&id) else {
             return;
         };
-        if table.collections.orphan_rows() <= self.orphan_limits.debt_rows {
-            return;
-        }
-        if let Some(orphan) = table.collections.orphans.last().copied() {
+        let mut due = elements.saturating_mul(2);
+        while due > 0
+            && table.collections.orphan_rows() > self.orphan_limits.debt_rows
+            && let Some(orphan) = table.collections.orphans.last().copied()
+        {
             let part = undo.part_mut(self.pages.id);
-            remove_rows(&mut self.pages, table, part, (id, orphan), 2);
+            let removed = remove_rows(&mut self.pages, table, part, (id, orphan), due);
+            due = due.saturating_sub(removed.max(1));
         }
     }
 }

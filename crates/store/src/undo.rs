@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
 use perdura_base::{PartitionId, PartitionSet, TableId, limits::PARTITIONS_MAX};
 use perdura_page::layout::{META_BYTES, PAGE_BYTES, ZERO_PAGE};
-use perdura_page::{CollectionId, Shape};
+use perdura_page::{CollectionId, End, Shape};
 
 use crate::collection::Edit;
 use crate::index::Entry;
@@ -161,6 +161,13 @@ pub(crate) enum Op {
         id: CollectionId,
         inverse: Edit,
     },
+    /// So many items were put at an end of a list.
+    Pushed {
+        table: TableId,
+        id: CollectionId,
+        end: End,
+        count: usize,
+    },
     /// A collection without elements was made.
     Made { table: TableId, id: CollectionId },
     /// A collection without elements was forgotten.
@@ -182,6 +189,7 @@ impl Op {
             | Op::ExpiryAdded { table, .. }
             | Op::ExpiryRemoved { table, .. }
             | Op::Edited { table, .. }
+            | Op::Pushed { table, .. }
             | Op::Made { table, .. }
             | Op::Unmade { table, .. }
             | Op::Orphaned { table, .. } => *table,
@@ -205,6 +213,9 @@ pub(crate) struct PartUndo {
     /// Indexes into `saves` by key, once there are many.
     seen: HashTable<usize>,
     any_born: bool,
+    /// The page that was noted last as never used before: rows that fill fresh pages are written
+    /// to it.
+    born_last: Option<u32>,
     pub(crate) ops: Vec<Op>,
 }
 
@@ -216,6 +227,7 @@ impl PartUndo {
         self.saves.shrink_to(KEPT_BYTES / size_of::<Save>());
         self.seen.clear();
         self.any_born = false;
+        self.born_last = None;
         self.ops.clear();
         self.ops.shrink_to(KEPT_BYTES / size_of::<Op>());
     }
@@ -230,12 +242,16 @@ impl PartUndo {
     /// Notes that a page was never used before.
     pub(crate) fn born(&mut self, local: u32) {
         self.any_born = true;
+        self.born_last = Some(local);
         self.push(local, META_BYTES, PAGE_BYTES - META_BYTES, ZEROS);
     }
 
     /// Saves a range of a page unless it is saved already.
     pub(crate) fn save(&mut self, page: &[u8], local: u32, offset: usize, bytes: usize) {
         debug_assert!(offset >= META_BYTES && offset + bytes <= PAGE_BYTES);
+        if self.born_last == Some(local) {
+            return;
+        }
         let at_offset = key(local, u16::try_from(offset).unwrap_or(0));
         let saved = self
             .find(at_offset)

@@ -15,8 +15,10 @@ use perdura_store::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
 
 use crate::tx::{Tx, is_alive};
 
-/// Elements copied at a time.
+/// Elements copied at a time, and items pushed.
 const COPY_STEP: usize = 256;
+/// About what the log needs for an item of a list beside its value, bytes.
+const ITEM_BYTES: usize = 64;
 /// Keys drawn before a table is searched for one that is not past its expiry.
 const DRAWS: u64 = 32;
 
@@ -121,11 +123,13 @@ impl Tx<'_> {
                 row.copy_value(&mut value);
                 (row.field().into_owned(), value)
             });
-            for (field, value) in copies.collect::<Vec<_>>() {
-                if is_list {
-                    self.list_push(to_table, to, End::Back, &value)?;
-                } else {
-                    self.element_put(to_table, to, &field, &value)?;
+            let copies: Vec<_> = copies.collect();
+            if is_list {
+                let items: Vec<&[u8]> = copies.iter().map(|(_, item)| item.as_slice()).collect();
+                self.list_push(to_table, to, End::Back, &items)?;
+            } else {
+                for (field, value) in &copies {
+                    self.element_put(to_table, to, field, value)?;
                 }
             }
             cursor = next;
@@ -187,15 +191,28 @@ impl Tx<'_> {
         part.element_delete(self.undo, table, home.id, field)
     }
 
-    /// Adds an item at an end of a list.
+    /// Adds items at an end of a list, one after the other.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::Usage`] if there is no such list.
-    pub fn list_push(&mut self, table: TableId, home: Home, end: End, value: &[u8]) -> Result<()> {
+    pub fn list_push(
+        &mut self,
+        table: TableId,
+        home: Home,
+        end: End,
+        values: &[&[u8]],
+    ) -> Result<()> {
         let _verb = self.verb();
-        let at = self.check_item(home, value)?;
-        let part = &mut self.guards[at].1;
-        part.list_push(self.undo, table, home.id, end, value)
+        for few in values.chunks(COPY_STEP) {
+            self.check_memory()?;
+            few.iter().try_for_each(|value| self.check_value(value))?;
+            let bytes: usize = few.iter().map(|value| value.len() + ITEM_BYTES).sum();
+            self.admit(bytes)?;
+            let at = self.guard_of(home.partition)?;
+            let part = &mut self.guards[at].1;
+            part.list_push(self.undo, table, home.id, end, few)?;
+        }
+        Ok(())
     }
 
     /// Puts an item before the one at place `index`; at the list's length, behind the last.

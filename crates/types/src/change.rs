@@ -222,7 +222,7 @@ impl<'k> Change<'k> {
         if let State::Small(editor) = &self.state {
             for element in editor.packed().iter() {
                 match self.shape {
-                    Shape::List => tx.list_push(self.table, home, End::Back, &element.key)?,
+                    Shape::List => tx.list_push(self.table, home, End::Back, &[&*element.key])?,
                     Shape::Hash => {
                         tx.element_put(self.table, home, &element.key, &element.value)?;
                     }

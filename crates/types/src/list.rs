@@ -14,6 +14,8 @@ use crate::small::{New, may_join};
 
 /// The offset of the first item of a packed list.
 const FIRST: usize = 1;
+/// Items handed to the transaction at a time.
+const PUSH_STEP: usize = 256;
 
 /// The list of a key, to be read.
 ///
@@ -103,30 +105,51 @@ pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: 
     found
 }
 
-/// Puts an item at an end of a list that is being changed.
+/// Puts items at an end of a list that is being changed, one after the other.
 ///
 /// # Errors
 /// An abort, to be handed on.
-pub fn push_one(
+pub fn push_all<'i>(
     change: &mut Change<'_>,
     tx: &mut Tx<'_>,
     end: End,
-    item: &[u8],
+    items: impl IntoIterator<Item = &'i [u8]>,
 ) -> Result<(), Fault> {
-    let packing = change.packing();
-    if let Some(editor) = change.packed() {
-        let at = match end {
-            End::Front => FIRST,
-            End::Back => editor.packed().bytes().len(),
-        };
-        let new = New::One(item);
-        if may_join(editor.packed(), new, packing) && editor.insert(at, new) {
-            change.note_edit();
-            return Ok(());
-        }
+    let mut items = items.into_iter().peekable();
+    while let Some(item) = items.peek()
+        && push_packed(change, end, item)
+    {
+        items.next();
+    }
+    if items.peek().is_none() {
+        return Ok(());
     }
     let home = change.spread(tx)?;
-    Ok(tx.list_push(change.table(), home, end, item)?)
+    loop {
+        let few: Vec<&[u8]> = items.by_ref().take(PUSH_STEP).collect();
+        if few.is_empty() {
+            return Ok(());
+        }
+        tx.list_push(change.table(), home, end, &few)?;
+    }
+}
+
+/// Puts an item at an end of a packed list; false if it is none or does not fit.
+fn push_packed(change: &mut Change<'_>, end: End, item: &[u8]) -> bool {
+    let packing = change.packing();
+    let Some(editor) = change.packed() else {
+        return false;
+    };
+    let at = match end {
+        End::Front => FIRST,
+        End::Back => editor.packed().bytes().len(),
+    };
+    let new = New::One(item);
+    let fits = may_join(editor.packed(), new, packing) && editor.insert(at, new);
+    if fits {
+        change.note_edit();
+    }
+    fits
 }
 
 /// Takes the item at an end off a list that is being changed and has one.
@@ -181,9 +204,7 @@ pub fn push<'i>(
     if only_existing && change.is_absent() {
         return Ok(0);
     }
-    for item in items {
-        push_one(&mut change, tx, end, item)?;
-    }
+    push_all(&mut change, tx, end, items)?;
     let len = change.len(tx)?;
     let _ = change.finish(tx)?;
     Ok(len)
@@ -235,14 +256,14 @@ pub fn shift(
         let Some(item) = pop_one(&mut source, tx, from_end)? else {
             return Ok(None);
         };
-        push_one(&mut source, tx, to_end, &item)?;
+        push_all(&mut source, tx, to_end, [item.as_slice()])?;
         return Ok(Some((item, source.finish(tx)?)));
     }
     let mut target = Change::open(tx, table, to, Shape::List)?;
     let Some(item) = pop_one(&mut source, tx, from_end)? else {
         return Ok(None);
     };
-    push_one(&mut target, tx, to_end, &item)?;
+    push_all(&mut target, tx, to_end, [item.as_slice()])?;
     let left = source.finish(tx)?;
     let _ = target.finish(tx)?;
     Ok(Some((item, left)))
@@ -354,9 +375,7 @@ pub fn trim(
             list.map(|item| item.to_vec()).collect()
         };
         change.clear(tx)?;
-        for item in &kept {
-            push_one(&mut change, tx, End::Back, item)?;
-        }
+        push_all(&mut change, tx, End::Back, kept.iter().map(Vec::as_slice))?;
     } else {
         for _ in to..len {
             pop_one(&mut change, tx, End::Back)?;

@@ -33,7 +33,7 @@ fn put(
 ) -> Result<(), Error> {
     let member = format!("member:{i:08}");
     match shape {
-        Shape::List => return tx.list_push(table, home, End::Front, member.as_bytes()),
+        Shape::List => return tx.list_push(table, home, End::Front, &[member.as_bytes()]),
         Shape::Hash => tx.element_put(table, home, member.as_bytes(), b"a value of the field")?,
         Shape::Set => tx.element_put(table, home, member.as_bytes(), b"")?,
         Shape::Zset => {

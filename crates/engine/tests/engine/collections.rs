@@ -166,12 +166,12 @@ fn change(
             match rng.u8(0..8) {
                 0..=1 => {
                     let v = value(rng);
-                    tx.list_push(table, home, End::Front, &v)?;
+                    tx.list_push(table, home, End::Front, &[&v])?;
                     items.insert(0, v);
                 }
                 2 => {
                     let v = value(rng);
-                    tx.list_push(table, home, End::Back, &v)?;
+                    tx.list_push(table, home, End::Back, &[&v])?;
                     items.push(v);
                 }
                 3..=4 => {
@@ -247,7 +247,7 @@ fn step(
             let shape = Shape::ALL[rng.usize(0..4)];
             let home = tx.create(table, &key, shape, None)?;
             let held = if shape == Shape::List {
-                tx.list_push(table, home, End::Back, b"first")?;
+                tx.list_push(table, home, End::Back, &[b"first"])?;
                 Value::Items(vec![b"first".to_vec()])
             } else {
                 let v = match shape {
@@ -382,7 +382,7 @@ fn the_purge_tells_of_keys_past_their_expiry_and_a_renamed_collection_goes_with_
         for shape in Shape::ALL {
             let home = tx.create(table, b"made", shape, None)?;
             match shape {
-                Shape::List => tx.list_push(table, home, End::Back, b"x")?,
+                Shape::List => tx.list_push(table, home, End::Back, &[b"x"])?,
                 Shape::Zset => drop(tx.element_put(table, home, b"x", &[0; 8])?),
                 Shape::Hash | Shape::Set => drop(tx.element_put(table, home, b"x", b"")?),
             }

@@ -32,7 +32,7 @@ fn a_collection_under_a_key_longer_than_a_slot_is_found_again() {
         let made = core.transact(&PartitionSet::empty(), |tx| {
             let home = tx.create(table, &key, shape, None)?;
             match shape {
-                Shape::List => tx.list_push(table, home, End::Back, b"x")?,
+                Shape::List => tx.list_push(table, home, End::Back, &[b"x"])?,
                 Shape::Set => drop(tx.element_put(table, home, b"x", b"")?),
                 _ => drop(tx.element_put(table, home, b"x", &[0; 8])?),
             }
@@ -65,8 +65,8 @@ fn an_item_that_fills_its_slot_survives_a_longer_label() {
     let item = vec![b'i'; 16_306];
     let done = core.transact(&PartitionSet::empty(), |tx| {
         let home = tx.create(table, b"l", Shape::List, None)?;
-        tx.list_push(table, home, End::Back, &item)?;
-        tx.list_push(table, home, End::Back, b"x")?;
+        tx.list_push(table, home, End::Back, &[&item])?;
+        tx.list_push(table, home, End::Back, &[b"x"])?;
         for _ in 0..40 {
             tx.list_insert(table, home, 1, b"y")?;
         }

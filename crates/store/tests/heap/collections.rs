@@ -35,7 +35,7 @@ fn write(part: &mut Partition, undo: &mut Undo, shape: Shape, id: CollectionId, 
             } else {
                 End::Front
             };
-            let pushed = part.list_push(undo, PLAIN, id, end, name.as_bytes());
+            let pushed = part.list_push(undo, PLAIN, id, end, &[name.as_bytes()]);
             return pushed.expect("room");
         }
         Shape::Hash => b"value",
@@ -76,6 +76,13 @@ fn a_rollback_restores_bytes_elements_and_orphans() {
             for i in 0..50 {
                 write(&mut part, &mut undo, shape, id, 3 * i);
                 write(&mut part, &mut undo, shape, id, 1000 + i);
+            }
+            if shape == Shape::List {
+                for end in [End::Front, End::Back] {
+                    let items: [&[u8]; 3] = [b"a", b"b", b"c"];
+                    let pushed = part.list_push(&mut undo, PLAIN, id, end, &items);
+                    pushed.expect("room");
+                }
             }
             assert!(part.delete(&mut undo, PLAIN, b"key", hash).is_some());
             assert!(part.elements(PLAIN, id).is_none());
