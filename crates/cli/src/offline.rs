@@ -18,7 +18,7 @@ use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Level, Method, Schedule};
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{Anchor, StreamScan, scan_stream};
+use perdura_wal::{Anchor, Check, StreamScan, scan_stream};
 
 use crate::exit::Usage;
 use crate::read_disk::ReadDisk;
@@ -82,7 +82,7 @@ impl Offline {
 
     fn opened(place: &Place, demand: Demand) -> Result<Offline> {
         let dir = place.data.display();
-        let data: Arc<dyn Disk> = Arc::new(ReadDisk::new(&place.data));
+        let data: Arc<dyn Disk> = Arc::new(ReadDisk::open(&place.data));
         if !place.data.is_dir() {
             bail!("there is no database in {dir}: no such directory");
         }
@@ -91,7 +91,7 @@ impl Offline {
         let given: Vec<Arc<dyn Disk>> = place
             .log_dir
             .iter()
-            .map(|dir| Arc::new(ReadDisk::new(dir)) as Arc<dyn Disk>)
+            .map(|dir| Arc::new(ReadDisk::open(dir)) as Arc<dyn Disk>)
             .collect();
         let Some((_, anchor, notes)) = find(data.as_ref(), &given).with_context(|| data.name())?
         else {
@@ -127,9 +127,10 @@ impl Offline {
     pub fn scan(&self, stream: StreamId, from: Pos) -> perdura::Result<StreamScan> {
         scan_stream(
             self.logs[usize::from(stream.0)].as_ref(),
-            &self.anchor,
+            &self.anchor.lives(),
             stream,
             from,
+            Check::All,
         )
     }
 
@@ -243,7 +244,7 @@ fn log_disks(
         logs.push(match dir {
             None => Arc::clone(data),
             Some(dir) => {
-                let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
+                let disk: Arc<dyn Disk> = Arc::new(ReadDisk::open(dir));
                 if demand == Demand::Whole && !dir.join(LOG_DIR).is_dir() {
                     let id = StreamId(u8::try_from(stream)?);
                     bail!(missing_log(&dir.display().to_string(), id));
@@ -266,7 +267,7 @@ fn image_disks(place: &Place, anchor: &Anchor, data: &Arc<dyn Disk>) -> Result<V
         _ => {}
     }
     let open = |(at, dir): (usize, &PathBuf)| {
-        let disk: Arc<dyn Disk> = Arc::new(ReadDisk::new(dir));
+        let disk: Arc<dyn Disk> = Arc::new(ReadDisk::open(dir));
         if !dir.is_dir() {
             bail!(Error::corrupt(
                 dir.display().to_string(),
@@ -310,7 +311,7 @@ fn lock(disk: &dyn Disk, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
 
 /// The anchor of the database in a directory, if there is one that can be read.
 pub fn peek(dir: &Path) -> Option<Anchor> {
-    perdura_wal::anchor::read_anchor(&ReadDisk::new(dir))
+    perdura_wal::anchor::read_anchor(&ReadDisk::open(dir))
         .ok()
         .flatten()
 }

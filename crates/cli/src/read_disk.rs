@@ -8,12 +8,11 @@ use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
-use perdura_device::{Access, Disk, File};
+use perdura_device::{Access, ReadDir, ReadFile, ReadOnly};
 
 /// A directory, to be read.
 #[derive(Debug)]
@@ -23,10 +22,10 @@ pub struct ReadDisk {
 
 impl ReadDisk {
     /// The disk below `root`, which is not created.
-    pub fn new(root: &Path) -> ReadDisk {
-        ReadDisk {
+    pub fn open(root: &Path) -> ReadOnly<ReadDisk> {
+        ReadOnly(ReadDisk {
             root: root.to_owned(),
-        }
+        })
     }
 
     fn full(&self, path: &str) -> PathBuf {
@@ -38,16 +37,10 @@ impl ReadDisk {
     }
 }
 
-fn refused(op: &'static str, path: &str) -> Error {
-    Error::io(op, path, io::Error::from(io::ErrorKind::ReadOnlyFilesystem))
-}
+impl ReadDir for ReadDisk {
+    type File = OpenFile;
 
-impl Disk for ReadDisk {
-    fn create(&self, path: &str, _: Access) -> Result<Arc<dyn File>> {
-        Err(refused("create", path))
-    }
-
-    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+    fn open(&self, path: &str, access: Access) -> Result<OpenFile> {
         let full = self.full(path);
         let name = full.display().to_string();
         let named = |source| Error::io("open", name.clone(), source);
@@ -61,12 +54,12 @@ impl Disk for ReadDisk {
                 .open(&full)
                 .ok(),
         };
-        Ok(Arc::new(ReadFile {
+        Ok(OpenFile {
             path: path.to_owned(),
             name,
             cached,
             around,
-        }))
+        })
     }
 
     fn list(&self, dir: &str) -> Result<Vec<String>> {
@@ -80,22 +73,6 @@ impl Disk for ReadDisk {
             Ok(names)
         };
         names().map_err(|source| Error::io("list", full.display().to_string(), source))
-    }
-
-    fn make_dir(&self, dir: &str) -> Result<()> {
-        Err(refused("create directory", dir))
-    }
-
-    fn rename(&self, from: &str, _: &str) -> Result<()> {
-        Err(refused("rename", from))
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        Err(refused("remove", path))
-    }
-
-    fn sync_dir(&self, dir: &str) -> Result<()> {
-        Err(refused("sync", dir))
     }
 
     /// Shares the lock with other readers; a server holds it alone. Without a lock file there is
@@ -120,7 +97,8 @@ impl Disk for ReadDisk {
     }
 }
 
-struct ReadFile {
+/// An open file.
+pub struct OpenFile {
     /// Relative to the disk, as the engine's files name themselves.
     path: String,
     name: String,
@@ -128,7 +106,7 @@ struct ReadFile {
     around: Option<fs::File>,
 }
 
-impl ReadFile {
+impl OpenFile {
     fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         let aligned = at.is_multiple_of(to_u64(SECTOR_BYTES))
             && buf.len().is_multiple_of(SECTOR_BYTES)
@@ -142,7 +120,7 @@ impl ReadFile {
     }
 }
 
-impl File for ReadFile {
+impl ReadFile for OpenFile {
     fn len(&self) -> Result<u64> {
         let length = self.cached.metadata().map(|data| data.len());
         length.map_err(|source| Error::io("stat", self.name.clone(), source))
@@ -159,22 +137,6 @@ impl File for ReadFile {
             }
         }
         Ok(done)
-    }
-
-    fn write_at(&self, _: u64, _: &[u8]) -> Result<()> {
-        Err(refused("write", &self.name))
-    }
-
-    fn allocate(&self, _: u64) -> Result<()> {
-        Err(refused("allocate", &self.name))
-    }
-
-    fn set_len(&self, _: u64) -> Result<()> {
-        Err(refused("resize", &self.name))
-    }
-
-    fn sync(&self) -> Result<()> {
-        Err(refused("sync", &self.name))
     }
 
     fn path(&self) -> &str {

@@ -11,6 +11,7 @@
 //! | [`MemDisk`] | memory that forgets nothing: unit tests, benchmarks without a disk |
 //! | [`ModelDisk`] | another disk, slowed to a set bandwidth and latency |
 //! | [`SimDisk`] | memory that fails as disks do: power cuts, torn and lost writes, rot |
+//! | [`ReadOnly`] | a view that refuses every change |
 //!
 //! # Contract
 //!
@@ -27,6 +28,7 @@ mod file;
 mod mem;
 mod model;
 mod path;
+mod read_only;
 mod sim;
 
 #[cfg(test)]
@@ -41,6 +43,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::FileDisk;
 pub use mem::MemDisk;
 pub use model::ModelDisk;
+pub use read_only::{ReadDir, ReadFile, ReadOnly};
 pub use sim::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
 
 /// How a file wants to be accessed.

@@ -233,3 +233,9 @@ pub fn read_catalog(heap: &Heap) -> Result<Catalog> {
     catalog.insert(CATALOG, false);
     Ok(catalog)
 }
+
+/// Whether a catalog names all databases, as that of every database does that was opened once.
+#[must_use]
+pub fn names_databases(catalog: &Catalog) -> bool {
+    catalog.len() > usize::from(DATABASES)
+}

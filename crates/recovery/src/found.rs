@@ -60,7 +60,7 @@ pub fn is_database(data: &dyn Disk) -> Result<bool> {
             continue;
         }
         let listed = data.list(folder(slot))?;
-        if let Some(name) = listed.iter().find(|name| directory_number(name).is_some()) {
+        if let Some(name) = listed.iter().find(|name| name.starts_with("directory-")) {
             return Err(without_anchor(data, &format!("{}/{name}", folder(slot))));
         }
         if holds_pages(data, slot)? {

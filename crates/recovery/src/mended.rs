@@ -9,11 +9,11 @@ use std::sync::Arc;
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Result, StreamId};
-use perdura_device::{Access, Disk, File};
+use perdura_device::{Access, Disk, File, ReadDir, ReadFile, ReadOnly};
 use perdura_wal::Anchor;
 use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
 
-/// A log that can only be read.
+/// A stream's log that can only be read.
 pub struct MendedLog {
     disk: Arc<dyn Disk>,
     /// The segments that belong to the stream, and the length that each must have.
@@ -32,9 +32,10 @@ impl MendedLog {
             Err(error) => return Err(error),
         };
         let mut segments = BTreeMap::new();
+        let lives = anchor.lives();
         let ids = names.iter().filter_map(|name| SegmentId::parse(name));
         for id in ids.filter(|id| id.stream == stream) {
-            let Some(life) = anchor.start_of(id.incarnation, stream) else {
+            let Some(life) = lives.start_of(id.incarnation, stream) else {
                 continue;
             };
             let span = (life <= id.start).then(|| anchor.segments.span_at(life, id.start));
@@ -50,27 +51,30 @@ impl MendedLog {
                 segments.insert(id.path(), span.bytes);
             }
         }
-        Ok(Arc::new(MendedLog {
+        Ok(Arc::new(ReadOnly(MendedLog {
             disk: Arc::clone(disk),
             segments,
+        })))
+    }
+
+    /// A log without a segment.
+    #[must_use]
+    pub fn empty(disk: &Arc<dyn Disk>) -> Arc<dyn Disk> {
+        Arc::new(ReadOnly(MendedLog {
+            disk: Arc::clone(disk),
+            segments: BTreeMap::new(),
         }))
     }
 }
 
-fn refused(op: &'static str, path: &str) -> Error {
-    Error::io(op, path, io::Error::from(io::ErrorKind::ReadOnlyFilesystem))
-}
+impl ReadDir for MendedLog {
+    type File = Padded;
 
-impl Disk for MendedLog {
-    fn create(&self, path: &str, _: Access) -> Result<Arc<dyn File>> {
-        Err(refused("create", path))
-    }
-
-    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+    fn open(&self, path: &str, access: Access) -> Result<Padded> {
         let missing = || Error::io("open", path, io::ErrorKind::NotFound.into());
         let len = *self.segments.get(path).ok_or_else(missing)?;
         let file = self.disk.open(path, access)?;
-        Ok(Arc::new(Padded { file, len }))
+        Ok(Padded { file, len })
     }
 
     fn list(&self, dir: &str) -> Result<Vec<String>> {
@@ -80,24 +84,8 @@ impl Disk for MendedLog {
         Ok(names.map(str::to_owned).collect())
     }
 
-    fn make_dir(&self, dir: &str) -> Result<()> {
-        Err(refused("create directory", dir))
-    }
-
-    fn rename(&self, from: &str, _: &str) -> Result<()> {
-        Err(refused("rename", from))
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        Err(refused("remove", path))
-    }
-
-    fn sync_dir(&self, dir: &str) -> Result<()> {
-        Err(refused("sync", dir))
-    }
-
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
-        Err(refused("lock", path))
+        self.disk.lock(path)
     }
 
     fn name(&self) -> String {
@@ -105,12 +93,13 @@ impl Disk for MendedLog {
     }
 }
 
-struct Padded {
+/// A segment as long as it must be.
+pub struct Padded {
     file: Arc<dyn File>,
     len: u64,
 }
 
-impl File for Padded {
+impl ReadFile for Padded {
     fn len(&self) -> Result<u64> {
         Ok(self.len)
     }
@@ -126,22 +115,6 @@ impl File for Padded {
             Err(error) => return Err(error),
         }
         Ok(buf.len())
-    }
-
-    fn write_at(&self, _: u64, _: &[u8]) -> Result<()> {
-        Err(refused("write", self.path()))
-    }
-
-    fn allocate(&self, _: u64) -> Result<()> {
-        Err(refused("allocate", self.path()))
-    }
-
-    fn set_len(&self, _: u64) -> Result<()> {
-        Err(refused("resize", self.path()))
-    }
-
-    fn sync(&self) -> Result<()> {
-        Err(refused("sync", self.path()))
     }
 
     fn path(&self) -> &str {

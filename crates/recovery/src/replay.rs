@@ -16,7 +16,9 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Result, StreamId};
 use perdura_device::{Clock, Disk};
 use perdura_store::Heap;
-use perdura_wal::{Anchor, Cut, Direction, RawUnit, StreamScan, Unit, decide_cut, hop_stream};
+use perdura_wal::{
+    Anchor, Check, Cut, Direction, RawUnit, StreamScan, Unit, decide_cut, scan_stream,
+};
 
 use crate::fates::{Backward, Forward, Losers};
 use crate::load::{BadPage, ImagePlan, LoadedRun};
@@ -303,12 +305,9 @@ impl Work for Replay<'_> {
     fn scan(&self, stream: usize) -> Result<()> {
         let id = StreamId(u8::try_from(stream).expect("at most 16 streams"));
         let from = self.parts.image.begin[stream];
-        let scan = hop_stream(
-            self.parts.logs[stream].as_ref(),
-            self.parts.anchor,
-            id,
-            from,
-        )?;
+        let disk = self.parts.logs[stream].as_ref();
+        let lives = self.parts.anchor.lives();
+        let scan = scan_stream(disk, &lives, id, from, Check::InDoubt)?;
         self.found.scanned.lock().push(scan);
         Ok(())
     }

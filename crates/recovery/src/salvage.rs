@@ -2,9 +2,10 @@
 //!
 //! The damaged directory is only read. The newest state that is whole is looked for: an image that
 //! can be read, and the longest log behind it that every stream holds in full, however much more the
-//! anchor or later blocks say there was. If no log reaches an image's end, the image alone is
-//! taken. Pages that no image has are left empty, and so are their records. What is missing is
-//! listed; whether that is acceptable is for the operator to say.
+//! anchor or later blocks say there was. If no log reaches an image's end, a log that is there from
+//! the database's beginning is played without an image, and after that the image alone is taken.
+//! Pages that no image has are left empty, and so are their records. What is missing is listed;
+//! whether that is acceptable is for the operator to say.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use perdura_device::Disk;
 use perdura_store::Heap;
 use perdura_wal::anchor::{Anchor, AnchorFile};
 use perdura_wal::{
-    ChainLink, Cut, ImageState, ImageStatus, StreamScan, Vouched, WalStart, salvage_stream,
+    ChainLink, Check, Cut, ImageState, ImageStatus, Lives, StreamScan, Vouched, WalStart,
+    scan_stream,
 };
 use serde::Serialize;
 
@@ -100,11 +102,15 @@ pub struct MissingPage {
     pub offset: u64,
 }
 
-/// Judges a database as a restart does, and looks for what can be had if that refuses it.
+/// Judges a database as a restart does, and looks for what can be had if that refuses it. A state
+/// counts if its catalog `is_usable`.
 ///
 /// # Errors
 /// No database, or none that can be had without its anchor; a state that cannot be rebuilt at all.
-pub fn salvage(options: &RestartOptions<'_>) -> Result<Condition> {
+pub fn salvage(
+    options: &RestartOptions<'_>,
+    is_usable: &dyn Fn(&Catalog) -> bool,
+) -> Result<Condition> {
     assert!(options.dry_run, "salvage changes nothing");
     let refused = match restart(options) {
         Ok(Some(_)) => return Ok(Condition::Whole),
@@ -136,9 +142,11 @@ pub fn salvage(options: &RestartOptions<'_>) -> Result<Condition> {
     };
     for plan in plans(&mended.logs, &anchor)? {
         match carry_out(&mended, &anchor, plan, &refused) {
-            Ok(salvaged) => return Ok(Condition::Salvaged(Box::new(salvaged))),
+            Ok(salvaged) if is_usable(&salvaged.catalog) => {
+                return Ok(Condition::Salvaged(Box::new(salvaged)));
+            }
             // The next plan needs less.
-            Err(Error::Corrupt(_) | Error::Foreign { .. }) => {}
+            Ok(_) | Err(Error::Corrupt(_) | Error::Foreign { .. }) => {}
             Err(error) if error.is_not_found() || error.is_unreadable() => {}
             Err(error) => return Err(error),
         }
@@ -171,14 +179,18 @@ fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
             plans.extend(with_log(logs, anchor, used)?);
         }
     }
+    if !slots.is_empty() {
+        plans.extend(with_log(logs, anchor, &[])?);
+    }
     for slot in &slots {
         plans.push(image_alone(anchor, *slot));
     }
     Ok(plans)
 }
 
-/// The plan that keeps the most log behind these images, newest first; `None` if the log does not
-/// reach the newest one's end.
+/// The plan that keeps the most log behind these images, newest first, or the most log from the
+/// database's beginning if there are none; `None` if the log does not reach the newest one's end, or
+/// its beginning is gone.
 fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Result<Option<Plan>> {
     let streams = usize::from(anchor.streams);
     let from = slots.last().map_or_else(
@@ -188,37 +200,48 @@ fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Res
     let needs = slots
         .first()
         .map_or(Epoch(0), |slot| anchor.image(*slot).end_epoch);
-    for lives in (0..=anchor.chain.len()).rev() {
-        let mut until = anchor.clone();
-        let bound = anchor.chain.get(lives).map(|link| link.durable);
-        if let Some(link) = anchor.chain.get(lives) {
-            until.incarnation = link.incarnation;
-        }
-        until.chain.truncate(lives);
+    let oldest = anchor.lives_until(0);
+    let is_there_from_the_start = oldest.open_start.iter().all(|start| *start == Pos(0));
+    if slots.is_empty() && !is_there_from_the_start {
+        return Ok(None);
+    }
+    for place in (0..=anchor.chain.len()).rev() {
+        let lives = anchor.lives_until(place);
+        let bound = anchor.chain.get(place).map(|link| link.durable);
         let scan = |(stream, disk): (u8, &Arc<dyn Disk>)| {
-            let stream = StreamId(stream);
-            let begin = from[usize::from(stream.0)];
-            salvage_stream(disk.as_ref(), &until, stream, begin)
+            let begin = from[usize::from(stream)];
+            scan_stream(
+                disk.as_ref(),
+                &lives,
+                StreamId(stream),
+                begin,
+                Check::Salvage,
+            )
         };
         let scans: Vec<StreamScan> = match (0u8..).zip(logs).map(scan).collect() {
             Ok(scans) => scans,
             Err(Error::Corrupt(_)) => continue,
             Err(error) => return Err(error),
         };
-        let (durable, cut) = longest(&until, bound, &scans);
+        let (durable, cut) = longest(anchor, &lives, bound, &scans);
         if durable < needs {
             return Ok(None);
         }
-        return Ok(Some(cut_off(anchor, &until, slots, &scans, (durable, cut))));
+        return Ok(Some(cut_off(anchor, &lives, slots, &scans, (durable, cut))));
     }
     Ok(None)
 }
 
 /// The highest epoch that all streams hold in full, and where its parts end.
-fn longest(until: &Anchor, bound: Option<Epoch>, scans: &[StreamScan]) -> (Epoch, Vec<Pos>) {
-    let base = until.chain.last().map_or(Epoch(0), |link| link.durable);
-    let mut best = (base, until.open_start());
-    let vouched = (until.vouched.epoch, &until.vouched.ends);
+fn longest(
+    anchor: &Anchor,
+    lives: &Lives<'_>,
+    bound: Option<Epoch>,
+    scans: &[StreamScan],
+) -> (Epoch, Vec<Pos>) {
+    let base = lives.closed.last().map_or(Epoch(0), |link| link.durable);
+    let mut best = (base, lives.open_start.clone());
+    let vouched = (anchor.vouched.epoch, &anchor.vouched.ends);
     let named = scans.iter().flat_map(|scan| &scan.evidence.ends);
     for (epoch, ends) in named.map(|(epoch, ends)| (*epoch, ends)).chain([vouched]) {
         let held = scans
@@ -235,7 +258,7 @@ fn longest(until: &Anchor, bound: Option<Epoch>, scans: &[StreamScan]) -> (Epoch
 /// The anchor of a database that ended with this epoch.
 fn cut_off(
     anchor: &Anchor,
-    until: &Anchor,
+    lives: &Lives<'_>,
     slots: &[ImageSlot],
     scans: &[StreamScan],
     (durable, cut): (Epoch, Vec<Pos>),
@@ -280,11 +303,12 @@ fn cut_off(
     } else {
         Vec::new()
     };
-    let mut ended = until.clone();
+    let mut ended = anchor.clone();
+    ended.chain = lives.closed.to_vec();
     ended.chain.push(ChainLink {
-        incarnation: until.incarnation,
+        incarnation: lives.open,
         durable,
-        start: until.open_start(),
+        start: lives.open_start.clone(),
         cut: cut.clone(),
     });
     Plan {
@@ -356,6 +380,21 @@ fn carry_out(
     refused: &Error,
 ) -> Result<Salvaged> {
     let tolerance = Tolerance::LostPages;
+    let without_log;
+    let options = if plan.image_alone {
+        without_log = RestartOptions {
+            logs: options.logs.iter().map(MendedLog::empty).collect(),
+            data: Arc::clone(&options.data),
+            images: options.images.clone(),
+            clock: Arc::clone(&options.clock),
+            memory: Arc::clone(&options.memory),
+            progress: Arc::clone(&options.progress),
+            ..*options
+        };
+        &without_log
+    } else {
+        options
+    };
     let Loaded {
         heap,
         mut image,

@@ -12,7 +12,7 @@ use perdura_device::AlignedBuf;
 use perdura_page::{TxnRecord, decode_txn_record};
 use perdura_store::{Geometry, decode_group};
 use perdura_wal::{
-    Anchor, Direction, FrameKind, ImageState, RestartRecord, decide_cut, scan_stream,
+    Anchor, Check, Direction, FrameKind, ImageState, RestartRecord, decide_cut, scan_stream,
 };
 use serde::Serialize;
 
@@ -352,7 +352,7 @@ impl Checked<'_> {
 
     fn scan(&self, stream: StreamId, from: Pos) -> Result<perdura_wal::StreamScan> {
         let disk = self.options.logs[usize::from(stream.0)].as_ref();
-        scan_stream(disk, &self.anchor, stream, from)
+        scan_stream(disk, &self.anchor.lives(), stream, from, Check::All)
     }
 }
 

@@ -1,5 +1,5 @@
 //! What damage to files really looks like: each file of a small database truncated to every sector,
-//! zeroed from every sector on, replaced by an older version of itself and by each other file of
+//! zeroed from every sector on, with a bit flipped in every sector, replaced by an older version of itself and by each other file of
 //! its kind, and every subset of a directory deleted.
 //!
 //! For each, `verify`, a dry run and opening for good must agree: all refuse with the same words, or
@@ -11,18 +11,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use perdura::{Core, Env, Error, Progress};
-use perdura_base::Uuid;
+use perdura::catalog::names_databases;
+use perdura::{CheckpointProgress, Core, Env, Error, Progress};
 use perdura_base::error::Family;
-use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::num::to_usize;
-use perdura_device::{Access, Clock, CrashProfile, Disk, MemDisk};
+use perdura_base::{Epoch, ImageSlot, PartitionId, Pos, StreamId, Uuid};
+use perdura_device::{Access, AlignedBuf, Clock, CrashProfile, Disk, MemDisk};
+use perdura_recovery::image::{ImageFile, Places, directory_path, read_directory};
 use perdura_recovery::salvage::{Condition, build, salvage};
 use perdura_recovery::verify::verify;
 use perdura_recovery::{LogMemory, Method, RestartOptions, restart};
-use perdura_wal::Scheme;
+use perdura_store::Geometry;
+use perdura_wal::anchor::read_anchor;
+use perdura_wal::block::HEADER_BYTES;
+use perdura_wal::segment::{SEGMENT_HEADER_BYTES, SegmentId};
+use perdura_wal::{Anchor, BlockRef, Check as Bodies, ImageState, Scheme, scan_stream};
 
 use crate::damage::empty;
+use crate::model::{Model, State};
 use crate::world::{Check, World};
 
 /// Files by path.
@@ -38,8 +45,12 @@ const SUBSET_FILES_MAX: usize = 9;
 pub enum Age {
     /// It has never taken a checkpoint.
     Young,
+    /// One checkpoint, with transactions while it was taken, and a log that begins before it.
+    Midway,
     /// Two lives, two checkpoints in each.
     Grown,
+    /// A third life with one checkpoint; the log of the first is not needed any more.
+    Old,
 }
 
 /// What was tried and how it ended.
@@ -69,8 +80,8 @@ struct Subject {
     older: BTreeMap<String, Vec<Arc<Vec<u8>>>>,
     /// The epoch that a start must reach.
     vouched: u64,
-    /// The epoch that the model begins with.
-    floor: u64,
+    /// The model of each life, with the epoch that it begins with, oldest first.
+    models: Vec<(u64, Model)>,
 }
 
 impl Subject {
@@ -80,19 +91,25 @@ impl Subject {
             now: Files::new(),
             older: BTreeMap::new(),
             vouched: 0,
-            floor: 0,
+            models: Vec::new(),
         };
-        let (lives, checkpoints) = match age {
-            Age::Young => (1, 0),
-            Age::Grown => (2, 2),
+        let checkpoints: &[usize] = match age {
+            Age::Young | Age::Midway => &[0],
+            Age::Grown => &[2, 2],
+            Age::Old => &[2, 2, 1],
         };
-        for life in 0..lives {
+        let lives = checkpoints.len();
+        for (life, checkpoints) in checkpoints.iter().enumerate() {
             subject.world.open()?;
-            subject.floor = subject.world.core().report().durable_epoch;
-            for _ in 0..checkpoints {
+            let floor = subject.world.core().report().durable_epoch;
+            for _ in 0..*checkpoints {
                 subject.work(12)?;
                 subject.world.checkpoint_now()?;
                 subject.look()?;
+            }
+            if age == Age::Midway {
+                subject.work(120)?;
+                subject.checkpoint_amid_work()?;
             }
             subject.work(20)?;
             // At rest for a moment: everything is durable, and the log says so.
@@ -102,6 +119,7 @@ impl Subject {
             vouched.map_err(|error| format!("vouching: {error}"))?;
             subject.world.observe();
             subject.look()?;
+            subject.models.push((floor, subject.world.model.clone()));
             if life + 1 < lives {
                 subject.world.disks[0].crash(CrashProfile::Everything, seed);
                 subject.world.forget_engine();
@@ -125,6 +143,26 @@ impl Subject {
             self.look()?;
         }
         Ok(())
+    }
+
+    /// What the database held at a durable epoch.
+    fn state_at(&self, epoch: u64) -> State {
+        let mut lives = self.models.iter().rev();
+        let of_life = lives.find(|(floor, _)| *floor <= epoch);
+        of_life.map_or_else(State::default, |(_, model)| model.state_at(epoch))
+    }
+
+    /// A checkpoint between whose steps transactions run.
+    fn checkpoint_amid_work(&mut self) -> Check {
+        let before = self.world.tally.checkpoints;
+        self.world.checkpoint_begin()?;
+        while self.world.tally.checkpoints == before {
+            self.world.steps(2)?;
+            if self.world.checkpoint_step()? == Some(CheckpointProgress::Waiting) {
+                self.world.flush_all()?;
+            }
+        }
+        self.look()
     }
 
     /// Notes every file as it is.
@@ -256,8 +294,8 @@ impl Sweep<'_> {
         Ok(dry)
     }
 
-    /// What is refused can be had up to some epoch, exactly, in a database of its own; unless the
-    /// anchor is what is damaged, or no image and no log is left.
+    /// What is refused can be had up to some epoch, exactly, in a database of its own; unless
+    /// [`may_refuse`](Self::may_refuse).
     fn salvage(
         &self,
         options: &RestartOptions<'_>,
@@ -265,10 +303,10 @@ impl Sweep<'_> {
         disk: &dyn Disk,
         files: &Files,
     ) -> Result<(), Wrong> {
-        let salvaged = match salvage(options) {
+        let salvaged = match salvage(options, &names_databases) {
             Ok(Condition::Salvaged(salvaged)) => *salvaged,
             Ok(Condition::Whole) => return Err("salvage takes it for whole".to_owned().into()),
-            Err(_) => return Ok(()),
+            Err(error) => return self.may_refuse(options, error),
         };
         let missing = salvaged.missing.clone();
         let target: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -300,16 +338,33 @@ impl Sweep<'_> {
         if contents(disk)? != *files {
             return Err("salvage changed the damaged database".to_owned().into());
         }
-        // Of pages that are gone, and of an image without its log, the model says nothing; nor of
-        // what was before the last restart.
-        let exact = missing.pages.is_empty() && !missing.image_alone;
-        if exact && missing.intact_epoch >= self.subject.floor {
-            let expected = world.model.state_at(missing.intact_epoch);
+        // Of pages that are gone, and of an image without its log, the models say nothing.
+        if missing.pages.is_empty() && !missing.image_alone {
+            let expected = self.subject.state_at(missing.intact_epoch);
             let same = world.compare(&core, &expected);
             same.map_err(|what| Wrong::Other(format!("salvaged {missing:?}: {what}")))?;
             self.salvaged.set(self.salvaged.get() + 1);
         }
         Ok(())
+    }
+
+    /// Salvage may fail if the anchor cannot be read; and if the log is not there from the
+    /// database's beginning and each image is incomplete, or without a readable header, directory or
+    /// page (docs/operations.md).
+    fn may_refuse(&self, options: &RestartOptions<'_>, error: Error) -> Result<(), Wrong> {
+        let Ok(Some(anchor)) = read_anchor(options.data.as_ref()) else {
+            return Ok(());
+        };
+        let suffices = |slot: &ImageSlot| {
+            let image = anchor.image(*slot);
+            image.state == ImageState::Complete && is_readable(options, &anchor, *slot)
+        };
+        match ImageSlot::ALL.iter().find(|slot| suffices(slot)) {
+            None => Ok(()),
+            Some(slot) => {
+                Err(format!("image {slot} is there, and nothing was salvaged: {error}").into())
+            }
+        }
     }
 
     /// Nothing may be left of a database that is taken for none.
@@ -343,6 +398,33 @@ impl Sweep<'_> {
         let same = world.compare(core, &expected);
         same.map_err(|what| Wrong::Other(format!("started at epoch {durable}: {what}")))
     }
+}
+
+/// Whether an image and all of its pages can be read.
+fn is_readable(options: &RestartOptions<'_>, anchor: &Anchor, slot: ImageSlot) -> bool {
+    let geometry = Geometry {
+        partitions: anchor.partitions,
+        chunk_pages: anchor.chunk_pages,
+        hash_seed: anchor.hash_seed,
+    };
+    let file = ImageFile::open(options.images[0].as_ref(), slot, &anchor.uuid);
+    let listed = read_directory(options.data.as_ref(), anchor, slot, &geometry);
+    let (Ok(file), Ok(listed)) = (file, listed) else {
+        return false;
+    };
+    let mut bytes = AlignedBuf::zeroed(PAGE_BYTES);
+    let mut pages = (0..geometry.partitions)
+        .map(PartitionId)
+        .flat_map(|partition| {
+            let present = listed.directory.present(partition);
+            present.filter_map(move |(local, entry)| {
+                Some((geometry.page_id(partition, local)?, entry))
+            })
+        });
+    pages.all(|(page, entry)| {
+        let read = file.read(Places::of(anchor).place(page), &mut bytes);
+        read.is_ok() && ImageFile::is_listed(page, &bytes, &entry)
+    })
 }
 
 /// The files of a disk.
@@ -390,12 +472,11 @@ fn disk_of(files: &Files, folders: &[&str]) -> Check<MemDisk> {
     Ok(disk)
 }
 
-/// Sweeps over one database. `every` is 1 for all cases, or takes one of that many truncations and
-/// zeroed ends.
+/// Sweeps over one database.
 ///
 /// # Errors
 /// The small database could not be made.
-pub fn sweep(seed: u64, streams: u8, age: Age, every: usize) -> Check<Swept> {
+pub fn sweep(seed: u64, streams: u8, age: Age) -> Check<Swept> {
     let subject = Subject::new(seed, streams, age)?;
     let foreign = Subject::new(seed ^ 0xf0, streams, age)?;
     let mut sweep = Sweep {
@@ -404,9 +485,78 @@ pub fn sweep(seed: u64, streams: u8, age: Age, every: usize) -> Check<Swept> {
         salvaged: Cell::new(0),
     };
     sweep.case("nothing", &subject.now, &FOLDERS);
-    sweep.ends(every);
+    sweep.ends();
     sweep.exchanges(&foreign);
     sweep.deletions();
+    sweep.out.salvaged = sweep.salvaged.get();
+    Ok(sweep.out)
+}
+
+/// Where [`flips`] looks for blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocks {
+    /// Between begin and end of the only image.
+    OfTheWindow,
+    /// Behind the older image, in a life that has ended; the newest image's directory is gone.
+    OfAnEndedLife,
+}
+
+/// Flips a bit in each of these blocks of one database, one at a time. Every case must be refused,
+/// and what comes before the block be saved.
+///
+/// # Errors
+/// The small database could not be made, or has no such blocks.
+pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
+    let subject = Subject::new(seed, streams, age)?;
+    let disk = disk_of(&subject.now, &FOLDERS)?;
+    let anchor = read_anchor(&disk).map_err(|error| error.to_string())?;
+    let anchor = anchor.ok_or("no anchor")?;
+    let slot = anchor.newest_image().ok_or("no image")?;
+    let mut files = subject.now.clone();
+    let (from, to, life, behind) = match blocks {
+        Blocks::OfTheWindow => {
+            let image = anchor.image(slot);
+            (&image.begin, &image.end, anchor.incarnation, Epoch(0))
+        }
+        Blocks::OfAnEndedLife => {
+            let link = anchor.chain.first().ok_or("no life has ended")?;
+            if link.start.contains(&Pos(0)) {
+                return Err("the first life's log is still needed".into());
+            }
+            if anchor.image(slot.other()).state != ImageState::Complete {
+                return Err("there is no older image".into());
+            }
+            files.remove(&directory_path(slot, anchor.image(slot).k));
+            let older = anchor.image(slot.other());
+            (&older.end, &link.cut, link.incarnation, older.end_epoch)
+        }
+    };
+    let mut sweep = Sweep {
+        subject: &subject,
+        out: Swept::default(),
+        salvaged: Cell::new(0),
+    };
+    for stream in (0..anchor.streams).map(StreamId) {
+        let s = usize::from(stream.0);
+        let scan = scan_stream(&disk, &anchor.lives(), stream, from[s], Bodies::All);
+        let scan = scan.map_err(|error| error.to_string())?;
+        let within = |block: &&BlockRef| {
+            block.incarnation == life && block.pos < to[s] && block.epoch > behind
+        };
+        for block in scan.blocks.iter().filter(within) {
+            let start = anchor.lives().start_of(life, stream).unwrap_or_default();
+            let segment = SegmentId {
+                stream,
+                start: anchor.segments.span_at(start, block.pos).start,
+                incarnation: life,
+            };
+            let place = SEGMENT_HEADER_BYTES + (block.pos.0 - segment.start.0);
+            let (path, mut files) = (segment.path(), files.clone());
+            let bytes = files.get_mut(&path).ok_or("a segment is missing")?;
+            Arc::make_mut(bytes)[to_usize(place) + HEADER_BYTES] ^= 0x10;
+            sweep.case(&format!("{path} flipped at {place}"), &files, &FOLDERS);
+        }
+    }
     sweep.out.salvaged = sweep.salvaged.get();
     Ok(sweep.out)
 }
@@ -418,22 +568,22 @@ impl Sweep<'_> {
         self.case(&format!("{path} {what}"), &files, &FOLDERS);
     }
 
-    /// Every file cut at every sector, and zeroed from there on.
-    fn ends(&mut self, every: usize) {
+    /// Every file cut at every sector, zeroed from there on, and with a bit flipped there.
+    fn ends(&mut self) {
         const CUT_BYTES: usize = 512;
+        const FLIP_AT: usize = 9;
         let subject = self.subject;
-        let mut turn = 0;
         for (path, bytes) in &subject.now {
             for at in (0..bytes.len()).step_by(CUT_BYTES) {
-                turn += 1;
-                if turn % every != 0 && at != 0 {
-                    continue;
-                }
                 self.replaced(path, bytes[..at].to_vec(), &format!("truncated to {at}"));
                 if bytes[at..].iter().any(|byte| *byte != 0) {
                     let mut zeroed = bytes[..at].to_vec();
                     zeroed.resize(bytes.len(), 0);
                     self.replaced(path, zeroed, &format!("zeroed from {at} on"));
+                    let mut flipped = bytes.to_vec();
+                    let place = (at + FLIP_AT).min(bytes.len() - 1);
+                    flipped[place] ^= 0x10;
+                    self.replaced(path, flipped, &format!("flipped at {place}"));
                 }
             }
         }

@@ -334,7 +334,7 @@ impl World {
     }
 
     /// One step of the checkpoint; `None` if it failed as it may.
-    fn checkpoint_step(&mut self) -> Check<Option<CheckpointProgress>> {
+    pub(crate) fn checkpoint_step(&mut self) -> Check<Option<CheckpointProgress>> {
         match self.core().checkpoint_step() {
             Ok(progress) => {
                 if progress == CheckpointProgress::Done {

@@ -11,10 +11,10 @@ use perdura_base::{
 };
 use perdura_device::{Access, Disk, File};
 
-use crate::anchor::Anchor;
 use crate::block::{self, BlockHeader, HEADER_BYTES};
+use crate::lives::Lives;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
-use crate::sizes::Span;
+use crate::sizes::{SegmentSizes, Span};
 
 /// How much is read at once, bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -24,15 +24,17 @@ const LONG_BLOCK_BYTES: u64 = 32 << 10;
 /// it is played, which a slow disk feels.
 const SHORT_READ_BYTES: usize = 32 << 10;
 
-/// Which bodies a scan checks.
+/// Which bodies a scan checks, and what it takes for damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Check {
-    /// All.
+pub enum Check {
+    /// All bodies.
     All,
-    /// All, and a lost next segment is no error.
+    /// All bodies, for a caller that wants what is whole and accepts that more is missing: a
+    /// segment that the one before it names may be gone.
     Salvage,
-    /// Those that no block vouches for: their epoch is above every durable epoch named in the
-    /// stream. Whoever reads the others later checks them then.
+    /// The bodies that no block vouches for: their epoch is above every durable epoch named in the
+    /// stream. The scan goes from header to header over the others. Each of those must be whole; it
+    /// is checked when it is read, and damage is an error then, never an end of the log.
     InDoubt,
 }
 
@@ -144,53 +146,15 @@ struct Held {
     len: usize,
 }
 
-/// Scans a stream from `from`: through the closed incarnations of the anchor's chain up to their
-/// cuts, then the newest one as far as its blocks are valid, then a bounded way beyond for
-/// evidence.
+/// Scans a stream from `from`: through the closed lives up to their cuts, then the newest one as
+/// far as its blocks are valid, then a bounded way beyond for evidence.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a block that a chain link vouches for is damaged or missing.
+/// [`Error::Corrupt`] if a block (with [`Check::InDoubt`], a header) that a closed life's cut
+/// vouches for is damaged or missing, or a segment does not have its place and size.
 pub fn scan_stream(
     disk: &dyn Disk,
-    anchor: &Anchor,
-    stream: StreamId,
-    from: Pos,
-) -> Result<StreamScan> {
-    scan(disk, anchor, stream, from, Check::All)
-}
-
-/// As [`scan_stream`], but goes from header to header: the body of a block is only read if no
-/// later block names its epoch durable. What a later block does name must be whole, and is
-/// checked when it is read; to find it damaged then is an error, never an end of the log.
-///
-/// # Errors
-/// [`Error::Corrupt`] if a header that a chain link vouches for is damaged or missing.
-pub fn hop_stream(
-    disk: &dyn Disk,
-    anchor: &Anchor,
-    stream: StreamId,
-    from: Pos,
-) -> Result<StreamScan> {
-    scan(disk, anchor, stream, from, Check::InDoubt)
-}
-
-/// As [`scan_stream`], for whoever wants what is whole and accepts that more is missing: a segment
-/// that the one before it names may be gone.
-///
-/// # Errors
-/// [`Error::Corrupt`] if a block that a chain link vouches for is damaged or missing.
-pub fn salvage_stream(
-    disk: &dyn Disk,
-    anchor: &Anchor,
-    stream: StreamId,
-    from: Pos,
-) -> Result<StreamScan> {
-    scan(disk, anchor, stream, from, Check::Salvage)
-}
-
-fn scan(
-    disk: &dyn Disk,
-    anchor: &Anchor,
+    lives: &Lives<'_>,
     stream: StreamId,
     from: Pos,
     check: Check,
@@ -203,10 +167,10 @@ fn scan(
         torn: None,
         notes: Vec::new(),
         bytes_read: 0,
-        segments: open_segments(disk, anchor, stream)?,
+        segments: open_segments(disk, lives, stream)?,
     };
     let mut scanner = Scanner {
-        uuid: anchor.uuid,
+        uuid: lives.uuid,
         stream,
         out: &mut out,
         check,
@@ -219,7 +183,7 @@ fn scan(
     };
     let s = usize::from(stream.0);
     let mut pos = from;
-    for link in &anchor.chain {
+    for link in lives.closed {
         let cut = link.cut[s];
         if cut <= pos {
             continue;
@@ -231,18 +195,18 @@ fn scan(
             return Err(damaged(stream, link.incarnation, pos, cut, &found));
         }
     }
-    let start = anchor.open_start()[s].max(pos);
-    pos = scanner.contiguous(anchor.incarnation, start, None)?;
+    let start = lives.open_start[s].max(pos);
+    pos = scanner.contiguous(lives.open, start, None)?;
     if check == Check::InDoubt {
-        pos = scanner.check_doubtful(anchor.incarnation, pos, anchor.vouched.epoch)?;
+        pos = scanner.check_doubtful(lives.open, pos, lives.vouched)?;
     }
     scanner.ahead = READ_BYTES;
     scanner.check = Check::All;
     if check != Check::Salvage {
-        scanner.check_end(anchor.incarnation, pos)?;
+        scanner.check_end(lives.open, pos)?;
     }
     scanner.out.valid_end = pos;
-    scanner.beyond(anchor.incarnation, pos)?;
+    scanner.beyond(lives.open, pos)?;
     Ok(out)
 }
 
@@ -257,7 +221,7 @@ fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) 
     )
 }
 
-fn open_segments(disk: &dyn Disk, anchor: &Anchor, stream: StreamId) -> Result<Vec<OpenSegment>> {
+fn open_segments(disk: &dyn Disk, lives: &Lives<'_>, stream: StreamId) -> Result<Vec<OpenSegment>> {
     let mut segments = Vec::new();
     let names = disk.list(LOG_DIR)?;
     let mut ids: Vec<SegmentId> = names
@@ -267,14 +231,14 @@ fn open_segments(disk: &dyn Disk, anchor: &Anchor, stream: StreamId) -> Result<V
         .collect();
     ids.sort_unstable();
     for id in ids {
-        let Some(life) = anchor.start_of(id.incarnation, stream) else {
+        let Some(life) = lives.start_of(id.incarnation, stream) else {
             continue;
         };
         let file = disk.open(&id.path(), Access::Buffered)?;
-        let span = check_span(anchor, id, life, file.as_ref())?;
+        let span = check_span(lives.segments, id, life, file.as_ref())?;
         let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;
-        let checked = check_header(id, &anchor.uuid, &header[..got]);
+        let checked = check_header(id, &lives.uuid, &header[..got]);
         let followed = *checked.as_ref().unwrap_or(&false);
         let header_fault = checked.err();
         segments.push(OpenSegment {
@@ -290,8 +254,8 @@ fn open_segments(disk: &dyn Disk, anchor: &Anchor, stream: StreamId) -> Result<V
 
 /// A segment begins where the sizes of its life's segments say, and has exactly its size: a file is
 /// as long as that from before it gets its name until it loses it.
-fn check_span(anchor: &Anchor, id: SegmentId, life: Pos, file: &dyn File) -> Result<Span> {
-    let span = (life <= id.start).then(|| anchor.segments.span_at(life, id.start));
+fn check_span(sizes: SegmentSizes, id: SegmentId, life: Pos, file: &dyn File) -> Result<Span> {
+    let span = (life <= id.start).then(|| sizes.span_at(life, id.start));
     let Some(span) = span.filter(|span| span.start == id.start) else {
         return Err(Error::corrupt(
             id.path(),

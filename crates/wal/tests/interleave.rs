@@ -8,8 +8,8 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId, U
 use perdura_device::{Clock, Disk, ManualClock, MemDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Anchor, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, SegmentSizes, Vouched, Wal,
-    WalOptions, WalStart, decide_cut, scan_stream,
+    Anchor, Check, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, SegmentSizes,
+    StreamScan, Vouched, Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 use shuttle::sync::Mutex;
 use shuttle::thread;
@@ -97,7 +97,7 @@ fn history() {
     // A power cut now and then: what the disk holds is scanned while the others run.
     let durable_before = wal.durable();
     let scans: Vec<_> = (0..STREAMS)
-        .map(|stream| scan_stream(disk.as_ref(), &anchor(), StreamId(stream), Pos(0)).unwrap())
+        .map(|stream| scan(disk.as_ref(), stream))
         .collect();
     // The streams are read one after the other, so a later one may be ahead; never behind.
     if let Ok(cut) = decide_cut(&anchor(), &scans) {
@@ -116,15 +116,18 @@ fn history() {
     check(disk.as_ref(), &wal, &told.lock().unwrap());
 }
 
+fn scan(disk: &dyn Disk, stream: u8) -> StreamScan {
+    let anchor = anchor();
+    scan_stream(disk, &anchor.lives(), StreamId(stream), Pos(0), Check::All).unwrap()
+}
+
 fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
     assert!(
         told.is_sorted_by_key(|(_, epoch)| *epoch),
         "a dependent has a smaller epoch: {told:?}"
     );
     assert_eq!(wal.durable(), told.last().unwrap().1);
-    let mut scans: Vec<_> = (0..STREAMS)
-        .map(|stream| scan_stream(disk, &anchor(), StreamId(stream), Pos(0)).unwrap())
-        .collect();
+    let mut scans: Vec<_> = (0..STREAMS).map(|stream| scan(disk, stream)).collect();
     let cut = decide_cut(&anchor(), &scans).unwrap();
     assert_eq!(cut.durable, wal.durable());
     let mut found = BTreeMap::new();

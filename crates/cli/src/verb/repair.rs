@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use perdura::catalog::DATABASES;
+use perdura::catalog::names_databases;
 use perdura::{MemoryAccount, Progress};
 use perdura_base::Uuid;
 use perdura_device::{Access, Clock, Disk, FileDisk, SystemClock};
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
     let options = offline.restart_options(method, &schedule);
-    let salvaged = match salvage(&options).with_context(dir)? {
+    let salvaged = match salvage(&options, &names_databases).with_context(dir)? {
         Condition::Whole => {
             let told = Told {
                 opens: true,
@@ -113,11 +113,6 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
             "{} is not empty: give a new directory",
             to.display()
         )));
-    }
-    if salvaged.catalog.len() <= usize::from(DATABASES) {
-        bail!(
-            "the pages that name the databases are among those that are missing: restore a backup"
-        );
     }
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(to)?);
     let _lock = disk.lock("LOCK")?;

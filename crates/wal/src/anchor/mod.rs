@@ -7,7 +7,7 @@ use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, PARTITIONS_MAX, STREAMS_MAX};
 use perdura_base::num::{to_u32, to_usize};
-use perdura_base::{CkptEpoch, Epoch, ImageSlot, Incarnation, Pos, StreamId, Uuid};
+use perdura_base::{CkptEpoch, Epoch, ImageSlot, Incarnation, Pos, Uuid};
 
 use crate::scheme::Scheme;
 use crate::sizes::SegmentSizes;
@@ -180,19 +180,6 @@ impl Anchor {
             Some(link) => link.cut.clone(),
             None => vec![Pos(0); usize::from(self.streams)],
         }
-    }
-
-    /// Where the log of a life in this stream starts; `None` if the anchor knows no such life.
-    #[must_use]
-    pub fn start_of(&self, incarnation: Incarnation, stream: StreamId) -> Option<Pos> {
-        let s = usize::from(stream.0);
-        if incarnation == self.incarnation {
-            return Some(self.open_start()[s]);
-        }
-        let mut closed = self.chain.iter();
-        closed
-            .find(|link| link.incarnation == incarnation)
-            .map(|link| link.start[s])
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -107,7 +107,14 @@ fn truncated_segments_are_used_again_and_their_old_blocks_do_not_count() {
     }
     disk.crash(CrashProfile::Nothing, 5);
     let life = disk.life();
-    let scan = perdura_wal::scan_stream(life.as_ref(), &anchor, StreamId(0), floor[0]).unwrap();
+    let scan = perdura_wal::scan_stream(
+        life.as_ref(),
+        &anchor.lives(),
+        StreamId(0),
+        floor[0],
+        perdura_wal::Check::All,
+    )
+    .unwrap();
     let cut = perdura_wal::decide_cut(&anchor, std::slice::from_ref(&scan)).unwrap();
     assert_eq!(cut.durable, wal.durable());
     let found = groups(&[scan], 0, Direction::Forward);

@@ -6,8 +6,8 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, Result, Str
 use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Anchor, Cut, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, SegmentSizes,
-    StreamScan, Vouched, Wal, WalOptions, WalStart, decide_cut, hop_stream, scan_stream,
+    Anchor, Check, Cut, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, SegmentSizes,
+    StreamScan, Vouched, Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 
 pub const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -77,8 +77,8 @@ pub fn flush(wal: &Wal) {
 /// Scans all streams in both ways: every body checked, and hopping from header to header. What the
 /// hopping scan takes for granted must show when its units are read.
 pub fn scan(disk: &Arc<SimDisk>, anchor: &Anchor) -> Result<(Vec<StreamScan>, Cut)> {
-    let checked = scan_by(disk, anchor, scan_stream);
-    let hopped = scan_by(disk, anchor, hop_stream).and_then(|(scans, cut)| {
+    let checked = scan_by(disk, anchor, Check::All);
+    let hopped = scan_by(disk, anchor, Check::InDoubt).and_then(|(scans, cut)| {
         for scan in &scans {
             for unit in scan.units(0) {
                 scan.read_unit(unit, Direction::Forward, |_, _| Ok(()))?;
@@ -109,13 +109,12 @@ pub fn scan(disk: &Arc<SimDisk>, anchor: &Anchor) -> Result<(Vec<StreamScan>, Cu
     checked
 }
 
-type Scan = fn(&dyn Disk, &Anchor, StreamId, Pos) -> Result<StreamScan>;
-
-fn scan_by(disk: &Arc<SimDisk>, anchor: &Anchor, scan: Scan) -> Result<(Vec<StreamScan>, Cut)> {
+fn scan_by(disk: &Arc<SimDisk>, anchor: &Anchor, check: Check) -> Result<(Vec<StreamScan>, Cut)> {
     let life = disk.life();
     let mut scans = Vec::new();
     for stream in 0..anchor.streams {
-        scans.push(scan(life.as_ref(), anchor, StreamId(stream), Pos(0))?);
+        let (disk, lives) = (life.as_ref(), anchor.lives());
+        scans.push(scan_stream(disk, &lives, StreamId(stream), Pos(0), check)?);
     }
     let cut = decide_cut(anchor, &scans)?;
     for scan in &mut scans {

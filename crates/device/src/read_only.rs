@@ -1,0 +1,145 @@
+//! Disks and files that can only be read: every change is refused, whatever stands behind them.
+
+use std::any::Any;
+use std::io;
+use std::sync::Arc;
+
+use perdura_base::{Error, Result};
+
+use crate::{Access, Disk, File};
+
+/// What a read-only disk shows.
+pub trait ReadDir: Send + Sync + 'static {
+    /// Its files.
+    type File: ReadFile + 'static;
+
+    /// As [`Disk::open`].
+    ///
+    /// # Errors
+    /// As there.
+    fn open(&self, path: &str, access: Access) -> Result<Self::File>;
+
+    /// As [`Disk::list`].
+    ///
+    /// # Errors
+    /// As there.
+    fn list(&self, dir: &str) -> Result<Vec<String>>;
+
+    /// As [`Disk::lock`], without creating the file.
+    ///
+    /// # Errors
+    /// As there.
+    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>>;
+
+    /// As [`Disk::name`].
+    fn name(&self) -> String;
+}
+
+/// What a read-only file shows.
+pub trait ReadFile: Send + Sync {
+    /// As [`File::len`].
+    ///
+    /// # Errors
+    /// As there.
+    fn len(&self) -> Result<u64>;
+
+    /// As [`File::is_empty`].
+    ///
+    /// # Errors
+    /// As there.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// As [`File::read_at`].
+    ///
+    /// # Errors
+    /// As there.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// As [`File::path`].
+    fn path(&self) -> &str;
+
+    /// As [`File::is_direct`].
+    fn is_direct(&self) -> bool;
+}
+
+/// A disk or a file that refuses every change.
+#[derive(Debug)]
+pub struct ReadOnly<T>(pub T);
+
+fn refused(op: &'static str, path: &str) -> Error {
+    Error::io(op, path, io::Error::from(io::ErrorKind::ReadOnlyFilesystem))
+}
+
+impl<T: ReadDir> Disk for ReadOnly<T> {
+    fn create(&self, path: &str, _: Access) -> Result<Arc<dyn File>> {
+        Err(refused("create", path))
+    }
+
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(ReadOnly(self.0.open(path, access)?)))
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<String>> {
+        self.0.list(dir)
+    }
+
+    fn make_dir(&self, dir: &str) -> Result<()> {
+        Err(refused("create directory", dir))
+    }
+
+    fn rename(&self, from: &str, _: &str) -> Result<()> {
+        Err(refused("rename", from))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        Err(refused("remove", path))
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        Err(refused("sync", dir))
+    }
+
+    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
+        self.0.lock(path)
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+impl<T: ReadFile> File for ReadOnly<T> {
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.0.read_at(offset, buf)
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<()> {
+        Err(refused("write", self.path()))
+    }
+
+    fn allocate(&self, _: u64) -> Result<()> {
+        Err(refused("allocate", self.path()))
+    }
+
+    fn set_len(&self, _: u64) -> Result<()> {
+        Err(refused("resize", self.path()))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Err(refused("sync", self.path()))
+    }
+
+    fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.0.is_direct()
+    }
+}

@@ -1,0 +1,70 @@
+//! Which lives of a database a scan reads, and where the log of each begins.
+
+use perdura_base::{Epoch, Incarnation, Pos, StreamId, Uuid};
+
+use crate::anchor::{Anchor, ChainLink};
+use crate::sizes::SegmentSizes;
+
+/// The lives whose log a scan reads. The anchor names those of a whole database
+/// ([`Anchor::lives`]); a caller that gives up the newest ones names fewer.
+#[derive(Debug, Clone)]
+pub struct Lives<'a> {
+    /// The database.
+    pub uuid: Uuid,
+    /// Sizes of its segments.
+    pub segments: SegmentSizes,
+    /// The lives that ended, oldest first: each is read up to its cut, which must be reached.
+    pub closed: &'a [ChainLink],
+    /// The newest life, read as far as its blocks are valid.
+    pub open: Incarnation,
+    /// Where each stream of the newest life starts.
+    pub open_start: Vec<Pos>,
+    /// The epoch that the newest life's log must reach.
+    pub vouched: Epoch,
+}
+
+impl Lives<'_> {
+    /// Where the log of a life in this stream starts; `None` if it is none of these lives.
+    #[must_use]
+    pub fn start_of(&self, incarnation: Incarnation, stream: StreamId) -> Option<Pos> {
+        let s = usize::from(stream.0);
+        if incarnation == self.open {
+            return Some(self.open_start[s]);
+        }
+        let mut closed = self.closed.iter();
+        closed
+            .find(|link| link.incarnation == incarnation)
+            .map(|link| link.start[s])
+    }
+}
+
+impl Anchor {
+    /// All lives whose log is still needed.
+    #[must_use]
+    pub fn lives(&self) -> Lives<'_> {
+        Lives {
+            uuid: self.uuid,
+            segments: self.segments,
+            closed: &self.chain,
+            open: self.incarnation,
+            open_start: self.open_start(),
+            vouched: self.vouched.epoch,
+        }
+    }
+
+    /// The lives as they were when the closed one with this place in the chain was the newest;
+    /// [`lives`](Self::lives) for a place behind the last.
+    #[must_use]
+    pub fn lives_until(&self, place: usize) -> Lives<'_> {
+        match self.chain.get(place) {
+            None => self.lives(),
+            Some(link) => Lives {
+                closed: &self.chain[..place],
+                open: link.incarnation,
+                open_start: link.start.clone(),
+                vouched: Epoch(0),
+                ..self.lives()
+            },
+        }
+    }
+}
