@@ -270,9 +270,11 @@ impl Core {
     /// Publishes a flush: the last thing its transaction does.
     ///
     /// # Errors
-    /// An error, to be handed on.
+    /// An error, to be handed on; also if an earlier verb of the transaction was refused and the
+    /// closure dropped the error.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
-        // Nothing may fail behind the publication.
+        // Nothing may fail behind the publication, nor the transaction be undone.
+        tx.check_not_refused()?;
         tx.check_collections()?;
         Ok(Flushed(self.databases.install(&self.heap, tx, flush)?))
     }

@@ -20,7 +20,7 @@ use perdura_wal::{Anchor, ImageState};
 
 use crate::found::COPIED;
 use crate::image::{
-    DirEntry, Directory, ImageFile, LoadedDirectory, Places, folder, read_directory,
+    DirEntry, Directory, ImageFile, LoadedDirectory, Place, Places, folder, read_directory,
 };
 
 /// Pages read at once.
@@ -385,9 +385,10 @@ impl ImagePlan {
                 Err(_) => {
                     bytes.fill(0);
                     got = bytes.len();
-                    for (page, bytes) in (run.first.0..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
-                        let place = self.places.place(PageId(page));
-                        if !matches!(file.read(place, bytes), Ok(PAGE_BYTES)) {
+                    // Side by side are places; page numbers jump where a chunk ends.
+                    let first = self.places.place(run.first).0;
+                    for (place, bytes) in (first..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
+                        if !matches!(file.read(Place(place), bytes), Ok(PAGE_BYTES)) {
                             bytes.fill(0);
                         }
                     }

@@ -1,7 +1,7 @@
 //! Runs transactions: latches, undo, group, append, release.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -53,34 +53,35 @@ struct Scratch {
 
 std::thread_local! {
     static SCRATCH: RefCell<Option<Box<Scratch>>> = const { RefCell::new(None) };
-    /// The heap whose transaction runs in this thread, by its address; 0: none.
-    static RUNNING: Cell<usize> = const { Cell::new(0) };
+    /// The heaps whose transactions run in this thread, by their addresses, innermost last.
+    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Marks this thread as running a transaction while it is alive.
-struct Running {
-    outer: usize,
-}
+struct Running;
 
 impl Running {
     /// # Errors
-    /// [`Error::Usage`] within a transaction on the same heap: it would wait for its own latches.
+    /// [`Error::Usage`] within a transaction on the same heap, however many of other heaps are in
+    /// between: it would wait for its own latches.
     fn begin(heap: &Heap) -> Result<Running> {
         let id = std::ptr::from_ref(heap).addr();
-        let outer = RUNNING.replace(id);
-        let running = Running { outer };
-        if outer == id {
-            let why = "a transaction was begun inside a transaction of the same database and \
-                       thread; use the one that is running";
-            return Err(Error::Usage(why.into()));
-        }
-        Ok(running)
+        RUNNING.with_borrow_mut(|running| {
+            if running.contains(&id) {
+                let why = "a transaction was begun inside a transaction of the same database and \
+                           thread; use the one that is running";
+                return Err(Error::Usage(why.into()));
+            }
+            running.push(id);
+            Ok(Running)
+        })
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        RUNNING.set(self.outer);
+        // Closures nest, and so do their transactions.
+        RUNNING.with_borrow_mut(|running| running.pop());
     }
 }
 

@@ -92,6 +92,24 @@ impl<'a> Tx<'a> {
         self.marks.met_full_log()
     }
 
+    /// Fails if a verb met a missing latch or a full log, whatever the closure made of that error:
+    /// the transaction will be undone. A caller that publishes something outside the pages asks
+    /// here before it does.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], [`Error::LogFull`], to be handed on.
+    pub fn check_not_refused(&self) -> Result<()> {
+        if let Some(partition) = self.marks.missing().iter().next() {
+            return Err(Error::Undeclared(partition));
+        }
+        if self.met_full_log() {
+            return Err(Error::LogFull(
+                "the log refused a write of this transaction".into(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Puts what this transaction takes on the account. If that reaches the limit, the rest of it
     /// may only delete.
     #[cold]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use perdura::{Core, CoreOptions, Env, Progress, Ticket};
-use perdura_base::{Epoch, StreamId};
+use perdura::{Core, CoreOptions, Env, PartitionSet, Progress, Renewal, Ticket};
+use perdura_base::{CkptEpoch, Epoch, StreamId};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
-use perdura_wal::FlushProgress;
+use perdura_wal::{FlushProgress, FrameKind};
 
 pub fn small() -> CoreOptions {
     CoreOptions {
@@ -74,6 +74,37 @@ fn what_is_durable_survives_a_power_cut_and_what_is_not_is_gone_whole() {
         assert_eq!(get(&core, "lost"), None);
         assert_eq!(core.report().durable_epoch, kept.epoch.0);
     }
+}
+
+/// The flush was published, and then its transaction undone: the database had a table that the
+/// catalog did not name.
+#[test]
+fn a_flush_is_not_published_if_the_closure_dropped_a_refused_write() {
+    let options = CoreOptions {
+        queue_bytes_max: 16 * 1024,
+        ..small()
+    };
+    let env = env(&SimDisk::new(1), 1);
+    let core = Core::open(env, options, Arc::new(Progress::default())).expect("it opens");
+    put(&core, "kept", b"one");
+    core.flush_all().unwrap();
+    let before = core.database(0);
+    let refused = core.transact(&core.all_partitions(), |tx| {
+        let mut flush = Renewal::default();
+        core.begin_flush(tx, Some(0), &mut flush)?;
+        // Others write faster than the disk takes it.
+        let (none, filler) = (PartitionSet::empty(), [0; 12 * 1024]);
+        for _ in 0..4 {
+            let wal = core.wal();
+            wal.append(StreamId(0), FrameKind::Group, &filler, &none, CkptEpoch(0));
+        }
+        let dropped = tx.put(core.database(1), b"lost", b"", None);
+        assert!(matches!(dropped, Err(perdura::Error::LogFull(_))));
+        core.finish_flush(tx, &flush).map(drop)
+    });
+    assert!(matches!(refused, Err(perdura::Error::LogFull(_))));
+    assert_eq!(core.database(0), before);
+    assert_eq!(get(&core, "kept").as_deref(), Some(&b"one"[..]));
 }
 
 #[test]
@@ -362,6 +393,44 @@ fn a_read_that_fails_while_a_page_is_rebuilt_is_no_damage_beyond_repair() {
         }
     }
     assert!(failed > 0, "no read was one that nothing can stand in for");
+}
+
+/// With one partition on a disk its chunks lie side by side, and a read of several pages spans them.
+/// When it failed, the pages were read again one at a time by their numbers, which jump where a chunk
+/// ends, so sound pages were taken for damaged.
+#[test]
+fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places() {
+    let options = || CoreOptions {
+        partitions: 1,
+        chunk_pages: 2,
+        ..small()
+    };
+    let disk = SimDisk::new(3);
+    let open = || Core::open(env(&disk, 1), options(), Arc::new(Progress::default()));
+    let core = open().expect("it opens");
+    for i in 0..80 {
+        put(&core, &format!("key{i}"), &[b'x'; 1500]);
+        core.flush_all().unwrap();
+    }
+    core.checkpoint_now().unwrap();
+    core.checkpoint_now().unwrap();
+    let digest = core.digest().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 3);
+    let before = disk.snapshot();
+    let mut opened = 0;
+    for nth in 1..=100 {
+        disk.restore(&before);
+        disk.set_plan(FaultPlan {
+            fail_read_at: Some(nth),
+            ..FaultPlan::default()
+        });
+        let Ok(core) = open() else { continue };
+        assert_eq!(core.digest().unwrap(), digest, "read {nth}");
+        assert_eq!(core.report().pages_rebuilt, 0, "read {nth}");
+        opened += 1;
+    }
+    assert!(opened > 3, "{opened}");
 }
 
 #[test]

@@ -234,6 +234,24 @@ fn a_transaction_inside_a_transaction_is_refused_and_another_databases_is_not() 
     put(&db, "next", b"");
 }
 
+/// Only the innermost transaction's database was looked at, and the thread waited for its own latch.
+#[test]
+fn a_transaction_inside_another_databases_inside_one_of_its_own_is_refused_at_once() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (db, other) = (open(&one), open(&two));
+    let nested = db.write(|tx| {
+        tx.put(db.database(0), b"outer", b"", None)?;
+        other.write(|tx| {
+            tx.put(other.database(0), b"middle", b"", None)?;
+            db.write(|tx| tx.put(db.database(0), b"outer", b"", None))
+        })
+    });
+    assert!(matches!(nested, Err(Error::Usage(text)) if text.contains("inside a transaction")));
+    assert_eq!((db.rows(0).unwrap().0, other.rows(0).unwrap().0), (0, 0));
+    put(&db, "next", b"");
+    put(&other, "next", b"");
+}
+
 #[test]
 fn keys_are_iterated_and_ranged_while_the_caller_writes() {
     let dir = tempfile::tempdir().unwrap();
