@@ -1,6 +1,7 @@
 //! What a client has told about itself: its database, its protocol version, whether it has
 //! proved who it is, the block it is queueing, and when it wants its replies.
 
+use crate::acl::prove::Proof;
 use crate::acl::{Acl, User};
 use crate::command::{Command, flag};
 use crate::engine::Epoch;
@@ -95,8 +96,8 @@ pub(crate) struct Session {
     pub pushed: Vec<u8>,
     /// Wrong passwords so far.
     pub wrong: u32,
-    /// Until when the answer to a wrong password is held back.
-    pub held: Option<Instant>,
+    /// How far the passwords of its next request are judged.
+    pub proof: Proof,
     /// Whether its next request waits for a password to be tried or hashed.
     pub asks: bool,
     /// Whether its next request is kept back by CLIENT PAUSE.
@@ -133,7 +134,7 @@ impl Session {
             unread: 0,
             pushed: Vec::new(),
             wrong: 0,
-            held: None,
+            proof: Proof::default(),
             asks: false,
             in_pause: false,
             no_evict: false,

@@ -5,7 +5,9 @@
 //! that, and until it has, the request stays unread in its connection's input, as under CLIENT
 //! PAUSE, and nothing of it has happened. The result becomes the secret's mark, or a line in a
 //! short list of what was refuted; then the request is looked at again. One with a wrong password
-//! is postponed once more, until its delay is over ([`throttle`](super::throttle)).
+//! is postponed once more, until its delay is over ([`throttle`](super::throttle)). A request may have
+//! several, above all EXEC: they are judged in their order, one after the other, and each wrong one
+//! is counted and held back ([`Proof`] says how far that is).
 //!
 //! So a password that was right once in this process is always judged at once. One that was not
 //! waits for at most one try of each other address: an address has one check at a time, and those
@@ -13,7 +15,7 @@
 //!
 //! New passwords are hashed by the same thread. ACL LIST, GETUSER and SAVE wait for that.
 //!
-//! Invariant: a session that `asks` is in `checks`, `overflow` or `unhashed` once; one that is
+//! Invariant: a session that `asks` is in `checks`, `overflow` or `unhashed` once; one whose proof is
 //! `held` is in `held` once, with that deadline.
 
 use super::secret::{Mark, Secret};
@@ -50,6 +52,38 @@ struct Check {
     mark: Mark,
     password: Box<[u8]>,
     secrets: Vec<Arc<Secret>>,
+}
+
+/// How far the passwords of a client's next request are judged.
+#[derive(Debug, Default)]
+pub(crate) struct Proof {
+    /// The command of the block that is judged next.
+    command: usize,
+    /// Which of its needs.
+    need: usize,
+    /// Whether the thread has found that password wrong.
+    refuted: bool,
+    /// Until when the answer to it is held back.
+    held: Option<Instant>,
+}
+
+impl Proof {
+    /// Goes on to the next need of the command.
+    fn pass(&mut self) {
+        *self = Proof {
+            command: self.command,
+            need: self.need + 1,
+            ..Proof::default()
+        };
+    }
+
+    /// Goes on to the next command of the block.
+    fn pass_command(&mut self) {
+        *self = Proof {
+            command: self.command + 1,
+            ..Proof::default()
+        };
+    }
 }
 
 /// What the thread does.
@@ -115,7 +149,7 @@ impl Prover {
 
     fn forget(&mut self, session: &mut Session) {
         let seat = session.seat;
-        if let Some(at) = session.held.take() {
+        if let Some(at) = std::mem::take(&mut session.proof).held {
             self.held.remove(&(at, seat.id, seat.index));
         }
         if std::mem::take(&mut session.asks) {
@@ -158,9 +192,17 @@ pub(crate) fn gate(
     session.asks = false;
     let now = Instant::now();
     let seat = session.seat;
-    match judge(state, session, command, args) {
+    let held = session.proof.held.filter(|at| *at > now);
+    if session.proof.held.is_some() && held.is_none() {
+        session.proof.pass();
+    }
+    let verdict = match held {
+        Some(_) => Verdict::HoldBack,
+        None => judge(state, session, command, args),
+    };
+    match verdict {
         Verdict::Run => {
-            session.held = None;
+            session.proof = Proof::default();
             return false;
         }
         Verdict::Wait => {
@@ -185,58 +227,58 @@ pub(crate) fn gate(
             }
         }
         Verdict::HoldBack => {
-            let at = match session.held {
-                Some(at) if at <= now => {
-                    session.held = None;
-                    return false;
-                }
-                Some(at) => at,
-                None => {
-                    session.wrong = session.wrong.saturating_add(1);
-                    let address = Address::of(&session.peer);
-                    let count = state.prover.throttle.wrong(address, now);
-                    now + delay(count.max(session.wrong))
-                }
-            };
-            session.held = Some(at);
+            let at = held.unwrap_or_else(|| {
+                session.wrong = session.wrong.saturating_add(1);
+                let address = Address::of(&session.peer);
+                let count = state.prover.throttle.wrong(address, now);
+                now + delay(count.max(session.wrong))
+            });
+            session.proof.held = Some(at);
             state.prover.held.insert((at, seat.id, seat.index));
         }
     }
     true
 }
 
-fn judge(state: &State, session: &Session, command: &Command, args: &Args<'_>) -> Verdict {
-    let mut wrong = false;
-    let mut judge_one = |command: &Command, args: &Args<'_>| -> Option<Verdict> {
-        for need in needs(&state.acl, command, args) {
-            match judge_need(state, need) {
-                Verdict::Run => {}
-                Verdict::HoldBack => wrong = true,
-                verdict => return Some(verdict),
-            }
-        }
-        None
-    };
-    let verdict = match &session.block {
+/// Judges a request from where its proof is on, and moves that on.
+fn judge(state: &State, session: &mut Session, command: &Command, args: &Args<'_>) -> Verdict {
+    let Session { block, proof, .. } = session;
+    match block {
         // The commands of the block run when EXEC does; an unknown one made it broken.
         Some(block) if !block.broken => {
-            let mut queue = block.queue.iter();
-            queue.find_map(|(command, owned)| judge_one(command, &owned.args()))
+            for (command, owned) in block.queue.iter().skip(proof.command) {
+                let verdict = judge_command(state, proof, command, &owned.args());
+                if !matches!(verdict, Verdict::Run) {
+                    return verdict;
+                }
+                proof.pass_command();
+            }
+            Verdict::Run
         }
-        Some(_) => None,
-        None => judge_one(command, args),
-    };
-    verdict.unwrap_or(if wrong {
-        Verdict::HoldBack
-    } else {
-        Verdict::Run
-    })
+        Some(_) => Verdict::Run,
+        None => judge_command(state, proof, command, args),
+    }
 }
 
-fn judge_need(state: &State, need: Need<'_>) -> Verdict {
+fn judge_command(state: &State, proof: &mut Proof, command: &Command, args: &Args<'_>) -> Verdict {
+    for need in needs(&state.acl, command, args)
+        .into_iter()
+        .skip(proof.need)
+    {
+        match judge_need(state, need, proof.refuted) {
+            Verdict::Run => proof.pass(),
+            verdict => return verdict,
+        }
+    }
+    Verdict::Run
+}
+
+/// `refuted` tells that all secrets were tried since the request came: the list of what was refuted
+/// is short, and may have forgotten that.
+fn judge_need(state: &State, need: Need<'_>, refuted: bool) -> Verdict {
     let prover = &state.prover;
     let attempt = |mark, password: &[u8], secrets| match prover.open(&mark, secrets) {
-        secrets if secrets.is_empty() => None,
+        secrets if refuted || secrets.is_empty() => None,
         secrets => Some(Verdict::Try(mark, password.into(), secrets)),
     };
     match need {
@@ -382,6 +424,7 @@ impl State {
                 }
                 let seat = check.seat;
                 if *right || check.secrets.is_empty() {
+                    self.note_proof(seat, !*right);
                     self.after_proof(seat);
                 } else if self.connections.holds(seat) {
                     self.prover.checks.push_back(check);
@@ -395,6 +438,17 @@ impl State {
         }
         self.account_proof();
         self.tend_passwords(Instant::now());
+    }
+
+    /// Notes whether the password that a client has given is wrong.
+    fn note_proof(&mut self, seat: Seat, refuted: bool) {
+        let Some(mut connection) = self.connections.take(seat.index) else {
+            return;
+        };
+        if connection.session.seat == seat {
+            connection.session.proof.refuted = refuted;
+        }
+        self.connections.put(seat.index, connection);
     }
 
     /// Has a client looked at again, and some of those that found no room.
@@ -425,7 +479,7 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
-    /// A client that leaves waits for nothing.
+    /// A client that leaves, or whose request may no longer run, waits for nothing.
     pub(crate) fn forget_proof(&mut self, session: &mut Session) {
         self.prover.forget(session);
     }

@@ -48,6 +48,8 @@ pub(crate) fn execute(
         .filter(|command| !queues || command.has(flag::IMMEDIATE));
     let (epoch, after) = match checked {
         Err(error) => {
+            // A request that may no longer run is judged no further; what comes next begins anew.
+            state.forget_proof(session);
             let error = super::block::broken_by(state, session, args, error);
             state.stats.errors += 1;
             Out::new(&mut replies.buf, session.resp3).error(&error);

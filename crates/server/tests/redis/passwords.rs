@@ -302,3 +302,50 @@ fn a_stranger_may_send_on_behind_a_password_that_came_in_two_reads() {
         assert_eq!(client.read(), "+PONG");
     }
 }
+
+#[test]
+fn every_wrong_password_of_a_block_costs_a_delay_and_others_log_in_meanwhile() {
+    let first = start();
+    let mut root = first.connect();
+    root.expect(&[("ACL SETUSER a on +@all ~* >one >two", "+OK")]);
+    let stored = passwords(&mut root, "a");
+    let running = with_users(&[format!("a on +@all ~* #{} #{}", stored[0], stored[1])]);
+    let mut guesser = running.connect();
+    let begin = Instant::now();
+    guesser.write(
+        b"MULTI\r\nAUTH a w1\r\nAUTH a w2\r\nAUTH a two\r\nAUTH a w3\r\nAUTH nobody w4\r\nEXEC\r\n",
+    );
+    // The same address: its checks come between those of the block.
+    assert_eq!(login(&running, "a", "one"), "+OK");
+    for reply in ["+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED"] {
+        assert_eq!(guesser.read(), reply);
+    }
+    assert_eq!(
+        guesser.read(),
+        format!("[{WRONG}, {WRONG}, +OK, {WRONG}, {WRONG}]")
+    );
+    let took = begin.elapsed();
+    assert!(
+        took >= Duration::from_millis(20 + 40 + 80 + 160),
+        "{took:?}"
+    );
+    // The block is judged, what comes next is judged anew.
+    let begin = Instant::now();
+    assert_eq!(guesser.send("AUTH a w1"), WRONG);
+    assert!(begin.elapsed() >= Duration::from_millis(320));
+}
+
+#[test]
+fn a_request_with_more_passwords_than_are_remembered_as_wrong_is_answered() {
+    let running = with_users(&[String::from(
+        "a on #$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHRzYWx0$\
+         AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    )]);
+    let mut client = running.connect();
+    let removed: Vec<String> = (0..1100).map(|n| format!("<wrong{n}")).collect();
+    let words = ["ACL", "SETUSER", "a"].map(String::from);
+    let words: Vec<&[u8]> = words.iter().chain(&removed).map(|w| w.as_bytes()).collect();
+    client.push(&words);
+    let reply = client.read();
+    assert!(reply.contains("does not exist"), "{reply}");
+}
