@@ -34,7 +34,7 @@ const HEAVY_BYTES: usize = 1024 * 1024;
 const RESERVED_BYTES: usize = 64 * 1024;
 /// Clients whose buffers are larger are not read while the buffers of all take nearly what they may,
 /// bytes.
-const HELD_OFF_BYTES: u64 = 64 * 1024;
+pub(crate) const HELD_OFF_BYTES: u64 = 64 * 1024;
 /// A request may hold a value that is too long by this, to be told so and not disconnected.
 const SLACK_BYTES: usize = 1024 * 1024;
 
@@ -87,6 +87,8 @@ pub(crate) struct Connection {
     patience: Patience,
     /// Bytes accounted to the database's memory.
     accounted: u64,
+    /// Bytes it has sent so far.
+    pub received: u64,
 }
 
 impl Connection {
@@ -112,6 +114,7 @@ impl Connection {
             gathered: 0,
             patience: Patience::default(),
             accounted: 0,
+            received: 0,
         }
     }
 
@@ -191,7 +194,9 @@ impl Connection {
     pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
         self.session.active = state.now;
         state.stats.reads += 1;
-        state.stats.input_bytes += u64::try_from(bytes.len()).unwrap_or(0);
+        let count = u64::try_from(bytes.len()).unwrap_or(0);
+        state.stats.input_bytes += count;
+        self.received += count;
         if !self.session.authenticated {
             self.input.reserve_exact(bytes.len());
         }

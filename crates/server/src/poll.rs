@@ -101,6 +101,8 @@ pub(crate) struct EventLoop {
     complained: Option<Instant>,
     /// Connections that came to speak TLS, with their ids and when they must have begun.
     handshakes: VecDeque<(usize, u64, Instant)>,
+    /// The client that is read while buffers take too much.
+    reader: Option<memory::Reader>,
     next_id: u64,
     stopping: Option<Stopping>,
     ticked: Instant,
@@ -142,6 +144,7 @@ impl EventLoop {
             accept_pending: false,
             complained: None,
             handshakes: VecDeque::new(),
+            reader: None,
             next_id: 1,
             stopping: None,
             ticked: now,

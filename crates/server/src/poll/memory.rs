@@ -3,15 +3,63 @@
 //! Data at its limit refuses writes and closes nobody. The share is for what clients leave behind:
 //! unfinished requests, queued transactions, replies and messages that they do not read. From three
 //! quarters on, clients with large buffers are not read from, but for the one whose request is the
-//! largest: so that of many uploads some end. If that one has stopped sending, or the share is full,
-//! its largest holder is disconnected. `CLIENT NO-EVICT ON` spares a client.
+//! largest: so that of many uploads some end. It stays chosen until its request is whole, and has to
+//! bring it on: if it is too slow while others wait, it is disconnected. If the share is full, its
+//! largest holder is. `CLIENT NO-EVICT ON` spares a client.
 
-use super::EventLoop;
+use super::{EventLoop, TICK};
+use crate::connection::{Connection, HELD_OFF_BYTES};
 use crate::engine::MemoryUse;
-use std::time::Duration;
+use crate::state::State;
+use std::time::{Duration, Instant};
 
-/// A client that is read while others must wait has this long for its next bytes.
+/// A client that is read while others must wait has this long for its next [`progress`].
 const STALLED: Duration = Duration::from_secs(1);
+/// The least that counts as progress.
+const PROGRESS_BYTES_MIN: u64 = 64 << 10;
+
+/// What the chosen client must send within [`STALLED`], bytes: so much that the last quarter of the
+/// share is full after about a minute, however large the share is.
+fn progress(share: u64) -> u64 {
+    PROGRESS_BYTES_MIN.max(share / 256)
+}
+
+/// The client that is read while others must wait, and how it gets on.
+#[derive(Debug)]
+pub(super) struct Reader {
+    id: u64,
+    /// What it had sent when its time was counted from nothing.
+    received: u64,
+    /// How long others have waited for it since.
+    waited: Duration,
+    /// When it was looked at last.
+    seen: Instant,
+}
+
+impl Reader {
+    fn new(id: u64, received: u64, now: Instant) -> Reader {
+        Reader {
+            id,
+            received,
+            waited: Duration::ZERO,
+            seen: now,
+        }
+    }
+
+    /// Whether it has kept others waiting for too long. Bytes count only as far as they are
+    /// progress: a trickle is none. A round of the loop that took long is not the client's fault.
+    fn stalls(&mut self, received: u64, share: u64, others_wait: bool, now: Instant) -> bool {
+        let since = now.saturating_duration_since(self.seen).min(TICK * 2);
+        self.seen = now;
+        if !others_wait || received.saturating_sub(self.received) >= progress(share) {
+            self.received = received;
+            self.waited = Duration::ZERO;
+        } else {
+            self.waited += since;
+        }
+        self.waited > STALLED
+    }
+}
 
 impl EventLoop {
     /// What clients' buffers take, and what they may take, bytes.
@@ -26,19 +74,23 @@ impl EventLoop {
     pub(super) fn keep_share(&mut self) {
         while let Some((used, share)) = self.client_memory()
             && used > share
-            && self.evict(used, share)
+            && self.evict_largest(used, share)
         {}
     }
 
     /// Disconnects the client with the largest buffers; `false` if all are spared.
-    #[cold]
-    fn evict(&mut self, used: u64, share: u64) -> bool {
+    fn evict_largest(&mut self, used: u64, share: u64) -> bool {
         let clients = self.state.connections.iter();
         let largest = clients
             .filter(|(_, c)| !c.session.no_evict && c.accounted() > 0)
             .max_by_key(|(_, c)| c.accounted())
             .map(|(index, _)| index);
-        let Some(index) = largest else { return false };
+        largest.is_some_and(|index| self.evict(index, used, share))
+    }
+
+    /// Disconnects a client for the sake of the others.
+    #[cold]
+    fn evict(&mut self, index: usize, used: u64, share: u64) -> bool {
         let Some(connection) = self.state.connections.take(index) else {
             return false;
         };
@@ -62,30 +114,45 @@ impl EventLoop {
         if let Some((used, share)) = self.client_memory()
             && used > share / 4 * 3
         {
-            self.choose_reader();
-            let now = self.state.now;
-            let all = || self.state.connections.iter().map(|(_, c)| c);
-            let stalled = all().any(|c| {
-                Some(c.session.seat.id) == self.state.squeezed
-                    && now.saturating_duration_since(c.session.active) > STALLED
-            });
-            let waits = all().any(|c| c.readable && c.held_off(&self.state));
-            if stalled && waits && self.evict(used, share) {
-                self.choose_reader();
+            self.choose_reader(before);
+            if let Some(index) = self.stalled(share) {
+                let unfinished = self.state.connections.get(index).is_some_and(is_large);
+                // One without a large request of its own is not whom the others wait for.
+                let evicted = match unfinished {
+                    true => self.evict(index, used, share),
+                    false => self.evict_largest(used, share),
+                };
+                if evicted {
+                    self.choose_reader(None);
+                }
             }
+        } else {
+            self.reader = None;
         }
         if before.is_some() && before != self.state.squeezed {
             self.resume_reading();
         }
     }
 
-    /// Picks the client with the largest unfinished request as the one that is read all the same: one
-    /// that waits for the server has nothing to be read.
-    fn choose_reader(&mut self) {
-        let clients = self.state.connections.iter();
-        let unfinished = clients.filter(|(_, c)| !c.postponed && !c.blocked && !c.session.no_evict);
-        let largest = unfinished.max_by_key(|(_, c)| c.input_held());
-        self.state.squeezed = largest.map(|(_, c)| c.session.seat.id);
+    /// The place of the client that is read, if it is too slow for those that wait.
+    fn stalled(&mut self, share: u64) -> Option<usize> {
+        let state = &self.state;
+        let all = || state.connections.iter();
+        let others_wait = all().any(|(_, c)| c.readable && c.held_off(state));
+        let reader = self.reader.as_mut()?;
+        let (index, chosen) = all().find(|(_, c)| c.session.seat.id == reader.id)?;
+        let stalls = reader.stalls(chosen.received, share, others_wait, state.now);
+        stalls.then_some(index)
+    }
+
+    fn choose_reader(&mut self, before: Option<u64>) {
+        let chosen = choose(&self.state, before).map(|c| (c.session.seat.id, c.received));
+        self.state.squeezed = chosen.map(|(id, _)| id);
+        let stays = |reader: &Reader| Some(reader.id) == self.state.squeezed;
+        if !self.reader.as_ref().is_some_and(stays) {
+            let now = self.state.now;
+            self.reader = chosen.map(|(id, received)| Reader::new(id, received, now));
+        }
     }
 
     fn resume_reading(&mut self) {
@@ -102,5 +169,95 @@ impl EventLoop {
                 self.state.connections.put(index, connection);
             }
         }
+    }
+}
+
+/// Whether a client has a large request under way.
+fn is_large(connection: &Connection) -> bool {
+    u64::try_from(connection.input_held()).is_ok_and(|bytes| bytes > HELD_OFF_BYTES)
+}
+
+/// Picks the client that is read all the same: the one of before while its request is under way, else
+/// the one with the largest unfinished request. One that waits for the server has nothing to be
+/// read.
+fn choose(state: &State, before: Option<u64>) -> Option<&Connection> {
+    let all = state.connections.iter().map(|(_, c)| c);
+    let unfinished = all.filter(|c| !c.postponed && !c.blocked && !c.session.no_evict);
+    let rank = |c: &&Connection| {
+        (
+            before == Some(c.session.seat.id) && is_large(c),
+            c.input_held(),
+        )
+    };
+    unfinished.max_by_key(rank)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::ServerOptions;
+    use crate::session::Block;
+    use crate::testbed::{Testbed, connection, socket};
+    use std::sync::Arc;
+
+    const SHARE: u64 = 8 << 20;
+
+    #[test]
+    fn a_client_that_trickles_stalls_however_often_it_sends() {
+        let begin = Instant::now();
+        let mut reader = Reader::new(1, 0, begin);
+        let mut stalled_at = None;
+        for step in 1..40 {
+            let now = begin + TICK * step;
+            if reader.stalls(u64::from(step), SHARE, true, now) && stalled_at.is_none() {
+                stalled_at = Some(now - begin);
+            }
+        }
+        let at = stalled_at.expect("it stalls");
+        assert!(at > STALLED && at <= STALLED + TICK * 2, "{at:?}");
+    }
+
+    #[test]
+    fn progress_and_a_time_when_nobody_waits_begin_the_count_anew_and_a_long_round_counts_little() {
+        let begin = Instant::now();
+        let mut reader = Reader::new(1, 0, begin);
+        let mut now = begin;
+        for step in 1..100_u64 {
+            now += TICK;
+            let sent = step * progress(SHARE) / 8;
+            assert!(!reader.stalls(sent, SHARE, true, now), "{step}");
+        }
+        let sent = 100 * progress(SHARE);
+        for _ in 0..100 {
+            now += TICK;
+            assert!(!reader.stalls(sent, SHARE, false, now));
+        }
+        now += STALLED * 10;
+        assert!(!reader.stalls(sent, SHARE, true, now));
+    }
+
+    #[test]
+    fn a_client_that_waits_for_the_server_is_not_chosen_and_the_chosen_one_stays() {
+        let bed = Testbed::new();
+        let database = crate::engine::Options::new("");
+        let mut state = bed.state(ServerOptions::default(), database, Arc::new(|_| {}));
+        let sizes = [500_000, 400_000, 300_000, 200_000, 100_000];
+        for (id, bytes) in (1..).zip(sizes) {
+            let index = state.connections.reserve();
+            let mut client = connection(&state, socket(), index, id);
+            client.session.block = Some(Block {
+                bytes,
+                ..Block::default()
+            });
+            client.postponed = id == 1;
+            client.blocked = id == 2;
+            client.session.no_evict = id == 3;
+            state.connections.put(index, client);
+        }
+        let id = |chosen: Option<&Connection>| chosen.map(|c| c.session.seat.id);
+        assert_eq!(id(choose(&state, None)), Some(4));
+        assert_eq!(id(choose(&state, Some(5))), Some(5), "it is not done yet");
+        assert_eq!(id(choose(&state, Some(1))), Some(4));
+        assert_eq!(id(choose(&state, Some(77))), Some(4), "that one is gone");
     }
 }

@@ -1,6 +1,7 @@
-use super::client::{Client, encode, local, start, start_with};
+use super::client::{Client, Running, encode, local, start, start_with};
 use perdura_server::ServerOptions;
 use std::io::Write;
+use std::net::TcpStream;
 use std::time::Duration;
 
 #[test]
@@ -203,4 +204,82 @@ fn at_the_memory_limit_writes_fail_and_reads_and_deletes_work() {
         ("SET c 3", "+OK"),
         ("MGET a b c", "[nil, \"2\", \"3\"]"),
     ]);
+}
+
+/// A request of a mebibyte, and a share of clients' memory that two of them do not fit into.
+const UPLOAD: usize = 1 << 20;
+
+fn start_squeezed() -> Running {
+    let running = start();
+    let share = format!("CONFIG SET maxmemory-clients {UPLOAD}");
+    running.connect().expect(&[(&share, "+OK")]);
+    running
+}
+
+/// Begins an upload: so many bytes of its value.
+fn begin_upload(running: &Running, bytes: usize) -> Client<TcpStream> {
+    let mut client = running.connect();
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${UPLOAD}\r\n");
+    client.write(head.as_bytes());
+    client.write(&vec![b'v'; bytes]);
+    client
+}
+
+/// Waits until the server holds so much of requests that it reads one client's alone.
+fn await_squeeze(control: &mut Client<TcpStream>) {
+    loop {
+        let info = control.send("INFO memory");
+        let field = info.lines().find_map(|l| l.strip_prefix("memory_clients:"));
+        let bytes = field.and_then(|text| text.parse::<usize>().ok());
+        if bytes.expect("a figure") > UPLOAD / 4 * 3 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_client_that_trickles_while_it_is_read_alone_does_not_keep_the_others_waiting() {
+    let running = start_squeezed();
+    let mut control = running.connect();
+    let mut slow = begin_upload(&running, UPLOAD / 10 * 8);
+    await_squeeze(&mut control);
+    let mut stream = slow.socket().try_clone().expect("a second handle");
+    let trickle = std::thread::spawn(move || {
+        while stream.write_all(b"v").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let mut other = begin_upload(&running, UPLOAD);
+    other.write(b"\r\n");
+    assert_eq!(other.read(), "+OK");
+    trickle
+        .join()
+        .expect("the trickle ends with its connection");
+    let stats = control.send("INFO stats");
+    assert!(stats.contains("evicted_clients:1\r"), "{stats}");
+}
+
+#[test]
+fn lifting_the_limit_of_clients_memory_lets_a_client_be_read_again_that_had_to_wait() {
+    for _ in 0..5 {
+        let running = start_squeezed();
+        let mut control = running.connect();
+        let mut first = begin_upload(&running, UPLOAD / 10 * 8);
+        await_squeeze(&mut control);
+        let mut second = begin_upload(&running, UPLOAD);
+        second.write(b"\r\n");
+        std::thread::sleep(Duration::from_millis(100));
+        control.expect(&[("CONFIG SET maxmemory-clients 0", "+OK")]);
+        if control.send("INFO stats").contains("evicted_clients:1\r") {
+            // This machine was so busy that the first one counted as stalled: once more.
+            continue;
+        }
+        assert_eq!(second.read(), "+OK");
+        first.write(&vec![b'v'; UPLOAD - UPLOAD / 10 * 8]);
+        first.write(b"\r\n");
+        assert_eq!(first.read(), "+OK");
+        return;
+    }
+    panic!("the machine was too busy five times");
 }

@@ -7,7 +7,7 @@ use perdura_device::{Access, Disk, File};
 use perdura_server::Server;
 use std::any::Any;
 use std::io::ErrorKind;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -202,4 +202,45 @@ fn no_mem_reply_leaves_while_a_write_older_than_the_bound_is_not_durable() {
     assert_eq!(second.read(), "\"v\"");
     assert_eq!(writer.read(), "+OK");
     assert!(!early, "a reply left while the disk was too far behind");
+}
+
+#[test]
+fn a_half_closed_client_gets_its_replies_when_the_log_has_caught_up() {
+    let (running, gate) = start();
+    let mut filler = running.connect();
+    filler.expect(&[("CLIENT DURABILITY mem", "+OK")]);
+    let filling_id = filler.send("CLIENT ID").replace(':', "");
+    gate.set_shut(true);
+    let mut control = running.connect();
+    // A whole request that does not run shows in its client's buffer.
+    let kept = |control: &mut Client<TcpStream>, own: &str, least: usize| {
+        let list = control.send(&format!("CLIENT LIST ID {own}"));
+        let mut words = list
+            .split(' ')
+            .filter_map(|word| word.strip_prefix("qbuf="));
+        let bytes = words.next().and_then(|bytes| bytes.parse::<usize>().ok());
+        bytes.expect("a figure") >= least
+    };
+    let mut client = running.connect();
+    let (own, mut filling) = (client.send("CLIENT ID").replace(':', ""), 0_u8);
+    // Until the log is so far behind that a write waits before it runs.
+    loop {
+        filling += 1;
+        assert!(filling < 60, "the log is never behind");
+        filler.push(&[b"SET", b"big", &vec![filling; 1 << 20]]);
+        std::thread::sleep(Duration::from_millis(20));
+        if kept(&mut control, &filling_id, 1 << 20) {
+            break;
+        }
+    }
+    client.push(&[b"SET", b"x", b"y"]);
+    client.push(&[b"GET", b"x"]);
+    let half = client.socket().shutdown(Shutdown::Write);
+    half.expect("half a close");
+    let early = is_answered(&mut client);
+    let kept = kept(&mut control, &own, 1);
+    gate.set_shut(false);
+    let replies = [(); 3].map(|()| client.read());
+    assert_eq!(replies, ["+OK", "\"y\"", "closed"]);
+    assert!(kept && !early, "it did not wait for the log");
 }
