@@ -13,13 +13,9 @@ use perdura_base::{CkptEpoch, Error, ImageSlot, Result, StreamId};
 use perdura_device::{Access, Disk};
 use perdura_wal::anchor::{ANCHOR_PATH, Anchor, AnchorFile};
 use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
-use perdura_wal::{ImageState, ImageStatus};
+use perdura_wal::{COPIED, ImageState, ImageStatus};
 
 use crate::image::{ImageFile, directory_number, directory_path, folder, holds_pages, pages_path};
-
-/// What damage can be, too, that no disk did.
-pub(crate) const COPIED: &str = "If this is a copy of a running database, checkpoints ended while it was copied: copy it again as \
-     docs/operations.md says.";
 
 /// The file that names the format's version.
 pub const VERSION_PATH: &str = "VERSION";

@@ -16,9 +16,8 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result, StreamId};
 use perdura_device::{AlignedBuf, Disk};
 use perdura_store::Heap;
-use perdura_wal::{Anchor, ImageState};
+use perdura_wal::{Anchor, COPIED, ImageState};
 
-use crate::found::COPIED;
 use crate::image::{
     DirEntry, Directory, ImageFile, LoadedDirectory, Place, Places, folder, read_directory,
 };

@@ -27,6 +27,7 @@
 
 pub mod check;
 pub mod content;
+pub mod copying;
 pub mod damage;
 mod edit;
 pub mod exhaustive;

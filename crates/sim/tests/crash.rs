@@ -8,6 +8,7 @@ use common::{
     a_violation_is_replayed, each_is_caught, every_promise_is_kept_and_every_fault_strikes,
 };
 use perdura_base::flaw::Flaw;
+use perdura_sim::copying::{Breach, Copied, copy};
 use perdura_sim::damage::{Damaged, flip_bytes, zero_log};
 use perdura_sim::exhaustive::{
     Letter, Tried, crash_at_every_io, cut_after_kill, histories, nth_failure, torn_anchor,
@@ -252,5 +253,43 @@ fn verify_a_dry_run_and_a_start_say_the_same_of_every_damaged_file() {
                 swept(u64::from(streams) + 2 * seed, streams, age);
             }
         }
+    }
+}
+
+/// Copies of running databases by seed, `PERDURA_COPIES` of each kind. Returns how many start and
+/// how many are refused.
+fn copied(breach: Breach) -> (u64, u64) {
+    let seeds = std::env::var("PERDURA_COPIES").map_or(40, |text| text.parse().expect("a number"));
+    let (mut starts, mut refused) = (0, 0);
+    let mut wrong = Vec::new();
+    for seed in 0..seeds {
+        let streams = [1, 1, 2, 3][usize::try_from(seed % 4).expect("small")];
+        match copy(seed, streams, breach) {
+            Ok(Copied::Starts) => starts += 1,
+            Ok(Copied::Refused(_)) => refused += 1,
+            Err(what) => wrong.push(format!("seed {seed}, {streams} stream(s): {what}")),
+        }
+    }
+    println!(
+        "{breach:?}: {starts} start, {refused} refused, {} wrong",
+        wrong.len()
+    );
+    assert!(wrong.is_empty(), "{breach:?}: {}", wrong.join("\n"));
+    (starts, refused)
+}
+
+#[test]
+fn a_copy_of_a_running_database_in_the_documented_order_starts_with_all_that_was_acknowledged() {
+    assert!(copied(Breach::None).0 > 0);
+}
+
+#[test]
+fn a_copy_in_another_order_starts_with_all_or_is_refused_by_its_cause() {
+    for breach in [Breach::Unpaused, Breach::Checkpoints, Breach::Backwards] {
+        let (starts, refused) = copied(breach);
+        assert!(
+            starts > 0 && refused > 0,
+            "{breach:?}: {starts} and {refused}"
+        );
     }
 }

@@ -12,6 +12,10 @@ use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result};
 use crate::anchor::Anchor;
 use crate::scan::StreamScan;
 
+/// What a damaged database can be, too, without a fault of any disk.
+pub const COPIED: &str = "If this is a copy of a running database, a checkpoint or writes went on \
+                          while it was copied: copy it again as docs/operations.md says.";
+
 /// What a restart keeps.
 #[derive(Debug, Clone)]
 pub struct Cut {
@@ -90,7 +94,7 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
             scan.torn.clone().unwrap_or_else(|| "no block".into()),
             format!(
                 "Acknowledged transactions after epoch {durable} are damaged or missing. Restore \
-                 the file from a backup."
+                 the file from a backup. {COPIED}"
             ),
         ));
     }
@@ -183,7 +187,7 @@ fn missing(
         short.torn.clone().unwrap_or_else(|| "no block".into()),
         format!(
             "Acknowledged transactions of epochs {} to {proven} are damaged or missing; \
-             everything up to epoch {durable} is intact. Restore the file from a backup.",
+             everything up to epoch {durable} is intact. Restore the file from a backup. {COPIED}",
             durable.0 + 1
         ),
     )

@@ -12,6 +12,7 @@ use perdura_base::{
 use perdura_device::{Access, Disk, File};
 
 use crate::block::{self, BlockHeader, HEADER_BYTES};
+use crate::cut::COPIED;
 use crate::lives::Lives;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
@@ -216,8 +217,10 @@ fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) 
         pos.0,
         format!("a valid block; the anchor vouches for this log up to {cut}"),
         found,
-        "Acknowledged transactions from here on are lost unless an older image or a backup has \
-         them.",
+        format!(
+            "Acknowledged transactions from here on are lost unless an older image or a backup has \
+             them. {COPIED}"
+        ),
     )
 }
 
@@ -359,7 +362,9 @@ impl Scanner<'_> {
             0,
             "the segment that the one before it names",
             "no such file",
-            "Acknowledged transactions in it are missing. Restore the file from a backup.",
+            format!(
+                "Acknowledged transactions in it are missing. Restore the file from a backup. {COPIED}"
+            ),
         ))
     }
 

@@ -1,0 +1,222 @@
+//! A copy of a running database, taken file by file and piece by piece while work goes on.
+//!
+//! docs/operations.md gives the order and the conditions. A copy that keeps them must start, hold
+//! every transaction acknowledged before the copy began, and be exactly a durable prefix. One that
+//! breaks them must do the same or be refused with a message that names the cause.
+//!
+//! The simulator found the conditions. A copier reads past the end of the log, and a writer then
+//! fills in what was read as zeros and goes on ahead of the copier: the copy has a gap, behind which
+//! blocks prove it. A checkpoint that ends leaves a directory of images that the copied anchor does
+//! not know, and overwrites the pages of the older image.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use perdura::catalog::names_databases;
+use perdura::{Core, Env, Error, MemoryAccount, Progress};
+use perdura_base::num::to_u64;
+use perdura_device::{Access, Clock, Disk, MemDisk};
+use perdura_recovery::salvage::{Condition, salvage};
+use perdura_recovery::{Method, RestartOptions};
+use perdura_wal::Scheme;
+
+use crate::damage::empty;
+use crate::world::{Check, World};
+
+/// What a copy does otherwise than docs/operations.md says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breach {
+    /// Nothing.
+    None,
+    /// Writes go on while the log is copied.
+    Unpaused,
+    /// Checkpoints begin and end.
+    Checkpoints,
+    /// The log is copied first and the anchor last.
+    Backwards,
+}
+
+/// How a copy ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Copied {
+    /// It starts, with all that it must have.
+    Starts,
+    /// It is refused in these words, which name the cause.
+    Refused(String),
+}
+
+/// The words by which a refusal names a copy as a possible cause.
+const CAUSE: &str = "a copy of a running database";
+/// The directories of a database.
+const FOLDERS: [&str; 3] = ["image-a", "image-b", "log"];
+/// The unit of a copier's reads, bytes.
+const PIECE_BYTES: usize = 4096;
+
+struct Copier {
+    world: World,
+    breach: Breach,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+/// Takes a copy of a small database and opens it.
+///
+/// # Errors
+/// What is wrong with the copy.
+pub fn copy(seed: u64, streams: u8, breach: Breach) -> Check<Copied> {
+    let mut world = empty(seed, streams);
+    world.open()?;
+    for _ in 0..world.rng.u8(1..=3) {
+        let work = world.rng.u32(20..120);
+        world.steps(work)?;
+        world.checkpoint_now()?;
+    }
+    world.flush_all()?;
+    world.observe();
+    let promised = world.must_survive;
+    if breach != Breach::Checkpoints {
+        world.swarm.odds.begin = 0;
+    }
+    let mut copier = Copier {
+        world,
+        breach,
+        files: BTreeMap::new(),
+    };
+    if breach == Breach::Backwards {
+        for folder in ["log", "image-a", "image-b"] {
+            copier.folder(folder)?;
+        }
+        copier.file("anchor")?;
+    } else {
+        copier.file("anchor")?;
+        copier.folder("image-a")?;
+        copier.folder("image-b")?;
+        if breach != Breach::Unpaused {
+            copier.pause()?;
+        }
+        copier.folder("log")?;
+    }
+    copier.judge(promised)
+}
+
+impl Copier {
+    /// Nothing is written any more, and what was written becomes durable and gets its evidence.
+    fn pause(&mut self) -> Check {
+        let odds = &mut self.world.swarm.odds;
+        (odds.write, odds.purge, odds.empty) = (0, 0, 0);
+        self.world.flush_all()?;
+        self.world.core().wal().append_beacon();
+        self.world.flush_all()
+    }
+
+    fn folder(&mut self, folder: &str) -> Check {
+        let text = |error: Error| error.to_string();
+        for name in self.world.disks[0].list(folder).map_err(text)? {
+            self.file(&format!("{folder}/{name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Copies a file as it is found; one that is gone by now is left out, as `cp -r` does.
+    fn file(&mut self, path: &str) -> Check {
+        let text = |error: Error| error.to_string();
+        let file = match self.world.disks[0].open(path, Access::Buffered) {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(text(error)),
+        };
+        let mut bytes = Vec::new();
+        loop {
+            self.between()?;
+            let mut piece = vec![0; PIECE_BYTES * self.world.rng.usize(1..=16)];
+            let got = file
+                .read_at(to_u64(bytes.len()), &mut piece)
+                .map_err(text)?;
+            if got == 0 {
+                break;
+            }
+            bytes.extend_from_slice(&piece[..got]);
+        }
+        self.files.insert(path.to_owned(), bytes);
+        Ok(())
+    }
+
+    /// What happens between two reads of the copier.
+    fn between(&mut self) -> Check {
+        let steps = self.world.rng.u32(0..6);
+        self.world.steps(steps)
+    }
+
+    fn judge(self, promised: u64) -> Check<Copied> {
+        let Copier {
+            world,
+            files,
+            breach,
+        } = self;
+        let text = |error: Error| error.to_string();
+        let disk = MemDisk::new();
+        for folder in FOLDERS {
+            disk.make_dir(folder).map_err(text)?;
+        }
+        for (path, bytes) in &files {
+            let file = disk.create(path, Access::Buffered).map_err(text)?;
+            file.write_at(0, bytes).map_err(text)?;
+        }
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let env = Env {
+            data: Arc::clone(&disk),
+            logs: vec![disk; usize::from(world.swarm.streams)],
+            clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
+            seed: world.seed ^ 1,
+        };
+        match Core::open(env.clone(), world.options(), Arc::new(Progress::default())) {
+            Ok(core) => {
+                let durable = core.report().durable_epoch;
+                if durable < promised {
+                    return Err(format!("it starts at epoch {durable} of {promised}"));
+                }
+                world.compare(&core, &world.model.state_at(durable))?;
+                core.checkpoint_now().map_err(text)?;
+                world.compare(&core, &world.model.state_at(durable))?;
+                Ok(Copied::Starts)
+            }
+            Err(error) => {
+                let told = error.to_string();
+                if breach == Breach::None {
+                    return Err(format!("a copy in the right order is refused: {told}"));
+                }
+                if !told.contains(CAUSE) {
+                    return Err(format!("the refusal does not name the cause: {told}"));
+                }
+                if breach == Breach::Unpaused {
+                    can_be_repaired(&world, &env, promised)?;
+                }
+                Ok(Copied::Refused(told))
+            }
+        }
+    }
+}
+
+/// Of a copy whose log alone was overtaken, everything that was acknowledged before can be saved.
+fn can_be_repaired(world: &World, env: &Env, promised: u64) -> Check {
+    let options = RestartOptions {
+        data: Arc::clone(&env.data),
+        images: vec![Arc::clone(&env.data)],
+        logs: env.logs.clone(),
+        clock: Arc::clone(&env.clock),
+        schedule: world.swarm.options.schedule,
+        method: Method::of(Scheme::Differential),
+        dry_run: true,
+        memory: Arc::new(MemoryAccount::new(u64::MAX)),
+        catalog: &perdura::catalog::read_catalog,
+        progress: Arc::new(Progress::default()),
+    };
+    let salvaged = salvage(&options, &names_databases).map_err(|error| error.to_string())?;
+    let Condition::Salvaged(salvaged) = salvaged else {
+        return Err("repair takes it for whole".to_owned());
+    };
+    let missing = salvaged.missing;
+    match missing.intact_epoch >= promised && missing.pages.is_empty() && !missing.image_alone {
+        true => Ok(()),
+        false => Err(format!("of {promised} epochs repair saves {missing:?}")),
+    }
+}
