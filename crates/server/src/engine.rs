@@ -2,8 +2,8 @@
 
 pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
-    Db, Delayed, End, Epoch, Error, Flushed, Kind, MemoryUse, Options, Packing, PartitionSet,
-    Progress, Renewal, RowRef, Shape, TableId, Ticket, Tx, files,
+    Db, Delayed, End, Epoch, Error, Flushed, Kind, MemoryUse, Options, Packing, PartitionId,
+    PartitionSet, Progress, Renewal, RowRef, Shape, TableId, Ticket, Tx, files,
 };
 
 /// An engine's error as a reply, with the code that Redis clients look for.

@@ -7,9 +7,9 @@
 use crate::command::dispatch::{add_partitions, failed, note_run, run_data};
 use crate::command::steps::{Progress, Step, Work};
 use crate::command::wait::{answer, serve};
-use crate::command::{After, Command, Data};
+use crate::command::{After, Command, Data, flag};
 use crate::connection::Connection;
-use crate::engine::{Epoch, Error, PartitionSet};
+use crate::engine::{Db, Epoch, Error, PartitionSet};
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 struct Job {
     seat: Seat,
+    database: u8,
     command: &'static Command,
     args: OwnedArgs,
     /// How often it began before.
@@ -48,6 +49,13 @@ impl Jobs {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.queue.len()
+    }
+
+    /// A key has changed.
+    pub(crate) fn touched(&mut self, database: u8, key: &[u8]) {
+        let jobs = self.queue.iter_mut();
+        let reading = jobs.filter(|job| job.database == database);
+        reading.for_each(|job| job.work.touched(key));
     }
 }
 
@@ -79,6 +87,7 @@ impl State {
         }
         self.jobs.queue.push_back(Job {
             seat: session.seat,
+            database: session.database,
             command,
             args: OwnedArgs::copy(args),
             begun,
@@ -103,11 +112,25 @@ impl State {
         }
     }
 
+    /// Whether writes are kept back: jobs that write wait, too.
+    fn keeps_writes_back(&self) -> bool {
+        self.pause.until().is_some() || self.db().is_some_and(Db::is_behind)
+    }
+
+    /// Whether some job may take a step now.
+    pub(crate) fn has_jobs(&self) -> bool {
+        let reads = |job: &Job| !job.command.has(flag::WRITE);
+        self.jobs.queue.iter().any(reads) || (!self.jobs.is_empty() && !self.keeps_writes_back())
+    }
+
     /// Lets the next job take a step.
     pub(crate) fn step_job(&mut self) {
         let Some(mut job) = self.jobs.queue.pop_front() else {
             return;
         };
+        if job.command.has(flag::WRITE) && self.keeps_writes_back() {
+            return self.jobs.queue.push_back(job);
+        }
         let index = job.seat.index;
         let Some(mut connection) = self.connections.take(index) else {
             return self.watches.forget(&mut job.watched);
@@ -118,10 +141,10 @@ impl State {
         }
         self.start_clock();
         let began = self.clock;
-        let turn = if self.watches.changed(&job.watched) {
+        let turn = if job.work.reads() && self.watches.changed(&job.watched) {
             Turn::Again
         } else {
-            self.try_step(&mut job, &connection)
+            self.try_step(&mut job)
         };
         job.took += began.elapsed();
         match turn {
@@ -146,7 +169,7 @@ impl State {
         }
     }
 
-    fn try_step(&mut self, job: &mut Job, connection: &Connection) -> Turn {
+    fn try_step(&mut self, job: &mut Job) -> Turn {
         let Stage::Ready(db) = &self.stage else {
             return Turn::Again;
         };
@@ -155,8 +178,8 @@ impl State {
         add_partitions(db, job.command, &args, &mut partitions);
         let mut step = Step::new(self.steps);
         let result = db.transact_at(&partitions, self.wall_ms(), |tx| {
-            let mut data = Data::new(self, db, tx, connection.session.database);
-            let stepped = data.step(job.work.as_mut(), &args, &mut step)?;
+            let mut data = Data::new(self, db, tx, job.database);
+            let stepped = data.step(job.work.as_mut(), (job.command, &args), &mut step)?;
             Ok((stepped, data.finish()?))
         });
         match result {

@@ -256,7 +256,7 @@ impl EventLoop {
 
     /// Whether connections are to be run whatever the poller says.
     fn has_work(&self) -> bool {
-        !self.again.is_empty() || !self.heavy.is_empty() || !self.state.jobs.is_empty()
+        !self.again.is_empty() || !self.heavy.is_empty() || self.state.has_jobs()
     }
 
     fn look(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {

@@ -39,7 +39,8 @@ pub(crate) struct Message {
 impl State {
     /// Whether anybody wants to know which keys change.
     pub(crate) fn interest(&self) -> bool {
-        !self.watches.is_empty() || !self.blocking.is_empty() || self.publishes_events()
+        let waits = !self.blocking.is_empty() || !self.jobs.is_empty();
+        waits || !self.watches.is_empty() || self.publishes_events()
     }
 
     fn publishes_events(&self) -> bool {
@@ -62,6 +63,7 @@ impl State {
             if event.class != Class::Miss {
                 self.watches.touch(event.database, &event.key);
                 self.blocking.touch(event.database, &event.key);
+                self.jobs.touched(event.database, &event.key);
             }
             if self.notify & event.class.bit() == 0 || !self.publishes_events() {
                 continue;

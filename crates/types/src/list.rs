@@ -63,16 +63,7 @@ pub fn items<'s>(
     from: u64,
     to: u64,
 ) -> Box<dyn DoubleEndedIterator<Item = Text<'s>> + 's> {
-    match source {
-        Source::Small(packed) => {
-            let skipped = usize::try_from(from).unwrap_or(usize::MAX);
-            let taken = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
-            let elements = packed.iter().skip(skipped).take(taken);
-            let items: Vec<_> = elements.map(|e| Entry::Packed(e).item()).collect();
-            Box::new(items.into_iter())
-        }
-        Source::Rows(rows) => Box::new(rows.items(from, to).map(|row| Entry::Row(row).item())),
-    }
+    Box::new(source.ranks(from, to).map(|entry| entry.item()))
 }
 
 /// Where an item is, by LPOS: from the `rank`-th match on (from the back if it is negative), at most

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
+use perdura_base::num::to_usize;
 use perdura_base::{Error, TableId};
 use perdura_txn::{Home, Kind, RowRef, Shape, Tx};
 
@@ -124,6 +125,23 @@ impl Source<'_> {
         match self {
             Source::Small(packed) => Box::new(packed.iter().map(Entry::Packed)),
             Source::Rows(rows) => Box::new(rows.iter().map(Entry::Row)),
+        }
+    }
+
+    /// The elements of a list or a sorted set from one rank to before another one, from either end.
+    #[must_use]
+    pub fn ranks(&self, from: u64, to: u64) -> Box<dyn DoubleEndedIterator<Item = Entry<'_>> + '_> {
+        match self {
+            Source::Small(packed) => {
+                let (skipped, taken) = (to_usize(from), to_usize(to.saturating_sub(from)));
+                let elements = packed.iter().skip(skipped).take(taken);
+                let entries: Vec<_> = elements.map(Entry::Packed).collect();
+                Box::new(entries.into_iter())
+            }
+            Source::Rows(rows) if rows.shape() == Shape::List => {
+                Box::new(rows.items(from, to).map(Entry::Row))
+            }
+            Source::Rows(rows) => Box::new(rows.range(from, to).map(|(_, row)| Entry::Row(row))),
         }
     }
 

@@ -30,6 +30,12 @@ impl Texts {
         self.ends.is_empty()
     }
 
+    /// The bytes of memory that they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
     /// The text at a place; empty if there is none.
     #[must_use]
     pub fn get(&self, at: usize) -> &[u8] {
@@ -41,7 +47,7 @@ impl Texts {
     }
 
     /// All texts in their order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|at| self.get(at))
     }
 }

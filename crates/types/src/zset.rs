@@ -20,7 +20,7 @@ use perdura_txn::{End, Shape, Tx};
 
 use crate::Fault;
 use crate::change::{Change, Left, State};
-use crate::open::{Entry, Source, Text, read};
+use crate::open::{Source, Text, read};
 
 /// The sorted set of a key, to be read.
 ///
@@ -56,21 +56,8 @@ pub fn members<'s>(
     from: u64,
     to: u64,
 ) -> Box<dyn DoubleEndedIterator<Item = (Text<'s>, f64)> + 's> {
-    match source {
-        Source::Small(packed) => {
-            let skipped = usize::try_from(from).unwrap_or(usize::MAX);
-            let taken = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
-            let elements = packed.iter().skip(skipped).take(taken);
-            let members: Vec<_> = elements
-                .map(|e| (Entry::Packed(e).key(), e.score()))
-                .collect();
-            Box::new(members.into_iter())
-        }
-        Source::Rows(rows) => Box::new(
-            rows.range(from, to)
-                .map(|(score, row)| (Entry::Row(row).key(), score)),
-        ),
-    }
+    let entries = source.ranks(from, to);
+    Box::new(entries.map(|entry| (entry.key(), entry.score())))
 }
 
 /// Removes members. Tells how many were there, and whether any is left.

@@ -6,7 +6,8 @@ use super::steps::{self, Progress, Step, Work};
 use super::{Command, DataFn, Run, notice};
 use crate::blocking::{Nothing, Wait};
 use crate::engine::{
-    Db, Epoch, Error, Fault, Flushed, Kind, Renewal, RowRef, Shape, Source, TableId, Tx, types,
+    Db, Epoch, Error, Fault, Flushed, Kind, PartitionId, Renewal, RowRef, Shape, Source, TableId,
+    Tx, types,
 };
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -167,6 +168,11 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self
     }
 
+    /// The partition of a key.
+    pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
+        self.db.partition_of(key)
+    }
+
     /// Whether to go through so many elements in steps.
     pub(crate) fn is_long(&self, elements: u64) -> bool {
         elements > self.state.steps.long
@@ -246,11 +252,11 @@ impl<'a, 'tx> Data<'a, 'tx> {
     pub(crate) fn step(
         &mut self,
         work: &mut dyn Work,
-        args: &Args<'_>,
+        (command, args): (&Command, &Args<'_>),
         step: &mut Step,
     ) -> Result<Result<Progress, Cow<'static, str>>, Error> {
         let stepped = match work.step(self, args, step) {
-            Ok(Progress::Complete) => work.store(self, args).map(|()| Progress::Complete),
+            Ok(Progress::Complete) => self.store(work, (command, args)),
             other => other,
         };
         match stepped {
@@ -262,6 +268,24 @@ impl<'a, 'tx> Data<'a, 'tx> {
             }
             Err(Stop::Wait(_) | Stop::Long(_)) => Ok(Ok(Progress::Changed)),
         }
+    }
+
+    fn store(
+        &mut self,
+        work: &mut dyn Work,
+        (command, args): (&Command, &Args<'_>),
+    ) -> Result<Progress, Stop> {
+        let absent = match self.notices {
+            0 => None,
+            notices => Some(notice::before(self, notices, command, args)?),
+        };
+        work.store(self, args)?;
+        if let Some(absent) = absent {
+            let mut events = std::mem::take(&mut self.events);
+            notice::after(self, &mut events, 0, absent)?;
+            self.events = events;
+        }
+        Ok(Progress::Complete)
     }
 
     /// Notes that a key has changed, or is gone: to be called by every write of a key, once for

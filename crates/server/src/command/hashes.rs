@@ -4,7 +4,7 @@ use super::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, ONE, data};
-use super::steps::{Walk, Whole};
+use super::steps::{Parts, Walk, Whole};
 use super::{Data, DataFn, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
 use crate::engine::types::{Entry, Left, hash};
 use crate::engine::{Shape, Source};
@@ -190,11 +190,12 @@ fn reply_all(
     let start = out.buf.len();
     let count = hash.map_or(0, Source::len);
     if data.is_long(count) {
-        let walk = Walk::Fields {
+        let walk = Walk::all(Shape::Hash, count);
+        let parts = Parts::Pairs {
             names: fields,
             values,
         };
-        return Err(Stop::Long(Box::new(Whole::new(walk, 0..count, out.resp3))));
+        return Err(Stop::Long(Box::new(Whole::new(walk, parts, out.resp3))));
     }
     let len = perdura_base::num::to_usize(count);
     if fields && values {

@@ -3,7 +3,7 @@
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, ONE, data};
-use super::steps::{Walk, Whole};
+use super::steps::{Parts, Walk, Whole};
 use super::{Data, Done, Group, NOT_INTEGER, NOT_POSITIVE, SYNTAX, Stop, wrong_arity};
 use crate::engine::types::Left;
 use crate::engine::types::list;
@@ -230,7 +230,8 @@ fn lrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     };
     let (from, to) = list::stretch(from, to, list.len());
     if data.is_long(to - from) {
-        let work = Whole::new(Walk::Items, from..to, out.resp3);
+        let walk = Walk::ranks(Shape::List, from..to, false);
+        let work = Whole::new(walk, Parts::Items, out.resp3);
         return Err(Stop::Long(Box::new(work)));
     }
     out.array(perdura_base::num::to_usize(to - from));

@@ -6,8 +6,9 @@
 
 use super::cursor::{ScanOptions, parse_cursor};
 use super::flag::{DANGEROUS, READ};
-use super::spec::{Command, Keys, data};
-use super::{Data, Done, Group};
+use super::spec::{Command, Keys as Named, data};
+use super::steps::Keys;
+use super::{Data, Done, Group, Stop};
 use crate::engine::types::type_name;
 use crate::glob;
 use crate::number::push_u64;
@@ -16,17 +17,17 @@ use crate::resp::reply::Out;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("keys", 2, READ | DANGEROUS, Keys::All, keys).doc(
+    data("keys", 2, READ | DANGEROUS, Named::All, keys).doc(
         Group::Generic,
         "1.0.0",
         "Answers every key that matches a pattern.",
     ),
-    data("randomkey", 1, READ, Keys::All, randomkey).doc(
+    data("randomkey", 1, READ, Named::All, randomkey).doc(
         Group::Generic,
         "1.0.0",
         "Answers some key.",
     ),
-    data("scan", -2, READ, Keys::All, scan).doc(
+    data("scan", -2, READ, Named::All, scan).doc(
         Group::Generic,
         "2.8.0",
         "Goes on looking through the keys.",
@@ -73,6 +74,9 @@ fn scan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
 
 /// `KEYS pattern`
 fn keys(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if data.is_long(data.tx.len(data.table)?) {
+        return Err(Stop::Long(Box::new(Keys::new(data.table))));
+    }
     let (mut cursor, mut count) = (0, 0usize);
     let mut found = Vec::new();
     let mut inner = Out::new(&mut found, out.resp3);

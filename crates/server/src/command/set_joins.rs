@@ -3,6 +3,7 @@
 use super::event::Class;
 use super::flag::{DENY_OOM, READ, WRITE};
 use super::spec::{Command, EACH, Keys, data};
+use super::steps::{Joined, Joining};
 use super::{Data, DataFn, Done, Group, SYNTAX, Stop};
 use crate::engine::Source;
 use crate::engine::types::Texts;
@@ -47,7 +48,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 /// The sets of several keys; each must be a set or not there, whether it is needed or not.
-fn sources<'d, 'k>(
+pub(super) fn sources<'d, 'k>(
     data: &'d Data<'_, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
 ) -> Result<Vec<Option<Source<'d>>>, Stop> {
@@ -58,6 +59,10 @@ fn sources<'d, 'k>(
 fn reply_join(data: &Data<'_, '_>, args: &Args<'_>, join: Join, out: &mut Out<'_>) -> Done {
     let start = out.buf.len();
     let sets = sources(data, args.from(1))?;
+    let keys = 1..args.len();
+    if let Some(work) = Joining::new(data, &sets, (join, Joined::Replied), keys) {
+        return Err(Stop::Long(Box::new(work)));
+    }
     // How many there are is known only behind the last one, and the count goes before the first.
     let (mut count, mut members) = (0, Vec::new());
     let mut inner = Out::new(&mut members, out.resp3);
@@ -79,18 +84,33 @@ fn store_join(
 ) -> Done {
     let mut members = Texts::default();
     let sets = sources(data, args.from(2))?;
+    let keys = 2..args.len();
+    if let Some(work) = Joining::new(data, &sets, (join, Joined::Stored(event)), keys) {
+        return Err(Stop::Long(Box::new(work)));
+    }
     set::join(&sets, join, u64::MAX, |member| {
         members.push(&member);
         Ok(())
     })?;
     drop(sets);
-    let was_there = set::store(data.tx, data.table, args.at(1), members.iter())?;
-    if !members.is_empty() {
-        data.changed(Class::Set, event, args.at(1));
-    } else if was_there {
-        data.changed(Class::Generic, "del", args.at(1));
-    }
+    store(data, args.at(1), event, &members)?;
     out.count(u64::try_from(members.len()).unwrap_or(u64::MAX));
+    Ok(())
+}
+
+/// Puts a set in the place of what a key holds, or nothing.
+pub(super) fn store(
+    data: &mut Data<'_, '_>,
+    key: &[u8],
+    event: &'static str,
+    members: &Texts,
+) -> Done {
+    let was_there = set::store(data.tx, data.table, key, members.iter())?;
+    if !members.is_empty() {
+        data.changed(Class::Set, event, key);
+    } else if was_there {
+        data.changed(Class::Generic, "del", key);
+    }
     Ok(())
 }
 

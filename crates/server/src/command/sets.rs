@@ -4,7 +4,7 @@ use super::cursor::{count_arg, scan_elements};
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, Keys, ONE, TWO, data};
-use super::steps::{Walk, Whole};
+use super::steps::{Parts, Walk, Whole};
 use super::{Data, DataFn, Done, Group, SYNTAX, Stop};
 use crate::engine::types::{Left, open, set};
 use crate::engine::{Shape, Source};
@@ -113,7 +113,8 @@ pub(super) fn reply_members(
 pub(crate) fn smembers(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let set = source(data, args)?;
     if let Some(set) = set.as_ref().filter(|set| data.is_long(set.len())) {
-        let work = Whole::new(Walk::Members, 0..set.len(), out.resp3);
+        let walk = Walk::all(Shape::Set, set.len());
+        let work = Whole::new(walk, Parts::Members, out.resp3);
         return Err(Stop::Long(Box::new(work)));
     }
     reply_members(data, set.as_ref(), out)

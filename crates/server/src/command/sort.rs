@@ -7,12 +7,14 @@ use super::data::WRONG_TYPE;
 use super::event::Class;
 use super::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
 use super::spec::{Command, Keys, data};
+use super::steps::{Sorted, Walk, Wanted};
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
 use crate::engine::types::{self, Source, Texts, list, score};
 use crate::engine::{End, Kind, Shape};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::{to_u64, to_usize};
 use std::cmp::Ordering;
 
 /// The commands of this module.
@@ -36,7 +38,8 @@ struct Options<'a> {
     limit: Option<(i64, i64)>,
     descending: bool,
     alpha: bool,
-    store: Option<&'a [u8]>,
+    /// The argument behind STORE.
+    target: Option<usize>,
 }
 
 impl<'a> Options<'a> {
@@ -55,7 +58,7 @@ impl<'a> Options<'a> {
                     at += 2;
                 }
                 () if word.eq_ignore_ascii_case(b"STORE") && left >= 1 && !read_only => {
-                    options.store = Some(args.at(at + 1));
+                    options.target = Some(at + 1);
                     at += 1;
                 }
                 () if word.eq_ignore_ascii_case(b"BY") && left >= 1 => {
@@ -118,17 +121,25 @@ fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<
     }
 }
 
-/// The elements of what may be sorted, in their own order, and what they are in.
-fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), Stop> {
-    let mut texts = Texts::default();
+/// What may be sorted, and its shape.
+fn source<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<(Shape, Source<'d>)>, Stop> {
     let Some(row) = data.tx.get(data.table, key)? else {
-        return Ok((None, texts));
+        return Ok(None);
     };
     let shape = match row.kind().shape() {
         Some(shape @ (Shape::List | Shape::Set | Shape::Zset)) => shape,
         Some(Shape::Hash) | None => return Err(WRONG_TYPE.into()),
     };
-    let source: Source<'_> = types::open::source(data.tx, data.table, row, shape)?;
+    let source = types::open::source(data.tx, data.table, row, shape)?;
+    Ok(Some((shape, source)))
+}
+
+/// The elements of what may be sorted, in their own order, and what they are in.
+fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), Stop> {
+    let mut texts = Texts::default();
+    let Some((shape, source)) = source(data, key)? else {
+        return Ok((None, texts));
+    };
     for entry in source.iter() {
         match shape {
             Shape::List => texts.push(&entry.item()),
@@ -139,10 +150,12 @@ fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), S
 }
 
 /// The place of an element with the number that it is sorted by.
-#[derive(Clone, Copy, Default)]
-struct Weighed {
-    at: usize,
-    number: f64,
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Weighed {
+    /// Its place.
+    pub at: usize,
+    /// The number.
+    pub number: f64,
 }
 
 /// A weight as C reads it: up to a zero byte, blanks may come before it, nothing is zero.
@@ -153,8 +166,13 @@ fn weight(text: &[u8]) -> Option<f64> {
     }
 }
 
+/// The number that a text is sorted by.
+pub(super) fn number(text: &[u8]) -> Result<f64, Stop> {
+    weight(text).ok_or("ERR One or more scores can't be converted into double".into())
+}
+
 /// Elements to be put in order.
-struct Sorting<'a> {
+pub(super) struct Sorting<'a> {
     elements: &'a Texts,
     alpha: bool,
     descending: bool,
@@ -162,12 +180,19 @@ struct Sorting<'a> {
     texts: Option<Vec<Option<Vec<u8>>>>,
 }
 
-impl Sorting<'_> {
+impl<'a> Sorting<'a> {
+    /// Elements that are sorted by what they are.
+    pub(super) fn plain(elements: &'a Texts, wanted: &Wanted) -> Sorting<'a> {
+        Sorting {
+            elements,
+            alpha: wanted.alpha,
+            descending: wanted.descending,
+            texts: None,
+        }
+    }
+
     /// Finds what each element is sorted by.
     fn weigh(&mut self, data: &Data<'_, '_>, by: Option<&[u8]>) -> Result<Vec<Weighed>, Stop> {
-        let number = |text: &[u8]| {
-            weight(text).ok_or("ERR One or more scores can't be converted into double")
-        };
         let mut order = in_place(self.elements.len());
         let Some(pattern) = by else {
             if !self.alpha {
@@ -191,7 +216,7 @@ impl Sorting<'_> {
     }
 
     /// Equal ones stay in the order that they had.
-    fn compare(&self, a: &Weighed, b: &Weighed) -> Ordering {
+    pub(super) fn compare(&self, a: &Weighed, b: &Weighed) -> Ordering {
         let element = |weighed: &Weighed| self.elements.get(weighed.at);
         let order = match &self.texts {
             Some(texts) => texts[a.at].cmp(&texts[b.at]),
@@ -239,11 +264,37 @@ fn sort_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     run(data, args, out, true)
 }
 
+/// The work on a large collection that is sorted by nothing but its elements.
+fn in_steps(
+    data: &Data<'_, '_>,
+    args: &Args<'_>,
+    options: &Options<'_>,
+) -> Result<Option<Sorted>, Stop> {
+    if options.by.is_some() || !options.gets.is_empty() {
+        return Ok(None);
+    }
+    let found = source(data, args.at(1))?;
+    let long = found.filter(|(_, source)| data.is_long(source.len()));
+    Ok(long.map(|(shape, source)| {
+        let wanted = Wanted {
+            alpha: options.alpha,
+            descending: options.descending,
+            piece: options.piece(to_usize(source.len())),
+            target: options.target,
+        };
+        Sorted::new(Walk::all(shape, source.len()), wanted)
+    }))
+}
+
 fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, read_only: bool) -> Done {
     let mut options = Options::parse(args, read_only)?;
+    if let Some(work) = in_steps(data, args, &options)? {
+        return Err(Stop::Long(Box::new(work)));
+    }
     let (shape, elements) = elements(data, args.at(1))?;
+    let target = options.target.map(|at| args.at(at));
     let mut sorted = options.by.is_none_or(|pattern| pattern.contains(&b'*'));
-    if !sorted && options.store.is_some() && shape == Some(Shape::Set) {
+    if !sorted && target.is_some() && shape == Some(Shape::Set) {
         // A set has no order of its own that could be stored.
         (sorted, options.alpha, options.by) = (true, true, None);
     }
@@ -266,7 +317,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, read_only: b
     }
     let chosen = order[piece].iter().map(|weighed| elements.get(weighed.at));
     if options.gets.is_empty() {
-        return answer(data, options.store, chosen.map(Some), out);
+        return answer(data, target, chosen.map(Some), out);
     }
     let mut answers = Vec::new();
     for element in chosen {
@@ -274,12 +325,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, read_only: b
             answers.push(follow(data, pattern, element)?);
         }
     }
-    answer(
-        data,
-        options.store,
-        answers.iter().map(Option::as_deref),
-        out,
-    )
+    answer(data, target, answers.iter().map(Option::as_deref), out)
 }
 
 /// Replies what was found, or stores it.
@@ -290,7 +336,8 @@ fn answer<'t>(
     out: &mut Out<'_>,
 ) -> Done {
     if let Some(target) = target {
-        return store(data, target, answers, out);
+        out.count(to_u64(answers.len()));
+        return store(data, target, answers);
     }
     out.array(answers.len());
     for answer in answers {
@@ -302,11 +349,11 @@ fn answer<'t>(
     Ok(())
 }
 
-fn store<'t>(
+/// Puts a list in the place of what a key holds, or nothing.
+pub(super) fn store<'t>(
     data: &mut Data<'_, '_>,
     target: &[u8],
     answers: impl ExactSizeIterator<Item = Option<&'t [u8]>>,
-    out: &mut Out<'_>,
 ) -> Done {
     let count = answers.len();
     let was_there = data.tx.delete(data.table, target)?;
@@ -317,6 +364,5 @@ fn store<'t>(
     } else if was_there {
         data.changed(Class::Generic, "del", target);
     }
-    out.count(u64::try_from(count).unwrap_or(u64::MAX));
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::lists::{integer, shrunk};
 use super::spec::{Command, ONE, TWO, data};
-use super::steps::{Walk, Whole};
+use super::steps::{Parts, Walk, Whole};
 use super::{Data, Done, Group, SYNTAX, Stop};
 use crate::engine::Shape;
 use crate::engine::types::zset::{self, LexBound, LexRange, ScoreRange};
@@ -256,11 +256,11 @@ fn answer(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, named: Na
     };
     let (from, to) = query.ranks(&set);
     if data.is_long(to - from) {
-        let walk = Walk::Ranks {
-            reverse: query.reverse,
+        let walk = Walk::ranks(Shape::Zset, from..to, query.reverse);
+        let parts = Parts::Ranked {
             scores: query.scores,
         };
-        return Err(Stop::Long(Box::new(Whole::new(walk, from..to, out.resp3))));
+        return Err(Stop::Long(Box::new(Whole::new(walk, parts, out.resp3))));
     }
     let (len, members) = members(&set, &query);
     let pairs = query.scores && out.resp3;

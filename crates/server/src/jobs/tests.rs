@@ -15,6 +15,14 @@ const STEP: u64 = 7;
 const READER: usize = 0;
 const WRITER: usize = 1;
 
+/// What a command may have stored.
+const STORED: [&str; 4] = [
+    "SORT to ALPHA",
+    "LRANGE to 0 -1",
+    "SORT set ALPHA",
+    "LRANGE numbers 0 -1",
+];
+
 struct Bed {
     state: State,
     _around: Testbed,
@@ -51,6 +59,8 @@ impl Bed {
             bed.ask(WRITER, &format!("SADD set m{i}"));
             bed.ask(WRITER, &format!("RPUSH list i{i}"));
             bed.ask(WRITER, &format!("ZADD zset {i} m{i}"));
+            bed.ask(WRITER, &format!("SADD thirds m{}", 3 * i));
+            bed.ask(WRITER, &format!("RPUSH numbers {}", i * 7919 % 101));
         }
         bed
     }
@@ -83,8 +93,10 @@ impl Bed {
         let mut steps = 0;
         while !self.state.jobs.is_empty() {
             self.state.step_job();
-            between(self);
             steps += 1;
+            if !self.state.jobs.is_empty() {
+                between(self);
+            }
         }
         steps
     }
@@ -133,15 +145,32 @@ fn a_long_command_goes_on_in_steps_and_replies_what_it_replies_at_once() {
         "ZRANGE zset 5 200 REV WITHSCORES",
         "ZREVRANGEBYSCORE zset 250 (20 LIMIT 3 150",
         "ZRANGEBYLEX zset - +",
+        "SUNION set thirds",
+        "SINTER set thirds",
+        "SDIFF set thirds none",
+        "SDIFF set set",
+        "SUNIONSTORE to set thirds set",
+        "SINTERSTORE to set thirds",
+        "SDIFFSTORE to thirds none",
+        "SORT numbers",
+        "SORT numbers DESC LIMIT 20 111",
+        "SORT_RO set ALPHA",
+        "SORT zset ALPHA DESC LIMIT 3 100000",
+        "SORT set",
+        "SORT numbers LIMIT 0 0",
+        "SORT numbers STORE to",
+        "SORT numbers ALPHA LIMIT -3 250 STORE numbers",
     ];
     for resp in ["HELLO 2", "HELLO 3"] {
         bed.ask(READER, resp);
         bed.ask(WRITER, resp);
         for line in all {
             let expected = bed.at_once(line);
+            let stored = STORED.map(|line| bed.at_once(line));
             bed.send(READER, line);
             let steps = bed.finish(|bed| assert_eq!(bed.ask(WRITER, "PING"), "+PONG\r\n"));
             assert!(steps > 10, "{line} took {steps} steps");
+            assert_eq!(stored, STORED.map(|line| bed.at_once(line)), "{line}");
             let reply = bed.replies(READER);
             if line.contains(" hash") || line.contains(" set") {
                 assert_eq!(sorted(&reply), sorted(&expected), "{line}");
@@ -277,4 +306,87 @@ fn within_multi_a_long_command_runs_at_once() {
     assert!(bed.state.jobs.is_empty());
     let reply = bed.replies(READER);
     assert_eq!(reply, format!("+OK\r\n+QUEUED\r\n*1\r\n{expected}"));
+}
+
+#[test]
+fn keys_replies_the_keys_of_one_moment_whatever_comes_and_goes_between_its_steps() {
+    for seed in 0..20 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut bed = Bed::new();
+        for i in 0..ELEMENTS {
+            bed.ask(WRITER, &format!("SET k{i} v"));
+        }
+        bed.send(READER, "KEYS k*");
+        let steps = bed.finish(|bed| {
+            for _ in 0..rng.usize(..3) {
+                let (from, to) = (rng.usize(..2 * ELEMENTS), rng.usize(..2 * ELEMENTS));
+                let line = match rng.u8(..8) {
+                    0 => format!("RENAME k{from} k{to}"),
+                    1 => format!("SET k{to} v PX 1"),
+                    2 => format!("SET k{to} v PX {}", rng.u8(1..10)),
+                    3 => format!("SADD k{to} a"),
+                    4 => format!("MOVE k{from} 1"),
+                    5 => format!("COPY k{from} k{to} REPLACE"),
+                    6 => format!("SET k{to} v"),
+                    _ => format!("DEL k{from}"),
+                };
+                bed.ask(WRITER, &line);
+            }
+        });
+        let expected = bed.at_once("KEYS k*");
+        assert!(steps > ELEMENTS / 8, "{steps}");
+        let reply = bed.replies(READER);
+        let (mut found, mut there) = (sorted(&reply), sorted(&expected));
+        // What expires between the two is not compared.
+        let lasts = |bed: &mut Bed, key: &&str| {
+            !key.starts_with('k') || bed.ask(WRITER, &format!("PTTL {key}")) == ":-1\r\n"
+        };
+        for list in [&mut found, &mut there] {
+            list.retain(|key| !key.starts_with(['$', '*']) && lasts(&mut bed, key));
+        }
+        assert_eq!(found, there, "seed {seed}");
+        let head = format!("*{}\r\n", reply.matches('$').count());
+        assert!(reply.starts_with(&head), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_database_that_is_emptied_or_swapped_while_its_keys_are_listed_is_listed_anew() {
+    for (change, expected) in [("FLUSHDB", "*0\r\n"), ("SWAPDB 0 1", "*1\r\n$3\r\none\r\n")] {
+        let mut bed = Bed::new();
+        for i in 0..ELEMENTS {
+            bed.ask(WRITER, &format!("SET k{i} v"));
+        }
+        bed.ask(WRITER, "SELECT 1");
+        bed.ask(WRITER, "SET one v");
+        bed.ask(WRITER, "SELECT 0");
+        bed.send(READER, "KEYS *");
+        bed.state.step_job();
+        bed.ask(WRITER, change);
+        bed.finish(|_| {});
+        assert_eq!(bed.replies(READER), expected, "{change}");
+    }
+}
+
+#[test]
+fn what_a_long_command_stores_is_of_the_moment_at_which_it_is_stored() {
+    for line in ["SUNIONSTORE to set thirds", "SORT numbers STORE to"] {
+        let mut bed = Bed::new();
+        bed.send(READER, line);
+        let mut turn = 0;
+        bed.finish(|bed| {
+            turn += 1;
+            if turn == 30 {
+                bed.ask(WRITER, "SADD set new");
+                bed.ask(WRITER, "RPUSH numbers -1");
+            }
+        });
+        let expected = bed.at_once(&line.replace("STORE to", "").replace("to set", " set"));
+        assert!(bed.at_once("SORT to ALPHA LIMIT 0 2").starts_with("*2"));
+        let stored = bed.at_once("SORT to ALPHA");
+        let mut all = [sorted(&stored), sorted(&expected)];
+        all.iter_mut()
+            .for_each(|list| list.retain(|word| !word.starts_with('*')));
+        assert_eq!(all[0], all[1], "{line}");
+    }
 }

@@ -7,6 +7,10 @@
 //! are read: if one was changed, the command begins again, and after a few vain beginnings it runs
 //! in one round. Within MULTI it always does: by the same code, in one step without a limit.
 
+mod joining;
+mod keys;
+mod sorting;
+mod walk;
 mod whole;
 
 use super::{Data, Done, Stop};
@@ -16,7 +20,11 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-pub(crate) use whole::{Walk, Whole};
+pub(crate) use joining::{Joined, Joining};
+pub(crate) use keys::Keys;
+pub(crate) use sorting::{Sorted, Wanted};
+pub(crate) use walk::Walk;
+pub(crate) use whole::{Parts, Whole};
 
 /// How long a step takes.
 const STEP: Duration = Duration::from_millis(1);
@@ -38,6 +46,14 @@ pub(crate) enum Progress {
 pub(crate) trait Work: Debug + Send {
     /// The arguments that name what it reads.
     fn sources(&self, args: &Args<'_>) -> Range<usize>;
+
+    /// Whether it matters any more that what it has read stays as it is.
+    fn reads(&self) -> bool {
+        true
+    }
+
+    /// A key of the client's database has changed, between two steps.
+    fn touched(&mut self, _: &[u8]) {}
 
     /// Goes on until the step is over. The transaction may run this again after an abort, so an
     /// implementation opens all that it reads before it changes itself.

@@ -1,23 +1,20 @@
 //! A whole collection, or a long stretch of one, as a reply: HGETALL, SMEMBERS, LRANGE, ZRANGE.
 //!
-//! A hash or a set is walked by the cursor of SCAN, which survives whatever happens to its index
-//! between two steps; a list and a sorted set are walked by rank. The reply's head says how many
-//! elements follow before the first is read, so they are counted.
+//! The reply's head says how many elements follow before the first is read: the walk counts them.
 
-use super::{Progress, Step, Work};
+use super::{Progress, Step, Walk, Work};
 use crate::command::{Data, Stop};
-use crate::engine::types::{Entry, Text, list, zset};
-use crate::engine::{Shape, Source};
+use crate::engine::types::Entry;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
-use perdura_base::num::{to_u64, to_usize};
+use perdura_base::num::to_usize;
 use std::ops::Range;
 
-/// Which elements there are to reply with, and which parts of each.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Walk {
+/// Which parts of each element there are to reply with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parts {
     /// Fields of a hash, values, or both.
-    Fields {
+    Pairs {
         /// Whether names are asked for.
         names: bool,
         /// Whether values are.
@@ -28,21 +25,46 @@ pub(crate) enum Walk {
     /// Items of a list.
     Items,
     /// Members of a sorted set.
-    Ranks {
-        /// Whether the last comes first.
-        reverse: bool,
+    Ranked {
         /// Whether scores are asked for.
         scores: bool,
     },
 }
 
-impl Walk {
-    fn shape(self) -> Shape {
+impl Parts {
+    fn begin(self, len: usize, out: &mut Out<'_>) {
         match self {
-            Walk::Fields { .. } => Shape::Hash,
-            Walk::Members => Shape::Set,
-            Walk::Items => Shape::List,
-            Walk::Ranks { .. } => Shape::Zset,
+            Parts::Pairs {
+                names: true,
+                values: true,
+            } => out.map(len),
+            Parts::Members => out.set(len),
+            Parts::Ranked { scores: true } if !out.resp3 => out.array(len * 2),
+            Parts::Pairs { .. } | Parts::Items | Parts::Ranked { .. } => out.array(len),
+        }
+    }
+
+    fn put(self, entry: &Entry<'_>, out: &mut Out<'_>) {
+        match self {
+            Parts::Pairs { names, values } => {
+                if names {
+                    out.bulk(&entry.key());
+                }
+                if values {
+                    out.bulk(&entry.value());
+                }
+            }
+            Parts::Members => out.bulk(&entry.key()),
+            Parts::Items => out.bulk(&entry.item()),
+            Parts::Ranked { scores } => {
+                if scores && out.resp3 {
+                    out.array(2);
+                }
+                out.bulk(&entry.key());
+                if scores {
+                    out.double(entry.score());
+                }
+            }
         }
     }
 }
@@ -51,125 +73,21 @@ impl Walk {
 #[derive(Debug)]
 pub(crate) struct Whole {
     walk: Walk,
-    /// Of a list or a sorted set: the ranks that are asked for and not replied yet.
-    ranks: Range<u64>,
-    /// Of a hash or a set: where to go on.
-    cursor: u64,
-    /// How many elements are missing.
-    left: u64,
-    complete: bool,
+    parts: Parts,
     text: Vec<u8>,
     resp3: bool,
 }
 
 impl Whole {
-    /// The elements of these ranks of a collection; a hash or a set is asked for as a whole.
-    pub(crate) fn new(walk: Walk, ranks: Range<u64>, resp3: bool) -> Whole {
-        let left = ranks.end.saturating_sub(ranks.start);
+    /// The elements of a walk over what the command's first argument names.
+    pub(crate) fn new(walk: Walk, parts: Parts, resp3: bool) -> Whole {
         let mut text = Vec::new();
-        let mut out = Out::new(&mut text, resp3);
-        let len = to_usize(left);
-        match walk {
-            Walk::Fields {
-                names: true,
-                values: true,
-            } => out.map(len),
-            Walk::Members => out.set(len),
-            Walk::Ranks { scores: true, .. } if !resp3 => out.array(len * 2),
-            Walk::Fields { .. } | Walk::Items | Walk::Ranks { .. } => out.array(len),
-        }
+        parts.begin(to_usize(walk.left()), &mut Out::new(&mut text, resp3));
         Whole {
             walk,
-            ranks,
-            cursor: 0,
-            left,
-            complete: false,
+            parts,
             text,
             resp3,
-        }
-    }
-
-    /// Goes on by the cursor.
-    fn scan(&mut self, source: &Source<'_>, step: &mut Step, max: usize) -> Progress {
-        loop {
-            let (entries, next) = source.scan(self.cursor, to_usize(step.stride()));
-            let count = to_u64(entries.len());
-            let Some(left) = self.left.checked_sub(count) else {
-                return Progress::Changed;
-            };
-            (self.left, self.cursor) = (left, next);
-            entries.iter().for_each(|entry| self.put_entry(entry));
-            if next == 0 {
-                return match left {
-                    0 => Progress::Complete,
-                    _ => Progress::Changed,
-                };
-            }
-            if self.text.len() > max || !step.spend(count) {
-                return Progress::More;
-            }
-        }
-    }
-
-    fn put_entry(&mut self, entry: &Entry<'_>) {
-        let mut out = Out::new(&mut self.text, self.resp3);
-        let (key, value) = match self.walk {
-            Walk::Fields { names, values } => (names, values),
-            Walk::Members | Walk::Items | Walk::Ranks { .. } => (true, false),
-        };
-        if key {
-            out.bulk(&entry.key());
-        }
-        if value {
-            out.bulk(&entry.value());
-        }
-    }
-
-    /// Goes on by rank.
-    fn go_on(&mut self, source: &Source<'_>, step: &mut Step, max: usize) -> Progress {
-        let ranks = self.ranks.clone();
-        let mut out = Out::new(&mut self.text, self.resp3);
-        let mut go_on = |out: &Out<'_>| {
-            self.left -= 1;
-            self.left > 0 && out.buf.len() <= max && step.spend(1)
-        };
-        match self.walk {
-            Walk::Ranks { reverse, scores } => {
-                let pairs = scores && out.resp3;
-                let mut put = |(member, score): (Text<'_>, f64)| {
-                    if pairs {
-                        out.array(2);
-                    }
-                    out.bulk(&member);
-                    if scores {
-                        out.double(score);
-                    }
-                    go_on(&out)
-                };
-                let mut members = zset::members(source, ranks.start, ranks.end);
-                if reverse {
-                    members.rev().all(&mut put);
-                } else {
-                    members.all(&mut put);
-                }
-            }
-            Walk::Fields { .. } | Walk::Members | Walk::Items => {
-                let mut put = |item: Text<'_>| {
-                    out.bulk(&item);
-                    go_on(&out)
-                };
-                list::items(source, ranks.start, ranks.end).all(&mut put);
-            }
-        }
-        let left = self.left;
-        match self.walk {
-            Walk::Ranks { reverse: true, .. } => self.ranks.end = ranks.start + left,
-            _ => self.ranks.start = ranks.end - left,
-        }
-        if left == 0 {
-            Progress::Complete
-        } else {
-            Progress::More
         }
     }
 }
@@ -188,21 +106,16 @@ impl Work for Whole {
         let Some(source) = data.collection(args.at(1), self.walk.shape())? else {
             return Ok(Progress::Changed);
         };
-        let by_cursor = matches!(self.walk, Walk::Fields { .. } | Walk::Members);
-        let progress = if self.complete {
-            Progress::Complete
-        } else if by_cursor {
-            if source.len() != self.ranks.end {
-                return Ok(Progress::Changed);
+        let max = data.reply_bytes_max;
+        let mut out = Out::new(&mut self.text, self.resp3);
+        let progress = self.walk.go_on(&source, step, |entry| {
+            // What follows a reply that has become too long is not asked for any more.
+            if out.buf.len() <= max {
+                self.parts.put(entry, &mut out);
             }
-            self.scan(&source, step, data.reply_bytes_max)
-        } else if source.len() < self.ranks.end {
-            return Ok(Progress::Changed);
-        } else {
-            self.go_on(&source, step, data.reply_bytes_max)
-        };
+            1
+        });
         data.check_reply(self.text.len())?;
-        self.complete = progress == Progress::Complete;
         Ok(progress)
     }
 

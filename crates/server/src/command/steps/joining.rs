@@ -1,0 +1,168 @@
+//! SUNION, SINTER, SDIFF and their STORE forms over large sets.
+//!
+//! Each join is a walk over one set or several, one after the other; a member is taken if the
+//! other sets have it, or lack it. A union walks all sets and takes what no earlier one has, so that
+//! nothing has to be remembered of the members seen. What that costs grows with the number of
+//! sets: many sets are joined in one round.
+
+use super::{Progress, Step, Walk, Work};
+use crate::command::set_joins::{sources, store};
+use crate::command::{Data, Done, Stop};
+use crate::engine::Shape;
+use crate::engine::types::set::Join;
+use crate::engine::types::{Source, Text, Texts};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
+use std::ops::Range;
+
+/// More sets than these are joined in one round.
+const SETS_MAX: usize = 8;
+
+/// What becomes of the members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joined {
+    /// They are the reply.
+    Replied,
+    /// They are stored in the first argument's key; the event's name.
+    Stored(&'static str),
+}
+
+/// Work on a join.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    join: Join,
+    joined: Joined,
+    /// The sets' keys among the arguments.
+    keys: Range<usize>,
+    /// The sets to walk over, and how many elements there were in each of all when it began.
+    walks: Vec<(usize, Walk)>,
+    lens: Vec<Option<u64>>,
+    /// The members found: as they are stored, or as they are replied.
+    members: Texts,
+    count: usize,
+    text: Vec<u8>,
+}
+
+impl Joining {
+    /// The join of these sets, if it is so long that it takes steps.
+    pub(crate) fn new(
+        data: &Data<'_, '_>,
+        sets: &[Option<Source<'_>>],
+        (join, joined): (Join, Joined),
+        keys: Range<usize>,
+    ) -> Option<Joining> {
+        let lens: Vec<_> = sets
+            .iter()
+            .map(|set| set.as_ref().map(Source::len))
+            .collect();
+        let there = || {
+            lens.iter()
+                .enumerate()
+                .filter_map(|(at, len)| Some((at, (*len)?)))
+        };
+        let walked: Vec<(usize, u64)> = match join {
+            Join::Union => there().collect(),
+            Join::Difference => there().filter(|(at, _)| *at == 0).collect(),
+            Join::Intersection if lens.iter().any(Option::is_none) => Vec::new(),
+            Join::Intersection => there().min_by_key(|(_, len)| *len).into_iter().collect(),
+        };
+        let all = walked.iter().map(|(_, len)| len).sum();
+        if sets.len() > SETS_MAX || !data.is_long(all) {
+            return None;
+        }
+        let walk = |(at, len)| (at, Walk::all(Shape::Set, len));
+        Some(Joining {
+            join,
+            joined,
+            keys,
+            walks: walked.into_iter().rev().map(walk).collect(),
+            lens,
+            members: Texts::default(),
+            count: 0,
+            text: Vec::new(),
+        })
+    }
+}
+
+/// Whether a member of the set at `at` is one of the join, and how many sets were asked.
+fn judge(join: Join, sets: &[Option<Source<'_>>], at: usize, member: &Text<'_>) -> (bool, u64) {
+    let is_asked = |other: usize| match join {
+        Join::Union => other < at,
+        Join::Difference => other > 0,
+        Join::Intersection => other != at,
+    };
+    let asked_of = sets
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| is_asked(*other));
+    let mut others = asked_of.filter_map(|(_, set)| set.as_ref());
+    let mut asked = 0;
+    let wanted = join == Join::Intersection;
+    let taken = others.all(|set| {
+        asked += 1;
+        set.find(member).is_some() == wanted
+    });
+    (taken, asked)
+}
+
+impl Work for Joining {
+    fn sources(&self, _: &Args<'_>) -> Range<usize> {
+        self.keys.clone()
+    }
+
+    fn step(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        args: &Args<'_>,
+        step: &mut Step,
+    ) -> Result<Progress, Stop> {
+        let sets = sources(data, self.keys.clone().map(|at| args.at(at)))?;
+        let lens = sets.iter().map(|set| set.as_ref().map(Source::len));
+        if !lens.eq(self.lens.iter().copied()) {
+            return Ok(Progress::Changed);
+        }
+        while let Some((at, walk)) = self.walks.last_mut() {
+            let Some(Some(source)) = sets.get(*at) else {
+                return Ok(Progress::Changed);
+            };
+            let mut out = Out::new(&mut self.text, false);
+            let progress = walk.go_on(source, step, |entry| {
+                let member = entry.key();
+                let (taken, asked) = judge(self.join, &sets, *at, &member);
+                self.count += usize::from(taken);
+                match self.joined {
+                    Joined::Stored(_) if taken => self.members.push(&member),
+                    Joined::Replied if taken => out.bulk(&member),
+                    Joined::Stored(_) | Joined::Replied => {}
+                }
+                asked + 1
+            });
+            data.check_reply(self.text.len())?;
+            if progress != Progress::Complete {
+                return Ok(progress);
+            }
+            self.walks.pop();
+        }
+        Ok(Progress::Complete)
+    }
+
+    fn store(&mut self, data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
+        match self.joined {
+            Joined::Stored(event) => store(data, args.at(1), event, &self.members),
+            Joined::Replied => Ok(()),
+        }
+    }
+
+    fn reply(&mut self, out: &mut Out<'_>) {
+        if self.joined != Joined::Replied {
+            return out.count(to_u64(self.count));
+        }
+        out.set(self.count);
+        out.append(std::mem::take(&mut self.text));
+    }
+
+    fn bytes(&self) -> usize {
+        self.members.bytes() + self.text.capacity()
+    }
+}

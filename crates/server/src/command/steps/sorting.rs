@@ -1,0 +1,213 @@
+//! SORT and SORT_RO of a large collection, without BY and GET.
+//!
+//! The elements are copied first; from then on nothing is read any more. They are put in order run by
+//! run, and then the runs are merged, as far as elements are asked for.
+
+use super::{Progress, Step, Walk, Work};
+use crate::command::sort::{Sorting, Weighed, number, store};
+use crate::command::{Data, Done, Stop};
+use crate::engine::types::Texts;
+use crate::engine::{Shape, types};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Elements of a run.
+const RUN: usize = 2048;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// Whether elements are compared as text.
+    pub alpha: bool,
+    /// Whether the greatest comes first.
+    pub descending: bool,
+    /// Which of the sorted elements are asked for.
+    pub piece: Range<usize>,
+    /// The argument that names where they are stored.
+    pub target: Option<usize>,
+}
+
+/// Work on a sorted reply, or a list.
+#[derive(Debug)]
+pub(crate) struct Sorted {
+    walk: Walk,
+    wanted: Wanted,
+    elements: Texts,
+    order: Vec<Weighed>,
+    /// The runs, as a heap whose first one has the element that comes next.
+    runs: Vec<Range<usize>>,
+    /// How many elements have been merged.
+    merged: usize,
+    text: Vec<u8>,
+    stored: Texts,
+}
+
+/// Restores the order of a heap whose first entry may be out of place.
+fn sift(runs: &mut [Range<usize>], before: impl Fn(usize, usize) -> bool) {
+    let mut at = 0;
+    loop {
+        let mut first = at;
+        for child in [2 * at + 1, 2 * at + 2] {
+            if runs
+                .get(child)
+                .is_some_and(|run| before(run.start, runs[first].start))
+            {
+                first = child;
+            }
+        }
+        if first == at {
+            return;
+        }
+        runs.swap(at, first);
+        at = first;
+    }
+}
+
+impl Sorted {
+    /// The elements of a walk over what the command's first argument names.
+    pub(crate) fn new(walk: Walk, wanted: Wanted) -> Sorted {
+        Sorted {
+            walk,
+            wanted,
+            elements: Texts::default(),
+            order: Vec::new(),
+            runs: Vec::new(),
+            merged: 0,
+            text: Vec::new(),
+            stored: Texts::default(),
+        }
+    }
+
+    /// Copies elements.
+    fn gather(
+        &mut self,
+        data: &Data<'_, '_>,
+        args: &Args<'_>,
+        step: &mut Step,
+    ) -> Result<Progress, Stop> {
+        let shape = self.walk.shape();
+        let Some(row) = data.tx.get(data.table, args.at(1))? else {
+            return Ok(Progress::Changed);
+        };
+        let source = types::open::source(data.tx, data.table, row, shape)?;
+        Ok(self.walk.go_on(&source, step, |entry| {
+            match shape {
+                Shape::List => self.elements.push(&entry.item()),
+                Shape::Hash | Shape::Set | Shape::Zset => self.elements.push(&entry.key()),
+            }
+            1
+        }))
+    }
+
+    /// Puts runs in order until the step is over; whether all are.
+    fn sort(&mut self, step: &mut Step) -> Result<bool, Stop> {
+        while self.order.len() < self.elements.len() {
+            let begin = self.order.len();
+            for at in begin..self.elements.len().min(begin + RUN) {
+                let number = match self.wanted.alpha {
+                    true => 0.0,
+                    false => number(self.elements.get(at))?,
+                };
+                self.order.push(Weighed { at, number });
+            }
+            let run = begin..self.order.len();
+            let sorting = Sorting::plain(&self.elements, &self.wanted);
+            self.order[run.clone()].sort_unstable_by(|a, b| sorting.compare(a, b));
+            let cost = to_u64(run.len());
+            self.runs.push(run);
+            if !step.spend(cost) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Merges the runs until the step is over; whether all that is asked for has been.
+    fn merge(&mut self, step: &mut Step) -> bool {
+        let sorting = Sorting::plain(&self.elements, &self.wanted);
+        let order = &self.order;
+        let before = |a: usize, b: usize| sorting.compare(&order[a], &order[b]) == Ordering::Less;
+        if self.merged == 0 {
+            self.runs
+                .sort_unstable_by(|a, b| sorting.compare(&order[a.start], &order[b.start]));
+        }
+        let mut out = Out::new(&mut self.text, false);
+        while self.merged < self.wanted.piece.end {
+            let Some(run) = self.runs.first_mut() else {
+                return true;
+            };
+            let element = self.elements.get(order[run.start].at);
+            if self.merged >= self.wanted.piece.start {
+                match self.wanted.target {
+                    Some(_) => self.stored.push(element),
+                    None => out.bulk(element),
+                }
+            }
+            self.merged += 1;
+            run.start += 1;
+            if run.start == run.end {
+                self.runs.swap_remove(0);
+            }
+            sift(&mut self.runs, before);
+            if !step.spend(1) {
+                break;
+            }
+        }
+        self.merged >= self.wanted.piece.end
+    }
+}
+
+impl Work for Sorted {
+    fn sources(&self, _: &Args<'_>) -> Range<usize> {
+        1..2
+    }
+
+    fn reads(&self) -> bool {
+        // What is stored must be what sorting gives at the moment at which it is stored.
+        self.walk.left() > 0 || self.wanted.target.is_some()
+    }
+
+    fn step(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        args: &Args<'_>,
+        step: &mut Step,
+    ) -> Result<Progress, Stop> {
+        if self.walk.left() > 0 {
+            let progress = self.gather(data, args, step)?;
+            if progress != Progress::Complete {
+                return Ok(progress);
+            }
+        }
+        let done = self.sort(step)? && self.merge(step);
+        data.check_reply(self.text.len())?;
+        Ok(match done {
+            true => Progress::Complete,
+            false => Progress::More,
+        })
+    }
+
+    fn store(&mut self, data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
+        match self.wanted.target {
+            Some(target) => store(data, args.at(target), self.stored.iter().map(Some)),
+            None => Ok(()),
+        }
+    }
+
+    fn reply(&mut self, out: &mut Out<'_>) {
+        let count = self.wanted.piece.len();
+        if self.wanted.target.is_some() {
+            return out.count(to_u64(count));
+        }
+        out.array(count);
+        out.append(std::mem::take(&mut self.text));
+    }
+
+    fn bytes(&self) -> usize {
+        let order = self.order.capacity() * size_of::<Weighed>();
+        self.elements.bytes() + self.stored.bytes() + self.text.capacity() + order
+    }
+}
