@@ -112,15 +112,17 @@ impl State {
         }
     }
 
-    /// Whether writes are kept back: jobs that write wait, too.
-    fn keeps_writes_back(&self) -> bool {
-        self.pause.until().is_some() || self.db().is_some_and(Db::is_behind)
+    /// Whether writes are kept back, and this job is one.
+    fn keeps_job_back(&self, job: &Job) -> bool {
+        let behind = |db: &Db| db.is_behind(job.work.bytes());
+        let waits = || self.pause.until().is_some() || self.db().is_some_and(behind);
+        job.command.has(flag::WRITE) && waits()
     }
 
     /// Whether some job may take a step now.
     pub(crate) fn has_jobs(&self) -> bool {
-        let reads = |job: &Job| !job.command.has(flag::WRITE);
-        self.jobs.queue.iter().any(reads) || (!self.jobs.is_empty() && !self.keeps_writes_back())
+        let mut jobs = self.jobs.queue.iter();
+        jobs.any(|job| !self.keeps_job_back(job))
     }
 
     /// Lets the next job take a step.
@@ -128,7 +130,7 @@ impl State {
         let Some(mut job) = self.jobs.queue.pop_front() else {
             return;
         };
-        if job.command.has(flag::WRITE) && self.keeps_writes_back() {
+        if self.keeps_job_back(&job) {
             return self.jobs.queue.push_back(job);
         }
         let index = job.seat.index;
