@@ -149,12 +149,20 @@ impl Shared {
         while !self.is_stopping() {
             std::thread::park_timeout(TICK);
             let now_ns = self.clock.mono_ns();
-            if now_ns < not_before_ns || self.core.wal().failure().is_some() {
+            let due = now_ns >= not_before_ns && self.delays.is_due(Work::Vouch, now_ns);
+            if !due || self.core.wal().failure().is_some() {
                 continue;
             }
-            // An error has stopped the log, which says so itself.
-            if let Ok(true) = self.core.vouch() {
-                not_before_ns = now_ns + VOUCH_NS;
+            match self.core.vouch() {
+                Ok(written) => {
+                    self.delays.done(Work::Vouch);
+                    not_before_ns = now_ns + u64::from(written) * VOUCH_NS;
+                }
+                Err(error) if self.core.wal().failure().is_none() => {
+                    self.delays.failed(Work::Vouch, &error, now_ns);
+                }
+                // What has stopped the log says so itself.
+                Err(_) => {}
             }
         }
     }

@@ -396,11 +396,12 @@ impl Core {
     /// # Errors
     /// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
     pub fn mark_clean(&self) -> Result<()> {
-        let marked = self.anchor.update(|record| {
+        let marked = self.anchor.update_running(&self.wal, |record| {
             take_over(record, &self.wal);
             record.clean = true;
         });
         if let Err(error) = marked {
+            // Refused for want of space, it would come into force later, whatever happens meanwhile.
             self.wal.fail(&format!("anchor: {error}"));
         }
         self.wal.check()
@@ -408,7 +409,7 @@ impl Core {
 
     /// Makes the restart's own record durable and the anchor vouch for it, before anything of this life
     /// is acknowledged: else the loss of the life's only segment would look like a life that wrote
-    /// nothing. A log that is short of room puts that off.
+    /// nothing. A log that is short of room, or a disk that is full for the anchor, puts that off.
     ///
     /// # Errors
     /// As [`flush_all`](Self::flush_all) and [`vouch`](Self::vouch).
@@ -416,14 +417,19 @@ impl Core {
         if self.flush_all().is_err() {
             return self.wal.check();
         }
-        self.vouch().map(drop)
+        match self.vouch() {
+            Ok(_) => Ok(()),
+            // The voucher goes on trying.
+            Err(_) => self.wal.check(),
+        }
     }
 
     /// Makes the anchor vouch for what is durable now; see [`vouch()`]. Returns whether it had to be
     /// written.
     ///
     /// # Errors
-    /// The log has stopped; or the anchor cannot be written, which stops it.
+    /// The log has stopped; or the anchor cannot be written, which stops it unless it was refused for
+    /// want of space.
     pub fn vouch(&self) -> Result<bool> {
         vouch(&self.anchor, &self.wal)
     }

@@ -22,6 +22,8 @@ pub(crate) enum Work {
     Segment(StreamId),
     /// Writing a stream's log.
     Flush(StreamId),
+    /// Telling the anchor how far the log is durable.
+    Vouch,
     /// A checkpoint.
     Checkpoint,
     /// The removal of what a checkpoint has left behind.
@@ -33,6 +35,7 @@ impl Work {
         match self {
             Work::Segment(stream) => format!("preparing a segment of log stream {stream}"),
             Work::Flush(stream) => format!("writing log stream {stream}"),
+            Work::Vouch => "writing the anchor".into(),
             Work::Checkpoint => "a checkpoint".into(),
             Work::Removal => "removing old files".into(),
         }
@@ -40,7 +43,7 @@ impl Work {
 
     fn longest_ns(self) -> u64 {
         match self {
-            Work::Segment(_) | Work::Flush(_) => URGENT_NS,
+            Work::Segment(_) | Work::Flush(_) | Work::Vouch => URGENT_NS,
             Work::Checkpoint | Work::Removal => LONGEST_NS,
         }
     }

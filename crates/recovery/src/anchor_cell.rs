@@ -3,12 +3,14 @@
 use parking_lot::Mutex;
 use perdura_base::Result;
 use perdura_wal::anchor::{Anchor, AnchorFile};
+use perdura_wal::{Failure, Wal};
 
 /// The anchor of an open database.
 pub struct AnchorCell {
     file: AnchorFile,
-    /// Serializes updates; held during the anchor's I/O.
-    updating: Mutex<()>,
+    /// Serializes updates; held during the anchor's I/O. Holds the record of an update that the disk
+    /// delays: it counts, and becomes visible, once the next update has finished it.
+    updating: Mutex<Option<Anchor>>,
     /// The record as it is on disk; held for a copy only.
     record: Mutex<Anchor>,
 }
@@ -19,7 +21,7 @@ impl AnchorCell {
     pub fn new(file: AnchorFile, record: Anchor) -> Self {
         AnchorCell {
             file,
-            updating: Mutex::new(()),
+            updating: Mutex::new(None),
             record: Mutex::new(record),
         }
     }
@@ -35,15 +37,45 @@ impl AnchorCell {
         look(&self.record.lock())
     }
 
-    /// Changes the record: written and synced before anyone can read it. On an error the record
-    /// in memory is unchanged; what is on the disk is one of the two.
-    pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Anchor> {
-        let _updating = self.updating.lock();
+    /// Changes the record: written and synced before anyone can read it. A change that was delayed
+    /// before is completed first.
+    ///
+    /// # Errors
+    /// The record in memory is unchanged; what is on the disk is one of the two. After
+    /// [`Failure::Delay`] the change comes into force with the next update, whatever that one is:
+    /// a caller repeats its change, which must have the same effect again.
+    pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Anchor, Failure> {
+        let mut unfinished = self.updating.lock();
+        if let Some(delayed) = unfinished.take() {
+            let finished = self.file.finish();
+            if finished.is_err() {
+                *unfinished = Some(delayed);
+                finished?;
+            } else {
+                *self.record.lock() = delayed;
+            }
+        }
         let mut next = self.get();
         change(&mut next);
         next.seq += 1;
-        self.file.write(&next)?;
+        if let Err(failure) = self.file.write(&next) {
+            *unfinished = Some(next);
+            return Err(failure);
+        }
         self.record.lock().clone_from(&next);
         Ok(next)
+    }
+
+    /// Changes the record of a running database, whose log a final failure stops.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update); [`Wal::failure`] says whether the log has stopped.
+    pub fn update_running(&self, wal: &Wal, change: impl FnOnce(&mut Anchor)) -> Result<Anchor> {
+        self.update(change).map_err(|failure| {
+            if let Failure::Final(error) = &failure {
+                wal.fail(&format!("anchor: {error}"));
+            }
+            failure.into()
+        })
     }
 }

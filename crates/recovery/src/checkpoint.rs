@@ -223,7 +223,7 @@ impl Checkpointer {
     ///
     /// # Errors
     /// Nothing was begun, and nothing is lost: begin again later. A failed update of the anchor has
-    /// stopped the log.
+    /// stopped the log, unless it was refused for want of space.
     pub fn begin(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -254,11 +254,10 @@ impl Checkpointer {
         }
         let begin_ns = clock.mono_ns();
         if !armed(Flaw::NoBuildingMark) {
-            let marked = anchor.update(|record| {
+            anchor.update_running(wal, |record| {
                 record.image_mut(slot).state = ImageState::Building;
                 record.image_mut(slot).k = k;
-            });
-            marked.inspect_err(|error| wal.fail(&format!("anchor: {error}")))?;
+            })?;
         }
         // The marks of all streams come before G is published: a record tagged k lies behind them.
         let begin = window.begin(&mut || {
@@ -292,7 +291,8 @@ impl Checkpointer {
     ///
     /// # Errors
     /// A failure has cancelled the checkpoint and nothing is lost; begin again later. A failed sync
-    /// of pages or update of the anchor has stopped the log.
+    /// of pages or update of the anchor has stopped the log. An anchor that is refused for want of
+    /// space cancels nothing: the next step tries again to name the image.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let Some(mut sweep) = self.sweep.take() else {
@@ -302,6 +302,7 @@ impl Checkpointer {
         match &result {
             Ok(CheckpointProgress::Done) => self.complete(&sweep),
             Ok(_) => self.sweep = Some(sweep),
+            Err(_) if matches!(self.phase, Phase::Anchor(_)) => self.sweep = Some(sweep),
             Err(_) => self.cancel(&sweep),
         }
         self.publish();
@@ -374,7 +375,12 @@ impl Checkpointer {
                 Phase::Anchor(end)
             }
             Phase::Anchor(end) => {
-                self.name_image(sweep, end)?;
+                if let Err(error) = self.name_image(sweep, &end) {
+                    if self.parts.wal.failure().is_none() {
+                        self.phase = Phase::Anchor(end);
+                    }
+                    return Err(error);
+                }
                 Phase::Truncate
             }
             Phase::Truncate => {
@@ -524,12 +530,12 @@ impl Checkpointer {
         Ok(())
     }
 
-    fn name_image(&mut self, sweep: &Sweep, end: WindowEnd) -> Result<()> {
+    fn name_image(&mut self, sweep: &Sweep, end: &WindowEnd) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.begin)?;
         }
         let now = self.parts.clock.wall_us();
-        let named = self.parts.anchor.update(|record| {
+        let named = self.parts.anchor.update_running(&self.parts.wal, |record| {
             let image = record.image_mut(sweep.slot);
             image.state = ImageState::Complete;
             image.k = sweep.k;
@@ -537,7 +543,7 @@ impl Checkpointer {
             image.end_epoch = end.epoch;
             image.wall_us = now;
             image.begin = reach(&sweep.begin, end.undo_low.as_deref());
-            image.end = end.ends;
+            image.end.clone_from(&end.ends);
             record.ckpt_max = record.ckpt_max.max(sweep.k);
             let floor = truncation_floor(record, None);
             // The last link stays: it says where the open incarnation starts.
@@ -547,9 +553,7 @@ impl Checkpointer {
                     || link.cut.iter().zip(&floor).any(|(cut, floor)| cut > floor)
             });
         });
-        named
-            .map(drop)
-            .inspect_err(|error| self.parts.wal.fail(&format!("anchor: {error}")))
+        named.map(drop)
     }
 
     fn complete(&mut self, sweep: &Sweep) {

@@ -143,8 +143,9 @@ pub fn create(
 /// Brings a database back. `Ok(None)` if there is none on these disks.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair,
-/// [`Error::Usage`] if the method or level is not for this log: then nothing was changed.
+/// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair;
+/// [`Error::Stopped`] if log or anchor cannot be written at its end, after which it is simply taken
+/// again; [`Error::Usage`] if the method or level is not for this log: then nothing was changed.
 pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let progress = options.progress.as_ref();
@@ -205,11 +206,12 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     } else {
         make_durable(options, &anchor, &scans)?;
         let cell = AnchorCell::new(file, anchor);
-        cell.update(|durable| {
+        let updated = cell.update(|durable| {
             let seq = durable.seq;
             durable.clone_from(&record);
             durable.seq = seq;
-        })?;
+        });
+        updated.map_err(|failure| Error::Stopped(format!("anchor: {}", Error::from(failure))))?;
         Some(cell)
     };
     let wal_start = WalStart {

@@ -471,7 +471,8 @@ pub fn build(
         record.epoch_floor = cut.epoch_max.max(cut.durable);
         record.ckpt_max = cut.ckpt_max.max(CkptEpoch(0));
         record.clean = false;
-    })?;
+    });
+    let record = record.map_err(Error::from)?;
     let wal_start = WalStart {
         uuid,
         incarnation: record.incarnation,
@@ -502,4 +503,5 @@ pub fn build(
         .anchor
         .update(|record| record.clean = true)
         .map(drop)
+        .map_err(Error::from)
 }

@@ -17,17 +17,17 @@ use crate::anchor_cell::AnchorCell;
 /// Makes the anchor vouch for what is durable now. Returns whether it had to be written.
 ///
 /// # Errors
-/// The log has stopped; or the anchor cannot be written, which stops it.
+/// The log has stopped; or the anchor cannot be written, which stops it unless it was refused for want
+/// of space: then call it again later.
 pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
     wal.check()?;
     let is_known = anchor.with(|record| record.vouched.epoch >= wal.durable());
     if is_known {
         return Ok(false);
     }
-    let updated = anchor.update(|record| take_over(record, wal));
-    updated
+    anchor
+        .update_running(wal, |record| take_over(record, wal))
         .map(|_| true)
-        .inspect_err(|error| wal.fail(&format!("anchor: {error}")))
 }
 
 /// Puts what is durable now into the record.

@@ -37,12 +37,32 @@ pub enum FlushProgress {
     Synced,
 }
 
-/// How a step failed.
-enum Failure {
-    /// It is taken again later: nothing of it counts yet.
+/// How a write of the log or the anchor failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// It is made again later: nothing of it counts yet.
     Delay(Error),
     /// What the disk holds is not known any more.
     Final(Error),
+}
+
+impl Failure {
+    /// The failure of a write: one that found no space may be made again, with the same bytes.
+    #[must_use]
+    pub fn of_write(error: Error) -> Failure {
+        match error.is_disk_full() {
+            true => Failure::Delay(error),
+            false => Failure::Final(error),
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::Delay(error) | Failure::Final(error) => error,
+        }
+    }
 }
 
 impl From<Error> for Failure {
@@ -305,14 +325,13 @@ impl Wal {
         placed
     }
 
-    /// A write that found no space may be made again, with the same bytes.
+    /// Remembers a write that the disk refused.
     fn note_refused(&self, stream: StreamId, error: Error) -> Failure {
-        if error.is_disk_full() {
+        let failure = Failure::of_write(error);
+        if matches!(failure, Failure::Delay(_)) {
             self.troubles.set(Trouble::Refused, stream);
-            Failure::Delay(error)
-        } else {
-            Failure::Final(error)
         }
+        failure
     }
 
     fn sync_batch(&self, s: &Stream, state: &mut FlushState) -> Result<FlushProgress, Failure> {

@@ -44,7 +44,7 @@ pub mod unit;
 pub use anchor::{Anchor, ChainLink, ImageState, ImageStatus, Vouched};
 pub use block::BlockHeader;
 pub use cut::{COPIED, Cut, decide_cut};
-pub use flush::FlushProgress;
+pub use flush::{Failure, FlushProgress};
 pub use frame::{ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, encode_active};
 pub use lives::Lives;
 pub use log::{Appended, Wal, WalOptions, WalStart, WalStats};

@@ -15,7 +15,7 @@ use std::ops::Range;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u64, to_usize};
-use perdura_base::{Pos, Result};
+use perdura_base::{Error, Pos, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
 
 use crate::anchor::Anchor;
@@ -26,13 +26,18 @@ use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, encode_header};
 /// How much is written at once, bytes; a longer block is written whole.
 const RUN_BYTES: u64 = 1 << 20;
 
+/// A failed write or sync of the log is final, whenever it is made.
+fn stopping(error: Error) -> Error {
+    Error::Stopped(format!("the log: {error}"))
+}
+
 impl StreamScan {
     /// Writes the newest incarnation's blocks from what the anchor vouches for to the last block kept
     /// again, with the headers of their segments, and syncs files and directory. The blocks beyond
     /// the cut have been dropped before. Returns the bytes of the blocks.
     ///
     /// # Errors
-    /// The disk's, which is final; [`perdura_base::Error::Corrupt`] if a block is damaged.
+    /// [`Error::Stopped`] if a write or sync fails, which is final; the disk's for reads; [`Error::Corrupt`] if a block is damaged.
     pub fn write_again(&self, disk: &dyn Disk, anchor: &Anchor) -> Result<u64> {
         let vouched = anchor.vouched.ends[usize::from(self.stream.0)];
         let doubtful = |at: &usize| {
@@ -51,7 +56,7 @@ impl StreamScan {
                 Some((of, file)) if of == segment => file,
                 left => {
                     if let Some((_, file)) = left {
-                        file.sync()?;
+                        file.sync().map_err(stopping)?;
                     }
                     self.open_again(disk, anchor, segment)?
                 }
@@ -61,9 +66,9 @@ impl StreamScan {
             at = run.end;
         }
         if let Some((_, file)) = open {
-            file.sync()?;
+            file.sync().map_err(stopping)?;
         }
-        disk.sync_dir(LOG_DIR)?;
+        disk.sync_dir(LOG_DIR).map_err(stopping)?;
         Ok(bytes)
     }
 
@@ -102,7 +107,7 @@ impl StreamScan {
                 segment.span.bytes,
                 segment.followed,
             ));
-            file.write_at(0, &header)?;
+            file.write_at(0, &header).map_err(stopping)?;
         }
         Ok(file)
     }
@@ -122,7 +127,7 @@ impl StreamScan {
             }
         }
         if !armed(Flaw::TailOnlySynced) {
-            file.write_at(offset, &bytes)?;
+            file.write_at(offset, &bytes).map_err(stopping)?;
         }
         Ok(to_u64(bytes.len()))
     }

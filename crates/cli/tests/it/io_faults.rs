@@ -41,6 +41,13 @@ impl Faulty {
 
     /// Starts it; `rules` are calls, parts of paths and error numbers.
     fn start(&self, rules: &[(&str, &str, i32)], extra: &[&str]) -> Server {
+        let mut server = self.start_anyhow(rules, extra);
+        server.await_ready();
+        server
+    }
+
+    /// Starts it, whether it gets ready or not.
+    fn start_anyhow(&self, rules: &[(&str, &str, i32)], extra: &[&str]) -> Server {
         let switch = self.switch();
         let rules: Vec<String> = rules
             .iter()
@@ -50,9 +57,7 @@ impl Faulty {
             ("LD_PRELOAD", arg(shim()).to_owned()),
             ("IO_FAULT_RULES", rules.join(";")),
         ];
-        let mut server = Server::spawn_with(&self.dir.path().join("data"), extra, &variables);
-        server.await_ready();
-        server
+        Server::spawn_with(&self.dir.path().join("data"), extra, &variables)
     }
 
     fn switch(&self) -> PathBuf {
@@ -168,6 +173,52 @@ fn want_of_space_that_a_sync_reports_is_final_and_that_a_write_reports_is_not() 
     assert!(is_stopped(&refused), "{refused:?}");
     let (status, said) = server.wait();
     assert_eq!(status.code(), Some(4), "{said}");
+}
+
+#[test]
+fn an_anchor_refused_for_want_of_space_delays_and_a_failed_one_stops_a_start_with_code_4() {
+    let faulty = Faulty::new();
+    let server = faulty.start(&[("write", "/anchor", ENOSPC)], &[]);
+    let mut client = server.connect().unwrap();
+    faulty.strike();
+    let ok = Reply::Status("OK".into());
+    assert_eq!(client.ask(&["SET", "kept", "1"]).unwrap(), ok);
+    let delayed = "Delayed and tried again: writing the anchor: write ";
+    let begin = Instant::now();
+    while !server.said().contains(delayed) {
+        let late = begin.elapsed() > Duration::from_secs(30);
+        assert!(!late, "{}", server.said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.ask(&["SET", "more", "1"]).unwrap(), ok);
+    let refused = client.ask(&["SAVE"]).unwrap();
+    assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+    faulty.relent();
+    let relented = Instant::now();
+    while !server
+        .said()
+        .contains("No longer delayed: writing the anchor")
+    {
+        let late = relented.elapsed() > Duration::from_secs(30);
+        assert!(!late, "{}", server.said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.ask(&["SAVE"]).unwrap(), ok);
+    server.kill();
+
+    faulty.strike();
+    for (call, error) in [("write", ENOSPC), ("write", EIO), ("sync", ENOSPC)] {
+        let server = faulty.start_anyhow(&[(call, "/anchor", error)], &[]);
+        let (status, said) = server.wait();
+        assert_eq!(status.code(), Some(4), "{call} {error}: {said}");
+        assert!(said.contains("anchor: "), "{said}");
+    }
+    faulty.relent();
+    let server = faulty.start(&[], &[]);
+    let one = Reply::Bulk(Some(b"1".to_vec()));
+    let kept = server.ask(&["MGET", "kept", "more"]);
+    assert_eq!(kept, Reply::Array(vec![one; 2]));
+    server.stop();
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The anchor's file: two copies, each synced before the other is touched.
 
+use std::collections::VecDeque;
+
 use perdura_base::cursor::Reader;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::FORMAT_VERSION;
@@ -8,11 +10,15 @@ use perdura_base::{Error, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
 use super::{ANCHOR_PATH, Anchor, COPY_BYTES, DecodeError, PREFIX_BYTES, SCHEME_OFFSET};
+use crate::flush::Failure;
 use crate::scheme::Scheme;
 
 const SECTOR: u64 = 4096;
 
 /// The anchor's file, open for updates.
+///
+/// A *write* that is refused for want of space, as copy-on-write file systems do, is made again: the
+/// same record into the same copy, before the other copy is touched. A failed sync is final.
 ///
 /// Reading a copy whole does not prove it durable: after a failed sync the system shows bytes that
 /// the disk may not have. At most one copy can be in that state, since each is synced before the
@@ -20,8 +26,16 @@ const SECTOR: u64 = 4096;
 /// life begins with the second copy as it was read, unless the first is the newer.
 pub struct AnchorFile {
     file: std::sync::Arc<dyn File>,
-    /// What to write to the second copy before the first is touched.
-    doubtful: parking_lot::Mutex<Option<Anchor>>,
+    writes: parking_lot::Mutex<Writes>,
+}
+
+/// What the copies still have to hold.
+#[derive(Default)]
+struct Writes {
+    /// Copies with their records, in the order in which they are written and synced.
+    due: VecDeque<(u64, Anchor)>,
+    /// A sync or a write has failed for good.
+    failed: bool,
 }
 
 impl AnchorFile {
@@ -36,7 +50,7 @@ impl AnchorFile {
         file.allocate(to_u64(2 * COPY_BYTES))?;
         let anchor_file = AnchorFile {
             file,
-            doubtful: parking_lot::Mutex::new(None),
+            writes: parking_lot::Mutex::default(),
         };
         anchor_file.write(anchor)?;
         disk.rename(&tmp, ANCHOR_PATH)?;
@@ -106,10 +120,15 @@ impl AnchorFile {
         if stale {
             notes.push("an update of the anchor was interrupted".to_owned());
         }
-        let doubtful = (!first_is_newer && !second_alone).then(|| anchor.clone());
+        // Written with the first update: opening alone changes nothing.
+        let doubtful = (!first_is_newer && !second_alone).then(|| (1, anchor.clone()));
+        let writes = Writes {
+            due: doubtful.into_iter().collect(),
+            failed: false,
+        };
         let anchor_file = AnchorFile {
             file,
-            doubtful: parking_lot::Mutex::new(doubtful),
+            writes: parking_lot::Mutex::new(writes),
         };
         Ok(Some((anchor_file, anchor, notes)))
     }
@@ -117,18 +136,41 @@ impl AnchorFile {
     /// Writes both copies, each synced before the next is touched. Durable on return.
     ///
     /// # Errors
-    /// The disk's; nothing may be written after one in this life.
-    pub fn write(&self, anchor: &Anchor) -> Result<()> {
-        if let Some(as_read) = self.doubtful.lock().take() {
-            self.write_copy(1, &as_read)?;
-            self.file.sync()?;
+    /// [`Failure::Delay`]: the record is on its way, a copy of it may be durable already, and
+    /// [`finish`](Self::finish) or the next call completes it first. After [`Failure::Final`] nothing
+    /// more is written in this life.
+    pub fn write(&self, anchor: &Anchor) -> Result<(), Failure> {
+        let mut writes = self.writes.lock();
+        writes.due.extend([0, 1].map(|copy| (copy, anchor.clone())));
+        self.write_due(&mut writes)
+    }
+
+    /// Completes the update that was delayed. Durable on return.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(&self) -> Result<(), Failure> {
+        self.write_due(&mut self.writes.lock())
+    }
+
+    fn write_due(&self, writes: &mut Writes) -> Result<(), Failure> {
+        if writes.failed {
+            let why = "an update of the anchor failed before";
+            return Err(Failure::Final(Error::Stopped(why.into())));
         }
-        self.write_copy(0, anchor)?;
-        if !armed(Flaw::AnchorOneSync) {
-            self.file.sync()?;
+        while let Some((copy, anchor)) = writes.due.front() {
+            let written = self
+                .write_copy(*copy, anchor)
+                .map_err(Failure::of_write)
+                .and_then(|()| match armed(Flaw::AnchorOneSync) && *copy == 0 {
+                    true => Ok(()),
+                    false => self.file.sync().map_err(Failure::Final),
+                });
+            writes.failed = matches!(written, Err(Failure::Final(_)));
+            written?;
+            writes.due.pop_front();
         }
-        self.write_copy(1, anchor)?;
-        self.file.sync()
+        Ok(())
     }
 
     fn write_copy(&self, copy: u64, anchor: &Anchor) -> Result<()> {
@@ -285,6 +327,66 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A copy-on-write file system finds no space for an overwrite, perhaps after a part of it.
+    #[test]
+    fn a_refused_copy_is_finished_with_its_record_before_the_other_copy_is_touched() {
+        use perdura_device::{CrashProfile, FaultPlan, SimDisk};
+        let mut finished = 0;
+        for (nth, count) in (1..=4).flat_map(|nth| (1..=4).map(move |count| (nth, count))) {
+            for (seed, cut) in (0..40).flat_map(|seed| (0..14).map(move |cut| (seed, cut))) {
+                let disk = SimDisk::new(seed);
+                let mut anchor = example();
+                AnchorFile::create(disk.life().as_ref(), &anchor).unwrap();
+                let opened = AnchorFile::open(disk.life().as_ref()).unwrap().unwrap();
+                disk.set_plan(FaultPlan {
+                    refuse_write_at: Some((nth, count)),
+                    cut_after_ops: (cut > 0).then_some(cut),
+                    ..FaultPlan::default()
+                });
+                let file = opened.0;
+                let mut durable = anchor.clone();
+                let mut ended = false;
+                for incarnation in 2..5 {
+                    anchor.seq += 1;
+                    anchor.incarnation = Incarnation(incarnation);
+                    let mut done = file.write(&anchor);
+                    while matches!(done, Err(Failure::Delay(_))) {
+                        done = file.finish();
+                    }
+                    if done.is_err() {
+                        ended = true;
+                        break;
+                    }
+                    durable = anchor.clone();
+                }
+                finished += u64::from(!ended);
+                disk.crash(CrashProfile::Worst, seed ^ 77);
+                let back = AnchorFile::open(disk.life().as_ref());
+                let (_, back, _) = back.unwrap().expect("one copy is whole at any time");
+                assert!(
+                    back == durable || (ended && back == anchor),
+                    "write {nth} refused {count} times, power cut at {cut}, seed {seed}"
+                );
+            }
+        }
+        assert!(finished > 100, "{finished}");
+    }
+
+    #[test]
+    fn after_a_failed_sync_nothing_more_is_written() {
+        use perdura_device::{FaultPlan, SimDisk, SyncFailure};
+        let disk = SimDisk::new(1);
+        let file = AnchorFile::create(disk.life().as_ref(), &example()).unwrap();
+        disk.set_plan(FaultPlan {
+            fail_sync_at: Some((1, SyncFailure::KeepsNew)),
+            ..FaultPlan::default()
+        });
+        assert!(matches!(file.write(&example()), Err(Failure::Final(_))));
+        let ops = disk.ops();
+        assert!(matches!(file.write(&example()), Err(Failure::Final(_))));
+        assert_eq!(disk.ops(), ops);
     }
 
     #[test]
