@@ -1,59 +1,214 @@
-//! A `redis.conf` where a file of settings was expected: each of its lines as it would stand there.
+//! A `redis.conf` where a file of settings was expected: its lines as they would stand there. Words
+//! are split as Redis splits them. A name may stand there several times: some then mean a list, of
+//! the others Redis takes the last one.
 
 use super::file::read_key;
 use super::kind::Kind;
 use super::{Setting, Settings, Source, fixed, ignored};
+use crate::resp::inline::split_words;
 use std::fmt::Write;
+use std::ops::Range;
 use toml_edit::{Array, Item, Value};
+
+/// Names that have no place here under any value, and why.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "include",
+        "a file of settings includes no other one; check that one too and put its lines here",
+    ),
+    ("loadmodule", "there are no modules"),
+    (
+        "rename-command",
+        "commands keep their names; forbid them to users (ACL), as in user \"default on … -flushall\"",
+    ),
+];
+
+/// A name and its values, once for each line that it stands in.
+type Lines = Vec<(String, Vec<Vec<String>>)>;
 
 /// What a `redis.conf` would be as TOML, with a comment for each line that has no place there.
 /// `None` if the text is no `redis.conf`: not every line of one begins with a name that Redis has.
 pub(super) fn moved(text: &str) -> Option<String> {
-    let lines: Vec<(&str, Vec<String>)> = text.lines().filter_map(words).collect();
-    let is_name = |name: &str| {
-        let ours = Setting::find(name).is_some();
-        ours || fixed::find(name).is_some() || ignored::find(name).is_some()
-    };
-    let known = lines.iter().filter(|(name, _)| is_name(name)).count();
-    if known == 0 || known * 2 < lines.len() {
+    let (mut lines, mut broken) = (Lines::new(), Vec::new());
+    let (mut known, mut all) = (0, 0);
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        all += 1;
+        let words = words(line).unwrap_or_default();
+        let Some((name, words)) = words.split_first() else {
+            broken.push(number);
+            continue;
+        };
+        let (name, words) = (name.to_ascii_lowercase(), words.to_vec());
+        known += usize::from(is_name(&name));
+        match lines.iter_mut().find(|(before, _)| *before == name) {
+            Some((_, values)) => values.push(words),
+            None => lines.push((name, vec![words])),
+        }
+    }
+    if known == 0 || known * 2 < all {
         return None;
     }
     let mut out = String::from(
         "this is a redis.conf, and settings here are TOML: name = value. The same as TOML, to be put \
          into a file of its own:\n",
     );
-    for (name, values) in &lines {
-        let name = name.to_ascii_lowercase();
-        let item = item(&values[..]);
-        // Writing to a string cannot fail.
-        let _ = match read_key(&name, &item, &mut Settings::default(), Source::Default) {
-            // The text goes to logs: passwords, known or not, stay where they are.
-            Ok(None) if is_secret(&name) => writeln!(out, "# {name} = (its value as it is there)"),
-            Ok(None) => writeln!(out, "{name} = {item}"),
-            Ok(Some(note)) => writeln!(out, "# {note}"),
-            Err(why) => writeln!(out, "# {why}"),
-        };
+    // Writing to a string cannot fail.
+    for (name, values) in lines {
+        let _ = writeln!(out, "{}", line(&name, values));
+    }
+    for number in broken {
+        let _ = writeln!(
+            out,
+            "# line {number}: its quotes do not balance, or it is no text"
+        );
     }
     out.truncate(out.trim_end().len());
     Some(out)
 }
 
-fn is_secret(name: &str) -> bool {
-    Setting::find(name).is_some_and(|setting| matches!(setting.kind, Kind::Secret))
+/// What a name is as TOML.
+fn line(name: &str, mut values: Vec<Vec<String>>) -> String {
+    if let Some((_, why)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
+        return format!("# {name}: {why}");
+    }
+    let setting = Setting::find(name);
+    let many = setting.is_some_and(|row| row.many);
+    let mut note = String::new();
+    let texts: Vec<String> = match name {
+        // Each line adds to those before, and an empty one takes them back.
+        "save" => {
+            let from = values.iter().rposition(|words| words[..] == [""]);
+            vec![values.split_off(from.unwrap_or(0)).concat().join(" ")]
+        }
+        "client-output-buffer-limit" => vec![values.concat().join(" ")],
+        _ if many => values.iter().map(|words| words.join(" ")).collect(),
+        _ => {
+            if values.len() > 1 {
+                note = format!(" # the last of {}, as in Redis", values.len());
+            }
+            values.pop().iter().map(|words| words.join(" ")).collect()
+        }
+    };
+    let item = item(&texts, many);
+    match read_key(name, &item, &mut Settings::default(), Source::Default) {
+        // The text goes to logs: passwords, known or not, stay where they are.
+        Ok(None) if setting.is_some_and(|row| matches!(row.kind, Kind::Secret)) => {
+            format!("# {name} = (its value as it is there)")
+        }
+        Ok(None) => format!("{name} = {item}{note}"),
+        Ok(Some(note)) => format!("# {note}"),
+        Err(why) => format!("# {why}"),
+    }
 }
 
-/// The name and the values of a line that is neither empty nor a comment. Quotes are taken off.
-fn words(line: &str) -> Option<(&str, Vec<String>)> {
-    let line = line.trim();
-    let mut words = line.split_whitespace();
-    let name = words.next().filter(|name| !name.starts_with('#'))?;
-    let bare = |word: &str| word.trim_matches(['"', '\'']).to_owned();
-    Some((name, words.map(bare).collect()))
+/// Whether Redis has a setting of this name.
+fn is_name(name: &str) -> bool {
+    Setting::find(name).is_some()
+        || fixed::find(name).is_some()
+        || ignored::find(name).is_some()
+        || ELSEWHERE.iter().any(|(known, _)| *known == name)
 }
 
-fn item(values: &[String]) -> Item {
-    Item::Value(match values {
-        [one] => Value::from(one.as_str()),
-        many => Value::Array(Array::from_iter(many.iter().map(String::as_str))),
+/// The words of a line that is not empty, quotes and escapes resolved. `None` if they do not balance,
+/// or the words are no text.
+fn words(line: &str) -> Option<Vec<String>> {
+    let (mut bytes, mut places) = (Vec::new(), Vec::new());
+    split_words(line.as_bytes(), &mut bytes, |from, to| {
+        places.push(from..to)
+    })?;
+    let word = |place: Range<usize>| String::from_utf8(bytes[place].to_vec()).ok();
+    places.into_iter().map(word).collect()
+}
+
+fn item(texts: &[String], many: bool) -> Item {
+    Item::Value(match texts {
+        [one] if !many => Value::from(one.as_str()),
+        all => Value::Array(Array::from_iter(all.iter().map(String::as_str))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved_lines(text: &str) -> Vec<String> {
+        let all = moved(text).expect("a redis.conf");
+        all.lines().skip(1).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn words_are_split_as_redis_splits_them() {
+        for (line, expected) in [
+            ("a \"b c\" 'd e'", Some(vec!["a", "b c", "d e"])),
+            (
+                r#"a "\x41\n\"" 'it\'s' "\x""#,
+                Some(vec!["a", "A\n\"", "it's", "x"]),
+            ),
+            ("a \"\" ''", Some(vec!["a", "", ""])),
+            ("a\tb   c", Some(vec!["a", "b", "c"])),
+            ("a \"b", None),
+            ("a 'b'c", None),
+            (r#"a "\xff""#, None),
+        ] {
+            let expected = expected.map(|words| words.into_iter().map(str::to_owned).collect());
+            assert_eq!(words(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn quoted_values_keep_their_blanks_and_a_broken_line_is_named() {
+        let lines = moved_lines(
+            "unixsocket \"/tmp/a b.sock\"\naclfile 'my users.acl'\nmaxclients 5\ntimeout \"7\n\0\ndir \"/a b\"\n",
+        );
+        assert_eq!(
+            lines,
+            [
+                "unixsocket = \"/tmp/a b.sock\"",
+                "aclfile = \"my users.acl\"",
+                "maxclients = \"5\"",
+                "# dir: set 'data' instead",
+                "# line 4: its quotes do not balance, or it is no text",
+                "# line 5: its quotes do not balance, or it is no text",
+            ]
+        );
+    }
+
+    #[test]
+    fn names_that_stand_there_several_times_are_one_list_or_the_last_of_them() {
+        let lines = moved_lines(
+            "client-output-buffer-limit normal 1mb 0 0\nsave 900 1\nmaxclients 5\nuser a on >secret\n\
+             rename-command FLUSHALL \"\"\ninclude other.conf\nCLIENT-output-buffer-limit pubsub 2mb 1mb 9\n\
+             save 300 10\nsave \"\"\nuser b on nopass\nrename-command KEYS hidden\nmaxclients 7\n",
+        );
+        let text = lines.join("\n");
+        for (at, start) in [
+            "client-output-buffer-limit = \"normal 1mb 0 0 pubsub 2mb 1mb 9\"",
+            "save = \"\"",
+            "maxclients = \"7\" # the last of 2, as in Redis",
+            "# user = (its value as it is there)",
+            "# rename-command: commands keep their names",
+            "# include: a file of settings includes no other one",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert!(lines[at].starts_with(start), "{at}: {text}");
+        }
+        assert_eq!(lines.len(), 6, "{text}");
+        assert!(
+            !text.contains("secret") && !text.contains("hidden"),
+            "{text}"
+        );
+        let moved = moved_lines("save 900 1\nsave 300 10\ntimeout 1\n");
+        assert!(
+            moved[0].starts_with("# save: there are no snapshots"),
+            "{moved:?}"
+        );
+        // What is shown is TOML, each name once.
+        text.parse::<toml_edit::DocumentMut>().expect("TOML");
+    }
 }
