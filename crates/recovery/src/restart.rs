@@ -22,7 +22,7 @@ use perdura_base::{
 };
 use perdura_device::{Clock, Disk};
 use perdura_store::{Geometry, Heap, MemoryAccount};
-use perdura_wal::anchor::{Anchor, AnchorFile, CHAIN_MAX};
+use perdura_wal::anchor::{Anchor, AnchorFile};
 use perdura_wal::scheme::Scheme;
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
@@ -459,9 +459,10 @@ fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) -> R
     }
     let start = record.open_start();
     if start != cut.cut {
-        if record.chain.len() == CHAIN_MAX {
+        let max = record.chain_max();
+        if record.chain.len() >= max {
             return Err(Error::LogFull(format!(
-                "the anchor names {CHAIN_MAX} lives that no checkpoint has left behind, and has no \
+                "the anchor names {max} lives that no checkpoint has left behind, and has no \
                  room for another. Nothing is lost; keep a copy of the directory and report it"
             )));
         }

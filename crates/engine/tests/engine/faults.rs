@@ -102,7 +102,7 @@ fn a_page_that_cannot_be_written_is_written_by_the_next_checkpoint() {
     }
 }
 
-/// The anchor names each life whose log is still needed, and has room for 200.
+/// The anchor names each life whose log is still needed, and has room for some.
 #[test]
 fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_anchor() {
     let disk = SimDisk::new(11);
@@ -153,6 +153,62 @@ fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_an
     let kept = get(&core, "count").unwrap();
     assert!(u32::from_le_bytes(kept.try_into().unwrap()) >= acknowledged);
     assert!(chain_max < 100, "{chain_max}");
+}
+
+/// Found in review: 200 starts on such a disk, and none was possible any more.
+#[test]
+fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
+    use perdura_recovery::restart::{Catalog, RestartOptions, restart};
+    use perdura_recovery::{ExecutorWindow, LogMemory, Method, flush_all, resume};
+    let disk = SimDisk::new(13);
+    let options = || perdura::CoreOptions {
+        segment_bytes: 64 << 10,
+        segment_bytes_first: 64 << 10,
+        ..small()
+    };
+    let start = || Core::open(env(&disk, 1), options(), Arc::new(Progress::default())).unwrap();
+    let core = start();
+    put(&core, "key", b"value");
+    core.flush_all().unwrap();
+    drop(core);
+    for life in 0..300 {
+        disk.crash(CrashProfile::Everything, life);
+        let env = env(&disk, 1);
+        let restart_options = RestartOptions {
+            images: vec![Arc::clone(&env.data)],
+            data: env.data,
+            logs: env.logs,
+            clock: env.clock,
+            schedule: options().schedule,
+            method: Method::of(perdura_wal::Scheme::Differential),
+            dry_run: false,
+            memory: Arc::new(perdura_store::MemoryAccount::new(u64::MAX)),
+            catalog: &|_| Ok(Catalog::new()),
+            progress: Arc::new(Progress::default()),
+        };
+        let restarted = restart(&restart_options).unwrap().unwrap();
+        let memory = LogMemory {
+            block_bytes_max: options().block_bytes_max,
+            queue_bytes_max: options().queue_bytes_max,
+        };
+        // It gets as far as its log, and no further.
+        let resumed = resume(
+            restarted,
+            &restart_options,
+            memory,
+            Arc::new(ExecutorWindow),
+        );
+        flush_all(&resumed.unwrap().wal).unwrap();
+    }
+    disk.crash(CrashProfile::Everything, 300);
+    let chain = || {
+        let anchor = perdura_wal::anchor::read_anchor(disk.life().as_ref());
+        anchor.unwrap().unwrap().chain.len()
+    };
+    assert_eq!(chain(), 300, "the anchor had room for 200");
+    let core = start();
+    assert_eq!(get(&core, "key").unwrap(), b"value");
+    assert!(chain() < 10, "two checkpoints were taken: {}", chain());
 }
 
 /// Segments were 1 MiB at least where this was noticed in time; they begin smaller now.

@@ -18,9 +18,6 @@ pub use file::{AnchorFile, read_anchor};
 pub const ANCHOR_PATH: &str = "anchor";
 /// Bytes of one copy.
 pub const COPY_BYTES: usize = 64 * 1024;
-/// Closed incarnations an anchor can hold; a restart that would need more checkpoints first.
-pub const CHAIN_MAX: usize = 200;
-
 const MAGIC: &[u8; 4] = b"PANC";
 /// Where the scheme's code stands in the record.
 const SCHEME_OFFSET: u64 = 70;
@@ -153,6 +150,17 @@ pub struct Anchor {
 }
 
 impl Anchor {
+    /// Closed incarnations that a copy has room for: about 2,300 with one stream, 240 with 16.
+    #[must_use]
+    pub fn chain_max(&self) -> usize {
+        let without = Anchor {
+            chain: Vec::new(),
+            ..self.clone()
+        };
+        let link_bytes = 12 + 16 * usize::from(self.streams);
+        (COPY_BYTES - without.encode().len()) / link_bytes
+    }
+
     /// The newest complete image, if any.
     #[must_use]
     pub fn newest_image(&self) -> Option<ImageSlot> {
@@ -449,9 +457,11 @@ mod tests {
                 start: many.clone(),
                 cut: many
             };
-            CHAIN_MAX
+            anchor.chain_max()
         ];
         let bytes = anchor.encode();
+        assert!((200..=COPY_BYTES).contains(&bytes.len()) && anchor.chain.len() > 230);
         assert!(matches!(Anchor::decode(&bytes), Ok(back) if back == anchor));
+        assert!(example().chain_max() > 2300);
     }
 }
