@@ -80,6 +80,15 @@ fn xor_word(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b))
 }
 
+/// Whether each of the next four words differs in its last byte: the fragment goes on behind them
+/// whatever else they hold.
+fn differ_at_their_ends(before: &[u8], now: &[u8], at: usize) -> bool {
+    let (Some(before), Some(now)) = (before.get(at..at + 32), now.get(at..at + 32)) else {
+        return false;
+    };
+    [7, 15, 23, 31].iter().all(|i| before[*i] != now[*i])
+}
+
 fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {
     while let Some(word) = xor_word(before, now, at) {
         if word != 0 {
@@ -94,6 +103,9 @@ fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {
 /// before eight equal bytes or the end.
 fn fragment_end(before: &[u8], now: &[u8], start: usize) -> usize {
     let mut end = start + 1;
+    while differ_at_their_ends(before, now, end) {
+        end += 32;
+    }
     while let Some(word) = xor_word(before, now, end) {
         if word == 0 {
             return end;

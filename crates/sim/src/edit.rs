@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use fastrand::Rng;
-use perdura::types::{Fault, Left, hash, list, set, zset};
+use perdura::types::{Fault, Left, Texts, hash, list, set, zset};
 use perdura::{End, Shape, TableId, Tx};
 use perdura_base::num::to_u64;
 
@@ -384,8 +384,8 @@ impl Edit {
             }
             Edit::Pop(end, count) => {
                 let gone = list::pop(tx, table, key, *end, to_u64(*count))?;
-                let gone = gone.map_or_else(Vec::new, |(gone, _)| gone);
-                digest_of(gone.iter().map(|item| digest(item)))
+                let gone = gone.map_or_else(Texts::default, |(gone, _)| gone);
+                digest_of(gone.iter().map(digest))
             }
             Edit::Insert(at, before, items) => {
                 let pivot = item_at(*at).unwrap_or_default();

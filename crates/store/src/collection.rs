@@ -131,9 +131,7 @@ impl Collection {
             }
             (Edit::ItemRemove(at), Index::Items(items)) => {
                 let entry = items.remove(at).expect("an indexed item");
-                if items.capacity() > 64 && items.len() * 4 < items.capacity() {
-                    items.shrink_to(items.len() * 2);
-                }
+                shrink(items);
                 Edit::ItemAdd(at, entry)
             }
             (Edit::ItemMove(at, entry), Index::Items(items)) => {
@@ -150,6 +148,13 @@ impl Collection {
             }
             (edit, _) => unreachable!("{edit:?} of a collection of another shape"),
         }
+    }
+}
+
+/// Gives back room that a list has left behind.
+fn shrink(items: &mut VecDeque<Entry>) {
+    if items.capacity() > 64 && items.len() * 4 < items.capacity() {
+        items.shrink_to(items.len() * 2);
     }
 }
 
@@ -272,14 +277,15 @@ impl Collections {
         });
     }
 
-    /// Takes back what [`push_items`](Self::push_items) has put there.
-    pub(crate) fn take_back_items(&mut self, id: CollectionId, end: End, count: usize) {
+    /// Takes items off an end of a list.
+    pub(crate) fn pop_items(&mut self, id: CollectionId, end: End, count: usize) {
         self.change(id, |collection| {
             if let Index::Items(items) = &mut collection.index {
                 match end {
                     End::Front => drop(items.drain(..count)),
                     End::Back => items.truncate(items.len() - count),
                 }
+                shrink(items);
             }
         });
     }

@@ -140,7 +140,7 @@ impl Partition {
                 table.collections.edit(id, inverse);
             }
             Op::Pushed { id, end, count, .. } => {
-                table.collections.take_back_items(id, end, count);
+                table.collections.pop_items(id, end, count);
             }
             Op::Made { id, .. } => {
                 table.collections.unmake(id);

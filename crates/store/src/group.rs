@@ -8,6 +8,9 @@ use perdura_base::{CkptEpoch, PartitionId, PartitionSet};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 
+/// Copying more than this costs more than handing on its parts.
+const LARGE_BYTES: usize = 64 * 1024;
+
 /// Collects the records of one transaction and lays them out as a group payload.
 #[derive(Default)]
 pub struct GroupBuilder {
@@ -54,6 +57,31 @@ impl GroupBuilder {
         &self.out
     }
 
+    /// Whether the payload is worth handing on in parts.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.body.len() > LARGE_BYTES
+    }
+
+    /// As [`finish`](Self::finish), of a large group: the payload in parts, its records not copied.
+    pub fn parts(&mut self) -> Vec<&[u8]> {
+        self.out.clear();
+        encode_group_head(&mut self.out, self.tag_max, self.records.len());
+        let mut ends = Vec::with_capacity(self.records.len());
+        for (head, _) in &self.records {
+            encode_record_head(&mut self.out, self.tag_max, head);
+            ends.push(self.out.len());
+        }
+        let mut parts = Vec::with_capacity(2 * ends.len());
+        let (mut head_from, mut body_from) = (0, 0);
+        for ((_, body_end), head_end) in self.records.iter().zip(ends) {
+            parts.push(&self.out[head_from..head_end]);
+            parts.push(&self.body[body_from..*body_end]);
+            (head_from, body_from) = (head_end, *body_end);
+        }
+        parts
+    }
+
     /// Bytes of buffers held.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -86,5 +114,34 @@ impl GroupBuilder {
         self.partitions.insert(partition);
         self.tag_max = self.tag_max.max(head.tag);
         self.records.push((head, self.body.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_base::{PageId, Useq};
+
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_payload_are_the_payload() {
+        let mut group = GroupBuilder::new();
+        let mut rng = fastrand::Rng::with_seed(7);
+        for page in 0..9 {
+            let now: Vec<u8> = (0..9000).map(|_| rng.u8(..)).collect();
+            let mut fragments = group.fragments();
+            fragments.range(64, &vec![0; now.len()], &now);
+            let fragments = fragments.count();
+            let head = RecordHead {
+                page: PageId(page),
+                useq: Useq(5),
+                tag: CkptEpoch(u64::from(page % 3)),
+                fragments,
+            };
+            group.push(PartitionId(1), head);
+        }
+        assert!(group.is_large());
+        let parts = group.parts().concat();
+        assert_eq!(parts, group.finish());
     }
 }

@@ -162,6 +162,48 @@ impl Partition {
         refused.map_or(Ok(entries.len()), Err)
     }
 
+    /// Removes items from an end.
+    ///
+    /// # Errors
+    /// `Usage` if there is no such list or it has fewer items.
+    pub fn list_pop(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        list: CollectionId,
+        end: End,
+        count: usize,
+    ) -> Result<()> {
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let ring = items(table, id, list)?;
+        let len = ring.len();
+        let kept = len.checked_sub(count);
+        let kept = kept.ok_or_else(|| misused(id, list, "it has no such place"))?;
+        let popped: Vec<Entry> = match end {
+            End::Front => ring.range(..count).copied().collect(),
+            End::Back => ring.range(kept..).rev().copied().collect(),
+        };
+        table.collections.pop_items(list, end, count);
+        for (i, entry) in popped.into_iter().enumerate() {
+            let at = match end {
+                End::Front => 0,
+                End::Back => len - 1 - i,
+            };
+            part.ops.push(Op::Edited {
+                table: id,
+                id: list,
+                inverse: Edit::ItemAdd(at, entry),
+            });
+            let chain = pages.row(entry).as_ref().and_then(chain_of);
+            release_slot(pages, table, part, entry);
+            free_chain(pages, part, chain);
+        }
+        table.account(&pages.memory);
+        Ok(())
+    }
+
     /// The label for an item put before place `at`. The items around it get labels anew if there
     /// is none.
     fn make_label(

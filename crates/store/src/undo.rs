@@ -216,6 +216,8 @@ pub(crate) struct PartUndo {
     /// The page that was noted last as never used before: rows that fill fresh pages are written
     /// to it.
     born_last: Option<u32>,
+    /// The key and length of the save that was asked for last: neighbours share a bitmap's word.
+    saved_last: Option<(u64, usize)>,
     pub(crate) ops: Vec<Op>,
 }
 
@@ -228,6 +230,7 @@ impl PartUndo {
         self.seen.clear();
         self.any_born = false;
         self.born_last = None;
+        self.saved_last = None;
         self.ops.clear();
         self.ops.shrink_to(KEPT_BYTES / size_of::<Op>());
     }
@@ -253,6 +256,10 @@ impl PartUndo {
             return;
         }
         let at_offset = key(local, u16::try_from(offset).unwrap_or(0));
+        if self.saved_last == Some((at_offset, bytes)) {
+            return;
+        }
+        self.saved_last = Some((at_offset, bytes));
         let saved = self
             .find(at_offset)
             .is_some_and(|s| usize::from(s.bytes) >= bytes)

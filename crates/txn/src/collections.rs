@@ -19,6 +19,11 @@ use crate::tx::{Tx, is_alive};
 const COPY_STEP: usize = 256;
 /// About what the log needs for an item of a list beside its value, bytes.
 const ITEM_BYTES: usize = 64;
+/// About what the log needs for a field or member beside its name and value, bytes: heads of its page
+/// and of its slot, a word of the bitmap, and as much again if its row moves.
+const ELEMENT_BYTES: usize = 128;
+/// About what the log needs for an item that is popped, bytes.
+const POPPED_BYTES: usize = 16;
 /// Keys drawn before a table is searched for one that is not past its expiry.
 const DRAWS: u64 = 32;
 
@@ -171,7 +176,7 @@ impl Tx<'_> {
         self.check_memory()?;
         self.check_value(field)?;
         self.check_value(value)?;
-        self.admit(field.len() + value.len())?;
+        self.admit_part(field.len() + value.len() + ELEMENT_BYTES)?;
         let at = self.guard_of(home.partition)?;
         let part = &mut self.guards[at].1;
         part.element_put(self.undo, table, home.id, field, value)
@@ -211,6 +216,25 @@ impl Tx<'_> {
             let at = self.guard_of(home.partition)?;
             let part = &mut self.guards[at].1;
             part.list_push(self.undo, table, home.id, end, few)?;
+        }
+        Ok(())
+    }
+
+    /// Removes items from an end of a list. With the last one the key is to be deleted.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if the list has fewer items.
+    pub fn list_pop(&mut self, table: TableId, home: Home, end: End, count: usize) -> Result<()> {
+        let _verb = self.verb();
+        self.changed_by_removal(table, home);
+        let mut left = count;
+        while left > 0 {
+            let few = left.min(COPY_STEP);
+            self.admit(few * POPPED_BYTES)?;
+            let at = self.guard_of(home.partition)?;
+            let part = &mut self.guards[at].1;
+            part.list_pop(self.undo, table, home.id, end, few)?;
+            left -= few;
         }
         Ok(())
     }

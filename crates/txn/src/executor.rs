@@ -291,7 +291,16 @@ impl Executor {
             fuse.done();
             return late_append(guards, group, append);
         }
-        let epoch = append(group.finish());
+        let epoch = if group.is_large() {
+            let kind = FrameKind::Group;
+            let parts = group.parts();
+            let appended = self
+                .wal
+                .append_parts(stream, kind, &parts, &partitions, tag);
+            appended.epoch
+        } else {
+            append(group.finish())
+        };
         for (_, part) in &mut guards {
             part.set_last_write_epoch(epoch);
         }

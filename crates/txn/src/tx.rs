@@ -75,13 +75,22 @@ impl<'a> Tx<'a> {
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
     pub fn admit(&mut self, bytes: usize) -> Result<()> {
-        self.appending += bytes + GROUP_BYTES_MIN;
+        self.admit_part(bytes + GROUP_BYTES_MIN)
+    }
+
+    /// As [`admit`](Self::admit), of a change that is known to take no more than `bytes`.
+    pub(crate) fn admit_part(&mut self, bytes: usize) -> Result<()> {
+        self.appending += bytes;
         if self.appending >= self.account_at {
             self.account();
         }
         let admitted = self.wal.admit(self.stream, self.appending);
         if matches!(admitted, Err(Error::LogFull(_))) {
             self.marks.meet_full_log();
+            // It runs again from its beginning, and may need more than it has come to need so far:
+            // all of its runs together then cost about two of the last one.
+            self.wal
+                .ask_for_room(self.stream, self.appending.saturating_mul(2));
         }
         admitted
     }

@@ -4,13 +4,13 @@
 //! the middle (LINSERT, LREM) costs its distance from the nearer end.
 
 use perdura_base::TableId;
-use perdura_base::num::to_u64;
+use perdura_base::num::{to_u64, to_usize};
 use perdura_txn::{End, Shape, Tx};
 
-use crate::Fault;
 use crate::change::{Change, Left, State};
 use crate::open::{Entry, Source, Text, read};
 use crate::small::{New, may_join};
+use crate::{Fault, Texts};
 
 /// The offset of the first item of a packed list.
 const FIRST: usize = 1;
@@ -143,39 +143,56 @@ fn push_packed(change: &mut Change<'_>, end: End, item: &[u8]) -> bool {
     fits
 }
 
-/// Takes the item at an end off a list that is being changed and has one.
-fn pop_one(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End) -> Result<Option<Vec<u8>>, Fault> {
+/// Takes up to `max` items off an end of a list that is being changed, one after the other.
+fn pop_all(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, max: u64) -> Result<Texts, Fault> {
+    let mut popped = Texts::default();
     match &mut change.state {
-        State::Absent => Ok(None),
+        State::Absent => {}
         State::Small(editor) => {
-            let packed = editor.packed();
-            let index = match end {
-                End::Front => Some(0),
-                End::Back => packed.len().checked_sub(1),
-            };
-            let Some(element) = index.and_then(|index| packed.at(index)) else {
-                return Ok(None);
-            };
-            let (item, range) = (element.key.to_vec(), element.start..element.end);
-            editor.remove(range);
+            while to_u64(popped.len()) < max {
+                let packed = editor.packed();
+                let index = match end {
+                    End::Front => Some(0),
+                    End::Back => packed.len().checked_sub(1),
+                };
+                let Some(element) = index.and_then(|index| packed.at(index)) else {
+                    break;
+                };
+                popped.push(&element.key);
+                let range = element.start..element.end;
+                editor.remove(range);
+            }
             change.note_edit();
-            Ok(Some(item))
         }
         State::Rows(home) => {
             let home = *home;
             let rows = tx.elements(change.table(), home)?;
-            let index = match end {
-                End::Front => 0,
-                End::Back => rows.len().saturating_sub(1),
-            };
-            let Some(row) = rows.at(index) else {
-                return Ok(None);
-            };
-            let item = Entry::Row(row).item().to_vec();
-            tx.list_remove(change.table(), home, index)?;
-            Ok(Some(item))
+            let (len, count) = (rows.len(), max.min(rows.len()));
+            match end {
+                End::Front => rows
+                    .items(0, count)
+                    .for_each(|row| popped.push(&Entry::Row(row).item())),
+                End::Back => {
+                    let last = rows.items(len - count, len).rev();
+                    last.for_each(|row| popped.push(&Entry::Row(row).item()));
+                }
+            }
+            drop_rows(change, tx, end, count)?;
         }
     }
+    Ok(popped)
+}
+
+/// Removes items from an end of a list that is made of rows.
+fn drop_rows(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, count: u64) -> Result<(), Fault> {
+    let State::Rows(home) = change.state else {
+        return Ok(());
+    };
+    if count == change.len(tx)? {
+        // Without its header it goes away by steps.
+        return change.clear(tx);
+    }
+    Ok(tx.list_pop(change.table(), home, end, to_usize(count))?)
 }
 
 /// Puts items at an end, one after the other, and tells how many the list has then; 0 if there is no
@@ -201,9 +218,6 @@ pub fn push<'i>(
     Ok(len)
 }
 
-/// Items.
-pub type Items = Vec<Vec<u8>>;
-
 /// Takes up to `max` items off an end; `None` if there is no list.
 ///
 /// # Errors
@@ -214,17 +228,12 @@ pub fn pop(
     key: &[u8],
     end: End,
     max: u64,
-) -> Result<Option<(Items, Left)>, Fault> {
+) -> Result<Option<(Texts, Left)>, Fault> {
     let mut change = Change::open(tx, table, key, Shape::List)?;
     if change.is_absent() {
         return Ok(None);
     }
-    let mut items = Vec::new();
-    while to_u64(items.len()) < max
-        && let Some(item) = pop_one(&mut change, tx, end)?
-    {
-        items.push(item);
-    }
+    let items = pop_all(&mut change, tx, end, max)?;
     Ok(Some((items, change.finish(tx)?)))
 }
 
@@ -244,20 +253,16 @@ pub fn shift(
         return Ok(None);
     }
     if from == to {
-        let Some(item) = pop_one(&mut source, tx, from_end)? else {
-            return Ok(None);
-        };
-        push_all(&mut source, tx, to_end, [item.as_slice()])?;
-        return Ok(Some((item, source.finish(tx)?)));
+        let popped = pop_all(&mut source, tx, from_end, 1)?;
+        push_all(&mut source, tx, to_end, popped.iter())?;
+        return Ok(Some((popped.get(0).to_vec(), source.finish(tx)?)));
     }
     let mut target = Change::open(tx, table, to, Shape::List)?;
-    let Some(item) = pop_one(&mut source, tx, from_end)? else {
-        return Ok(None);
-    };
-    push_all(&mut target, tx, to_end, [item.as_slice()])?;
+    let popped = pop_all(&mut source, tx, from_end, 1)?;
+    push_all(&mut target, tx, to_end, popped.iter())?;
     let left = source.finish(tx)?;
     let _ = target.finish(tx)?;
-    Ok(Some((item, left)))
+    Ok(Some((popped.get(0).to_vec(), left)))
 }
 
 /// Puts another item in the place of that at an index as commands give it. `None` if there is no
@@ -360,19 +365,18 @@ pub fn trim(
     }
     // What little is kept is cheaper to write again than the rest is to remove, if it may be.
     if tx.may_grow() && to - from <= (len - (to - from)) / 4 {
-        let kept: Items = {
-            let list = change.stored(tx)?;
-            let list = list.iter().flat_map(|list| items(list, from, to));
-            list.map(|item| item.to_vec()).collect()
-        };
-        change.clear(tx)?;
-        push_all(&mut change, tx, End::Back, kept.iter().map(Vec::as_slice))?;
-    } else {
-        for _ in to..len {
-            pop_one(&mut change, tx, End::Back)?;
+        let mut kept = Texts::default();
+        if let Some(list) = change.stored(tx)? {
+            items(&list, from, to).for_each(|item| kept.push(&item));
         }
-        for _ in 0..from {
-            pop_one(&mut change, tx, End::Front)?;
+        change.clear(tx)?;
+        push_all(&mut change, tx, End::Back, kept.iter())?;
+    } else {
+        for (end, count) in [(End::Back, len - to), (End::Front, from)] {
+            match change.state {
+                State::Rows(_) => drop_rows(&mut change, tx, end, count)?,
+                _ => drop(pop_all(&mut change, tx, end, count)?),
+            }
         }
     }
     change.finish(tx).map(Some)

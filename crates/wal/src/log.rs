@@ -294,6 +294,18 @@ impl Wal {
         partitions: &PartitionSet,
         ckpt_epoch: CkptEpoch,
     ) -> Appended {
+        self.append_parts(stream, kind, &[payload], partitions, ckpt_epoch)
+    }
+
+    /// As [`append`](Self::append), of a payload that lies in parts.
+    pub fn append_parts(
+        &self,
+        stream: StreamId,
+        kind: FrameKind,
+        payload: &[&[u8]],
+        partitions: &PartitionSet,
+        ckpt_epoch: CkptEpoch,
+    ) -> Appended {
         let s = &self.streams[usize::from(stream.0)];
         let mut inner = s.inner.lock();
         // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
@@ -308,7 +320,7 @@ impl Wal {
                 ckpt_epoch,
             },
         );
-        self.note_appended(epoch, kind, payload.len());
+        self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
         if let Some(block) = inner.sealed.back() {
             s.sealed_end.store(block.end().0, Ordering::Relaxed);
         }
@@ -374,7 +386,7 @@ impl Wal {
         let mut inner = s.inner.lock();
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
         let at = inner.split(epoch);
-        inner.append(epoch, kind, &payload, meta);
+        inner.append(epoch, kind, &[&payload], meta);
         self.note_appended(epoch, kind, payload.len());
         if let Some(block) = inner.sealed.back() {
             s.sealed_end.store(block.end().0, Ordering::Relaxed);

@@ -139,7 +139,7 @@ impl Wal {
     }
 
     /// Has files made for `bytes` more in a stream. Where another thread makes them this only asks.
-    pub(crate) fn ask_for_room(&self, stream: StreamId, bytes: usize) {
+    pub fn ask_for_room(&self, stream: StreamId, bytes: usize) {
         let s = &self.streams[usize::from(stream.0)];
         let end = s.end_with(to_u64(bytes)).saturating_add(self.reserve());
         s.wanted_end.fetch_max(end, Ordering::SeqCst);

@@ -94,13 +94,13 @@ impl StreamInner {
         }
     }
 
-    /// Appends one frame into blocks of epoch `epoch`, sealing an open block of an older epoch
+    /// Appends one frame, its payload in parts, into blocks of epoch `epoch`, sealing an open block of an older epoch
     /// first: that keeps blocks epoch-pure. Returns the position of the block the frame begins in.
     pub fn append(
         &mut self,
         epoch: Epoch,
         kind: FrameKind,
-        payload: &[u8],
+        payload: &[&[u8]],
         meta: FrameMeta<'_>,
     ) -> Pos {
         let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
@@ -109,11 +109,14 @@ impl StreamInner {
         }
         let mut head = std::mem::take(&mut self.head);
         head.clear();
-        put_frame_head(kind, to_u64(payload.len()), &mut head);
+        let bytes: usize = payload.iter().map(|part| part.len()).sum();
+        put_frame_head(kind, to_u64(bytes), &mut head);
         self.start_frame(epoch);
         let pos = self.next_pos;
         self.put(epoch, &head, meta);
-        self.put(epoch, payload, meta);
+        for part in payload {
+            self.put(epoch, part, meta);
+        }
         self.head = head;
         pos
     }

@@ -180,9 +180,7 @@ fn pop(
     if count.is_some() {
         out.array(items.len());
     }
-    for item in &items {
-        out.bulk(item);
-    }
+    items.iter().for_each(|item| out.bulk(item));
     if !items.is_empty() {
         shrunk(data, Class::List, pop_event(end), key, left);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use perdura::types::{Left, list, zset};
+use perdura::types::{Left, Texts, list, zset};
 use perdura::{Db, End};
 
 use super::{Bytes, name, open, run, value};
@@ -77,7 +77,11 @@ fn lists_agree_with_a_sequence_across_restarts() {
                     assert_eq!(got, Some(len_of(model.make_contiguous())), "step {step}");
                 }
                 0..60 => {
-                    let got = run(&db, |tx, table| list::pop(tx, table, b"l", end, 1));
+                    let got = run(&db, |tx, table| {
+                        let popped = list::pop(tx, table, b"l", end, 1)?;
+                        let texts = |popped: Texts| popped.iter().map(<[u8]>::to_vec).collect();
+                        Ok(popped.map(|(popped, left)| (texts(popped), left)))
+                    });
                     let popped = if front {
                         model.pop_front()
                     } else {
