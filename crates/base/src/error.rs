@@ -179,6 +179,15 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether a directory stands in a file's place, or a file in a directory's.
+    #[must_use]
+    pub fn is_of_another_kind(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory
+        ))
+    }
+
     /// Whether the disk did not give back what is there: an input/output error.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {

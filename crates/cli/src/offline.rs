@@ -84,7 +84,11 @@ impl Offline {
         let dir = place.data.display();
         let data: Arc<dyn Disk> = Arc::new(ReadDisk::open(&place.data));
         if !place.data.is_dir() {
-            bail!("there is no database in {dir}: no such directory");
+            let why = match place.data.exists() {
+                true => "it is not a directory",
+                false => "no such directory",
+            };
+            bail!("there is no database in {dir}: {why}");
         }
         is_database(data.as_ref()).with_context(|| data.name())?;
         let mut locks = vec![lock(data.as_ref(), "LOCK")?];

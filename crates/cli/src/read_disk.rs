@@ -45,6 +45,9 @@ impl ReadDir for ReadDisk {
         let name = full.display().to_string();
         let named = |source| Error::io("open", name.clone(), source);
         let cached = fs::File::open(&full).map_err(named)?;
+        if cached.metadata().map_err(named)?.is_dir() {
+            return Err(named(io::Error::from_raw_os_error(libc::EISDIR)));
+        }
         // Without direct I/O reads go through the cache, which is only a matter of speed.
         let around = match access {
             Access::Buffered => None,

@@ -44,8 +44,13 @@ impl FileDisk {
         let disk = FileDisk {
             root: root.to_path_buf(),
         };
-        disk.make_durable_dir(root)?;
-        Ok(disk)
+        match disk.make_durable_dir(root) {
+            // The caller named the root, not the parent that is missing.
+            Err(Error::Io { op, source, .. }) => {
+                Err(Error::io(op, root.display().to_string(), source))
+            }
+            made => made.map(|()| disk),
+        }
     }
 
     fn full(&self, path: &str) -> PathBuf {
@@ -70,7 +75,7 @@ impl FileDisk {
             .open(&full)
             .map_err(named)?;
         if buffered.metadata().map_err(named)?.is_dir() {
-            return Err(named(io::Error::from(io::ErrorKind::IsADirectory)));
+            return Err(named(io::Error::from_raw_os_error(libc::EISDIR)));
         }
         let around = match access {
             Access::Buffered => None,
@@ -102,6 +107,10 @@ impl FileDisk {
         match DirBuilder::new().mode(0o700).create(dir) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let e = io::Error::from_raw_os_error(libc::ENOTDIR);
+                return Err(Error::io("create directory", dir.display().to_string(), e));
+            }
             Err(e) => return Err(Error::io("create directory", dir.display().to_string(), e)),
         }
         sync_directory(parent)

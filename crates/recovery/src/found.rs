@@ -158,6 +158,11 @@ pub fn find(
     AnchorFile::open(data)
 }
 
+/// Whether a file or directory is not there, or something else is in its place.
+fn is_missing(error: &Error) -> bool {
+    error.is_not_found() || error.is_of_another_kind()
+}
+
 /// The error for a stream whose directory is not there.
 #[must_use]
 pub fn missing_log(disk: &str, stream: StreamId) -> Error {
@@ -179,7 +184,7 @@ pub(crate) fn check_logs(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<()> 
     for (stream, disk) in (0u8..).map(StreamId).zip(logs) {
         let names = match disk.list(LOG_DIR) {
             Ok(names) => names,
-            Err(error) if error.is_not_found() => return Err(missing_log(&disk.name(), stream)),
+            Err(error) if is_missing(&error) => return Err(missing_log(&disk.name(), stream)),
             Err(error) => return Err(error),
         };
         let ids = names.iter().filter_map(|name| SegmentId::parse(name));
@@ -198,7 +203,7 @@ fn check_segment(disk: &dyn Disk, id: SegmentId, anchor: &Anchor) -> Result<()> 
     let got = match read {
         Ok(got) => got,
         // The scan knows whether it needs the file.
-        Err(error) if error.is_unreadable() => return Ok(()),
+        Err(error) if error.is_unreadable() || is_missing(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
     if let Err(fault) = check_header(id, &anchor.uuid, &header[..got])
@@ -251,7 +256,7 @@ pub(crate) fn check_images(
     for slot in ImageSlot::ALL {
         for disk in images {
             match ImageFile::open(disk.as_ref(), slot, &anchor.uuid) {
-                Err(error) if error.is_not_found() => {
+                Err(error) if is_missing(&error) => {
                     let file = format!("{}/{}", disk.name(), pages_path(slot));
                     return Err(missing_image(anchor, slot, file, "the pages"));
                 }
@@ -263,7 +268,7 @@ pub(crate) fn check_images(
         let path = directory_path(slot, anchor.image(slot).k);
         let names = match data.list(folder(slot)) {
             Ok(names) => names,
-            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) if is_missing(&error) => Vec::new(),
             Err(error) => return Err(error),
         };
         let numbers = names.iter().filter_map(|name| directory_number(name));

@@ -69,7 +69,7 @@ fn check_places(logs: &[Arc<dyn Disk>]) -> Result<()> {
     for disk in logs {
         let names = match disk.list(LOG_DIR) {
             Ok(names) => names,
-            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) if error.is_not_found() || error.is_of_another_kind() => Vec::new(),
             Err(error) => return Err(error),
         };
         let ids = names.iter().filter_map(|name| SegmentId::parse(name));

@@ -156,10 +156,11 @@ pub fn plan_image(
     last_error.map_or(Ok(plan), Err)
 }
 
-/// What an older image can stand in for: a disk that does not return a sector has lost it as well as
-/// one that returns another. Other failures (no rights, no file handles) say nothing of the image.
+/// What an older image can stand in for: a file that is not there or is none, and a disk that does
+/// not return a sector, which has lost it as well as one that returns another. Other failures (no rights, no file handles) say nothing of the image.
 fn is_damage(error: &Error) -> bool {
     error.is_not_found()
+        || error.is_of_another_kind()
         || error.is_unreadable()
         || matches!(error, Error::Corrupt(_) | Error::Foreign { .. })
 }

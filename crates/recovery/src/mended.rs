@@ -28,7 +28,7 @@ impl MendedLog {
     pub fn open(disk: &Arc<dyn Disk>, anchor: &Anchor, stream: StreamId) -> Result<Arc<dyn Disk>> {
         let names = match disk.list(LOG_DIR) {
             Ok(names) => names,
-            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) if error.is_not_found() || error.is_of_another_kind() => Vec::new(),
             Err(error) => return Err(error),
         };
         let mut segments = BTreeMap::new();
@@ -43,7 +43,10 @@ impl MendedLog {
                 continue;
             };
             let mut header = vec![0; SECTOR_BYTES];
-            let file = disk.open(&id.path(), Access::Buffered)?;
+            let file = match disk.open(&id.path(), Access::Buffered) {
+                Err(error) if error.is_of_another_kind() => continue,
+                opened => opened?,
+            };
             let got = file.read_at(0, &mut header).unwrap_or(0);
             let foreign = check_header(id, &anchor.uuid, &header[..got])
                 .is_err_and(|fault| is_foreign(&fault));

@@ -147,7 +147,8 @@ pub fn salvage(
             }
             // The next plan needs less.
             Ok(_) | Err(Error::Corrupt(_) | Error::Foreign { .. }) => {}
-            Err(error) if error.is_not_found() || error.is_unreadable() => {}
+            Err(error)
+                if error.is_not_found() || error.is_of_another_kind() || error.is_unreadable() => {}
             Err(error) => return Err(error),
         }
     }

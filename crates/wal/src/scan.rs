@@ -237,7 +237,18 @@ fn open_segments(disk: &dyn Disk, lives: &Lives<'_>, stream: StreamId) -> Result
         let Some(life) = lives.start_of(id.incarnation, stream) else {
             continue;
         };
-        let file = disk.open(&id.path(), Access::Buffered)?;
+        let file = match disk.open(&id.path(), Access::Buffered) {
+            Err(error) if error.is_of_another_kind() => {
+                return Err(Error::corrupt(
+                    id.path(),
+                    0,
+                    "a log segment",
+                    "a directory",
+                    "Acknowledged transactions in it are missing. Restore the file from a backup.",
+                ));
+            }
+            opened => opened?,
+        };
         let span = check_span(lives.segments, id, life, file.as_ref())?;
         let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;

@@ -22,5 +22,6 @@ mod requests;
 mod status;
 mod streams;
 mod support;
+mod texts;
 mod transfer;
 mod verbs;
