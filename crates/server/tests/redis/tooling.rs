@@ -1,6 +1,7 @@
 //! What tools, client libraries and tear-downs of test suites ask, whose authors only ever met a Redis.
 
-use super::client::start;
+use super::client::{Client, start};
+use std::net::TcpStream;
 
 #[test]
 fn there_are_no_scripts_functions_or_modules_and_a_client_that_asks_is_told_so() {
@@ -287,5 +288,39 @@ fn settings_are_changed_together_or_not_at_all() {
         let reply = client.send(&format!("CONFIG SET maxclients 99 {bad}"));
         assert!(reply.starts_with("-ERR "), "{bad}: {reply}");
         client.expect(&[("CONFIG GET maxclients", "[\"maxclients\", \"78\"]")]);
+    }
+}
+
+#[test]
+fn config_set_of_several_names_changes_all_or_none_and_takes_an_empty_save() {
+    let running = start();
+    let mut client = running.connect();
+    client.call(&[
+        b"CONFIG", b"SET", b"timeout", b"60", b"save", b"", b"hz", b"20",
+    ]);
+    let shown = |client: &mut Client<TcpStream>| {
+        let names = ["timeout", "maxclients", "hz", "hash-max-listpack-value"];
+        names.map(|name| client.send(&format!("CONFIG GET {name}")))
+    };
+    let before = shown(&mut client);
+    assert_eq!(before[0], "[\"timeout\", \"60\"]");
+    assert_eq!(before[2], "[\"hz\", \"20\"]");
+    for (last, why) in [
+        (
+            "maxclients many",
+            "'maxclients') - argument couldn't be parsed into an integer",
+        ),
+        ("databases 3", "'databases') - can't set immutable config"),
+        ("timeout 9", "'timeout') - duplicate parameter"),
+        ("save nonsense", "'save') - Invalid save parameters"),
+        (
+            "nothing 1",
+            "Unknown option or number of arguments for CONFIG SET - 'nothing'",
+        ),
+    ] {
+        let names = "timeout 5 hz 30 hash-max-listpack-value 9";
+        let reply = client.send(&format!("CONFIG SET {names} {last}"));
+        assert!(reply.starts_with("-ERR ") && reply.contains(why), "{reply}");
+        assert_eq!(shown(&mut client), before, "{last}");
     }
 }
