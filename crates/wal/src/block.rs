@@ -188,6 +188,7 @@ pub fn decode(bytes: &[u8]) -> Option<BlockHeader> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hex_example::{digits_of, digits_on};
     use perdura_base::PartitionId;
 
     fn example() -> (BlockHeader, Vec<u8>) {
@@ -218,18 +219,8 @@ mod tests {
     #[test]
     fn the_example_on_the_format_page_is_what_the_codec_writes() {
         let page = include_str!("../../../docs/formats/block.md");
-        let hex = page
-            .split("```text hex")
-            .nth(1)
-            .and_then(|s| s.split("```").next())
-            .unwrap();
-        let digits: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
         let (header, bytes) = example();
-        let ours: String = bytes[..HEADER_BYTES + 2]
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
-        assert_eq!(digits, ours);
+        assert_eq!(digits_on(page), digits_of(&bytes[..HEADER_BYTES + 2]));
         assert_eq!(decode(&bytes), Some(header));
     }
 

@@ -29,6 +29,8 @@ pub mod block;
 pub mod cut;
 pub mod flush;
 pub mod frame;
+#[cfg(test)]
+mod hex_example;
 mod lives;
 pub mod log;
 mod rewrite;

@@ -423,6 +423,15 @@ pub(crate) fn sync_log_dir(disk: &dyn Disk) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn place() -> ShelfPlace {
+        ShelfPlace {
+            stream: StreamId(0),
+            uuid: Uuid([1; 16]),
+            sizes: SegmentSizes::fixed(65536),
+            life: Pos(0),
+        }
+    }
+
     #[test]
     fn names_round_trip_and_foreign_names_are_not_ours() {
         let id = SegmentId {
@@ -463,16 +472,7 @@ mod tests {
                 .set_len(65536)
                 .unwrap();
         }
-        let open = || {
-            let place = ShelfPlace {
-                stream: StreamId(0),
-                uuid: Uuid([1; 16]),
-                sizes: SegmentSizes::fixed(65536),
-                life: Pos(0),
-            };
-            SegmentShelf::open(Arc::clone(&disk), place, |_| false)
-        };
-        let mut shelf = open().unwrap();
+        let mut shelf = SegmentShelf::open(Arc::clone(&disk), place(), |_| false).unwrap();
         assert_eq!(shelf.spares.len(), 2);
         for number in 0..2 {
             let start = Pos(number * 61440);
@@ -491,6 +491,25 @@ mod tests {
                 .unwrap();
         }
         assert!(!shelf.has_spare(65536));
+    }
+
+    /// Found by the simulator in steal mode: a half-made spare could not be removed at the
+    /// start, and the next one was to be made under its name, so the log could not be extended.
+    #[test]
+    fn a_half_made_spare_that_cannot_be_removed_keeps_its_number() {
+        let sim = perdura_device::SimDisk::new(1);
+        let disk: Arc<dyn Disk> = sim.life();
+        disk.make_dir(LOG_DIR).unwrap();
+        let half_made = format!("{LOG_DIR}/spare-s00-0.tmp");
+        disk.create(&half_made, Access::Buffered).unwrap();
+        sim.set_plan(perdura_device::FaultPlan {
+            fail_name_at: Some(1),
+            ..perdura_device::FaultPlan::default()
+        });
+        let shelf = SegmentShelf::open(disk, place(), |_| false);
+        let spare = shelf.unwrap().plan_spare(65536).prepare(&|| {}).unwrap();
+        assert_eq!(spare.path, format!("{LOG_DIR}/spare-s00-1.log"));
+        assert!(sim.files().iter().any(|(path, _)| *path == half_made));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use perdura::{Core, Error, Progress};
-use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+use perdura_base::{ImageSlot, Uuid};
+use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
+use perdura_recovery::image::{ImageFile, create_images};
 
 use crate::core_steps::{env, get, open, put, small};
 
@@ -253,5 +255,36 @@ fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_s
         plan(&disk, FaultPlan::default());
         put(&core, "last", b"value");
         core.flush_all().unwrap();
+    }
+}
+
+/// Found by the simulator in steal mode: a creation was killed after it had named a file of
+/// pages and before the name was durable. The next one saw the file, took the name for durable, and
+/// a power cut took it from under the anchor.
+#[test]
+fn a_creation_after_a_killed_one_leaves_every_name_durable() {
+    let uuid = Uuid([5; 16]);
+    for ops in 0..40 {
+        let disk = SimDisk::new(ops);
+        let create = || {
+            let life: Arc<dyn Disk> = disk.life();
+            create_images(life.as_ref(), &[Arc::clone(&life)], &uuid)?;
+            life.sync_dir("")
+        };
+        plan(
+            &disk,
+            FaultPlan {
+                cut_after_ops: Some(ops),
+                ..FaultPlan::default()
+            },
+        );
+        let killed = create();
+        disk.crash(CrashProfile::Killed, ops);
+        create().unwrap_or_else(|error| panic!("after {ops} operations, {killed:?}: {error}"));
+        disk.crash(CrashProfile::Nothing, ops);
+        for slot in ImageSlot::ALL {
+            let opened = ImageFile::open(disk.life().as_ref(), slot, &uuid);
+            assert!(opened.is_ok(), "image {slot} after {ops} operations");
+        }
     }
 }

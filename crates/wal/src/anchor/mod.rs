@@ -393,6 +393,7 @@ enum DecodeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hex_example::{digits_of, digits_on};
 
     pub(super) fn example() -> Anchor {
         let mut uuid = [0; 16];
@@ -426,18 +427,7 @@ mod tests {
     #[test]
     fn the_example_on_the_format_page_is_what_the_codec_writes() {
         let page = include_str!("../../../../docs/formats/anchor.md");
-        let hex = page
-            .split("```text hex")
-            .nth(1)
-            .and_then(|s| s.split("```").next())
-            .unwrap();
-        let digits: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
-        let ours: String = example()
-            .encode()
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
-        assert_eq!(digits, ours);
+        assert_eq!(digits_on(page), digits_of(&example().encode()));
     }
 
     #[test]
