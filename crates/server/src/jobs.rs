@@ -112,11 +112,18 @@ impl State {
         }
     }
 
-    /// Whether writes are kept back, and this job is one.
+    /// Whether writes are kept back, and this job is one. The loop must not wait for the disk: the
+    /// job does.
     fn keeps_job_back(&self, job: &Job) -> bool {
-        let behind = |db: &Db| db.is_behind(job.work.bytes());
-        let waits = || self.pause.until().is_some() || self.db().is_some_and(behind);
-        job.command.has(flag::WRITE) && waits()
+        if !job.command.has(flag::WRITE) {
+            return false;
+        }
+        let behind = |db: &&Db| db.is_behind(job.work.logged());
+        match self.db().filter(behind) {
+            Some(db) => db.nudge(),
+            None => return self.pause.until().is_some(),
+        }
+        true
     }
 
     /// Whether some job may take a step now.

@@ -13,7 +13,7 @@ use perdura_differ::script::{Argv, Step, write};
 use perdura_differ::tables::families;
 use perdura_differ::wire::{Wire, encode};
 
-use crate::support::{Server, arg, number_from_env};
+use crate::support::{Reply, Server, arg, number_from_env};
 
 /// What the requests are about; what needs time or chance is left out of them.
 const FAMILIES: [&str; 7] = ["strings", "bits", "keys", "hash", "list", "set", "zset"];
@@ -123,8 +123,13 @@ fn what_kill_9_leaves_is_what_redis_holds_after_a_prefix_of_the_requests() {
         let requests = requests(seed.wrapping_mul(1000) + round);
         let socket = dir.path().join(format!("ours.{round}"));
         let extra = ["--unix-socket", arg(&socket), "--partitions", "16"];
-        let server = Server::start(&data, &extra);
+        let debug = ["--enable-debug-command", "local"];
+        let server = Server::start(&data, &[&extra[..], &debug].concat());
         await_answer(&socket).unwrap();
+        // In every other life all that can go on in steps does.
+        let elements = if round % 2 == 0 { "1" } else { "0" };
+        let reply = server.ask(&["DEBUG", "STEP-ELEMENTS", elements]);
+        assert_eq!(reply, Reply::Status("OK".to_owned()));
         if rng.bool() {
             server.ask(&["BGSAVE"]);
         }

@@ -217,7 +217,12 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let done = match run(self, args, out) {
             Err(Stop::Long(mut work)) if !self.may_wait => {
                 out.buf.truncate(start);
-                steps::finish(work.as_mut(), self, args, out)
+                // The command has counted what it looked up.
+                let (hits, misses) = (self.hits.get(), self.misses.get());
+                let done = steps::finish(work.as_mut(), self, args, out);
+                self.hits.set(hits);
+                self.misses.set(misses);
+                done
             }
             other => other,
         };

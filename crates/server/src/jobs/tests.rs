@@ -390,3 +390,52 @@ fn what_a_long_command_stores_is_of_the_moment_at_which_it_is_stored() {
         assert_eq!(all[0], all[1], "{line}");
     }
 }
+
+#[test]
+fn a_pause_of_writes_keeps_a_job_back_that_stores_and_no_other() {
+    let mut bed = Bed::new();
+    bed.send(READER, "SUNIONSTORE to set thirds");
+    bed.state.step_job();
+    bed.ask(WRITER, "CLIENT PAUSE 100000 WRITE");
+    assert!(!bed.state.has_jobs(), "the loop may sleep");
+    for _ in 0..1000 {
+        bed.state.step_job();
+    }
+    assert_eq!(bed.at_once("EXISTS to"), ":0\r\n");
+    bed.send(WRITER, "SMEMBERS set");
+    assert!(bed.state.has_jobs());
+    while bed.state.has_jobs() {
+        bed.state.step_job();
+    }
+    assert!(bed.replies(WRITER).starts_with("*300\r\n"));
+    bed.ask(WRITER, "CLIENT UNPAUSE");
+    bed.finish(|_| {});
+    assert_eq!(bed.replies(READER), ":500\r\n");
+}
+
+#[test]
+fn a_long_command_is_counted_once_when_it_has_ended() {
+    let mut bed = Bed::new();
+    bed.state.options.slowlog_slower_than_us = 0;
+    bed.ask(WRITER, "SLOWLOG RESET");
+    let hits = bed.state.stats.hits;
+    let calls = |bed: &mut Bed| {
+        let info = bed.ask(WRITER, "INFO commandstats");
+        info.lines()
+            .any(|line| line.starts_with("cmdstat_smembers:calls=1,"))
+    };
+    bed.send(READER, "SMEMBERS set");
+    let mut steps = 0;
+    bed.finish(|bed| {
+        steps += 1;
+        if steps % 10 == 0 {
+            bed.ask(WRITER, "SREM set m1");
+            bed.ask(WRITER, "SADD set m1");
+        }
+        assert!(!calls(bed));
+    });
+    assert!(calls(&mut bed));
+    let log = bed.ask(WRITER, "SLOWLOG GET 128");
+    assert_eq!(log.matches("SMEMBERS").count(), 1, "{log}");
+    assert_eq!(bed.state.stats.hits - hits, 1, "one key was looked up");
+}

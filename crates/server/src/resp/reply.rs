@@ -4,6 +4,15 @@
 use crate::engine::types::score;
 use crate::number::{push_i64, push_u64};
 
+/// The head of an aggregate is never longer, bytes.
+const HEAD_ROOM: usize = 24;
+
+/// An empty buffer for a long reply whose head is known only when all else is there: what follows
+/// need not be copied then.
+pub(crate) fn room_for_head() -> Vec<u8> {
+    vec![0; HEAD_ROOM]
+}
+
 /// Appends replies in one version of the protocol.
 #[derive(Debug)]
 pub(crate) struct Out<'a> {
@@ -138,6 +147,16 @@ impl<'a> Out<'a> {
         } else {
             self.buf.append(&mut reply);
         }
+    }
+
+    /// Appends what was made with [`room_for_head`], under the head that `write` writes.
+    pub(crate) fn append_under(&mut self, mut reply: Vec<u8>, write: impl FnOnce(&mut Out<'_>)) {
+        let mut head = Vec::with_capacity(HEAD_ROOM);
+        write(&mut Out::new(&mut head, self.resp3));
+        let begin = HEAD_ROOM.saturating_sub(head.len());
+        reply.splice(begin..HEAD_ROOM, head);
+        reply.drain(..begin);
+        self.append(reply);
     }
 
     /// Plain text for people.

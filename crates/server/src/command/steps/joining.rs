@@ -5,14 +5,14 @@
 //! nothing has to be remembered of the members seen. What that costs grows with the number of
 //! sets: many sets are joined in one round.
 
-use super::{Progress, Step, Walk, Work};
+use super::{ELEMENT_BYTES, Progress, Step, Walk, Work};
 use crate::command::set_joins::{sources, store};
 use crate::command::{Data, Done, Stop};
 use crate::engine::Shape;
 use crate::engine::types::set::Join;
 use crate::engine::types::{Source, Text, Texts};
 use crate::resp::parse::Args;
-use crate::resp::reply::Out;
+use crate::resp::reply::{Out, room_for_head};
 use perdura_base::num::to_u64;
 use std::ops::Range;
 
@@ -80,7 +80,7 @@ impl Joining {
             lens,
             members: Texts::default(),
             count: 0,
-            text: Vec::new(),
+            text: room_for_head(),
         })
     }
 }
@@ -158,11 +158,15 @@ impl Work for Joining {
         if self.joined != Joined::Replied {
             return out.count(to_u64(self.count));
         }
-        out.set(self.count);
-        out.append(std::mem::take(&mut self.text));
+        let text = std::mem::take(&mut self.text);
+        out.append_under(text, |out| out.set(self.count));
     }
 
     fn bytes(&self) -> usize {
         self.members.bytes() + self.text.capacity()
+    }
+
+    fn logged(&self) -> usize {
+        self.members.bytes() + self.members.len() * ELEMENT_BYTES
     }
 }

@@ -10,7 +10,7 @@ use crate::command::{Data, Stop};
 use crate::engine::{PartitionId, TableId};
 use crate::glob;
 use crate::resp::parse::Args;
-use crate::resp::reply::Out;
+use crate::resp::reply::{Out, room_for_head};
 use perdura_base::checksum::hash64;
 use perdura_base::num::{to_u64, to_usize};
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ const REMOVED_MAX: usize = 256;
 const SOON_MS: u64 = 60_000;
 
 /// Where the keys of a partition begin.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Begin {
     index: usize,
     at: usize,
@@ -75,13 +75,17 @@ fn string_at(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
 impl Keys {
     /// The keys of a table.
     pub(crate) fn new(table: TableId) -> Keys {
+        let text = room_for_head();
         Keys {
             table,
             cursor: 0,
             complete: false,
-            text: Vec::new(),
             hashes: Vec::new(),
-            begins: vec![Begin::default()],
+            begins: vec![Begin {
+                index: 0,
+                at: text.len(),
+            }],
+            text,
             touched: HashSet::new(),
             expiring: Vec::new(),
             removed: Vec::new(),
@@ -195,14 +199,19 @@ impl Work for Keys {
     }
 
     fn reply(&mut self, out: &mut Out<'_>) {
-        out.array(self.hashes.len() - self.removed.len() + self.added.len());
-        let mut from = 0;
-        for span in &self.removed {
-            out.buf.extend_from_slice(&self.text[from..span.start]);
-            from = span.end;
+        let count = self.hashes.len() - self.removed.len() + self.added.len();
+        let mut text = std::mem::take(&mut self.text);
+        let mut reply = Out::new(&mut text, false);
+        self.added.iter().for_each(|key| reply.bulk(key));
+        let mut to = self.removed.first().map_or(text.len(), |span| span.start);
+        for (at, span) in self.removed.iter().enumerate() {
+            let next = self.removed.get(at + 1);
+            let kept = span.end..next.map_or(text.len(), |next| next.start);
+            text.copy_within(kept.clone(), to);
+            to += kept.len();
         }
-        out.buf.extend_from_slice(&self.text[from..]);
-        self.added.iter().for_each(|key| out.bulk(key));
+        text.truncate(to);
+        out.append_under(text, |out| out.array(count));
     }
 
     fn bytes(&self) -> usize {

@@ -31,6 +31,9 @@ const STEP: Duration = Duration::from_millis(1);
 /// The clock is read whenever so many elements have been looked at.
 pub(crate) const STRIDE: u64 = 32;
 
+/// About what the log needs for an element beside its text, bytes.
+pub(crate) const ELEMENT_BYTES: usize = 96;
+
 /// Where a command stands after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -74,6 +77,12 @@ pub(crate) trait Work: Debug + Send {
 
     /// Bytes that it holds.
     fn bytes(&self) -> usize;
+
+    /// About how many bytes the log needs for what it has found so far to be stored: the log
+    /// makes room for them before the transaction begins, which would otherwise run again.
+    fn logged(&self) -> usize {
+        0
+    }
 }
 
 /// What takes steps, and how long they are.

@@ -3,7 +3,7 @@
 //! The elements are copied first; from then on nothing is read any more. They are put in order run by
 //! run, and then the runs are merged, as far as elements are asked for.
 
-use super::{Progress, Step, Walk, Work};
+use super::{ELEMENT_BYTES, Progress, Step, Walk, Work};
 use crate::command::sort::{Sorting, Weighed, number, store};
 use crate::command::{Data, Done, Stop};
 use crate::engine::types::Texts;
@@ -69,6 +69,8 @@ fn sift(runs: &mut [Range<usize>], before: impl Fn(usize, usize) -> bool) {
 impl Sorted {
     /// The elements of a walk over what the command's first argument names.
     pub(crate) fn new(walk: Walk, wanted: Wanted) -> Sorted {
+        let mut text = Vec::new();
+        Out::new(&mut text, false).array(wanted.piece.len());
         Sorted {
             walk,
             wanted,
@@ -76,7 +78,7 @@ impl Sorted {
             order: Vec::new(),
             runs: Vec::new(),
             merged: 0,
-            text: Vec::new(),
+            text,
             stored: Texts::default(),
         }
     }
@@ -198,16 +200,18 @@ impl Work for Sorted {
     }
 
     fn reply(&mut self, out: &mut Out<'_>) {
-        let count = self.wanted.piece.len();
         if self.wanted.target.is_some() {
-            return out.count(to_u64(count));
+            return out.count(to_u64(self.wanted.piece.len()));
         }
-        out.array(count);
         out.append(std::mem::take(&mut self.text));
     }
 
     fn bytes(&self) -> usize {
         let order = self.order.capacity() * size_of::<Weighed>();
         self.elements.bytes() + self.stored.bytes() + self.text.capacity() + order
+    }
+
+    fn logged(&self) -> usize {
+        self.stored.bytes() + self.stored.len() * ELEMENT_BYTES
     }
 }
