@@ -5,7 +5,7 @@
 //! nothing has to be remembered of the members seen. What that costs grows with the number of
 //! sets: many sets are joined in one round.
 
-use super::{ELEMENT_BYTES, Progress, Step, Walk, Work};
+use super::{Progress, Step, Walk, Work, admitted};
 use crate::command::set_joins::{sources, store};
 use crate::command::{Data, Done, Stop};
 use crate::engine::Shape;
@@ -167,6 +167,6 @@ impl Work for Joining {
     }
 
     fn logged(&self) -> usize {
-        self.members.bytes() + self.members.len() * ELEMENT_BYTES
+        admitted(&self.members)
     }
 }

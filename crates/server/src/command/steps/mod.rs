@@ -14,6 +14,7 @@ mod walk;
 mod whole;
 
 use super::{Data, Done, Stop};
+use crate::engine::types::Texts;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use std::fmt::Debug;
@@ -31,8 +32,18 @@ const STEP: Duration = Duration::from_millis(1);
 /// The clock is read whenever so many elements have been looked at.
 pub(crate) const STRIDE: u64 = 32;
 
-/// About what the log needs for an element beside its text, bytes.
-pub(crate) const ELEMENT_BYTES: usize = 96;
+/// What a transaction asks the log for, for each element beside its text, bytes.
+const ADMITTED_BYTES: usize = 264;
+/// What a step may find at most, as the log needs it, bytes.
+const FOUND_BYTES: usize = 4 << 20;
+
+/// What the log is asked for when these texts are stored.
+fn admitted(texts: &Texts) -> usize {
+    match texts.len() {
+        0 => 0,
+        count => texts.bytes() + count * ADMITTED_BYTES + FOUND_BYTES,
+    }
+}
 
 /// Where a command stands after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +89,8 @@ pub(crate) trait Work: Debug + Send {
     /// Bytes that it holds.
     fn bytes(&self) -> usize;
 
-    /// About how many bytes the log needs for what it has found so far to be stored: the log
-    /// makes room for them before the transaction begins, which would otherwise run again.
+    /// What the log is asked for when that is stored, bytes. A transaction that it has no room for
+    /// runs again and again, so a job waits for the room before.
     fn logged(&self) -> usize {
         0
     }

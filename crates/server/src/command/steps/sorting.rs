@@ -3,7 +3,7 @@
 //! The elements are copied first; from then on nothing is read any more. They are put in order run by
 //! run, and then the runs are merged, as far as elements are asked for.
 
-use super::{ELEMENT_BYTES, Progress, Step, Walk, Work};
+use super::{Progress, Step, Walk, Work, admitted};
 use crate::command::sort::{Sorting, Weighed, number, store};
 use crate::command::{Data, Done, Stop};
 use crate::engine::types::Texts;
@@ -212,6 +212,6 @@ impl Work for Sorted {
     }
 
     fn logged(&self) -> usize {
-        self.stored.bytes() + self.stored.len() * ELEMENT_BYTES
+        admitted(&self.stored)
     }
 }
