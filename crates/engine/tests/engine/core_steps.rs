@@ -395,44 +395,6 @@ fn a_read_that_fails_while_a_page_is_rebuilt_is_no_damage_beyond_repair() {
     assert!(failed > 0, "no read was one that nothing can stand in for");
 }
 
-/// With one partition on a disk its chunks lie side by side, and a read of several pages spans them.
-/// When it failed, the pages were read again one at a time by their numbers, which jump where a chunk
-/// ends, so sound pages were taken for damaged.
-#[test]
-fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places() {
-    let options = || CoreOptions {
-        partitions: 1,
-        chunk_pages: 2,
-        ..small()
-    };
-    let disk = SimDisk::new(3);
-    let open = || Core::open(env(&disk, 1), options(), Arc::new(Progress::default()));
-    let core = open().expect("it opens");
-    for i in 0..80 {
-        put(&core, &format!("key{i}"), &[b'x'; 1500]);
-        core.flush_all().unwrap();
-    }
-    core.checkpoint_now().unwrap();
-    core.checkpoint_now().unwrap();
-    let digest = core.digest().unwrap();
-    drop(core);
-    disk.crash(CrashProfile::Nothing, 3);
-    let before = disk.snapshot();
-    let mut opened = 0;
-    for nth in 1..=100 {
-        disk.restore(&before);
-        disk.set_plan(FaultPlan {
-            fail_read_at: Some(nth),
-            ..FaultPlan::default()
-        });
-        let Ok(core) = open() else { continue };
-        assert_eq!(core.digest().unwrap(), digest, "read {nth}");
-        assert_eq!(core.report().pages_rebuilt, 0, "read {nth}");
-        opened += 1;
-    }
-    assert!(opened > 3, "{opened}");
-}
-
 #[test]
 fn the_age_of_what_is_not_durable_counts_from_its_write_however_long_a_sync_takes() {
     let ms = |n: u64| n * 1_000_000;

@@ -4,7 +4,7 @@
 //! for the lives to come.
 
 use perdura_base::{ImageSlot, PageId};
-use perdura_device::{Access, File};
+use perdura_device::{Access, FaultPlan, File, SimDisk};
 use perdura_recovery::image::{Places, directory_path, folder};
 use perdura_recovery::{CheckpointProgress, Level, Method, Schedule};
 use perdura_steal::{Records, Steal};
@@ -12,7 +12,7 @@ use perdura_store::Geometry;
 use perdura_wal::anchor::read_anchor;
 use perdura_wal::{ImageState, Scheme};
 
-use crate::harness::{Disks, STEAL_SCHEMES, options};
+use crate::harness::{Disks, STEAL_SCHEMES, options, row};
 use crate::restarts::{Found, dry_run, methods, placed};
 use crate::walk::{Walk, seeds};
 
@@ -207,4 +207,34 @@ fn a_damaged_image_is_made_good_by_the_older_one_and_the_log_in_every_life() {
     }
     let all = [seen.damaged, seen.kept, seen.rebuilt, seen.older];
     assert!(all.iter().all(|times| *times > 0), "{seen:?}");
+}
+
+/// With one partition on a disk its chunks lie side by side, and one read of several pages spans them.
+/// When it failed, the pages were read again one at a time by their numbers, which jump where a chunk
+/// ends: sound pages were taken for damaged.
+#[test]
+fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places() {
+    let mut disks = Disks::new(1, 2);
+    let images = [SimDisk::new(1), SimDisk::new(2)];
+    disks.env.images = images.each_ref().map(|disk| disk.life() as _).to_vec();
+    let steal = Steal::create(disks.env.clone(), options(Scheme::Dl1p, Records::Full)).unwrap();
+    assert_eq!(steal.fill((0..300).map(row)).unwrap(), 300);
+    steal.checkpoint_now().unwrap();
+    steal.checkpoint_now().unwrap();
+    drop(steal);
+    let method = methods(Scheme::Dl1p)[0];
+    for nth in 1..20 {
+        images[0].set_plan(FaultPlan {
+            fail_read_at: Some(nth),
+            ..FaultPlan::default()
+        });
+        // Where it strikes a header or a directory, the older image is taken.
+        let found = dry_run(&disks, method, Schedule::inline(Level::Two, 0)).unwrap();
+        let rebuilt = found.notes.iter().find(|note| note.contains("rebuilt"));
+        assert_eq!(rebuilt, None, "read {nth}");
+    }
+    assert!(
+        images[0].faults()["read_failed"] > 4,
+        "the pages were not reached"
+    );
 }
