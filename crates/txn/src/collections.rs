@@ -112,7 +112,9 @@ impl Tx<'_> {
         (to_table, to): (TableId, Home),
     ) -> Result<()> {
         let _verb = self.verb();
-        let is_list = self.elements(table, home)?.shape() == Shape::List;
+        let source = self.elements(table, home)?;
+        let (is_list, count) = (source.shape() == Shape::List, source.len());
+        self.expect_elements(to_usize(count))?;
         let mut cursor = 0;
         loop {
             let elements = self.elements(table, home)?;
@@ -142,6 +144,21 @@ impl Tx<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Asks for room in the log for so many elements before any of them is changed: a transaction
+    /// that the log refuses later runs again from its beginning. It is a hint, and costs nothing for
+    /// a few.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`], [`Error::Stopped`].
+    pub fn expect_elements(&mut self, count: usize) -> Result<()> {
+        if count < COPY_STEP {
+            return Ok(());
+        }
+        let _verb = self.verb();
+        let bytes = count.saturating_mul(ELEMENT_BYTES + ITEM_BYTES);
+        self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
     /// The elements of a collection, to be read.

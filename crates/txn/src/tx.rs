@@ -81,16 +81,21 @@ impl<'a> Tx<'a> {
     /// As [`admit`](Self::admit), of a change that is known to take no more than `bytes`.
     pub(crate) fn admit_part(&mut self, bytes: usize) -> Result<()> {
         self.appending += bytes;
+        self.admit_in_all(self.appending)
+    }
+
+    /// Asks for room in the log for a transaction of so many bytes.
+    pub(crate) fn admit_in_all(&mut self, bytes: usize) -> Result<()> {
         if self.appending >= self.account_at {
             self.account();
         }
-        let admitted = self.wal.admit(self.stream, self.appending);
+        let admitted = self.wal.admit(self.stream, bytes);
         if matches!(admitted, Err(Error::LogFull(_))) {
             self.marks.meet_full_log();
             // It runs again from its beginning, and may need more than it has come to need so far:
             // all of its runs together then cost about two of the last one.
             self.wal
-                .ask_for_room(self.stream, self.appending.saturating_mul(2));
+                .ask_for_room(self.stream, self.appending.saturating_mul(2).max(bytes));
         }
         admitted
     }

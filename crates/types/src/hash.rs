@@ -28,6 +28,8 @@ pub fn set<'f>(
 ) -> Result<u64, Fault> {
     let mut change = Change::open(tx, table, key, Shape::Hash)?;
     let mut created = 0;
+    let pairs = pairs.into_iter();
+    tx.expect_elements(pairs.size_hint().0)?;
     for (field, value) in pairs {
         created += u64::from(change.put(tx, New::Pair(field, value))?);
     }

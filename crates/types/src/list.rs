@@ -115,6 +115,7 @@ pub fn push_all<'i>(
     if items.peek().is_none() {
         return Ok(());
     }
+    tx.expect_elements(items.size_hint().0)?;
     let home = change.spread(tx)?;
     loop {
         let few: Vec<&[u8]> = items.by_ref().take(PUSH_STEP).collect();

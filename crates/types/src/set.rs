@@ -31,6 +31,8 @@ pub fn add<'m>(
 ) -> Result<u64, Fault> {
     let mut change = Change::open(tx, table, key, Shape::Set)?;
     let mut added = 0;
+    let members = members.into_iter();
+    tx.expect_elements(members.size_hint().0)?;
     for member in members {
         added += u64::from(change.put(tx, New::One(member))?);
     }
@@ -63,6 +65,8 @@ pub fn store<'m>(
     members: impl IntoIterator<Item = &'m [u8]>,
 ) -> Result<bool, Fault> {
     let was_there = tx.get(table, key)?.is_some();
+    let members = members.into_iter();
+    tx.expect_elements(members.size_hint().0)?;
     let mut change = Change::replace(tx, table, key, Shape::Set)?;
     for member in members {
         change.put(tx, New::One(member))?;

@@ -99,6 +99,7 @@ pub fn store(
     members: &[(Vec<u8>, f64)],
 ) -> Result<bool, Fault> {
     let was_there = tx.get(table, key)?.is_some();
+    tx.expect_elements(members.len())?;
     let mut change = Change::replace(tx, table, key, Shape::Zset)?;
     // What cannot stay packed never begins so.
     let packing = change.packing();
