@@ -6,6 +6,8 @@
 //! all start. A start must be exactly a durable prefix, must not lose what was vouched for, and must
 //! stand two checkpoints and another restart.
 
+mod flips;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,21 +18,21 @@ use perdura::{CheckpointProgress, Core, Env, Error, Progress};
 use perdura_base::error::Family;
 use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::num::to_usize;
-use perdura_base::{Epoch, ImageSlot, PartitionId, Pos, StreamId, Uuid};
+use perdura_base::{ImageSlot, PartitionId, Uuid};
 use perdura_device::{Access, AlignedBuf, Clock, CrashProfile, Disk, MemDisk};
-use perdura_recovery::image::{ImageFile, Places, directory_path, read_directory};
+use perdura_recovery::image::{ImageFile, Places, read_directory};
 use perdura_recovery::salvage::{Condition, build, salvage};
 use perdura_recovery::verify::verify;
 use perdura_recovery::{LogMemory, Method, RestartOptions, restart};
 use perdura_store::Geometry;
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::block::HEADER_BYTES;
-use perdura_wal::segment::{SEGMENT_HEADER_BYTES, SegmentId};
-use perdura_wal::{Anchor, BlockRef, Check as Bodies, ImageState, Scheme, scan_stream};
+use perdura_wal::{Anchor, ImageState, Scheme};
 
 use crate::damage::empty;
 use crate::model::{Model, State};
 use crate::world::{Check, World};
+
+pub use flips::{Blocks, flips};
 
 /// Files by path.
 type Files = BTreeMap<String, Arc<Vec<u8>>>;
@@ -488,75 +490,6 @@ pub fn sweep(seed: u64, streams: u8, age: Age) -> Check<Swept> {
     sweep.ends();
     sweep.exchanges(&foreign);
     sweep.deletions();
-    sweep.out.salvaged = sweep.salvaged.get();
-    Ok(sweep.out)
-}
-
-/// Where [`flips`] looks for blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blocks {
-    /// Between begin and end of the only image.
-    OfTheWindow,
-    /// Behind the older image, in a life that has ended; the newest image's directory is gone.
-    OfAnEndedLife,
-}
-
-/// Flips a bit in each of these blocks of one database, one at a time. Every case must be refused,
-/// and what comes before the block be saved.
-///
-/// # Errors
-/// The small database could not be made, or has no such blocks.
-pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
-    let subject = Subject::new(seed, streams, age)?;
-    let disk = disk_of(&subject.now, &FOLDERS)?;
-    let anchor = read_anchor(&disk).map_err(|error| error.to_string())?;
-    let anchor = anchor.ok_or("no anchor")?;
-    let slot = anchor.newest_image().ok_or("no image")?;
-    let mut files = subject.now.clone();
-    let (from, to, life, behind) = match blocks {
-        Blocks::OfTheWindow => {
-            let image = anchor.image(slot);
-            (&image.begin, &image.end, anchor.incarnation, Epoch(0))
-        }
-        Blocks::OfAnEndedLife => {
-            let link = anchor.chain.first().ok_or("no life has ended")?;
-            if link.start.contains(&Pos(0)) {
-                return Err("the first life's log is still needed".into());
-            }
-            if anchor.image(slot.other()).state != ImageState::Complete {
-                return Err("there is no older image".into());
-            }
-            files.remove(&directory_path(slot, anchor.image(slot).k));
-            let older = anchor.image(slot.other());
-            (&older.end, &link.cut, link.incarnation, older.end_epoch)
-        }
-    };
-    let mut sweep = Sweep {
-        subject: &subject,
-        out: Swept::default(),
-        salvaged: Cell::new(0),
-    };
-    for stream in (0..anchor.streams).map(StreamId) {
-        let s = usize::from(stream.0);
-        let scan = scan_stream(&disk, &anchor.lives(), stream, from[s], Bodies::All);
-        let scan = scan.map_err(|error| error.to_string())?;
-        let within = |block: &&BlockRef| {
-            block.incarnation == life && block.pos < to[s] && block.epoch > behind
-        };
-        for block in scan.blocks.iter().filter(within) {
-            let start = anchor.lives().start_of(life, stream).unwrap_or_default();
-            let segment = SegmentId {
-                stream,
-                start: anchor.segments.span_at(start, block.pos).start,
-                incarnation: life,
-            };
-            let place = SEGMENT_HEADER_BYTES + (block.pos.0 - segment.start.0);
-            let (path, mut files) = (segment.path(), files.clone());
-            let bytes = files.get_mut(&path).ok_or("a segment is missing")?;
-            Arc::make_mut(bytes)[to_usize(place) + HEADER_BYTES] ^= 0x10;
-            sweep.case(&format!("{path} flipped at {place}"), &files, &FOLDERS);
-        }
-    }
     sweep.out.salvaged = sweep.salvaged.get();
     Ok(sweep.out)
 }

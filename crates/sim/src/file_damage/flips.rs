@@ -1,0 +1,84 @@
+//! A bit flipped in each block of a part of the log that decides which plan saves a database.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use perdura_base::num::to_usize;
+use perdura_base::{Epoch, Pos, StreamId};
+use perdura_recovery::image::directory_path;
+use perdura_wal::anchor::read_anchor;
+use perdura_wal::block::HEADER_BYTES;
+use perdura_wal::segment::{SEGMENT_HEADER_BYTES, SegmentId};
+use perdura_wal::{BlockRef, Check as Bodies, ImageState, scan_stream};
+
+use super::{Age, FOLDERS, Subject, Sweep, Swept, disk_of};
+use crate::world::Check;
+
+/// Where [`flips`] looks for blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocks {
+    /// Between begin and end of the only image.
+    OfTheWindow,
+    /// Behind the older image, in a life that has ended; the newest image's directory is gone.
+    OfAnEndedLife,
+}
+
+/// Flips a bit in each of these blocks of one database, one at a time. Every case must be refused,
+/// and what comes before the block be saved.
+///
+/// # Errors
+/// The small database could not be made, or has no such blocks.
+pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
+    let subject = Subject::new(seed, streams, age)?;
+    let disk = disk_of(&subject.now, &FOLDERS)?;
+    let anchor = read_anchor(&disk).map_err(|error| error.to_string())?;
+    let anchor = anchor.ok_or("no anchor")?;
+    let slot = anchor.newest_image().ok_or("no image")?;
+    let mut files = subject.now.clone();
+    let (from, to, life, behind) = match blocks {
+        Blocks::OfTheWindow => {
+            let image = anchor.image(slot);
+            (&image.begin, &image.end, anchor.incarnation, Epoch(0))
+        }
+        Blocks::OfAnEndedLife => {
+            let link = anchor.chain.first().ok_or("no life has ended")?;
+            if link.start.contains(&Pos(0)) {
+                return Err("the first life's log is still needed".into());
+            }
+            if anchor.image(slot.other()).state != ImageState::Complete {
+                return Err("there is no older image".into());
+            }
+            files.remove(&directory_path(slot, anchor.image(slot).k));
+            let older = anchor.image(slot.other());
+            (&older.end, &link.cut, link.incarnation, older.end_epoch)
+        }
+    };
+    let mut sweep = Sweep {
+        subject: &subject,
+        out: Swept::default(),
+        salvaged: Cell::new(0),
+    };
+    for stream in (0..anchor.streams).map(StreamId) {
+        let s = usize::from(stream.0);
+        let scan = scan_stream(&disk, &anchor.lives(), stream, from[s], Bodies::All);
+        let scan = scan.map_err(|error| error.to_string())?;
+        let within = |block: &&BlockRef| {
+            block.incarnation == life && block.pos < to[s] && block.epoch > behind
+        };
+        for block in scan.blocks.iter().filter(within) {
+            let start = anchor.lives().start_of(life, stream).unwrap_or_default();
+            let segment = SegmentId {
+                stream,
+                start: anchor.segments.span_at(start, block.pos).start,
+                incarnation: life,
+            };
+            let place = SEGMENT_HEADER_BYTES + (block.pos.0 - segment.start.0);
+            let (path, mut files) = (segment.path(), files.clone());
+            let bytes = files.get_mut(&path).ok_or("a segment is missing")?;
+            Arc::make_mut(bytes)[to_usize(place) + HEADER_BYTES] ^= 0x10;
+            sweep.case(&format!("{path} flipped at {place}"), &files, &FOLDERS);
+        }
+    }
+    sweep.out.salvaged = sweep.salvaged.get();
+    Ok(sweep.out)
+}
