@@ -250,8 +250,9 @@ fn a_client_that_trickles_while_it_is_read_alone_does_not_keep_the_others_waitin
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    let mut other = begin_upload(&running, UPLOAD);
-    other.write(b"\r\n");
+    // It fits into the share alone, and not beside the first one.
+    let mut other = running.connect();
+    other.push(&[b"SET", b"k", &vec![b'v'; UPLOAD / 2]]);
     assert_eq!(other.read(), "+OK");
     trickle
         .join()
