@@ -409,6 +409,17 @@ impl Connection {
         self.input.len().max(room) + self.parser.bytes() + block
     }
 
+    /// Bytes that are known to be missing from the unfinished request.
+    pub(crate) fn input_wanted(&self) -> usize {
+        self.parser.needed().saturating_sub(self.input.len())
+    }
+
+    /// Whether a request that was read whole waits for the server: for the log, for the end of a
+    /// pause, or for its turn.
+    pub(crate) fn waits_for_server(&self, state: &State) -> bool {
+        self.postponed || (self.paused && self.open(state))
+    }
+
     /// Bytes that are on the account.
     pub(crate) fn accounted(&self) -> u64 {
         self.accounted

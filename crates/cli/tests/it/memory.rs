@@ -157,6 +157,34 @@ fn half_sent_values_stay_within_the_share_of_clients_and_spare_who_is_not_to_be_
 }
 
 #[test]
+fn uploads_that_wait_for_the_server_stay_within_the_share_of_clients_and_nobody_is_closed() {
+    let watched = start();
+    let pause = ["CLIENT", "PAUSE", "60000", "WRITE"];
+    assert_eq!(watched.server.ask(&pause), Reply::Status("OK".into()));
+    let mut clients: Vec<_> = (0..12)
+        .map(|i| {
+            let mut client = watched.server.connect().unwrap();
+            std::thread::spawn(move || {
+                let key = format!("k{i}");
+                let value = vec![b'v'; 8 << 20];
+                client.send(&request(&[b"SET", key.as_bytes(), &value]))?;
+                client.reply()
+            })
+        })
+        .collect();
+    // Half of them are enough to fill the share; the others are not read until those have run.
+    std::thread::sleep(Duration::from_millis(1500));
+    watched.check(0);
+    let unpaused = watched.server.ask(&["CLIENT", "UNPAUSE"]);
+    assert_eq!(unpaused, Reply::Status("OK".into()));
+    for client in clients.drain(..) {
+        let reply = client.join().unwrap();
+        assert_eq!(reply.unwrap(), Reply::Status("OK".into()));
+    }
+    assert_eq!(watched.evicted(), 0);
+}
+
+#[test]
 fn large_replies_that_are_not_read_stay_within_the_share_of_clients() {
     let watched = start();
     let value = vec![b'v'; 8 << 20];

@@ -6,11 +6,15 @@
 //! largest: so that of many uploads some end. It stays chosen until its request is whole, and has to
 //! bring it on: if it is too slow while others wait, it is disconnected. If the share is full, its
 //! largest holder is. `CLIENT NO-EVICT ON` spares a client.
+//!
+//! A large request that was read whole and waits for the server gives its memory back once it has
+//! run. If the rest of the chosen one does not fit until then, no large request is read.
 
 use super::{EventLoop, TICK};
 use crate::connection::{Connection, HELD_OFF_BYTES};
 use crate::engine::MemoryUse;
 use crate::state::State;
+use perdura_base::num::to_u64;
 use std::time::{Duration, Instant};
 
 /// A client that is read while others must wait has this long for its next [`progress`].
@@ -34,6 +38,8 @@ pub(super) struct Reader {
     waited: Duration,
     /// When it was looked at last.
     seen: Instant,
+    /// What it had sent then.
+    had: u64,
 }
 
 impl Reader {
@@ -43,7 +49,14 @@ impl Reader {
             received,
             waited: Duration::ZERO,
             seen: now,
+            had: received,
         }
+    }
+
+    /// Passes over a look at a client that waits for its turn to be read: what it has sent since the
+    /// last one shows only afterwards.
+    fn excuse(&mut self, now: Instant) {
+        self.seen = now;
     }
 
     /// Whether it has kept others waiting for too long. Bytes count only as far as they are
@@ -51,6 +64,7 @@ impl Reader {
     fn stalls(&mut self, received: u64, share: u64, others_wait: bool, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.seen).min(TICK * 2);
         self.seen = now;
+        self.had = received;
         if !others_wait || received.saturating_sub(self.received) >= progress(share) {
             self.received = received;
             self.waited = Duration::ZERO;
@@ -114,16 +128,19 @@ impl EventLoop {
         if let Some((used, share)) = self.client_memory()
             && used > share / 4 * 3
         {
-            self.choose_reader(before);
+            let room = share.saturating_sub(used);
+            self.choose_reader(before, room);
             if let Some(index) = self.stalled(share) {
                 let unfinished = self.state.connections.get(index).is_some_and(is_large);
                 // One without a large request of its own is not whom the others wait for.
                 let evicted = match unfinished {
                     true => self.evict(index, used, share),
-                    false => self.evict_largest(used, share),
+                    false => {
+                        largest_waiting(&self.state).is_none() && self.evict_largest(used, share)
+                    }
                 };
                 if evicted {
-                    self.choose_reader(None);
+                    self.choose_reader(None, room);
                 }
             }
         } else {
@@ -141,12 +158,24 @@ impl EventLoop {
         let others_wait = all().any(|(_, c)| c.readable && c.held_off(state));
         let reader = self.reader.as_mut()?;
         let (index, chosen) = all().find(|(_, c)| c.session.seat.id == reader.id)?;
+        if chosen.queued && chosen.received == reader.had {
+            reader.excuse(state.now);
+            return None;
+        }
         let stalls = reader.stalls(chosen.received, share, others_wait, state.now);
         stalls.then_some(index)
     }
 
-    fn choose_reader(&mut self, before: Option<u64>) {
-        let chosen = choose(&self.state, before).map(|c| (c.session.seat.id, c.received));
+    /// Picks the client that is read although others are not, or one that waits for the server: then
+    /// no other one is read.
+    fn choose_reader(&mut self, before: Option<u64>, room: u64) {
+        let reader = choose(&self.state, before);
+        if let Some(waiting) = awaited(&self.state, reader, room) {
+            self.state.squeezed = Some(waiting.session.seat.id);
+            self.reader = None;
+            return;
+        }
+        let chosen = reader.map(|c| (c.session.seat.id, c.received));
         self.state.squeezed = chosen.map(|(id, _)| id);
         let stays = |reader: &Reader| Some(reader.id) == self.state.squeezed;
         if !self.reader.as_ref().is_some_and(stays) {
@@ -174,7 +203,21 @@ impl EventLoop {
 
 /// Whether a client has a large request under way.
 fn is_large(connection: &Connection) -> bool {
-    u64::try_from(connection.input_held()).is_ok_and(|bytes| bytes > HELD_OFF_BYTES)
+    to_u64(connection.input_held()) > HELD_OFF_BYTES
+}
+
+/// The largest request that was read whole and waits for the server.
+fn largest_waiting(state: &State) -> Option<&Connection> {
+    let all = state.connections.iter().map(|(_, c)| c);
+    all.filter(|c| is_large(c) && c.waits_for_server(state))
+        .max_by_key(|c| c.input_held())
+}
+
+/// The client whose request is to run before `reader` is read on, whose rest does not fit into the
+/// room until then.
+fn awaited<'a>(state: &'a State, reader: Option<&Connection>, room: u64) -> Option<&'a Connection> {
+    let fits = reader.is_none_or(|c| to_u64(c.input_wanted()) <= room);
+    largest_waiting(state).filter(|_| !fits)
 }
 
 /// Picks the client that is read all the same: the one of before while its request is under way, else
@@ -259,5 +302,33 @@ mod tests {
         assert_eq!(id(choose(&state, Some(5))), Some(5), "it is not done yet");
         assert_eq!(id(choose(&state, Some(1))), Some(4));
         assert_eq!(id(choose(&state, Some(77))), Some(4), "that one is gone");
+    }
+
+    #[test]
+    fn a_request_that_was_read_whole_waits_and_a_rest_that_does_not_fit_beside_it_is_not_read() {
+        let bed = Testbed::new();
+        let database = crate::engine::Options::new("");
+        let mut state = bed.state(ServerOptions::default(), database, Arc::new(|_| {}));
+        let index = state.connections.reserve();
+        let mut client = connection(&state, socket(), index, 1);
+        client.take(&mut state, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n");
+        client.take(&mut state, &[b'v'; 100_000]);
+        assert_eq!(client.input_wanted(), 900_002, "the end of the line, too");
+        state.connections.put(index, client);
+        let reader = choose(&state, None);
+        assert!(awaited(&state, reader, 0).is_none(), "nobody waits");
+        let index = state.connections.reserve();
+        let mut client = connection(&state, socket(), index, 2);
+        client.session.block = Some(Block {
+            bytes: 500_000,
+            ..Block::default()
+        });
+        client.postponed = true;
+        state.connections.put(index, client);
+        let id = |chosen: Option<&Connection>| chosen.map(|c| c.session.seat.id);
+        let reader = choose(&state, None);
+        assert_eq!(id(reader), Some(1));
+        assert_eq!(id(awaited(&state, reader, 900_001)), Some(2));
+        assert_eq!(id(awaited(&state, reader, 900_002)), None, "it fits");
     }
 }
