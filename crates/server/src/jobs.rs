@@ -34,6 +34,13 @@ struct Job {
     took: Duration,
 }
 
+impl Job {
+    /// Bytes that it holds.
+    fn bytes(&self) -> usize {
+        self.work.bytes() + self.args.bytes()
+    }
+}
+
 /// All of them, in the order of their turns.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
@@ -153,12 +160,16 @@ impl State {
         let turn = if job.work.reads() && self.watches.changed(&job.watched) {
             Turn::Again
         } else {
-            self.try_step(&mut job)
+            // What the client itself hears of its change comes behind its reply.
+            self.running = (job.seat, connection.session.resp3);
+            let turn = self.try_step(&mut job);
+            self.running.0 = Seat::NOBODY;
+            turn
         };
         job.took += began.elapsed();
         match turn {
             Turn::More => {
-                connection.gathered = job.work.bytes();
+                connection.gathered = job.bytes();
                 connection.account(self);
                 self.jobs.queue.push_back(job);
                 self.connections.put(index, connection);
@@ -213,14 +224,16 @@ impl State {
         let start = connection.replies.buf.len();
         let (session, replies) = (&connection.session, &mut connection.replies);
         let began = Instant::now();
+        self.running = (job.seat, session.resp3);
         let (epoch, after) = run_data(self, session, replies, (job.command, job.begun + 1), &args);
+        self.running.0 = Seat::NOBODY;
         job.took += began.elapsed();
         if after != After::Steps {
             return self.end_job(job, connection, start, epoch);
         }
         if let Some(anew) = self.jobs.queue.back_mut() {
             anew.took = job.took;
-            connection.gathered = anew.work.bytes();
+            connection.gathered = anew.bytes();
         }
         connection.account(self);
         self.connections.put(job.seat.index, connection);
@@ -242,6 +255,7 @@ impl State {
         let (ran, ended) = ((job.command, &args), (reply, job.took));
         note_run(self, &connection.session, ran, ended);
         answer(self, &mut connection, start, epoch);
+        self.seal_own(&connection.session, &mut connection.replies);
         connection.account(self);
         self.connections.put(job.seat.index, connection);
         serve(self);

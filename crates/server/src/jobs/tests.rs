@@ -439,3 +439,89 @@ fn a_long_command_is_counted_once_when_it_has_ended() {
     assert_eq!(log.matches("SMEMBERS").count(), 1, "{log}");
     assert_eq!(bed.state.stats.hits - hits, 1, "one key was looked up");
 }
+
+#[test]
+fn keys_does_not_begin_again_because_many_of_its_keys_are_removed_or_expire() {
+    for change in ["DEL", "PEXPIRE"] {
+        let mut bed = Bed::new();
+        for i in 0..3 * ELEMENTS {
+            bed.ask(WRITER, &format!("SET k{i} v PX 3600000"));
+        }
+        bed.send(READER, "KEYS k*");
+        let mut steps = 0;
+        let whole = bed.finish(|bed| {
+            steps += 1;
+            for i in (0..3 * ELEMENTS).filter(|_| steps == 60) {
+                match change {
+                    "DEL" => bed.ask(WRITER, &format!("DEL k{i}")),
+                    _ => bed.ask(WRITER, &format!("PEXPIRE k{i} 1")),
+                };
+            }
+        });
+        assert!(
+            (60..90).contains(&whole),
+            "{change}: it began again, {whole}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert_eq!(bed.at_once("KEYS k*"), "*0\r\n");
+    }
+    let mut bed = Bed::new();
+    for i in 0..ELEMENTS {
+        bed.ask(WRITER, &format!("SET k{i} v PX 2000"));
+    }
+    bed.send(READER, "KEYS k*");
+    let mut steps = 0;
+    bed.finish(|_| {
+        steps += 1;
+        if steps == ELEMENTS / 8 {
+            std::thread::sleep(std::time::Duration::from_millis(2001));
+        }
+    });
+    assert_eq!(bed.replies(READER), "*0\r\n");
+}
+
+#[test]
+fn what_keys_notes_of_changed_keys_is_on_its_clients_account() {
+    let mut bed = Bed::new();
+    for i in 0..ELEMENTS {
+        bed.ask(WRITER, &format!("SET k{i} v"));
+    }
+    bed.send(READER, "KEYS none*");
+    bed.state.step_job();
+    let gathered = |bed: &Bed| {
+        bed.state
+            .connections
+            .get(READER)
+            .expect("a client")
+            .gathered
+    };
+    let before = gathered(&bed);
+    let long = "x".repeat(50_000);
+    for i in 0..10 {
+        bed.ask(WRITER, &format!("SET {long}{i} v"));
+    }
+    bed.state.step_job();
+    assert!(gathered(&bed) >= before + 500_000, "{}", gathered(&bed));
+}
+
+#[test]
+fn a_client_hears_of_what_its_own_long_command_stores() {
+    for begins_again in [false, true] {
+        let mut bed = Bed::new();
+        bed.ask(WRITER, "CONFIG SET notify-keyspace-events KEA");
+        bed.ask(READER, "HELLO 3");
+        bed.ask(READER, "SUBSCRIBE __keyspace@0__:to");
+        bed.send(READER, "SUNIONSTORE to set thirds");
+        let mut turn = 0;
+        bed.finish(|bed| {
+            turn += 1;
+            if begins_again && turn % 3 == 0 {
+                bed.ask(WRITER, "SREM set m1");
+                bed.ask(WRITER, "SADD set m1");
+            }
+        });
+        let reply = bed.replies(READER);
+        assert!(reply.starts_with(":500\r\n>3\r\n"), "{reply}");
+        assert!(reply.ends_with("sunionstore\r\n"), "{reply}");
+    }
+}

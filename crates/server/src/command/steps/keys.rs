@@ -7,28 +7,23 @@
 
 use super::{Progress, Step, Work};
 use crate::command::{Data, Stop};
-use crate::engine::{PartitionId, TableId};
+use crate::engine::TableId;
 use crate::glob;
 use crate::resp::parse::Args;
 use crate::resp::reply::{Out, room_for_head};
 use perdura_base::checksum::hash64;
 use perdura_base::num::{to_u64, to_usize};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// So many keys may change while the walk goes on.
 const TOUCHED_MAX: usize = 8192;
-/// So many may be taken out again: each costs a walk over the keys of its partition.
-const REMOVED_MAX: usize = 256;
+/// One key in so many has its place in the text noted.
+const MARKED: usize = 64;
+/// What a changed key takes beside its text, bytes: its entry, and what the allocator adds.
+const TOUCHED_BYTES: usize = 48;
 /// Keys that expire sooner than this are looked at again, milliseconds.
 const SOON_MS: u64 = 60_000;
-
-/// Where the keys of a partition begin.
-#[derive(Debug, Clone, Copy)]
-struct Begin {
-    index: usize,
-    at: usize,
-}
 
 /// Work on the reply.
 #[derive(Debug)]
@@ -40,12 +35,16 @@ pub(crate) struct Keys {
     text: Vec<u8>,
     /// A hash of each.
     hashes: Vec<u32>,
-    /// By partition.
-    begins: Vec<Begin>,
+    /// Where in the text the keys begin, for one in [`MARKED`].
+    marks: Vec<usize>,
+    /// How many keys come before those of a partition.
+    begins: Vec<usize>,
     /// Keys that have changed since the walk began.
     touched: HashSet<Box<[u8]>>,
-    /// Keys that have been found and expire soon, with their times.
-    expiring: Vec<(u64, Box<[u8]>)>,
+    /// Bytes that these take.
+    touched_bytes: usize,
+    /// When keys that were found expire soon, and where in the text each begins.
+    expiring: Vec<(u64, usize)>,
     /// Parts of the text that are not replied.
     removed: Vec<Range<usize>>,
     /// Keys that are replied beside the text.
@@ -75,18 +74,16 @@ fn string_at(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
 impl Keys {
     /// The keys of a table.
     pub(crate) fn new(table: TableId) -> Keys {
-        let text = room_for_head();
         Keys {
             table,
             cursor: 0,
             complete: false,
             hashes: Vec::new(),
-            begins: vec![Begin {
-                index: 0,
-                at: text.len(),
-            }],
-            text,
+            marks: Vec::new(),
+            begins: vec![0],
+            text: room_for_head(),
             touched: HashSet::new(),
+            touched_bytes: 0,
             expiring: Vec::new(),
             removed: Vec::new(),
             added: Vec::new(),
@@ -94,53 +91,85 @@ impl Keys {
     }
 
     fn put(&mut self, key: &[u8]) {
+        if self.hashes.len().is_multiple_of(MARKED) {
+            self.marks.push(self.text.len());
+        }
         Out::new(&mut self.text, false).bulk(key);
         self.hashes.push(hash(key));
     }
 
-    /// Where a key stands in the text.
-    fn find(&self, partition: PartitionId, key: &[u8]) -> Option<Range<usize>> {
-        let number = usize::from(partition.0);
-        let begin = self.begins.get(number)?;
-        let end = self.begins.get(number + 1).map(|next| next.index);
-        let hashes = self.hashes.get(begin.index..end?)?;
-        let hash = hash(key);
-        if !hashes.contains(&hash) {
-            return None;
-        }
-        let mut at = begin.at;
-        for found in hashes {
-            let (other, next) = string_at(&self.text, at)?;
-            if *found == hash && other == key {
-                return Some(at..next);
+    /// Where the changed keys of one partition stand in the text. Each string is looked at once at
+    /// most, however many have changed. `hashes` are those of the changed keys, in order.
+    fn find<'a>(
+        &'a self,
+        partition: u16,
+        hashes: &[u32],
+        found: &mut HashMap<&'a [u8], Range<usize>>,
+    ) {
+        let number = usize::from(partition);
+        let (Some(begin), Some(end)) = (self.begins.get(number), self.begins.get(number + 1))
+        else {
+            return;
+        };
+        // The next string, and where it begins.
+        let (mut next, mut at) = (0, 0);
+        for index in *begin..*end {
+            if hashes.binary_search(&self.hashes[index]).is_err() {
+                continue;
             }
-            at = next;
+            if index / MARKED * MARKED >= next {
+                (next, at) = (index / MARKED * MARKED, self.marks[index / MARKED]);
+            }
+            while let Some((key, end)) = string_at(&self.text, at) {
+                let span = at..end;
+                (next, at) = (next + 1, end);
+                if next > index {
+                    if let Some(key) = self.touched.get(key) {
+                        found.insert(key, span);
+                    }
+                    break;
+                }
+            }
         }
-        None
     }
 
-    /// Brings what was found to the present moment; `false` if that is too much work.
-    fn mend(&mut self, data: &Data<'_, '_>, args: &Args<'_>) -> Result<bool, Stop> {
-        self.removed.clear();
-        self.added.clear();
-        let now_ms = data.tx.now_ms();
-        let expired = self.expiring.iter().filter(|(at, _)| *at <= now_ms);
-        for (_, key) in expired.filter(|(_, key)| !self.touched.contains(key)) {
-            self.removed.extend(self.find(data.partition_of(key), key));
+    /// Where the changed keys stand in the text.
+    fn find_touched(&self, partition_of: impl Fn(&[u8]) -> u16) -> HashMap<&[u8], Range<usize>> {
+        let asked = self.touched.iter();
+        let mut asked: Vec<(u16, u32)> = asked.map(|key| (partition_of(key), hash(key))).collect();
+        asked.sort_unstable();
+        let mut found = HashMap::new();
+        for asked in asked.chunk_by(|a, b| a.0 == b.0) {
+            let hashes: Vec<u32> = asked.iter().map(|(_, hash)| *hash).collect();
+            self.find(asked[0].0, &hashes, &mut found);
         }
+        found
+    }
+
+    /// Brings what was found to the present moment. What that costs grows with the keys found and
+    /// with those changed, not with their product: the last step does all of it.
+    fn mend(&mut self, data: &Data<'_, '_>, args: &Args<'_>) -> Result<(), Stop> {
+        let (mut removed, mut added) = (Vec::new(), Vec::new());
+        let now_ms = data.tx.now_ms();
+        for (_, begin) in self.expiring.iter().filter(|(at, _)| *at <= now_ms) {
+            if let Some((key, end)) = string_at(&self.text, *begin)
+                && !self.touched.contains(key)
+            {
+                removed.push(*begin..end);
+            }
+        }
+        let mut found = self.find_touched(|key| data.partition_of(key).0);
         for key in &self.touched {
             let there = data.tx.get(self.table, key)?.is_some() && wanted(args, key);
-            match self.find(data.partition_of(key), key) {
-                Some(span) if !there => self.removed.push(span),
-                None if there => self.added.push(key.clone()),
+            match found.remove(&**key) {
+                Some(span) if !there => removed.push(span),
+                None if there => added.push(key.clone()),
                 Some(_) | None => {}
             }
-            if self.removed.len() > REMOVED_MAX {
-                return Ok(false);
-            }
         }
-        self.removed.sort_unstable_by_key(|span| span.start);
-        Ok(true)
+        removed.sort_unstable_by_key(|span| span.start);
+        (self.removed, self.added) = (removed, added);
+        Ok(())
     }
 }
 
@@ -150,8 +179,8 @@ impl Work for Keys {
     }
 
     fn touched(&mut self, key: &[u8]) {
-        if self.touched.len() <= TOUCHED_MAX {
-            self.touched.insert(key.into());
+        if self.touched.len() <= TOUCHED_MAX && self.touched.insert(key.into()) {
+            self.touched_bytes += key.len() + TOUCHED_BYTES;
         }
     }
 
@@ -175,27 +204,22 @@ impl Work for Keys {
                 if !wanted(args, &key) || self.touched.contains(&*key) {
                     continue;
                 }
-                self.put(&key);
                 if let Some(at) = row.expiry_ms().filter(|at| *at < soon_ms) {
-                    self.expiring.push((at, (*key).into()));
+                    self.expiring.push((at, self.text.len()));
                 }
+                self.put(&key);
             }
             data.check_reply(self.text.len())?;
             if next == 0 || next >> 32 != self.cursor >> 32 {
-                self.begins.push(Begin {
-                    index: self.hashes.len(),
-                    at: self.text.len(),
-                });
+                self.begins.push(self.hashes.len());
             }
             (self.cursor, self.complete) = (next, next == 0);
             if !step.spend(looked) && !self.complete {
                 return Ok(Progress::More);
             }
         }
-        Ok(match self.mend(data, args)? {
-            true => Progress::Complete,
-            false => Progress::Changed,
-        })
+        self.mend(data, args)?;
+        Ok(Progress::Complete)
     }
 
     fn reply(&mut self, out: &mut Out<'_>) {
@@ -215,6 +239,42 @@ impl Work for Keys {
     }
 
     fn bytes(&self) -> usize {
-        self.text.capacity() + self.hashes.capacity() * size_of::<u32>()
+        let places = (self.marks.capacity() + self.begins.capacity()) * size_of::<usize>();
+        let expiring = self.expiring.capacity() * size_of::<(u64, usize)>();
+        let hashes = self.hashes.capacity() * size_of::<u32>();
+        self.text.capacity() + hashes + places + expiring + self.touched_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_keys_are_found_where_they_stand_in_whatever_partition() {
+        let key = |number: usize| format!("{number:0width$}", width = number % 7);
+        let mut keys = Keys::new(TableId(0));
+        for number in 0..1000 {
+            keys.put(key(number).as_bytes());
+            if number % 250 == 249 {
+                keys.begins.push(number + 1);
+            }
+        }
+        for number in (0..1000).filter(|number| number % 3 == 0 || number % 97 < 5) {
+            keys.touched(key(number).as_bytes());
+        }
+        keys.touched(b"none");
+        let partition_of = |key: &[u8]| {
+            let number = std::str::from_utf8(key)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            number.map_or(3, |number: u16| number / 250)
+        };
+        let found = keys.find_touched(partition_of);
+        assert_eq!(found.len(), keys.touched.len() - 1);
+        for (key, span) in found {
+            let (other, end) = string_at(&keys.text, span.start).expect("a string");
+            assert_eq!((other, end), (key, span.end));
+        }
     }
 }
