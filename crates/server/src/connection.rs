@@ -345,6 +345,9 @@ impl Connection {
             let flushed = self.replies.flush(&mut self.stream).map_err(|_| ())?;
             let sent = before - self.replies.unsent();
             state.stats.writes += 1;
+            if sent > 0 {
+                self.session.active = state.now;
+            }
             state.stats.output_bytes += u64::try_from(sent).unwrap_or(0);
             self.full = flushed == Flushed::Full;
         }

@@ -64,6 +64,15 @@ impl Jobs {
         let reading = jobs.filter(|job| job.database == database);
         reading.for_each(|job| job.work.touched(key));
     }
+
+    /// These databases have changed places with others, a bit each.
+    pub(crate) fn swapped(&mut self, databases: u16) {
+        if databases != 0 {
+            let jobs = self.queue.iter_mut();
+            let reading = jobs.filter(|job| databases >> job.database & 1 != 0);
+            reading.for_each(|job| job.work.swapped());
+        }
+    }
 }
 
 /// What has come of a step.

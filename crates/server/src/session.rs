@@ -80,7 +80,7 @@ pub(crate) struct Session {
     pub durability: Durability,
     /// When the connection was accepted.
     pub since: Instant,
-    /// When the last request arrived.
+    /// When the last request arrived, its reply was ready after a wait, or a part of a reply left.
     pub active: Instant,
     /// The last command.
     pub last: Option<&'static Command>,

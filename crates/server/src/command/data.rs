@@ -89,6 +89,8 @@ pub(crate) struct Data<'a, 'tx> {
     db: &'a Db,
     /// New tables of what this transaction has flushed.
     renewal: Option<Renewal>,
+    /// The databases that it has let change places, a bit each.
+    swapped: u16,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
     /// The longest reply, bytes.
@@ -118,6 +120,7 @@ pub(crate) struct Outcome {
     events: Vec<Event>,
     changes: u64,
     flushed: Option<Flushed>,
+    swapped: u16,
     /// What the client waits for, instead of a reply.
     pub later: Option<Later>,
 }
@@ -131,6 +134,7 @@ impl Outcome {
         state.stats.errors += self.errors;
         state.changes.add(self.changes);
         state.tell(&self.events, epoch);
+        state.jobs.swapped(self.swapped);
         if let (Some(flushed), Some(db)) = (self.flushed, state.db()) {
             db.reclaim_flushed(flushed);
         }
@@ -148,6 +152,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             state,
             db,
             renewal: None,
+            swapped: 0,
             value_bytes_max: state.value_bytes_max,
             reply_bytes_max: state.options.reply_bytes_max,
             hits: Cell::new(0),
@@ -365,7 +370,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     }
 
     /// Tells WATCH and waiting clients that two databases are about to change places.
-    fn swapped(&mut self, first: u8, second: u8) -> Result<(), Error> {
+    fn tell_swapped(&mut self, first: u8, second: u8) -> Result<(), Error> {
         let (watches, blocking) = (&self.state.watches, &self.state.blocking);
         let tables = [first, second].map(|database| self.table_of(database));
         for database in [first, second] {
@@ -394,7 +399,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Lets two databases change their contents, for all when the transaction commits.
     pub(crate) fn swap(&mut self, databases: [u8; 2]) -> Result<(), Error> {
         let [first, second] = databases;
-        self.swapped(first, second)?;
+        self.tell_swapped(first, second)?;
+        self.swapped |= 1 << first | 1 << second;
         let renewal = self.renewal.get_or_insert_default();
         self.db.swap_databases(self.tx, databases, renewal)?;
         self.select(self.database);
@@ -414,6 +420,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             events: self.events,
             changes: self.changes,
             flushed,
+            swapped: self.swapped,
             later: self.later,
         })
     }

@@ -163,6 +163,8 @@ pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usiz
     let rest = connection.session.rest(epoch);
     connection.replies.seal(rest, state.durable);
     connection.blocked = false;
+    // It was not idle while it waited.
+    connection.session.active = state.now;
 }
 
 /// What a key holds.

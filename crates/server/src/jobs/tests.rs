@@ -525,3 +525,52 @@ fn a_client_hears_of_what_its_own_long_command_stores() {
         assert!(reply.ends_with("sunionstore\r\n"), "{reply}");
     }
 }
+
+#[test]
+fn keys_of_a_database_that_was_swapped_away_and_back_are_listed_anew() {
+    let mut bed = Bed::new();
+    for i in 0..ELEMENTS {
+        bed.ask(WRITER, &format!("SET k{i} v"));
+    }
+    bed.send(READER, "KEYS *");
+    let mut turn = 0;
+    bed.finish(|bed| {
+        turn += 1;
+        if turn == 30 {
+            bed.ask(
+                WRITER,
+                "MULTI\r\nSWAPDB 0 1\r\nSELECT 1\r\nDEL k1 k2 k3 k4 k5\r\nSET x 1\r\nSET y 1\r\n\
+                 SWAPDB 0 1\r\nSELECT 0\r\nEXEC",
+            );
+        }
+    });
+    let reply = bed.replies(READER);
+    assert_eq!(sorted(&reply), sorted(&bed.at_once("KEYS *")));
+}
+
+#[test]
+fn nothing_is_stored_of_a_source_that_has_expired_while_it_was_sorted() {
+    let mut bed = Bed::new();
+    bed.ask(WRITER, "PEXPIRE numbers 3000");
+    bed.send(READER, "SORT numbers STORE to");
+    let mut turn = 0;
+    bed.finish(|_| {
+        turn += 1;
+        if turn == ELEMENTS / 7 + 10 {
+            std::thread::sleep(std::time::Duration::from_millis(3001));
+        }
+    });
+    assert_eq!(turn, ELEMENTS / 7 + 10, "it began again");
+    assert_eq!(bed.replies(READER), ":0\r\n");
+    assert_eq!(bed.ask(WRITER, "EXISTS to"), ":0\r\n");
+}
+
+#[test]
+fn a_client_was_not_idle_while_its_long_command_ran() {
+    let mut bed = Bed::new();
+    bed.send(READER, "SMEMBERS set");
+    bed.finish(|bed| bed.state.begin_round());
+    let now = bed.state.now;
+    let reader = bed.state.connections.get(READER).expect("a client");
+    assert_eq!(reader.session.active, now);
+}

@@ -183,7 +183,8 @@ impl EventLoop {
         for index in indices {
             if let Some(mut connection) = self.state.connections.take(index) {
                 connection.rest(&self.state);
-                self.state.connections.put(index, connection);
+                // One that was held off for its large buffers may now be read again.
+                self.settle(index, connection, Ok(()));
             }
         }
     }

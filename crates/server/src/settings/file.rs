@@ -27,10 +27,19 @@ pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String>
         format!("{place}: {why}")
     })?;
     let (mut notes, mut wrong) = (Vec::new(), Vec::new());
+    let mut names: Vec<(&str, &str)> = Vec::new();
     for (key, item) in document.as_table() {
         let span = document.as_table().key(key).and_then(toml_edit::Key::span);
         let begin = span.or_else(|| item.span()).map_or(0, |span| span.start);
         let line = text[..begin].bytes().filter(|b| *b == b'\n').count() + 1;
+        let name = main_name(key);
+        if let Some((_, before)) = names.iter().find(|(known, _)| *known == name) {
+            wrong.push(format!(
+                "{place}:{line}: '{key}' is another name of '{before}', which is set above; keep one"
+            ));
+            continue;
+        }
+        names.push((name, key));
         let source = Source::File(path.to_owned(), line);
         match read_key(key, item, settings, source) {
             Ok(None) => {}
@@ -43,6 +52,11 @@ pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String>
     }
     settings.server.config_file = Some(absolute(path));
     Ok(notes)
+}
+
+/// The one name of a setting that may have several; any other name as it is.
+pub(super) fn main_name(name: &str) -> &str {
+    Setting::find(name).map_or_else(|| ignored::resolve(name), |row| row.name)
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -215,6 +229,10 @@ mod tests {
             ("maxclients =", "perdura.toml"),
             ("wholly-different-thing = 1", "lists all"),
             ("maxclients = [1, 2]", "couldn't be parsed"),
+            (
+                "hash-max-ziplist-entries = 1\nhash-max-listpack-entries = 2",
+                ":2: 'hash-max-listpack-entries' is another name of 'hash-max-ziplist-entries'",
+            ),
         ] {
             let (_dir, path) = with(text);
             let error = read(&path, &mut Settings::default()).expect_err(text);

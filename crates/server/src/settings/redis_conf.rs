@@ -2,7 +2,7 @@
 //! are split as Redis splits them. A name may stand there several times: some then mean a list, of
 //! the others Redis takes the last one.
 
-use super::file::read_key;
+use super::file::{main_name, read_key};
 use super::kind::Kind;
 use super::{Setting, Settings, Source, fixed, ignored};
 use crate::resp::inline::split_words;
@@ -44,7 +44,8 @@ pub(super) fn moved(text: &str) -> Option<String> {
         };
         let (name, words) = (name.to_ascii_lowercase(), words.to_vec());
         known += usize::from(is_name(&name));
-        match lines.iter_mut().find(|(before, _)| *before == name) {
+        let same = |before: &str| main_name(before) == main_name(&name);
+        match lines.iter_mut().find(|(before, _)| same(before)) {
             Some((_, values)) => values.push(words),
             None => lines.push((name, vec![words])),
         }
@@ -202,6 +203,12 @@ mod tests {
         assert!(
             !text.contains("secret") && !text.contains("hidden"),
             "{text}"
+        );
+        let moved =
+            moved_lines("hash-max-ziplist-entries 1\nhash-max-listpack-entries 2\ntimeout 1\n");
+        assert_eq!(
+            moved[0],
+            "hash-max-ziplist-entries = \"2\" # the last of 2, as in Redis"
         );
         let moved = moved_lines("save 900 1\nsave 300 10\ntimeout 1\n");
         assert!(

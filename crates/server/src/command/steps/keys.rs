@@ -29,6 +29,9 @@ const SOON_MS: u64 = 60_000;
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: TableId,
+    /// Whether the database has changed places with another one. The table does not tell: it may
+    /// have come back, and what was changed meanwhile was changed in the other database.
+    swapped: bool,
     cursor: u64,
     complete: bool,
     /// The keys as they are replied.
@@ -76,6 +79,7 @@ impl Keys {
     pub(crate) fn new(table: TableId) -> Keys {
         Keys {
             table,
+            swapped: false,
             cursor: 0,
             complete: false,
             hashes: Vec::new(),
@@ -184,13 +188,17 @@ impl Work for Keys {
         }
     }
 
+    fn swapped(&mut self) {
+        self.swapped = true;
+    }
+
     fn step(
         &mut self,
         data: &mut Data<'_, '_>,
         args: &Args<'_>,
         step: &mut Step,
     ) -> Result<Progress, Stop> {
-        if data.table != self.table || self.touched.len() > TOUCHED_MAX {
+        if self.swapped || data.table != self.table || self.touched.len() > TOUCHED_MAX {
             return Ok(Progress::Changed);
         }
         let soon_ms = data.tx.now_ms().saturating_add(SOON_MS);

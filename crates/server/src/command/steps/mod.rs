@@ -69,6 +69,9 @@ pub(crate) trait Work: Debug + Send {
     /// A key of the client's database has changed, between two steps.
     fn touched(&mut self, _: &[u8]) {}
 
+    /// The client's database has changed places with another one, between two steps.
+    fn swapped(&mut self) {}
+
     /// Goes on until the step is over. The transaction may run this again after an abort, so an
     /// implementation opens all that it reads before it changes itself.
     fn step(

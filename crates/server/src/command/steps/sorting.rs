@@ -183,6 +183,9 @@ impl Work for Sorted {
             if progress != Progress::Complete {
                 return Ok(progress);
             }
+        } else if self.wanted.target.is_some() && data.tx.get(data.table, args.at(1))?.is_none() {
+            // It has expired: that is no change that a watch sees.
+            return Ok(Progress::Changed);
         }
         let done = self.sort(step)? && self.merge(step);
         data.check_reply(self.text.len())?;
