@@ -374,9 +374,13 @@ impl Core {
         self.checkpoints.now()
     }
 
-    /// Whether the log has grown enough for a checkpoint.
+    /// Whether the log has grown enough for a checkpoint, or one that was put off is to be gone on
+    /// with: its image may be named already, and only its end cuts the log.
     #[must_use]
     pub fn checkpoint_is_due(&self) -> bool {
+        if self.checkpoint_stats().running {
+            return true;
+        }
         let record = self.anchor.get();
         let from = match record.newest_image() {
             Some(slot) => record.image(slot).begin.clone(),

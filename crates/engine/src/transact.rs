@@ -111,12 +111,11 @@ impl Db {
         now_ms: u64,
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        let wal = self.shared.core.wal();
         loop {
             let mut behind = false;
             let done = self.shared.core.transact_at(parts, now_ms, |tx| {
                 let result = f(tx);
-                behind = tx.met_full_log() && !wal.is_short();
+                behind = tx.awaits_log();
                 match result {
                     // The closure went on without a write that was refused for the moment.
                     Ok(_) if behind => Err(Error::LogFull("the flusher is behind".into()).into()),

@@ -91,7 +91,8 @@ impl<'a> Tx<'a> {
         }
         let admitted = self.wal.admit(self.stream, bytes);
         if matches!(admitted, Err(Error::LogFull(_))) {
-            self.marks.meet_full_log();
+            let passes = self.wal.is_refused_for_now(self.stream, bytes);
+            self.marks.meet_full_log(passes);
             // It runs again from its beginning, and may need more than it has come to need so far:
             // all of its runs together then cost about two of the last one.
             self.wal
@@ -104,6 +105,12 @@ impl<'a> Tx<'a> {
     #[must_use]
     pub fn met_full_log(&self) -> bool {
         self.marks.met_full_log()
+    }
+
+    /// Whether it did so only until the log has caught up: the transaction is to run again.
+    #[must_use]
+    pub fn awaits_log(&self) -> bool {
+        self.marks.awaits_log()
     }
 
     /// Fails if a verb met a missing latch or a full log, whatever the closure made of that error:

@@ -24,6 +24,8 @@ pub(crate) struct Marks {
     in_engine: Cell<bool>,
     /// A write was refused because the log has no room.
     log_full: Cell<bool>,
+    /// And such a refusal does not pass by itself.
+    log_stuck: Cell<bool>,
 }
 
 impl Marks {
@@ -49,12 +51,18 @@ impl Marks {
     }
 
     #[cold]
-    pub(crate) fn meet_full_log(&self) {
+    pub(crate) fn meet_full_log(&self, passes: bool) {
         self.log_full.set(true);
+        self.log_stuck.set(self.log_stuck.get() || !passes);
     }
 
     pub(crate) fn met_full_log(&self) -> bool {
         self.log_full.get()
+    }
+
+    /// Whether writes were refused, and all of them only for the moment.
+    pub(crate) fn awaits_log(&self) -> bool {
+        self.log_full.get() && !self.log_stuck.get()
     }
 }
 

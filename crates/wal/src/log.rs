@@ -16,7 +16,7 @@ use crate::age::Ages;
 use crate::anchor::Vouched;
 use crate::flush::FlushState;
 use crate::frame::{FrameKind, RestartRecord};
-use crate::room::{Troubles, WakePreparer};
+use crate::room::{NOWHERE, Troubles, WakePreparer};
 use crate::segment::{SegmentId, SegmentShelf, ShelfPlace};
 use crate::sizes::SegmentSizes;
 use crate::stream::{FrameMeta, StreamInner};
@@ -109,6 +109,8 @@ pub(crate) struct Stream {
     pub room_end: AtomicU64,
     /// How far writers have asked for files.
     pub wanted_end: AtomicU64,
+    /// The `room_end` behind which no file could be made when it was tried last.
+    pub unextended_at: AtomicU64,
     /// Held by the one thread that prepares a file, during its I/O.
     pub preparing: Mutex<()>,
 }
@@ -201,6 +203,7 @@ impl Wal {
                 sealed_end: AtomicU64::new(from.0),
                 room_end: AtomicU64::new(room_end),
                 wanted_end: AtomicU64::new(0),
+                unextended_at: AtomicU64::new(NOWHERE),
                 preparing: Mutex::new(()),
             }));
         }
@@ -625,6 +628,10 @@ impl Wal {
             let mut shelf = s.shelf.lock();
             let here = shelf.truncate(*floor);
             s.note_room(&shelf);
+            if !matches!(here, Ok(0)) {
+                // What was removed may be the space that a file needs.
+                s.unextended_at.store(NOWHERE, Ordering::SeqCst);
+            }
             freed = freed.and_then(|so_far| Ok(so_far + here?));
         }
         freed

@@ -31,6 +31,9 @@ pub(crate) enum Trouble {
     Refused,
 }
 
+/// The position of a file that could not be made, while there is none.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
 /// The troubles of all streams, a bit for each kind and stream: writers look at it every time.
 pub(crate) struct Troubles(AtomicU64);
 
@@ -99,6 +102,13 @@ impl Stream {
     fn is_starved(&self) -> bool {
         self.wanted_end.load(Ordering::Relaxed) > self.room()
     }
+
+    /// Whether the last attempt to make the next file failed. That outlasts the trouble, which is
+    /// over once the files ahead suffice for the common write: a writer that needs more than these
+    /// is refused rather than made to wait, and its asking has the file tried again.
+    fn is_unextended(&self) -> bool {
+        self.unextended_at.load(Ordering::SeqCst) == self.room()
+    }
 }
 
 impl Wal {
@@ -157,11 +167,11 @@ impl Wal {
         let stream = self.idlest();
         let s = &self.streams[usize::from(stream.0)];
         let bytes = bytes.saturating_add(self.options.block_bytes_max);
-        if self.has_room(s, bytes) || self.is_short() {
+        if self.has_room(s, bytes) || self.is_short() || s.is_unextended() {
             return false;
         }
         self.ask_for_room(stream, bytes);
-        !self.has_room(s, bytes) && !self.is_short()
+        !self.has_room(s, bytes) && !self.is_short() && !s.is_unextended()
     }
 
     /// Admission when a stream comes to the end of its files, or some stream is in trouble.
@@ -172,10 +182,7 @@ impl Wal {
         if !self.has_room(s, bytes) {
             self.ask_for_room(stream, bytes);
         }
-        // An epoch is durable when every stream has its part: one that is stuck holds up all.
-        let stuck =
-            self.troubles.has(Trouble::Refused) || (self.is_short() && !self.have_all_room());
-        if !stuck && self.has_room(s, bytes) {
+        if !self.is_stuck() && self.has_room(s, bytes) {
             return Ok(());
         }
         let why = if self.is_disk_full() {
@@ -183,10 +190,30 @@ impl Wal {
         } else if self.is_short() {
             "the log's disk fails to prepare a segment; it is tried again, and writes resume by \
              themselves"
+        } else if s.is_unextended() {
+            "the log's disk has no space for a transaction of this size, or fails to prepare a \
+             segment; it is tried again, and shorter ones are accepted"
         } else {
             "the log's next segment is being prepared"
         };
         Err(Error::LogFull(why.into()))
+    }
+
+    /// Whether accepted blocks wait for a disk: an epoch is durable when every stream has its part,
+    /// so one stream that is stuck holds up all.
+    fn is_stuck(&self) -> bool {
+        self.troubles.has(Trouble::Refused) || (self.is_short() && !self.have_all_room())
+    }
+
+    /// Whether [`admit`](Self::admit) refuses `bytes` only until the flushers have caught up or a
+    /// file is ready, so that the caller need only wait. `false`: a disk is full or fails.
+    #[must_use]
+    pub fn is_refused_for_now(&self, stream: StreamId, bytes: usize) -> bool {
+        let s = &self.streams[usize::from(stream.0)];
+        if self.has_room(s, bytes) {
+            return !self.is_stuck();
+        }
+        !self.is_short() && !s.is_unextended()
     }
 
     /// Whether every stream has room for what no writer asks for; asks for it where there is none.
@@ -246,6 +273,7 @@ impl Wal {
                 continue;
             }
             s.wanted_end.store(0, Ordering::SeqCst);
+            s.unextended_at.store(s.room(), Ordering::SeqCst);
             self.note_prepared(stream, Err(&error));
             return Err(error);
         }

@@ -15,6 +15,12 @@ fn directories(disk: &SimDisk) -> usize {
     files.iter().filter(directory).count()
 }
 
+fn segments(disk: &SimDisk) -> usize {
+    let files = disk.files();
+    let segment = |(path, _): &&(String, u64)| path.contains("/s00-");
+    files.iter().filter(segment).count()
+}
+
 fn plan(disk: &SimDisk, plan: FaultPlan) {
     disk.set_plan(plan);
 }
@@ -287,4 +293,45 @@ fn a_creation_after_a_killed_one_leaves_every_name_durable() {
             assert!(opened.is_ok(), "image {slot} after {ops} operations");
         }
     }
+}
+
+/// Found in review: the next update of the anchor named the image, and as the image was new, no
+/// checkpoint was due.
+#[test]
+fn a_checkpoint_that_was_put_off_when_its_image_was_to_be_named_is_due_and_cuts_the_log() {
+    let mut struck = 0;
+    for nth in 1..90 {
+        let disk = SimDisk::new(nth);
+        let core = open(&disk, 1);
+        for i in 0..8 {
+            put(&core, &format!("key {i}"), &[7; 60_000]);
+            core.flush_all().unwrap();
+        }
+        plan(
+            &disk,
+            FaultPlan {
+                refuse_write_at: Some((nth, 1)),
+                ..FaultPlan::default()
+            },
+        );
+        let taken = core.checkpoint_now();
+        plan(&disk, FaultPlan::default());
+        if taken.is_ok() || !core.checkpoint_stats().running {
+            continue;
+        }
+        // What the log itself was refused is written now.
+        core.flush_all().unwrap();
+        put(&core, "key 0", b"short");
+        core.flush_all().unwrap();
+        core.vouch().unwrap();
+        let record = core.anchor().get();
+        struck += usize::from(record.newest_image().is_some());
+        let before = segments(&disk);
+        assert!(core.checkpoint_is_due(), "write {nth}");
+        core.checkpoint_now().unwrap();
+        assert!(!core.checkpoint_is_due(), "write {nth}");
+        let after = segments(&disk);
+        assert!(after < before, "write {nth}: {before} and {after} segments");
+    }
+    assert!(struck > 0);
 }

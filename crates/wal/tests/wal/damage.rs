@@ -543,3 +543,33 @@ fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
     }
     assert!(failed == 1 && wal.is_idle() && !wal.is_short());
 }
+
+/// Found in review: such a writer was told to wait again and again once the files ahead sufficed for
+/// the common write.
+#[test]
+fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_back_for_ever() {
+    use perdura_device::FaultPlan;
+    let disk = SimDisk::new(16);
+    let wal = open(&disk, &anchor(1), 1);
+    wal.prepare_by(|| {});
+    let s = StreamId(0);
+    while wal.prepare_segment(s, &|| {}).unwrap() {}
+    let used = disk.files().iter().map(|(_, len)| len).sum();
+    disk.set_plan(FaultPlan {
+        capacity_bytes: Some(used),
+        ..FaultPlan::default()
+    });
+    let refused = wal.admit(s, 400_000).unwrap_err().to_string();
+    assert!(refused.contains("being prepared"), "{refused}");
+    assert!(wal.is_refused_for_now(s, 400_000) && wal.is_behind(400_000));
+    assert!(wal.prepare_segment(s, &|| {}).unwrap_err().is_disk_full());
+    // The next turn finds that nothing is due.
+    assert!(!wal.prepare_segment(s, &|| {}).unwrap() && !wal.is_short());
+    let refused = wal.admit(s, 400_000).unwrap_err().to_string();
+    assert!(refused.contains("no space"), "{refused}");
+    assert!(!wal.is_refused_for_now(s, 400_000) && !wal.is_behind(400_000));
+    wal.admit(s, 100).unwrap();
+    disk.set_plan(FaultPlan::default());
+    while wal.prepare_segment(s, &|| {}).unwrap() {}
+    wal.admit(s, 400_000).unwrap();
+}
