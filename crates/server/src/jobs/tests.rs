@@ -451,6 +451,8 @@ fn keys_does_not_begin_again_because_many_of_its_keys_are_removed_or_expire() {
         let mut steps = 0;
         let whole = bed.finish(|bed| {
             steps += 1;
+            let begun = bed.state.jobs.queue.front().map_or(0, |job| job.begun);
+            assert_eq!(begun, 0, "{change}: it began again");
             for i in (0..3 * ELEMENTS).filter(|_| steps == 60) {
                 match change {
                     "DEL" => bed.ask(WRITER, &format!("DEL k{i}")),
@@ -458,10 +460,7 @@ fn keys_does_not_begin_again_because_many_of_its_keys_are_removed_or_expire() {
                 };
             }
         });
-        assert!(
-            (60..90).contains(&whole),
-            "{change}: it began again, {whole}"
-        );
+        assert!(whole >= 60, "{change}: it ended before the change, {whole}");
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert_eq!(bed.at_once("KEYS k*"), "*0\r\n");
     }
