@@ -9,16 +9,16 @@ use perdura_base::error::Family;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
-use perdura_device::{Clock, CrashProfile, Disk, SimDisk};
+use perdura_device::{CrashProfile, SimDisk};
 use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
-use perdura_recovery::{Level, METHODS, Method, Progress, RestartOptions, Schedule, restart};
+use perdura_recovery::{Level, METHODS, Method, Schedule, restart};
 use perdura_wal::anchor::read_anchor;
 use perdura_wal::{Anchor, Direction, ImageState};
 
 use crate::model::State;
 use crate::ops::{is_row, key_bytes, key_number};
 use crate::swarm::{draw_schedule, pick};
-use crate::world::{Check, World};
+use crate::world::{Check, World, dry_run_options};
 
 /// The method with its streams read backwards.
 static BACKWARD: Method = Method {
@@ -334,19 +334,7 @@ impl World {
         schedule: Schedule,
     ) -> Check<u64> {
         let env = self.env(disks);
-        let options = RestartOptions {
-            data: Arc::clone(&env.data) as Arc<dyn Disk>,
-            images: vec![Arc::clone(&env.data) as Arc<dyn Disk>],
-            logs: env.logs,
-            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            schedule,
-            method,
-            dry_run: true,
-            memory: Arc::new(perdura::MemoryAccount::new(u64::MAX)),
-            catalog: &perdura::catalog::read_catalog,
-            progress: Arc::new(Progress::default()),
-        };
-        match restart(&options) {
+        match restart(&dry_run_options(&env, method, schedule)) {
             Ok(Some(restarted)) => perdura::core::digest(&restarted.heap)
                 .map_err(|error| format!("the digest: {error}")),
             Ok(None) => Ok(0),

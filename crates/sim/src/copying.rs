@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura::catalog::names_databases;
-use perdura::{Core, Env, Error, MemoryAccount, Progress};
+use perdura::{Core, Env, Error, Progress};
 use perdura_base::num::to_u64;
 use perdura_device::{Access, Clock, Disk, MemDisk};
+use perdura_recovery::Method;
 use perdura_recovery::salvage::{Condition, salvage};
-use perdura_recovery::{Method, RestartOptions};
 use perdura_wal::Scheme;
 
 use crate::damage::empty;
-use crate::world::{Check, World};
+use crate::world::{Check, World, dry_run_options};
 
 /// What a copy does otherwise than docs/operations.md says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,18 +198,8 @@ impl Copier {
 
 /// Of a copy whose log alone was overtaken, everything that was acknowledged before can be saved.
 fn can_be_repaired(world: &World, env: &Env, promised: u64) -> Check {
-    let options = RestartOptions {
-        data: Arc::clone(&env.data),
-        images: vec![Arc::clone(&env.data)],
-        logs: env.logs.clone(),
-        clock: Arc::clone(&env.clock),
-        schedule: world.swarm.options.schedule,
-        method: Method::of(Scheme::Differential),
-        dry_run: true,
-        memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: &perdura::catalog::read_catalog,
-        progress: Arc::new(Progress::default()),
-    };
+    let method = Method::of(Scheme::Differential);
+    let options = dry_run_options(env, method, world.swarm.options.schedule);
     let salvaged = salvage(&options, &names_databases).map_err(|error| error.to_string())?;
     let Condition::Salvaged(salvaged) = salvaged else {
         return Err("repair takes it for whole".to_owned());

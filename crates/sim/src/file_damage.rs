@@ -30,7 +30,7 @@ use perdura_wal::{Anchor, ImageState, Scheme};
 
 use crate::damage::empty;
 use crate::model::{Model, State};
-use crate::world::{Check, World};
+use crate::world::{Check, World, dry_run_options};
 
 pub use flips::{Blocks, flips};
 
@@ -241,18 +241,8 @@ impl Sweep<'_> {
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
         };
-        let options = RestartOptions {
-            data: Arc::clone(&env.data),
-            images: vec![Arc::clone(&env.data)],
-            logs: env.logs.clone(),
-            clock: Arc::clone(&env.clock),
-            schedule: world.swarm.options.schedule,
-            method: Method::of(Scheme::Differential),
-            dry_run: true,
-            memory: Arc::new(perdura::MemoryAccount::new(u64::MAX)),
-            catalog: &perdura::catalog::read_catalog,
-            progress: Arc::new(Progress::default()),
-        };
+        let method = Method::of(Scheme::Differential);
+        let options = dry_run_options(&env, method, world.swarm.options.schedule);
         let describe = |_: &perdura_recovery::Restarted| Ok((0, String::new()));
         let verified = verify(&options, &describe).and_then(|verified| {
             let refusal = verified.map(|verified| verified.refusal);

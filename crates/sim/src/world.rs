@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use perdura::{Core, CoreOptions, Env, Error, Progress};
+use perdura::catalog::read_catalog;
+use perdura::{Core, CoreOptions, Env, Error, MemoryAccount, Progress};
 use perdura_base::error::Family;
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
+use perdura_recovery::{Method, RestartOptions, Schedule};
 
 use crate::content::scramble;
 use crate::model::Model;
@@ -54,6 +56,26 @@ pub struct World {
     pub(crate) trace: u64,
     pub(crate) seed: u64,
     pub(crate) scratch: Vec<u8>,
+}
+
+/// A restart of these disks by `method` that changes nothing on them.
+pub(crate) fn dry_run_options(
+    env: &Env,
+    method: &'static Method,
+    schedule: Schedule,
+) -> RestartOptions<'static> {
+    RestartOptions {
+        data: Arc::clone(&env.data),
+        images: vec![Arc::clone(&env.data)],
+        logs: env.logs.clone(),
+        clock: Arc::clone(&env.clock),
+        schedule,
+        method,
+        dry_run: true,
+        memory: Arc::new(MemoryAccount::new(u64::MAX)),
+        catalog: &read_catalog,
+        progress: Arc::new(Progress::default()),
+    }
 }
 
 impl World {

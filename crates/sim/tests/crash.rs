@@ -67,6 +67,14 @@ fn every_seeded_bug_is_caught() {
 }
 
 #[test]
+fn every_seeded_bug_has_a_row_in_the_document() {
+    let document = include_str!("../../../docs/simulator.md");
+    for flaw in Flaw::ALL {
+        assert!(document.contains(&format!("\n| {flaw:?} |")), "{flaw:?}");
+    }
+}
+
+#[test]
 fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
     a_violation_is_replayed(Mode::Executor, "executor", Flaw::EagerReadReply, 100);
 }

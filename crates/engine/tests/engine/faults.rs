@@ -21,8 +21,12 @@ fn segments(disk: &SimDisk) -> usize {
     files.iter().filter(segment).count()
 }
 
-fn plan(disk: &SimDisk, plan: FaultPlan) {
-    disk.set_plan(plan);
+/// Has the disk refuse one write for want of space, the `nth` from here.
+fn refuse_write(disk: &SimDisk, nth: u64) {
+    disk.set_plan(FaultPlan {
+        refuse_write_at: Some((nth, 1)),
+        ..FaultPlan::default()
+    });
 }
 
 #[test]
@@ -35,18 +39,15 @@ fn what_a_checkpoint_cannot_remove_is_removed_later_and_stops_nothing() {
             put(&core, "key", &[round; 60_000]);
             core.checkpoint_now().unwrap();
         }
-        plan(
-            &disk,
-            FaultPlan {
-                fail_name_at: Some(nth),
-                ..FaultPlan::default()
-            },
-        );
+        disk.set_plan(FaultPlan {
+            fail_name_at: Some(nth),
+            ..FaultPlan::default()
+        });
         put(&core, "key", b"last");
         // A name that the image needs cancels the checkpoint, one that is old does not.
         let taken = core.checkpoint_now();
         struck += u64::from(disk.faults().contains_key("name_failed"));
-        plan(&disk, FaultPlan::default());
+        disk.set_plan(FaultPlan::default());
         assert_eq!(core.wal().failure(), None, "name {nth}");
         core.clear_away().unwrap();
         if taken.is_err() {
@@ -65,13 +66,10 @@ fn an_older_image_that_cannot_be_read_delays_the_checkpoint_and_stops_nothing() 
     put(&core, "key", b"value");
     core.checkpoint_now().unwrap();
     core.checkpoint_now().unwrap();
-    plan(
-        &disk,
-        FaultPlan {
-            fail_read_at: Some(1),
-            ..FaultPlan::default()
-        },
-    );
+    disk.set_plan(FaultPlan {
+        fail_read_at: Some(1),
+        ..FaultPlan::default()
+    });
     let refused = core.checkpoint_now();
     assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
     assert_eq!(core.wal().failure(), None);
@@ -89,17 +87,11 @@ fn a_page_that_cannot_be_written_is_written_by_the_next_checkpoint() {
             put(&core, &format!("key {i}"), &[7; 9000]);
         }
         core.flush_all().unwrap();
-        plan(
-            &disk,
-            FaultPlan {
-                refuse_write_at: Some((nth, 1)),
-                ..FaultPlan::default()
-            },
-        );
+        refuse_write(&disk, nth);
         let cancelled = core.checkpoint_now().is_err();
         // The anchor's copies are among those writes.
         assert_eq!(core.wal().failure(), None, "write {nth}");
-        plan(&disk, FaultPlan::default());
+        disk.set_plan(FaultPlan::default());
         assert!(core.checkpoint_now().is_ok() || !cancelled, "write {nth}");
         drop(core);
         disk.crash(CrashProfile::Nothing, nth);
@@ -119,13 +111,10 @@ fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_an
     for life in 0..300u64 {
         // Every life ends with a failed sync: now while it restarts, now at its first writes.
         let at = [2, 9, 4, 30, 6, 3, 14][usize::try_from(life % 7).unwrap()];
-        plan(
-            &disk,
-            FaultPlan {
-                fail_sync_at: Some((at, SyncFailure::KeepsNew)),
-                ..FaultPlan::default()
-            },
-        );
+        disk.set_plan(FaultPlan {
+            fail_sync_at: Some((at, SyncFailure::KeepsNew)),
+            ..FaultPlan::default()
+        });
         match Core::open(env(&disk, 1), small(), Arc::new(Progress::default())) {
             Ok(core) => {
                 opened += 1;
@@ -156,7 +145,7 @@ fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_an
     println!(
         "{opened} of 300 opened, {acknowledged} writes, at most {chain_max} lives in the anchor"
     );
-    plan(&disk, FaultPlan::default());
+    disk.set_plan(FaultPlan::default());
     let core = open(&disk, 1);
     let kept = get(&core, "count").unwrap();
     assert!(u32::from_le_bytes(kept.try_into().unwrap()) >= acknowledged);
@@ -232,13 +221,10 @@ fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_s
         let core = Core::open(env(&disk, 2), options, Arc::new(Progress::default())).unwrap();
         core.flush_all().unwrap();
         let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
-        plan(
-            &disk,
-            FaultPlan {
-                capacity_bytes: Some(used + spare_bytes),
-                ..FaultPlan::default()
-            },
-        );
+        disk.set_plan(FaultPlan {
+            capacity_bytes: Some(used + spare_bytes),
+            ..FaultPlan::default()
+        });
         let mut accepted = 0;
         let refused = loop {
             let key = format!("key {accepted}");
@@ -258,7 +244,7 @@ fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_s
         assert!(matches!(refused, Error::LogFull(_)), "{refused}");
         core.flush_all().unwrap();
         assert!(core.wal().is_idle());
-        plan(&disk, FaultPlan::default());
+        disk.set_plan(FaultPlan::default());
         put(&core, "last", b"value");
         core.flush_all().unwrap();
     }
@@ -277,13 +263,10 @@ fn a_creation_after_a_killed_one_leaves_every_name_durable() {
             create_images(life.as_ref(), &[Arc::clone(&life)], &uuid)?;
             life.sync_dir("")
         };
-        plan(
-            &disk,
-            FaultPlan {
-                cut_after_ops: Some(ops),
-                ..FaultPlan::default()
-            },
-        );
+        disk.set_plan(FaultPlan {
+            cut_after_ops: Some(ops),
+            ..FaultPlan::default()
+        });
         let killed = create();
         disk.crash(CrashProfile::Killed, ops);
         create().unwrap_or_else(|error| panic!("after {ops} operations, {killed:?}: {error}"));
@@ -307,15 +290,9 @@ fn a_checkpoint_that_was_put_off_when_its_image_was_to_be_named_is_due_and_cuts_
             put(&core, &format!("key {i}"), &[7; 60_000]);
             core.flush_all().unwrap();
         }
-        plan(
-            &disk,
-            FaultPlan {
-                refuse_write_at: Some((nth, 1)),
-                ..FaultPlan::default()
-            },
-        );
+        refuse_write(&disk, nth);
         let taken = core.checkpoint_now();
-        plan(&disk, FaultPlan::default());
+        disk.set_plan(FaultPlan::default());
         if taken.is_ok() || !core.checkpoint_stats().running {
             continue;
         }
