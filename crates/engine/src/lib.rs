@@ -112,6 +112,7 @@ pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId}
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_store::{
     CollectionId, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef, Shape,
+    ValueCursor,
 };
 pub use perdura_txn::{Packing, Ticket, Tx};
 pub use perdura_types as types;

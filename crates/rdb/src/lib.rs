@@ -41,7 +41,7 @@ mod value;
 
 pub use error::{Error, Result};
 pub use file::{Entry, File, Item, What};
-pub use payload::{dump, parse_dump};
+pub use payload::{StringPayload, dump, parse_dump};
 pub use value::Value;
 
 /// The newest version of dump files that is read.

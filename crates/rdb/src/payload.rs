@@ -8,6 +8,55 @@ use crate::error::{Error, Result};
 use crate::source::{BUFFER_BYTES, CRC64, Source};
 use crate::value::{self, Found, Value, plain};
 use crate::{VERSION_MAX, VERSION_WRITTEN};
+use crc::{Digest, Table};
+
+/// The payload for a string that its maker has piece by piece. The sum of what it appends is made on
+/// the way.
+pub struct StringPayload {
+    sum: Digest<'static, u64, Table<16>>,
+}
+
+impl StringPayload {
+    /// Begins the payload for a string of `len` bytes in `out`.
+    #[must_use]
+    pub fn begin(len: usize, out: &mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.push(plain::STRING);
+        put_length(out, len);
+        let mut sum = CRC64.digest();
+        sum.update(&out[start..]);
+        StringPayload { sum }
+    }
+
+    /// Appends a piece of the string.
+    pub fn put(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+        self.sum.update(piece);
+        out.extend_from_slice(piece);
+    }
+
+    /// Appends what comes behind the string.
+    pub fn end(&self, out: &mut Vec<u8>) {
+        let version = VERSION_WRITTEN.to_le_bytes();
+        let mut sum = self.sum.clone();
+        sum.update(&version);
+        out.extend_from_slice(&version);
+        out.extend_from_slice(&sum.finalize().to_le_bytes());
+    }
+
+    /// Bytes of the whole payload for a string of `len` bytes.
+    #[must_use]
+    pub fn bytes(len: usize) -> usize {
+        let mut head = Vec::new();
+        put_length(&mut head, len);
+        1 + head.len() + len + size_of_val(&VERSION_WRITTEN) + size_of::<u64>()
+    }
+}
+
+impl std::fmt::Debug for StringPayload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StringPayload").finish_non_exhaustive()
+    }
+}
 
 /// The payload for a value.
 #[must_use]
@@ -110,4 +159,24 @@ pub fn parse_dump(payload: &[u8]) -> Result<Value> {
         return Err(source.corrupt("a collection without elements"));
     }
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_put_in_pieces_has_the_payload_of_the_whole_one() {
+        for len in [0_usize, 1, 63, 64, 16_383, 16_384, 70_000] {
+            let bytes: Vec<u8> = (0..len).map(|i| i.to_le_bytes()[0]).collect();
+            let mut out = Vec::new();
+            let mut payload = StringPayload::begin(bytes.len(), &mut out);
+            bytes
+                .chunks(1000)
+                .for_each(|piece| payload.put(piece, &mut out));
+            payload.end(&mut out);
+            assert_eq!(out.len(), StringPayload::bytes(bytes.len()));
+            assert_eq!(out, dump(&Value::String(bytes)));
+        }
+    }
 }

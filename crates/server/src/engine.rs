@@ -3,7 +3,7 @@
 pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
     Db, Delayed, End, Epoch, Error, Flushed, Kind, MemoryUse, Options, Packing, PartitionId,
-    PartitionSet, Progress, Renewal, RowRef, Shape, TableId, Ticket, Tx, files,
+    PartitionSet, Progress, Renewal, RowRef, Shape, TableId, Ticket, Tx, ValueCursor, files,
 };
 
 /// An engine's error as a reply, with the code that Redis clients look for.

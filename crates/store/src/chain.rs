@@ -19,6 +19,64 @@ pub(crate) struct Chain<'a> {
     left: usize,
 }
 
+/// Where a reader of a value stands. It is good as long as the value is not written.
+#[derive(Debug, Clone, Copy)]
+pub struct ValueCursor {
+    /// The page that is read next, and the content's bytes from its begin on.
+    page: Option<(PageId, usize)>,
+    /// Bytes of it, or of an inline value, that were read before.
+    skip: usize,
+}
+
+/// The rest of a value, a page's content at a time. A damaged chain ends early.
+pub struct Pieces<'a> {
+    inline: Option<&'a [u8]>,
+    chain: Chain<'a>,
+    skip: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// The pieces of a row's value from a cursor on.
+    pub(crate) fn new(pages: &'a Pages, row: &Row<'a>, cursor: ValueCursor) -> Pieces<'a> {
+        let inline = match row.place {
+            Place::Inline { value, .. } => value.get(cursor.skip..),
+            Place::Large { .. } => None,
+        };
+        let (next, left) = match cursor.page {
+            Some((next, left)) => (Some(next), left),
+            None => (None, 0),
+        };
+        Pieces {
+            inline,
+            chain: Chain { pages, next, left },
+            skip: cursor.skip,
+        }
+    }
+
+    /// Where the next piece begins.
+    #[must_use]
+    pub fn cursor(&self) -> ValueCursor {
+        ValueCursor {
+            page: self.chain.next.map(|next| (next, self.chain.left)),
+            skip: self.skip,
+        }
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if let Some(value) = self.inline.take() {
+            self.skip += value.len();
+            return Some(value);
+        }
+        let (_, content) = self.chain.next()?;
+        let skip = std::mem::take(&mut self.skip);
+        content.get(skip..)
+    }
+}
+
 impl<'a> Iterator for Chain<'a> {
     type Item = (u32, &'a [u8]);
 
@@ -62,6 +120,26 @@ impl Pages {
             if bytes == 0 {
                 return;
             }
+        }
+    }
+
+    /// A cursor at a byte of a row's value, or at its end.
+    pub(crate) fn cursor(&self, row: &Row<'_>, at: usize) -> ValueCursor {
+        let at = at.min(row.value_bytes);
+        let Place::Large { first, .. } = row.place else {
+            return ValueCursor {
+                page: None,
+                skip: at,
+            };
+        };
+        let mut skip = row.chain_bytes() - row.value_bytes + at;
+        let mut chain = self.chain(first, row.chain_bytes());
+        while skip >= CHAIN_BYTES && chain.next().is_some() {
+            skip -= CHAIN_BYTES;
+        }
+        ValueCursor {
+            page: chain.next.map(|next| (next, chain.left)),
+            skip,
         }
     }
 

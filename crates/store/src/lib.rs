@@ -57,6 +57,7 @@ pub mod visit;
 
 pub use batch::{Batch, Replayed, SlotChange};
 pub use build::IndexStats;
+pub use chain::{Pieces, ValueCursor};
 pub use elements::Elements;
 pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;

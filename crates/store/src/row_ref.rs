@@ -6,6 +6,7 @@ use perdura_base::PageId;
 use perdura_page::{Home, Kind, Place, Row, kind};
 
 use crate::cells::chain_of;
+use crate::chain::{Pieces, ValueCursor};
 use crate::pages::Pages;
 
 /// Two varints, of 16 and of 64 bits.
@@ -130,6 +131,18 @@ impl<'a> RowRef<'a> {
                 self.pages.read_chain(&self.row, skip + from, bytes, out);
             }
         }
+    }
+
+    /// A cursor at a byte of the value, or at its end.
+    #[must_use]
+    pub fn cursor(&self, at: usize) -> ValueCursor {
+        self.pages.cursor(&self.row, at)
+    }
+
+    /// The value from a cursor on, a page's content at a time.
+    #[must_use]
+    pub fn pieces(&self, cursor: ValueCursor) -> Pieces<'a> {
+        Pieces::new(self.pages, &self.row, cursor)
     }
 
     /// One byte of the value; `None` behind its end.

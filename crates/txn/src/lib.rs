@@ -29,7 +29,7 @@ mod packing;
 mod tx;
 mod verb;
 
-pub use perdura_store::{CollectionId, Elements, End, Home, Kind, RowRef, Shape};
+pub use perdura_store::{CollectionId, Elements, End, Home, Kind, RowRef, Shape, ValueCursor};
 
 pub use executor::{Executor, ExecutorOptions, Ticket};
 pub use packing::Packing;

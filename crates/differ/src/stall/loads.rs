@@ -186,6 +186,12 @@ pub static LOADS: &[Load] = &[
     load("BITOP NOT of 59 n bytes", text, |_| line("BITOP NOT e c")),
     load("COPY of 59 n bytes", text, |_| line("COPY c e")),
     load("RENAME of 59 n bytes", text, |_| line("RENAME c e")),
+    load("MOVE of 59 n bytes", text, |_| line("MOVE c 1")),
+    load("SET of 59 n bytes", nothing, text),
+    load("SET over 59 n bytes", text, |_| line("SET c text")),
+    load("DEL of 59 n bytes", text, |_| line("DEL c")),
+    load("DUMP of 59 n bytes", text, |_| line("DUMP c")),
+    restore("RESTORE of 59 n bytes", text),
 ];
 
 fn nothing(_: u64) -> Requests {

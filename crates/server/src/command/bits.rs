@@ -5,6 +5,7 @@ use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::ranges::{Range, write_over};
 use super::spec::{Command, Keys, ONE, data};
+use super::steps::Reading;
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -126,9 +127,9 @@ fn bitcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
         out.integer(0);
         return Ok(());
     };
-    let value = row.value();
+    let bytes = row.value_len();
     let range = match args.len() {
-        2 => Range::all(value.len()),
+        2 => Range::all(bytes),
         4 | 5 => {
             let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
             let bits = match args.len() {
@@ -139,11 +140,18 @@ fn bitcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
                     (false, None) => return Err(SYNTAX.into()),
                 },
             };
-            Range::new(start, end, value.len(), bits)
+            Range::new(start, end, bytes, bits)
         }
         _ => return Err(SYNTAX.into()),
     };
-    out.count(range.map_or(0, |range| range.ones(&value)));
+    match (range, row.value_slice()) {
+        (None, _) => out.count(0),
+        (Some(range), Some(value)) => {
+            let piece = range.bytes();
+            out.count(range.ones(piece.start, &value[piece]));
+        }
+        (Some(range), None) => return Reading::ones(&row, range).run(data, args, out),
+    }
     Ok(())
 }
 
@@ -158,9 +166,9 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
-    let value = row.value();
+    let bytes = row.value_len();
     let range = match args.len() {
-        3 => Range::all(value.len()),
+        3 => Range::all(bytes),
         4..=6 => {
             let start = integer(args.at(3))?;
             let bits = match args.len() {
@@ -171,7 +179,7 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
                 4 => -1,
                 _ => integer(args.at(4))?,
             };
-            Range::clamped(start, end, value.len(), bits)
+            Range::clamped(start, end, bytes, bits)
         }
         _ => return Err(SYNTAX.into()),
     };
@@ -179,11 +187,18 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.integer(-1);
         return Ok(());
     };
-    match range.first(&value, wanted) {
+    // Behind the end of the string there are zeros, unless the request named an end.
+    let none = match !wanted && args.len() <= 4 {
+        true => i64::try_from(range.end).unwrap_or(i64::MAX),
+        false => -1,
+    };
+    let Some(value) = row.value_slice() else {
+        return Reading::first(&row, range, wanted, none).run(data, args, out);
+    };
+    let piece = range.bytes();
+    match range.first(piece.start, &value[piece], wanted) {
         Some(at) => out.count(at),
-        // Behind the end of the string there are zeros, unless the request named an end.
-        None if !wanted && args.len() <= 4 => out.count(range.end),
-        None => out.integer(-1),
+        None => out.integer(none),
     }
     Ok(())
 }

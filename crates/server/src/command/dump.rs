@@ -3,9 +3,10 @@
 use super::event::Class;
 use super::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
 use super::spec::{Command, ONE, data};
+use super::steps::Reading;
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
 use crate::engine::types::{Fault, Part, hash, list, set, visit, zset};
-use crate::engine::{End, Shape};
+use crate::engine::{End, Kind, Shape};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -39,6 +40,11 @@ pub(crate) static COMMANDS: &[Command] = &[
 
 /// `DUMP key`
 fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if let Some(row) = data.tx.get(data.table, args.at(1))?
+        && row.kind() == Kind::String
+    {
+        return Reading::dump(&row).run(data, args, out);
+    }
     let mut value = Value::String(Vec::new());
     let there = visit(data.tx, data.table, args.at(1), |part| {
         match (part, &mut value) {

@@ -3,10 +3,12 @@
 use super::event::Class;
 use super::flag::{DENY_OOM, READ, WRITE};
 use super::spec::{Command, ONE, data};
+use super::steps::Reading;
 use super::{Data, Done, Group, NOT_INTEGER, Stop, TOO_LONG};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -38,7 +40,7 @@ pub(crate) fn write_over(
     Ok(data.tx.write_at(data.table, key, at, bytes)?)
 }
 
-/// A range of bits that is not empty.
+/// A range of bits that is not empty, in a string that is read in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     start: u64,
@@ -79,38 +81,57 @@ impl Range {
         })
     }
 
-    /// Bits of `value` in this range, byte by byte: (bit of the byte's first, its bits, the mask
-    /// of those that belong).
-    fn bytes<'a>(&self, value: &'a [u8]) -> impl Iterator<Item = (u64, u8, u8)> + 'a {
-        let Range { start, end } = *self;
-        let (first, last) = (start / 8, (end - 1) / 8);
-        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let piece = value.get(at(first)..=at(last)).unwrap_or_default();
-        (first..).zip(piece).map(move |(n, byte)| {
-            let mut mask = 0xff;
-            if n == first {
-                mask &= 0xff >> (start % 8);
-            }
-            if n == last {
-                mask &= 0xff << (7 - (end - 1) % 8);
-            }
-            (n * 8, *byte, mask)
-        })
+    /// The bytes that bits of this range are in.
+    pub(crate) fn bytes(&self) -> std::ops::Range<usize> {
+        let byte = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        byte(self.start / 8)..byte(self.end.div_ceil(8))
     }
 
-    /// How many bits are set.
-    pub(crate) fn ones(&self, value: &[u8]) -> u64 {
-        self.bytes(value)
-            .map(|(_, byte, mask)| u64::from((byte & mask).count_ones()))
-            .sum()
+    /// The bits of the byte at this place that belong.
+    fn mask(&self, at: u64) -> u8 {
+        let mut mask = 0xff;
+        if at == self.start / 8 {
+            mask &= 0xff >> (self.start % 8);
+        }
+        if at == (self.end - 1) / 8 {
+            mask &= 0xff << (7 - (self.end - 1) % 8);
+        }
+        mask
     }
 
-    /// The first bit that is `wanted`.
-    pub(crate) fn first(&self, value: &[u8], wanted: bool) -> Option<u64> {
-        self.bytes(value).find_map(|(bit, byte, mask)| {
-            let found = if wanted { byte } else { !byte } & mask;
-            (found != 0).then(|| bit + u64::from(found.leading_zeros()))
-        })
+    /// How many bits are set in a piece of the range's bytes that begins at byte `at`.
+    pub(crate) fn ones(&self, at: usize, piece: &[u8]) -> u64 {
+        let (words, rest) = piece.as_chunks();
+        let of_words = words.iter().map(|word| u64::from_ne_bytes(*word));
+        let all: u64 = of_words.map(|word| u64::from(word.count_ones())).sum();
+        let of_rest = rest.iter().map(|byte| u64::from(byte.count_ones()));
+        // The ends may hold bits that do not belong.
+        let ends = [Some(0), piece.len().checked_sub(1).filter(|last| *last > 0)];
+        let beside = ends.into_iter().flatten().filter_map(|n| {
+            let byte = piece.get(n)? & !self.mask(to_u64(at + n));
+            Some(u64::from(byte.count_ones()))
+        });
+        all + of_rest.sum::<u64>() - beside.sum::<u64>()
+    }
+
+    /// The first bit that is `wanted` in a piece of the range's bytes that begins at byte `at`.
+    pub(crate) fn first(&self, at: usize, piece: &[u8], wanted: bool) -> Option<u64> {
+        let dull = if wanted { 0 } else { u64::MAX };
+        let mut n = 0;
+        while let Some(byte) = piece.get(n) {
+            let word = piece[n..].first_chunk();
+            if word.is_some_and(|word| u64::from_ne_bytes(*word) == dull) {
+                n += size_of_val(&dull);
+                continue;
+            }
+            let place = to_u64(at + n);
+            let found = if wanted { *byte } else { !byte } & self.mask(place);
+            if found != 0 {
+                return Some(place * 8 + u64::from(found.leading_zeros()));
+            }
+            n += 1;
+        }
+        None
     }
 }
 
@@ -126,16 +147,10 @@ fn getrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
         out.bulk(b"");
         return Ok(());
     };
-    let byte = |bit: u64| usize::try_from(bit / 8).unwrap_or(usize::MAX);
-    let (start, end) = (byte(range.start), byte(range.end));
-    match row.value_slice() {
-        Some(value) => out.bulk(&value[start..end]),
-        None => {
-            out.bulk_head(end - start);
-            row.copy_piece(start, end - start, out.buf);
-            out.end();
-        }
-    }
+    let Some(value) = row.value_slice() else {
+        return Reading::bytes(&row, range.bytes()).run(data, args, out);
+    };
+    out.bulk(&value[range.bytes()]);
     Ok(())
 }
 
@@ -167,29 +182,45 @@ fn setrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
 mod tests {
     use super::*;
 
+    /// What of a range's bytes lies in each piece of so many bytes, with its place.
+    fn pieces(range: Range, value: &[u8], bytes: usize) -> impl Iterator<Item = (usize, &[u8])> {
+        let start = range.bytes().start;
+        let pieces = value[range.bytes()].chunks(bytes).enumerate();
+        pieces.map(move |(n, piece)| (start + n * bytes, piece))
+    }
+
     #[test]
     fn counts_and_positions_agree_with_bits_looked_at_one_by_one() {
-        let value = [0b0101_0000, 0xff, 0, 0b1000_0001, 0x7e];
+        let mut value = [0b0101_0000, 0xff, 0, 0b1000_0001, 0x7e].repeat(4);
+        value[2..14].fill(0);
+        value[15..].fill(0xff);
         let bit = |at: usize| value[at / 8] & (0x80 >> (at % 8)) != 0;
-        for start in -45..45_i64 {
-            for end in -45..45_i64 {
+        for start in -165..165_i64 {
+            for end in (-165..165_i64).step_by(3) {
                 let range = Range::new(start, end, value.len(), true);
-                let clamp = |at: i64| usize::try_from(if at < 0 { (at + 40).max(0) } else { at });
-                let (from, to) = (clamp(start).unwrap_or(0), clamp(end).unwrap_or(0).min(39));
+                let clamp = |at: i64| usize::try_from(if at < 0 { (at + 160).max(0) } else { at });
+                let (from, to) = (clamp(start).unwrap_or(0), clamp(end).unwrap_or(0).min(159));
                 let mut wanted: Vec<usize> = (from..=to).collect();
                 if start < 0 && end < 0 && start > end {
                     wanted.clear();
                 }
                 let ones = wanted.iter().filter(|at| bit(**at)).count();
-                assert_eq!(
-                    range.map_or(0, |r| r.ones(&value)),
-                    u64::try_from(ones).unwrap_or(0),
-                    "{start} {end}"
-                );
-                for sought in [false, true] {
-                    let first = wanted.iter().find(|at| bit(**at) == sought);
-                    let first = first.map(|at| u64::try_from(*at).unwrap_or(0));
-                    assert_eq!(range.and_then(|r| r.first(&value, sought)), first);
+                for bytes in [1, 9, 20] {
+                    let count = |range| {
+                        pieces(range, &value, bytes)
+                            .map(|(at, piece)| range.ones(at, piece))
+                            .sum()
+                    };
+                    assert_eq!(range.map_or(0, count), to_u64(ones), "{start} {end}");
+                    for sought in [false, true] {
+                        let first = wanted.iter().find(|at| bit(**at) == sought);
+                        let first = first.map(|at| to_u64(*at));
+                        let find = |range| {
+                            pieces(range, &value, bytes)
+                                .find_map(|(at, piece)| range.first(at, piece, sought))
+                        };
+                        assert_eq!(range.and_then(find), first, "{start} {end}");
+                    }
                 }
             }
         }

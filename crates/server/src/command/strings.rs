@@ -6,6 +6,7 @@ use super::expiry::{Deadline, deadline_option};
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::ranges::write_over;
 use super::spec::{Command, EACH, ONE, PAIRS, data};
+use super::steps::Reading;
 use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, TOO_LONG, wrong_arity};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -74,9 +75,9 @@ macro_rules! reply_row {
         match $row.value_slice() {
             Some(value) => $out.bulk(value),
             None => {
-                let mut value = Vec::with_capacity($row.value_len());
-                $row.copy_value(&mut value);
-                $out.bulk(&value);
+                $out.bulk_head($row.value_len());
+                $row.copy_value($out.buf);
+                $out.end();
             }
         }
     };
@@ -126,7 +127,18 @@ fn put(data: &mut Data<'_, '_>, key: &[u8], value: &[u8], expiry: Option<u64>) -
 
 /// `GET key`
 pub(crate) fn get(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    reply_value(data, args.at(1), out).map(|_| ())
+    let found = data.string(args.at(1))?;
+    let is_found = found.is_some();
+    match found.map(|row| (row.value_slice(), row)) {
+        None => out.null(),
+        Some((Some(value), _)) => out.bulk(value),
+        Some((None, row)) => {
+            let reading = Reading::bytes(&row, 0..row.value_len());
+            return reading.counted().run(data, args, out);
+        }
+    }
+    data.looked_up(is_found);
+    Ok(())
 }
 
 #[derive(Default)]

@@ -1,5 +1,7 @@
 //! Jobs and other clients by turns, without sockets: a test decides when a job takes a step.
 
+mod texts;
+
 use crate::command::steps::Steps;
 use crate::engine::{Db, MemoryUse, Options};
 use crate::options::ServerOptions;

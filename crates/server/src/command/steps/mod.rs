@@ -9,6 +9,7 @@
 
 mod joining;
 mod keys;
+mod reading;
 mod sorting;
 mod walk;
 mod whole;
@@ -17,12 +18,14 @@ use super::{Data, Done, Stop};
 use crate::engine::types::Texts;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 pub(crate) use joining::{Joined, Joining};
 pub(crate) use keys::Keys;
+pub(crate) use reading::Reading;
 pub(crate) use sorting::{Sorted, Wanted};
 pub(crate) use walk::Walk;
 pub(crate) use whole::{Parts, Whole};
@@ -31,6 +34,16 @@ pub(crate) use whole::{Parts, Whole};
 const STEP: Duration = Duration::from_millis(1);
 /// The clock is read whenever so many elements have been looked at.
 pub(crate) const STRIDE: u64 = 32;
+
+/// What a page of a long string costs, in elements.
+pub(crate) const PAGE_COST: u64 = 16;
+/// Bytes of a long string in a page, about.
+const PAGE_BYTES: usize = 16 * 1024;
+
+/// What these bytes of a long string cost, in elements.
+pub(crate) fn text_cost(bytes: usize) -> u64 {
+    to_u64(bytes.div_ceil(PAGE_BYTES)) * PAGE_COST
+}
 
 /// What a transaction asks the log for, for each element beside its text, bytes.
 const ADMITTED_BYTES: usize = 264;
@@ -171,7 +184,7 @@ pub(super) fn finish(
     match work.step(data, args, &mut Step::endless())? {
         Progress::Complete => {}
         Progress::More | Progress::Changed => {
-            return Err("ERR the collection has not as many elements as it says".into());
+            return Err("ERR the value has not as many elements, or bytes, as it says".into());
         }
     }
     work.store(data, args)?;

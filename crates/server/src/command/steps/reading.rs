@@ -1,0 +1,192 @@
+//! A long string, read a page at a time: its bytes as a reply, its bits counted or searched.
+
+use super::{PAGE_COST, Progress, Step, Work, text_cost};
+use crate::command::ranges::Range as Bits;
+use crate::command::{Data, Done, Stop};
+use crate::engine::{RowRef, ValueCursor};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use perdura_rdb::StringPayload;
+use std::ops::Range;
+
+/// Bytes of a reply beside the string in it, at most.
+const FRAME_BYTES: usize = 64;
+
+/// What is done with the bytes.
+#[derive(Debug)]
+enum Task {
+    /// They are the reply.
+    Bytes(Vec<u8>),
+    /// Their payload is the reply.
+    Dump(Vec<u8>, StringPayload),
+    /// The bits that are set are counted.
+    Ones(Bits, u64),
+    /// The first bit like this is looked for; the reply if there is none.
+    First(Bits, bool, Result<u64, i64>),
+}
+
+/// Work on a piece of the string that the command's first argument names.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// Bytes of the whole string.
+    bytes: usize,
+    /// Those that are still to be read.
+    left: Range<usize>,
+    /// Where they begin.
+    cursor: Option<ValueCursor>,
+    task: Task,
+    /// Whether the lookup counts.
+    counted: bool,
+}
+
+impl Reading {
+    fn new(row: &RowRef<'_>, left: Range<usize>, task: Task) -> Reading {
+        Reading {
+            bytes: row.value_len(),
+            left,
+            cursor: None,
+            task,
+            counted: false,
+        }
+    }
+
+    /// Bytes of a string as a reply.
+    pub(crate) fn bytes(row: &RowRef<'_>, piece: Range<usize>) -> Reading {
+        let mut text = Vec::with_capacity(piece.len() + FRAME_BYTES);
+        Out::new(&mut text, false).bulk_head(piece.len());
+        Reading::new(row, piece, Task::Bytes(text))
+    }
+
+    /// A string's payload as a reply.
+    pub(crate) fn dump(row: &RowRef<'_>) -> Reading {
+        let bytes = StringPayload::bytes(row.value_len());
+        let mut text = Vec::with_capacity(bytes + FRAME_BYTES);
+        Out::new(&mut text, false).bulk_head(bytes);
+        let payload = StringPayload::begin(row.value_len(), &mut text);
+        Reading::new(row, 0..row.value_len(), Task::Dump(text, payload))
+    }
+
+    /// How many bits of a range are set.
+    pub(crate) fn ones(row: &RowRef<'_>, range: Bits) -> Reading {
+        Reading::new(row, range.bytes(), Task::Ones(range, 0))
+    }
+
+    /// The first bit of a range that is like this, or else another reply.
+    pub(crate) fn first(row: &RowRef<'_>, range: Bits, wanted: bool, none: i64) -> Reading {
+        let task = Task::First(range, wanted, Err(none));
+        Reading::new(row, range.bytes(), task)
+    }
+
+    /// The same by a command that counts its lookup.
+    pub(crate) fn counted(self) -> Reading {
+        let counted = true;
+        Reading { counted, ..self }
+    }
+
+    /// Replies at once, or has the command go on in steps if there is much to read.
+    pub(crate) fn run(
+        mut self,
+        data: &mut Data<'_, '_>,
+        args: &Args<'_>,
+        out: &mut Out<'_>,
+    ) -> Done {
+        if data.is_long(text_cost(self.left.len())) {
+            if self.counted {
+                data.looked_up(true);
+            }
+            return Err(Stop::Long(Box::new(self)));
+        }
+        super::finish(&mut self, data, args, out)
+    }
+
+    fn go_on(&mut self, row: &RowRef<'_>, step: &mut Step) -> Progress {
+        if row.value_len() != self.bytes {
+            return Progress::Changed;
+        }
+        let cursor = self.cursor.unwrap_or_else(|| row.cursor(self.left.start));
+        let mut pieces = row.pieces(cursor);
+        while !self.left.is_empty() {
+            let Some(piece) = pieces.next() else {
+                return Progress::Changed;
+            };
+            let piece = &piece[..piece.len().min(self.left.len())];
+            let ended = self.task.take(self.left.start, piece);
+            self.left.start += piece.len();
+            if ended {
+                self.left.start = self.left.end;
+            }
+            if !step.spend(PAGE_COST) {
+                break;
+            }
+        }
+        self.cursor = Some(pieces.cursor());
+        match self.left.is_empty() {
+            true => Progress::Complete,
+            false => Progress::More,
+        }
+    }
+}
+
+impl Task {
+    /// Takes the bytes at this place of the string. Whether no more are needed.
+    fn take(&mut self, at: usize, piece: &[u8]) -> bool {
+        match self {
+            Task::Bytes(text) => text.extend_from_slice(piece),
+            Task::Dump(text, payload) => payload.put(piece, text),
+            Task::Ones(range, ones) => *ones += range.ones(at, piece),
+            Task::First(range, wanted, found) => {
+                if let Some(bit) = range.first(at, piece, *wanted) {
+                    *found = Ok(bit);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Work for Reading {
+    fn sources(&self, _: &Args<'_>) -> Range<usize> {
+        1..2
+    }
+
+    fn step(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        args: &Args<'_>,
+        step: &mut Step,
+    ) -> Result<Progress, Stop> {
+        let Some(row) = data.string(args.at(1))? else {
+            return Ok(Progress::Changed);
+        };
+        let progress = self.go_on(&row, step);
+        if self.counted {
+            data.looked_up(true);
+        }
+        Ok(progress)
+    }
+
+    fn reply(&mut self, out: &mut Out<'_>) {
+        match &mut self.task {
+            Task::Bytes(text) => {
+                text.extend_from_slice(b"\r\n");
+                out.append(std::mem::take(text));
+            }
+            Task::Dump(text, payload) => {
+                payload.end(text);
+                text.extend_from_slice(b"\r\n");
+                out.append(std::mem::take(text));
+            }
+            Task::Ones(_, ones) => out.count(*ones),
+            Task::First(_, _, Ok(bit)) => out.count(*bit),
+            Task::First(_, _, Err(none)) => out.integer(*none),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.task {
+            Task::Bytes(text) | Task::Dump(text, _) => text.capacity(),
+            Task::Ones(..) | Task::First(..) => 0,
+        }
+    }
+}
