@@ -97,6 +97,12 @@ pub enum Flaw {
     VouchedBeforeDurable,
     /// A transaction whose closure panics releases its latches and undoes nothing.
     PanicNotUndone,
+    /// A draft that is dropped is no orphan: its rows stay until a restart.
+    DraftForgotten,
+    /// A collection that has got its header still counts as a draft, and goes away with its builder.
+    DraftNotClaimed,
+    /// After a naming that is undone the draft belongs to a header that is not there.
+    DraftStaysClaimed,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -117,7 +123,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 42] = [
+    pub const ALL: [Flaw; 45] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -160,6 +166,9 @@ impl Flaw {
         Flaw::TailOnlySynced,
         Flaw::VouchedBeforeDurable,
         Flaw::PanicNotUndone,
+        Flaw::DraftForgotten,
+        Flaw::DraftNotClaimed,
+        Flaw::DraftStaysClaimed,
     ];
 
     /// The flaws that only steal mode has a place for.

@@ -111,8 +111,8 @@ pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_store::{
-    CollectionId, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef, Shape,
-    ValueCursor,
+    CollectionId, Draft, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef,
+    Shape, ValueCursor,
 };
 pub use perdura_txn::{Packing, Ticket, Tx};
 pub use perdura_types as types;

@@ -30,6 +30,7 @@ impl Core {
     /// # Errors
     /// A full log or a stopped database; nothing is lost by trying later.
     pub fn purge_step(&self) -> Result<usize> {
+        self.heap().settle_drafts();
         let dropped = self.drop_flushed();
         let partitions = u32::from(self.heap().geometry().partitions);
         let turn = self.purge_next.fetch_add(1, Ordering::Relaxed) % partitions;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use fastrand::Rng;
 use perdura::types::{Fault, Left, Texts, hash, list, set, zset};
-use perdura::{End, Shape, TableId, Tx};
+use perdura::{End, Home, Shape, TableId, Tx};
 use perdura_base::num::to_u64;
 
 use crate::content::{Content, scramble};
@@ -308,6 +308,51 @@ impl Edit {
             Err(Fault::WrongType) => Ok(None),
             Err(Fault::Abort(abort)) => Err(abort),
         }
+    }
+
+    /// The same on the elements of a draft, of which there are so many. False: it is nothing that is
+    /// done to a draft.
+    pub(crate) fn write(
+        &self,
+        tx: &mut Tx<'_>,
+        (table, home): (TableId, Home),
+        held: usize,
+    ) -> Result<bool, perdura::Error> {
+        match self {
+            Edit::Fields(pairs) => {
+                for (name, value) in pairs {
+                    tx.element_put(table, home, &name_bytes(*name), &bytes_of(*value))?;
+                }
+            }
+            Edit::Members(names) => {
+                for name in names {
+                    tx.element_put(table, home, &name_bytes(*name), &[])?;
+                }
+            }
+            Edit::Scores(pairs) => {
+                for (name, score) in pairs {
+                    let score = score_of(*score).to_le_bytes();
+                    tx.element_put(table, home, &name_bytes(*name), &score)?;
+                }
+            }
+            Edit::FieldsGone(names) | Edit::MembersGone(names) | Edit::ScoresGone(names) => {
+                for name in names {
+                    tx.element_delete(table, home, &name_bytes(*name))?;
+                }
+            }
+            Edit::Push(end, items) => {
+                let items: Vec<_> = items.iter().map(|item| bytes_of(*item)).collect();
+                let items: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
+                tx.list_push(table, home, *end, &items)?;
+            }
+            Edit::Pop(end, count) => tx.list_pop(table, home, *end, (*count).min(held))?,
+            Edit::ScorePop(..)
+            | Edit::Insert(..)
+            | Edit::Replace(..)
+            | Edit::Remove(..)
+            | Edit::Trim(..) => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn attempt(

@@ -13,7 +13,7 @@
 //! | [`world`] | the machine: disks, clock, engine, client |
 //! | [`steps`] | what a step does |
 //! | `ops`, `edit` | what transactions do, to the engine and to the model |
-//! | `scanning` | a scan between other steps |
+//! | `scanning`, `drafting` | a scan, and a collection that is built, between other steps |
 //! | `faults` | what is planned to go wrong |
 //! | [`check`] | the comparison after a restart |
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
@@ -29,6 +29,7 @@ pub mod check;
 pub mod content;
 pub mod copying;
 pub mod damage;
+mod drafting;
 mod edit;
 pub mod exhaustive;
 mod faults;

@@ -106,7 +106,7 @@ impl<'a> View<'a> {
         self.stored(place).filter(|row| row.is_visible(self.now_ms))
     }
 
-    fn put(&mut self, place: Place, row: Row) {
+    pub(crate) fn put(&mut self, place: Place, row: Row) {
         self.own.insert(place, Some(row));
     }
 

@@ -191,6 +191,7 @@ impl World {
     fn clean_up(&mut self) -> Check {
         // A disk that a disturbed restart left full would keep the purge waiting for ever.
         faults::clear(&self.disks);
+        self.drafts.clear();
         self.purge_all()?;
         self.compare(self.core(), self.model.live())
             .map_err(|what| format!("after the purge: {what}"))?;

@@ -50,7 +50,8 @@ impl World {
                 self.move_clock();
                 Ok(())
             }
-            _ => self.vouch(),
+            12 => self.vouch(),
+            _ => self.draft_step(),
         }
     }
 
@@ -202,7 +203,13 @@ impl World {
         places.iter().take(1).map(of).max().unwrap_or(0)
     }
 
-    fn committed(&mut self, ops: &[Op], changes: Vec<Change>, ticket: Ticket, now_ms: u64) {
+    pub(crate) fn committed(
+        &mut self,
+        ops: &[Op],
+        changes: Vec<Change>,
+        ticket: Ticket,
+        now_ms: u64,
+    ) {
         let mut needs = ops
             .iter()
             .map(|op| self.needs(op, now_ms))

@@ -83,10 +83,12 @@ pub struct Odds {
     pub clock: u32,
     /// Tell the anchor what is durable.
     pub vouch: u32,
+    /// Build a collection before a key names it.
+    pub draft: u32,
 }
 
 impl Odds {
-    pub(crate) fn all(&self) -> [u32; 13] {
+    pub(crate) fn all(&self) -> [u32; 14] {
         [
             self.write,
             self.read,
@@ -101,6 +103,7 @@ impl Odds {
             self.scan,
             self.clock,
             self.vouch,
+            self.draft,
         ]
     }
 }
@@ -201,6 +204,7 @@ impl Swarm {
                 scan: sometimes(rng, 4),
                 clock: sometimes(rng, 1),
                 vouch: sometimes(rng, 2),
+                draft: pick_aside(rng, &[0, 0, 3, 8]),
             },
             stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
             faults: pick(rng, &[0, 30, 70]),

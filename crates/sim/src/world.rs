@@ -11,6 +11,7 @@ use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk}
 use perdura_recovery::{Method, RestartOptions, Schedule};
 
 use crate::content::scramble;
+use crate::drafting::Drafting;
 use crate::model::Model;
 use crate::report::Tally;
 use crate::scanning::Scanning;
@@ -38,6 +39,7 @@ pub struct World {
     pub(crate) model: Model,
     pub(crate) promises: Vec<Promise>,
     pub(crate) scan: Option<Scanning>,
+    pub(crate) drafts: Vec<Drafting>,
     /// Every epoch up to here was acknowledged or seen after a restart: it must not be lost.
     pub(crate) must_survive: u64,
     /// Every epoch up to here has proof in a durable block or in the anchor.
@@ -100,6 +102,7 @@ impl World {
             model: Model::default(),
             promises: Vec::new(),
             scan: None,
+            drafts: Vec::new(),
             must_survive: 0,
             evidence: 0,
             named: vec![0; streams],
@@ -180,6 +183,10 @@ impl World {
         if self.core.as_ref().is_some_and(running) {
             self.interrupted = Some(self.tally.checkpoints);
         }
+        let building = self.drafts.iter().map(Drafting::rows).sum::<u64>();
+        if building > 0 {
+            *self.tally.reached.entry("draft_in_progress").or_default() += building;
+        }
         self.forget_engine();
         self.tally.crashes += 1;
     }
@@ -187,6 +194,7 @@ impl World {
     /// The engine and everything that only it knew are gone.
     pub(crate) fn forget_engine(&mut self) {
         self.core = None;
+        self.drafts.clear();
         self.promises.clear();
         self.named.fill(0);
         self.stopped = false;

@@ -35,13 +35,15 @@ fn random_crash_chains_keep_every_promise() {
 }
 
 #[test]
-fn crashes_meet_collections_of_rows_homes_abroad_orphans_and_scans() {
+fn crashes_meet_collections_of_rows_homes_abroad_orphans_scans_and_drafts() {
     let report = runs(1, 200);
     for mark in [
         "collection_of_rows",
         "home_abroad",
         "orphan_row",
         "scan_in_progress",
+        "draft_in_progress",
+        "draft_named",
     ] {
         assert!(report.reached.contains_key(mark), "{mark} never came");
     }

@@ -52,18 +52,29 @@ pub(crate) enum Index {
     Scores(HashIndex, OrderIndex),
 }
 
+/// What keeps a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The header of a key.
+    Header,
+    /// A [`Draft`](crate::Draft).
+    Draft,
+    /// Nothing: its rows are to be removed.
+    Orphan,
+}
+
 /// One collection of a table.
 pub(crate) struct Collection {
     pub(crate) id: CollectionId,
     pub(crate) shape: Shape,
     pub(crate) index: Index,
-    pub(crate) orphan: bool,
+    pub(crate) owner: Owner,
     /// Of an orphan: where the purge looks for the next name.
     pub(crate) purged: usize,
 }
 
 impl Collection {
-    fn new(id: CollectionId, shape: Shape, orphan: bool, salts: Salts) -> Collection {
+    fn new(id: CollectionId, shape: Shape, owner: Owner, salts: Salts) -> Collection {
         let names = || HashIndex::new(salts.of_collection(id));
         let index = match shape {
             Shape::Hash | Shape::Set => Index::Names(names()),
@@ -74,7 +85,7 @@ impl Collection {
             id,
             shape,
             index,
-            orphan,
+            owner,
             purged: 0,
         }
     }
@@ -120,7 +131,7 @@ impl Collection {
             }
             (Edit::Remove(entry), Index::Names(names) | Index::Scores(names, _)) => {
                 assert!(names.remove(entry), "an indexed element");
-                if !self.orphan {
+                if self.owner != Owner::Orphan {
                     names.shrink();
                 }
                 Edit::Add(entry)
@@ -211,13 +222,13 @@ impl Collections {
         to_u64(self.map.allocation_size() + self.index_bytes + orphans)
     }
 
-    /// Adds an empty collection, which may be an orphan.
-    pub(crate) fn make(&mut self, id: CollectionId, shape: Shape, orphan: bool) {
+    /// Adds an empty collection.
+    pub(crate) fn make(&mut self, id: CollectionId, shape: Shape, owner: Owner) {
         let hash = |c: &Collection| mix64(c.id.0);
-        let made = Collection::new(id, shape, orphan, self.salts);
+        let made = Collection::new(id, shape, owner, self.salts);
         debug_assert!(self.get(id).is_none());
         self.map.insert_unique(mix64(id.0), made, hash);
-        if orphan {
+        if owner == Owner::Orphan {
             self.orphans.push(id);
         }
     }
@@ -228,7 +239,7 @@ impl Collections {
             let (gone, _) = found.remove();
             assert_eq!(gone.len(), 0, "a collection that goes away is empty");
             self.index_bytes -= gone.bytes();
-            if gone.orphan {
+            if gone.owner == Owner::Orphan {
                 self.unlist(id);
             }
         }
@@ -237,7 +248,7 @@ impl Collections {
     /// Puts a collection on the list of orphans.
     pub(crate) fn orphan(&mut self, id: CollectionId) {
         if let Some(collection) = self.get_mut(id) {
-            collection.orphan = true;
+            collection.owner = Owner::Orphan;
             collection.purged = 0;
             self.orphan_rows += self.get(id).map_or(0, Collection::len);
             self.orphans.push(id);
@@ -247,9 +258,16 @@ impl Collections {
     /// Takes a collection off the list of orphans.
     pub(crate) fn adopt(&mut self, id: CollectionId) {
         if let Some(collection) = self.get_mut(id) {
-            collection.orphan = false;
+            collection.owner = Owner::Header;
             self.orphan_rows -= self.get(id).map_or(0, Collection::len);
             self.unlist(id);
+        }
+    }
+
+    /// Makes a collection a draft again that was one.
+    pub(crate) fn disclaim(&mut self, id: CollectionId) {
+        if let Some(collection) = self.get_mut(id) {
+            collection.owner = Owner::Draft;
         }
     }
 
@@ -300,7 +318,7 @@ impl Collections {
         let (bytes, len) = (collection.bytes(), collection.len());
         let result = change(collection);
         self.index_bytes = self.index_bytes - bytes + collection.bytes();
-        if collection.orphan {
+        if collection.owner == Owner::Orphan {
             self.orphan_rows = self.orphan_rows - len + collection.len();
         }
         Some(result)
@@ -311,7 +329,7 @@ impl Collections {
         let hash = |c: &Collection| mix64(c.id.0);
         let entry = self.map.entry(mix64(id.0), |c| c.id == id, hash);
         let salts = self.salts;
-        let entry = entry.or_insert_with(|| Collection::new(id, shape, true, salts));
+        let entry = entry.or_insert_with(|| Collection::new(id, shape, Owner::Orphan, salts));
         entry.into_mut()
     }
 
@@ -320,7 +338,11 @@ impl Collections {
         if armed(Flaw::OrphansForgotten) {
             return self.recount();
         }
-        let orphans = self.map.iter().filter(|c| c.orphan).map(|c| c.id);
+        let orphans = self
+            .map
+            .iter()
+            .filter(|c| c.owner == Owner::Orphan)
+            .map(|c| c.id);
         self.orphans = orphans.collect();
         self.orphans.sort_unstable();
         self.recount();
@@ -344,7 +366,7 @@ mod tests {
     use super::*;
     use crate::geometry::Geometry;
 
-    type Contents = Vec<(CollectionId, bool, Vec<(u64, Entry)>)>;
+    type Contents = Vec<(CollectionId, Owner, Vec<(u64, Entry)>)>;
 
     /// Everything in every collection; items and scores in their order, names sorted.
     fn contents(collections: &Collections) -> Contents {
@@ -361,7 +383,7 @@ mod tests {
                 let mut names: Vec<_> = c.names().into_iter().flat_map(HashIndex::iter).collect();
                 names.sort_unstable();
                 rows.extend(names.into_iter().map(|e| (1, e)));
-                (c.id, c.orphan, rows)
+                (c.id, c.owner, rows)
             })
             .collect();
         all.sort_unstable_by_key(|(id, ..)| *id);
@@ -414,7 +436,7 @@ mod tests {
             .salts(PartitionId(0));
             let mut all = Collections::new(salts);
             for (id, shape) in (0..).map(CollectionId).zip(Shape::ALL) {
-                all.make(id, shape, false);
+                all.make(id, shape, Owner::Header);
             }
             for _ in 0..20 {
                 let before = contents(&all);

@@ -146,10 +146,12 @@ impl Partition {
                 table.collections.unmake(id);
             }
             Op::Unmade {
-                id, shape, orphan, ..
-            } => table.collections.make(id, shape, orphan),
+                id, shape, owner, ..
+            } => table.collections.make(id, shape, owner),
             Op::Orphaned { .. } if armed(Flaw::OrphanNotAdopted) => {}
             Op::Orphaned { id, .. } => table.collections.adopt(id),
+            Op::Claimed { .. } if armed(Flaw::DraftStaysClaimed) => {}
+            Op::Claimed { id, .. } => table.collections.disclaim(id),
         }
     }
 }

@@ -17,7 +17,7 @@ use perdura_page::layout;
 use perdura_page::{Home, Kind, Row, Shape, kind};
 
 use crate::build::{damage_in, damaged};
-use crate::collection::{Collection, Index};
+use crate::collection::{Collection, Index, Owner};
 use crate::geometry::KeyHash;
 use crate::heap::Heap;
 use crate::index::{Entry, Table};
@@ -221,9 +221,9 @@ impl Partition {
         let fault = match found {
             None => "one without elements",
             Some(found) if found.shape != header.shape => "one of another shape",
-            Some(found) if !found.orphan => "one that another key heads",
+            Some(found) if found.owner != Owner::Orphan => "one that another key heads",
             Some(found) => {
-                found.orphan = false;
+                found.owner = Owner::Header;
                 return Ok(());
             }
         };

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
-use perdura_base::{CkptEpoch, PartitionId};
+use perdura_base::{CkptEpoch, PartitionId, TableId};
+use perdura_page::Home;
 
 use crate::geometry::Geometry;
 use crate::memory::MemoryAccount;
@@ -25,6 +26,8 @@ pub struct Heap {
     memory: Arc<MemoryAccount>,
     ckpt_epoch: Arc<AtomicU64>,
     parts: Box<[CachePadded<Mutex<Partition>>]>,
+    /// Drafts that were dropped while their partition was latched.
+    pub(crate) abandoned: Mutex<Vec<(TableId, Home)>>,
 }
 
 impl Heap {
@@ -43,6 +46,7 @@ impl Heap {
             memory,
             ckpt_epoch,
             parts,
+            abandoned: Mutex::default(),
         }
     }
 

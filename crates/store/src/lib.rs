@@ -15,7 +15,7 @@
 //! | `pages`, `chain`, `patch` | chunks, free pages; large values; writing into them |
 //! | `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | `collection`, `members`, `lists`, [`elements`] | collections: their indexes, writers, readers |
-//! | [`orphans`] | collections without a key |
+//! | [`orphans`], [`draft`] | collections without a key: no more, and not yet |
 //! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
@@ -32,6 +32,7 @@ mod cells;
 mod chain;
 mod collection;
 mod commit;
+pub mod draft;
 pub mod elements;
 mod gather;
 pub mod geometry;
@@ -58,6 +59,7 @@ pub mod visit;
 pub use batch::{Batch, Replayed, SlotChange};
 pub use build::IndexStats;
 pub use chain::{Pieces, ValueCursor};
+pub use draft::Draft;
 pub use elements::Elements;
 pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;

@@ -11,7 +11,7 @@ use perdura_page::{CollectionId, Kind, Row, Shape, kind};
 use smallvec::SmallVec;
 
 use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
-use crate::collection::{Collection, Edit, Index};
+use crate::collection::{Collection, Edit, Index, Owner};
 use crate::geometry::KeyHash;
 use crate::index::{Entry, Table};
 use crate::order::OrderIndex;
@@ -85,22 +85,33 @@ fn score_of(pages: &Pages, row: Row<'_>) -> f64 {
 }
 
 impl Partition {
-    /// Makes a collection without elements and without a header.
+    /// Makes a collection without elements, whose header the same transaction writes.
     pub(crate) fn make_collection(
         &mut self,
         undo: &mut Undo,
         table: TableId,
         shape: Shape,
     ) -> Result<CollectionId> {
+        let id = self.add_collection(table, shape, Owner::Header)?;
+        undo.part_mut(self.pages.id)
+            .ops
+            .push(Op::Made { table, id });
+        Ok(id)
+    }
+
+    /// Makes a collection without elements known.
+    pub(crate) fn add_collection(
+        &mut self,
+        table: TableId,
+        shape: Shape,
+        owner: Owner,
+    ) -> Result<CollectionId> {
         let attached = self.tables.get_mut(&table);
         let attached = attached.ok_or_else(|| not_attached(table))?;
         let id = CollectionId(self.next_collection);
         self.next_collection += 1;
-        attached.collections.make(id, shape, false);
+        attached.collections.make(id, shape, owner);
         attached.account(&self.pages.memory);
-        undo.part_mut(self.pages.id)
-            .ops
-            .push(Op::Made { table, id });
         Ok(id)
     }
 

@@ -135,7 +135,7 @@ fn remove_rows(
             table: id,
             id: collection,
             shape: left.shape,
-            orphan: left.orphan,
+            owner: left.owner,
         });
         table.collections.unmake(collection);
     }

@@ -9,6 +9,7 @@ use perdura_base::{Epoch, PartitionId, TableId};
 use perdura_page::layout;
 use perdura_page::{CollectionId, PageKind};
 
+use crate::collection::Owner;
 use crate::elements::Elements;
 use crate::gather::FoundHeader;
 use crate::geometry::Geometry;
@@ -107,15 +108,19 @@ impl Partition {
     #[must_use]
     pub fn elements(&self, table: TableId, id: CollectionId) -> Option<Elements<'_>> {
         let found = self.tables.get(&table)?.collections.get(id)?;
-        (!found.orphan).then(|| Elements::new(&self.pages, found))
+        (found.owner != Owner::Orphan).then(|| Elements::new(&self.pages, found))
     }
 
-    /// Every element of a table's collections, in no order; those of orphans not.
+    /// Every element of a table's collections that a header names, in no order.
     pub fn for_each_element(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
         let Some(table) = self.tables.get(&table) else {
             return;
         };
-        for collection in table.collections.iter().filter(|c| !c.orphan) {
+        for collection in table
+            .collections
+            .iter()
+            .filter(|c| c.owner == Owner::Header)
+        {
             Elements::new(&self.pages, collection)
                 .iter()
                 .for_each(&mut f);

@@ -18,7 +18,7 @@ use perdura_base::{PartitionId, PartitionSet, TableId, limits::PARTITIONS_MAX};
 use perdura_page::layout::{META_BYTES, PAGE_BYTES, ZERO_PAGE};
 use perdura_page::{CollectionId, End, Shape};
 
-use crate::collection::Edit;
+use crate::collection::{Edit, Owner};
 use crate::index::Entry;
 
 /// Up to this many saves are searched one by one.
@@ -175,10 +175,12 @@ pub(crate) enum Op {
         table: TableId,
         id: CollectionId,
         shape: Shape,
-        orphan: bool,
+        owner: Owner,
     },
     /// A collection lost its header.
     Orphaned { table: TableId, id: CollectionId },
+    /// A draft got a header.
+    Claimed { table: TableId, id: CollectionId },
 }
 
 impl Op {
@@ -192,7 +194,8 @@ impl Op {
             | Op::Pushed { table, .. }
             | Op::Made { table, .. }
             | Op::Unmade { table, .. }
-            | Op::Orphaned { table, .. } => *table,
+            | Op::Orphaned { table, .. }
+            | Op::Claimed { table, .. } => *table,
         }
     }
 }

@@ -317,7 +317,9 @@ impl Tx<'_> {
         for (table, home) in &self.changed {
             let at = self.guard_of(home.partition)?;
             let found = self.guards[at].1.elements(*table, home.id);
-            if found.is_some_and(|elements| elements.is_empty()) {
+            if found.is_some_and(|elements| elements.is_empty())
+                && !self.guards[at].1.is_draft(*table, home.id)
+            {
                 let what = format!("collection {} of table {table} is left empty", home.id.0);
                 return Err(Error::Usage(what));
             }

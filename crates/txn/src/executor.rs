@@ -191,6 +191,7 @@ impl Executor {
         let mut tx = Tx {
             wal: &self.wal,
             stream,
+            heap: &self.heap,
             geometry: self.heap.geometry(),
             guards,
             undo,

@@ -24,12 +24,15 @@
 //! * I3: a reply waits for the newest epoch its partitions were written in.
 
 mod collections;
+mod drafts;
 pub mod executor;
 mod packing;
 mod tx;
 mod verb;
 
-pub use perdura_store::{CollectionId, Elements, End, Home, Kind, RowRef, Shape, ValueCursor};
+pub use perdura_store::{
+    CollectionId, Draft, Elements, End, Home, Kind, RowRef, Shape, ValueCursor,
+};
 
 pub use executor::{Executor, ExecutorOptions, Ticket};
 pub use packing::Packing;

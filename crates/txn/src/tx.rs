@@ -1,10 +1,13 @@
 //! A running transaction: reads and writes in place, under the latches it holds.
 
+use std::sync::Arc;
+
 use perdura_base::StreamId;
 use perdura_base::limits::KEY_BYTES_MAX;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_store::{
-    Geometry, Home, KeyHash, Kind, MemoryAccount, MemoryUse, PartitionGuard, RowRef, Shape, Undo,
+    Geometry, Heap, Home, KeyHash, Kind, MemoryAccount, MemoryUse, PartitionGuard, RowRef, Shape,
+    Undo,
 };
 use perdura_wal::Wal;
 use smallvec::SmallVec;
@@ -22,6 +25,7 @@ pub(crate) const ACCOUNT_STEP_BYTES: usize = 1 << 20;
 
 /// The view a transaction has of the database.
 pub struct Tx<'a> {
+    pub(crate) heap: &'a Arc<Heap>,
     pub(crate) geometry: &'a Geometry,
     pub(crate) guards: Guards<'a>,
     pub(crate) undo: &'a mut Undo,

@@ -295,12 +295,12 @@ fn step(
     Ok(())
 }
 
-fn orphan_rows(core: &Core) -> u64 {
+pub fn orphan_rows(core: &Core) -> u64 {
     let ids = (0..core.heap().geometry().partitions).map(PartitionId);
     ids.map(|id| core.heap().lock(id).orphan_rows()).sum()
 }
 
-fn purge_all(core: &Core) {
+pub fn purge_all(core: &Core) {
     for _ in 0..10_000 {
         if orphan_rows(core) == 0 {
             return;

@@ -1,0 +1,152 @@
+//! Collections that are built before a key names them.
+//!
+//! A big collection that one transaction wrote whole would keep every other client waiting. A *draft*
+//! is a collection without a header that any number of transactions fill, one after the other; the
+//! last one writes the header, and only then can anything but its [`Draft`] reach it. Commit epochs are monotone, so
+//! where the header is durable all elements are. A crash before that leaves rows that no header
+//! names, which a restart lists as orphans.
+//!
+//! That a collection is a draft is volatile, like the list of orphans, and so is its making: an empty
+//! collection has no row. So [`begin`](Draft::begin) is not undone with the transaction that it is called in; what is
+//! written into the draft and its [naming](Partition::claim_draft) are.
+
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Result, TableId};
+use perdura_page::{CollectionId, Home, Shape};
+
+use crate::collection::{Collection, Owner};
+use crate::heap::Heap;
+use crate::partition::Partition;
+use crate::undo::{Op, Undo};
+
+/// A collection that no key names yet. Dropping it makes the collection an orphan, unless a
+/// committed transaction has named it; so it may be dropped in any state, within a transaction too.
+pub struct Draft {
+    heap: Arc<Heap>,
+    table: TableId,
+    home: Home,
+    shape: Shape,
+}
+
+impl std::fmt::Debug for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Draft {
+            table, home, shape, ..
+        } = self;
+        write!(f, "draft of a {shape:?} in table {table} at {home:?}")
+    }
+}
+
+impl Draft {
+    /// Makes a draft without elements in a partition of the heap, whose latch the caller holds.
+    ///
+    /// # Errors
+    /// `Usage` if the table is not attached.
+    pub fn begin(
+        heap: &Arc<Heap>,
+        partition: &mut Partition,
+        table: TableId,
+        shape: Shape,
+    ) -> Result<Draft> {
+        let id = partition.add_collection(table, shape, Owner::Draft)?;
+        let home = Home {
+            partition: partition.id(),
+            id,
+        };
+        Ok(Draft {
+            heap: Arc::clone(heap),
+            table,
+            home,
+            shape,
+        })
+    }
+
+    /// The table that its elements are in. Once the table is detached, nothing can be done with the draft.
+    #[must_use]
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// Where its elements are: the verbs for the elements of a collection work on it.
+    #[must_use]
+    pub fn home(&self) -> Home {
+        self.home
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // The latch may be this thread's own, and the naming may yet be undone: then it waits.
+        match self.heap.try_lock(self.home.partition) {
+            Some(mut partition) => partition.abandon_draft(self.table, self.home.id),
+            None => self.heap.abandoned.lock().push((self.table, self.home)),
+        }
+    }
+}
+
+impl Heap {
+    /// Makes orphans of the drafts that were dropped while their partition was latched. Takes the
+    /// latches one by one.
+    pub fn settle_drafts(&self) {
+        let dropped = std::mem::take(&mut *self.abandoned.lock());
+        for (table, home) in dropped {
+            self.lock(home.partition).abandon_draft(table, home.id);
+        }
+    }
+}
+
+impl Partition {
+    /// Whether a collection is a draft.
+    #[must_use]
+    pub fn is_draft(&self, table: TableId, id: CollectionId) -> bool {
+        let found = self.tables.get(&table).map(|table| &table.collections);
+        let found = found.and_then(|collections| collections.get(id));
+        found.is_some_and(|collection| collection.owner == Owner::Draft)
+    }
+
+    /// Notes that a header names a draft, which the same transaction writes.
+    pub fn claim_draft(&mut self, undo: &mut Undo, table: TableId, id: CollectionId) {
+        if armed(Flaw::DraftNotClaimed) {
+            return;
+        }
+        let attached = self.tables.get_mut(&table);
+        if let Some(draft) = attached.and_then(|attached| attached.collections.get_mut(id)) {
+            draft.owner = Owner::Header;
+            let part = undo.part_mut(self.pages.id);
+            part.ops.push(Op::Claimed { table, id });
+        }
+    }
+
+    /// Makes an orphan of a collection, if it is a draft.
+    fn abandon_draft(&mut self, table: TableId, id: CollectionId) {
+        if !self.is_draft(table, id) || armed(Flaw::DraftForgotten) {
+            return;
+        }
+        if let Some(attached) = self.tables.get_mut(&table) {
+            let rows = attached.collections.get(id).map_or(0, Collection::len);
+            match rows {
+                0 => attached.collections.unmake(id),
+                _ => attached.collections.orphan(id),
+            }
+            attached.account(&self.pages.memory);
+        }
+    }
+
+    /// Elements of drafts of a table.
+    #[must_use]
+    pub fn draft_rows(&self, table: TableId) -> u64 {
+        let Some(table) = self.tables.get(&table) else {
+            return 0;
+        };
+        let drafts = table.collections.iter().filter(|c| c.owner == Owner::Draft);
+        u64::try_from(drafts.map(Collection::len).sum::<usize>()).unwrap_or(u64::MAX)
+    }
+}

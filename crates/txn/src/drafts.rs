@@ -1,0 +1,53 @@
+//! Collections that are built by many transactions before a key names them: [`Draft`].
+//!
+//! ```text
+//! transaction 1      begin_draft(table, key, shape)      the work keeps the draft
+//! transactions 2..n  element_put, list_push, ... at draft.home()
+//! transaction n + 1  name_draft(draft, key, expiry)      now others see it
+//! ```
+//!
+//! All of it may also be one transaction. Between two of them the table may be flushed, or become that of
+//! another database: whoever builds compares [`Draft::table`] with the table of its database.
+
+use perdura_base::{Error, Result, TableId};
+use perdura_store::{Draft, Kind, Shape};
+
+use crate::tx::Tx;
+
+impl Tx<'_> {
+    /// A draft without elements, in the partition of the key that it is meant for; any key of the
+    /// table can get it. It stays whatever becomes of this transaction, until it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if there is no such table.
+    pub fn begin_draft(&mut self, table: TableId, key: &[u8], shape: Shape) -> Result<Draft> {
+        let _verb = self.verb();
+        let (at, _) = self.place(key)?;
+        Draft::begin(self.heap, &mut self.guards[at].1, table, shape)
+    }
+
+    /// Makes a key of the draft's table the header of a draft, which must have an element. What the
+    /// key held is displaced. The draft can be dropped then; if the transaction is undone,
+    /// the draft is what it was.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::Usage`] if a key has it already or its table is gone.
+    pub fn name_draft(&mut self, draft: &Draft, key: &[u8], expiry_ms: Option<u64>) -> Result<()> {
+        let _verb = self.verb();
+        self.check_write(key, 16)?;
+        let (table, home) = (draft.table(), draft.home());
+        let key_at = self.place(key);
+        let home_at = self.guard_of(home.partition)?;
+        let (at, hash) = key_at?;
+        if !self.guards[home_at].1.is_draft(table, home.id) {
+            return Err(Error::Usage(format!("{draft:?} is none any more")));
+        }
+        let header = (Kind::Header(draft.shape()), &*home.encode());
+        let part = &mut self.guards[at].1;
+        let displaced = part.put_kind(self.undo, table, (key, hash), header, expiry_ms)?;
+        let part = &mut self.guards[home_at].1;
+        part.claim_draft(self.undo, table, home.id);
+        self.changed.push((table, home));
+        self.settle(table, displaced)
+    }
+}
