@@ -95,6 +95,8 @@ impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(stream: Stream, session: Session) -> Self {
         Connection {
+            // A handshake takes longer than most requests.
+            heavy: stream.handshaking(),
             stream,
             session,
             replies: Replies::default(),
@@ -108,7 +110,6 @@ impl Connection {
             blocked: false,
             listed: false,
             queued: false,
-            heavy: false,
             doomed: false,
             postponed: false,
             gathered: 0,
@@ -164,12 +165,16 @@ impl Connection {
             PIPELINE_BYTES.min(buffer.len())
         };
         let buffer = &mut buffer[..window];
+        let handshaking = self.stream.handshaking();
         let read = loop {
             match self.stream.read(buffer) {
                 Ok(read) => break read,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     self.readable = self.stream.stopped_early();
+                    if handshaking {
+                        self.heavy = self.stream.handshaking();
+                    }
                     return Ok(After::Continue);
                 }
                 Err(_) => return Err(()),

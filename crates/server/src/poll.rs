@@ -97,6 +97,8 @@ pub(crate) struct EventLoop {
     /// Since when clients wait without the durable epoch having advanced.
     owed_since: Instant,
     accept_pending: bool,
+    /// Whether the last round had no time to accept all that wait.
+    newcomers_left: bool,
     /// When the log was last told that nobody can be let in.
     complained: Option<Instant>,
     /// Connections that came to speak TLS, with their ids and when they must have begun.
@@ -142,6 +144,7 @@ impl EventLoop {
             flushed: Epoch(0),
             owed_since: now,
             accept_pending: false,
+            newcomers_left: false,
             complained: None,
             handshakes: VecDeque::new(),
             reader: None,
@@ -162,35 +165,7 @@ impl EventLoop {
         let mut events = Events::with_capacity(1024);
         loop {
             self.sleep(&mut events)?;
-            self.state.begin_round();
-            let mut ready = std::mem::take(&mut self.again);
-            for event in &events {
-                self.note(event, &mut ready);
-            }
-            while let Ok(message) = self.messages.try_recv() {
-                self.handle(message)?;
-            }
-            for index in ready.drain(..) {
-                // How long a client's requests take shows only when they have run: all that have
-                // their first turn in this round may be long.
-                let late = self.state.clock > self.state.now + LIGHT_SHARE;
-                match self.state.connections.get(index) {
-                    Some(connection) if connection.heavy || late => self.heavy.push_back(index),
-                    _ => self.advance(index),
-                }
-            }
-            self.advance_heavy();
-            self.advance_jobs();
-            let now = Instant::now();
-            expire(&mut self.state, now);
-            self.state.end_pause(now);
-            self.state.tend_passwords(now);
-            self.state.end_wait_for_log();
-            self.flush_round();
-            self.squeeze();
-            self.accept();
-            self.tick();
-            self.state.rounds.end();
+            self.round(&events)?;
             if let Some(how) = self.ended() {
                 let db = match self.state.stage {
                     Stage::Ready(ref db) => Some(db.clone()),
@@ -199,6 +174,40 @@ impl EventLoop {
                 return Ok(Ended { db, how });
             }
         }
+    }
+
+    /// Serves what the poller announced and what earlier rounds left.
+    fn round(&mut self, events: &Events) -> Result<(), ServeError> {
+        self.state.begin_round();
+        let mut ready = std::mem::take(&mut self.again);
+        for event in events {
+            self.note(event, &mut ready);
+        }
+        while let Ok(message) = self.messages.try_recv() {
+            self.handle(message)?;
+        }
+        for index in ready.drain(..) {
+            // How long a client's requests take shows only when they have run: all that have
+            // their first turn in this round may be long.
+            let late = self.state.clock > self.state.now + LIGHT_SHARE;
+            match self.state.connections.get(index) {
+                Some(connection) if connection.heavy || late => self.heavy.push_back(index),
+                _ => self.advance(index),
+            }
+        }
+        self.advance_heavy();
+        self.advance_jobs();
+        let now = Instant::now();
+        expire(&mut self.state, now);
+        self.state.end_pause(now);
+        self.state.tend_passwords(now);
+        self.state.end_wait_for_log();
+        self.flush_round();
+        self.squeeze();
+        self.accept();
+        self.tick();
+        self.state.rounds.end();
+        Ok(())
     }
 
     /// Waits for something to do. A loop with nothing left to run, whose clients wait for the
@@ -256,7 +265,8 @@ impl EventLoop {
 
     /// Whether connections are to be run whatever the poller says.
     fn has_work(&self) -> bool {
-        !self.again.is_empty() || !self.heavy.is_empty() || self.state.has_jobs()
+        let queued = !self.again.is_empty() || !self.heavy.is_empty();
+        queued || self.newcomers_left || self.state.has_jobs()
     }
 
     fn look(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
@@ -507,7 +517,7 @@ impl EventLoop {
         };
         self.state.tell_supervisor_of_the_end(status);
         self.listeners.clear();
-        self.accept_pending = false;
+        (self.accept_pending, self.newcomers_left) = (false, false);
         self.stopping = Some(Stopping {
             how,
             since: Instant::now(),

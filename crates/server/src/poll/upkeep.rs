@@ -1,6 +1,6 @@
 //! The loop's upkeep: newcomers are let in or turned away, idle clients leave, figures are taken.
 
-use super::{CONNECTIONS, EventLoop, TICK};
+use super::{CONNECTIONS, EventLoop, LIGHT_SHARE, TICK};
 use crate::connection::Connection;
 use crate::engine::{Db, Delayed};
 use crate::net::{Listener, Stream};
@@ -20,13 +20,19 @@ machines are turned away while the user default needs no password. Set one on th
 ACL SETUSER default >password, or say protected-mode no\r\n";
 
 impl EventLoop {
-    /// Accepts all that wait, if the poller announced any.
+    /// Accepts all that wait, if the poller announced any, as far as there is time in the round.
     pub(super) fn accept(&mut self) {
+        self.newcomers_left = false;
         if !std::mem::take(&mut self.accept_pending) {
             return;
         }
+        let begin = Instant::now();
         for at in 0..self.listeners.len() {
             loop {
+                if begin.elapsed() > LIGHT_SHARE {
+                    (self.accept_pending, self.newcomers_left) = (true, true);
+                    return;
+                }
                 let (tls, certified) = self.state.tls();
                 match self.listeners[at].accept(tls, certified) {
                     Ok((stream, peer, local)) => {
@@ -209,6 +215,99 @@ impl EventLoop {
             if let Some(connection) = self.state.connections.take(index) {
                 self.close(index, connection);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Options;
+    use crate::options::ServerOptions;
+    use crate::testbed::Testbed;
+    use mio::{Events, Poll};
+    use rustls::pki_types::ServerName;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use std::net::TcpStream;
+    use std::sync::Arc;
+
+    const CLIENTS: usize = 400;
+
+    fn server() -> (EventLoop, std::net::SocketAddr) {
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let made = rcgen::generate_simple_self_signed(vec![String::from("localhost")]);
+        let made = made.expect("a certificate");
+        let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
+        std::fs::write(&cert, made.cert.pem()).expect("a file");
+        std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+        let options = ServerOptions {
+            tls_listen: vec!["127.0.0.1:0".parse().expect("an address")],
+            tls_cert_file: Some(cert),
+            tls_key_file: Some(key),
+            ..ServerOptions::default()
+        };
+        let listeners = Listener::bind_all(&options).expect("a free port");
+        let address = listeners.iter().find_map(Listener::tls_address);
+        let bed = Testbed::new();
+        let mut state = bed.state(
+            options.clone(),
+            Options::new("unused"),
+            Arc::new(|_: &str| {}),
+        );
+        state.load_tls(&options).expect("a certificate");
+        let poll = Poll::new().expect("a poller");
+        let made = EventLoop::new(poll, listeners, None, state, bed.messages);
+        (made.expect("a loop"), address.expect("it is bound"))
+    }
+
+    /// Clients that have been accepted and have sent nothing yet.
+    fn clients(server: &mut EventLoop, address: std::net::SocketAddr) -> Vec<TcpStream> {
+        let dialed = (0..CLIENTS).map(|_| {
+            let socket = TcpStream::connect(address).expect("a connection");
+            server.accept_pending = true;
+            server.accept();
+            socket
+        });
+        let dialed = dialed.collect();
+        while server.state.connections.count() < CLIENTS {
+            server.accept_pending = true;
+            server.accept();
+        }
+        dialed
+    }
+
+    #[test]
+    fn handshakes_that_begin_at_once_take_turns_over_rounds_and_all_are_answered() {
+        let (mut server, address) = server();
+        let mut sockets = clients(&mut server, address);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let config = Arc::new(config);
+        for socket in &mut sockets {
+            let name = ServerName::try_from("localhost").expect("a name");
+            let mut hello = ClientConnection::new(Arc::clone(&config), name).expect("a session");
+            hello.write_tls(socket).expect("a socket");
+        }
+        let mut events = Events::with_capacity(1024);
+        let mut rounds = 0;
+        let unanswered = |server: &EventLoop| {
+            let all = server.state.connections.iter();
+            all.filter(|(_, c)| c.readable || c.queued).count()
+        };
+        while rounds == 0 || unanswered(&server) > 0 {
+            server.look(&mut events, Duration::ZERO).expect("a poller");
+            server.round(&events).expect("a round");
+            rounds += 1;
+        }
+        assert!(rounds > 2, "{CLIENTS} handshakes within {rounds} rounds");
+        for socket in &mut sockets {
+            let mut answer = [0; 1];
+            std::io::Read::read_exact(socket, &mut answer).expect("an answer");
+            assert_eq!(answer, [22], "a handshake record");
         }
     }
 }
