@@ -4,7 +4,7 @@
 //! happened. When the pause ends, its connection is run again from there.
 
 use crate::command::{Command, flag};
-use crate::engine::Db;
+use crate::engine::{Db, Tx};
 use crate::pubsub::Seat;
 use crate::resp::parse::Args;
 use crate::session::Session;
@@ -94,8 +94,7 @@ impl State {
         args: &Args<'_>,
     ) -> bool {
         if command.has(flag::WRITE) || command.name == "exec" {
-            let queued = session.block.as_ref().map_or(0, |block| block.bytes);
-            let bytes = queued + args.extent();
+            let bytes = log_bytes(session, command, args);
             let behind = |db: &&Db| may_write(session, command) && db.is_behind(bytes);
             if let Some(db) = self.db().filter(behind) {
                 // The loop must not wait for the disk: this client does.
@@ -121,4 +120,14 @@ fn may_write(session: &Session, command: &Command) -> bool {
     let block = session.block.as_ref();
     let queued = || block.is_some_and(|b| b.queue.iter().any(|(command, _)| writes(command)));
     writes(command) || (command.name == "exec" && queued())
+}
+
+/// About what a command asks of the log, bytes.
+fn log_bytes(session: &Session, command: &Command, args: &Args<'_>) -> usize {
+    let rows = match &session.block {
+        Some(block) if command.name == "exec" => block.bytes + block.writes() * Tx::ROW_BYTES,
+        _ if command.has(flag::DENY_OOM) => args.len() * Tx::ROW_BYTES,
+        _ => args.len() * Tx::REMOVED_BYTES,
+    };
+    rows.saturating_add(args.extent())
 }

@@ -47,6 +47,17 @@ pub(crate) struct Block {
     pub proves: bool,
 }
 
+impl Block {
+    /// How many of its commands change data.
+    pub(crate) fn writes(&self) -> usize {
+        let writes = self
+            .queue
+            .iter()
+            .filter(|(command, _)| command.has(flag::WRITE));
+        writes.count()
+    }
+}
+
 /// The state of one client.
 #[derive(Debug)]
 pub(crate) struct Session {

@@ -25,6 +25,8 @@ use crate::index::Entry;
 const LINEAR_MAX: usize = 16;
 /// What a cleared buffer keeps, bytes: one huge value does not pin memory for ever.
 const KEPT_BYTES: usize = 1 << 20;
+/// The most that the log needs for a saved range beside its bytes.
+const RECORD_HEAD_BYTES: usize = 24;
 const NOWHERE: u16 = u16::MAX;
 
 /// The undo of one transaction, over all the partitions it changed.
@@ -72,6 +74,14 @@ impl Undo {
     pub fn bytes(&self) -> u64 {
         let bytes: usize = self.parts.iter().map(PartUndo::bytes).sum();
         u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// About what the changes of a partition need in the log, bytes; a page that was never used before
+    /// does not count.
+    #[must_use]
+    pub fn log_bytes(&self, partition: PartitionId) -> usize {
+        let part = self.part(partition);
+        part.map_or(0, |p| p.arena.len() + p.saves.len() * RECORD_HEAD_BYTES)
     }
 
     /// The partitions something was saved of.

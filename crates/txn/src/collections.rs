@@ -13,17 +13,12 @@ use perdura_base::num::to_usize;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_store::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
 
-use crate::tx::{Tx, is_alive};
+use crate::tx::{FEW, Tx, is_alive};
 
 /// Elements copied at a time, and items pushed.
 const COPY_STEP: usize = 256;
 /// About what the log needs for an item of a list beside its value, bytes.
 const ITEM_BYTES: usize = 64;
-/// About what the log needs for a field or member beside its name and value, bytes: heads of its page
-/// and of its slot, a word of the bitmap, and as much again if its row moves.
-const ELEMENT_BYTES: usize = 128;
-/// About what the log needs for an item that is popped, bytes.
-const POPPED_BYTES: usize = 16;
 /// Keys drawn before a table is searched for one that is not past its expiry.
 const DRAWS: u64 = 32;
 
@@ -43,12 +38,11 @@ impl Tx<'_> {
         let _verb = self.verb();
         self.check_write(key, 16)?;
         let (at, hash) = self.place(key)?;
-        let (partition, part) = &mut self.guards[at];
-        let (id, displaced) = part.create(self.undo, table, (key, hash), shape, expiry_ms)?;
-        let home = Home {
-            partition: *partition,
-            id,
-        };
+        let partition = self.guards[at].0;
+        let (id, displaced) = self.change(at, Self::ROW_BYTES, |part, undo| {
+            part.create(undo, table, (key, hash), shape, expiry_ms)
+        })?;
+        let home = Home { partition, id };
         self.changed.push((table, home));
         self.settle(table, displaced)?;
         Ok(home)
@@ -60,7 +54,10 @@ impl Tx<'_> {
             && !armed(Flaw::ForeignNotOrphaned)
         {
             let at = self.guard_of(home.partition)?;
-            self.guards[at].1.orphan(self.undo, table, home.id);
+            self.change(at, 0, |part, undo| {
+                part.orphan(undo, table, home.id);
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -97,7 +94,7 @@ impl Tx<'_> {
         self.check_write(to, value.len())?;
         self.place(to)?;
         let (at, hash) = self.place(from)?;
-        self.guards[at].1.unlink(self.undo, table, from, hash);
+        self.change(at, 0, |part, undo| Ok(part.unlink(undo, table, from, hash)))?;
         self.put_kind(to_table, to, (kind, &value), expiry)?;
         Ok(true)
     }
@@ -153,11 +150,11 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
     pub fn expect_elements(&mut self, count: usize) -> Result<()> {
-        if count < COPY_STEP {
+        if count < FEW {
             return Ok(());
         }
         let _verb = self.verb();
-        let bytes = count.saturating_mul(ELEMENT_BYTES + ITEM_BYTES);
+        let bytes = count.saturating_mul(Self::ROW_BYTES + ITEM_BYTES);
         self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
@@ -193,10 +190,12 @@ impl Tx<'_> {
         self.check_memory()?;
         self.check_value(field)?;
         self.check_value(value)?;
-        self.admit_part(field.len() + value.len() + ELEMENT_BYTES)?;
+        let bytes = field.len() + value.len() + Self::ROW_BYTES;
+        self.admit_part(bytes)?;
         let at = self.guard_of(home.partition)?;
-        let part = &mut self.guards[at].1;
-        part.element_put(self.undo, table, home.id, field, value)
+        self.change(at, bytes, |part, undo| {
+            part.element_put(undo, table, home.id, field, value)
+        })
     }
 
     /// Removes a field or member. Whether it was there. With the last one the key is to be
@@ -206,11 +205,11 @@ impl Tx<'_> {
     /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if the collection is a list.
     pub fn element_delete(&mut self, table: TableId, home: Home, field: &[u8]) -> Result<bool> {
         let _verb = self.verb();
-        self.admit(0)?;
         let at = self.guard_of(home.partition)?;
         self.changed_by_removal(table, home);
-        let part = &mut self.guards[at].1;
-        part.element_delete(self.undo, table, home.id, field)
+        self.change(at, 0, |part, undo| {
+            part.element_delete(undo, table, home.id, field)
+        })
     }
 
     /// Adds items at an end of a list, one after the other.
@@ -231,8 +230,9 @@ impl Tx<'_> {
             let bytes: usize = few.iter().map(|value| value.len() + ITEM_BYTES).sum();
             self.admit(bytes)?;
             let at = self.guard_of(home.partition)?;
-            let part = &mut self.guards[at].1;
-            part.list_push(self.undo, table, home.id, end, few)?;
+            self.change(at, bytes, |part, undo| {
+                part.list_push(undo, table, home.id, end, few)
+            })?;
         }
         Ok(())
     }
@@ -247,10 +247,10 @@ impl Tx<'_> {
         let mut left = count;
         while left > 0 {
             let few = left.min(COPY_STEP);
-            self.admit(few * POPPED_BYTES)?;
             let at = self.guard_of(home.partition)?;
-            let part = &mut self.guards[at].1;
-            part.list_pop(self.undo, table, home.id, end, few)?;
+            self.change(at, 0, |part, undo| {
+                part.list_pop(undo, table, home.id, end, few)
+            })?;
             left -= few;
         }
         Ok(())
@@ -269,8 +269,9 @@ impl Tx<'_> {
     ) -> Result<()> {
         let _verb = self.verb();
         let at = self.check_item(home, value)?;
-        let part = &mut self.guards[at].1;
-        part.list_insert(self.undo, table, home.id, to_usize(index), value)
+        self.change(at, value.len(), |part, undo| {
+            part.list_insert(undo, table, home.id, to_usize(index), value)
+        })
     }
 
     /// Overwrites the item at place `index`.
@@ -280,8 +281,9 @@ impl Tx<'_> {
     pub fn list_set(&mut self, table: TableId, home: Home, index: u64, value: &[u8]) -> Result<()> {
         let _verb = self.verb();
         let at = self.check_item(home, value)?;
-        let part = &mut self.guards[at].1;
-        part.list_set(self.undo, table, home.id, to_usize(index), value)
+        self.change(at, value.len(), |part, undo| {
+            part.list_set(undo, table, home.id, to_usize(index), value)
+        })
     }
 
     /// Removes the item at place `index`. With the last one the key is to be deleted.
@@ -290,11 +292,11 @@ impl Tx<'_> {
     /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] beyond the end.
     pub fn list_remove(&mut self, table: TableId, home: Home, index: u64) -> Result<()> {
         let _verb = self.verb();
-        self.admit(0)?;
         let at = self.guard_of(home.partition)?;
         self.changed_by_removal(table, home);
-        let part = &mut self.guards[at].1;
-        part.list_remove(self.undo, table, home.id, to_usize(index))
+        self.change(at, 0, |part, undo| {
+            part.list_remove(undo, table, home.id, to_usize(index))
+        })
     }
 
     fn check_item(&mut self, home: Home, value: &[u8]) -> Result<usize> {
@@ -397,7 +399,6 @@ impl Tx<'_> {
     pub fn purge_orphans(&mut self, partition: PartitionId, max: usize) -> Result<usize> {
         let _verb = self.verb();
         let at = self.guard_of(partition)?;
-        self.admit(max * 32)?;
-        Ok(self.guards[at].1.purge_orphans(self.undo, max))
+        self.change(at, 0, |part, undo| Ok(part.purge_orphans(undo, max)))
     }
 }

@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 use crate::packing::Packing;
 use crate::verb::{Marks, Verb};
 
-/// About what the log needs beside keys and values, bytes.
-const GROUP_BYTES_MIN: usize = 256;
+/// Fewer changes than this are not asked for beforehand.
+pub(crate) const FEW: usize = 256;
 
 pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
 
@@ -51,6 +51,12 @@ pub struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
+    /// About what the log needs for a row beside its key and value, bytes: heads of its page and of its
+    /// slot, a word of the bitmap, and as much again if it moves.
+    pub const ROW_BYTES: usize = 128;
+    /// About what the log needs for a row that is removed, bytes.
+    pub const REMOVED_BYTES: usize = 32;
+
     /// Begins a verb: a panic while the result is alive is the engine's.
     pub(crate) fn verb(&self) -> Verb<'a> {
         Verb::enter(self.marks)
@@ -79,7 +85,7 @@ impl<'a> Tx<'a> {
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
     pub fn admit(&mut self, bytes: usize) -> Result<()> {
-        self.admit_part(bytes + GROUP_BYTES_MIN)
+        self.admit_part(bytes + Self::ROW_BYTES)
     }
 
     /// As [`admit`](Self::admit), of a change that is known to take no more than `bytes`.
@@ -103,6 +109,55 @@ impl<'a> Tx<'a> {
                 .ask_for_room(self.stream, self.appending.saturating_mul(2).max(bytes));
         }
         admitted
+    }
+
+    /// Asks for room in the log for so many rows, whose keys and values take `bytes`, before any of them is
+    /// written: a transaction that the log refuses later runs again from its beginning. It is a
+    /// hint, and costs nothing for a few.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`], [`Error::Stopped`].
+    pub fn expect_rows(&mut self, count: usize, bytes: usize) -> Result<()> {
+        if count < FEW {
+            return Ok(());
+        }
+        let _verb = self.verb();
+        let bytes = count.saturating_mul(Self::ROW_BYTES).saturating_add(bytes);
+        self.admit_in_all(self.appending.saturating_add(bytes))
+    }
+
+    /// As [`expect_rows`](Self::expect_rows), of so many rows that will be removed.
+    ///
+    /// # Errors
+    /// As [`expect_rows`](Self::expect_rows).
+    pub fn expect_removals(&mut self, count: usize) -> Result<()> {
+        if count < FEW {
+            return Ok(());
+        }
+        let _verb = self.verb();
+        let bytes = count.saturating_mul(Self::REMOVED_BYTES);
+        self.admit_in_all(self.appending.saturating_add(bytes))
+    }
+
+    /// Changes a partition, and asks for the room in the log that this turns out to need beyond the
+    /// `admitted` bytes. What is removed shows only then: pages of long values, rows of orphans.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], to be handed on; [`Error::LogFull`], [`Error::Stopped`]; what `f` fails with.
+    pub(crate) fn change<R>(
+        &mut self,
+        at: usize,
+        admitted: usize,
+        f: impl FnOnce(&mut perdura_store::Partition, &mut Undo) -> Result<R>,
+    ) -> Result<R> {
+        let (id, part) = &mut self.guards[at];
+        let before = self.undo.log_bytes(*id);
+        let done = f(part, self.undo)?;
+        let grown = self.undo.log_bytes(*id).saturating_sub(before);
+        if grown > admitted {
+            self.admit_part(grown - admitted)?;
+        }
+        Ok(done)
     }
 
     /// Whether the log refused a write of this transaction because it has no room.
@@ -248,8 +303,10 @@ impl<'a> Tx<'a> {
     ) -> Result<()> {
         self.check_write(key, value.len())?;
         let (at, hash) = self.place(key)?;
-        let part = &mut self.guards[at].1;
-        let displaced = part.put_kind(self.undo, table, (key, hash), (kind, value), expiry_ms)?;
+        let admitted = key.len() + value.len() + Self::ROW_BYTES;
+        let displaced = self.change(at, admitted, |part, undo| {
+            part.put_kind(undo, table, (key, hash), (kind, value), expiry_ms)
+        })?;
         self.settle(table, displaced)
     }
 
@@ -312,12 +369,10 @@ impl<'a> Tx<'a> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
         let now = self.now_ms;
-        self.admit(0)?;
-        let part = &mut self.guards[at].1;
-        let alive = part
-            .get(table, key, hash)
-            .is_some_and(|row| is_alive(&row, now));
-        if let Some(displaced) = part.delete(self.undo, table, key, hash) {
+        let row = self.guards[at].1.get(table, key, hash);
+        let alive = row.is_some_and(|row| is_alive(&row, now));
+        let displaced = self.change(at, 0, |part, undo| Ok(part.delete(undo, table, key, hash)))?;
+        if let Some(displaced) = displaced {
             self.settle(table, displaced)?;
         }
         Ok(alive)
@@ -340,9 +395,9 @@ impl<'a> Tx<'a> {
         self.check_memory()?;
         self.admit(0)?;
         let (at, hash) = self.place(key)?;
-        self.guards[at]
-            .1
-            .set_expiry(self.undo, table, key, hash, expiry_ms)
+        self.change(at, Self::ROW_BYTES, |part, undo| {
+            part.set_expiry(undo, table, key, hash, expiry_ms)
+        })
     }
 
     /// Keys of a table, those past their expiry but not yet removed included. Needs every

@@ -323,7 +323,7 @@ pub(crate) fn remove_all<'n>(
     let mut change = Change::open(tx, table, key, shape)?;
     let mut removed = 0;
     let names = names.into_iter();
-    tx.expect_elements(names.size_hint().0)?;
+    tx.expect_removals(names.size_hint().0)?;
     for name in names {
         removed += u64::from(change.remove(tx, name)?);
     }

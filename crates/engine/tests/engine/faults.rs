@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use perdura::{Core, Error, Progress};
+use perdura::{Core, Error, Progress, Tx};
 use perdura_base::{ImageSlot, Uuid};
 use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
 use perdura_recovery::image::{ImageFile, create_images};
@@ -248,6 +248,37 @@ fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_s
         put(&core, "last", b"value");
         core.flush_all().unwrap();
     }
+}
+
+/// A removal logs a record for each page of a long value, and asked for no room.
+#[test]
+fn on_a_full_disk_a_removal_of_long_values_that_is_accepted_is_durable_without_more_space() {
+    let disk = SimDisk::new(13);
+    let core = open(&disk, 1);
+    let long = vec![7; 4 << 20];
+    let keys: Vec<String> = (0..12).map(|i| format!("long {i}")).collect();
+    for key in &keys {
+        put(&core, key, &long);
+        core.flush_all().unwrap();
+    }
+    let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
+    disk.set_plan(FaultPlan {
+        capacity_bytes: Some(used),
+        ..FaultPlan::default()
+    });
+    let all = core.all_partitions();
+    let fills = |i: u32| {
+        let put = |tx: &mut Tx<'_>| tx.put(core.database(0), &i.to_le_bytes(), &[7; 500], None);
+        core.transact(&all, put).is_ok()
+    };
+    assert!((0..10_000).any(|i| !fills(i)), "the disk is full");
+    let removed = core.transact(&all, |tx| {
+        keys.iter()
+            .try_for_each(|key| tx.delete(core.database(0), key.as_bytes()).map(drop))
+    });
+    core.flush_all().unwrap();
+    assert!(core.wal().is_idle(), "{removed:?}");
+    disk.set_plan(FaultPlan::default());
 }
 
 /// Found by the simulator in steal mode: a creation was killed after it had named a file of

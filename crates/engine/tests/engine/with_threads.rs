@@ -231,3 +231,33 @@ fn many_short_lives_leave_a_small_log() {
     let db = Db::open(Options::new(dir.path().join("data"))).unwrap();
     assert_eq!(db.rows(0).unwrap(), (16, 0));
 }
+
+/// MSET, EXEC and DEL of many keys ran again and again while files were made for them, from their start each time.
+#[test]
+fn a_transaction_that_says_how_much_it_will_change_changes_nothing_twice() {
+    const ROWS: usize = 60_000;
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(&dir)).unwrap();
+    let all = db.all_partitions();
+    let key = |i: usize| format!("key {i}");
+    let mut puts = 0;
+    let put = db.transact(&all, |tx| {
+        tx.expect_rows(ROWS, ROWS * 110)?;
+        (0..ROWS).try_for_each(|i| {
+            puts += 1;
+            tx.put(db.database(0), key(i).as_bytes(), &[7; 100], None)
+        })
+    });
+    db.wait(put.unwrap().1).unwrap();
+    assert_eq!(puts, ROWS);
+    let mut deletes = 0;
+    let deleted = db.transact(&all, |tx| {
+        tx.expect_removals(ROWS)?;
+        (0..ROWS).try_for_each(|i| {
+            deletes += 1;
+            tx.delete(db.database(0), key(i).as_bytes()).map(drop)
+        })
+    });
+    db.wait(deleted.unwrap().1).unwrap();
+    assert_eq!(deletes, ROWS);
+}

@@ -250,6 +250,7 @@ fn run_steps(
             return Ok(());
         }
     };
+    let writes = block.writes();
     let (state, out) = (&*cx.state, &mut cx.out);
     let mut ran: Vec<Duration> = Vec::with_capacity(steps.len());
     let mut failed: Vec<(usize, Vec<u8>)> = Vec::new();
@@ -258,6 +259,7 @@ fn run_steps(
         out.array(steps.len());
         ran.clear();
         failed.clear();
+        tx.expect_rows(writes, block.bytes)?;
         let mut clock = Instant::now();
         let mut data = Data::new(state, db, tx, 0).impatient();
         for ((command, owned), step) in block.queue.iter().zip(steps) {

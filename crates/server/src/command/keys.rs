@@ -50,6 +50,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 /// `DEL key [key …]`, and UNLINK, which differs only where freeing takes long.
 pub(crate) fn del(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut count = 0;
+    data.tx.expect_removals(args.len() - 1)?;
     for key in args.from(1) {
         if data.tx.delete(data.table, key)? {
             data.changed(Class::Generic, "del", key);

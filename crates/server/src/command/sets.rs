@@ -11,6 +11,7 @@ use crate::engine::{Shape, Source};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_usize;
 
 const fn command(
     (name, arity, flags, keys): (&'static str, i8, u32, Keys),
@@ -138,6 +139,11 @@ pub(crate) fn spop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
         } else {
             out.null();
         }
+        return Ok(());
+    };
+    let few = count.unwrap_or(1).min(set.len());
+    data.tx.expect_removals(to_usize(few))?;
+    let Some(set) = set::source(data.tx, data.table, key)? else {
         return Ok(());
     };
     let (start, all) = (out.buf.len(), count.is_some_and(|count| count >= set.len()));

@@ -383,6 +383,7 @@ fn check_pairs(data: &Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, name: &s
 }
 
 fn put_pairs(data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
+    data.tx.expect_rows(args.len() / 2, args.extent())?;
     for (key, value) in args.from(1).step_by(2).zip(args.from(2).step_by(2)) {
         put(data, key, value, None)?;
     }
