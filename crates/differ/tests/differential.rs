@@ -5,6 +5,10 @@
 //! PERDURA_DIFF_COMMANDS=1000000 PERDURA_DIFF_JOBS=2 cargo test --release -p perdura-differ
 //! ```
 
+mod differential {
+    mod idle;
+}
+
 use perdura_differ::hunt::{Settings, hunt};
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::stall::{LOADS, measure};

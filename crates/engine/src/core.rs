@@ -208,6 +208,16 @@ impl Core {
         self.databases.table(index)
     }
 
+    /// Notes when keys are used from now on, or stops doing so; see [`Tx::idle_seconds`]. The keys
+    /// that are there count as used now. The times are in memory only: 4 bytes for each place of the
+    /// index of keys.
+    pub fn note_accesses(&self, on: bool) {
+        let now_ms = self.env.clock.wall_us() / 1000;
+        for id in self.all_partitions().iter() {
+            self.heap.lock(id).note_accesses(on, now_ms);
+        }
+    }
+
     /// Empties one database, or all.
     ///
     /// # Errors

@@ -193,6 +193,11 @@ impl Db {
         self.shared.core.reclaim_flushed(flushed);
     }
 
+    /// Notes when keys are used from now on, or stops doing so; see [`Core::note_accesses`].
+    pub fn note_accesses(&self, on: bool) {
+        self.shared.core.note_accesses(on);
+    }
+
     /// The durable epoch: transactions up to it survive.
     #[must_use]
     pub fn durable(&self) -> Epoch {

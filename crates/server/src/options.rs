@@ -53,6 +53,8 @@ pub struct ServerOptions {
     pub slowlog_len_max: usize,
     /// Whether the times of commands are counted.
     pub latency_tracking: bool,
+    /// Whether the second in which a key was last used is kept.
+    pub key_idle_times: bool,
     /// Events that take at least this long are in LATENCY LATEST, milliseconds; 0 none.
     pub latency_threshold_ms: u64,
     /// Percentiles that INFO latencystats shows.
@@ -131,6 +133,7 @@ impl Default for ServerOptions {
             slowlog_slower_than_us: 10_000,
             slowlog_len_max: 128,
             latency_tracking: true,
+            key_idle_times: true,
             latency_threshold_ms: 0,
             latency_percentiles: vec![50.0, 99.0, 99.9],
             packed: PackedLimits::default(),

@@ -195,6 +195,8 @@ pub(crate) struct State {
     pub notify: u16,
     /// How large packed collections may become.
     pub packing: Packing,
+    /// Whether the database notes when keys are used.
+    notes_accesses: bool,
     /// Who is running, and whether it speaks RESP3.
     pub running: (Seat, bool),
     /// Messages to the client that is running, until its reply is complete.
@@ -275,6 +277,7 @@ impl State {
             pause: Pause::default(),
             notify,
             packing,
+            notes_accesses: false,
             running: (Seat::NOBODY, false),
             own: Vec::new(),
             held_back: Vec::new(),
@@ -398,6 +401,7 @@ impl State {
         self.notify = notify_classes(&self.options);
         self.packing = self.options.packed.packing();
         self.share_memory();
+        self.note_accesses();
     }
 
     /// Keeps a part of the memory for clients' buffers: at most half of it.
@@ -407,6 +411,15 @@ impl State {
         let share = self.options.client_share.of(memory.limit());
         memory.set_reserve(share.unwrap_or(0).min(memory.limit() / 2));
         self.client_share = share;
+    }
+
+    /// Has the database note when keys are used, or stop doing so, as the setting says.
+    pub(crate) fn note_accesses(&mut self) {
+        let wanted = self.options.key_idle_times;
+        if let Some(db) = self.db().filter(|_| wanted != self.notes_accesses) {
+            db.note_accesses(wanted);
+            self.notes_accesses = wanted;
+        }
     }
 
     /// Has the loop look after a connection that somebody else has written to.

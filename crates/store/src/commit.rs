@@ -120,12 +120,15 @@ impl Partition {
     }
 
     fn take_back(&mut self, part: &PartUndo, op: &Op) {
+        let second = self.now_second;
         let Some(table) = self.tables.get_mut(&op.table()) else {
             return;
         };
         match *op {
             Op::Inserted { entry, key, .. } => table.remove(entry, part.key(key)),
-            Op::Removed { entry, key, .. } => table.insert(entry, || part.key(key).into()),
+            Op::Removed { entry, key, .. } => {
+                table.insert(entry, second, || part.key(key).into());
+            }
             Op::ExpiryAdded {
                 entry, expiry_ms, ..
             } => {

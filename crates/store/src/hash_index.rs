@@ -13,11 +13,16 @@
 //! same index returned them. The array then grows before it is full, up to [`SPARSE_MAX`] places
 //! an entry, and is not made smaller while that would crowd it.
 //!
+//! Beside the entries may stand the seconds of their last [accesses](crate::accesses), which move with
+//! them.
+//!
 //! Invariants: an entry lies between its home and the first empty place after it; no place holds
 //! an entry twice; at least one place is empty.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::accesses::{self, ACCESS_BYTES, Accesses, NEVER};
 use crate::index::Entry;
 
 /// Entries are kept inverted, so that fresh zeroed memory is an empty table. The entry of all
@@ -38,6 +43,8 @@ pub(crate) struct HashIndex {
     salt: u64,
     /// The array stays as it is until fewer entries are left.
     shrink_below: usize,
+    /// When the entries were used; only the index of keys has it, and only if it is asked for.
+    accesses: Option<Accesses>,
 }
 
 impl HashIndex {
@@ -48,6 +55,7 @@ impl HashIndex {
             len: 0,
             salt,
             shrink_below: usize::MAX,
+            accesses: None,
         }
     }
 
@@ -73,9 +81,27 @@ impl HashIndex {
             .map(|raw| Entry(!raw))
     }
 
-    /// Bytes of the array.
+    /// Bytes of the array, and of that of the accesses.
     pub(crate) fn bytes(&self) -> usize {
-        self.places.len() * size_of::<u64>()
+        let access_bytes = self.accesses.as_ref().map_or(0, |_| ACCESS_BYTES);
+        self.places.len() * (size_of::<u64>() + access_bytes)
+    }
+
+    /// Has a time of access beside each entry, which is `since` for those that are there, or none.
+    pub(crate) fn note_accesses(&mut self, since: Option<u32>) {
+        self.accesses = since.map(Accesses::new);
+    }
+
+    /// Notes when the entry in a place was used.
+    pub(crate) fn note_access(&self, place: usize, second: u32) {
+        if let Some(accesses) = &self.accesses {
+            accesses.note(place, self.places.len(), second);
+        }
+    }
+
+    /// When the entry in a place was used, if that is noted.
+    pub(crate) fn accessed(&self, place: usize) -> Option<u32> {
+        self.accesses.as_ref().map(|accesses| accesses.last(place))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
@@ -112,7 +138,9 @@ impl HashIndex {
         }
     }
 
-    fn search(&self, spread: u64, mut is: impl FnMut(Entry) -> bool) -> Option<usize> {
+    /// The place of the first entry near the spread hash for which `is` holds. It is asked about
+    /// strangers too.
+    pub(crate) fn search(&self, spread: u64, mut is: impl FnMut(Entry) -> bool) -> Option<usize> {
         if self.places.is_empty() {
             return None;
         }
@@ -130,19 +158,14 @@ impl HashIndex {
         }
     }
 
-    /// The first entry near the spread hash for which `is` holds. It is asked about strangers
-    /// too.
-    pub(crate) fn find(&self, spread: u64, is: impl FnMut(Entry) -> bool) -> Option<Entry> {
-        self.search(spread, is).and_then(|place| self.place(place))
-    }
-
     /// Makes room for `more` entries.
     pub(crate) fn reserve(&mut self, more: usize) {
         let needed = self.len + more;
         if needed * 5 > self.places.len() * 4 {
             let grown = self.places.len() + self.places.len() / 2;
             let places = PLACES_MIN.max(grown).max(needed + needed / 4 + 1);
-            self.places = self.spread_out(places).places;
+            let grown = self.spread_out(places);
+            self.adopt(grown);
         }
     }
 
@@ -155,7 +178,7 @@ impl HashIndex {
         {
             let smaller = self.spread_out(self.len * 2);
             if smaller.farthest < CROWDED_WHERE_EMPTY {
-                self.places = smaller.places;
+                self.adopt(smaller);
                 self.shrink_below = usize::MAX;
             } else {
                 self.shrink_below = self.len / 2;
@@ -175,15 +198,28 @@ impl HashIndex {
             u32::try_from(places).is_ok(),
             "2^24 pages have fewer rows of one hash share"
         );
-        let mut refill = Refill::new(places);
-        for raw in self.places.iter().filter(|raw| **raw != EMPTY) {
-            refill.put(*raw, home(Entry(!raw).spread(self.salt), places));
+        let accesses = self.accesses.as_ref().filter(|accesses| accesses.is_any());
+        let mut refill = Refill::new(places, accesses.is_some());
+        let taken = self.places.iter().enumerate();
+        for (place, raw) in taken.filter(|(_, raw)| **raw != EMPTY) {
+            let to = refill.put(*raw, home(Entry(!raw).spread(self.salt), places));
+            if let (Some(accesses), Some(seconds)) = (accesses, &refill.seconds) {
+                seconds[to].store(accesses.noted(place), Ordering::Relaxed);
+            }
         }
         refill
     }
 
+    /// Goes on with the array that its entries were put in.
+    fn adopt(&mut self, refill: Refill) {
+        self.places = refill.places;
+        if let Some(accesses) = &mut self.accesses {
+            accesses.replace(refill.seconds);
+        }
+    }
+
     /// Puts an entry in the first empty place from its home on; how far that is.
-    fn put(&mut self, entry: Entry) -> usize {
+    fn put(&mut self, entry: Entry, second: u32) -> usize {
         let home = self.home_of(entry);
         let mut place = home;
         while self.places[place] != EMPTY {
@@ -191,18 +227,23 @@ impl HashIndex {
             place = self.after(place);
         }
         self.places[place] = !entry.0;
+        self.note_access(place, second);
         self.distance(home, place)
     }
 
     /// Adds an entry that is not there.
     pub(crate) fn insert(&mut self, entry: Entry) {
+        self.insert_used(entry, NEVER);
+    }
+
+    /// The same, of an entry that was used at a second.
+    pub(crate) fn insert_used(&mut self, entry: Entry, second: u32) {
         self.reserve(1);
-        let distance = self.put(entry);
+        let distance = self.put(entry, second);
         self.len += 1;
         if self.is_crowded(distance) && self.places.len() < self.len * SPARSE_MAX {
-            self.places = self
-                .spread_out(self.places.len() + self.places.len() / 2)
-                .places;
+            let grown = self.spread_out(self.places.len() + self.places.len() / 2);
+            self.adopt(grown);
             self.shrink_below = self.len / 2;
         }
     }
@@ -223,6 +264,9 @@ impl HashIndex {
             let home = self.home_of(Entry(!raw));
             if self.distance(home, place) >= self.distance(gap, place) {
                 self.places[gap] = raw;
+                if let Some(accesses) = &self.accesses {
+                    accesses.note(gap, self.places.len(), accesses.noted(place));
+                }
                 gap = place;
             }
         }
@@ -235,6 +279,9 @@ impl HashIndex {
         self.places.fill(EMPTY);
         self.len = 0;
         self.shrink_below = usize::MAX;
+        if let Some(accesses) = &mut self.accesses {
+            accesses.replace(None);
+        }
     }
 }
 
@@ -249,6 +296,8 @@ fn home(spread: u64, places: usize) -> usize {
 /// a search: however crowded the array becomes, each entry costs about one step.
 struct Refill {
     places: Vec<u64>,
+    /// The accesses of the entries, if any are noted.
+    seconds: Option<Box<[AtomicU32]>>,
     /// Places that are taken without a gap; those beyond the array's end are at its beginning.
     run: Range<usize>,
     /// How far from its home the farthest entry is.
@@ -256,15 +305,17 @@ struct Refill {
 }
 
 impl Refill {
-    fn new(places: usize) -> Refill {
+    fn new(places: usize, noted: bool) -> Refill {
         Refill {
             places: vec![EMPTY; places],
+            seconds: noted.then(|| accesses::unnoted(places)),
             run: 0..0,
             farthest: 0,
         }
     }
 
-    fn put(&mut self, raw: u64, home: usize) {
+    /// Puts an entry where it belongs, and returns its place.
+    fn put(&mut self, raw: u64, home: usize) -> usize {
         if !self.run.contains(&home) {
             self.run = home..home;
         }
@@ -275,7 +326,7 @@ impl Refill {
             if self.places[at] == EMPTY {
                 self.places[at] = raw;
                 self.farthest = self.farthest.max(self.run.end - 1 - home);
-                return;
+                return at;
             }
         }
     }

@@ -88,8 +88,9 @@ impl Table {
         }
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry, key: impl FnOnce() -> Box<[u8]>) {
-        self.hash.insert(entry);
+    /// Adds a key that is not there, used at a second.
+    pub(crate) fn insert(&mut self, entry: Entry, second: u32, key: impl FnOnce() -> Box<[u8]>) {
+        self.hash.insert_used(entry, second);
         if let Some(ordered) = &mut self.ordered {
             let key = key();
             let bytes = bytes_of(&key);

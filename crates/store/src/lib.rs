@@ -26,6 +26,7 @@
 //!
 //! The heap knows neither commit epochs nor streams: it encodes groups that others append.
 
+mod accesses;
 pub mod batch;
 pub mod build;
 mod cells;

@@ -71,6 +71,14 @@ pub(crate) fn index(local: u32) -> usize {
     usize::try_from(local).expect("a local page index")
 }
 
+/// A row that an index has named.
+pub(crate) struct Located<'a> {
+    /// Its entry's place there.
+    pub(crate) place: usize,
+    pub(crate) entry: Entry,
+    pub(crate) row: Row<'a>,
+}
+
 impl Pages {
     pub(crate) fn new(
         id: PartitionId,
@@ -325,8 +333,19 @@ impl Pages {
         key: &[u8],
         hash: KeyHash,
     ) -> Option<(Entry, Row<'_>)> {
+        let found = self.locate(index, key, hash)?;
+        Some((found.entry, found.row))
+    }
+
+    /// The same, with the place in the index.
+    pub(crate) fn locate(
+        &self,
+        index: &HashIndex,
+        key: &[u8],
+        hash: KeyHash,
+    ) -> Option<Located<'_>> {
         let mut found = None;
-        index.find(spread(hash, index.salt()), |entry| {
+        let place = index.search(spread(hash, index.salt()), |entry| {
             found = entry
                 .hash_is(hash)
                 .then(|| self.row(entry))
@@ -334,8 +353,9 @@ impl Pages {
                 .filter(|row| self.key_is(row, key, hash))
                 .map(|row| (entry, row));
             found.is_some()
-        });
-        found
+        })?;
+        let (entry, row) = found?;
+        Some(Located { place, entry, row })
     }
 
     /// The class of a slotted page.

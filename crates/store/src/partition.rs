@@ -9,6 +9,7 @@ use perdura_base::{Epoch, PartitionId, TableId};
 use perdura_page::layout;
 use perdura_page::{CollectionId, PageKind};
 
+use crate::accesses::NEVER;
 use crate::collection::Owner;
 use crate::elements::Elements;
 use crate::gather::FoundHeader;
@@ -36,6 +37,10 @@ pub struct Partition {
     reclaim_next: u32,
     /// During restart, what was replayed, by local page.
     pub(crate) touched: Vec<Touch>,
+    /// The second at which keys are used now.
+    pub(crate) now_second: u32,
+    /// Whether tables note when their keys are used.
+    pub(crate) notes_accesses: bool,
 }
 
 /// The indexes of a table that was detached. Dropping them takes a while: do it without the
@@ -61,6 +66,8 @@ impl Partition {
             orphan_limits: OrphanLimits::default(),
             reclaim_next: 0,
             touched: Vec::new(),
+            now_second: NEVER,
+            notes_accesses: false,
         }
     }
 
@@ -201,9 +208,12 @@ impl Partition {
     /// Makes a table known, empty, unless it is.
     pub fn attach_table(&mut self, table: TableId, ordered: bool) {
         let salts = self.pages.salts();
-        self.tables
-            .entry(table)
-            .or_insert_with(|| Table::new(ordered, salts));
+        let since = self.notes_accesses.then_some(self.now_second);
+        self.tables.entry(table).or_insert_with(|| {
+            let mut table = Table::new(ordered, salts);
+            table.hash.note_accesses(since);
+            table
+        });
     }
 
     /// Forgets a table. Its pages wait for [`reclaim`](Self::reclaim).

@@ -64,9 +64,18 @@ pub(crate) fn not_attached(table: TableId) -> Error {
 }
 
 impl Partition {
-    /// The row with this key.
+    /// The row with this key, which counts as used.
     #[must_use]
     pub fn get(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
+        let table = self.tables.get(&table)?;
+        let found = self.pages.locate(&table.hash, key, hash)?;
+        table.hash.note_access(found.place, self.now_second);
+        Some(RowRef::new(&self.pages, found.row))
+    }
+
+    /// The row with this key, which does not count as used.
+    #[must_use]
+    pub fn peek(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
         let table = self.tables.get(&table)?;
         find(&self.pages, table, key, hash).map(|(_, row)| RowRef::new(&self.pages, row))
     }
@@ -128,8 +137,11 @@ impl Partition {
             )));
         }
         let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
-        let old = find(&self.pages, table, new.key, new.hash)
-            .map(|(e, row)| Old::of(&self.pages, e, &row));
+        let old = self.pages.locate(&table.hash, new.key, new.hash);
+        let old = old.map(|found| {
+            table.hash.note_access(found.place, self.now_second);
+            Old::of(&self.pages, found.entry, &found.row)
+        });
         let part = undo.part_mut(self.id());
         let row = cells::compose(&mut self.pages, part, id, new)?;
         let placed = self.place(part, id, (new.key, new.hash), old.as_ref(), &row);
@@ -289,7 +301,7 @@ impl Partition {
         row: &Row<'_>,
     ) -> Result<()> {
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
-        let pages = &mut self.pages;
+        let (pages, second) = (&mut self.pages, self.now_second);
         let old_entry = old.map(|old| old.entry);
         let entry = cells::place(pages, table, part, id, (hash, old_entry), row)?;
         if old_entry != Some(entry) {
@@ -306,7 +318,7 @@ impl Partition {
                 entry,
                 key: copy,
             });
-            table.insert(entry, || key.into());
+            table.insert(entry, second, || key.into());
             if let Some(old) = old_entry {
                 release_slot(pages, table, part, old);
             }

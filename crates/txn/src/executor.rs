@@ -182,7 +182,9 @@ impl Executor {
         undo.clear();
         let mut guards = Guards::new();
         for id in parts.iter() {
-            guards.push((id, self.heap.lock(id)));
+            let mut part = self.heap.lock(id);
+            part.set_now(now_ms);
+            guards.push((id, part));
         }
         let memory = self.heap.memory().as_ref();
         let out_of_memory = (!memory.has_room(0)).then(|| (memory.used(), memory.limit()));

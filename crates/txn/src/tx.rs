@@ -237,7 +237,7 @@ impl<'a> Tx<'a> {
             })
     }
 
-    /// The row of a key; a row past its expiry is not there.
+    /// The row of a key, which counts as used; a row past its expiry is not there.
     ///
     /// # Errors
     /// [`Error::Undeclared`], to be handed on.
@@ -247,6 +247,39 @@ impl<'a> Tx<'a> {
         let now = self.now_ms;
         let row = self.guards[at].1.get(table, key, hash);
         Ok(row.filter(|row| is_alive(row, now)))
+    }
+
+    /// As [`get`](Self::get), but the key does not count as used.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn peek(&self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>> {
+        let _verb = self.verb();
+        let (at, hash) = self.place(key)?;
+        let now = self.now_ms;
+        let row = self.guards[at].1.peek(table, key, hash);
+        Ok(row.filter(|row| is_alive(row, now)))
+    }
+
+    /// Whole seconds since a key was used; `None` if it is not there, or if accesses are not noted.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn idle_seconds(&self, table: TableId, key: &[u8]) -> Result<Option<u64>> {
+        let _verb = self.verb();
+        let (at, hash) = self.place(key)?;
+        Ok(self.guards[at].1.idle_seconds(table, key, hash))
+    }
+
+    /// Makes a key look as if it was last used so many seconds ago, if accesses are noted.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn set_idle_seconds(&self, table: TableId, key: &[u8], idle: u64) -> Result<()> {
+        let _verb = self.verb();
+        let (at, hash) = self.place(key)?;
+        self.guards[at].1.set_idle_seconds(table, key, hash, idle);
+        Ok(())
     }
 
     /// Inserts or overwrites a row. `expiry_ms` is absolute, milliseconds since 1970.

@@ -358,7 +358,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             self.changes += keys;
             let table = self.table_of(database);
             for key in self.state.watches.keys_of(database) {
-                if self.tx.get(table, key)?.is_some() {
+                if self.tx.peek(table, key)?.is_some() {
                     self.touched(database, key);
                 }
             }
@@ -375,7 +375,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let tables = [first, second].map(|database| self.table_of(database));
         for database in [first, second] {
             for key in watches.keys_of(database) {
-                let there = |table| Ok::<_, Error>(self.tx.get(table, key)?.is_some());
+                let there = |table| Ok::<_, Error>(self.tx.peek(table, key)?.is_some());
                 if there(tables[0])? || there(tables[1])? {
                     self.touched(database, key);
                 }

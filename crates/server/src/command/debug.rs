@@ -130,15 +130,17 @@ fn object(cx: &mut Cx<'_>, key: &[u8]) {
     let database = cx.session.database;
     let partitions = std::iter::once(db.partition_of(key)).collect();
     let found = db.transact(&partitions, |tx| {
-        let row = tx.get(db.database(database), key)?;
-        Ok(row.map(|row| (types::encoding(&row), row.value_len())))
+        let table = db.database(database);
+        let idle = tx.idle_seconds(table, key)?.unwrap_or(0);
+        let row = tx.peek(table, key)?;
+        Ok(row.map(|row| (types::encoding(&row), row.value_len(), idle)))
     });
     match found {
-        Ok((Some((encoding, bytes)), ticket)) => {
+        Ok((Some((encoding, bytes, idle)), ticket)) => {
             cx.epoch = cx.epoch.max(ticket.epoch);
             cx.out.simple(&format!(
                 "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:0 \
-                 lru_seconds_idle:0"
+                 lru_seconds_idle:{idle}"
             ));
         }
         Ok((None, _)) => cx.out.error("ERR no such key"),

@@ -78,8 +78,9 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
 struct Options {
     replace: bool,
     absolute: bool,
-    /// Idle time and frequency were given: one excludes the other, and neither is kept.
-    idle: bool,
+    /// Seconds since the key was used.
+    idle: Option<u64>,
+    /// A frequency was given. It excludes an idle time, and is not kept.
     freq: bool,
 }
 
@@ -99,11 +100,14 @@ fn options(args: &Args<'_>) -> Result<Options, Stop> {
                 && at + 1 < args.len()
                 && !options.freq =>
             {
-                options.idle = true;
-                value("ERR Invalid IDLETIME value, must be >= 0")?;
+                let idle = value("ERR Invalid IDLETIME value, must be >= 0")?;
+                options.idle = u64::try_from(idle).ok();
                 at += 1;
             }
-            () if word.eq_ignore_ascii_case(b"FREQ") && at + 1 < args.len() && !options.idle => {
+            () if word.eq_ignore_ascii_case(b"FREQ")
+                && at + 1 < args.len()
+                && options.idle.is_none() =>
+            {
                 options.freq = true;
                 let text = "ERR Invalid FREQ value, must be >= 0 and <= 255";
                 if value(text)? > 255 {
@@ -151,6 +155,9 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     write(data, key, &value)?;
     if expiry.is_some() {
         data.tx.set_expiry(data.table, key, expiry)?;
+    }
+    if let Some(idle) = options.idle {
+        data.tx.set_idle_seconds(data.table, key, idle)?;
     }
     data.changed(Class::Generic, "restore", key);
     out.ok();

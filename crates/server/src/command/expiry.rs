@@ -290,7 +290,7 @@ fn reply_deadline(
     let now = data.tx.now_ms();
     let found = data
         .tx
-        .get(data.table, args.at(1))?
+        .peek(data.table, args.at(1))?
         .map(|row| row.expiry_ms());
     data.looked_up(found.is_some());
     match found {

@@ -54,6 +54,8 @@ const OBJECT_WORDS: &[(&str, i8)] = &[
     ("refcount", 3),
 ];
 const NO_KEY: &str = "ERR no such key";
+const IDLE_TIMES_OFF: &str = "ERR idle times of keys are not kept: CONFIG SET key-idle-times yes \
+                              keeps them from then on";
 const SAME: &str = "ERR source and destination objects are the same";
 
 /// The database that an argument names.
@@ -178,14 +180,14 @@ fn object(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
             "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "ENCODING <key>: how Redis would keep it.",
             "FREQ <key>: refused, accesses are not counted.",
-            "IDLETIME <key>: 0, accesses are not timed.",
+            "IDLETIME <key>: seconds since a command last used it.",
             "REFCOUNT <key>: 1, nothing is shared.",
         ];
         out.array(lines.len());
         lines.iter().for_each(|line| out.simple(line));
         return Ok(());
     }
-    let Some(row) = data.tx.get(data.table, args.at(2))? else {
+    let Some(row) = data.tx.peek(data.table, args.at(2))? else {
         out.null();
         return Ok(());
     };
@@ -196,8 +198,11 @@ fn object(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
                     Please note that when switching between policies at runtime LRU and LFU data \
                     will take some time to adjust.";
         return Err(text.into());
+    } else if is(b"IDLETIME") {
+        let idle = data.tx.idle_seconds(data.table, args.at(2))?;
+        out.count(idle.ok_or(IDLE_TIMES_OFF)?);
     } else {
-        out.integer(i64::from(is(b"REFCOUNT")));
+        out.integer(1);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use super::flag::{DANGEROUS, FAST, READ, WRITE};
 use super::spec::{Command, EACH, ONE, data};
 use super::{Data, Done, SYNTAX};
 use crate::engine::types::type_name;
+use crate::engine::{Error, TableId, Tx};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use std::ops::Range;
@@ -34,7 +35,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "1.0.0",
         "Empties the database.",
     ),
-    data("touch", -2, READ | FAST, EACH, exists).doc(
+    data("touch", -2, READ | FAST, EACH, touch).doc(
         Group::Generic,
         "3.2.1",
         "Counts those keys that are there.",
@@ -61,11 +62,29 @@ pub(crate) fn del(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
     Ok(())
 }
 
-/// `EXISTS key [key …]`: a key named twice counts twice. TOUCH answers the same.
+/// `EXISTS key [key …]`: a key named twice counts twice.
 pub(crate) fn exists(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    count_there(data, args, out, |tx, table, key| {
+        Ok(tx.peek(table, key)?.is_some())
+    })
+}
+
+/// `TOUCH key [key …]`: as EXISTS, and the keys count as used.
+fn touch(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    count_there(data, args, out, |tx, table, key| {
+        Ok(tx.get(table, key)?.is_some())
+    })
+}
+
+fn count_there(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    is_there: fn(&Tx<'_>, TableId, &[u8]) -> Result<bool, Error>,
+) -> Done {
     let mut count = 0;
     for key in args.from(1) {
-        let found = data.tx.get(data.table, key)?.is_some();
+        let found = is_there(data.tx, data.table, key)?;
         data.looked_up(found);
         count += i64::from(found);
     }
@@ -75,7 +94,7 @@ pub(crate) fn exists(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 
 /// `TYPE key`
 pub(crate) fn kind(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let found = data.tx.get(data.table, args.at(1))?;
+    let found = data.tx.peek(data.table, args.at(1))?;
     out.simple(found.map_or("none", |row| type_name(&row)));
     Ok(())
 }

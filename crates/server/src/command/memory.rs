@@ -89,7 +89,7 @@ fn usage(cx: &mut Cx<'_>, args: &Args<'_>) {
 }
 
 fn cost(tx: &mut Tx<'_>, table: TableId, key: &[u8], samples: usize) -> Result<Option<u64>, Error> {
-    let Some(row) = tx.get(table, key)? else {
+    let Some(row) = tx.peek(table, key)? else {
         return Ok(None);
     };
     let own = ROW_BYTES + length(key.len()) + length(row.value_len());

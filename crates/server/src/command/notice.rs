@@ -38,7 +38,7 @@ pub(crate) fn before(
     let silent = SILENT.contains(&command.name);
     let (mut keys, mut missed) = (Vec::new(), Vec::new());
     for (at, key) in command.key_args(args).enumerate() {
-        if data.tx.get(data.table, key)?.is_some() {
+        if data.tx.peek(data.table, key)?.is_some() {
             continue;
         }
         keys.push(key.into());
@@ -86,7 +86,7 @@ pub(crate) fn after(
         if (was_there && !moved) || told.contains(&(database, key)) {
             continue;
         }
-        if data.tx.get(data.table_of(database), key)?.is_some() {
+        if data.tx.peek(data.table_of(database), key)?.is_some() {
             told.insert((database, key));
             // The name that a key leaves is told of after the one that it takes has appeared.
             let place = match change.name {

@@ -169,7 +169,7 @@ pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usiz
 
 /// What a key holds.
 fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Shape>>, Error> {
-    let row = tx.get(table, key)?;
+    let row = tx.peek(table, key)?;
     Ok(row.map(|row| match row.kind() {
         Kind::Small(shape) | Kind::Header(shape) => Some(shape),
         Kind::String | Kind::Element(_) => None,

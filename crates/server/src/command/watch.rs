@@ -36,7 +36,7 @@ pub(crate) fn watch(cx: &mut Cx<'_>, args: &Args<'_>) {
         let partitions = args.from(1).map(|key| db.partition_of(key)).collect();
         let expiries = db.transact(&partitions, |tx| {
             let table = db.database(database);
-            let expiry = |key| Ok(tx.get(table, key)?.and_then(|row| row.expiry_ms()));
+            let expiry = |key| Ok(tx.peek(table, key)?.and_then(|row| row.expiry_ms()));
             args.from(1).map(expiry).collect::<Result<Vec<_>, Error>>()
         });
         let expiries = match expiries {

@@ -33,6 +33,7 @@ impl EventLoop {
                 self.state.opened_at = unix_seconds();
                 self.state.stage = Stage::Ready(db);
                 self.state.share_memory();
+                self.state.note_accesses();
                 self.state.tell_supervisor();
             }
             Message::Opened(Err(error)) => return Err(error.into()),

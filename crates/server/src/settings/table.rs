@@ -584,6 +584,18 @@ pub static SETTINGS: &[Setting] = &[
     .live()
     .default("none"),
     row(
+        "key-idle-times",
+        Group::Observation,
+        Kind::Bool,
+        "Whether the second in which a key was last used is kept, for OBJECT IDLETIME: in memory only, \
+         5 to 8 bytes a key.",
+        server!(|o| one(yes_no(o.key_idle_times)), |o, v| {
+            boolean(&mut o.key_idle_times, &v[0]);
+            Ok(())
+        }),
+    )
+    .live(),
+    row(
         "slowlog-log-slower-than",
         Group::Observation,
         Kind::Time {

@@ -164,7 +164,7 @@ impl Keys {
         }
         let mut found = self.find_touched(|key| data.partition_of(key).0);
         for key in &self.touched {
-            let there = data.tx.get(self.table, key)?.is_some() && wanted(args, key);
+            let there = data.tx.peek(self.table, key)?.is_some() && wanted(args, key);
             match found.remove(&**key) {
                 Some(span) if !there => removed.push(span),
                 None if there => added.push(key.clone()),
