@@ -99,6 +99,17 @@ impl HashIndex {
         }
     }
 
+    /// Begins to fetch the access of the entry that belongs to a spread hash, so that it comes from
+    /// memory while the entry does. Noting it later would wait for it: the release of the latch is an
+    /// atomic instruction, which waits for every store before it.
+    pub(crate) fn fetch_access(&self, spread: u64) {
+        if let Some(accesses) = &self.accesses
+            && !self.places.is_empty()
+        {
+            std::hint::black_box(accesses.noted(self.home(spread)));
+        }
+    }
+
     /// When the entry in a place was used, if that is noted.
     pub(crate) fn accessed(&self, place: usize) -> Option<u32> {
         self.accesses.as_ref().map(|accesses| accesses.last(place))

@@ -345,7 +345,9 @@ impl Pages {
         hash: KeyHash,
     ) -> Option<Located<'_>> {
         let mut found = None;
-        let place = index.search(spread(hash, index.salt()), |entry| {
+        let spread = spread(hash, index.salt());
+        index.fetch_access(spread);
+        let place = index.search(spread, |entry| {
             found = entry
                 .hash_is(hash)
                 .then(|| self.row(entry))
