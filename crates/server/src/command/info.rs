@@ -398,6 +398,7 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     to.put("instantaneous_output_kbps", hundredths(output, 1024));
     to.put("rejected_connections", stats.rejected);
     to.put("foreign_protocol_connections", stats.foreign);
+    to.put("passwords_tried", state.prover.tries());
     to.list(&[
         ("sync_full", "0"),
         ("sync_partial_ok", "0"),

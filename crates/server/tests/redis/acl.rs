@@ -385,7 +385,7 @@ fn who_waits_for_a_key_is_judged_again_when_it_comes() {
     denied.push(&[b"BLPOP", b"l", b"0"]);
     let mut removed = as_user(&running, "gone pw");
     removed.push(&[b"BLPOP", b"l", b"0"]);
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    running.await_figure("blocked_clients", 2);
     root.expect(&[
         ("ACL SETUSER b resetkeys ~other", "+OK"),
         ("ACL DELUSER gone", ":1"),

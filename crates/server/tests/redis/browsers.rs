@@ -1,8 +1,7 @@
 //! What happens to a connection over which another protocol comes.
 
-use super::client::{Client, Running, local, start, start_with};
+use super::client::{Running, local, start, start_with};
 use perdura_server::ServerOptions;
-use std::net::TcpStream;
 
 /// A request of a browser with commands in its body, in the forms that the port tells apart.
 const REQUESTS: &[&[u8]] = &[
@@ -21,13 +20,6 @@ const REQUESTS: &[&[u8]] = &[
     b"GET a\x00b\nSET stolen 1\r\n",
 ];
 
-fn figure(client: &mut Client<TcpStream>, name: &str) -> u64 {
-    let info = client.send("INFO stats");
-    let value = info.lines().find_map(|line| line.strip_prefix(name));
-    let value = value.and_then(|rest| rest.strip_prefix(':'));
-    value.and_then(|text| text.trim().parse().ok()).expect(name)
-}
-
 /// Sends each request over a connection that has had this dialog, and sees it closed unanswered.
 fn each_is_closed(running: &Running, dialog: &[(&str, &str)], password: Option<&str>) {
     let mut watcher = running.connect();
@@ -39,7 +31,7 @@ fn each_is_closed(running: &Running, dialog: &[(&str, &str)], password: Option<&
         client.expect(dialog);
         client.write(request);
         assert_eq!(client.read(), "closed", "{}", request.escape_ascii());
-        assert_eq!(figure(&mut watcher, "foreign_protocol_connections"), done);
+        assert_eq!(watcher.figure("foreign_protocol_connections"), done);
     }
     watcher.expect(&[("GET stolen", "nil"), ("CONFIG RESETSTAT", "+OK")]);
 }

@@ -61,6 +61,16 @@ impl Running {
         Client::new(stream)
     }
 
+    /// Waits until INFO shows a figure; the client that asks is one of those that it counts.
+    pub fn await_figure(&self, name: &str, value: u64) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut client = self.connect();
+        while client.figure(name) != value {
+            assert!(Instant::now() < deadline, "{name} is not {value}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     pub fn wait_until_loaded(&self, password: Option<&str>) {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut client = self.connect();
@@ -128,6 +138,14 @@ impl<S: Read + Write> Client<S> {
     pub fn call(&mut self, words: &[&[u8]]) -> String {
         self.push(words);
         self.read()
+    }
+
+    /// A figure of INFO.
+    pub fn figure(&mut self, name: &str) -> u64 {
+        let info = self.send("INFO");
+        let value = info.lines().find_map(|line| line.strip_prefix(name));
+        let value = value.and_then(|rest| rest.strip_prefix(':'));
+        value.and_then(|text| text.trim().parse().ok()).expect(name)
     }
 
     /// Asks each line and compares the reply.

@@ -91,7 +91,7 @@ fn a_pause_keeps_back_writes_or_everything() {
     let begin = Instant::now();
     other.expect(&[("CLIENT PAUSE 100", "+OK"), ("GET k", "\"2\"")]);
     let took = begin.elapsed();
-    assert!((95..1000).contains(&took.as_millis()), "{took:?}");
+    assert!(took >= Duration::from_millis(95), "{took:?}");
     other.expect(&[
         (
             "CLIENT PAUSE x",

@@ -219,8 +219,9 @@ fn expiry_follows_its_conditions() {
         let want = format!("{WRONG_TTL} '{command}' command");
         assert_eq!(reply, want);
     }
-    client.expect(&[("PSETEX short 30 v", "+OK"), ("GET short", "\"v\"")]);
-    std::thread::sleep(Duration::from_millis(40));
+    client.expect(&[("PSETEX short 90000 v", "+OK"), ("GET short", "\"v\"")]);
+    client.expect(&[("PSETEX short 1 v", "+OK")]);
+    std::thread::sleep(Duration::from_millis(10));
     client.expect(&[
         ("GET short", "nil"),
         ("TTL short", ":-2"),

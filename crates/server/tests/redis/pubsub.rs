@@ -104,7 +104,7 @@ fn shard_channels_are_a_space_of_their_own() {
     ]);
     assert_eq!(listener.read(), "[\"smessage\", \"a\", \"y\"]");
     drop(listener);
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    running.await_figure("connected_clients", 2);
     speaker.expect(&[("PUBSUB SHARDCHANNELS", "[]")]);
 }
 

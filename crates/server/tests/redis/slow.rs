@@ -1,8 +1,9 @@
 //! What is counted and noted of commands: SLOWLOG, LATENCY, INFO's figures, MEMORY, DEBUG; and
 //! what is answered about servers that are not there.
 
-use super::client::{local, start, start_with};
+use super::client::{Client, local, start, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -204,21 +205,28 @@ fn clients_that_are_all_heavy_at_once_do_not_share_one_round() {
     for client in &mut clients {
         assert_eq!(client.send("PING"), "+PONG");
     }
+    // A busy machine may stretch one round, hardly that of each of three times.
+    let apart = (0..3).any(|_| heavy_at_once_take_rounds(&mut control, &mut clients));
+    assert!(apart, "all were one round, three times");
+}
+
+/// Whether requests that take 5 ms each, of all clients at once, are spread over rounds.
+fn heavy_at_once_take_rounds(
+    control: &mut Client<TcpStream>,
+    clients: &mut [Client<TcpStream>],
+) -> bool {
+    control.expect(&[("CONFIG RESETSTAT", "+OK")]);
     let began = Instant::now();
     // While the loop sleeps, all of them become ready.
     control.push(&[b"DEBUG", b"SLEEP", b"0.05"]);
-    for client in &mut clients {
+    for client in &mut *clients {
         client.push(&[b"DEBUG", b"SLEEP", b"0.005"]);
     }
-    for client in &mut clients {
+    for client in clients {
         assert_eq!(client.read(), "+OK");
     }
     let all = began.elapsed();
     assert_eq!(control.read(), "+OK");
-    let info = control.send("INFO stats");
-    let longest = info.split("loop_longest_round_us:").nth(1);
-    let longest = longest.and_then(|text| text.split(|c: char| !c.is_ascii_digit()).next());
-    let longest: u64 = longest.and_then(|n| n.parse().ok()).expect("a number");
-    let longest = Duration::from_micros(longest);
-    assert!(longest * 2 < all, "{longest:?} of {all:?} were one round");
+    let longest = Duration::from_micros(control.figure("loop_longest_round_us"));
+    longest * 2 < all
 }

@@ -84,9 +84,11 @@ fn a_client_that_changes_its_own_key_is_refused_too() {
 fn a_key_that_expires_meanwhile_has_changed() {
     let running = start();
     let mut client = running.connect();
-    client.expect(&[("SET k 1 PX 30", "+OK"), ("WATCH k", "+OK")]);
+    // In one piece: however long the first reply takes, the key is watched before it expires.
+    client.write(b"SET k 1 PX 100\r\nWATCH k\r\n");
+    assert_eq!([client.read(), client.read()], ["+OK", "+OK"]);
     begin(&mut client);
-    std::thread::sleep(Duration::from_millis(60));
+    std::thread::sleep(Duration::from_millis(120));
     client.expect(&[("EXEC", REFUSED)]);
     client.expect(&[("SET k 1 PX 1", "+OK")]);
     std::thread::sleep(Duration::from_millis(20));
