@@ -142,16 +142,9 @@ pub trait Writer {
     }
 
     /// Appends an unsigned LEB128 integer.
-    fn put_varint(&mut self, mut v: u64) {
-        loop {
-            let low = v.to_le_bytes()[0] & 0x7f;
-            v >>= 7;
-            if v == 0 {
-                self.put_u8(low);
-                return;
-            }
-            self.put_u8(low | 0x80);
-        }
+    fn put_varint(&mut self, v: u64) {
+        let (bytes, n) = varint(v);
+        self.put(&bytes[..n]);
     }
 
     /// Appends `len` zero bytes.
@@ -177,6 +170,22 @@ impl Writer for Vec<u8> {
 pub fn varint_len(v: u64) -> usize {
     let bits = usize::try_from(64 - (v | 1).leading_zeros()).unwrap_or(64);
     bits.div_ceil(7)
+}
+
+/// LEB128 of an integer, and how many of the bytes it takes.
+#[must_use]
+pub fn varint(mut v: u64) -> ([u8; 10], usize) {
+    let mut out = [0; 10];
+    let mut n = 0;
+    loop {
+        let low = v.to_le_bytes()[0] & 0x7f;
+        v >>= 7;
+        out[n] = if v == 0 { low } else { low | 0x80 };
+        n += 1;
+        if v == 0 {
+            return (out, n);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! The codes are the high nibble of a row's flags; `docs/formats/record.md` has the table.
 
 use perdura_base::PartitionId;
-use perdura_base::cursor::{Reader, Writer};
+use perdura_base::cursor::{Reader, Writer, varint};
 
 /// What a row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -167,8 +167,12 @@ pub fn put_element_key(out: &mut impl Writer, id: CollectionId, field: &[u8]) {
 
 /// Writes the key of a list's item. Labels near zero are short, whatever their sign.
 pub fn put_item_key(out: &mut impl Writer, id: CollectionId, label: i64) {
-    out.put_varint(id.0);
-    out.put_varint((label << 1 ^ label >> 63).cast_unsigned());
+    let (id, n) = varint(id.0);
+    let (label, m) = varint((label << 1 ^ label >> 63).cast_unsigned());
+    let mut key = [0; 20];
+    key[..n].copy_from_slice(&id[..n]);
+    key[n..n + m].copy_from_slice(&label[..m]);
+    out.put(&key[..n + m]);
 }
 
 /// Splits an element's key into its collection and the rest.

@@ -4,8 +4,9 @@
 //! from a disk until an index was built over it.
 
 use perdura_base::PageId;
-use perdura_base::cursor::{Reader, varint_len};
+use perdura_base::cursor::{Reader, varint, varint_len};
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use perdura_base::num::to_u64;
 
 use crate::class::SlotClass;
 use crate::kind::Kind;
@@ -179,11 +180,6 @@ impl<'a> Row<'a> {
 
     /// Writes the row at the start of `slot`, which has room for [`bytes`](Self::bytes).
     pub fn encode(&self, slot: &mut [u8]) {
-        let mut at = 0;
-        let mut put = |bytes: &[u8]| {
-            slot[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
-        };
         let mut flags = self.kind.code() << KIND_SHIFT;
         if self.expiry_ms.is_some() {
             flags |= HAS_EXPIRY;
@@ -191,11 +187,17 @@ impl<'a> Row<'a> {
         if let Place::Large { key, .. } = self.place {
             flags |= LARGE | if key.is_none() { KEY_IN_CHAIN } else { 0 };
         }
-        put(&[flags]);
+        slot[0] = flags;
+        let mut at = 1;
         for len in [self.key_bytes, self.value_bytes] {
-            let (bytes, n) = varint(len);
-            put(&bytes[..n]);
+            let (bytes, n) = varint(to_u64(len));
+            slot[at..at + n].copy_from_slice(&bytes[..n]);
+            at += n;
         }
+        let mut put = |bytes: &[u8]| {
+            slot[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
         if let Some(expiry_ms) = self.expiry_ms {
             put(&expiry_ms.to_le_bytes());
         }
@@ -231,6 +233,12 @@ pub fn is_special(slot: &[u8]) -> bool {
         .is_none_or(|flags| *flags & 0x0f != 0 || *flags >= HEADERS_FROM)
 }
 
+/// Whether the row in `slot` has a chain of pages.
+#[must_use]
+pub fn is_large(slot: &[u8]) -> bool {
+    slot.first().is_some_and(|flags| *flags & LARGE != 0)
+}
+
 /// Whether the row in `slot` is an element of a collection and not a key.
 #[must_use]
 pub fn is_element(slot: &[u8]) -> bool {
@@ -238,23 +246,8 @@ pub fn is_element(slot: &[u8]) -> bool {
 }
 
 fn head_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
-    let len = |n: usize| varint_len(u64::try_from(n).unwrap_or(u64::MAX));
+    let len = |n: usize| varint_len(to_u64(n));
     1 + len(key_bytes) + len(value_bytes) + if expires { 8 } else { 0 }
-}
-
-/// LEB128 of a length, without a detour over the heap.
-fn varint(mut v: usize) -> ([u8; 10], usize) {
-    let mut out = [0; 10];
-    let mut n = 0;
-    loop {
-        let low = v.to_le_bytes()[0] & 0x7f;
-        v >>= 7;
-        out[n] = if v == 0 { low } else { low | 0x80 };
-        n += 1;
-        if v == 0 {
-            return (out, n);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -124,12 +124,12 @@ fn write_slot(
     row.encode(&mut pages.page_mut(local)[at..at + class.bytes()]);
 }
 
-fn save_bit(pages: &Pages, part: &mut PartUndo, local: u32, slot: usize) {
+pub(crate) fn save_bit(pages: &Pages, part: &mut PartUndo, local: u32, slot: usize) {
     part.save(pages.page(local), local, HEADER_BYTES + slot / 64 * 8, 8);
 }
 
 /// A page of the table and class with a free slot.
-fn open_page(
+pub(crate) fn open_page(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,

@@ -145,6 +145,10 @@ impl Partition {
             Op::Pushed { id, end, count, .. } => {
                 table.collections.pop_items(id, end, count);
             }
+            Op::Popped { id, end, items, .. } => {
+                let items = part.popped_items(items);
+                table.collections.push_items(id, end, &items);
+            }
             Op::Made { id, .. } => {
                 table.collections.unmake(id);
             }

@@ -52,6 +52,7 @@ mod patch;
 pub mod restart;
 pub mod row_ref;
 mod rows;
+mod runs;
 pub mod scan;
 pub mod slots;
 pub mod undo;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result, TableId};
-use perdura_page::{CollectionId, End, Kind, Place, Row, Shape, kind};
+use perdura_page::{CollectionId, End, Kind, Place, Row, Shape, SlotClass, kind};
 use smallvec::SmallVec;
 
 use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
@@ -22,6 +22,7 @@ use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use crate::rows::not_attached;
+use crate::runs::{self, Filler};
 use crate::undo::{Op, PartUndo, Undo};
 
 /// Between the labels at an end: 2^51 pushes fit in one direction.
@@ -142,8 +143,9 @@ impl Partition {
         });
         let mut entries: SmallVec<[Entry; 64]> = SmallVec::new();
         let mut refused = None;
+        let mut filler = Filler::new(pages, table, part, (id, NO_HASH));
         for (value, label) in values.iter().zip(labels) {
-            match write_item(pages, table, part, id, (list, label), (None, value)) {
+            match add_item(&mut filler, (list, label), value) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
                     refused = Some(error);
@@ -186,20 +188,8 @@ impl Partition {
             End::Back => ring.range(kept..).rev().copied().collect(),
         };
         table.collections.pop_items(list, end, count);
-        for (i, entry) in popped.into_iter().enumerate() {
-            let at = match end {
-                End::Front => 0,
-                End::Back => len - 1 - i,
-            };
-            part.ops.push(Op::Edited {
-                table: id,
-                id: list,
-                inverse: Edit::ItemAdd(at, entry),
-            });
-            let chain = pages.row(entry).as_ref().and_then(chain_of);
-            release_slot(pages, table, part, entry);
-            free_chain(pages, part, chain);
-        }
+        part.popped(id, (list, end), &popped);
+        runs::release(pages, table, part, &popped);
         table.account(&pages.memory);
         Ok(())
     }
@@ -357,6 +347,27 @@ impl Partition {
         table.account(&pages.memory);
         Ok(())
     }
+}
+
+/// Writes the row of a new item.
+fn add_item(
+    filler: &mut Filler<'_>,
+    (list, label): (CollectionId, i64),
+    value: &[u8],
+) -> Result<Entry> {
+    let key = ElementKey::labelled(list, label);
+    let row = Row {
+        kind: Kind::Element(Shape::List),
+        ..Row::inline(key.bytes(), value, None)
+    };
+    if row.bytes() <= SlotClass::bytes_max() {
+        return filler.put(&row);
+    }
+    filler.close();
+    let Filler {
+        pages, table, part, ..
+    } = filler;
+    write_item(pages, table, part, filler.id, (list, label), (None, value))
 }
 
 /// Writes the row of an item: over the old one, or in a slot of its own.

@@ -178,6 +178,14 @@ pub(crate) enum Op {
         end: End,
         count: usize,
     },
+    /// Items were removed from an end of a list: where they are in the list of all that were, and how
+    /// many.
+    Popped {
+        table: TableId,
+        id: CollectionId,
+        end: End,
+        items: (usize, usize),
+    },
     /// A collection without elements was made.
     Made { table: TableId, id: CollectionId },
     /// A collection without elements was forgotten.
@@ -202,6 +210,7 @@ impl Op {
             | Op::ExpiryRemoved { table, .. }
             | Op::Edited { table, .. }
             | Op::Pushed { table, .. }
+            | Op::Popped { table, .. }
             | Op::Made { table, .. }
             | Op::Unmade { table, .. }
             | Op::Orphaned { table, .. }
@@ -232,6 +241,8 @@ pub(crate) struct PartUndo {
     /// The key and length of the save that was asked for last: neighbours share a bitmap's word.
     saved_last: Option<(u64, usize)>,
     pub(crate) ops: Vec<Op>,
+    /// The items of [`Op::Popped`].
+    popped: Vec<Entry>,
 }
 
 impl PartUndo {
@@ -246,6 +257,8 @@ impl PartUndo {
         self.saved_last = None;
         self.ops.clear();
         self.ops.shrink_to(KEPT_BYTES / size_of::<Op>());
+        self.popped.clear();
+        self.popped.shrink_to(KEPT_BYTES / size_of::<Entry>());
     }
 
     fn bytes(&self) -> usize {
@@ -253,6 +266,7 @@ impl PartUndo {
             + self.saves.capacity() * size_of::<Save>()
             + self.seen.allocation_size()
             + self.ops.capacity() * size_of::<Op>()
+            + self.popped.capacity() * size_of::<Entry>()
     }
 
     /// Notes that a page was never used before.
@@ -260,6 +274,37 @@ impl PartUndo {
         self.any_born = true;
         self.born_last = Some(local);
         self.push(local, META_BYTES, PAGE_BYTES - META_BYTES, ZEROS);
+    }
+
+    /// Whether a page is noted as never used before: nothing of it is saved.
+    pub(crate) fn is_born(&self, local: u32) -> bool {
+        self.born_last == Some(local) || self.any_born && self.find(key(local, 0)).is_some()
+    }
+
+    /// Notes items that are removed from an end of a list, in the order of their removal.
+    pub(crate) fn popped(
+        &mut self,
+        table: TableId,
+        (id, end): (CollectionId, End),
+        items: &[Entry],
+    ) {
+        let from = self.popped.len();
+        self.popped.extend_from_slice(items);
+        self.ops.push(Op::Popped {
+            table,
+            id,
+            end,
+            items: (from, items.len()),
+        });
+    }
+
+    /// The items of a removal, the one that was removed last first.
+    pub(crate) fn popped_items(&self, (from, count): (usize, usize)) -> Vec<Entry> {
+        self.popped[from..from + count]
+            .iter()
+            .rev()
+            .copied()
+            .collect()
     }
 
     /// Saves a range of a page unless it is saved already.
@@ -276,7 +321,7 @@ impl PartUndo {
         let saved = self
             .find(at_offset)
             .is_some_and(|s| usize::from(s.bytes) >= bytes)
-            || self.any_born && self.find(key(local, 0)).is_some();
+            || self.is_born(local);
         if !saved {
             let at = self.arena.len();
             self.arena.extend_from_slice(&page[offset..offset + bytes]);

@@ -104,6 +104,64 @@ fn a_rollback_restores_bytes_elements_and_orphans() {
     }
 }
 
+/// Items of many lengths, and one that needs a chain of pages.
+fn items() -> Vec<Vec<u8>> {
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut items: Vec<_> = (0..3000u32)
+        .map(|i| vec![i.to_le_bytes()[0]; rng.usize(0..40)])
+        .collect();
+    items[1500] = vec![7; 40_000];
+    items
+}
+
+#[test]
+fn items_pushed_and_popped_together_leave_the_pages_that_they_leave_one_by_one() {
+    let items = items();
+    let all: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
+    for end in [End::Front, End::Back] {
+        let left = [1, 3000].map(|step| {
+            let heap = new_heap(1);
+            let id = fill(&heap, b"key", Shape::List, 2000);
+            let mut undo = Undo::new();
+            let mut part = heap.lock(P);
+            for _ in 0..1900 / step.min(1900) {
+                let popped = part.list_pop(&mut undo, PLAIN, id, end, step.min(1900));
+                popped.expect("items");
+            }
+            for few in all.chunks(step) {
+                part.list_push(&mut undo, PLAIN, id, end, few)
+                    .expect("room");
+            }
+            drop(part);
+            (logged_bytes(&heap), elements(&heap, id))
+        });
+        assert!(left[0] == left[1], "{end:?}");
+    }
+}
+
+#[test]
+fn a_rollback_gives_back_items_that_were_popped_together() {
+    let heap = new_heap(1);
+    let id = fill(&heap, b"key", Shape::List, 2000);
+    let (bytes, before) = (logged_bytes(&heap), elements(&heap, id));
+    let items = items();
+    let all: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
+    let mut undo = Undo::new();
+    let mut part = heap.lock(P);
+    for (end, count) in [(End::Front, 700), (End::Back, 900), (End::Front, 3)] {
+        let popped = part.list_pop(&mut undo, PLAIN, id, end, count);
+        popped.expect("items");
+        let pushed = part.list_push(&mut undo, PLAIN, id, end, &all);
+        pushed.expect("room");
+        let popped = part.list_pop(&mut undo, PLAIN, id, end, 2500);
+        popped.expect("items");
+    }
+    part.rollback(&undo);
+    drop(part);
+    assert!(logged_bytes(&heap) == bytes);
+    assert_eq!(elements(&heap, id), before);
+}
+
 fn restarted(heap: &Heap, sidecar: Option<&[u8]>) -> Result<(Heap, IndexStats, u64), Error> {
     let copy = bare_heap(1);
     load_pages(heap, &copy);

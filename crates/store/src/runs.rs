@@ -1,0 +1,180 @@
+//! Runs of rows: many rows written to slots, or many slots freed, page by page.
+//!
+//! A list takes and gives up a million items at once. Done one by one, each looks for its page, its class
+//! and a free slot, and saves the same word of a bitmap again; here that is done once for a page or a
+//! word. Pages end up byte for byte as if the rows had come one by one.
+
+use perdura_base::{Result, TableId};
+use perdura_page::layout;
+use perdura_page::row::is_large;
+use perdura_page::{Row, SlotClass};
+use smallvec::SmallVec;
+
+use crate::cells::{self, chain_of, free_chain};
+use crate::geometry::KeyHash;
+use crate::index::{Entry, Table};
+use crate::pages::Pages;
+use crate::undo::PartUndo;
+
+/// Rows of so many classes may alternate before a page is looked for again.
+const OPEN_MAX: usize = 8;
+
+/// Writes rows of one table, each to a slot of its own.
+pub(crate) struct Filler<'a> {
+    pub(crate) pages: &'a mut Pages,
+    pub(crate) table: &'a mut Table,
+    pub(crate) part: &'a mut PartUndo,
+    pub(crate) id: TableId,
+    /// The hash that all entries carry.
+    pub(crate) hash: KeyHash,
+    /// The pages that are being filled, each of another class, the one that was written to last first.
+    open: SmallVec<[Open; OPEN_MAX]>,
+}
+
+/// A page that is being filled.
+#[derive(Clone, Copy)]
+struct Open {
+    local: u32,
+    /// Rows of so many bytes belong to its class.
+    least: usize,
+    bytes: usize,
+    /// Where slot 0 begins.
+    base: usize,
+    /// Nothing of it needs to be saved.
+    is_born: bool,
+    /// A word of its bitmap, and which of its slots are free.
+    word: usize,
+    free: u64,
+    slots: usize,
+}
+
+impl<'a> Filler<'a> {
+    pub(crate) fn new(
+        pages: &'a mut Pages,
+        table: &'a mut Table,
+        part: &'a mut PartUndo,
+        (id, hash): (TableId, KeyHash),
+    ) -> Self {
+        Filler {
+            pages,
+            table,
+            part,
+            id,
+            hash,
+            open: SmallVec::new(),
+        }
+    }
+
+    /// Writes a row whose content is in its slot.
+    pub(crate) fn put(&mut self, row: &Row<'_>) -> Result<Entry> {
+        let bytes = row.bytes();
+        let fits = |open: &Open| open.least <= bytes && bytes <= open.bytes;
+        let mut open = match self.open.iter().position(fits) {
+            Some(at) => self.open.remove(at),
+            None => {
+                self.open.truncate(OPEN_MAX - 1);
+                self.open_for(bytes)?
+            }
+        };
+        while open.free == 0 {
+            open = match self.next_word(open) {
+                Some(open) => open,
+                None => self.open_for(bytes)?,
+            };
+        }
+        let bit = usize::try_from(open.free.trailing_zeros()).unwrap_or(0);
+        open.free &= open.free - 1;
+        let slot = 64 * open.word + bit;
+        let at = open.base + slot * open.bytes;
+        if !open.is_born {
+            let page = self.pages.page(open.local);
+            self.part.save(page, open.local, at, open.bytes);
+        }
+        let page = self.pages.page_mut(open.local);
+        row.encode(&mut page[at..at + open.bytes]);
+        layout::set_taken(page, slot, true);
+        self.pages.state(open.local).free_slots -= 1;
+        self.open.insert(0, open);
+        Ok(Entry::new(self.hash, open.local, slot))
+    }
+
+    /// Forgets the pages that are being filled: the caller may write to them now.
+    pub(crate) fn close(&mut self) {
+        self.open.clear();
+    }
+
+    fn open_for(&mut self, bytes: usize) -> Result<Open> {
+        let class = SlotClass::for_bytes(bytes).expect("an inline row has a class");
+        let local = cells::open_page(self.pages, self.table, self.part, self.id, class)?;
+        let smaller = class.code().checked_sub(1).and_then(SlotClass::new);
+        let open = Open {
+            local,
+            least: smaller.map_or(0, |smaller| smaller.bytes() + 1),
+            bytes: class.bytes(),
+            base: class.slot_offset(0),
+            is_born: self.part.is_born(local),
+            word: 0,
+            free: 0,
+            slots: class.slots(),
+        };
+        let mut open = self.look_at(open);
+        while open.free == 0 {
+            open = self.next_word(open).expect("an open page");
+        }
+        Ok(open)
+    }
+
+    /// The next word of the page's bitmap, if there is one.
+    fn next_word(&mut self, open: Open) -> Option<Open> {
+        let word = open.word + 1;
+        (64 * word < open.slots).then(|| self.look_at(Open { word, ..open }))
+    }
+
+    /// Finds the free slots of a word, whose bits are about to change.
+    fn look_at(&mut self, open: Open) -> Open {
+        let page = self.pages.page(open.local);
+        let slots = open.slots - 64 * open.word;
+        let all = if slots < 64 {
+            (1 << slots) - 1
+        } else {
+            u64::MAX
+        };
+        let free = !layout::bitmap_word(page, open.word) & all;
+        if free != 0 && !open.is_born {
+            cells::save_bit(self.pages, self.part, open.local, 64 * open.word);
+        }
+        Open { free, ..open }
+    }
+}
+
+/// Frees slots and the chains of their rows, and pages with their last slot.
+pub(crate) fn release(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    entries: &[Entry],
+) {
+    for run in entries.chunk_by(|a, b| a.local() == b.local()) {
+        let local = run[0].local();
+        let class = pages.class(local);
+        let mut chains = Vec::new();
+        for slot in run.iter().map(|entry| entry.slot()) {
+            let bytes = layout::slot(pages.page(local), class, slot);
+            if is_large(bytes) {
+                chains.push(Row::decode(bytes).as_ref().and_then(chain_of));
+            }
+            cells::save_bit(pages, part, local, slot);
+            layout::set_taken(pages.page_mut(local), slot, false);
+        }
+        let freed = u16::try_from(run.len()).expect("at most the slots of a page");
+        pages.state(local).free_slots += freed;
+        if usize::from(pages.state(local).free_slots) == class.slots() {
+            pages.free_page(part, local);
+        } else {
+            cells::list_open(pages, table, local, class);
+        }
+        for chain in chains {
+            free_chain(pages, part, chain);
+        }
+    }
+}
