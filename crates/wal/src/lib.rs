@@ -25,8 +25,10 @@
 
 mod age;
 pub mod anchor;
+pub mod append;
 pub mod block;
 pub mod cut;
+mod epochs;
 pub mod flush;
 pub mod frame;
 #[cfg(test)]
@@ -44,12 +46,13 @@ mod sync;
 pub mod unit;
 
 pub use anchor::{Anchor, ChainLink, ImageState, ImageStatus, Vouched};
+pub use append::Appended;
 pub use block::BlockHeader;
 pub use cut::{COPIED, Cut, decide_cut};
 pub use flush::{Failure, FlushProgress};
 pub use frame::{ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, encode_active};
 pub use lives::Lives;
-pub use log::{Appended, Wal, WalOptions, WalStart, WalStats};
+pub use log::{Wal, WalOptions, WalStart, WalStats};
 pub use scan::{BlockRef, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Order, Scheme};
 pub use sizes::{SegmentSizes, Span};

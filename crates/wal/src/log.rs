@@ -1,25 +1,23 @@
-//! The log as transactions and checkpoints see it: append, close an epoch, learn what is durable.
+//! The log: what it is made of, how it begins, stops and is cut, and its figures. What it takes is in
+//! `append`, when that is durable in `epochs`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
-use perdura_base::num::{to_u64, to_usize};
-use perdura_base::{
-    CkptEpoch, Epoch, Error, Incarnation, PartitionSet, Pos, Result, StreamId, Uuid,
-};
+use perdura_base::num::to_usize;
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Clock, Disk};
 
 use crate::age::Ages;
 use crate::anchor::Vouched;
+use crate::epochs::{Closing, Ends};
 use crate::flush::FlushState;
-use crate::frame::{FrameKind, RestartRecord};
 use crate::room::{NOWHERE, Troubles, WakePreparer};
 use crate::segment::{SegmentId, SegmentShelf, ShelfPlace};
 use crate::sizes::SegmentSizes;
-use crate::stream::{FrameMeta, StreamInner};
+use crate::stream::StreamInner;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Settings of a log that its creation did not fix.
@@ -43,15 +41,6 @@ impl Default for WalOptions {
     }
 }
 
-/// What an append decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Appended {
-    /// The commit epoch the frame belongs to.
-    pub epoch: Epoch,
-    /// Where the block stands that the frame begins in.
-    pub pos: Pos,
-}
-
 /// Where a new incarnation starts: what restart decided.
 #[derive(Debug, Clone)]
 pub struct WalStart {
@@ -67,34 +56,6 @@ pub struct WalStart {
     pub durable: Epoch,
     /// The latest wall clock in any block.
     pub wall_us: u64,
-}
-
-/// The ends of one closed epoch.
-pub(crate) struct EpochEnds {
-    pub epoch: Epoch,
-    pub ends: Vec<Pos>,
-}
-
-impl EpochEnds {
-    fn vouched(self, wall_us: u64) -> Vouched {
-        Vouched {
-            epoch: self.epoch,
-            wall_us,
-            ends: self.ends,
-        }
-    }
-}
-
-/// The closed epochs that are not durable yet, in order, and the newest that is.
-pub(crate) struct Ends {
-    pub closed: VecDeque<EpochEnds>,
-    durable: Vouched,
-}
-
-/// An epoch that is being closed: where each visited stream's part of it ends.
-struct Closing {
-    epoch: Epoch,
-    ends: Vec<Option<Pos>>,
 }
 
 pub(crate) struct Stream {
@@ -149,23 +110,23 @@ pub struct Wal {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) streams: Vec<CachePadded<Stream>>,
     /// `E`: the epoch that commits join.
-    epoch: CachePadded<AtomicU64>,
+    pub(crate) epoch: CachePadded<AtomicU64>,
     /// `D`: every epoch up to it is durable in every stream.
-    durable: CachePadded<AtomicU64>,
+    pub(crate) durable: CachePadded<AtomicU64>,
     /// The newest epoch with a frame; the newest with one that is not a beacon.
-    last_appended: AtomicU64,
-    last_data: AtomicU64,
+    pub(crate) last_appended: AtomicU64,
+    pub(crate) last_data: AtomicU64,
     /// When the epochs beyond D began.
     pub(crate) ages: Ages,
     /// The highest D that a durable block names.
     pub(crate) evidenced: AtomicU64,
     /// Serializes epoch closing, and holds one that was begun.
-    closing: Mutex<Option<Closing>>,
+    pub(crate) closing: Mutex<Option<Closing>>,
     pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
     failed: Mutex<Option<String>>,
     /// 1 once `failed` is set, for those who ask with every write.
-    has_failed: AtomicU64,
+    pub(crate) has_failed: AtomicU64,
     /// What keeps streams from being written or extended.
     pub(crate) troubles: Troubles,
     /// Set if a thread prepares segments.
@@ -245,337 +206,11 @@ impl Wal {
         u8::try_from(self.streams.len()).expect("at most 16 streams")
     }
 
-    /// The stream with the least waiting to be written: where the next transaction should go.
-    #[must_use]
-    pub fn idlest(&self) -> StreamId {
-        if self.streams.len() == 1 {
-            return StreamId(0);
-        }
-        let waiting = |s: &Stream| {
-            s.sealed_end
-                .load(Ordering::Relaxed)
-                .saturating_sub(s.synced.load(Ordering::Relaxed))
-        };
-        (0u8..)
-            .zip(&self.streams)
-            .min_by_key(|(_, stream)| waiting(stream))
-            .map_or(StreamId(0), |(number, _)| StreamId(number))
-    }
-
-    /// Whether a transaction of about `bytes` may append to `stream` now. Call it before taking
-    /// latches: an append never waits and never fails.
-    ///
-    /// # Errors
-    /// [`Error::LogFull`] if the flusher is behind, the next segment is not ready or the disk is
-    /// full; [`Error::Stopped`] after a failure.
-    pub fn admit(&self, stream: StreamId, bytes: usize) -> Result<()> {
-        if self.has_failed.load(Ordering::Relaxed) != 0 {
-            return self.check();
-        }
-        let s = &self.streams[usize::from(stream.0)];
-        let sealed_end = s.sealed_end.load(Ordering::Relaxed);
-        let waiting = sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed));
-        if waiting >= self.options.queue_bytes_max {
-            self.check()?;
-            return Err(Error::LogFull(
-                "writes arrive faster than the disk takes them".into(),
-            ));
-        }
-        if self.is_short() || !self.has_room(s, bytes) {
-            return self.admit_slowly(stream, bytes);
-        }
-        Ok(())
-    }
-
-    /// Appends one frame and returns the commit epoch it belongs to and where it begins. The caller
-    /// holds the latches of everything the frame describes.
-    pub fn append(
-        &self,
-        stream: StreamId,
-        kind: FrameKind,
-        payload: &[u8],
-        partitions: &PartitionSet,
-        ckpt_epoch: CkptEpoch,
-    ) -> Appended {
-        self.append_parts(stream, kind, &[payload], partitions, ckpt_epoch)
-    }
-
-    /// As [`append`](Self::append), of a payload that lies in parts.
-    pub fn append_parts(
-        &self,
-        stream: StreamId,
-        kind: FrameKind,
-        payload: &[&[u8]],
-        partitions: &PartitionSet,
-        ckpt_epoch: CkptEpoch,
-    ) -> Appended {
-        let s = &self.streams[usize::from(stream.0)];
-        let mut inner = s.inner.lock();
-        // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
-        // of that epoch can be appended here.
-        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-        let pos = inner.append(
-            epoch,
-            kind,
-            payload,
-            FrameMeta {
-                partitions,
-                ckpt_epoch,
-            },
-        );
-        self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
-        if let Some(block) = inner.sealed.back() {
-            s.sealed_end.store(block.end().0, Ordering::Relaxed);
-        }
-        Appended { epoch, pos }
-    }
-
-    fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
-        // Nearly always an epoch's first frame was noted long ago; then a read is all it takes.
-        if self.last_appended.load(Ordering::SeqCst) < epoch.0
-            && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
-        {
-            self.ages.note(epoch, self.clock.mono_ns(), self.durable());
-        }
-        if kind != FrameKind::Beacon && self.last_data.load(Ordering::Relaxed) < epoch.0 {
-            self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
-        }
-        let framed = payload_len + 1 + perdura_base::cursor::varint_len(to_u64(payload_len));
-        self.counters
-            .log_bytes
-            .fetch_add(to_u64(framed), Ordering::Relaxed);
-    }
-
-    /// Marks the begin of checkpoint `k` in every stream and returns where: a restart from image
-    /// `k` reads the log from there. Each mark starts a block.
-    pub fn begin_checkpoint(&self, k: CkptEpoch) -> Vec<Pos> {
-        (0..self.streams())
-            .map(|stream| {
-                self.mark(FrameKind::BeginCheckpoint, StreamId(stream), k, &[])
-                    .0
-            })
-            .collect()
-    }
-
-    /// Marks the end of checkpoint `k` in every stream. Returns where, and the newest commit
-    /// epoch of the marks: once it is durable, so is every record the image reflects.
-    pub fn end_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
-        let mut at = Vec::new();
-        let mut newest = Epoch(0);
-        for stream in (0..self.streams()).map(StreamId) {
-            let (pos, epoch) = self.mark_end(stream, k, &[]);
-            at.push(pos);
-            newest = newest.max(epoch);
-        }
-        (at, newest)
-    }
-
-    /// Marks the end of checkpoint `k` in one stream: the frame holds `k` and then `extra`. Returns
-    /// where, and the mark's commit epoch.
-    pub fn mark_end(&self, stream: StreamId, k: CkptEpoch, extra: &[u8]) -> (Pos, Epoch) {
-        self.mark(FrameKind::EndCheckpoint, stream, k, extra)
-    }
-
-    fn mark(&self, kind: FrameKind, stream: StreamId, k: CkptEpoch, extra: &[u8]) -> (Pos, Epoch) {
-        let mut payload = Vec::new();
-        perdura_base::cursor::Writer::put_varint(&mut payload, k.0);
-        payload.extend_from_slice(extra);
-        let none = PartitionSet::empty();
-        let meta = FrameMeta {
-            partitions: &none,
-            ckpt_epoch: k,
-        };
-        let s = &self.streams[usize::from(stream.0)];
-        let mut inner = s.inner.lock();
-        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-        let at = inner.split(epoch);
-        inner.append(epoch, kind, &[&payload], meta);
-        self.note_appended(epoch, kind, payload.len());
-        if let Some(block) = inner.sealed.back() {
-            s.sealed_end.store(block.end().0, Ordering::Relaxed);
-        }
-        (at, epoch)
-    }
-
-    /// Appends the record of the restart that began this incarnation.
-    pub fn append_restart(&self, record: &RestartRecord) -> Epoch {
-        let none = PartitionSet::empty();
-        self.append(
-            StreamId(0),
-            FrameKind::Restart,
-            &record.encode(),
-            &none,
-            record.ckpt_max,
-        )
-        .epoch
-    }
-
-    /// Appends a beacon if the newest durable data has no evidence yet: no durable block names a
-    /// durable epoch that covers it. Returns whether it did.
-    pub fn append_beacon(&self) -> bool {
-        let data = self.last_data.load(Ordering::Relaxed);
-        let due = data > self.evidenced.load(Ordering::Relaxed)
-            && self.durable().0 >= data
-            && self.last_appended.load(Ordering::SeqCst) <= data;
-        if due {
-            let none = PartitionSet::empty();
-            self.append(StreamId(0), FrameKind::Beacon, &[], &none, CkptEpoch(0));
-        }
-        due
-    }
-
-    /// Closes the current epoch if anything was appended in it, and returns it. Its blocks are
-    /// ready for the flushers then.
-    pub fn close_epoch(&self) -> Option<Epoch> {
-        let mut closing = self.closing.lock();
-        self.finish_closing(&mut closing);
-        let begun = self.begin_closing(&mut closing);
-        self.finish_closing(&mut closing);
-        begun
-    }
-
-    /// The first half of [`close_epoch`](Self::close_epoch), for those who interleave by hand:
-    /// later appends join the next epoch, streams not visited yet still hold the old one open.
-    pub fn close_begin(&self) -> Option<Epoch> {
-        let mut closing = self.closing.lock();
-        self.finish_closing(&mut closing);
-        self.begin_closing(&mut closing)
-    }
-
-    /// Visits one stream of a closing that [`close_begin`](Self::close_begin) began; the last
-    /// visit completes it.
-    pub fn close_visit(&self, stream: StreamId) {
-        let mut closing = self.closing.lock();
-        if let Some(begun) = closing.as_mut() {
-            self.visit(begun, usize::from(stream.0));
-        }
-        self.complete_closing(&mut closing);
-    }
-
-    /// An epoch without a frame is never closed: it would leave no evidence, and D must not name
-    /// one.
-    fn begin_closing(&self, closing: &mut Option<Closing>) -> Option<Epoch> {
-        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-        if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
-            return None;
-        }
-        self.epoch.store(epoch.0 + 1, Ordering::SeqCst);
-        *closing = Some(Closing {
-            epoch,
-            ends: vec![None; self.streams.len()],
-        });
-        Some(epoch)
-    }
-
-    fn finish_closing(&self, closing: &mut Option<Closing>) {
-        if let Some(begun) = closing.as_mut() {
-            for stream in 0..self.streams.len() {
-                self.visit(begun, stream);
-            }
-        }
-        self.complete_closing(closing);
-    }
-
-    fn visit(&self, closing: &mut Closing, stream: usize) {
-        if closing.ends[stream].is_some() {
-            return;
-        }
-        let s = &self.streams[stream];
-        let mut inner = s.inner.lock();
-        closing.ends[stream] = Some(inner.close(closing.epoch));
-        if let Some(block) = inner.sealed.back() {
-            s.sealed_end.store(block.end().0, Ordering::Relaxed);
-        }
-    }
-
-    fn complete_closing(&self, closing: &mut Option<Closing>) {
-        let ends = closing
-            .as_ref()
-            .and_then(|begun| begun.ends.iter().copied().collect());
-        if let (Some(ends), Some(done)) = (ends, closing.as_ref()) {
-            self.ends.lock().closed.push_back(EpochEnds {
-                epoch: done.epoch,
-                ends,
-            });
-            *closing = None;
-        }
-    }
-
-    /// Raises D as far as the streams' synced positions allow.
-    pub(crate) fn advance_durable(&self) {
-        let mut ends = self.ends.lock();
-        while let Some(front) = ends.closed.front() {
-            let mut held = self
-                .streams
-                .iter()
-                .zip(&front.ends)
-                .map(|(s, end)| s.synced.load(Ordering::SeqCst) >= end.0);
-            let durable = if armed(Flaw::OneStreamSuffices) {
-                held.any(|h| h)
-            } else {
-                held.all(|h| h)
-            };
-            if !durable {
-                return;
-            }
-            self.durable.store(front.epoch.0, Ordering::SeqCst);
-            if let Some(newest) = ends.closed.pop_front() {
-                let wall_us = self.wall_us.load(Ordering::Relaxed);
-                ends.durable = newest.vouched(wall_us);
-            }
-        }
-    }
-
-    /// D, when it came to be, and where each stream's part of it ends.
-    #[must_use]
-    pub fn durable_end(&self) -> Vouched {
-        let ends = self.ends.lock();
-        match ends.closed.back() {
-            Some(newest) if armed(Flaw::VouchedBeforeDurable) => EpochEnds {
-                epoch: newest.epoch,
-                ends: newest.ends.clone(),
-            }
-            .vouched(0),
-            _ => ends.durable.clone(),
-        }
-    }
-
     /// Everything below is durable in this stream.
     #[must_use]
     pub fn synced(&self, stream: StreamId) -> Pos {
         let s = &self.streams[usize::from(stream.0)];
         Pos(s.synced.load(Ordering::SeqCst))
-    }
-
-    /// `D`: every transaction up to this epoch survives.
-    #[must_use]
-    pub fn durable(&self) -> Epoch {
-        Epoch(self.durable.load(Ordering::SeqCst))
-    }
-
-    /// `E`: the epoch that the next commit joins.
-    #[must_use]
-    pub fn current(&self) -> Epoch {
-        Epoch(self.epoch.load(Ordering::SeqCst))
-    }
-
-    /// The newest epoch with a frame; 0 before the first append. Unlike [`current`](Self::current)
-    /// it will be closed even if nothing more is appended.
-    #[must_use]
-    pub fn last_appended(&self) -> Epoch {
-        Epoch(self.last_appended.load(Ordering::SeqCst))
-    }
-
-    /// Whether something was appended that no closed epoch holds yet.
-    #[must_use]
-    pub fn has_open_frames(&self) -> bool {
-        self.last_appended.load(Ordering::SeqCst) >= self.epoch.load(Ordering::SeqCst)
-    }
-
-    /// Whether everything appended is durable.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.last_appended.load(Ordering::SeqCst) <= self.durable().0
     }
 
     /// Latches a failure: from now on nothing is acknowledged.

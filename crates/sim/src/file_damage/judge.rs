@@ -1,0 +1,240 @@
+//! What a damaged directory must come to: `verify`, a dry run and opening for good agree, a start is
+//! a durable prefix, and what is refused can be salvaged.
+
+use std::sync::Arc;
+
+use perdura::catalog::names_databases;
+use perdura::{Core, Env, Error, Progress};
+use perdura_base::error::Family;
+use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
+use perdura_base::{ImageSlot, PartitionId, Uuid};
+use perdura_device::{AlignedBuf, Clock, Disk, MemDisk};
+use perdura_recovery::image::{ImageFile, Places, read_directory};
+use perdura_recovery::salvage::{Condition, build, salvage};
+use perdura_recovery::verify::verify;
+use perdura_recovery::{LogMemory, Method, RestartOptions, restart};
+use perdura_store::Geometry;
+use perdura_wal::anchor::read_anchor;
+use perdura_wal::{Anchor, ImageState, Scheme};
+
+use super::subject::{Files, contents, disk_of};
+use super::{Sweep, kind};
+use crate::world::dry_run_options;
+
+/// How one of the three ways of looking at a directory ended.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Starts,
+    Absent,
+    Refused(Family, String),
+}
+
+fn verdict<T>(result: Result<Option<T>, Error>) -> Verdict {
+    match result {
+        Ok(Some(_)) => Verdict::Starts,
+        Ok(None) => Verdict::Absent,
+        Err(error) => Verdict::Refused(error.family(), error.to_string()),
+    }
+}
+
+/// Why a case fails.
+pub(super) enum Wrong {
+    /// Something that was acknowledged and vouched for is not there.
+    Lost(String),
+    Other(String),
+}
+
+impl From<String> for Wrong {
+    fn from(text: String) -> Wrong {
+        Wrong::Other(text)
+    }
+}
+
+impl Sweep<'_> {
+    /// What becomes of a directory, if every way of looking at it agrees and nothing is lost.
+    pub(super) fn judge(&self, files: &Files, folders: &[&str]) -> Result<Verdict, Wrong> {
+        let disk: Arc<dyn Disk> = Arc::new(disk_of(files, folders)?);
+        let world = &self.subject.world;
+        let env = Env {
+            data: Arc::clone(&disk),
+            logs: vec![Arc::clone(&disk); usize::from(world.swarm.streams)],
+            clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
+            seed: world.seed ^ 1,
+        };
+        let method = Method::of(Scheme::Differential);
+        let options = dry_run_options(&env, method, world.swarm.options.schedule);
+        let describe = |_: &perdura_recovery::Restarted| Ok((0, String::new()));
+        let verified = verify(&options, &describe).and_then(|verified| {
+            let refusal = verified.map(|verified| verified.refusal);
+            refusal.map(|error| error.map_or(Ok(()), Err)).transpose()
+        });
+        let verified = verdict(verified);
+        let dry = verdict(restart(&options));
+        if verified != dry {
+            return Err(format!("verify: {verified:?}\n  dry run: {dry:?}").into());
+        }
+        if dry == Verdict::Absent {
+            return self.absent(files, dry);
+        }
+        let open = || Core::open(env.clone(), world.options(), Arc::new(Progress::default()));
+        let opened = open();
+        let core = match opened {
+            Ok(core) => core,
+            Err(error) => {
+                let served = verdict::<()>(Err(error));
+                return match served == dry {
+                    false => Err(format!("dry run: {dry:?}\n  open: {served:?}").into()),
+                    true if matches!(dry, Verdict::Refused(Family::Corruption, _)) => {
+                        self.salvage(&options, &env, disk.as_ref(), files)?;
+                        Ok(dry)
+                    }
+                    true => Err(format!("it is not taken for damage: {dry:?}").into()),
+                };
+            }
+        };
+        if dry != Verdict::Starts {
+            return Err(format!("dry run: {dry:?}\n  open: it starts").into());
+        }
+        self.compare(&core)?;
+        for _ in 0..2 {
+            core.checkpoint_now()
+                .map_err(|error| format!("the next checkpoint: {error}"))?;
+        }
+        drop(core);
+        let again = open().map_err(|error| format!("the next restart: {error}"))?;
+        self.compare(&again)?;
+        Ok(dry)
+    }
+
+    /// What is refused can be had up to some epoch, exactly, in a database of its own; unless
+    /// [`may_refuse`](Self::may_refuse).
+    fn salvage(
+        &self,
+        options: &RestartOptions<'_>,
+        env: &Env,
+        disk: &dyn Disk,
+        files: &Files,
+    ) -> Result<(), Wrong> {
+        let salvaged = match salvage(options, &names_databases) {
+            Ok(Condition::Salvaged(salvaged)) => *salvaged,
+            Ok(Condition::Whole) => return Err("salvage takes it for whole".to_owned().into()),
+            Err(error) => return self.may_refuse(options, error),
+        };
+        let missing = salvaged.missing.clone();
+        let target: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        let into = RestartOptions {
+            data: Arc::clone(&target),
+            images: vec![Arc::clone(&target)],
+            logs: vec![Arc::clone(&target); env.logs.len()],
+            clock: Arc::clone(&env.clock),
+            memory: Arc::clone(&options.memory),
+            progress: Arc::clone(&options.progress),
+            dry_run: false,
+            ..*options
+        };
+        let (world, text) = (&self.subject.world, |error: Error| {
+            format!("{missing:?}: {error}")
+        });
+        let limits = LogMemory {
+            block_bytes_max: world.swarm.options.block_bytes_max,
+            queue_bytes_max: world.swarm.options.queue_bytes_max,
+        };
+        build(salvaged, &into, Uuid([7; 16]), limits).map_err(text)?;
+        let env = Env {
+            data: Arc::clone(&target),
+            logs: into.logs,
+            ..env.clone()
+        };
+        let opened = Core::open(env, world.options(), Arc::new(Progress::default()));
+        let core = opened.map_err(text)?;
+        if contents(disk)? != *files {
+            return Err("salvage changed the damaged database".to_owned().into());
+        }
+        // Of pages that are gone, and of an image without its log, the models say nothing.
+        if missing.pages.is_empty() && !missing.image_alone {
+            let expected = self.subject.state_at(missing.intact_epoch);
+            let same = world.compare(&core, &expected);
+            same.map_err(|what| Wrong::Other(format!("salvaged {missing:?}: {what}")))?;
+            self.salvaged.set(self.salvaged.get() + 1);
+        }
+        Ok(())
+    }
+
+    /// Salvage may fail if the anchor cannot be read; and if the log is not there from the
+    /// database's beginning and each image is incomplete, or without a readable header, directory or
+    /// page (docs/operations.md).
+    fn may_refuse(&self, options: &RestartOptions<'_>, error: Error) -> Result<(), Wrong> {
+        let Ok(Some(anchor)) = read_anchor(options.data.as_ref()) else {
+            return Ok(());
+        };
+        let suffices = |slot: &ImageSlot| {
+            let image = anchor.image(*slot);
+            image.state == ImageState::Complete && is_readable(options, &anchor, *slot)
+        };
+        match ImageSlot::ALL.iter().find(|slot| suffices(slot)) {
+            None => Ok(()),
+            Some(slot) => {
+                Err(format!("image {slot} is there, and nothing was salvaged: {error}").into())
+            }
+        }
+    }
+
+    /// Nothing may be left of a database that is taken for none.
+    fn absent(&self, files: &Files, dry: Verdict) -> Result<Verdict, Wrong> {
+        let left: Vec<&String> = files
+            .iter()
+            .filter(|(path, bytes)| match kind(path) {
+                "LOCK" | "VERSION" => false,
+                "pages" => bytes.len() > SECTOR_BYTES,
+                "log" => !path.contains("/spare-"),
+                _ => true,
+            })
+            .map(|(path, _)| path)
+            .collect();
+        match left.is_empty() {
+            true => Ok(dry),
+            false => Err(Wrong::Lost(format!(
+                "taken for no database beside {left:?}"
+            ))),
+        }
+    }
+
+    fn compare(&self, core: &Core) -> Result<(), Wrong> {
+        let durable = core.report().durable_epoch;
+        let (world, vouched) = (&self.subject.world, self.subject.vouched);
+        if durable < vouched {
+            let text = format!("started at epoch {durable}; {vouched} was vouched for");
+            return Err(Wrong::Lost(text));
+        }
+        let expected = world.model.state_at(durable);
+        let same = world.compare(core, &expected);
+        same.map_err(|what| Wrong::Other(format!("started at epoch {durable}: {what}")))
+    }
+}
+
+/// Whether an image and all of its pages can be read.
+fn is_readable(options: &RestartOptions<'_>, anchor: &Anchor, slot: ImageSlot) -> bool {
+    let geometry = Geometry {
+        partitions: anchor.partitions,
+        chunk_pages: anchor.chunk_pages,
+        hash_seed: anchor.hash_seed,
+    };
+    let file = ImageFile::open(options.images[0].as_ref(), slot, &anchor.uuid);
+    let listed = read_directory(options.data.as_ref(), anchor, slot, &geometry);
+    let (Ok(file), Ok(listed)) = (file, listed) else {
+        return false;
+    };
+    let mut bytes = AlignedBuf::zeroed(PAGE_BYTES);
+    let mut pages = (0..geometry.partitions)
+        .map(PartitionId)
+        .flat_map(|partition| {
+            let present = listed.directory.present(partition);
+            present.filter_map(move |(local, entry)| {
+                Some((geometry.page_id(partition, local)?, entry))
+            })
+        });
+    pages.all(|(page, entry)| {
+        let read = file.read(Places::of(anchor).place(page), &mut bytes);
+        read.is_ok() && ImageFile::is_listed(page, &bytes, &entry)
+    })
+}

@@ -1,0 +1,199 @@
+//! How transactions and checkpoints put frames into the log: admitted before, never made to wait.
+
+use perdura_base::num::to_u64;
+use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, Result, StreamId};
+
+use crate::frame::{FrameKind, RestartRecord};
+use crate::log::{Stream, Wal};
+use crate::stream::FrameMeta;
+use crate::sync::Ordering;
+
+/// What an append decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// The commit epoch the frame belongs to.
+    pub epoch: Epoch,
+    /// Where the block stands that the frame begins in.
+    pub pos: Pos,
+}
+
+impl Wal {
+    /// The stream with the least waiting to be written: where the next transaction should go.
+    #[must_use]
+    pub fn idlest(&self) -> StreamId {
+        if self.streams.len() == 1 {
+            return StreamId(0);
+        }
+        let waiting = |s: &Stream| {
+            s.sealed_end
+                .load(Ordering::Relaxed)
+                .saturating_sub(s.synced.load(Ordering::Relaxed))
+        };
+        (0u8..)
+            .zip(&self.streams)
+            .min_by_key(|(_, stream)| waiting(stream))
+            .map_or(StreamId(0), |(number, _)| StreamId(number))
+    }
+
+    /// Whether a transaction of about `bytes` may append to `stream` now. Call it before taking
+    /// latches: an append never waits and never fails.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`] if the flusher is behind, the next segment is not ready or the disk is
+    /// full; [`Error::Stopped`] after a failure.
+    pub fn admit(&self, stream: StreamId, bytes: usize) -> Result<()> {
+        if self.has_failed.load(Ordering::Relaxed) != 0 {
+            return self.check();
+        }
+        let s = &self.streams[usize::from(stream.0)];
+        let sealed_end = s.sealed_end.load(Ordering::Relaxed);
+        let waiting = sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed));
+        if waiting >= self.options.queue_bytes_max {
+            self.check()?;
+            return Err(Error::LogFull(
+                "writes arrive faster than the disk takes them".into(),
+            ));
+        }
+        if self.is_short() || !self.has_room(s, bytes) {
+            return self.admit_slowly(stream, bytes);
+        }
+        Ok(())
+    }
+
+    /// Appends one frame and returns the commit epoch it belongs to and where it begins. The caller
+    /// holds the latches of everything the frame describes.
+    pub fn append(
+        &self,
+        stream: StreamId,
+        kind: FrameKind,
+        payload: &[u8],
+        partitions: &PartitionSet,
+        ckpt_epoch: CkptEpoch,
+    ) -> Appended {
+        self.append_parts(stream, kind, &[payload], partitions, ckpt_epoch)
+    }
+
+    /// As [`append`](Self::append), of a payload that lies in parts.
+    pub fn append_parts(
+        &self,
+        stream: StreamId,
+        kind: FrameKind,
+        payload: &[&[u8]],
+        partitions: &PartitionSet,
+        ckpt_epoch: CkptEpoch,
+    ) -> Appended {
+        let s = &self.streams[usize::from(stream.0)];
+        let mut inner = s.inner.lock();
+        // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
+        // of that epoch can be appended here.
+        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+        let pos = inner.append(
+            epoch,
+            kind,
+            payload,
+            FrameMeta {
+                partitions,
+                ckpt_epoch,
+            },
+        );
+        self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
+        if let Some(block) = inner.sealed.back() {
+            s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        }
+        Appended { epoch, pos }
+    }
+
+    fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
+        // Nearly always an epoch's first frame was noted long ago; then a read is all it takes.
+        if self.last_appended.load(Ordering::SeqCst) < epoch.0
+            && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
+        {
+            self.ages.note(epoch, self.clock.mono_ns(), self.durable());
+        }
+        if kind != FrameKind::Beacon && self.last_data.load(Ordering::Relaxed) < epoch.0 {
+            self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
+        }
+        let framed = payload_len + 1 + perdura_base::cursor::varint_len(to_u64(payload_len));
+        self.counters
+            .log_bytes
+            .fetch_add(to_u64(framed), Ordering::Relaxed);
+    }
+
+    /// Marks the begin of checkpoint `k` in every stream and returns where: a restart from image
+    /// `k` reads the log from there. Each mark starts a block.
+    pub fn begin_checkpoint(&self, k: CkptEpoch) -> Vec<Pos> {
+        (0..self.streams())
+            .map(|stream| {
+                self.mark(FrameKind::BeginCheckpoint, StreamId(stream), k, &[])
+                    .0
+            })
+            .collect()
+    }
+
+    /// Marks the end of checkpoint `k` in every stream. Returns where, and the newest commit
+    /// epoch of the marks: once it is durable, so is every record the image reflects.
+    pub fn end_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
+        let mut at = Vec::new();
+        let mut newest = Epoch(0);
+        for stream in (0..self.streams()).map(StreamId) {
+            let (pos, epoch) = self.mark_end(stream, k, &[]);
+            at.push(pos);
+            newest = newest.max(epoch);
+        }
+        (at, newest)
+    }
+
+    /// Marks the end of checkpoint `k` in one stream: the frame holds `k` and then `extra`. Returns
+    /// where, and the mark's commit epoch.
+    pub fn mark_end(&self, stream: StreamId, k: CkptEpoch, extra: &[u8]) -> (Pos, Epoch) {
+        self.mark(FrameKind::EndCheckpoint, stream, k, extra)
+    }
+
+    fn mark(&self, kind: FrameKind, stream: StreamId, k: CkptEpoch, extra: &[u8]) -> (Pos, Epoch) {
+        let mut payload = Vec::new();
+        perdura_base::cursor::Writer::put_varint(&mut payload, k.0);
+        payload.extend_from_slice(extra);
+        let none = PartitionSet::empty();
+        let meta = FrameMeta {
+            partitions: &none,
+            ckpt_epoch: k,
+        };
+        let s = &self.streams[usize::from(stream.0)];
+        let mut inner = s.inner.lock();
+        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+        let at = inner.split(epoch);
+        inner.append(epoch, kind, &[&payload], meta);
+        self.note_appended(epoch, kind, payload.len());
+        if let Some(block) = inner.sealed.back() {
+            s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        }
+        (at, epoch)
+    }
+
+    /// Appends the record of the restart that began this incarnation.
+    pub fn append_restart(&self, record: &RestartRecord) -> Epoch {
+        let none = PartitionSet::empty();
+        self.append(
+            StreamId(0),
+            FrameKind::Restart,
+            &record.encode(),
+            &none,
+            record.ckpt_max,
+        )
+        .epoch
+    }
+
+    /// Appends a beacon if the newest durable data has no evidence yet: no durable block names a
+    /// durable epoch that covers it. Returns whether it did.
+    pub fn append_beacon(&self) -> bool {
+        let data = self.last_data.load(Ordering::Relaxed);
+        let due = data > self.evidenced.load(Ordering::Relaxed)
+            && self.durable().0 >= data
+            && self.last_appended.load(Ordering::SeqCst) <= data;
+        if due {
+            let none = PartitionSet::empty();
+            self.append(StreamId(0), FrameKind::Beacon, &[], &none, CkptEpoch(0));
+        }
+        due
+    }
+}
