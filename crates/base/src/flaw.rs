@@ -103,6 +103,8 @@ pub enum Flaw {
     DraftNotClaimed,
     /// After a naming that is undone the draft belongs to a header that is not there.
     DraftStaysClaimed,
+    /// A key gets a string that was built in steps, and the draft it was built in keeps it, too.
+    TextKeptByDraft,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -123,7 +125,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 45] = [
+    pub const ALL: [Flaw; 46] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -169,6 +171,7 @@ impl Flaw {
         Flaw::DraftForgotten,
         Flaw::DraftNotClaimed,
         Flaw::DraftStaysClaimed,
+        Flaw::TextKeptByDraft,
     ];
 
     /// The flaws that only steal mode has a place for.

@@ -112,7 +112,8 @@ pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId}
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_store::{
     CollectionId, Draft, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef,
-    Shape, ValueCursor,
+    Shape, Text, ValueCursor,
+    texts::{TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES},
 };
 pub use perdura_txn::{Packing, Ticket, Tx};
 pub use perdura_types as types;

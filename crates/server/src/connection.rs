@@ -83,6 +83,10 @@ pub(crate) struct Connection {
     pub postponed: bool,
     /// Bytes that its command has gathered so far, which goes on in steps.
     pub gathered: usize,
+    /// Bytes of the request that is run in steps.
+    pub under_way: usize,
+    /// Where in the input that request began.
+    run_from: usize,
     /// How long it has left unread what it is sent.
     patience: Patience,
     /// Bytes accounted to the database's memory.
@@ -113,6 +117,8 @@ impl Connection {
             doomed: false,
             postponed: false,
             gathered: 0,
+            under_way: 0,
+            run_from: 0,
             patience: Patience::default(),
             accounted: 0,
             received: 0,
@@ -211,6 +217,10 @@ impl Connection {
             return self.resume(state);
         }
         let (consumed, after) = self.run(state, bytes);
+        if self.blocked && state.jobs.lack_bytes() {
+            let request = bytes[self.run_from..consumed].to_vec();
+            self.hand_over(state, request, 0);
+        }
         self.input.extend_from_slice(&bytes[consumed..]);
         self.check_input(state);
         after
@@ -230,6 +240,13 @@ impl Connection {
     fn resume(&mut self, state: &mut State) -> After {
         let mut input = std::mem::take(&mut self.input);
         let (consumed, after) = self.run(state, &input);
+        if self.blocked && state.jobs.lack_bytes() {
+            let rest = input.split_off(consumed);
+            self.hand_over(state, input, self.run_from);
+            self.input = rest;
+            self.check_input(state);
+            return after;
+        }
         if consumed == input.len() && input.capacity() > 64 * 1024 {
             input = Vec::new();
         } else {
@@ -238,6 +255,12 @@ impl Connection {
         self.input = input;
         self.check_input(state);
         after
+    }
+
+    /// Gives the buffer of a long request to the job that runs it in steps.
+    fn hand_over(&mut self, state: &mut State, bytes: Vec<u8>, begin: usize) {
+        self.under_way = bytes.capacity();
+        state.jobs.take_over(bytes, begin);
     }
 
     /// Runs requests from `input` until it ends, or something forbids more; answers how many
@@ -273,7 +296,10 @@ impl Connection {
                     match execute(state, &mut self.session, &mut self.replies, &args) {
                         After::Continue => {}
                         After::Close => self.closing = true,
-                        After::Block | After::Steps => self.blocked = true,
+                        After::Block | After::Steps => {
+                            self.blocked = true;
+                            self.run_from = before;
+                        }
                         After::Postpone => {
                             self.postponed = true;
                             consumed = before;
@@ -414,7 +440,7 @@ impl Connection {
         // What is reserved for a large request and not filled yet takes no memory.
         let room = self.input.capacity().min(RESERVED_BYTES);
         let block = self.session.block.as_ref().map_or(0, |block| block.bytes);
-        self.input.len().max(room) + self.parser.bytes() + block
+        self.input.len().max(room) + self.parser.bytes() + block + self.under_way
     }
 
     /// Bytes that are known to be missing from the unfinished request.
@@ -423,9 +449,9 @@ impl Connection {
     }
 
     /// Whether a request that was read whole waits for the server: for the log, for the end of a
-    /// pause, or for its turn.
+    /// pause, for its turn, or for its last step.
     pub(crate) fn waits_for_server(&self, state: &State) -> bool {
-        self.postponed || (self.paused && self.open(state))
+        self.postponed || self.under_way > 0 || (self.paused && self.open(state))
     }
 
     /// Bytes that are on the account.
@@ -453,7 +479,7 @@ impl Connection {
         self.input = Vec::new();
         self.parser = Parser::new();
         self.session.block = None;
-        self.gathered = 0;
+        (self.gathered, self.under_way) = (0, 0);
         self.account(state);
     }
 }

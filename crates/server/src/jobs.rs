@@ -20,6 +20,9 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+/// A request longer than this is taken over with its buffer, bytes.
+const TAKEN_OVER_BYTES: usize = 64 << 10;
+
 /// A command that goes on in steps.
 #[derive(Debug)]
 struct Job {
@@ -27,6 +30,8 @@ struct Job {
     database: u8,
     command: &'static Command,
     args: OwnedArgs,
+    /// Whether these are places in a buffer that is to follow.
+    lacks_bytes: bool,
     /// How often it began before.
     begun: u32,
     work: Box<dyn Work>,
@@ -35,9 +40,10 @@ struct Job {
 }
 
 impl Job {
-    /// Bytes that it holds.
-    fn bytes(&self) -> usize {
-        self.work.bytes() + self.args.bytes()
+    /// Notes on its client's account what it holds.
+    fn note(&self, connection: &mut Connection) {
+        connection.gathered = self.work.bytes();
+        connection.under_way = self.args.bytes();
     }
 }
 
@@ -56,6 +62,19 @@ impl Jobs {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Whether the job that was added last is to get the buffer that its request is in.
+    pub(crate) fn lack_bytes(&self) -> bool {
+        self.queue.back().is_some_and(|job| job.lacks_bytes)
+    }
+
+    /// Gives it that buffer, in which the request begins at `begin`.
+    pub(crate) fn take_over(&mut self, bytes: Vec<u8>, begin: usize) {
+        if let Some(job) = self.queue.back_mut() {
+            job.args.fill(bytes, begin);
+            job.lacks_bytes = false;
+        }
     }
 
     /// A key has changed.
@@ -89,7 +108,8 @@ enum Failure {
 }
 
 impl State {
-    /// Has a command go on in steps.
+    /// Has a command go on in steps. If its request is long, the caller hands over the buffer:
+    /// [`Jobs::take_over`].
     pub(crate) fn add_job(
         &mut self,
         session: &Session,
@@ -101,11 +121,16 @@ impl State {
         for key in work.sources(args).map(|at| args.at(at)) {
             self.watches.add(&mut watched, session.database, key, None);
         }
+        let lacks_bytes = args.extent() > TAKEN_OVER_BYTES;
         self.jobs.queue.push_back(Job {
             seat: session.seat,
             database: session.database,
             command,
-            args: OwnedArgs::copy(args),
+            args: match lacks_bytes {
+                true => OwnedArgs::places(args),
+                false => OwnedArgs::copy(args),
+            },
+            lacks_bytes,
             begun,
             work,
             watched,
@@ -178,7 +203,7 @@ impl State {
         job.took += began.elapsed();
         match turn {
             Turn::More => {
-                connection.gathered = job.bytes();
+                job.note(&mut connection);
                 connection.account(self);
                 self.jobs.queue.push_back(job);
                 self.connections.put(index, connection);
@@ -212,7 +237,10 @@ impl State {
             Ok((stepped, data.finish()?))
         });
         match result {
-            Ok(((Ok(Progress::More), _), _)) => Turn::More,
+            Ok(((Ok(Progress::More), _), _)) => {
+                job.work.committed();
+                Turn::More
+            }
             Ok(((Ok(Progress::Changed), _), _)) => Turn::Again,
             Ok(((Ok(Progress::Complete), outcome), ticket)) => {
                 outcome.settle(self, ticket.epoch);
@@ -242,7 +270,10 @@ impl State {
         }
         if let Some(anew) = self.jobs.queue.back_mut() {
             anew.took = job.took;
-            connection.gathered = anew.bytes();
+            if std::mem::take(&mut anew.lacks_bytes) {
+                anew.args = job.args;
+            }
+            anew.note(&mut connection);
         }
         connection.account(self);
         self.connections.put(job.seat.index, connection);
@@ -258,7 +289,7 @@ impl State {
     ) {
         self.watches.forget(&mut job.watched);
         self.newest = self.newest.max(epoch);
-        connection.gathered = 0;
+        (connection.gathered, connection.under_way) = (0, 0);
         let reply = connection.replies.buf.get(start..).unwrap_or(&[]);
         let args = job.args.args();
         let (ran, ended) = ((job.command, &args), (reply, job.took));

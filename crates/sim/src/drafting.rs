@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use perdura::types::Source;
-use perdura::{Core, Draft, Error, Renewal, Shape};
+use perdura::{Core, Draft, Error, Renewal, Shape, TEXT_PAGE_BYTES, Text};
 use perdura_base::num::to_u64;
 use perdura_device::Clock;
 
+use crate::content::Content;
 use crate::edit::Edit;
-use crate::model::{Place, Row};
+use crate::model::{Change, Place, Row};
 use crate::ops::{Op, View, key_bytes, perform};
 use crate::value::Value;
 use crate::world::{Check, World};
@@ -20,6 +21,37 @@ const DRAFTS_MAX: usize = 2;
 pub(crate) struct Drafting {
     draft: Draft,
     value: Value,
+    /// The string that it is to become instead.
+    building: Option<Building>,
+}
+
+/// A string that is built in a draft, for this key.
+#[derive(Clone, Copy)]
+struct Building {
+    key: u8,
+    whole: Content,
+    text: Option<Text>,
+}
+
+impl Building {
+    fn draw(rng: &mut fastrand::Rng, key: u8) -> Building {
+        let (seed, len) = (rng.u64(..), rng.usize(TEXT_PAGE_BYTES + 1..90_000));
+        Building {
+            key,
+            whole: Content { seed, len },
+            text: None,
+        }
+    }
+
+    /// What there is of it.
+    fn so_far(&self) -> Content {
+        let len = self.text.map_or(0, |text| text.len());
+        Content { len, ..self.whole }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.so_far().len == self.whole.len
+    }
 }
 
 impl Drafting {
@@ -30,7 +62,23 @@ impl Drafting {
 
     /// Elements in it.
     pub(crate) fn rows(&self) -> u64 {
-        to_u64(self.value.len())
+        match &self.building {
+            Some(building) => u64::from(building.text.is_some()),
+            None => to_u64(self.value.len()),
+        }
+    }
+
+    /// Whether its elements are these.
+    fn is_in(&self, source: &Source<'_>) -> bool {
+        match &self.building {
+            Some(building) => {
+                let mut items = source.iter();
+                let first = items.next();
+                let same = first.is_some_and(|item| building.so_far().matches(&item.item()));
+                same && items.next().is_none() || building.text.is_none()
+            }
+            None => self.value.is_empty() || self.value.is_in(source),
+        }
     }
 }
 
@@ -55,7 +103,16 @@ impl World {
             return self.draft_begin();
         }
         let at = self.rng.usize(0..count);
-        match self.rng.u8(0..8) {
+        let draw = self.rng.u8(0..8);
+        if let Some(building) = self.drafts[at].building
+            && draw < 7
+        {
+            return match building.is_whole() {
+                true => self.text_name(at, building),
+                false => self.text_grow(at, building),
+            };
+        }
+        match draw {
             0..=4 => self.draft_grow(at),
             5..=6 => self.draft_name(at),
             _ => {
@@ -73,6 +130,8 @@ impl World {
     fn draft_begin(&mut self) -> Check {
         let place = self.draw_place();
         let shape = Shape::ALL[self.rng.usize(0..4)];
+        let is_text = shape == Shape::List && self.rng.bool();
+        let building = is_text.then(|| Building::draw(&mut self.rng, place.1));
         let (core, key) = (self.core(), key_bytes(place.1));
         let parts = [core.partition_of(&key)].into_iter().collect();
         let begun = core.transact(&parts, |tx| {
@@ -80,10 +139,16 @@ impl World {
         });
         match begun {
             Ok((draft, _)) => {
-                let value = empty(shape);
-                self.drafts.push(Drafting { draft, value });
-                let at = self.drafts.len() - 1;
-                self.draft_grow(at)
+                let at = self.drafts.len();
+                self.drafts.push(Drafting {
+                    draft,
+                    value: empty(shape),
+                    building,
+                });
+                match building {
+                    Some(building) => self.text_grow(at, building),
+                    None => self.draft_grow(at),
+                }
             }
             Err(error) => self.tolerate("begin_draft", &error),
         }
@@ -94,7 +159,7 @@ impl World {
         let shape = self.drafts[at].draft.shape();
         let edit = Edit::draw(&mut self.rng, &self.swarm, shape);
         let gives_up = self.rng.u8(0..8) == 0;
-        let Drafting { draft, value } = &self.drafts[at];
+        let Drafting { draft, value, .. } = &self.drafts[at];
         let parts = [draft.home().partition].into_iter().collect();
         let written = self.core().transact(&parts, |tx| {
             let written = edit.write(tx, (draft.table(), draft.home()), value.len())?;
@@ -115,6 +180,68 @@ impl World {
         }
     }
 
+    /// Makes a string longer, by pages or to its end.
+    fn text_grow(&mut self, at: usize, building: Building) -> Check {
+        let gives_up = self.rng.u8(0..8) == 0;
+        let from = building.so_far().len;
+        let more = self.rng.usize(1..4) * TEXT_PAGE_BYTES;
+        let to = building.whole.len.min(from + more);
+        let mut bytes = Vec::new();
+        building.whole.fill(&mut bytes);
+        let draft = &self.drafts[at].draft;
+        let parts = [draft.home().partition].into_iter().collect();
+        let grown = self.core().transact(&parts, |tx| {
+            let text = tx.grow_text(draft, building.text, &bytes[from..to])?;
+            if gives_up {
+                return Err(Error::Usage("the client has changed its mind".into()));
+            }
+            Ok(text)
+        });
+        match grown {
+            Ok((text, _)) => {
+                let text = Some(text);
+                self.drafts[at].building = Some(Building { text, ..building });
+                Ok(())
+            }
+            Err(Error::Usage(_)) if gives_up => Ok(()),
+            Err(error) => self.tolerate("grow_text", &error),
+        }
+    }
+
+    /// Gives a string that is whole to its key.
+    fn text_name(&mut self, at: usize, building: Building) -> Check {
+        let Building { key, whole, .. } = building;
+        let (now_ms, gives_up) = (self.clock.wall_us() / 1000, self.rng.u8(0..4) == 0);
+        let expires = self.rng.u8(0..100) < self.swarm.expiry;
+        let expiry_ms = expires.then(|| now_ms + self.rng.u64(0..3000));
+        let core = self.core();
+        let draft = &self.drafts[at].draft;
+        let database = self.drafts[at].database(core, self.swarm.databases);
+        let (Some(database), Some(text)) = (database, building.text) else {
+            return Ok(());
+        };
+        let parts = [draft.home().partition].into_iter().collect();
+        let named = core.transact(&parts, |tx| {
+            tx.name_text((draft, text), &key_bytes(key), expiry_ms)?;
+            if gives_up {
+                return Err(Error::Usage("the client has changed its mind".into()));
+            }
+            Ok(())
+        });
+        match named {
+            Ok(((), ticket)) => {
+                drop(self.drafts.remove(at));
+                *self.tally.reached.entry("text_named").or_default() += 1;
+                let value = Value::String(whole);
+                let change = Change::Put((database, key), Row { value, expiry_ms });
+                self.committed(&[], vec![change], ticket, now_ms);
+                Ok(())
+            }
+            Err(Error::Usage(_)) if gives_up => Ok(()),
+            Err(error) => self.tolerate("name_text", &error),
+        }
+    }
+
     /// Gives a draft its key, in a transaction that may do more.
     fn draft_name(&mut self, at: usize) -> Check {
         let (key, now_ms) = (self.rng.u8(0..self.swarm.keys), self.clock.wall_us() / 1000);
@@ -123,7 +250,7 @@ impl World {
         let (gives_up, deletes) = (self.rng.u8(0..4) == 0, self.rng.bool());
         let other = self.draw_place();
         let core = self.core.as_ref().expect("open");
-        let Drafting { draft, value } = &self.drafts[at];
+        let Drafting { draft, value, .. } = &self.drafts[at];
         let Some(database) = self.drafts[at].database(core, self.swarm.databases) else {
             return Ok(());
         };
@@ -170,7 +297,7 @@ impl World {
             let parts = [home.partition].into_iter().collect();
             let same = core.transact(&parts, |tx| {
                 let source = Source::Rows(tx.elements(table, home)?);
-                Ok::<_, Error>(drafting.value.is_empty() || drafting.value.is_in(&source))
+                Ok::<_, Error>(drafting.is_in(&source))
             });
             match same {
                 Ok((true, _)) => rows += drafting.rows(),

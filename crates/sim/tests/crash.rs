@@ -44,6 +44,7 @@ fn crashes_meet_collections_of_rows_homes_abroad_orphans_scans_and_drafts() {
         "scan_in_progress",
         "draft_in_progress",
         "draft_named",
+        "text_named",
     ] {
         assert!(report.reached.contains_key(mark), "{mark} never came");
     }

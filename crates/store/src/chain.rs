@@ -13,6 +13,7 @@ use crate::pages::Pages;
 use crate::undo::PartUndo;
 
 /// Walks the content of a chain: (local page, content).
+#[derive(Clone)]
 pub(crate) struct Chain<'a> {
     pages: &'a Pages,
     next: Option<PageId>,
@@ -60,6 +61,32 @@ impl<'a> Pieces<'a> {
             page: self.chain.next.map(|next| (next, self.chain.left)),
             skip: self.skip,
         }
+    }
+}
+
+impl Pieces<'_> {
+    /// Appends the next `bytes` bytes to `out`, or as many as there are. How many it were.
+    pub fn read(&mut self, bytes: usize, out: &mut Vec<u8>) -> usize {
+        let mut left = bytes;
+        while left > 0 {
+            let (mut behind, skip) = (self.chain.clone(), self.skip);
+            let rest = match self.inline {
+                Some(value) => Some(value),
+                None => behind.next().and_then(|(_, content)| content.get(skip..)),
+            };
+            let Some(rest) = rest else { break };
+            let piece = &rest[..rest.len().min(left)];
+            out.extend_from_slice(piece);
+            left -= piece.len();
+            self.skip += piece.len();
+            match &mut self.inline {
+                Some(value) if value.len() == piece.len() => self.inline = None,
+                Some(value) => *value = &value[piece.len()..],
+                None if piece.len() == rest.len() => (self.chain, self.skip) = (behind, 0),
+                None => {}
+            }
+        }
+        bytes - left
     }
 }
 
@@ -181,6 +208,17 @@ impl Pages {
         table: TableId,
         content: [&[u8]; 2],
     ) -> Result<PageId> {
+        let (first, _) = self.write_pages(undo, table, content)?;
+        Ok(first)
+    }
+
+    /// Writes `[key, value]` as a chain of fresh pages and gives the first and the last.
+    pub(crate) fn write_pages(
+        &mut self,
+        undo: &mut PartUndo,
+        table: TableId,
+        content: [&[u8]; 2],
+    ) -> Result<(PageId, PageId)> {
         let bytes = content[0].len() + content[1].len();
         let count = bytes.div_ceil(CHAIN_BYTES);
         assert!(count > 0, "a large row has content");
@@ -204,7 +242,7 @@ impl Pages {
             self.format_large(undo, *local, table, next, &[key_piece, value_piece]);
             (key, value) = (key_rest, value_rest);
         }
-        Ok(self.page_id(locals[0]))
+        Ok((self.page_id(locals[0]), self.page_id(locals[count - 1])))
     }
 
     /// Frees the pages of a chain.

@@ -16,6 +16,7 @@
 //! | `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | `collection`, `members`, `lists`, [`elements`] | collections: their indexes, writers, readers |
 //! | [`orphans`], [`draft`] | collections without a key: no more, and not yet |
+//! | [`texts`] | long strings that no key has yet |
 //! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
@@ -55,6 +56,7 @@ mod rows;
 mod runs;
 pub mod scan;
 pub mod slots;
+pub mod texts;
 pub mod undo;
 pub mod visit;
 
@@ -73,5 +75,6 @@ pub use perdura_page::{CollectionId, End, Group, Home, Kind, PageRecord, Shape, 
 pub use restart::UseqGap;
 pub use row_ref::RowRef;
 pub use rows::Displaced;
+pub use texts::Text;
 pub use undo::Undo;
 pub use visit::Visit;

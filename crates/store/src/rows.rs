@@ -45,7 +45,7 @@ impl Old {
 
 /// Whether the collection of a header that goes away goes with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Elements {
+pub(crate) enum Elements {
     Orphaned,
     Kept,
 }
@@ -136,19 +136,33 @@ impl Partition {
                 new.value.len()
             )));
         }
+        let part = undo.part_mut(self.id());
+        let row = cells::compose(&mut self.pages, part, id, new)?;
+        let placed = self.put_composed(undo, id, (new.key, new.hash), &row, elements);
+        if placed.is_err() {
+            let part = undo.part_mut(self.pages.id);
+            free_chain(&mut self.pages, part, chain_of(&row));
+        }
+        placed
+    }
+
+    /// Writes a key's row, whose chain is there, over what the key held.
+    pub(crate) fn put_composed(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        (key, hash): (&[u8], KeyHash),
+        row: &Row<'_>,
+        elements: Elements,
+    ) -> Result<Displaced> {
         let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
-        let old = self.pages.locate(&table.hash, new.key, new.hash);
+        let old = self.pages.locate(&table.hash, key, hash);
         let old = old.map(|found| {
             table.hash.note_access(found.place, self.now_second);
             Old::of(&self.pages, found.entry, &found.row)
         });
         let part = undo.part_mut(self.id());
-        let row = cells::compose(&mut self.pages, part, id, new)?;
-        let placed = self.place(part, id, (new.key, new.hash), old.as_ref(), &row);
-        if placed.is_err() {
-            free_chain(&mut self.pages, part, chain_of(&row));
-        }
-        placed?;
+        self.place(part, id, (key, hash), old.as_ref(), row)?;
         Ok(self.settle(undo, id, old.as_ref(), elements))
     }
 

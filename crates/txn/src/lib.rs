@@ -27,11 +27,13 @@ mod collections;
 mod drafts;
 pub mod executor;
 mod packing;
+mod texts;
 mod tx;
 mod verb;
 
 pub use perdura_store::{
-    CollectionId, Draft, Elements, End, Home, Kind, RowRef, Shape, ValueCursor,
+    CollectionId, Draft, Elements, End, Home, Kind, RowRef, Shape, Text, ValueCursor,
+    texts::TEXT_KEY_BYTES_MAX, texts::TEXT_PAGE_BYTES,
 };
 
 pub use executor::{Executor, ExecutorOptions, Ticket};

@@ -380,10 +380,16 @@ impl<'a> Tx<'a> {
         if key.len() > KEY_BYTES_MAX {
             return Err(over_limit("key", key.len(), KEY_BYTES_MAX));
         }
-        if value_bytes > self.value_bytes_max {
-            return Err(over_limit("value", value_bytes, self.value_bytes_max));
-        }
+        self.check_value_bytes(value_bytes)?;
         self.admit(key.len() + value_bytes)
+    }
+
+    /// Whether a value may have so many bytes.
+    pub(crate) fn check_value_bytes(&self, bytes: usize) -> Result<()> {
+        if bytes > self.value_bytes_max {
+            return Err(over_limit("value", bytes, self.value_bytes_max));
+        }
+        Ok(())
     }
 
     /// Whether an element may have such a name or value.

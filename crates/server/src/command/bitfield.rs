@@ -6,7 +6,6 @@
 use super::bits::bit_offset;
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
-use super::ranges::write_over;
 use super::spec::{Command, ONE, data};
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
 use crate::number::parse_i64;
@@ -300,7 +299,7 @@ fn run(data: &mut Data<'_, '_>, key: &[u8], operations: &[Operation], out: &mut 
     for window in &windows {
         if window.changed || window.write_end > old {
             let bytes = &window.bytes[..window.write_end - window.from];
-            write_over(data, key, window.from, bytes)?;
+            data.tx.write_at(data.table, key, window.from, bytes)?;
         }
     }
     if changed {

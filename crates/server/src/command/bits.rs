@@ -5,11 +5,12 @@ use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::ranges::{Range, write_over};
 use super::spec::{Command, Keys, ONE, data};
-use super::steps::Reading;
+use super::steps::{Fold, Given, Origin, Reading, Writing};
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use std::borrow::Cow;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -90,7 +91,7 @@ fn setbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     };
     let new = if on { old | mask } else { old & !mask };
     if grows || new != old {
-        write_over(data, key, byte, &[new])?;
+        write_over(data, args, (byte, Given::Byte([new])), out)?;
         data.changed(Class::String, "setbit", key);
     }
     out.integer(i64::from(old & mask != 0));
@@ -203,40 +204,53 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
+/// What the strings of the keys from the third argument on come to.
+fn combined(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    fold: Fold,
+    bytes: usize,
+) -> Result<Vec<u8>, Stop> {
+    let mut result: Option<Vec<u8>> = None;
+    for key in args.from(3) {
+        let row = data.string(key)?;
+        let value = row.map_or(Cow::Borrowed(&[][..]), |row| row.value());
+        match &mut result {
+            Some(result) => fold.take(result, &value),
+            None => result.insert(value.into_owned()).resize(bytes, 0),
+        }
+    }
+    let mut result = result.unwrap_or_default();
+    fold.finish(&mut result);
+    Ok(result)
+}
+
 /// `BITOP AND|OR|XOR|NOT destination key [key …]`
 fn bitop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let word = args.at(1);
-    let fold: fn(u8, u8) -> u8 = match () {
-        () if word.eq_ignore_ascii_case(b"AND") => |a, b| a & b,
-        () if word.eq_ignore_ascii_case(b"OR") => |a, b| a | b,
-        () if word.eq_ignore_ascii_case(b"XOR") => |a, b| a ^ b,
-        () if word.eq_ignore_ascii_case(b"NOT") => |a, _| !a,
+    let fold = match () {
+        () if word.eq_ignore_ascii_case(b"AND") => Fold::And,
+        () if word.eq_ignore_ascii_case(b"OR") => Fold::Or,
+        () if word.eq_ignore_ascii_case(b"XOR") => Fold::Xor,
+        () if word.eq_ignore_ascii_case(b"NOT") => Fold::Not,
         () => return Err(SYNTAX.into()),
     };
-    if word.eq_ignore_ascii_case(b"NOT") && args.len() != 4 {
+    if fold == Fold::Not && args.len() != 4 {
         return Err("ERR BITOP NOT must be called with a single source key.".into());
     }
-    let mut operands = Vec::with_capacity(args.len() - 3);
+    let mut lens = Vec::with_capacity(args.len() - 3);
     for key in args.from(3) {
-        let row = data.string(key)?;
-        operands.push(row.map_or_else(Vec::new, |row| row.value().into_owned()));
+        lens.push(data.string(key)?.map_or(0, |row| row.value_len()));
     }
-    let bytes = operands.iter().map(Vec::len).max().unwrap_or(0);
-    let mut operands = operands.into_iter();
-    let mut result = operands.next().unwrap_or_default();
-    result.resize(bytes, 0);
-    if operands.len() == 0 && word.eq_ignore_ascii_case(b"NOT") {
-        result.iter_mut().for_each(|byte| *byte = fold(*byte, 0));
-    }
-    for operand in operands {
-        let padded = operand.into_iter().chain(std::iter::repeat(0));
-        for (byte, other) in result.iter_mut().zip(padded) {
-            *byte = fold(*byte, other);
-        }
-    }
+    let bytes = lens.iter().copied().max().unwrap_or(0);
     let destination = args.at(2);
-    if !result.is_empty() {
-        data.tx.put(data.table, destination, &result, None)?;
+    if bytes > 0 {
+        if !data.name_text(data.database, destination, None)? {
+            let (target, origin) = ((data.database, 2), Origin::Keys(fold, 3, lens));
+            Writing::if_long(data, args, target, origin, out.resp3)?;
+            let result = combined(data, args, fold, bytes)?;
+            data.tx.put(data.table, destination, &result, None)?;
+        }
         data.changed(Class::String, "set", destination);
     } else if data.tx.delete(data.table, destination)? {
         data.changed(Class::Generic, "del", destination);

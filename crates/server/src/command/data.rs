@@ -6,14 +6,15 @@ use super::steps::{self, Progress, Step, Work};
 use super::{Command, DataFn, Run, notice};
 use crate::blocking::{Nothing, Wait};
 use crate::engine::{
-    Db, Epoch, Error, Fault, Flushed, Kind, PartitionId, Renewal, RowRef, Shape, Source, TableId,
-    Tx, types,
+    Db, Draft, Epoch, Error, Fault, Flushed, Kind, PartitionId, Renewal, RowRef, Shape, Source,
+    TableId, Text, Tx, types,
 };
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::state::State;
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// Why a data command ended early.
 #[derive(Debug)]
@@ -74,6 +75,15 @@ pub(crate) enum Later {
     Steps(Box<dyn Work>),
 }
 
+/// A long string that was written before its key is.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Where it is.
+    pub draft: Arc<Draft>,
+    /// The string.
+    pub text: Text,
+}
+
 /// What a data command answers.
 pub(crate) type Done = Result<(), Stop>;
 
@@ -109,6 +119,9 @@ pub(crate) struct Data<'a, 'tx> {
     /// Whether the client may be kept waiting.
     may_wait: bool,
     later: Option<Later>,
+    /// The command that runs, and the string that it is about to write, if that is written.
+    running: Option<DataFn>,
+    prepared: Option<Prepared>,
 }
 
 /// What a transaction leaves to be done when it has committed.
@@ -164,6 +177,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
             errors: 0,
             may_wait: true,
             later: None,
+            running: None,
+            prepared: None,
         }
     }
 
@@ -219,6 +234,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         out: &mut Out<'_>,
     ) -> Result<(), Error> {
         let start = out.buf.len();
+        self.running = Some(run);
         let done = match run(self, args, out) {
             Err(Stop::Long(mut work)) if !self.may_wait => {
                 out.buf.truncate(start);
@@ -289,6 +305,9 @@ impl<'a, 'tx> Data<'a, 'tx> {
             0 => None,
             notices => Some(notice::before(self, notices, command, args)?),
         };
+        if let Run::Data(run) = command.run {
+            self.running = Some(run);
+        }
         work.store(self, args)?;
         if let Some(absent) = absent {
             let mut events = std::mem::take(&mut self.events);
@@ -296,6 +315,37 @@ impl<'a, 'tx> Data<'a, 'tx> {
             self.events = events;
         }
         Ok(Progress::Complete)
+    }
+
+    /// Runs the command again whose string has been written.
+    pub(crate) fn run_with_text(
+        &mut self,
+        prepared: Prepared,
+        args: &Args<'_>,
+        out: &mut Out<'_>,
+    ) -> Done {
+        let Some(run) = self.running else {
+            return Ok(());
+        };
+        self.prepared = Some(prepared);
+        let done = run(self, args, out);
+        self.prepared = None;
+        done
+    }
+
+    /// Gives a key the string that has been written for it. Whether there is one.
+    pub(crate) fn name_text(
+        &mut self,
+        database: u8,
+        key: &[u8],
+        expiry: Option<u64>,
+    ) -> Result<bool, Error> {
+        let Some(Prepared { draft, text }) = &self.prepared else {
+            return Ok(false);
+        };
+        debug_assert_eq!(draft.table(), self.table_of(database));
+        self.tx.name_text((draft, *text), key, expiry)?;
+        Ok(true)
     }
 
     /// Notes that a key has changed, or is gone: to be called by every write of a key, once for

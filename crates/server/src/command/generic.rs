@@ -3,8 +3,9 @@
 use super::event::Class;
 use super::flag::{DANGEROUS, DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, Keys, ONE, SECOND, TWO, data};
+use super::steps::{Fold, Origin, Writing};
 use super::{Data, Done, Group, SYNTAX, Stop};
-use crate::engine::types;
+use crate::engine::{Kind, types};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -68,11 +69,42 @@ fn database(arg: &[u8]) -> Result<u8, Stop> {
     known.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-fn rename_key(data: &mut Data<'_, '_>, from: &[u8], to: &[u8]) -> Done {
-    let table = data.table;
-    data.tx.rename(table, from, table, to)?;
-    data.changed(Class::Generic, "rename_from", from);
-    data.changed(Class::Generic, "rename_to", to);
+/// Has the command go on in steps that copies the string of the first argument's key, if it is long.
+fn copy_in_steps(data: &Data<'_, '_>, args: &Args<'_>, target: (u8, usize), out: &Out<'_>) -> Done {
+    let row = data.tx.get(data.table, args.at(1))?;
+    let Some(row) = row.filter(|row| row.kind() == Kind::String) else {
+        return Ok(());
+    };
+    let origin = Origin::Keys(Fold::Same, 1, vec![row.value_len()]);
+    Writing::if_long(data, args, target, origin, out.resp3)
+}
+
+/// Moves what the first argument's key holds to a key of a database, which an argument names.
+fn move_to(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    (database, to): (u8, usize),
+    out: &Out<'_>,
+) -> Done {
+    let from = args.at(1);
+    let expiry = data
+        .tx
+        .get(data.table, from)?
+        .and_then(|row| row.expiry_ms());
+    if data.name_text(database, args.at(to), expiry)? {
+        data.tx.delete(data.table, from)?;
+        return Ok(());
+    }
+    copy_in_steps(data, args, (database, to), out)?;
+    let (table, target) = (data.table, data.table_of(database));
+    data.tx.rename(table, from, target, args.at(to))?;
+    Ok(())
+}
+
+fn rename_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &Out<'_>) -> Done {
+    move_to(data, args, (data.database, 2), out)?;
+    data.changed(Class::Generic, "rename_from", args.at(1));
+    data.changed(Class::Generic, "rename_to", args.at(2));
     Ok(())
 }
 
@@ -83,7 +115,7 @@ fn rename(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         return Err(NO_KEY.into());
     }
     if from != to {
-        rename_key(data, from, to)?;
+        rename_key(data, args, out)?;
     }
     out.ok();
     Ok(())
@@ -97,7 +129,7 @@ fn renamenx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     }
     let free = data.tx.get(data.table, to)?.is_none();
     if free {
-        rename_key(data, from, to)?;
+        rename_key(data, args, out)?;
     }
     out.integer(i64::from(free));
     Ok(())
@@ -128,7 +160,14 @@ fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.integer(0);
         return Ok(());
     }
-    types::copy(data.tx, (data.table, from), (table, to))?;
+    let expiry = data
+        .tx
+        .get(data.table, from)?
+        .and_then(|row| row.expiry_ms());
+    if !data.name_text(target, to, expiry)? {
+        copy_in_steps(data, args, (target, 2), out)?;
+        types::copy(data.tx, (data.table, from), (table, to))?;
+    }
     data.changed_in(target, Class::Generic, "copy_to", to);
     out.integer(1);
     Ok(())
@@ -144,8 +183,7 @@ fn move_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     let table = data.table_of(target);
     let movable = data.tx.get(data.table, key)?.is_some() && data.tx.get(table, key)?.is_none();
     if movable {
-        let from = data.table;
-        data.tx.rename(from, key, table, key)?;
+        move_to(data, args, (target, 1), out)?;
         data.changed(Class::Generic, "move_from", key);
         data.changed_in(target, Class::Generic, "move_to", key);
     }

@@ -3,7 +3,7 @@
 use super::event::Class;
 use super::flag::{DENY_OOM, READ, WRITE};
 use super::spec::{Command, ONE, data};
-use super::steps::Reading;
+use super::steps::{Given, Origin, Reading, Writing};
 use super::{Data, Done, Group, NOT_INTEGER, Stop, TOO_LONG};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -29,14 +29,22 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
 ];
 
-/// Writes `bytes` at `at` into the string of a key, which becomes longer, or comes to be, as
-/// needed; a gap is filled with zeros. Answers the new length.
+/// Writes at `at` into the string of the first argument's key, which becomes longer, or comes to be, as
+/// needed; a gap is filled with zeros. Returns the new length.
 pub(crate) fn write_over(
     data: &mut Data<'_, '_>,
-    key: &[u8],
-    at: usize,
-    bytes: &[u8],
+    args: &Args<'_>,
+    (at, given): (usize, Given),
+    out: &Out<'_>,
 ) -> Result<usize, Stop> {
+    let (key, bytes) = (args.at(1), given.bytes(args));
+    if data.tx.get(data.table, key)?.is_none() {
+        if data.name_text(data.database, key, None)? {
+            return Ok(at + bytes.len());
+        }
+        let (target, origin) = ((data.database, 1), Origin::Given(at, given));
+        Writing::if_long(data, args, target, origin, out.resp3)?;
+    }
     Ok(data.tx.write_at(data.table, key, at, bytes)?)
 }
 
@@ -172,7 +180,7 @@ fn setrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     {
         return Err(TOO_LONG.into());
     }
-    let bytes = write_over(data, key, at, piece)?;
+    let bytes = write_over(data, args, (at, Given::Arg(3)), out)?;
     data.changed(Class::String, "setrange", key);
     out.count(u64::try_from(bytes).unwrap_or(u64::MAX));
     Ok(())

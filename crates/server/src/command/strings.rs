@@ -6,7 +6,7 @@ use super::expiry::{Deadline, deadline_option};
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::ranges::write_over;
 use super::spec::{Command, EACH, ONE, PAIRS, data};
-use super::steps::Reading;
+use super::steps::{Given, Origin, Reading, Writing};
 use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, TOO_LONG, wrong_arity};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -103,24 +103,40 @@ fn reply_value(
     Ok(found)
 }
 
-/// Writes a value whose expiry may already have passed, which leaves nothing.
-fn write(data: &mut Data<'_, '_>, key: &[u8], value: &[u8], expiry: Option<u64>) -> Done {
+/// Writes an argument whose expiry may already have passed, which leaves nothing.
+fn write(
+    data: &mut Data<'_, '_>,
+    (args, value): (&Args<'_>, usize),
+    expiry: Option<u64>,
+    out: &Out<'_>,
+) -> Done {
+    let key = args.at(1);
     if expiry.is_some_and(|at| at <= data.tx.now_ms()) {
         if data.tx.delete(data.table, key)? {
             data.changed(Class::Generic, "del", key);
         }
         return Ok(());
     }
-    put(data, key, value, expiry)?;
+    put(data, (args, value), expiry, out)?;
     if expiry.is_some() {
         data.changed(Class::Generic, "expire", key);
     }
     Ok(())
 }
 
-/// Writes a string, whatever the key held.
-fn put(data: &mut Data<'_, '_>, key: &[u8], value: &[u8], expiry: Option<u64>) -> Done {
-    data.tx.put(data.table, key, value, expiry)?;
+/// Writes an argument as the string of the first one, whatever the key held.
+fn put(
+    data: &mut Data<'_, '_>,
+    (args, value): (&Args<'_>, usize),
+    expiry: Option<u64>,
+    out: &Out<'_>,
+) -> Done {
+    let key = args.at(1);
+    if !data.name_text(data.database, key, expiry)? {
+        let (target, origin) = ((data.database, 1), Origin::Given(0, Given::Arg(value)));
+        Writing::if_long(data, args, target, origin, out.resp3)?;
+        data.tx.put(data.table, key, args.at(value), expiry)?;
+    }
     data.changed(Class::String, "set", key);
     Ok(())
 }
@@ -189,7 +205,7 @@ pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
         return Err(TOO_LONG.into());
     }
     if args.len() == 3 {
-        put(data, key, value, None)?;
+        put(data, (args, 2), None, out)?;
         out.ok();
         return Ok(());
     }
@@ -222,9 +238,9 @@ pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
         expiry = old.flatten();
     }
     if options.keep_expiry {
-        put(data, key, value, expiry)?;
+        put(data, (args, 2), expiry, out)?;
     } else {
-        write(data, key, value, expiry)?;
+        write(data, (args, 2), expiry, out)?;
     }
     if !options.reply_old {
         out.ok();
@@ -239,7 +255,7 @@ pub(crate) fn setnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
     }
     let absent = data.tx.get(data.table, args.at(1))?.is_none();
     if absent {
-        put(data, args.at(1), args.at(2), None)?;
+        put(data, (args, 2), None, out)?;
     }
     out.integer(i64::from(absent));
     Ok(())
@@ -258,7 +274,7 @@ fn set_with_ttl(
         return Err(SYNTAX.into());
     };
     let at = (Deadline { kind, arg: 2 }).resolve(args, data.tx.now_ms(), name)?;
-    write(data, args.at(1), args.at(3), Some(at))?;
+    write(data, (args, 3), Some(at), out)?;
     out.ok();
     Ok(())
 }
@@ -279,7 +295,7 @@ pub(crate) fn getset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
         return Err(TOO_LONG.into());
     }
     reply_value(data, args.at(1), out)?;
-    put(data, args.at(1), args.at(2), None)
+    put(data, (args, 2), None, out)
 }
 
 /// `GETDEL key`
@@ -344,7 +360,7 @@ pub(crate) fn append(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
     if old + piece.len() > data.value_bytes_max {
         return Err(TOO_LONG.into());
     }
-    let bytes = write_over(data, key, old, piece)?;
+    let bytes = write_over(data, args, (old, Given::Arg(2)), out)?;
     data.changed(Class::String, "append", key);
     out.count(u64::try_from(bytes).unwrap_or(u64::MAX));
     Ok(())
@@ -385,7 +401,8 @@ fn check_pairs(data: &Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, name: &s
 fn put_pairs(data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
     data.tx.expect_rows(args.len() / 2, args.extent())?;
     for (key, value) in args.from(1).step_by(2).zip(args.from(2).step_by(2)) {
-        put(data, key, value, None)?;
+        data.tx.put(data.table, key, value, None)?;
+        data.changed(Class::String, "set", key);
     }
     Ok(())
 }

@@ -116,6 +116,23 @@ impl OwnedArgs {
         owned
     }
 
+    /// Where the arguments are, without the bytes: see [`fill`](Self::fill).
+    pub(crate) fn places(args: &Args<'_>) -> Self {
+        OwnedArgs {
+            bytes: Vec::new(),
+            spans: args.spans.to_vec(),
+        }
+    }
+
+    /// Takes over the buffer that the arguments are in, in which their request begins at `begin`.
+    pub(crate) fn fill(&mut self, bytes: Vec<u8>, begin: usize) {
+        for span in &mut self.spans {
+            span.start += begin;
+            span.end += begin;
+        }
+        self.bytes = bytes;
+    }
+
     /// Appends an argument.
     pub(crate) fn push(&mut self, arg: &[u8]) {
         let start = self.bytes.len();

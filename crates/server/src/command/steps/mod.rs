@@ -13,6 +13,7 @@ mod reading;
 mod sorting;
 mod walk;
 mod whole;
+mod writing;
 
 use super::{Data, Done, Stop};
 use crate::engine::types::Texts;
@@ -29,6 +30,7 @@ pub(crate) use reading::Reading;
 pub(crate) use sorting::{Sorted, Wanted};
 pub(crate) use walk::Walk;
 pub(crate) use whole::{Parts, Whole};
+pub(crate) use writing::{Fold, Given, Origin, Writing};
 
 /// How long a step takes.
 const STEP: Duration = Duration::from_millis(1);
@@ -86,13 +88,17 @@ pub(crate) trait Work: Debug + Send {
     fn swapped(&mut self) {}
 
     /// Goes on until the step is over. The transaction may run this again after an abort, so an
-    /// implementation opens all that it reads before it changes itself.
+    /// implementation opens all that it reads before it changes itself; one that writes begins each
+    /// time where it was when [`committed`](Self::committed) was called last.
     fn step(
         &mut self,
         data: &mut Data<'_, '_>,
         args: &Args<'_>,
         step: &mut Step,
     ) -> Result<Progress, Stop>;
+
+    /// The transaction of the last step has committed.
+    fn committed(&mut self) {}
 
     /// Writes what the command stores, in the transaction of the last step.
     fn store(&mut self, _: &mut Data<'_, '_>, _: &Args<'_>) -> Done {
@@ -155,6 +161,11 @@ impl Step {
             until_look: u64::MAX,
             end: None,
         }
+    }
+
+    /// How many elements may be looked at.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
     /// How many elements to look at before the next call of [`spend`](Self::spend), at most.

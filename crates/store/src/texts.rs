@@ -1,0 +1,184 @@
+//! Long strings that are written by several transactions before a key has them.
+//!
+//! A string of hundreds of megabytes that one transaction wrote would keep every other client waiting.
+//! It is built as the one item of a [draft](crate::draft) of a list instead: each transaction makes
+//! the item's chain longer by some pages, and the last one takes the item's row away, leaves its
+//! chain, and writes the row of a key that names the chain. Until then a crash leaves a list without
+//! a header, whose item the purge removes with its chain.
+//!
+//! Every page of a chain but the last is full, so each transaction but the last adds whole pages. Where
+//! the chain ends is remembered in a [`Text`], so that making it longer does not walk along it.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Error, PageId, Result, TableId};
+use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
+use perdura_page::row::HEAD_KEY_BYTES_MAX;
+use perdura_page::{CollectionId, Kind, PageKind, Row, Shape, SlotClass};
+
+use crate::cells::{self, release_slot};
+use crate::collection::Edit;
+use crate::geometry::KeyHash;
+use crate::index::Entry;
+use crate::members::{ElementKey, edit, misused};
+use crate::pages::Pages;
+use crate::partition::Partition;
+use crate::rows::{Displaced, Elements, not_attached};
+use crate::undo::{Op, PartUndo, Undo};
+
+/// What a transaction may add to a string that is being built: a multiple of this, but for the last.
+pub const TEXT_PAGE_BYTES: usize = CHAIN_BYTES;
+/// The longest key that a string built like this can get, bytes.
+pub const TEXT_KEY_BYTES_MAX: usize = HEAD_KEY_BYTES_MAX;
+
+/// How far a string has come that is being built. It is good until the next transaction that adds to
+/// the string has committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text {
+    /// The row of the draft's item.
+    entry: Entry,
+    first: PageId,
+    last: PageId,
+    bytes: usize,
+}
+
+impl Text {
+    /// Its bytes so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it has none, which never is so.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+impl Partition {
+    /// Appends bytes to the string that is built in a draft of a list, or begins it.
+    ///
+    /// # Errors
+    /// `OutOfMemory` as [`put`](Self::put); `Usage` if there is no such draft, nothing is added, or
+    /// the string has come to its end with a page that is not full.
+    pub fn grow_text(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        (draft, text): (CollectionId, Option<Text>),
+        bytes: &[u8],
+    ) -> Result<Text> {
+        if bytes.is_empty() || text.is_some_and(|text| !text.bytes.is_multiple_of(CHAIN_BYTES)) {
+            return Err(misused(id, draft, "its string has no whole pages"));
+        }
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        if table.collections.get(draft).is_none() {
+            return Err(misused(id, draft, "there is none"));
+        }
+        let (added, last) = pages.write_pages(part, id, [&[], bytes])?;
+        let first = match text {
+            Some(text) => {
+                pages.link(part, id, text.last, added)?;
+                text.first
+            }
+            None => added,
+        };
+        let len = text.map_or(0, |text| text.bytes) + bytes.len();
+        let key = ElementKey::labelled(draft, 0);
+        let hash = pages.geometry.hash(key.bytes());
+        let row = Row::large(key.bytes(), len, first, hash.0, None);
+        let row = row.with_kind(Kind::Element(Shape::List));
+        let old = text.map(|text| text.entry);
+        let entry = cells::place(pages, table, part, id, (KeyHash(0), old), &row)?;
+        match old {
+            None => edit(table, part, id, draft, Edit::ItemAdd(0, entry)),
+            Some(old) if old != entry => {
+                edit(table, part, id, draft, Edit::ItemMove(0, entry));
+                release_slot(pages, table, part, old);
+            }
+            Some(_) => {}
+        }
+        table.account(&pages.memory);
+        Ok(Text {
+            entry,
+            first,
+            last,
+            bytes: len,
+        })
+    }
+
+    /// Gives the string that was built in a draft to a key of this partition. The draft is gone then.
+    ///
+    /// # Errors
+    /// `OutOfMemory` as [`put`](Self::put); `Usage` if there is no such draft, or the key is longer
+    /// than [`TEXT_KEY_BYTES_MAX`].
+    pub fn name_text(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        (draft, text): (CollectionId, Text),
+        (key, hash): (&[u8], KeyHash),
+        expiry_ms: Option<u64>,
+    ) -> Result<Displaced> {
+        if key.len() > TEXT_KEY_BYTES_MAX {
+            return Err(misused(id, draft, "the key has no room beside its string"));
+        }
+        let row = Row::large(key, text.bytes, text.first, hash.0, expiry_ms);
+        let displaced = self.put_composed(undo, id, (key, hash), &row, Elements::Orphaned)?;
+        if !armed(Flaw::TextKeptByDraft) {
+            self.let_go(undo, id, (draft, text))?;
+        }
+        Ok(displaced)
+    }
+
+    /// Takes the row of a draft's only item away, and with it the draft. The item's chain stays.
+    fn let_go(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        (draft, text): (CollectionId, Text),
+    ) -> Result<()> {
+        let part = undo.part_mut(self.pages.id);
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let found = table.collections.get(draft);
+        let found = found.ok_or_else(|| misused(id, draft, "there is none"))?;
+        let (shape, owner) = (found.shape, found.owner);
+        edit(table, part, id, draft, Edit::ItemRemove(0));
+        release_slot(&mut self.pages, table, part, text.entry);
+        part.ops.push(Op::Unmade {
+            table: id,
+            id: draft,
+            shape,
+            owner,
+        });
+        table.collections.unmake(draft);
+        table.account(&self.pages.memory);
+        Ok(())
+    }
+}
+
+impl Pages {
+    /// Lets the last page of a chain, which is full, go on with another one.
+    fn link(
+        &mut self,
+        undo: &mut PartUndo,
+        table: TableId,
+        last: PageId,
+        next: PageId,
+    ) -> Result<()> {
+        let local = self.local(last);
+        let local = local.ok_or_else(|| Error::Usage(format!("page {last} is not here")))?;
+        undo.save(
+            self.page(local),
+            local,
+            META_BYTES,
+            HEADER_BYTES - META_BYTES,
+        );
+        let used = u32::try_from(CHAIN_BYTES).expect("content of one page");
+        let (class, kind) = (SlotClass::default(), PageKind::Large);
+        layout::format(self.page_mut(local), table, class, kind, next.0, used);
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Long strings that are written by many transactions before a key has them: see
+//! [`perdura_store::texts`].
+
+use perdura_base::{Error, Result};
+use perdura_store::texts::TEXT_PAGE_BYTES;
+use perdura_store::{Draft, Text};
+
+use crate::tx::Tx;
+
+/// What the log needs for a page beside its content, bytes, at most.
+const PAGE_LOG_BYTES: usize = 64;
+
+impl Tx<'_> {
+    /// Appends bytes to the string that is built in a draft of a list, or begins it. All but the last
+    /// ones come in whole pages of [`TEXT_PAGE_BYTES`]. If the transaction is undone, the string is what it was.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::Usage`] if the draft is none any more.
+    pub fn grow_text(&mut self, draft: &Draft, text: Option<Text>, bytes: &[u8]) -> Result<Text> {
+        let _verb = self.verb();
+        self.check_memory()?;
+        let len = text.map_or(0, |text| text.len()) + bytes.len();
+        self.check_value_bytes(len)?;
+        let pages = bytes.len().div_ceil(TEXT_PAGE_BYTES);
+        let admitted = bytes.len() + pages * PAGE_LOG_BYTES + Self::ROW_BYTES;
+        self.admit_part(admitted)?;
+        let (table, home) = (draft.table(), draft.home());
+        let at = self.guard_of(home.partition)?;
+        self.change(at, admitted, |part, undo| {
+            part.grow_text(undo, table, (home.id, text), bytes)
+        })
+    }
+
+    /// Gives the string that was built in a draft to a key of the draft's table, which the draft was
+    /// begun for. The draft is gone then; if the transaction is undone, it is what it was.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::Usage`] if the draft is none any more, or it was begun for a key
+    /// of another partition.
+    pub fn name_text(
+        &mut self,
+        (draft, text): (&Draft, Text),
+        key: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<()> {
+        let _verb = self.verb();
+        self.check_write(key, 0)?;
+        let (table, home) = (draft.table(), draft.home());
+        let (at, hash) = self.place(key)?;
+        let part = &self.guards[at].1;
+        if part.id() != home.partition || !part.is_draft(table, home.id) {
+            return Err(Error::Usage(format!("{draft:?} is none of this key")));
+        }
+        let named = (home.id, text);
+        let displaced = self.change(at, key.len() + Self::ROW_BYTES, |part, undo| {
+            part.name_text(undo, table, named, (key, hash), expiry_ms)
+        })?;
+        self.settle(table, displaced)
+    }
+}
