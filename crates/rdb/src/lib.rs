@@ -28,12 +28,13 @@
 //! | `value` | a value from its type byte |
 //! | `skip` | streams and modules' values, stepped over |
 //! | `file` | header, opcodes, keys, the checksum at the end |
-//! | `payload` | DUMP and RESTORE |
+//! | `payload`, `parts` | DUMP and RESTORE, at once and some elements at a time |
 
 mod error;
 mod file;
 mod lzf;
 mod packed;
+mod parts;
 mod payload;
 mod skip;
 mod source;
@@ -41,6 +42,7 @@ mod value;
 
 pub use error::{Error, Result};
 pub use file::{Entry, File, Item, What};
+pub use parts::{CollectionType, Parts};
 pub use payload::{StringPayload, dump, parse_dump};
 pub use value::Value;
 

@@ -86,10 +86,15 @@ pub fn dump(value: &Value) -> Vec<u8> {
             }
         }
     }
-    out.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
-    let checksum = CRC64.checksum(&out);
-    out.extend_from_slice(&checksum.to_le_bytes());
-    out
+    sealed(out)
+}
+
+/// A type byte and a value with what comes behind them.
+pub fn sealed(mut body: Vec<u8>) -> Vec<u8> {
+    body.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
+    let checksum = CRC64.checksum(&body);
+    body.extend_from_slice(&checksum.to_le_bytes());
+    body
 }
 
 fn put_strings(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>]) {
@@ -121,12 +126,8 @@ fn put_length(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// The value in a payload.
-///
-/// # Errors
-/// [`Error::Version`] and [`Error::Checksum`] if the tail is wrong, [`Error::Corrupt`] and
-/// [`Error::Truncated`] if what is before it is: Redis answers these two pairs differently.
-pub fn parse_dump(payload: &[u8]) -> Result<Value> {
+/// What is before the version and the checksum of a payload, if they are right.
+pub fn body_of(payload: &[u8]) -> Result<&[u8]> {
     let short = || Error::Truncated {
         at: u64::try_from(payload.len()).unwrap_or(u64::MAX),
         of: "a payload",
@@ -144,6 +145,16 @@ pub fn parse_dump(payload: &[u8]) -> Result<Value> {
     if found != computed {
         return Err(Error::Checksum { found, computed });
     }
+    Ok(body)
+}
+
+/// The value in a payload.
+///
+/// # Errors
+/// [`Error::Version`] and [`Error::Checksum`] if the tail is wrong, [`Error::Corrupt`] and
+/// [`Error::Truncated`] if what is before it is: Redis answers these two pairs differently.
+pub fn parse_dump(payload: &[u8]) -> Result<Value> {
+    let body = body_of(payload)?;
     let mut source = Source::new(body, body.len().min(BUFFER_BYTES));
     let kind = source.byte()?;
     let value = match value::read(&mut source, kind)? {

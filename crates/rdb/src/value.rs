@@ -99,7 +99,7 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Found> {
         12 => Value::Zset(packed_scores(source, packed::ziplist)?),
         13 => Value::Hash(pairs(source, packed::ziplist)?),
         14 => {
-            let nodes = each(source, |source| unpacked(source, packed::ziplist))?;
+            let nodes = each(source, ziplist_node)?;
             Value::List(nodes.into_iter().flatten().collect())
         }
         15 | 19 | 21 => {
@@ -109,11 +109,7 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Found> {
         16 => Value::Hash(pairs(source, packed::listpack)?),
         17 => Value::Zset(packed_scores(source, packed::listpack)?),
         18 => {
-            let nodes = each(source, |source| match source.length()? {
-                1 => Ok(vec![source.string()?]),
-                2 => unpacked(source, packed::listpack),
-                _ => Err(source.corrupt("no such node of a list")),
-            })?;
+            let nodes = each(source, list_node)?;
             Value::List(nodes.into_iter().flatten().collect())
         }
         20 => Value::Set(unpacked(source, packed::listpack)?),
@@ -121,6 +117,20 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Found> {
         _ => return Err(source.corrupt("no such type of a value")),
     };
     Ok(Found::Value(value, fields_with_deadline))
+}
+
+/// The items of a node of a list, as versions before 7 have it.
+pub fn ziplist_node<R: Read>(source: &mut Source<R>) -> Result<Vec<Vec<u8>>> {
+    unpacked(source, packed::ziplist)
+}
+
+/// The items of a node of a list: one long one, or packed ones.
+pub fn list_node<R: Read>(source: &mut Source<R>) -> Result<Vec<Vec<u8>>> {
+    match source.length()? {
+        1 => Ok(vec![source.string()?]),
+        2 => unpacked(source, packed::listpack),
+        _ => Err(source.corrupt("no such node of a list")),
+    }
 }
 
 /// A count, and so many of what `one` reads.
@@ -175,7 +185,7 @@ fn packed_scores<R: Read>(
         .collect()
 }
 
-const NO_SCORE: &str = "a score is not a number";
+pub const NO_SCORE: &str = "a score is not a number";
 
 fn parse_score(text: &[u8]) -> Option<f64> {
     let score: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
@@ -197,7 +207,7 @@ fn scored<R: Read>(
 }
 
 /// A score as versions before 8 have it: a length and text, or one of three lengths with a meaning.
-fn text_score<R: Read>(source: &mut Source<R>) -> Result<f64> {
+pub fn text_score<R: Read>(source: &mut Source<R>) -> Result<f64> {
     match source.byte()? {
         253 => Ok(f64::NAN),
         254 => Ok(f64::INFINITY),

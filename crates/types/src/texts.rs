@@ -18,6 +18,12 @@ impl Texts {
         self.ends.push(self.bytes.len());
     }
 
+    /// Forgets the texts and keeps their memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
     /// How many texts there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -65,5 +71,7 @@ mod tests {
         assert_eq!(texts.len(), 4);
         assert_eq!(texts.iter().collect::<Vec<_>>(), words);
         assert!(texts.get(4).is_empty());
+        texts.clear();
+        assert_eq!(texts.iter().len(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use super::event::Class;
 use super::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
 use super::spec::{Command, ONE, data};
-use super::steps::Reading;
+use super::steps::{Reading, Restoring};
 use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
 use crate::engine::types::{Fault, Part, hash, list, set, visit, zset};
 use crate::engine::{End, Kind, Shape};
@@ -74,6 +74,46 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     Ok(())
 }
 
+/// What RESTORE is asked for beside the payload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    ttl: u64,
+    absolute: bool,
+    replace: bool,
+}
+
+impl Terms {
+    /// Whether a key that is there is replaced.
+    pub(crate) fn replaces(self) -> bool {
+        self.replace
+    }
+
+    /// When the key expires, if it is made now.
+    pub(crate) fn expiry_ms(self, now: u64) -> Option<u64> {
+        match (self.ttl, self.absolute) {
+            (0, _) => None,
+            (at, true) => Some(at),
+            (ms, false) => Some(now.saturating_add(ms)),
+        }
+    }
+
+    /// Whether it would have expired already.
+    pub(crate) fn is_over(self, now: u64) -> bool {
+        self.expiry_ms(now).is_some_and(|at| at <= now)
+    }
+}
+
+/// Why a payload is refused.
+pub(crate) fn refusal(error: &Error, payload: &[u8]) -> Stop {
+    match error {
+        Error::Version { .. } | Error::Checksum { .. } => WRONG_TAIL.into(),
+        _ if payload.len() < 10 => WRONG_TAIL.into(),
+        _ => "ERR Bad data format".into(),
+    }
+}
+
+const WRONG_TAIL: &str = "ERR DUMP payload version or checksum are wrong";
+
 #[derive(Default)]
 struct Options {
     replace: bool,
@@ -131,21 +171,20 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     }
     let ttl = parse_i64(args.at(2)).ok_or(NOT_INTEGER)?;
     let ttl = u64::try_from(ttl).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
-    let value = parse_dump(args.at(3)).map_err(|error| match error {
-        Error::Version { .. } | Error::Checksum { .. } => {
-            "ERR DUMP payload version or checksum are wrong"
-        }
-        _ if args.at(3).len() < 10 => "ERR DUMP payload version or checksum are wrong",
-        _ => "ERR Bad data format",
-    })?;
-    let now = data.tx.now_ms();
-    let expiry = match (ttl, options.absolute) {
-        (0, _) => None,
-        (at, true) => Some(at),
-        (ms, false) => Some(now.saturating_add(ms)),
+    let terms = Terms {
+        ttl,
+        absolute: options.absolute,
+        replace: options.replace,
     };
+    if let Some(work) = Restoring::new(data, args, terms)? {
+        return Err(Stop::Long(Box::new(work)));
+    }
+    let payload = args.at(3);
+    let value = parse_dump(payload).map_err(|error| refusal(&error, payload))?;
+    let now = data.tx.now_ms();
+    let expiry = terms.expiry_ms(now);
     let gone = data.tx.delete(data.table, key)?;
-    if expiry.is_some_and(|at| at <= now) {
+    if terms.is_over(now) {
         if gone {
             data.changed(Class::Generic, "del", key);
         }

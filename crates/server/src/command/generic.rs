@@ -3,7 +3,7 @@
 use super::event::Class;
 use super::flag::{DANGEROUS, DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, Keys, ONE, SECOND, TWO, data};
-use super::steps::{Fold, Origin, Writing};
+use super::steps::{Copying, Fold, Origin, Purpose, Writing};
 use super::{Data, Done, Group, SYNTAX, Stop};
 use crate::engine::{Kind, types};
 use crate::number::parse_i64;
@@ -160,6 +160,10 @@ fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.integer(0);
         return Ok(());
     }
+    let purpose = Purpose::Copy { replace };
+    if let Some(work) = Copying::whole(data, purpose, (from, target))? {
+        return Err(Stop::Long(Box::new(work)));
+    }
     let expiry = data
         .tx
         .get(data.table, from)?
@@ -183,6 +187,9 @@ fn move_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     let table = data.table_of(target);
     let movable = data.tx.get(data.table, key)?.is_some() && data.tx.get(table, key)?.is_none();
     if movable {
+        if let Some(work) = Copying::whole(data, Purpose::Move, (key, target))? {
+            return Err(Stop::Long(Box::new(work)));
+        }
         move_to(data, args, (target, 1), out)?;
         data.changed(Class::Generic, "move_from", key);
         data.changed_in(target, Class::Generic, "move_to", key);

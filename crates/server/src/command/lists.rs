@@ -3,7 +3,7 @@
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, ONE, data};
-use super::steps::{Parts, Walk, Whole};
+use super::steps::{Parts, Pushing, Walk, Whole};
 use super::{Data, Done, Group, NOT_INTEGER, NOT_POSITIVE, SYNTAX, Stop, wrong_arity};
 use crate::engine::types::Left;
 use crate::engine::types::list;
@@ -124,6 +124,12 @@ fn push(
     (end, only_existing): (End, bool),
 ) -> Done {
     let key = args.at(1);
+    if !only_existing
+        && let Some(work) = Pushing::new(data, args, end)
+        && data.tx.get(data.table, key)?.is_none()
+    {
+        return Err(Stop::Long(Box::new(work)));
+    }
     let items = args.from(2);
     let len = list::push(data.tx, data.table, key, end, items, only_existing)?;
     if len > 0 {

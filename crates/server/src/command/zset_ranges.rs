@@ -4,7 +4,7 @@ use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::lists::{integer, shrunk};
 use super::spec::{Command, ONE, TWO, data};
-use super::steps::{Parts, Walk, Whole};
+use super::steps::{Copying, Parts, Purpose, Walk, Whole, are_rows};
 use super::{Data, Done, Group, SYNTAX, Stop};
 use crate::engine::Shape;
 use crate::engine::types::zset::{self, LexBound, LexRange, ScoreRange};
@@ -331,7 +331,16 @@ fn zrangestore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
         store: true,
     };
     let query = Query::parse(args, 3, named)?;
-    let found = data.collection(args.at(2), Shape::Zset)?.map(|set| {
+    let set = data.collection(args.at(2), Shape::Zset)?;
+    if let Some(set) = &set {
+        let (from, to) = query.ranks(set);
+        if data.is_long(to - from) && are_rows(data.tx.packing(), Shape::Zset, to - from) {
+            let walk = Walk::ranks(Shape::Zset, from..to, false);
+            let work = Copying::new(Purpose::Stretch, walk, data.database);
+            return Err(Stop::Long(Box::new(work)));
+        }
+    }
+    let found = set.map(|set| {
         let members = members(&set, &query).1;
         members
             .map(|(member, score)| (member.to_vec(), score))

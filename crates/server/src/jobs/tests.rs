@@ -1,5 +1,6 @@
 //! Jobs and other clients by turns, without sockets: a test decides when a job takes a step.
 
+mod built;
 mod texts;
 
 use crate::command::steps::Steps;
@@ -233,7 +234,7 @@ fn every_way_to_change_a_key_has_a_long_command_begin_again() {
         let mut bed = Bed::new();
         bed.send(READER, "SMEMBERS set");
         bed.state.step_job();
-        bed.send(WRITER, change);
+        bed.at_once(change);
         bed.finish(|_| {});
         let reply = bed.replies(READER);
         match change {

@@ -5,7 +5,9 @@
 //! nothing has to be remembered of the members seen. What that costs grows with the number of
 //! sets: many sets are joined in one round.
 
-use super::{Progress, Step, Walk, Work, admitted};
+use super::building::STEP_BYTES;
+use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
+use crate::command::event::Class;
 use crate::command::set_joins::{sources, store};
 use crate::command::{Data, Done, Stop};
 use crate::engine::Shape;
@@ -40,6 +42,9 @@ pub(crate) struct Joining {
     lens: Vec<Option<u64>>,
     /// The members found: as they are stored, or as they are replied.
     members: Texts,
+    /// What is stored, if it is built step by step, and how many members are in it.
+    building: Option<Building>,
+    built: usize,
     count: usize,
     text: Vec<u8>,
 }
@@ -79,6 +84,8 @@ impl Joining {
             walks: walked.into_iter().rev().map(walk).collect(),
             lens,
             members: Texts::default(),
+            building: None,
+            built: 0,
             count: 0,
             text: room_for_head(),
         })
@@ -144,12 +151,35 @@ impl Work for Joining {
             }
             self.walks.pop();
         }
-        Ok(Progress::Complete)
+        drop(sets);
+        let stored = self.joined != Joined::Replied;
+        if stored && self.building.is_none() {
+            let found = to_u64(self.members.len());
+            if !data.is_long(found) || !are_rows(data.tx.packing(), Shape::Set, found) {
+                return Ok(Progress::Complete);
+            }
+            self.building = Some(Building::new(data.database, Shape::Set));
+            if !step.is_endless() {
+                return Ok(Progress::More);
+            }
+        }
+        let Some(building) = &mut self.building else {
+            return Ok(Progress::Complete);
+        };
+        building.fill(data, (args.at(1), &self.members), &mut self.built, step)
     }
 
     fn store(&mut self, data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
         match self.joined {
-            Joined::Stored(event) => store(data, args.at(1), event, &self.members),
+            Joined::Stored(event) => match &self.building {
+                Some(building) => {
+                    if building.name(data, args.at(1), None)? {
+                        data.changed(Class::Set, event, args.at(1));
+                    }
+                    Ok(())
+                }
+                None => store(data, args.at(1), event, &self.members),
+            },
             Joined::Replied => Ok(()),
         }
     }
@@ -167,6 +197,9 @@ impl Work for Joining {
     }
 
     fn logged(&self) -> usize {
-        admitted(&self.members)
+        match &self.building {
+            Some(_) => STEP_BYTES,
+            None => admitted(&self.members),
+        }
     }
 }

@@ -7,9 +7,13 @@
 //! are read: if one was changed, the command begins again, and after a few vain beginnings it runs
 //! in one round. Within MULTI it always does: by the same code, in one step without a limit.
 
+mod building;
+mod copying;
 mod joining;
 mod keys;
+mod pushing;
 mod reading;
+mod restoring;
 mod sorting;
 mod walk;
 mod whole;
@@ -24,9 +28,13 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+pub(crate) use building::{Building, are_rows};
+pub(crate) use copying::{Copying, Purpose};
 pub(crate) use joining::{Joined, Joining};
 pub(crate) use keys::Keys;
+pub(crate) use pushing::Pushing;
 pub(crate) use reading::Reading;
+pub(crate) use restoring::Restoring;
 pub(crate) use sorting::{Sorted, Wanted};
 pub(crate) use walk::Walk;
 pub(crate) use whole::{Parts, Whole};
@@ -166,6 +174,29 @@ impl Step {
     /// How many elements may be looked at.
     pub(crate) fn left(&self) -> u64 {
         self.left
+    }
+
+    /// One of so many elements, whatever time they take.
+    fn of(elements: u64) -> Self {
+        Step {
+            left: elements,
+            ..Step::endless()
+        }
+    }
+
+    /// Whether it ends only when everything has been done.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.end.is_none()
+    }
+
+    /// What a step has come to that has written something, and all that there is if `complete`. The
+    /// transaction that stores the result must not be the one that writes: what it has written may be
+    /// undone with it, when it runs again.
+    fn after_writing(&self, complete: bool) -> Progress {
+        match complete && self.is_endless() {
+            true => Progress::Complete,
+            false => Progress::More,
+        }
     }
 
     /// How many elements to look at before the next call of [`spend`](Self::spend), at most.

@@ -3,7 +3,9 @@
 //! The elements are copied first; from then on nothing is read any more. They are put in order run by
 //! run, and then the runs are merged, as far as elements are asked for.
 
-use super::{Progress, Step, Walk, Work, admitted};
+use super::building::STEP_BYTES;
+use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
+use crate::command::event::Class;
 use crate::command::sort::{Sorting, Weighed, number, store};
 use crate::command::{Data, Done, Stop};
 use crate::engine::types::Texts;
@@ -43,6 +45,9 @@ pub(crate) struct Sorted {
     merged: usize,
     text: Vec<u8>,
     stored: Texts,
+    /// What is stored, if it is built step by step, and how many items are in it.
+    building: Option<Building>,
+    built: usize,
 }
 
 /// Restores the order of a heap whose first entry may be out of place.
@@ -80,6 +85,8 @@ impl Sorted {
             merged: 0,
             text,
             stored: Texts::default(),
+            building: None,
+            built: 0,
         }
     }
 
@@ -102,6 +109,20 @@ impl Sorted {
             }
             1
         }))
+    }
+
+    /// Writes what is stored until the step is over.
+    fn build(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        args: &Args<'_>,
+        step: &mut Step,
+    ) -> Result<Progress, Stop> {
+        let (Some(building), Some(target)) = (&mut self.building, self.wanted.target) else {
+            return Ok(Progress::Complete);
+        };
+        let built = (args.at(target), &self.stored);
+        building.fill(data, built, &mut self.built, step)
     }
 
     /// Puts runs in order until the step is over; whether all are.
@@ -187,17 +208,40 @@ impl Work for Sorted {
             // It has expired: that is no change that a watch sees.
             return Ok(Progress::Changed);
         }
-        let done = self.sort(step)? && self.merge(step);
-        data.check_reply(self.text.len())?;
-        Ok(match done {
-            true => Progress::Complete,
-            false => Progress::More,
-        })
+        if self.building.is_none() {
+            let done = self.sort(step)? && self.merge(step);
+            data.check_reply(self.text.len())?;
+            let items = to_u64(self.stored.len());
+            return Ok(match done {
+                false => Progress::More,
+                true if !data.is_long(items)
+                    || !are_rows(data.tx.packing(), Shape::List, items) =>
+                {
+                    Progress::Complete
+                }
+                true => {
+                    self.building = Some(Building::new(data.database, Shape::List));
+                    match step.is_endless() {
+                        true => return self.build(data, args, step),
+                        false => Progress::More,
+                    }
+                }
+            });
+        }
+        self.build(data, args, step)
     }
 
     fn store(&mut self, data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
         match self.wanted.target {
-            Some(target) => store(data, args.at(target), self.stored.iter().map(Some)),
+            Some(target) => match &self.building {
+                Some(building) => {
+                    if building.name(data, args.at(target), None)? {
+                        data.changed(Class::List, "sortstore", args.at(target));
+                    }
+                    Ok(())
+                }
+                None => store(data, args.at(target), self.stored.iter().map(Some)),
+            },
             None => Ok(()),
         }
     }
@@ -215,6 +259,9 @@ impl Work for Sorted {
     }
 
     fn logged(&self) -> usize {
-        admitted(&self.stored)
+        match &self.building {
+            Some(_) => STEP_BYTES,
+            None => admitted(&self.stored),
+        }
     }
 }

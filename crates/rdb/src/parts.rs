@@ -1,0 +1,235 @@
+//! The collection in a payload, some elements at a time: for a reader that has other things to do in
+//! between.
+//!
+//! Only the encodings of big collections are read so: those without packing, and lists of packed nodes.
+
+use std::io::Read;
+
+use crate::error::Result;
+use crate::payload::body_of;
+use crate::source::Source;
+use crate::value::{NO_SCORE, list_node, plain, text_score, ziplist_node};
+
+/// How much of a payload is read at once.
+const BUFFER_BYTES: usize = 8 << 10;
+
+/// What a collection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CollectionType {
+    /// Fields and values.
+    Hash,
+    /// Items.
+    List,
+    /// Members.
+    Set,
+    /// Members and scores, eight bytes each, little-endian.
+    Zset,
+}
+
+/// How far a payload has been read.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    kind: u8,
+    /// The offset of what comes next.
+    at: usize,
+    /// Elements, or nodes of a list, that are missing.
+    left: u64,
+}
+
+impl Parts {
+    /// Checks version and checksum of a payload. `None`: the encoding is one that is read at once.
+    ///
+    /// # Errors
+    /// As [`parse_dump`](crate::parse_dump).
+    pub fn begin(payload: &[u8]) -> Result<Option<Parts>> {
+        let body = body_of(payload)?;
+        let mut source = Source::new(body, BUFFER_BYTES);
+        let kind = source.byte()?;
+        if !matches!(
+            kind,
+            plain::LIST | plain::SET | 3 | plain::HASH | plain::ZSET | 14 | 18
+        ) {
+            return Ok(None);
+        }
+        let left = source.length()?;
+        if left == 0 {
+            return Err(source.corrupt("a collection without elements"));
+        }
+        let at = position(&source);
+        Ok(Some(Parts { kind, at, left }))
+    }
+
+    /// What the collection is.
+    #[must_use]
+    pub fn collection(&self) -> CollectionType {
+        match self.kind {
+            plain::SET => CollectionType::Set,
+            plain::HASH => CollectionType::Hash,
+            3 | plain::ZSET => CollectionType::Zset,
+            _ => CollectionType::List,
+        }
+    }
+
+    /// How many elements are missing at least.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Hands about `count` elements of the payload to `take`: a field with its value, an item and nothing, a member and
+    /// nothing, a member with its score.
+    ///
+    /// # Errors
+    /// As [`parse_dump`](crate::parse_dump).
+    pub fn read(
+        &mut self,
+        payload: &[u8],
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let body = body_unchecked(payload);
+        let mut source = Source::new(body.get(self.at..).unwrap_or_default(), BUFFER_BYTES);
+        let mut taken = 0;
+        while taken < count && self.left > 0 {
+            taken += self.one(&mut source, &mut take)?;
+            self.left -= 1;
+        }
+        self.at += position(&source);
+        if self.left == 0 && self.at != body.len() {
+            return Err(source.corrupt("there is something behind the value"));
+        }
+        Ok(())
+    }
+
+    /// Reads an element or a node. Returns how many elements it was.
+    fn one<R: Read>(
+        &self,
+        source: &mut Source<R>,
+        take: &mut impl FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        match self.kind {
+            plain::HASH => take(&source.string()?, &source.string()?),
+            3 | plain::ZSET => {
+                let member = source.string()?;
+                let score = match self.kind {
+                    3 => text_score(source)?,
+                    _ => f64::from_le_bytes(source.array()?),
+                };
+                if score.is_nan() {
+                    return Err(source.corrupt(NO_SCORE));
+                }
+                take(&member, &score.to_le_bytes());
+            }
+            14 | 18 => {
+                let items = match self.kind {
+                    14 => ziplist_node(source)?,
+                    _ => list_node(source)?,
+                };
+                items.iter().for_each(|item| take(item, &[]));
+                return Ok(items.len());
+            }
+            _ => take(&source.string()?, &[]),
+        }
+        Ok(1)
+    }
+}
+
+fn position<R: Read>(source: &Source<R>) -> usize {
+    usize::try_from(source.position()).unwrap_or(usize::MAX)
+}
+
+/// What is before version and checksum.
+fn body_unchecked(payload: &[u8]) -> &[u8] {
+    payload
+        .get(..payload.len().saturating_sub(10))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, Value, dump, parse_dump};
+
+    /// The payload read in parts of `count`.
+    fn in_parts(payload: &[u8], count: usize) -> Result<Option<Value>> {
+        let Some(mut parts) = Parts::begin(payload)? else {
+            return Ok(None);
+        };
+        let mut all = Vec::new();
+        while parts.left() > 0 {
+            parts.read(payload, count, |name, value| {
+                all.push((name.to_vec(), value.to_vec()));
+            })?;
+        }
+        let names = |all: Vec<(Vec<u8>, Vec<u8>)>| all.into_iter().map(|(name, _)| name).collect();
+        let score = |text: &[u8]| f64::from_le_bytes(text.try_into().expect("eight bytes"));
+        Ok(Some(match parts.collection() {
+            CollectionType::Hash => Value::Hash(all),
+            CollectionType::List => Value::List(names(all)),
+            CollectionType::Set => Value::Set(names(all)),
+            CollectionType::Zset => {
+                let scored = all.into_iter();
+                Value::Zset(scored.map(|(name, text)| (name, score(&text))).collect())
+            }
+        }))
+    }
+
+    fn values() -> Vec<Value> {
+        let text = |i: usize| match i % 9 {
+            0 => vec![b'x'; i * 3],
+            _ => i.to_string().into_bytes(),
+        };
+        let all = || (1..60).map(text);
+        let score = |i: usize| f64::from(u16::try_from(i).expect("small")) / 3.0;
+        vec![
+            Value::List(all().collect()),
+            Value::Set(all().collect()),
+            Value::Hash(all().map(|text| (text.clone(), text)).collect()),
+            Value::Zset((1..60).map(|i| (text(i), score(i))).collect()),
+        ]
+    }
+
+    #[test]
+    fn a_payload_read_in_parts_is_what_it_is_at_once() {
+        for value in values() {
+            let payload = dump(&value);
+            for count in [1, 7, 256, 1000] {
+                assert_eq!(
+                    in_parts(&payload, count).expect("sound"),
+                    Some(value.clone())
+                );
+            }
+        }
+        let string = dump(&Value::String(b"text".to_vec()));
+        assert_eq!(in_parts(&string, 1).expect("sound"), None);
+    }
+
+    #[test]
+    fn a_payload_cut_or_changed_anywhere_is_refused_as_it_is_at_once() {
+        for value in values() {
+            let payload = dump(&value);
+            for at in (0..payload.len()).step_by(7) {
+                let mut changed = payload.clone();
+                changed[at] ^= 0x41;
+                for bytes in [&changed[..], &payload[..at]] {
+                    let (whole, parts) = (parse_dump(bytes), in_parts(bytes, 5));
+                    assert!(whole.is_err() && parts.is_err(), "at {at}");
+                }
+            }
+            // With a checksum that fits: whatever the body is, both say the same.
+            for at in 0..payload.len() - 10 {
+                let mut body = payload[..payload.len() - 10].to_vec();
+                body[at] = body[at].wrapping_add(1);
+                let sealed = crate::payload::sealed(body);
+                match (parse_dump(&sealed), in_parts(&sealed, 5)) {
+                    (Ok(whole), Ok(Some(parts))) => {
+                        assert_eq!(format!("{whole:?}"), format!("{parts:?}"), "at {at}");
+                    }
+                    (Ok(_) | Err(_), Ok(None)) => {}
+                    (Err(Error::Truncated { .. } | Error::Corrupt { .. }), Err(_)) => {}
+                    (whole, parts) => panic!("at {at}: {whole:?} and {parts:?}"),
+                }
+            }
+        }
+    }
+}

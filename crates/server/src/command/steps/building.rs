@@ -1,0 +1,230 @@
+//! A collection that a command builds step by step before its key names it.
+//!
+//! It is a [`Draft`] of the engine: nothing sees it until the transaction of the last step writes the
+//! key, and when its job is dropped it goes away. What a step has written is committed with the step; so
+//! a step that writes never is the last one, whose transaction may yet be undone and run again by the
+//! engine, for want of a latch.
+
+use super::{Progress, Step};
+use crate::command::{Data, Stop};
+use crate::engine::types::{Entry, Texts};
+use crate::engine::{Draft, End, Packing, Shape};
+use perdura_base::num::{to_u64, to_usize};
+
+/// Elements handed to the transaction at a time.
+const FEW: u64 = 256;
+/// What a step asks the log for, bytes, and about what it writes at most.
+pub(super) const STEP_BYTES: usize = 512 << 10;
+
+/// Whether so many elements can only be rows, by the limits of packed collections.
+pub(crate) fn are_rows(packing: Packing, shape: Shape, elements: u64) -> bool {
+    let most = match shape {
+        Shape::Hash => packing.hash_entries,
+        Shape::List => packing.list_entries,
+        Shape::Set => packing.set_entries.max(packing.set_integers),
+        Shape::Zset => packing.zset_entries,
+    };
+    elements > u64::from(most)
+}
+
+/// Some elements on their way.
+#[derive(Debug, Default)]
+pub(super) struct Few {
+    names: Texts,
+    values: Texts,
+}
+
+impl Few {
+    /// Adds a copy of an element.
+    pub fn push(&mut self, shape: Shape, entry: &Entry<'_>) {
+        match shape {
+            Shape::List => self.item(&entry.item()),
+            Shape::Hash => self.named(&entry.key(), &entry.value()),
+            Shape::Set => self.named(&entry.key(), &[]),
+            Shape::Zset => self.named(&entry.key(), &entry.score().to_le_bytes()),
+        }
+    }
+
+    /// Adds an item of a list.
+    pub fn item(&mut self, item: &[u8]) {
+        self.values.push(item);
+    }
+
+    /// Adds a field with its value, a member with none, or with its score.
+    pub fn named(&mut self, name: &[u8], value: &[u8]) {
+        self.names.push(name);
+        self.values.push(value);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+}
+
+/// A collection that is being built.
+#[derive(Debug)]
+pub(crate) struct Building {
+    database: u8,
+    shape: Shape,
+    draft: Option<Draft>,
+    /// What the step has written, bytes.
+    written: usize,
+    few: Few,
+}
+
+impl Building {
+    /// Nothing yet, for a key of a database.
+    pub(crate) fn new(database: u8, shape: Shape) -> Building {
+        Building {
+            database,
+            shape,
+            draft: None,
+            written: 0,
+            few: Few::default(),
+        }
+    }
+
+    /// The database of the key.
+    pub(super) fn database(&self) -> u8 {
+        self.database
+    }
+
+    /// What it is to be.
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Bytes of memory beside what is built.
+    pub(super) fn bytes(&self) -> usize {
+        self.few.names.bytes() + self.few.values.bytes()
+    }
+
+    /// Begins a step, which writes up to so many elements. False: what has been built is lost, because
+    /// the database was emptied or has changed places.
+    pub(super) fn begin(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        key: &[u8],
+        (step, elements): (&Step, u64),
+    ) -> Result<bool, Stop> {
+        let table = data.table_of(self.database);
+        self.written = 0;
+        if step.is_endless() {
+            data.tx.expect_elements(to_usize(elements))?;
+        }
+        match &self.draft {
+            Some(draft) => Ok(draft.table() == table),
+            None => {
+                self.draft = Some(data.tx.begin_draft(table, key, self.shape)?);
+                Ok(true)
+            }
+        }
+    }
+
+    /// How many elements to write at once.
+    pub(super) fn few(step: &Step) -> u64 {
+        step.left().min(FEW)
+    }
+
+    /// Elements to be filled in and [written](Self::write); the memory of those before.
+    pub(super) fn take_few(&mut self) -> Few {
+        let mut few = std::mem::take(&mut self.few);
+        few.names.clear();
+        few.values.clear();
+        few
+    }
+
+    /// Writes elements. False if the step is over.
+    pub(super) fn write(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        few: Few,
+        step: &mut Step,
+    ) -> Result<bool, Stop> {
+        let Some(draft) = &self.draft else {
+            return Ok(false);
+        };
+        if self.shape == Shape::List {
+            let items: Vec<&[u8]> = few.values.iter().collect();
+            return self.push(data, (End::Back, &items), step);
+        }
+        for (name, value) in few.names.iter().zip(few.values.iter()) {
+            data.tx
+                .element_put(draft.table(), draft.home(), name, value)?;
+            self.written += name.len() + value.len();
+        }
+        let count = few.len();
+        self.few = few;
+        Ok(self.spend(count, step))
+    }
+
+    /// Puts items at an end of a list. False if the step is over.
+    pub(super) fn push(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        (end, items): (End, &[&[u8]]),
+        step: &mut Step,
+    ) -> Result<bool, Stop> {
+        let Some(draft) = &self.draft else {
+            return Ok(false);
+        };
+        data.tx.list_push(draft.table(), draft.home(), end, items)?;
+        self.written += items.iter().map(|item| item.len()).sum::<usize>();
+        Ok(self.spend(items.len(), step))
+    }
+
+    fn spend(&self, count: usize, step: &mut Step) -> bool {
+        let more = step.spend(to_u64(count));
+        more && (step.is_endless() || self.written < STEP_BYTES / 2)
+    }
+
+    /// Takes a step at building from texts, of which `built` are in it: the items of a list, or the members of a set.
+    pub(super) fn fill(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        (key, texts): (&[u8], &Texts),
+        built: &mut usize,
+        step: &mut Step,
+    ) -> Result<Progress, Stop> {
+        let mut at = *built;
+        let left = texts.len() - at;
+        if !self.begin(data, key, (step, to_u64(left)))? {
+            return Ok(Progress::Changed);
+        }
+        if left == 0 {
+            return Ok(Progress::Complete);
+        }
+        while at < texts.len() {
+            let until = texts.len().min(at + to_usize(Building::few(step)));
+            let mut few = self.take_few();
+            for text in (at..until).map(|at| texts.get(at)) {
+                match self.shape {
+                    Shape::List => few.item(text),
+                    Shape::Hash | Shape::Set | Shape::Zset => few.named(text, &[]),
+                }
+            }
+            at = until;
+            if !self.write(data, few, step)? {
+                break;
+            }
+        }
+        *built = at;
+        Ok(step.after_writing(at == texts.len()))
+    }
+
+    /// Gives what has been built to the key, in the place of what that holds. False: nothing has, or it is lost.
+    pub(super) fn name(
+        &self,
+        data: &mut Data<'_, '_>,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<bool, Stop> {
+        let table = data.table_of(self.database);
+        let Some(draft) = self.draft.as_ref().filter(|d| d.table() == table) else {
+            return Ok(false);
+        };
+        data.tx.name_draft(draft, key, expiry_ms)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,135 @@
+//! RESTORE of a large collection.
+//!
+//! Version and checksum are checked before the first element is read; damage that the checksum covers
+//! ends the command before the key is touched.
+
+use super::building::{Building, STEP_BYTES, are_rows};
+use super::{Progress, Step, Work};
+use crate::command::dump::{Terms, refusal};
+use crate::command::event::Class;
+use crate::command::{Data, Done, Stop};
+use crate::engine::Shape;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_rdb::{CollectionType, Parts};
+use std::ops::Range;
+
+/// The argument with the payload.
+const PAYLOAD: usize = 3;
+
+/// Work on a key that is made of a payload.
+#[derive(Debug)]
+pub(crate) struct Restoring {
+    terms: Terms,
+    parts: Parts,
+    building: Building,
+}
+
+impl Restoring {
+    /// The key of a command's payload, if it has so many elements that it takes steps.
+    pub(crate) fn new(
+        data: &Data<'_, '_>,
+        args: &Args<'_>,
+        terms: Terms,
+    ) -> Result<Option<Restoring>, Stop> {
+        let payload = args.at(PAYLOAD);
+        // An element has a byte at least.
+        if !data.is_long(to_u64(payload.len())) {
+            return Ok(None);
+        }
+        let Some(parts) = Parts::begin(payload).map_err(|error| refusal(&error, payload))? else {
+            return Ok(None);
+        };
+        let shape = match parts.collection() {
+            CollectionType::Hash => Shape::Hash,
+            CollectionType::List => Shape::List,
+            CollectionType::Set => Shape::Set,
+            CollectionType::Zset => Shape::Zset,
+        };
+        // What a list says may be how many nodes it has, which hold many items each.
+        let about = parts.left().max(to_u64(payload.len() / 16));
+        if !data.is_long(about) || !are_rows(data.tx.packing(), shape, parts.left()) {
+            return Ok(None);
+        }
+        let building = Building::new(data.database, shape);
+        Ok(Some(Restoring {
+            terms,
+            parts,
+            building,
+        }))
+    }
+}
+
+impl Work for Restoring {
+    fn sources(&self, _: &Args<'_>) -> Range<usize> {
+        match self.terms.replaces() {
+            true => 1..1,
+            false => 1..2,
+        }
+    }
+
+    fn step(
+        &mut self,
+        data: &mut Data<'_, '_>,
+        args: &Args<'_>,
+        step: &mut Step,
+    ) -> Result<Progress, Stop> {
+        let mut parts = self.parts.clone();
+        let shape = self.building.shape();
+        if !self
+            .building
+            .begin(data, args.at(1), (step, parts.left()))?
+        {
+            return Ok(Progress::Changed);
+        }
+        if parts.left() == 0 {
+            return Ok(Progress::Complete);
+        }
+        let payload = args.at(PAYLOAD);
+        while parts.left() > 0 {
+            let mut few = self.building.take_few();
+            let read = parts.read(
+                payload,
+                to_usize(Building::few(step)),
+                |name, value| match shape {
+                    Shape::List => few.item(name),
+                    Shape::Hash | Shape::Set | Shape::Zset => few.named(name, value),
+                },
+            );
+            read.map_err(|error| refusal(&error, payload))?;
+            if !self.building.write(data, few, step)? {
+                break;
+            }
+        }
+        self.parts = parts;
+        Ok(step.after_writing(self.parts.left() == 0))
+    }
+
+    fn store(&mut self, data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
+        let key = args.at(1);
+        let expiry = self.terms.expiry_ms(data.tx.now_ms());
+        if self.terms.is_over(data.tx.now_ms()) {
+            if data.tx.delete(data.table, key)? {
+                data.changed(Class::Generic, "del", key);
+            }
+            return Ok(());
+        }
+        if self.building.name(data, key, expiry)? {
+            data.changed(Class::Generic, "restore", key);
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, out: &mut Out<'_>) {
+        out.ok();
+    }
+
+    fn bytes(&self) -> usize {
+        self.building.bytes()
+    }
+
+    fn logged(&self) -> usize {
+        STEP_BYTES
+    }
+}
