@@ -16,6 +16,7 @@ use perdura_base::{Error, Result, StreamId};
 
 use crate::log::{Stream, Wal};
 use crate::segment::SegmentShelf;
+use crate::sizes::Span;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Why a stream's log cannot be written or extended.
@@ -103,11 +104,12 @@ impl Stream {
         self.wanted_end.load(Ordering::Relaxed) > self.room()
     }
 
-    /// Whether the last attempt to make the next file failed. That outlasts the trouble, which is
-    /// over once the files ahead suffice for the common write: a writer that needs more than these
-    /// is refused rather than made to wait, and its asking has the file tried again.
-    fn is_unextended(&self) -> bool {
-        self.unextended_at.load(Ordering::SeqCst) == self.room()
+    /// Whether the last attempt to make a file failed, and `end` lies beyond its place. That outlasts the
+    /// trouble, which is over once the files ahead suffice for the common write: a writer that needs
+    /// more is refused rather than made to wait, and its asking has the file tried again.
+    fn is_unextended(&self, end: u64) -> bool {
+        let at = self.unextended_at.load(Ordering::SeqCst);
+        self.room() <= at && at < end
     }
 }
 
@@ -141,7 +143,12 @@ impl Wal {
     /// Whether a stream has the files for `bytes` more and what may be appended beside them
     /// without being admitted: the open block, the marks of a checkpoint, a beacon.
     pub(crate) fn has_room(&self, s: &Stream, bytes: usize) -> bool {
-        s.end_with(to_u64(bytes)).saturating_add(self.reserve()) <= s.room()
+        self.end_for(s, bytes) <= s.room()
+    }
+
+    /// How far the files must reach for `bytes` more in a stream.
+    fn end_for(&self, s: &Stream, bytes: usize) -> u64 {
+        s.end_with(to_u64(bytes)).saturating_add(self.reserve())
     }
 
     fn reserve(&self) -> u64 {
@@ -151,7 +158,7 @@ impl Wal {
     /// Has files made for `bytes` more in a stream. Where another thread makes them this only asks.
     pub fn ask_for_room(&self, stream: StreamId, bytes: usize) {
         let s = &self.streams[usize::from(stream.0)];
-        let end = s.end_with(to_u64(bytes)).saturating_add(self.reserve());
+        let end = self.end_for(s, bytes);
         s.wanted_end.fetch_max(end, Ordering::SeqCst);
         if self.preparer.get().is_some() {
             self.wake_preparer();
@@ -167,11 +174,14 @@ impl Wal {
         let stream = self.idlest();
         let s = &self.streams[usize::from(stream.0)];
         let bytes = bytes.saturating_add(self.options.block_bytes_max);
-        if self.has_room(s, bytes) || self.is_short() || s.is_unextended() {
+        let waits = || {
+            !self.has_room(s, bytes) && !self.is_short() && !s.is_unextended(self.end_for(s, bytes))
+        };
+        if !waits() {
             return false;
         }
         self.ask_for_room(stream, bytes);
-        !self.has_room(s, bytes) && !self.is_short() && !s.is_unextended()
+        waits()
     }
 
     /// Admission when a stream comes to the end of its files, or some stream is in trouble.
@@ -190,7 +200,7 @@ impl Wal {
         } else if self.is_short() {
             "the log's disk fails to prepare a segment; it is tried again, and writes resume by \
              themselves"
-        } else if s.is_unextended() {
+        } else if s.is_unextended(self.end_for(s, bytes)) {
             "the log's disk has no space for a transaction of this size, or fails to prepare a \
              segment; it is tried again, and shorter ones are accepted"
         } else {
@@ -213,7 +223,7 @@ impl Wal {
         if self.has_room(s, bytes) {
             return !self.is_stuck();
         }
-        !self.is_short() && !s.is_unextended()
+        !self.is_short() && !s.is_unextended(self.end_for(s, bytes))
     }
 
     /// Whether every stream has room for what no writer asks for; asks for it where there is none.
@@ -272,11 +282,25 @@ impl Wal {
             if error.is_disk_full() && matches!(s.shelf.lock().give_up_spare(), Ok(true)) {
                 continue;
             }
-            s.wanted_end.store(0, Ordering::SeqCst);
             s.unextended_at.store(s.room(), Ordering::SeqCst);
+            if error.is_disk_full() && s.is_starved() {
+                self.give_back(s);
+            }
+            s.wanted_end.store(0, Ordering::SeqCst);
             self.note_prepared(stream, Err(&error));
             return Err(error);
         }
+    }
+
+    /// Removes the spares that were made for a writer which is refused after all: on a full disk others
+    /// need the space. The files that are left suffice for the common write.
+    fn give_back(&self, s: &Stream) {
+        let mut shelf = s.shelf.lock();
+        let sealed_end = s.sealed_end.load(Ordering::Relaxed);
+        let ahead = |next: &Span| next.start.0.saturating_sub(sealed_end);
+        // What cannot be removed stays a spare.
+        let _ = shelf.give_back(|next| ahead(next) > next.bytes / 2 + self.reserve());
+        s.note_room(&shelf);
     }
 
     /// Makes sure of a spare for the flusher, which finds one but for what was appended beyond all

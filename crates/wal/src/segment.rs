@@ -218,15 +218,25 @@ impl SegmentShelf {
         Ok(shelf)
     }
 
-    /// Keeps a file that was found as a spare if it has a size that segments have, and removes it if
-    /// not.
+    /// Keeps a file that was found as a spare, or removes it if there are enough of its size.
     fn take_spare(&mut self, path: String) -> Result<()> {
         let bytes = self.disk.open(&path, Access::Buffered)?.len()?;
-        if !self.place.sizes.contain(bytes) {
+        if self.has_enough(bytes) {
             return self.disk.remove(&path);
         }
         self.spares.push(Spare { path, bytes });
         Ok(())
+    }
+
+    /// Whether a file of this size that is free is not worth keeping.
+    fn has_enough(&self, bytes: u64) -> bool {
+        let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
+        let limit = match () {
+            () if bytes == self.place.sizes.max => SPARES_MAX,
+            () if self.place.sizes.contain(bytes) => 1,
+            () => 0,
+        };
+        kept.count() >= limit
     }
 
     /// Refuses to touch a segment whose header names another database.
@@ -314,6 +324,32 @@ impl SegmentShelf {
         Ok(true)
     }
 
+    /// Removes all spares but those that the next segments need, up to the first segment for which
+    /// there is `enough` room before it.
+    ///
+    /// # Errors
+    /// The first of the disk's. What could not be removed stays a spare.
+    pub fn give_back(&mut self, enough: impl Fn(&Span) -> bool) -> Result<()> {
+        let ShelfPlace { sizes, life, .. } = self.place;
+        let mut left = std::mem::take(&mut self.spares);
+        let mut next = sizes.span_at(life, self.placed_end);
+        while !enough(&next)
+            && let Some(at) = left.iter().position(|spare| spare.bytes == next.bytes)
+        {
+            self.spares.push(left.swap_remove(at));
+            next = sizes.span_at(life, next.end());
+        }
+        let mut removed = Ok(());
+        for spare in left {
+            let gone = self.disk.remove(&spare.path);
+            if gone.is_err() {
+                self.spares.push(spare);
+            }
+            removed = removed.and(gone);
+        }
+        removed
+    }
+
     /// Retires every live segment that ends at or below `floor`. Returns how many.
     ///
     /// # Errors
@@ -341,13 +377,7 @@ impl SegmentShelf {
     }
 
     fn retire(&mut self, path: &str, bytes: u64) -> Result<()> {
-        let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
-        let limit = match () {
-            () if bytes == self.place.sizes.max => SPARES_MAX,
-            () if self.place.sizes.contain(bytes) => 1,
-            () => 0,
-        };
-        if kept.count() >= limit {
+        if self.has_enough(bytes) {
             return self.disk.remove(path);
         }
         let spare = self.plan_spare(bytes).path;
@@ -491,6 +521,20 @@ mod tests {
                 .unwrap();
         }
         assert!(!shelf.has_spare(65536));
+    }
+
+    #[test]
+    fn an_open_keeps_no_more_spares_than_a_checkpoint_frees() {
+        let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
+        disk.make_dir(LOG_DIR).unwrap();
+        for number in 0..20 {
+            let path = format!("{LOG_DIR}/spare-s00-{number}.log");
+            let file = disk.create(&path, Access::Buffered).unwrap();
+            file.set_len(65536).unwrap();
+        }
+        let shelf = SegmentShelf::open(Arc::clone(&disk), place(), |_| false).unwrap();
+        assert_eq!(shelf.spares.len(), SPARES_MAX);
+        assert_eq!(disk.list(LOG_DIR).unwrap().len(), SPARES_MAX);
     }
 
     /// Found by the simulator in steal mode: a half-made spare could not be removed at the

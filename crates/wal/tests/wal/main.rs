@@ -3,3 +3,4 @@
 mod damage;
 mod round_trip;
 mod setup;
+mod spares;
