@@ -94,10 +94,9 @@ fn empty(shape: Shape) -> Value {
 impl World {
     /// Begins a draft, or takes one further.
     pub(crate) fn draft_step(&mut self) -> Check {
-        let flushed = |d: &Drafting| d.database(self.core(), self.swarm.databases).is_none();
-        if let Some(at) = self.drafts.iter().position(flushed) {
-            drop(self.drafts.remove(at));
-        }
+        let (core, databases) = (self.core.as_ref().expect("open"), self.swarm.databases);
+        self.drafts
+            .retain(|drafting| drafting.database(core, databases).is_some());
         let count = self.drafts.len();
         if count == 0 || count < DRAFTS_MAX && self.rng.u8(0..4) == 0 {
             return self.draft_begin();
