@@ -4,6 +4,7 @@
 //! requests wait and its replies keep their order. Its keys are watched as those of a WATCH are.
 //! What it has gathered is on its client's account. It ends without a reply if its client is gone.
 
+use crate::acl;
 use crate::command::dispatch::{add_partitions, failed, note_run, run_data};
 use crate::command::steps::{Progress, Step, Work};
 use crate::command::wait::{answer, serve};
@@ -191,7 +192,9 @@ impl State {
         }
         self.start_clock();
         let began = self.clock;
-        let turn = if job.work.reads() && self.watches.changed(&job.watched) {
+        let turn = if let Err(text) = self.judge_job(&connection.session, &job) {
+            Turn::Ended(Err(Failure::Text(text.into())), Epoch(0))
+        } else if job.work.reads() && self.watches.changed(&job.watched) {
             Turn::Again
         } else {
             // What the client itself hears of its change comes behind its reply.
@@ -220,6 +223,15 @@ impl State {
                 }
                 self.end_job(job, connection, start, epoch);
             }
+        }
+    }
+
+    /// Whether the user may still run the command: it reads what others have written since it began. The
+    /// error is the reply.
+    fn judge_job(&mut self, session: &Session, job: &Job) -> Result<(), String> {
+        match session.user.unlimited() {
+            true => Ok(()),
+            false => acl::check(self, session, job.command, &job.args.args()),
         }
     }
 

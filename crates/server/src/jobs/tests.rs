@@ -568,6 +568,29 @@ fn nothing_is_stored_of_a_source_that_has_expired_while_it_was_sorted() {
 }
 
 #[test]
+fn a_command_that_goes_on_in_steps_ends_when_its_user_may_not_run_it_any_more() {
+    let mut bed = Bed::new();
+    bed.ask(WRITER, "ACL SETUSER reader on nopass +@all ~*");
+    for (rules, why) in [
+        ("-smembers", "'smembers'"),
+        ("+@all resetkeys ~other", "keys used"),
+    ] {
+        bed.ask(WRITER, "ACL SETUSER reader +@all ~*");
+        bed.ask(READER, "AUTH reader any");
+        bed.send(READER, "SMEMBERS set");
+        bed.state.step_job();
+        assert!(!bed.state.jobs.is_empty());
+        bed.ask(WRITER, &format!("ACL SETUSER reader {rules}"));
+        bed.finish(|_| {});
+        let reply = bed.replies(READER);
+        assert!(
+            reply.starts_with("-NOPERM") && reply.contains(why),
+            "{reply}"
+        );
+    }
+}
+
+#[test]
 fn a_client_was_not_idle_while_its_long_command_ran() {
     let mut bed = Bed::new();
     bed.send(READER, "SMEMBERS set");
