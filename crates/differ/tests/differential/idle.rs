@@ -90,6 +90,19 @@ fn the_commands_that_count_as_a_use_of_a_key_are_those_of_redis() {
 }
 
 #[test]
+fn a_key_that_is_restored_in_steps_is_as_idle_as_it_was_said_to_be() {
+    let pair = Pair::start().expect("both servers");
+    let mut wire = pair.connect(Side::Ours).expect("connected");
+    let members: Vec<String> = (0..20_000).map(|n| format!("member-number-{n}")).collect();
+    let mut add = vec!["SADD", "from"];
+    add.extend(members.iter().map(String::as_str));
+    restored(&mut wire, &add);
+    assert_eq!(was_used(&mut wire, "k"), Some(false));
+    call(&mut wire, "SMEMBERS k");
+    assert_eq!(was_used(&mut wire, "k"), Some(true));
+}
+
+#[test]
 fn after_a_restart_every_key_is_as_old_as_the_restart() {
     let mut pair = Pair::start().expect("both servers");
     let mut wire = pair.connect(Side::Ours).expect("connected");

@@ -80,6 +80,8 @@ pub(crate) struct Terms {
     ttl: u64,
     absolute: bool,
     replace: bool,
+    /// Seconds since the key was used.
+    idle: Option<u64>,
 }
 
 impl Terms {
@@ -100,6 +102,14 @@ impl Terms {
     /// Whether it would have expired already.
     pub(crate) fn is_over(self, now: u64) -> bool {
         self.expiry_ms(now).is_some_and(|at| at <= now)
+    }
+
+    /// Makes the key that was made look as idle as it is to be.
+    pub(crate) fn age(self, data: &Data<'_, '_>, key: &[u8]) -> Done {
+        if let Some(idle) = self.idle {
+            data.tx.set_idle_seconds(data.table, key, idle)?;
+        }
+        Ok(())
     }
 }
 
@@ -175,6 +185,7 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
         ttl,
         absolute: options.absolute,
         replace: options.replace,
+        idle: options.idle,
     };
     if let Some(work) = Restoring::new(data, args, terms)? {
         return Err(Stop::Long(Box::new(work)));
@@ -195,9 +206,7 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     if expiry.is_some() {
         data.tx.set_expiry(data.table, key, expiry)?;
     }
-    if let Some(idle) = options.idle {
-        data.tx.set_idle_seconds(data.table, key, idle)?;
-    }
+    terms.age(data, key)?;
     data.changed(Class::Generic, "restore", key);
     out.ok();
     Ok(())

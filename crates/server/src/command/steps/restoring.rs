@@ -116,6 +116,7 @@ impl Work for Restoring {
             return Ok(());
         }
         if self.building.name(data, key, expiry)? {
+            self.terms.age(data, key)?;
             data.changed(Class::Generic, "restore", key);
         }
         Ok(())
