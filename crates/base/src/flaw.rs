@@ -105,6 +105,8 @@ pub enum Flaw {
     DraftStaysClaimed,
     /// A key gets a string that was built in steps, and the draft it was built in keeps it, too.
     TextKeptByDraft,
+    /// The purge frees the first pages of a long value, and its row still names them.
+    TrimNotNoted,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -125,7 +127,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 46] = [
+    pub const ALL: [Flaw; 47] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -172,6 +174,7 @@ impl Flaw {
         Flaw::DraftNotClaimed,
         Flaw::DraftStaysClaimed,
         Flaw::TextKeptByDraft,
+        Flaw::TrimNotNoted,
     ];
 
     /// The flaws that only steal mode has a place for.

@@ -171,6 +171,7 @@ impl Swarm {
                 at_once: pick(rng, &[0, 3, 128]),
                 debt_rows: pick(rng, &[0, 20, 16_384]),
                 step_rows: pick(rng, &[1, 5, 256]),
+                chain_pages: pick_aside(rng, &[1, 1, 2, 1024]),
             },
             ..CoreOptions::default()
         };

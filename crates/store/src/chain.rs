@@ -104,6 +104,14 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
+impl Chain<'_> {
+    /// The page that comes next, and the bytes of the content from there on; `None` at the end.
+    pub(crate) fn rest(&self) -> Option<(PageId, usize)> {
+        let next = self.next.filter(|_| self.left > 0)?;
+        Some((next, self.left))
+    }
+}
+
 impl<'a> Iterator for Chain<'a> {
     type Item = (u32, &'a [u8]);
 

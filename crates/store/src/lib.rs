@@ -16,7 +16,7 @@
 //! | `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | `collection`, `members`, `lists`, [`elements`] | collections: their indexes, writers, readers |
 //! | [`orphans`], [`draft`] | collections without a key: no more, and not yet |
-//! | [`texts`] | long strings that no key has yet |
+//! | [`texts`], `trim` | long strings that no key has yet, or no more |
 //! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
@@ -57,6 +57,7 @@ mod runs;
 pub mod scan;
 pub mod slots;
 pub mod texts;
+mod trim;
 pub mod undo;
 pub mod visit;
 

@@ -18,6 +18,7 @@ use crate::index::{Entry, Table};
 use crate::members::edit;
 use crate::pages::Pages;
 use crate::partition::Partition;
+use crate::trim::trim;
 use crate::undo::{Op, PartUndo, Undo};
 
 /// What goes away when. The simulator draws small ones.
@@ -29,6 +30,9 @@ pub struct OrphanLimits {
     pub debt_rows: usize,
     /// Rows of orphans that one step of the background removes at most.
     pub step_rows: usize,
+    /// A string in a chain of up to so many pages goes away with its key; of a longer one, a step of the
+    /// background frees so many.
+    pub chain_pages: usize,
 }
 
 impl Default for OrphanLimits {
@@ -37,6 +41,7 @@ impl Default for OrphanLimits {
             at_once: 128,
             debt_rows: 16 * 1024,
             step_rows: 256,
+            chain_pages: 1024,
         }
     }
 }
@@ -58,7 +63,14 @@ impl Partition {
         };
         let at_once = self.orphan_limits.at_once;
         if found.len() <= at_once {
-            remove_rows(&mut self.pages, table, part, (id, collection), at_once);
+            let whole = usize::MAX;
+            remove_rows(
+                &mut self.pages,
+                table,
+                part,
+                (id, collection),
+                (at_once, whole),
+            );
         } else {
             table.collections.orphan(collection);
             part.ops.push(Op::Orphaned {
@@ -72,13 +84,14 @@ impl Partition {
     /// Removes up to `max` rows of orphans. How many it were; 0: there is no orphan.
     pub fn purge_orphans(&mut self, undo: &mut Undo, max: usize) -> usize {
         let part = undo.part_mut(self.pages.id);
+        let most = self.orphan_limits.chain_pages;
         let mut removed = 0;
         for (id, table) in &mut self.tables {
             while removed < max
                 && let Some(orphan) = table.collections.orphans.last().copied()
             {
                 let left = max - removed;
-                removed += remove_rows(&mut self.pages, table, part, (*id, orphan), left);
+                removed += remove_rows(&mut self.pages, table, part, (*id, orphan), (left, most));
             }
             table.account(&self.pages.memory);
         }
@@ -103,22 +116,25 @@ impl Partition {
             && let Some(orphan) = table.collections.orphans.last().copied()
         {
             let part = undo.part_mut(self.pages.id);
-            let removed = remove_rows(&mut self.pages, table, part, (id, orphan), due);
+            let limits = (due, self.orphan_limits.chain_pages);
+            let removed = remove_rows(&mut self.pages, table, part, (id, orphan), limits);
             due = due.saturating_sub(removed.max(1));
         }
     }
 }
 
-/// Removes up to `max` rows of a collection, and with the last one the collection. How many.
+/// Removes up to `max` rows of a collection, and with the last one the collection. How many. An item of
+/// a list in a chain of more than `most` pages loses some of them instead, and counts as `max`.
 fn remove_rows(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,
     (id, collection): (TableId, CollectionId),
-    max: usize,
+    (max, most): (usize, usize),
 ) -> usize {
     let mut removed = 0;
     while removed < max
+        && !trim(pages, table, part, (id, collection), most)
         && let Some(entry) = remove_any(table, part, id, collection)
     {
         let chain = pages.row(entry).as_ref().and_then(chain_of);
@@ -138,8 +154,9 @@ fn remove_rows(
             owner: left.owner,
         });
         table.collections.unmake(collection);
+        return removed;
     }
-    removed
+    max
 }
 
 /// Takes one row out of a collection's indexes: the cheapest one.

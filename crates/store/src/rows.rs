@@ -163,6 +163,7 @@ impl Partition {
         });
         let part = undo.part_mut(self.id());
         self.place(part, id, (key, hash), old.as_ref(), row)?;
+        self.let_chain_go(undo, id, old.as_ref().and_then(|old| old.chain));
         Ok(self.settle(undo, id, old.as_ref(), elements))
     }
 
@@ -281,7 +282,7 @@ impl Partition {
         set_expiry(attached, part, table, Some((entry, old.expiry_ms)), None);
         attached.account(&self.pages.memory);
         release_slot(&mut self.pages, attached, part, entry);
-        free_chain(&mut self.pages, part, old.chain);
+        self.let_chain_go(undo, table, old.chain);
         Some(self.settle(undo, table, Some(&old), elements))
     }
 
@@ -304,8 +305,7 @@ impl Partition {
         }
     }
 
-    /// Writes a key's row where it belongs and settles its index entries and what the old one
-    /// held.
+    /// Writes a key's row where it belongs and settles its index entries. What the old one held stays.
     fn place(
         &mut self,
         part: &mut PartUndo,
@@ -340,7 +340,6 @@ impl Partition {
         let before = old.map(|old| (old.entry, old.expiry_ms));
         set_expiry(table, part, id, before, Some((entry, row.expiry_ms)));
         table.account(&pages.memory);
-        free_chain(pages, part, old.and_then(|old| old.chain));
         Ok(())
     }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use perdura::core::Core;
 use perdura::{End, Home, Progress, Shape};
-use perdura_base::PartitionSet;
+use perdura_base::{PartitionId, PartitionSet};
 use perdura_device::{CrashProfile, SimDisk};
 
+use crate::collections::{orphan_rows, purge_all};
 use crate::core_steps::{env, small};
 
 fn open(disk: &Arc<SimDisk>) -> Core {
@@ -81,4 +82,61 @@ fn an_item_that_fills_its_slot_survives_a_longer_label() {
         Ok::<_, perdura::Error>((elements.len(), first))
     });
     assert_eq!(read.expect("a read").0, (42, Some(16_306)));
+}
+
+fn ids(core: &Core) -> impl Iterator<Item = PartitionId> {
+    (0..core.heap().geometry().partitions).map(PartitionId)
+}
+
+#[test]
+fn a_long_string_that_is_gone_is_freed_some_pages_at_a_time_across_a_crash_too() {
+    let disk = SimDisk::new(8);
+    let core = open(&disk);
+    let few_pages = |core: &Core| {
+        let limits = perdura::OrphanLimits {
+            chain_pages: 3,
+            ..perdura::OrphanLimits::default()
+        };
+        for id in ids(core) {
+            core.heap().lock(id).set_orphan_limits(limits);
+        }
+    };
+    let pages = |core: &Core| -> u64 {
+        ids(core)
+            .map(|id| core.heap().lock(id).pages_held(core.database(0)))
+            .sum()
+    };
+    few_pages(&core);
+    let put = |core: &Core, bytes: usize| {
+        let put = core.transact(&PartitionSet::empty(), |tx| {
+            tx.put(core.database(0), b"k", &vec![7; bytes], None)
+        });
+        let _waited_for_by_a_flush = put.expect("it commits");
+    };
+    put(&core, 20 * 16_320);
+    put(&core, 10 * 16_320);
+    assert_eq!(pages(&core), 20 + 10 + 2, "the first one waits");
+    let deleted = core.transact(&PartitionSet::empty(), |tx| {
+        tx.delete(core.database(0), b"k")
+    });
+    assert!(deleted.expect("it commits").0);
+    assert_eq!(
+        (pages(&core), orphan_rows(&core)),
+        (31, 2),
+        "so does this one"
+    );
+    let mut before = pages(&core);
+    while before > 12 {
+        core.purge_step().expect("a step");
+        let now = pages(&core);
+        // The end of one string and the beginning of the next, and the page of their items.
+        let freed = before.checked_sub(now).expect("pages are freed");
+        assert!(freed <= 7, "{before} to {now} pages");
+        before = now;
+    }
+    let core = crash(core, &disk);
+    few_pages(&core);
+    assert_eq!(pages(&core), before);
+    purge_all(&core);
+    assert_eq!((pages(&core), orphan_rows(&core)), (0, 0));
 }

@@ -1,0 +1,127 @@
+//! The chains of long values that are gone, freed a stretch at a time.
+//!
+//! A string of hundreds of megabytes lies in tens of thousands of pages, and the transaction that removed
+//! its key would free and log all of them. It gives the chain to an orphan instead: a list whose one item
+//! it is. The purge frees the chain from its front, and the item goes on where the rest begins.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::VALUE_BYTES_MAX;
+use perdura_base::{Result, TableId};
+use perdura_page::layout::CHAIN_BYTES;
+use perdura_page::{CollectionId, Kind, Row, Shape};
+
+use crate::cells::{self, ChainPlace, chain_of, free_chain, release_slot};
+use crate::collection::{Edit, Index, Owner};
+use crate::geometry::KeyHash;
+use crate::index::{Entry, Table};
+use crate::lists::label_of;
+use crate::members::{ElementKey, edit};
+use crate::pages::Pages;
+use crate::partition::Partition;
+use crate::rows::not_attached;
+use crate::undo::{Op, PartUndo, Undo};
+
+impl Partition {
+    /// Frees the chain of a row that is gone, or leaves it to the purge if it is long.
+    pub(crate) fn let_chain_go(&mut self, undo: &mut Undo, id: TableId, chain: ChainPlace) {
+        let Some((_, bytes)) = chain else { return };
+        let is_long = bytes.div_ceil(CHAIN_BYTES) > self.orphan_limits.chain_pages;
+        // Without memory for the row of the item, the pages make some.
+        if is_long && bytes <= VALUE_BYTES_MAX && self.orphan_chain(undo, id, chain).is_ok() {
+            return;
+        }
+        let part = undo.part_mut(self.pages.id);
+        free_chain(&mut self.pages, part, chain);
+    }
+
+    /// Makes an orphan of a chain.
+    fn orphan_chain(&mut self, undo: &mut Undo, id: TableId, chain: ChainPlace) -> Result<()> {
+        let list = self.make_collection(undo, id, Shape::List)?;
+        let part = undo.part_mut(self.pages.id);
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let placed = write_item(pages, table, part, (id, list), (None, 0, chain));
+        match placed {
+            Ok(entry) => {
+                edit(table, part, id, list, Edit::ItemAdd(0, entry));
+                table.collections.orphan(list);
+                part.ops.push(Op::Orphaned {
+                    table: id,
+                    id: list,
+                });
+            }
+            Err(_) => {
+                part.ops.push(Op::Unmade {
+                    table: id,
+                    id: list,
+                    shape: Shape::List,
+                    owner: Owner::Header,
+                });
+                table.collections.unmake(list);
+            }
+        }
+        table.account(&pages.memory);
+        placed.map(drop)
+    }
+}
+
+/// Writes the row of an item that has a chain, over the old one or in a slot of its own.
+fn write_item(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    (id, list): (TableId, CollectionId),
+    (old, label, chain): (Option<Entry>, i64, ChainPlace),
+) -> Result<Entry> {
+    let (first, bytes) = chain.unwrap_or_default();
+    let key = ElementKey::labelled(list, label);
+    let hash = pages.geometry.hash(key.bytes());
+    let row = Row::large(key.bytes(), bytes, first, hash.0, None);
+    let row = row.with_kind(Kind::Element(Shape::List));
+    cells::place(pages, table, part, id, (KeyHash(0), old), &row)
+}
+
+/// Frees the first pages of the chain of an orphaned list's last item, if it has more than `most`.
+/// Whether it had.
+pub(crate) fn trim(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    (id, list): (TableId, CollectionId),
+    most: usize,
+) -> bool {
+    let found = table.collections.get(list);
+    let Some(Index::Items(items)) = found.map(|found| &found.index) else {
+        return false;
+    };
+    let Some((at, entry)) = items.len().checked_sub(1).map(|at| (at, items[at])) else {
+        return false;
+    };
+    let chain = pages.row(entry).as_ref().and_then(chain_of);
+    let (Some((first, bytes)), Some(label)) = (chain, label_of(pages, entry)) else {
+        return false;
+    };
+    if bytes.div_ceil(CHAIN_BYTES) <= most || most == 0 {
+        return false;
+    }
+    let mut rest = pages.chain(first, bytes);
+    let gone: Vec<u32> = rest.by_ref().take(most).map(|(local, _)| local).collect();
+    // A damaged chain has no rest: then all goes that is found.
+    let Some(next) = rest.rest().filter(|_| gone.len() == most) else {
+        return false;
+    };
+    if !armed(Flaw::TrimNotNoted) {
+        let written = (Some(entry), label, Some(next));
+        let Ok(moved) = write_item(pages, table, part, (id, list), written) else {
+            return false;
+        };
+        if moved != entry {
+            edit(table, part, id, list, Edit::ItemMove(at, moved));
+            release_slot(pages, table, part, entry);
+        }
+    }
+    for local in gone {
+        pages.free_page(part, local);
+    }
+    true
+}
