@@ -11,9 +11,11 @@
 use perdura_base::TableId;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_page::CollectionId;
+use perdura_page::layout::CHAIN_BYTES;
 
 use crate::cells::{chain_of, free_chain, release_slot};
-use crate::collection::{Edit, Index};
+use crate::collection::{Collection, Edit, Index};
+use crate::elements::Elements;
 use crate::index::{Entry, Table};
 use crate::members::edit;
 use crate::pages::Pages;
@@ -61,16 +63,14 @@ impl Partition {
         let Some(found) = table.collections.get(collection) else {
             return;
         };
-        let at_once = self.orphan_limits.at_once;
-        if found.len() <= at_once {
-            let whole = usize::MAX;
-            remove_rows(
-                &mut self.pages,
-                table,
-                part,
-                (id, collection),
-                (at_once, whole),
-            );
+        let OrphanLimits {
+            at_once,
+            chain_pages,
+            ..
+        } = self.orphan_limits;
+        if found.len() <= at_once && chain_pages_of(&self.pages, found) <= chain_pages {
+            let whole = (at_once, usize::MAX);
+            remove_rows(&mut self.pages, table, part, (id, collection), whole);
         } else {
             table.collections.orphan(collection);
             part.ops.push(Op::Orphaned {
@@ -105,6 +105,18 @@ impl Partition {
         u64::try_from(rows.sum::<usize>()).unwrap_or(u64::MAX)
     }
 
+    /// Frees two pages of a long chain that waits for each one that is about to be written, so that
+    /// overwriting long strings cannot outrun the purge.
+    pub(crate) fn pay_for_chains(&mut self, undo: &mut Undo, id: TableId, pages: usize) {
+        let part = undo.part_mut(self.pages.id);
+        if let Some(table) = self.tables.get_mut(&id)
+            && let Some(orphan) = table.collections.orphans.last().copied()
+        {
+            let due = (1, pages.saturating_mul(2));
+            remove_rows(&mut self.pages, table, part, (id, orphan), due);
+        }
+    }
+
     /// Removes two rows for each element that is about to be written, as long as too many wait.
     pub(crate) fn pay_for_orphans(&mut self, undo: &mut Undo, id: TableId, elements: usize) {
         let Some(table) = self.tables.get_mut(&id) else {
@@ -123,8 +135,18 @@ impl Partition {
     }
 }
 
-/// Removes up to `max` rows of a collection, and with the last one the collection. How many. An item of
-/// a list in a chain of more than `most` pages loses some of them instead, and counts as `max`.
+/// Pages in the chains of a small collection's elements.
+fn chain_pages_of(pages: &Pages, collection: &Collection) -> usize {
+    let elements = Elements::new(pages, collection);
+    let pages = elements
+        .iter()
+        .map(|row| row.chain_bytes().div_ceil(CHAIN_BYTES));
+    pages.sum()
+}
+
+/// Removes up to `max` rows of a collection, or as many as have `most` pages in their chains, and with the
+/// last one the collection. How many. An item of a list in a chain of more than `most` pages loses some
+/// of them instead. Where pages were the limit, the rows count as `max`.
 fn remove_rows(
     pages: &mut Pages,
     table: &mut Table,
@@ -132,12 +154,14 @@ fn remove_rows(
     (id, collection): (TableId, CollectionId),
     (max, most): (usize, usize),
 ) -> usize {
-    let mut removed = 0;
+    let (mut removed, mut freed) = (0, 0);
     while removed < max
+        && freed < most
         && !trim(pages, table, part, (id, collection), most)
         && let Some(entry) = remove_any(table, part, id, collection)
     {
         let chain = pages.row(entry).as_ref().and_then(chain_of);
+        freed += chain.map_or(0, |(_, bytes)| bytes.div_ceil(CHAIN_BYTES));
         release_slot(pages, table, part, entry);
         if !armed(Flaw::ChainLeaked) {
             free_chain(pages, part, chain);

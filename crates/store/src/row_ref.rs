@@ -88,6 +88,11 @@ impl<'a> RowRef<'a> {
         }
     }
 
+    /// Bytes in its chain of pages; 0 if it has none.
+    pub(crate) fn chain_bytes(&self) -> usize {
+        self.row.chain_bytes()
+    }
+
     /// Bytes of the value.
     #[must_use]
     pub fn value_len(&self) -> usize {

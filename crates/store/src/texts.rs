@@ -15,7 +15,7 @@ use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
 use perdura_page::row::HEAD_KEY_BYTES_MAX;
 use perdura_page::{CollectionId, Kind, PageKind, Row, Shape, SlotClass};
 
-use crate::cells::{self, release_slot};
+use crate::cells::{self, free_chain, release_slot};
 use crate::collection::Edit;
 use crate::geometry::KeyHash;
 use crate::index::Entry;
@@ -71,6 +71,7 @@ impl Partition {
         if bytes.is_empty() || text.is_some_and(|text| !text.bytes.is_multiple_of(CHAIN_BYTES)) {
             return Err(misused(id, draft, "its string has no whole pages"));
         }
+        self.pay_for_chains(undo, id, bytes.len().div_ceil(CHAIN_BYTES));
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -78,20 +79,23 @@ impl Partition {
             return Err(misused(id, draft, "there is none"));
         }
         let (added, last) = pages.write_pages(part, id, [&[], bytes])?;
-        let first = match text {
-            Some(text) => {
-                pages.link(part, id, text.last, added)?;
-                text.first
-            }
-            None => added,
-        };
+        let first = text.map_or(added, |text| text.first);
         let len = text.map_or(0, |text| text.bytes) + bytes.len();
         let key = ElementKey::labelled(draft, 0);
         let hash = pages.geometry.hash(key.bytes());
         let row = Row::large(key.bytes(), len, first, hash.0, None);
         let row = row.with_kind(Kind::Element(Shape::List));
         let old = text.map(|text| text.entry);
-        let entry = cells::place(pages, table, part, id, (KeyHash(0), old), &row)?;
+        let entry = match cells::place(pages, table, part, id, (KeyHash(0), old), &row) {
+            Ok(entry) => entry,
+            Err(error) => {
+                free_chain(pages, part, Some((added, bytes.len())));
+                return Err(error);
+            }
+        };
+        if let Some(text) = text {
+            pages.link(part, id, text.last, added)?;
+        }
         match old {
             None => edit(table, part, id, draft, Edit::ItemAdd(0, entry)),
             Some(old) if old != entry => {

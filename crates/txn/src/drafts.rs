@@ -43,8 +43,10 @@ impl Tx<'_> {
             return Err(Error::Usage(format!("{draft:?} is none any more")));
         }
         let header = (Kind::Header(draft.shape()), &*home.encode());
-        let part = &mut self.guards[at].1;
-        let displaced = part.put_kind(self.undo, table, (key, hash), header, expiry_ms)?;
+        let admitted = key.len() + 16 + Self::ROW_BYTES;
+        let displaced = self.change(at, admitted, |part, undo| {
+            part.put_kind(undo, table, (key, hash), header, expiry_ms)
+        })?;
         let part = &mut self.guards[home_at].1;
         part.claim_draft(self.undo, table, home.id);
         self.changed.push((table, home));

@@ -85,6 +85,7 @@ impl Drop for Running {
     }
 }
 
+const REFUSED: &str = "a write of this transaction was refused, so none of it was made";
 const ENGINE_PANICKED: &str = "the engine panicked in a transaction";
 
 /// Latches the log if a panic drops it before [`Fuse::done`]: what it guards must not end halfway.
@@ -229,6 +230,11 @@ impl Executor {
             return Outcome::Missed(missing);
         }
         match result {
+            // A verb may have been refused in its middle, whatever the closure made of that.
+            Ok(Ok(_)) if marks.met_full_log() => {
+                self.undo(guards, undo);
+                Outcome::Failed(Error::LogFull(REFUSED.into()).into())
+            }
             Ok(Ok(value)) => {
                 let ticket = self.commit(guards, logged, stream, undo, group);
                 Outcome::Committed(value, ticket)

@@ -76,6 +76,39 @@ fn what_is_durable_survives_a_power_cut_and_what_is_not_is_gone_whole() {
     }
 }
 
+/// A verb that the log refuses may have changed half of what it was to change: RENAME removes the old
+/// name and asks for more room before it writes the new one.
+#[test]
+fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
+    let options = CoreOptions {
+        queue_bytes_max: 16 * 1024,
+        ..small()
+    };
+    let env = env(&SimDisk::new(1), 1);
+    let core = Core::open(env, options, Arc::new(Progress::default())).expect("it opens");
+    put(&core, "kept", &[7; 9000]);
+    core.flush_all().unwrap();
+    let digest = core.digest().unwrap();
+    let fill = |core: &Core| {
+        let (none, filler) = (PartitionSet::empty(), [0; 12 * 1024]);
+        for _ in 0..4 {
+            let wal = core.wal();
+            wal.append(StreamId(0), FrameKind::Group, &filler, &none, CkptEpoch(0));
+        }
+    };
+    let table = core.database(0);
+    let refused = core.transact(&core.all_partitions(), |tx| {
+        tx.put(table, b"other", b"value", None)?;
+        fill(&core);
+        let dropped = tx.rename(table, b"kept", table, b"new");
+        assert!(matches!(dropped, Err(perdura::Error::LogFull(_))));
+        Ok::<_, perdura::Error>(())
+    });
+    assert!(matches!(refused, Err(perdura::Error::LogFull(_))));
+    core.flush_all().unwrap();
+    assert_eq!(core.digest().unwrap(), digest);
+}
+
 /// The flush was published, and then its transaction undone: the database had a table that the
 /// catalog did not name.
 #[test]
