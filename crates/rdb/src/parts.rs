@@ -34,6 +34,8 @@ pub struct Parts {
     at: usize,
     /// Elements, or nodes of a list, that are missing.
     left: u64,
+    /// Whether any element has been handed out.
+    any: bool,
 }
 
 impl Parts {
@@ -56,7 +58,17 @@ impl Parts {
             return Err(source.corrupt("a collection without elements"));
         }
         let at = position(&source);
-        Ok(Some(Parts { kind, at, left }))
+        // Each takes a byte at least.
+        if left > u64::try_from(body.len() - at).unwrap_or(u64::MAX) {
+            return Err(source.corrupt("more elements than there are bytes"));
+        }
+        let any = false;
+        Ok(Some(Parts {
+            kind,
+            at,
+            left,
+            any,
+        }))
     }
 
     /// What the collection is.
@@ -91,10 +103,15 @@ impl Parts {
         let mut source = Source::new(body.get(self.at..).unwrap_or_default(), BUFFER_BYTES);
         let mut taken = 0;
         while taken < count && self.left > 0 {
-            taken += self.one(&mut source, &mut take)?;
+            let elements = self.one(&mut source, &mut take)?;
+            self.any |= elements > 0;
+            taken += elements.max(1);
             self.left -= 1;
         }
         self.at += position(&source);
+        if self.left == 0 && !self.any {
+            return Err(source.corrupt("a collection without elements"));
+        }
         if self.left == 0 && self.at != body.len() {
             return Err(source.corrupt("there is something behind the value"));
         }
@@ -202,6 +219,30 @@ mod tests {
         }
         let string = dump(&Value::String(b"text".to_vec()));
         assert_eq!(in_parts(&string, 1).expect("sound"), None);
+    }
+
+    #[test]
+    fn a_payload_that_says_more_elements_than_it_has_bytes_is_refused_before_it_is_read() {
+        let mut body = vec![plain::SET, 0x81];
+        body.extend_from_slice(&(1u64 << 63).to_be_bytes());
+        body.extend((0..6000).flat_map(|_| [1, b'x']));
+        let payload = crate::payload::sealed(body);
+        assert!(Parts::begin(&payload).is_err());
+        assert!(parse_dump(&payload).is_err());
+    }
+
+    #[test]
+    fn a_list_of_empty_nodes_is_refused_as_it_is_at_once() {
+        let empty = [7, 0, 0, 0, 0, 0, 0xff];
+        let mut body = vec![18, 60];
+        for _ in 0..60 {
+            body.extend_from_slice(&[2, 7]);
+            body.extend_from_slice(&empty);
+        }
+        let payload = crate::payload::sealed(body);
+        assert!(parse_dump(&payload).is_err());
+        assert!(in_parts(&payload, 7).is_err());
+        assert!(in_parts(&payload, 100).is_err());
     }
 
     #[test]

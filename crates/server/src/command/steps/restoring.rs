@@ -77,10 +77,8 @@ impl Work for Restoring {
     ) -> Result<Progress, Stop> {
         let mut parts = self.parts.clone();
         let shape = self.building.shape();
-        if !self
-            .building
-            .begin(data, args.at(1), (step, parts.left()))?
-        {
+        // How many elements there are is for the payload to say, so no room is asked for by it.
+        if !self.building.begin(data, args.at(1), (step, 0))? {
             return Ok(Progress::Changed);
         }
         if parts.left() == 0 {
