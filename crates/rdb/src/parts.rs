@@ -39,20 +39,19 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Checks version and checksum of a payload. `None`: the encoding is one that is read at once.
+    /// Checks version and checksum of a payload. `None`: nothing is checked, and the encoding is one that is
+    /// read at once.
     ///
     /// # Errors
     /// As [`parse_dump`](crate::parse_dump).
     pub fn begin(payload: &[u8]) -> Result<Option<Parts>> {
+        // What is read at once is summed by what reads it: summing 59 MB twice stops others for 60 ms.
+        if !payload.first().is_some_and(is_read_in_parts) {
+            return Ok(None);
+        }
         let body = body_of(payload)?;
         let mut source = Source::new(body, BUFFER_BYTES);
         let kind = source.byte()?;
-        if !matches!(
-            kind,
-            plain::LIST | plain::SET | 3 | plain::HASH | plain::ZSET | 14 | 18
-        ) {
-            return Ok(None);
-        }
         let left = source.length()?;
         if left == 0 {
             return Err(source.corrupt("a collection without elements"));
@@ -149,6 +148,13 @@ impl Parts {
         }
         Ok(1)
     }
+}
+
+fn is_read_in_parts(kind: &u8) -> bool {
+    matches!(
+        *kind,
+        plain::LIST | plain::SET | 3 | plain::HASH | plain::ZSET | 14 | 18
+    )
 }
 
 fn position<R: Read>(source: &Source<R>) -> usize {
@@ -254,7 +260,9 @@ mod tests {
                 changed[at] ^= 0x41;
                 for bytes in [&changed[..], &payload[..at]] {
                     let (whole, parts) = (parse_dump(bytes), in_parts(bytes, 5));
-                    assert!(whole.is_err() && parts.is_err(), "at {at}");
+                    // A type that is read at once is left to who reads it.
+                    let refused = parts.is_err() || at == 0 && matches!(parts, Ok(None));
+                    assert!(whole.is_err() && refused, "at {at}");
                 }
             }
             // With a checksum that fits: whatever the body is, both say the same.
