@@ -13,16 +13,17 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, PageId, Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
 use perdura_page::row::HEAD_KEY_BYTES_MAX;
-use perdura_page::{CollectionId, Kind, PageKind, Row, Shape, SlotClass};
+use perdura_page::{CollectionId, PageKind, Row, SlotClass};
 
-use crate::cells::{self, free_chain, release_slot};
+use crate::cells::{free_chain, release_slot};
 use crate::collection::Edit;
 use crate::geometry::KeyHash;
 use crate::index::Entry;
-use crate::members::{ElementKey, edit, misused};
+use crate::members::{edit, misused};
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::rows::{Displaced, Elements, not_attached};
+use crate::trim::write_item;
 use crate::undo::{Op, PartUndo, Undo};
 
 /// What a transaction may add to a string that is being built: a multiple of this, but for the last.
@@ -81,12 +82,9 @@ impl Partition {
         let (added, last) = pages.write_pages(part, id, [&[], bytes])?;
         let first = text.map_or(added, |text| text.first);
         let len = text.map_or(0, |text| text.bytes) + bytes.len();
-        let key = ElementKey::labelled(draft, 0);
-        let hash = pages.geometry.hash(key.bytes());
-        let row = Row::large(key.bytes(), len, first, hash.0, None);
-        let row = row.with_kind(Kind::Element(Shape::List));
         let old = text.map(|text| text.entry);
-        let entry = match cells::place(pages, table, part, id, (KeyHash(0), old), &row) {
+        let item = (old, 0, Some((first, len)));
+        let entry = match write_item(pages, table, part, (id, draft), item) {
             Ok(entry) => entry,
             Err(error) => {
                 free_chain(pages, part, Some((added, bytes.len())));

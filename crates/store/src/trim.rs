@@ -66,7 +66,7 @@ impl Partition {
 }
 
 /// Writes the row of an item that has a chain, over the old one or in a slot of its own.
-fn write_item(
+pub(crate) fn write_item(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura::core::Core;
-use perdura::{End, Home, Progress, Shape};
+use perdura::{End, Home, Progress, Shape, TEXT_PAGE_BYTES};
 use perdura_base::{PartitionId, PartitionSet};
 use perdura_device::{CrashProfile, SimDisk};
 
@@ -88,31 +88,85 @@ fn ids(core: &Core) -> impl Iterator<Item = PartitionId> {
     (0..core.heap().geometry().partitions).map(PartitionId)
 }
 
+/// Has the purge free three pages of a chain at a time, and a longer chain wait for it.
+fn few_pages(core: &Core) {
+    let limits = perdura::OrphanLimits {
+        chain_pages: 3,
+        ..perdura::OrphanLimits::default()
+    };
+    for id in ids(core) {
+        core.heap().lock(id).set_orphan_limits(limits);
+    }
+}
+
+fn pages(core: &Core) -> u64 {
+    ids(core)
+        .map(|id| core.heap().lock(id).pages_held(core.database(0)))
+        .sum()
+}
+
+fn put(core: &Core, bytes: usize) {
+    let put = core.transact(&PartitionSet::empty(), |tx| {
+        tx.put(core.database(0), b"k", &vec![7; bytes], None)
+    });
+    let _waited_for_by_a_flush = put.expect("it commits");
+}
+
+/// Overwriting long strings in a loop left chains to the purge faster than it freed them.
+#[test]
+fn what_builds_a_long_string_frees_two_pages_of_those_that_wait_for_each_of_its_own() {
+    let disk = SimDisk::new(9);
+    let core = open(&disk);
+    few_pages(&core);
+    put(&core, 20 * TEXT_PAGE_BYTES);
+    put(&core, 1);
+    assert_eq!(orphan_rows(&core), 1, "the string waits");
+    let others = pages(&core) - 20;
+    let begun = core.transact(&PartitionSet::empty(), |tx| {
+        tx.begin_draft(core.database(0), b"k", Shape::List)
+    });
+    let draft = begun.expect("a draft").0;
+    let mut text = None;
+    for (own, waiting) in [(4, 12), (8, 4), (12, 0)] {
+        let grown = core.transact(&PartitionSet::empty(), |tx| {
+            tx.grow_text(&draft, text, &vec![8; 4 * TEXT_PAGE_BYTES])
+        });
+        text = Some(grown.expect("it grows").0);
+        let rows = pages(&core) - own - waiting;
+        assert!(rows <= others + 1, "{rows} pages of rows, {others} before");
+        assert_eq!(orphan_rows(&core), u64::from(waiting > 0));
+    }
+}
+
+/// A step counted rows, and an orphan's items may be chains of a thousand pages each.
+#[test]
+fn a_step_of_the_purge_counts_the_pages_of_elements_as_well_as_their_rows() {
+    let disk = SimDisk::new(10);
+    let core = open(&disk);
+    few_pages(&core);
+    let (table, item) = (core.database(0), vec![7; 2 * TEXT_PAGE_BYTES]);
+    let made = core.transact(&PartitionSet::empty(), |tx| {
+        let home = tx.create(table, b"l", Shape::List, None)?;
+        (0..9).try_for_each(|_| tx.list_push(table, home, End::Back, &[&item]))
+    });
+    let _waited_for_by_a_flush = made.expect("a list");
+    let deleted = core.transact(&PartitionSet::empty(), |tx| tx.delete(table, b"l"));
+    assert!(deleted.expect("it commits").0);
+    assert_eq!(orphan_rows(&core), 9, "few rows, but many pages");
+    let mut before = pages(&core);
+    while orphan_rows(&core) > 0 {
+        core.purge_step().expect("a step");
+        let freed = before.checked_sub(pages(&core)).expect("pages are freed");
+        assert!(freed <= 2 * 2 + 1, "{freed} pages in one step");
+        before -= freed;
+    }
+}
+
 #[test]
 fn a_long_string_that_is_gone_is_freed_some_pages_at_a_time_across_a_crash_too() {
     let disk = SimDisk::new(8);
     let core = open(&disk);
-    let few_pages = |core: &Core| {
-        let limits = perdura::OrphanLimits {
-            chain_pages: 3,
-            ..perdura::OrphanLimits::default()
-        };
-        for id in ids(core) {
-            core.heap().lock(id).set_orphan_limits(limits);
-        }
-    };
-    let pages = |core: &Core| -> u64 {
-        ids(core)
-            .map(|id| core.heap().lock(id).pages_held(core.database(0)))
-            .sum()
-    };
     few_pages(&core);
-    let put = |core: &Core, bytes: usize| {
-        let put = core.transact(&PartitionSet::empty(), |tx| {
-            tx.put(core.database(0), b"k", &vec![7; bytes], None)
-        });
-        let _waited_for_by_a_flush = put.expect("it commits");
-    };
     put(&core, 20 * 16_320);
     put(&core, 10 * 16_320);
     assert_eq!(pages(&core), 20 + 10 + 2, "the first one waits");
