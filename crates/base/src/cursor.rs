@@ -142,9 +142,15 @@ pub trait Writer {
     }
 
     /// Appends an unsigned LEB128 integer.
+    #[inline]
     fn put_varint(&mut self, v: u64) {
-        let (bytes, n) = varint(v);
-        self.put(&bytes[..n]);
+        match u8::try_from(v) {
+            Ok(byte) if byte < 0x80 => self.put_u8(byte),
+            _ => {
+                let (bytes, n) = varint(v);
+                self.put(&bytes[..n]);
+            }
+        }
     }
 
     /// Appends `len` zero bytes.

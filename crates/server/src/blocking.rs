@@ -237,6 +237,7 @@ impl Blocking {
     }
 
     /// The next key that may have something for those who wait for it.
+    #[inline]
     pub(crate) fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
         let next = self.ready.pop_front()?;
         self.noted.remove(&next);

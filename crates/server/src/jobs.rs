@@ -86,6 +86,7 @@ impl Jobs {
     }
 
     /// These databases have changed places with others, a bit each.
+    #[inline]
     pub(crate) fn swapped(&mut self, databases: u16) {
         if databases != 0 {
             let jobs = self.queue.iter_mut();

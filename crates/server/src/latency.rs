@@ -26,6 +26,11 @@ impl Default for Histogram {
     }
 }
 
+/// A time in nanoseconds; at most 584 years.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn bucket(ns: u64) -> usize {
     let small = usize::try_from(ns).unwrap_or(usize::MAX);
     if small < STEPS {
@@ -52,7 +57,7 @@ fn upper_ns(bucket: usize) -> u64 {
 impl Histogram {
     /// Counts one time.
     pub(crate) fn add(&mut self, took: Duration) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let ns = nanoseconds(took);
         self.counts[bucket(ns)] += 1;
         self.total += 1;
     }
@@ -118,7 +123,7 @@ impl Figures {
     /// Counts a run.
     pub(crate) fn ran(&mut self, took: Duration, histogram: bool) {
         self.calls += 1;
-        self.took_ns += u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.took_ns += nanoseconds(took);
         if histogram {
             self.times.get_or_insert_default().add(took);
         }

@@ -10,6 +10,7 @@ use crate::connection::Connections;
 use crate::control::Control;
 use crate::engine::{Db, Delayed, Epoch, Options, Packing, Progress};
 use crate::jobs::Jobs;
+use crate::latency::nanoseconds;
 use crate::notify;
 use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
@@ -180,8 +181,8 @@ pub(crate) struct State {
     pub spikes: Spikes,
     /// Until when the time of commands has been counted.
     pub clock: Instant,
-    /// A moment as that clock and as the calendar has it, microseconds since 1970.
-    wall: (Instant, u64),
+    /// The same moment as the calendar has it, nanoseconds since 1970.
+    wall_ns: u64,
     /// The newest epoch that a reply has rested on, or would have if its client waited for the
     /// disk.
     pub newest: Epoch,
@@ -270,7 +271,7 @@ impl State {
             slowlog: SlowLog::default(),
             spikes: Spikes::default(),
             clock: now,
-            wall: (now, 0),
+            wall_ns: 0,
             newest: Epoch(0),
             insists: false,
             monitors: Vec::new(),
@@ -314,15 +315,21 @@ impl State {
     pub(crate) fn start_clock(&mut self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         self.clock = Instant::now();
-        let us = since.unwrap_or_default().as_micros();
-        self.wall = (self.clock, u64::try_from(us).unwrap_or(u64::MAX));
+        self.wall_ns = nanoseconds(since.unwrap_or_default());
+    }
+
+    /// Reads the clock at the end of a command, where the next one begins; how long it took.
+    pub(crate) fn tick(&mut self) -> Duration {
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.clock);
+        self.clock = now;
+        self.wall_ns = self.wall_ns.saturating_add(nanoseconds(took));
+        took
     }
 
     /// The time at which the next command begins, milliseconds since 1970.
     pub(crate) fn wall_ms(&self) -> u64 {
-        let (at, us) = self.wall;
-        let later = self.clock.saturating_duration_since(at).as_micros();
-        us.saturating_add(u64::try_from(later).unwrap_or(u64::MAX)) / 1000
+        self.wall_ns / 1_000_000
     }
 
     /// Whether `mem` replies may leave now: nothing that is not durable is older than the bound,

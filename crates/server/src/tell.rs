@@ -58,7 +58,14 @@ impl State {
     }
 
     /// Tells those who want to know of changes that are durable with `epoch`.
+    #[inline]
     pub(crate) fn tell(&mut self, events: &[Event], epoch: Epoch) {
+        if !events.is_empty() {
+            self.tell_each(events, epoch);
+        }
+    }
+
+    fn tell_each(&mut self, events: &[Event], epoch: Epoch) {
         for event in events {
             if event.class != Class::Miss {
                 self.watches.touch(event.database, &event.key);
@@ -203,6 +210,7 @@ impl State {
     }
 
     /// Appends the messages that the running client has sent itself.
+    #[inline]
     pub(crate) fn append_own(&mut self, to: &mut Vec<u8>) {
         if !self.own.is_empty() {
             to.append(&mut self.own);
@@ -210,6 +218,7 @@ impl State {
     }
 
     /// Appends the messages that have come for the running client since its reply was sealed.
+    #[inline]
     pub(crate) fn seal_own(&mut self, session: &Session, replies: &mut Replies) {
         if !self.own.is_empty() {
             self.append_own(&mut replies.buf);

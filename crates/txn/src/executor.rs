@@ -51,14 +51,33 @@ struct Scratch {
     group: GroupBuilder,
 }
 
+impl Scratch {
+    fn is_small(&self) -> bool {
+        self.undo.bytes() <= SCRATCH_BYTES_MAX && self.group.bytes() <= SCRATCH_BYTES_MAX
+    }
+}
+
+/// What a thread knows of its transactions.
+struct PerThread {
+    /// The heaps whose transactions run, by their addresses, innermost last.
+    running: Vec<usize>,
+    /// The buffers that none of them uses.
+    scratch: Option<Box<Scratch>>,
+}
+
 std::thread_local! {
-    static SCRATCH: RefCell<Option<Box<Scratch>>> = const { RefCell::new(None) };
-    /// The heaps whose transactions run in this thread, by their addresses, innermost last.
-    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static PER_THREAD: RefCell<PerThread> = const {
+        RefCell::new(PerThread {
+            running: Vec::new(),
+            scratch: None,
+        })
+    };
 }
 
 /// Marks this thread as running a transaction while it is alive.
-struct Running;
+struct Running {
+    scratch: Option<Box<Scratch>>,
+}
 
 impl Running {
     /// # Errors
@@ -66,22 +85,32 @@ impl Running {
     /// between: it would wait for its own latches.
     fn begin(heap: &Heap) -> Result<Running> {
         let id = std::ptr::from_ref(heap).addr();
-        RUNNING.with_borrow_mut(|running| {
-            if running.contains(&id) {
+        PER_THREAD.with_borrow_mut(|thread| {
+            if thread.running.contains(&id) {
                 let why = "a transaction was begun inside a transaction of the same database and \
                            thread; use the one that is running";
                 return Err(Error::Usage(why.into()));
             }
-            running.push(id);
-            Ok(Running)
+            thread.running.push(id);
+            Ok(Running {
+                scratch: thread.scratch.take(),
+            })
         })
+    }
+
+    fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.get_or_insert_default()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Closures nest, and so do their transactions.
-        RUNNING.with_borrow_mut(|running| running.pop());
+        let scratch = self.scratch.take().filter(|scratch| scratch.is_small());
+        PER_THREAD.with_borrow_mut(|thread| {
+            // Closures nest, and so do their transactions.
+            thread.running.pop();
+            thread.scratch = scratch;
+        });
     }
 }
 
@@ -144,32 +173,27 @@ impl Executor {
         now_ms: u64,
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        let _running = Running::begin(&self.heap)?;
-        let mut scratch = SCRATCH.take().unwrap_or_default();
+        let mut running = Running::begin(&self.heap)?;
+        let scratch = running.scratch();
         let mut parts = *declared;
         let mut runs = 0;
-        let result = loop {
+        loop {
             let logged = if armed(Flaw::HomeNotLogged) {
                 declared
             } else {
                 &parts
             };
             runs += 1;
-            match self.attempt(&mut scratch, (&parts, logged), now_ms, &mut f) {
-                Outcome::Committed(value, ticket) => break Ok((value, ticket)),
+            match self.attempt(scratch, (&parts, logged), now_ms, &mut f) {
+                Outcome::Committed(value, ticket) => return Ok((value, ticket)),
                 Outcome::Missed(_) if runs == RUNS_MAX => {
                     parts = PartitionSet::all(self.heap.geometry().partitions);
                 }
                 Outcome::Missed(missing) => parts.union(&missing),
-                Outcome::Failed(error) => break Err(error),
+                Outcome::Failed(error) => return Err(error),
                 Outcome::Panicked(panic) => resume_unwind(panic),
             }
-        };
-        if scratch.undo.bytes() > SCRATCH_BYTES_MAX || scratch.group.bytes() > SCRATCH_BYTES_MAX {
-            *scratch = Scratch::default();
         }
-        SCRATCH.set(Some(scratch));
-        result
     }
 
     fn attempt<R, E: From<Error>>(

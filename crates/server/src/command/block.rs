@@ -261,7 +261,8 @@ fn run_steps(
         failed.clear();
         tx.expect_rows(writes, block.bytes)?;
         let mut clock = Instant::now();
-        let mut data = Data::new(state, db, tx, 0).impatient();
+        let mut data = Data::new(state, db, tx, 0);
+        data.hurry();
         for ((command, owned), step) in block.queue.iter().zip(steps) {
             let begin = out.buf.len();
             match (command.run, &step.reply) {

@@ -70,7 +70,7 @@ pub(crate) const WRONG_TYPE: &str =
 #[derive(Debug)]
 pub(crate) enum Later {
     /// It waits for a key.
-    Wait(Wait),
+    Wait(Box<Wait>),
     /// It goes on in steps.
     Steps(Box<dyn Work>),
 }
@@ -98,7 +98,7 @@ pub(crate) struct Data<'a, 'tx> {
     state: &'a State,
     db: &'a Db,
     /// New tables of what this transaction has flushed.
-    renewal: Option<Renewal>,
+    renewal: Option<Box<Renewal>>,
     /// The databases that it has let change places, a bit each.
     swapped: u16,
     /// The longest value, bytes.
@@ -182,10 +182,9 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// The same within MULTI, where nobody waits.
-    pub(crate) fn impatient(mut self) -> Self {
+    /// The client may not be kept waiting, as within MULTI.
+    pub(crate) fn hurry(&mut self) {
         self.may_wait = false;
-        self
     }
 
     /// The partition of a key.
@@ -259,7 +258,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             Err(Stop::Wait(wait)) => {
                 out.buf.truncate(start);
                 match wait.nothing {
-                    _ if self.may_wait => self.later = Some(Later::Wait(wait)),
+                    _ if self.may_wait => self.later = Some(Later::Wait(Box::new(wait))),
                     Nothing::Null => out.null(),
                     Nothing::NullArray => out.null_array(),
                 }

@@ -14,7 +14,7 @@ use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
 use crate::stats::Counted;
 use perdura_base::limits::KEY_BYTES_MAX;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Runs or queues one request and appends its reply.
 pub(crate) fn execute(
@@ -161,9 +161,7 @@ fn count(
     (counted, ran): (Option<Counted>, Option<&'static Command>),
     args: &Args<'_>,
 ) {
-    let now = Instant::now();
-    let took = now.saturating_duration_since(state.clock);
-    state.clock = now;
+    let took = state.tick();
     match (counted, ran) {
         (Some(counted), Some(command)) => {
             let times = state.options.latency_tracking;
@@ -293,7 +291,7 @@ pub(crate) fn run_data(
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
         if begun >= BEGINNINGS {
-            data = data.impatient();
+            data.hurry();
         }
         data.run(
             command,
@@ -312,7 +310,7 @@ pub(crate) fn run_data(
                 }
                 Some(Later::Wait(wait)) => {
                     outcome.settle(state, ticket.epoch);
-                    let wait = (wait, ticket.epoch);
+                    let wait = (*wait, ticket.epoch);
                     state.blocking.add(seat, database, command, args, wait);
                     (Epoch(0), After::Block)
                 }

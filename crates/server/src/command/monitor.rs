@@ -33,8 +33,15 @@ fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
 
 /// Shows a command that has run to all who want to see it. Those of administrators are not
 /// shown, and passwords neither.
+#[inline]
 pub(crate) fn feed(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
-    if state.monitors.is_empty() || command.has(flag::ADMIN) || administers(command, args) {
+    if !state.monitors.is_empty() {
+        show(state, session, command, args);
+    }
+}
+
+fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
+    if command.has(flag::ADMIN) || administers(command, args) {
         return;
     }
     let secret = matches!(command.name, "auth" | "hello");

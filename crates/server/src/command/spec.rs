@@ -248,11 +248,15 @@ impl Command {
     }
 
     /// Which of the second words the arguments have.
+    #[inline]
     pub(crate) fn word_at(&self, args: &Args<'_>) -> Option<usize> {
         if self.words.is_empty() || args.len() < 2 {
             return None;
         }
-        let word = args.at(1);
+        self.find_word(args.at(1))
+    }
+
+    fn find_word(&self, word: &[u8]) -> Option<usize> {
         self.words
             .iter()
             .position(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes()))
@@ -278,14 +282,19 @@ impl Command {
     }
 
     /// Checks the second word and the number of arguments.
+    #[inline]
     pub(crate) fn check_shape(&self, args: &Args<'_>) -> Result<(), String> {
-        if self.words.is_empty() || args.len() < 2 {
-            return if fits(self.arity, args.len()) {
-                Ok(())
-            } else {
-                Err(wrong_arity(self.name))
-            };
+        if !self.words.is_empty() && args.len() >= 2 {
+            return self.check_word(args);
         }
+        if fits(self.arity, args.len()) {
+            Ok(())
+        } else {
+            Err(wrong_arity(self.name))
+        }
+    }
+
+    fn check_word(&self, args: &Args<'_>) -> Result<(), String> {
         let word = args.at(1);
         match self
             .words
@@ -303,18 +312,14 @@ impl Command {
     }
 
     /// The keys among the arguments.
+    #[inline]
     pub(crate) fn key_args<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let args = *args;
-        let places = self.keys.places(&args);
-        let dest = places.dest.then_some(1);
-        dest.into_iter()
-            .chain((places.first..places.end).step_by(places.step))
-            .chain(places.more.into_iter().flatten())
-            .map(move |i| args.at(i))
+        self.keys.places(&args).map(move |i| args.at(i))
     }
 }
 
-/// Where a request's keys stand.
+/// Where a request's keys stand: an iterator by hand, which every request runs twice.
 struct Places {
     /// Whether the first argument is one, before the others.
     dest: bool,
@@ -325,35 +330,61 @@ struct Places {
     more: [Option<usize>; 2],
 }
 
+impl Iterator for Places {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.dest {
+            self.dest = false;
+            return Some(1);
+        }
+        if self.first < self.end {
+            let at = self.first;
+            self.first += self.step;
+            return Some(at);
+        }
+        let [first, second] = &mut self.more;
+        first.take().or_else(|| second.take())
+    }
+}
+
+const NO_PLACES: Places = Places {
+    dest: false,
+    first: 1,
+    end: 1,
+    step: 1,
+    more: [None; 2],
+};
+
 impl Keys {
+    #[inline]
     fn places(self, args: &Args<'_>) -> Places {
-        let end = args.len();
-        let none = Places {
-            dest: false,
-            first: 1,
-            end: 1,
-            step: 1,
-            more: [None; 2],
+        let Keys::Range { first, last, step } = self else {
+            return self.places_by_words(args);
         };
+        let from_end = usize::from(last.unsigned_abs());
+        let behind = if last < 0 {
+            (args.len() + 1).saturating_sub(from_end)
+        } else {
+            from_end + 1
+        };
+        Places {
+            first,
+            end: behind.min(args.len()),
+            step,
+            ..NO_PLACES
+        }
+    }
+
+    /// The same where the arguments say it.
+    fn places_by_words(self, args: &Args<'_>) -> Places {
+        let end = args.len();
         let find = |word: &[u8], from: usize| {
             let mut rest = from..end;
             rest.find(|at| args.at(*at).eq_ignore_ascii_case(word))
         };
         match self {
-            Keys::Range { first, last, step } => {
-                let from_end = usize::from(last.unsigned_abs());
-                let behind = if last < 0 {
-                    (end + 1).saturating_sub(from_end)
-                } else {
-                    from_end + 1
-                };
-                Places {
-                    first,
-                    end: behind.min(end),
-                    step,
-                    ..none
-                }
-            }
             Keys::Counted { at, dest } => {
                 let count = (at < end).then(|| parse_i64(args.at(at))).flatten();
                 let count = count.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
@@ -361,45 +392,45 @@ impl Keys {
                     dest: dest && end > 1,
                     first: at + 1,
                     end: at.saturating_add(count).saturating_add(1).min(end),
-                    ..none
+                    ..NO_PLACES
                 }
             }
             Keys::Sort => Places {
                 end: end.min(2),
                 more: [sort_option(args, b"STORE"), None],
-                ..none
+                ..NO_PLACES
             },
             Keys::Stored { from } => {
                 let behind = |word| find(word, from).map(|at| at + 1).filter(|at| *at < end);
                 Places {
                     end: end.min(2),
                     more: [behind(b"STORE"), behind(b"STOREDIST")],
-                    ..none
+                    ..NO_PLACES
                 }
             }
             Keys::Streams { from } => match find(b"STREAMS", from) {
                 Some(at) => Places {
                     first: at + 1,
                     end: at + 1 + (end - at - 1) / 2,
-                    ..none
+                    ..NO_PLACES
                 },
-                None => none,
+                None => NO_PLACES,
             },
             Keys::Migrate => match find(b"KEYS", 6).filter(|at| at + 1 < end) {
-                _ if end < 4 => none,
+                _ if end < 4 => NO_PLACES,
                 None => Places {
                     first: 3,
                     end: 4,
-                    ..none
+                    ..NO_PLACES
                 },
                 Some(at) if args.at(3).is_empty() => Places {
                     first: at + 1,
                     end,
-                    ..none
+                    ..NO_PLACES
                 },
-                Some(_) => none,
+                Some(_) => NO_PLACES,
             },
-            Keys::None | Keys::All => none,
+            Keys::Range { .. } | Keys::None | Keys::All => NO_PLACES,
         }
     }
 }

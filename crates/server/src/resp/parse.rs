@@ -15,6 +15,8 @@ use crate::number::parse_i64;
 
 /// The longest line: an inline request or the digits of a count.
 const LINE_BYTES_MAX: usize = 64 * 1024;
+/// The most digits of a number that is read at once; one more still fits in 64 bits with the sign.
+const NUMBER_DIGITS: usize = 17;
 
 /// What a request may hold.
 #[derive(Debug, Clone, Copy)]
@@ -212,7 +214,6 @@ impl Parser {
                 State::Start => match input.first() {
                     None => return Ok(None),
                     Some(b'*') => {
-                        self.at = 1;
                         let Some(count) = self.count(input, limits)? else {
                             return Ok(None);
                         };
@@ -283,7 +284,40 @@ impl Parser {
         bytes
     }
 
+    /// The number from 1 to `max` in the line from `from` on, if it is there whole; the line becomes
+    /// consumed. Nearly every line is like that; what another one is, is judged at leisure.
+    #[inline]
+    fn short_number(&mut self, input: &[u8], from: usize, max: i64) -> Option<i64> {
+        let line = input.get(from..)?;
+        let mut number = 0;
+        for (at, byte) in line.iter().enumerate().take(NUMBER_DIGITS + 1) {
+            let digit = byte.wrapping_sub(b'0');
+            if digit < 10 {
+                number = number * 10 + i64::from(digit);
+                if number == 0 {
+                    return None;
+                }
+            } else if *byte == b'\r' && (1..=max).contains(&number) && line.len() > at + 1 {
+                self.at = from + at + 2;
+                self.scanned = self.at;
+                return Some(number);
+            } else {
+                return None;
+            }
+        }
+        None
+    }
+
+    #[inline]
     fn count(&mut self, input: &[u8], limits: &Limits) -> Result<Option<i64>, ParseError> {
+        match self.short_number(input, 1, limits.args_max) {
+            Some(count) => Ok(Some(count)),
+            None => self.any_count(input, limits),
+        }
+    }
+
+    fn any_count(&mut self, input: &[u8], limits: &Limits) -> Result<Option<i64>, ParseError> {
+        self.at = 1;
         let Some(line) = self.line(input, "too big mbulk count string")? else {
             self.at = 0;
             return Ok(None);
@@ -297,7 +331,18 @@ impl Parser {
         }
     }
 
+    #[inline]
     fn length(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
+        if input.get(self.at) == Some(&b'$') {
+            let bytes = self.short_number(input, self.at + 1, limits.bulk_bytes_max);
+            if let Some(Ok(bytes)) = bytes.map(usize::try_from) {
+                return Ok(Some(bytes));
+            }
+        }
+        self.any_length(input, limits)
+    }
+
+    fn any_length(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
         let Some(first) = input.get(self.at) else {
             return Ok(None);
         };

@@ -56,6 +56,48 @@ fn every_split_of_a_stream_gives_the_same_requests() {
 }
 
 #[test]
+fn short_numbers_are_read_as_parse_i64_reads_them() {
+    let digits = "1000000000000000000000";
+    let mut texts = vec![
+        "",
+        "0",
+        "007",
+        "-1",
+        "+1",
+        "1a",
+        " 1",
+        "1 ",
+        "18446744073709551617",
+    ];
+    texts.extend((1..digits.len()).map(|n| &digits[..n]));
+    texts.extend([
+        "42",
+        "99",
+        "100",
+        "101",
+        "999999999999999999",
+        "9223372036854775807",
+    ]);
+    for text in texts {
+        let line = format!("${text}\r\nrest");
+        for max in [100, i64::MAX] {
+            let mut parser = Parser::new();
+            let short = parser.short_number(line.as_bytes(), 1, max);
+            let whole = parse_i64(text.as_bytes()).filter(|n| (1..=max).contains(n));
+            let expected = whole.filter(|_| text.len() <= NUMBER_DIGITS);
+            assert_eq!(short, expected, "{text} of at most {max}");
+            let end = if short.is_some() { line.len() - 4 } else { 0 };
+            assert_eq!((parser.at, parser.scanned), (end, end), "{text}");
+            for cut in 0..line.len() - 4 {
+                let mut parser = Parser::new();
+                let cut = parser.short_number(&line.as_bytes()[..cut], 1, max);
+                assert_eq!((cut, parser.at), (None, 0), "half a line of {text}");
+            }
+        }
+    }
+}
+
+#[test]
 fn quotes_and_escapes_of_inline_requests_are_resolved() {
     let (requests, error) = feed(&[b"set \"a b\\x41\\n\\\"\" 'it\\'s' x\n"], &OPEN);
     assert_eq!(error, None);
