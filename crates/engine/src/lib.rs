@@ -119,3 +119,4 @@ pub use perdura_txn::{Packing, Ticket, Tx};
 pub use perdura_types as types;
 pub use shared::Exposure;
 pub use stats::Stats;
+pub use transact::Attempt;

@@ -16,6 +16,19 @@ use perdura_txn::{Ticket, Tx};
 
 use crate::db::Db;
 
+/// What has come of a transaction whose caller does not wait for the log.
+#[derive(Debug)]
+pub enum Attempt<R> {
+    /// It is visible to others, and durable when the ticket's epoch is.
+    Committed(R, Ticket),
+    /// The log takes it later; nothing of it is left. It is to be run again when
+    /// [`Db::is_behind`] returns `false` for `bytes`.
+    Behind {
+        /// The room that it has asked the log for.
+        bytes: usize,
+    },
+}
+
 impl Db {
     /// Runs `f` as one serial transaction and waits until it is durable: when this returns `Ok`,
     /// all of it survives a power cut.
@@ -112,18 +125,37 @@ impl Db {
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
         loop {
-            let mut behind = false;
-            let done = self.shared.core.transact_at(parts, now_ms, |tx| {
-                let result = f(tx);
-                behind = tx.awaits_log();
-                result
-            });
-            if !behind {
-                return done;
+            match self.try_transact_at(parts, now_ms, &mut f)? {
+                Attempt::Committed(value, ticket) => return Ok((value, ticket)),
+                // Writes come faster than the disk takes them: hold this one back a little.
+                Attempt::Behind { .. } => std::thread::sleep(Duration::from_micros(100)),
             }
-            // Writes come faster than the disk takes them: hold this one back a little.
-            self.nudge();
-            std::thread::sleep(Duration::from_micros(100));
         }
+    }
+
+    /// The same for a caller that cannot wait for the log, such as an event loop.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    pub fn try_transact_at<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        now_ms: u64,
+        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<Attempt<R>, E> {
+        let mut behind = None;
+        let done = self.shared.core.transact_at(parts, now_ms, |tx| {
+            let result = f(tx);
+            behind = tx.awaits_log();
+            result
+        });
+        if let Some(bytes) = behind {
+            self.nudge();
+            return Ok(Attempt::Behind { bytes });
+        }
+        done.map(|(value, ticket)| Attempt::Committed(value, ticket))
     }
 }

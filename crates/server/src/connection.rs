@@ -300,7 +300,7 @@ impl Connection {
                             self.blocked = true;
                             self.run_from = before;
                         }
-                        After::Postpone => {
+                        After::Postpone | After::Behind(_) => {
                             self.postponed = true;
                             consumed = before;
                         }

@@ -2,9 +2,9 @@
 
 pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
-    Db, Delayed, Draft, End, Epoch, Error, Flushed, Kind, MemoryUse, Options, Packing, PartitionId,
-    PartitionSet, Progress, Renewal, RowRef, Shape, TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES, TableId,
-    Text, Ticket, Tx, ValueCursor, files,
+    Attempt, Db, Delayed, Draft, End, Epoch, Error, Flushed, Kind, MemoryUse, Options, Packing,
+    PartitionId, PartitionSet, Progress, Renewal, RowRef, Shape, TEXT_KEY_BYTES_MAX,
+    TEXT_PAGE_BYTES, TableId, Text, Ticket, Tx, ValueCursor, files,
 };
 
 /// An engine's error as a reply, with the code that Redis clients look for.

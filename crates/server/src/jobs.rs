@@ -10,7 +10,7 @@ use crate::command::steps::{Progress, Step, Work};
 use crate::command::wait::{answer, serve};
 use crate::command::{After, Command, Data, flag};
 use crate::connection::Connection;
-use crate::engine::{Db, Epoch, Error, PartitionSet};
+use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet};
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
@@ -38,6 +38,10 @@ struct Job {
     work: Box<dyn Work>,
     watched: Own,
     took: Duration,
+    /// Whether its work is of no use any more, so that the command begins again.
+    stale: bool,
+    /// The room that the log had not for its last step, bytes.
+    lacked: usize,
 }
 
 impl Job {
@@ -100,6 +104,8 @@ impl Jobs {
 enum Turn {
     More,
     Again,
+    /// The log had no room for so many bytes; nothing of the step is left.
+    Behind(usize),
     Ended(Result<(), Failure>, Epoch),
 }
 
@@ -137,6 +143,8 @@ impl State {
             work,
             watched,
             took: Duration::ZERO,
+            stale: false,
+            lacked: 0,
         });
     }
 
@@ -161,7 +169,7 @@ impl State {
         if !job.command.has(flag::WRITE) {
             return false;
         }
-        let behind = |db: &&Db| db.is_behind(job.work.logged());
+        let behind = |db: &&Db| db.is_behind(job.work.logged().max(job.lacked));
         match self.db().filter(behind) {
             Some(db) => db.nudge(),
             None => return self.pause.until().is_some(),
@@ -195,7 +203,7 @@ impl State {
         let began = self.clock;
         let turn = if let Err(text) = self.judge_job(&connection.session, &job) {
             Turn::Ended(Err(Failure::Text(text.into())), Epoch(0))
-        } else if job.work.reads() && self.watches.changed(&job.watched) {
+        } else if job.stale || (job.work.reads() && self.watches.changed(&job.watched)) {
             Turn::Again
         } else {
             // What the client itself hears of its change comes behind its reply.
@@ -205,8 +213,12 @@ impl State {
             turn
         };
         job.took += began.elapsed();
+        job.lacked = match turn {
+            Turn::Behind(bytes) => bytes,
+            _ => 0,
+        };
         match turn {
-            Turn::More => {
+            Turn::More | Turn::Behind(_) => {
                 job.note(&mut connection);
                 connection.account(self);
                 self.jobs.queue.push_back(job);
@@ -244,22 +256,23 @@ impl State {
         let mut partitions = PartitionSet::empty();
         add_partitions(db, job.command, &args, &mut partitions);
         let mut step = Step::new(self.steps);
-        let result = db.transact_at(&partitions, self.wall_ms(), |tx| {
+        let result = db.try_transact_at(&partitions, self.wall_ms(), |tx| {
             let mut data = Data::new(self, db, tx, job.database);
             let stepped = data.step(job.work.as_mut(), (job.command, &args), &mut step)?;
             Ok((stepped, data.finish()?))
         });
         match result {
-            Ok(((Ok(Progress::More), _), _)) => {
+            Ok(Attempt::Behind { bytes }) => Turn::Behind(bytes),
+            Ok(Attempt::Committed((Ok(Progress::More), _), _)) => {
                 job.work.committed();
                 Turn::More
             }
-            Ok(((Ok(Progress::Changed), _), _)) => Turn::Again,
-            Ok(((Ok(Progress::Complete), outcome), ticket)) => {
+            Ok(Attempt::Committed((Ok(Progress::Changed), _), _)) => Turn::Again,
+            Ok(Attempt::Committed((Ok(Progress::Complete), outcome), ticket)) => {
                 outcome.settle(self, ticket.epoch);
                 Turn::Ended(Ok(()), ticket.epoch)
             }
-            Ok(((Err(text), outcome), ticket)) => {
+            Ok(Attempt::Committed((Err(text), outcome), ticket)) => {
                 outcome.settle(self, ticket.epoch);
                 Turn::Ended(Err(Failure::Text(text)), ticket.epoch)
             }
@@ -270,6 +283,7 @@ impl State {
     /// Runs the command anew, because what it has read has changed: in steps, or at once.
     fn begin_again(&mut self, mut job: Job, mut connection: Box<Connection>) {
         self.watches.forget(&mut job.watched);
+        let index = job.seat.index;
         let args = job.args.args();
         let start = connection.replies.buf.len();
         let (session, replies) = (&connection.session, &mut connection.replies);
@@ -278,6 +292,11 @@ impl State {
         let (epoch, after) = run_data(self, session, replies, (job.command, job.begun + 1), &args);
         self.running.0 = Seat::NOBODY;
         job.took += began.elapsed();
+        if let After::Behind(bytes) = after {
+            (job.stale, job.lacked) = (true, bytes);
+            self.jobs.queue.push_back(job);
+            return self.connections.put(index, connection);
+        }
         if after != After::Steps {
             return self.end_job(job, connection, start, epoch);
         }
@@ -289,7 +308,7 @@ impl State {
             anew.note(&mut connection);
         }
         connection.account(self);
-        self.connections.put(job.seat.index, connection);
+        self.connections.put(index, connection);
     }
 
     /// Lets the client go on with its reply, which begins at `start`.

@@ -3,6 +3,7 @@
 //! A request that is kept back stays unread in its connection's input, and nothing of it has
 //! happened. When the pause ends, its connection is run again from there.
 
+use crate::command::wait::serve;
 use crate::command::{Command, flag};
 use crate::engine::{Db, Tx};
 use crate::pubsub::Seat;
@@ -19,6 +20,8 @@ pub(crate) struct Pause {
     kept: Vec<Seat>,
     /// Those whose writes wait for the log.
     behind: Vec<Seat>,
+    /// Keys that have something for clients which wait for them, but what serves these waits for the log.
+    unserved: Vec<(u8, Box<[u8]>)>,
     /// The longest request among those, bytes.
     behind_bytes: usize,
 }
@@ -31,7 +34,7 @@ impl Pause {
 
     /// Whether writes wait for the log.
     pub(crate) fn waits_for_log(&self) -> bool {
-        !self.behind.is_empty()
+        !self.behind.is_empty() || !self.unserved.is_empty()
     }
 
     /// Whether these writes still have to wait.
@@ -62,6 +65,10 @@ impl State {
             self.pause.behind_bytes = 0;
             let behind = std::mem::take(&mut self.pause.behind);
             self.let_on(behind);
+            for (database, key) in std::mem::take(&mut self.pause.unserved) {
+                self.blocking.touch(database, &key);
+            }
+            serve(self);
         }
     }
 
@@ -86,6 +93,18 @@ impl State {
         }
     }
 
+    /// Keeps back those who wait for a key until the log has room for so many bytes.
+    pub(crate) fn serve_later(&mut self, database: u8, key: &[u8], bytes: usize) {
+        self.pause.unserved.push((database, key.into()));
+        self.pause.behind_bytes = self.pause.behind_bytes.max(bytes);
+    }
+
+    /// Keeps back a client until the log has room for so many bytes.
+    pub(crate) fn keep_back_for_log(&mut self, seat: Seat, bytes: usize) {
+        self.pause.behind.push(seat);
+        self.pause.behind_bytes = self.pause.behind_bytes.max(bytes);
+    }
+
     /// Whether a request is to be kept back, which is then noted.
     pub(crate) fn keeps_back(
         &mut self,
@@ -99,8 +118,7 @@ impl State {
             if let Some(db) = self.db().filter(behind) {
                 // The loop must not wait for the disk: this client does.
                 db.nudge();
-                self.pause.behind.push(session.seat);
-                self.pause.behind_bytes = self.pause.behind_bytes.max(bytes);
+                self.keep_back_for_log(session.seat, bytes);
                 return true;
             }
         }

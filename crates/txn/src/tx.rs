@@ -102,11 +102,11 @@ impl<'a> Tx<'a> {
         let admitted = self.wal.admit(self.stream, bytes);
         if matches!(admitted, Err(Error::LogFull(_))) {
             let passes = self.wal.is_refused_for_now(self.stream, bytes);
-            self.marks.meet_full_log(passes);
             // It runs again from its beginning, and may need more than it has come to need so far:
             // all of its runs together then cost about two of the last one.
-            self.wal
-                .ask_for_room(self.stream, self.appending.saturating_mul(2).max(bytes));
+            let asked = self.appending.saturating_mul(2).max(bytes);
+            self.marks.meet_full_log(passes, asked);
+            self.wal.ask_for_room(self.stream, asked);
         }
         admitted
     }
@@ -166,9 +166,10 @@ impl<'a> Tx<'a> {
         self.marks.met_full_log()
     }
 
-    /// Whether it did so only until the log has caught up: the transaction is to run again.
+    /// If it did so only until the log has caught up, so that the transaction is to run again: the
+    /// room that the log was asked for, bytes.
     #[must_use]
-    pub fn awaits_log(&self) -> bool {
+    pub fn awaits_log(&self) -> Option<usize> {
         self.marks.awaits_log()
     }
 

@@ -3,7 +3,7 @@
 
 use super::{After, Command, Cx, Data, Keys, Later, Run, flag};
 use crate::acl;
-use crate::engine::{Db, Epoch, Error, PartitionSet, error_text};
+use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, error_text};
 use crate::loading;
 use crate::pubsub::Seat;
 use crate::replies::{Replies, Rest};
@@ -82,6 +82,9 @@ pub(crate) fn execute(
             }
         }
     };
+    if let After::Behind(bytes) = after {
+        return keep_back(state, session, replies, start, bytes);
+    }
     state.newest = state.newest.max(epoch);
     let rest = if std::mem::take(&mut state.insists) {
         Rest::firm(epoch)
@@ -110,6 +113,23 @@ pub(crate) fn execute(
     state.seal_own(session, replies);
     state.running.0 = Seat::NOBODY;
     after
+}
+
+/// Takes back what was noted of a request that the log has no room for yet.
+#[cold]
+fn keep_back(
+    state: &mut State,
+    session: &Session,
+    replies: &mut Replies,
+    start: usize,
+    bytes: usize,
+) -> After {
+    replies.buf.truncate(start);
+    state.stats.commands -= 1;
+    state.insists = false;
+    state.running.0 = Seat::NOBODY;
+    state.keep_back_for_log(session.seat, bytes);
+    After::Postpone
 }
 
 /// The command, if it may run now.
@@ -270,7 +290,7 @@ pub(crate) fn add_partitions(
 }
 
 /// One command, one transaction. Answers the epoch that the reply rests on, and whether the
-/// client now waits: for a key, or while the command goes on in steps. After some vain beginnings
+/// client now waits: for a key, for the log, or while the command goes on in steps. After some vain beginnings
 /// it does not go on in steps any more.
 pub(crate) fn run_data(
     state: &mut State,
@@ -286,7 +306,7 @@ pub(crate) fn run_data(
     let mut partitions = PartitionSet::empty();
     add_partitions(db, command, args, &mut partitions);
     let start = replies.buf.len();
-    let result = db.transact_at(&partitions, state.wall_ms(), |tx| {
+    let result = db.try_transact_at(&partitions, state.wall_ms(), |tx| {
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
@@ -301,7 +321,11 @@ pub(crate) fn run_data(
         data.finish()
     });
     match result {
-        Ok((mut outcome, ticket)) => {
+        Ok(Attempt::Behind { bytes }) => {
+            replies.buf.truncate(start);
+            (Epoch(0), After::Behind(bytes))
+        }
+        Ok(Attempt::Committed(mut outcome, ticket)) => {
             let (seat, database) = (session.seat, session.database);
             match outcome.later.take() {
                 None => {

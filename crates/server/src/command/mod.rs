@@ -95,6 +95,9 @@ pub(crate) enum After {
     Steps,
     /// Nothing has happened: the same request is to be run again later.
     Postpone,
+    /// Nothing has happened: the same request is to be run again when the log has room for so many
+    /// bytes.
+    Behind(usize),
     /// Nothing has happened: the client speaks another protocol and is closed at once.
     Expel(Foreign),
     /// The whole server ends, with a checkpoint or without.

@@ -1,5 +1,6 @@
 //! Jobs and other clients by turns, without sockets: a test decides when a job takes a step.
 
+mod behind;
 mod built;
 mod texts;
 
@@ -14,6 +15,10 @@ use tempfile::TempDir;
 /// Elements of each collection, and of a step.
 const ELEMENTS: usize = 300;
 const STEP: u64 = 7;
+const STEPS: Steps = Steps {
+    long: STEP,
+    elements: STEP,
+};
 /// The client whose command is long, and another one.
 const READER: usize = 0;
 const WRITER: usize = 1;
@@ -43,10 +48,7 @@ impl Bed {
         let around = Testbed::new();
         let mut state = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
         state.stage = Stage::Ready(db);
-        state.steps = Steps {
-            long: STEP,
-            elements: STEP,
-        };
+        state.steps = STEPS;
         for id in [1, 2] {
             let index = state.connections.reserve();
             let connection = testbed::connection(&state, testbed::socket(), index, id);

@@ -1,0 +1,193 @@
+//! Requests that the log has no room for until another file of it is ready: the client waits, the loop
+//! does not.
+
+use super::{Bed, READER, STEPS, WRITER};
+use std::time::{Duration, Instant};
+
+/// A string that does not fit into the files ahead of the log's end.
+const BYTES: usize = 8 << 20;
+
+/// So many copies of it need more room than was made for the string itself.
+const COPIES: usize = 6;
+
+/// A key so long that its commands do not go on in steps.
+const LONG: usize = 1100;
+
+impl Bed {
+    fn bytes_replied(&mut self, client: usize) -> usize {
+        let mut connection = self.state.connections.take(client).expect("a client");
+        let bytes = std::mem::take(&mut connection.replies).buf.len();
+        self.state.connections.put(client, connection);
+        bytes
+    }
+
+    fn is_kept_back(&mut self, client: usize) -> bool {
+        let connection = self.state.connections.take(client).expect("a client");
+        let kept = connection.postponed;
+        self.state.connections.put(client, connection);
+        kept
+    }
+
+    /// Waits until the log takes what is kept back.
+    fn await_log(&mut self, client: usize) {
+        let began = Instant::now();
+        while self.is_kept_back(client) {
+            let waits = began.elapsed();
+            assert!(waits < Duration::from_secs(60), "the log stays behind");
+            std::thread::sleep(Duration::from_millis(1));
+            self.state.end_wait_for_log();
+        }
+    }
+
+    /// Runs what is kept back, as the loop does, until nothing is. Returns how often it had to wait.
+    fn catch_up(&mut self, client: usize) -> usize {
+        let mut waits = 0;
+        while self.is_kept_back(client) {
+            waits += 1;
+            self.await_log(client);
+            self.send(client, "");
+        }
+        waits
+    }
+
+    fn patiently(&mut self, client: usize, line: &str) -> String {
+        self.send(client, line);
+        self.catch_up(client);
+        self.replies(client)
+    }
+}
+
+/// A database with a string of bytes that are not zero, so that the log has to hold each.
+fn with_string() -> Bed {
+    let mut bed = Bed::new();
+    bed.state.steps.long = u64::MAX;
+    bed.patiently(WRITER, &format!("SETRANGE zeros {} x", BYTES - 1));
+    let reply = bed.patiently(WRITER, "BITOP NOT ones zeros");
+    assert_eq!(reply, format!(":{BYTES}\r\n"));
+    bed
+}
+
+#[test]
+fn a_command_that_needs_more_of_the_log_than_its_request_tells_waits_outside_the_loop() {
+    let mut bed = with_string();
+    let to = "k".repeat(LONG);
+    let commands = bed.state.stats.commands;
+    bed.send(READER, &format!("COPY ones {to}"));
+    assert!(bed.is_kept_back(READER), "there was room at once");
+    assert_eq!(bed.replies(READER), "");
+    assert_eq!(bed.state.stats.commands, commands);
+    assert_eq!(bed.ask(WRITER, &format!("EXISTS {to}")), ":0\r\n");
+    assert_eq!(bed.ask(WRITER, "PING"), "+PONG\r\n");
+    assert!(bed.catch_up(READER) > 0);
+    assert_eq!(bed.replies(READER), ":1\r\n");
+    assert_eq!(
+        bed.ask(WRITER, &format!("STRLEN {to}")),
+        format!(":{BYTES}\r\n")
+    );
+}
+
+/// Sends a block that publishes, ends in database 0 and copies more than the log has room for.
+fn send_block(bed: &mut Bed) {
+    for line in ["MULTI", "SELECT 3", "PUBLISH news x", "SELECT 0", "INCR n"] {
+        bed.patiently(READER, line);
+    }
+    for copy in 0..COPIES {
+        bed.patiently(READER, &format!("COPY ones copy{copy}"));
+    }
+    bed.ask(WRITER, "SUBSCRIBE news");
+    bed.send(READER, "EXEC");
+    assert!(bed.is_kept_back(READER), "there was room at once");
+    let told = bed.replies(WRITER);
+    assert_eq!(told, "", "nothing is published of what has not happened");
+}
+
+#[test]
+fn a_block_that_waits_for_the_log_runs_its_plain_commands_once() {
+    let mut bed = with_string();
+    send_block(&mut bed);
+    assert!(bed.catch_up(READER) > 0);
+    let copied = ":1\r\n".repeat(COPIES);
+    let replies = format!("*{}\r\n+OK\r\n:1\r\n+OK\r\n:1\r\n{copied}", 4 + COPIES);
+    assert_eq!(bed.replies(READER), replies);
+    let news = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n";
+    assert_eq!(bed.replies(WRITER), news);
+    assert_eq!(bed.ask(READER, "MGET n"), "*1\r\n$1\r\n1\r\n");
+    assert_eq!(bed.ask(READER, "EXEC"), "-ERR EXEC without MULTI\r\n");
+}
+
+#[test]
+fn a_block_whose_watched_key_changes_while_it_waits_for_the_log_does_not_happen() {
+    let mut bed = with_string();
+    bed.ask(READER, "SELECT 5");
+    bed.ask(READER, "WATCH n");
+    bed.ask(WRITER, "SELECT 5");
+    send_block(&mut bed);
+    bed.ask(WRITER, "UNSUBSCRIBE");
+    bed.send(WRITER, "INCR n");
+    bed.await_log(READER);
+    bed.send(WRITER, "");
+    assert_eq!(bed.replies(WRITER), ":1\r\n");
+    bed.send(READER, "");
+    assert_eq!(bed.replies(READER), "*-1\r\n");
+    let there = bed.ask(READER, "EXISTS n copy0");
+    assert_eq!(there, ":1\r\n", "it is in database 5 again");
+    assert!(bed.state.held_back.is_empty() && bed.state.watches.is_empty());
+}
+
+#[test]
+fn a_command_that_begins_again_waits_for_the_log_as_a_job() {
+    let mut bed = with_string();
+    let mut waited = 0;
+    // Each time the room is made for about two copies.
+    for copy in 0..COPIES {
+        bed.state.steps = STEPS;
+        bed.send(READER, &format!("COPY ones copy{copy}"));
+        bed.catch_up(READER);
+        let mut lacked = false;
+        while let Some(job) = bed.state.jobs.queue.front() {
+            lacked |= job.stale && job.lacked > 0;
+            if !job.stale {
+                // What it has read changes before each of its steps.
+                bed.patiently(WRITER, "SETRANGE ones 0 x");
+            }
+            bed.state.step_job();
+        }
+        waited += usize::from(lacked);
+        assert_eq!(bed.replies(READER), ":1\r\n");
+        let length = bed.ask(WRITER, &format!("STRLEN copy{copy}"));
+        assert_eq!(length, format!(":{BYTES}\r\n"));
+    }
+    assert!(waited > 0, "there was room each time");
+}
+
+#[test]
+fn a_client_that_waited_for_a_key_is_served_when_the_log_has_room() {
+    let mut bed = with_string();
+    bed.patiently(WRITER, "RPUSH one es");
+    let stored = bed.patiently(WRITER, "SORT one BY nosort GET on* STORE here");
+    assert_eq!(stored, ":1\r\n");
+    let mut waited = 0;
+    // Each time the room is made for about two moves.
+    for _ in 0..COPIES {
+        bed.patiently(READER, "BLMOVE from to LEFT LEFT 0");
+        bed.patiently(WRITER, "RENAME here from");
+        if bed.state.pause.waits_for_log() {
+            waited += 1;
+            assert_eq!(bed.bytes_replied(READER), 0);
+            assert_eq!(bed.ask(WRITER, "LLEN from"), ":1\r\n");
+            let began = Instant::now();
+            while bed.state.pause.waits_for_log() {
+                assert!(
+                    began.elapsed() < Duration::from_secs(60),
+                    "it is not served"
+                );
+                std::thread::sleep(Duration::from_millis(1));
+                bed.state.end_wait_for_log();
+            }
+        }
+        let wanted = format!("${BYTES}\r\n\r\n").len() + BYTES;
+        assert_eq!(bed.bytes_replied(READER), wanted);
+        bed.patiently(WRITER, "RENAME to here");
+    }
+    assert!(waited > 0, "there was room each time");
+}
