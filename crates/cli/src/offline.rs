@@ -205,10 +205,10 @@ impl Offline {
 /// Rows and digest; where transactions interleave, of taken slots, which no index counts.
 pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
     let heap = &restarted.heap;
-    if restarted.record.scheme.is_steal() {
-        return Ok((taken_slots(heap), perdura_steal::digest(heap)));
+    if restarted.record.scheme.has_tables() {
+        return Ok((restarted.report.rows, hex(digest(heap)?)));
     }
-    Ok((restarted.report.rows, hex(digest(heap)?)))
+    Ok((taken_slots(heap), perdura_steal::digest(heap)))
 }
 
 /// Rows, where no index counts them.

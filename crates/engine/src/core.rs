@@ -20,7 +20,7 @@ use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount, RowRef};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::{FlushProgress, Scheme, Wal};
+use perdura_wal::{FlushProgress, Mode, Scheme, Wal};
 
 use crate::catalog::{DATABASES, Databases, Renewal, read_catalog};
 use crate::options::CoreOptions;
@@ -503,10 +503,13 @@ pub fn digest(heap: &Heap) -> Result<u64> {
 
 /// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.
 fn check_scheme(env: &Env) -> Result<()> {
-    let scheme = read_anchor(env.data.as_ref())?.map(|anchor| anchor.scheme);
-    match scheme.filter(|scheme| scheme.is_steal()) {
-        None => Ok(()),
-        Some(scheme) => Err(Error::Usage(format!(
+    let Some(anchor) = read_anchor(env.data.as_ref())? else {
+        return Ok(());
+    };
+    let scheme = anchor.scheme;
+    match scheme.mode() {
+        Mode::Executor => Ok(()),
+        Mode::Steal => Err(Error::Usage(format!(
             "the database in {} is of the logging scheme {}, which this engine does not serve; \
              `perdura restart` brings it back and shows what is in it",
             env.data.name(),

@@ -19,11 +19,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{CkptEpoch, Epoch, Incarnation, TxnId};
+use perdura_base::{CkptEpoch, Epoch, TxnId};
 use perdura_page::txn_record::TxnRecord;
 use perdura_wal::frame::ActiveTxn;
 
-use crate::rule::{Fate, Gate, Skip, gate_fate, reflected};
+use crate::rule::{Fate, Gate, Skip, gate_fate};
 
 /// A hash for transaction numbers, which nobody outside chooses.
 #[derive(Default)]
@@ -50,7 +50,6 @@ type ById<V> = HashMap<TxnId, V, BuildHasherDefault<IdHasher>>;
 /// Fates by the backward scan of one stream.
 #[derive(Default)]
 pub struct Backward {
-    life: Option<Incarnation>,
     fates: ById<Fate>,
     /// Where algorithm 3 is, and its ATT, for its printed form only.
     printed: Printed,
@@ -67,24 +66,23 @@ enum Printed {
 }
 
 impl Backward {
-    /// Notes that the next records belong to a life of the database.
-    pub fn enter(&mut self, life: Incarnation) {
-        if self.life.replace(life) != Some(life) {
-            self.fates.clear();
-        }
+    /// Ends a life of the database: numbers may be used again.
+    pub fn end_life(&mut self) {
+        self.fates.clear();
     }
 
-    /// Notes the begin or the end of the checkpoint that the image comes from; the end names the
-    /// transactions that were active then.
-    pub fn pass_mark(&mut self, is_end: bool, active: Vec<ActiveTxn>) {
-        if is_end {
-            let open = active.into_iter().map(|entry| entry.txn);
-            let open = open.filter(|txn| !matches!(self.fates.get(txn), Some(Fate::Committed(_))));
-            self.att = open.collect();
-            self.printed = Printed::Window;
-        } else {
-            self.printed = Printed::BeforeBegin;
-        }
+    /// Notes the end mark of the checkpoint that the image comes from, with the transactions that
+    /// were active then.
+    pub fn pass_end(&mut self, active: Vec<ActiveTxn>) {
+        let open = active.into_iter().map(|entry| entry.txn);
+        let open = open.filter(|txn| !matches!(self.fates.get(txn), Some(Fate::Committed(_))));
+        self.att = open.collect();
+        self.printed = Printed::Window;
+    }
+
+    /// Notes the begin mark of that checkpoint.
+    pub fn pass_begin(&mut self) {
+        self.printed = Printed::BeforeBegin;
     }
 
     /// Notes a record that is no change. `epoch` is its block's.
@@ -163,58 +161,35 @@ pub struct Losers {
 /// Fates by the forward scan of one stream.
 #[derive(Default)]
 pub struct Forward {
-    life: Option<Incarnation>,
     /// Open transactions with the unit of their first record.
     open: ById<usize>,
-    units_seen: usize,
+    /// One more than the unit of the newest record.
+    units_end: usize,
 }
 
 impl Forward {
-    /// Notes that the next records are in unit `unit` and belong to a life of the database.
-    /// Returns the losers of the life that this ends.
-    pub fn enter(&mut self, life: Incarnation, unit: usize) -> Option<Losers> {
-        let ended = self.life.replace(life).is_some_and(|before| before != life);
-        let losers = ended.then(|| self.end());
-        self.units_seen = unit + 1;
-        losers.flatten()
-    }
-
-    /// Ends a life: what is open is lost.
-    pub fn end(&mut self) -> Option<Losers> {
+    /// Ends a life of the database: what is open is lost.
+    pub fn end_life(&mut self) -> Option<Losers> {
         let first = self.open.values().copied().min()?;
         Some(Losers {
             txns: self.open.drain().map(|(txn, _)| txn).collect(),
-            units: first..self.units_seen,
+            units: first..self.units_end,
         })
     }
 
-    /// Notes a record.
-    pub fn note(&mut self, record: &TxnRecord<'_>) {
+    /// Notes a record and the unit it is in.
+    pub fn note(&mut self, record: &TxnRecord<'_>, unit: usize) {
+        self.units_end = unit + 1;
         match record {
             TxnRecord::Begin { txn } => {
-                self.open
-                    .entry(*txn)
-                    .or_insert(self.units_seen.saturating_sub(1));
+                self.open.entry(*txn).or_insert(unit);
             }
             TxnRecord::Update(update) => {
-                self.open
-                    .entry(update.txn)
-                    .or_insert(self.units_seen.saturating_sub(1));
+                self.open.entry(update.txn).or_insert(unit);
             }
             TxnRecord::Commit { txn } | TxnRecord::Abort { txn, .. } => {
                 self.open.remove(txn);
             }
         }
-    }
-}
-
-/// The gate of the two-pass differential method: what the image does not have is redone, losers'
-/// changes too; the second pass takes them out again, reflected or redone.
-#[must_use]
-pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
-    if reflected(tag, k) {
-        Gate::Skip(Skip::Reflected)
-    } else {
-        Gate::Apply
     }
 }

@@ -1,131 +1,335 @@
-//! From a unit's frames to changes of pages: each record decoded, held against the gate, and what
-//! passes it played.
+//! From a unit's frames to changes of pages: what each player of a stream does with a frame.
+//!
+//! Frame kinds are matched one by one, so that a new kind has to be decided about here.
 
-use perdura_base::{Error, Result};
-use perdura_page::txn_record::{TxnRecord, decode_txn_record};
-use perdura_store::{Batch, PageRecord, SlotChange, decode_group};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::cursor::Reader;
+use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, Result, StreamId};
+use perdura_page::{TxnRecord, Update, decode_txn_record};
+use perdura_store::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_wal::frame::EndRecord;
-use perdura_wal::{BlockRef, Frame, FrameKind, StreamScan, Unit};
+use perdura_wal::{BlockRef, Frame, FrameKind, StreamScan};
 
-use crate::fates::gate_tag;
-use crate::replay::{Fates, LogUnit, Replay, ReplayStats};
-use crate::rule::{Gate, Skip, gate};
+use crate::fates::{Backward, Forward, Losers};
+use crate::load::ImagePlan;
+use crate::player::{Origin, Player, Supplied};
+use crate::replay::ReplayStats;
+use crate::rule::{Gate, Skip, gate, gate_tag};
 
-impl Replay<'_> {
-    /// Groups of committed transactions: every record against the epochs.
-    pub(crate) fn play_groups(
-        &self,
-        scan: &StreamScan,
-        unit: &Unit,
-        stats: &mut ReplayStats,
+/// What the frames of a unit are held against.
+pub(crate) struct Scene<'s> {
+    pub geometry: &'s Geometry,
+    pub image: &'s ImagePlan,
+    pub target: Epoch,
+    pub scan: &'s StreamScan,
+    /// The unit's number among its stream's.
+    pub unit: usize,
+}
+
+/// What passed the gate, and the count of what did not.
+pub(crate) struct Passed<R> {
+    pub batch: Batch<R>,
+    pub stats: ReplayStats,
+}
+
+impl<R> Default for Passed<R> {
+    fn default() -> Self {
+        Passed {
+            batch: Batch::default(),
+            stats: ReplayStats::default(),
+        }
+    }
+}
+
+/// The verbs of a player in one stream.
+pub(crate) trait Play {
+    /// What it changes pages by.
+    type Change<'r>: Replayed;
+
+    fn frame<'r>(
+        &mut self,
+        scene: &Scene<'_>,
+        frame: Frame<'r>,
+        block: &BlockRef,
+        passed: &mut Passed<Self::Change<'r>>,
+    ) -> Result<()>;
+}
+
+/// The verbs of a player that takes the units of a stream in their order.
+pub(crate) trait PlayInOrder: Play {
+    fn end_of_life(&mut self, life: Incarnation) -> Result<()>;
+}
+
+/// A player that learns on its way, and the life of the database that it is in.
+pub(crate) struct InLife<P> {
+    pub player: P,
+    life: Option<Incarnation>,
+}
+
+impl<P: PlayInOrder> InLife<P> {
+    fn new(player: P) -> Mutex<Self> {
+        Mutex::new(InLife { player, life: None })
+    }
+
+    /// Notes the life of the next frames.
+    pub fn enter(&mut self, life: Incarnation) -> Result<()> {
+        match self.life.replace(life) {
+            Some(before) if before != life => self.player.end_of_life(before),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Ends the last life.
+    fn leave(&mut self) -> Result<()> {
+        self.life
+            .take()
+            .map_or(Ok(()), |life| self.player.end_of_life(life))
+    }
+}
+
+/// The player of one stream.
+pub(crate) enum StreamPlayer {
+    /// Learns nothing on its way: units of one stream are prepared side by side.
+    Group,
+    Fate(Mutex<InLife<Backward>>),
+    TwoPass(Mutex<InLife<TwoPass>>),
+    /// Played with all other streams, by [`crate::merge`].
+    Merged,
+    Supplied(Mutex<InLife<Outsider>>),
+}
+
+impl StreamPlayer {
+    pub fn new(player: &Player, stream: StreamId) -> StreamPlayer {
+        match player {
+            Player::Group(_) => StreamPlayer::Group,
+            Player::Fate => StreamPlayer::Fate(InLife::new(Backward::default())),
+            Player::TwoPass => StreamPlayer::TwoPass(InLife::new(TwoPass::default())),
+            Player::Merge(_) => StreamPlayer::Merged,
+            Player::Supplied(player) => StreamPlayer::Supplied(InLife::new(Outsider {
+                stream,
+                player: Arc::clone(player),
+            })),
+        }
+    }
+
+    /// Ends the stream. Returns what a second pass undoes.
+    pub fn finish(&self) -> Result<Vec<Losers>> {
+        match self {
+            StreamPlayer::Group | StreamPlayer::Fate(_) | StreamPlayer::Merged => Ok(Vec::new()),
+            StreamPlayer::TwoPass(player) => {
+                let mut player = player.lock();
+                player.leave()?;
+                Ok(std::mem::take(&mut player.player.lost))
+            }
+            StreamPlayer::Supplied(player) => player.lock().leave().map(|()| Vec::new()),
+        }
+    }
+}
+
+/// Groups of committed transactions: every record against the epochs.
+pub(crate) struct Group;
+
+impl Play for Group {
+    type Change<'r> = PageRecord<'r>;
+
+    fn frame<'r>(
+        &mut self,
+        scene: &Scene<'_>,
+        frame: Frame<'r>,
+        block: &BlockRef,
+        passed: &mut Passed<PageRecord<'r>>,
     ) -> Result<()> {
-        let (image, target) = (self.parts.image, self.target());
-        let geometry = self.parts.heap.geometry();
-        let mut batch = Batch::<PageRecord<'_>>::new();
-        unit.for_each(scan, self.parts.method.source.direction, |frame, block| {
-            if frame.kind != FrameKind::Group {
+        match frame.kind {
+            FrameKind::Group => {}
+            FrameKind::Record => return Err(foreign(scene.scan, block, frame.kind)),
+            FrameKind::BeginCheckpoint
+            | FrameKind::EndCheckpoint
+            | FrameKind::Restart
+            | FrameKind::Beacon => return Ok(()),
+        }
+        let group = decode_group(frame.payload)
+            .ok_or_else(|| no_record(scene.scan, block, "a group of page records"))?;
+        passed.stats.groups += 1;
+        for record in group.records() {
+            if scene.image.lost.contains(&record.page) {
+                continue;
+            }
+            let k = scene.image.base_of(record.page).k;
+            let decision = gate(record.tag, k, block.epoch, scene.target);
+            if passed.stats.decided(decision) {
+                passed.batch.push(scene.geometry, record);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Play for Backward {
+    type Change<'r> = SlotChange<'r>;
+
+    fn frame<'r>(
+        &mut self,
+        scene: &Scene<'_>,
+        frame: Frame<'r>,
+        block: &BlockRef,
+        passed: &mut Passed<SlotChange<'r>>,
+    ) -> Result<()> {
+        match frame.kind {
+            FrameKind::Record => {}
+            FrameKind::Group => return Err(foreign(scene.scan, block, frame.kind)),
+            FrameKind::BeginCheckpoint => {
+                if begun_by(frame.payload) == Some(scene.image.k) {
+                    self.pass_begin();
+                }
                 return Ok(());
             }
-            let group = decode_group(frame.payload)
-                .ok_or_else(|| no_record(scan, block, "a group of page records"))?;
-            stats.groups += 1;
-            for record in group.records() {
-                if image.lost.contains(&record.page) {
-                    continue;
+            FrameKind::EndCheckpoint => {
+                if let Some(mark) = EndRecord::decode(frame.payload)
+                    && mark.k == scene.image.k
+                {
+                    self.pass_end(mark.active.unwrap_or_default());
                 }
-                let k = image.base_of(record.page).k;
-                if stats.decided(gate(record.tag, k, block.epoch, target)) {
-                    batch.push(geometry, record);
-                }
+                return Ok(());
             }
-            Ok(())
-        })?;
-        batch.play(self.parts.heap)
-    }
-
-    /// Records of interleaved transactions: every change against its transaction's fate.
-    pub(crate) fn play_changes(
-        &self,
-        stream: usize,
-        unit: &LogUnit,
-        opened: &Unit,
-        stats: &mut ReplayStats,
-        prepared: &mut dyn FnMut(),
-    ) -> Result<()> {
-        let scan = &self.decided().scans[stream];
-        let geometry = self.parts.heap.geometry();
-        let mut batch = Batch::<SlotChange<'_>>::new();
-        let mut fates = self.fates(stream).lock();
-        let first_block = self.decided().units[stream][unit.number].start;
-        let life = scan.blocks[first_block].incarnation;
-        match &mut *fates {
-            Fates::None => {}
-            Fates::Backward(fates) => fates.enter(life),
-            Fates::Forward(fates, lost) => lost.extend(fates.enter(life, unit.number)),
+            FrameKind::Restart | FrameKind::Beacon => return Ok(()),
         }
-        opened.for_each(scan, self.parts.method.source.direction, |frame, block| {
-            match frame.kind {
-                FrameKind::Record => {
-                    let record = decode_txn_record(frame.payload)
-                        .ok_or_else(|| no_record(scan, block, "a transaction's record"))?;
-                    if let Some(change) = self.judge(scan, &mut fates, record, block, stats) {
-                        batch.push(geometry, change);
-                    }
-                }
-                FrameKind::BeginCheckpoint | FrameKind::EndCheckpoint => {
-                    self.pass_mark(&mut fates, frame);
-                }
-                FrameKind::Group | FrameKind::Restart | FrameKind::Beacon => {}
-            }
-            Ok(())
-        })?;
-        drop(fates);
-        prepared();
-        batch.play(self.parts.heap)
+        let record = txn_record(scene.scan, frame.payload, block)?;
+        self.note(&record, block.epoch);
+        passed.take(scene, record, block, |update, k| {
+            self.gate(update.txn, update.tag, k, scene.target)
+        });
+        Ok(())
     }
+}
 
-    fn judge<'r>(
-        &self,
-        scan: &StreamScan,
-        fates: &mut Fates,
+impl PlayInOrder for Backward {
+    fn end_of_life(&mut self, _: Incarnation) -> Result<()> {
+        self.end_life();
+        Ok(())
+    }
+}
+
+/// Forward, and what is left for the second pass.
+#[derive(Default)]
+pub(crate) struct TwoPass {
+    open: Forward,
+    lost: Vec<Losers>,
+}
+
+impl Play for TwoPass {
+    type Change<'r> = SlotChange<'r>;
+
+    fn frame<'r>(
+        &mut self,
+        scene: &Scene<'_>,
+        frame: Frame<'r>,
+        block: &BlockRef,
+        passed: &mut Passed<SlotChange<'r>>,
+    ) -> Result<()> {
+        match frame.kind {
+            FrameKind::Record => {}
+            FrameKind::Group => return Err(foreign(scene.scan, block, frame.kind)),
+            FrameKind::BeginCheckpoint
+            | FrameKind::EndCheckpoint
+            | FrameKind::Restart
+            | FrameKind::Beacon => return Ok(()),
+        }
+        let record = txn_record(scene.scan, frame.payload, block)?;
+        self.open.note(&record, scene.unit);
+        passed.take(scene, record, block, |update, k| gate_tag(update.tag, k));
+        Ok(())
+    }
+}
+
+impl PlayInOrder for TwoPass {
+    fn end_of_life(&mut self, _: Incarnation) -> Result<()> {
+        self.lost.extend(self.open.end_life());
+        Ok(())
+    }
+}
+
+/// A supplied player in one stream.
+pub(crate) struct Outsider {
+    stream: StreamId,
+    player: Arc<dyn Supplied>,
+}
+
+impl Play for Outsider {
+    /// It makes its changes itself.
+    type Change<'r> = SlotChange<'r>;
+
+    fn frame<'r>(
+        &mut self,
+        _: &Scene<'_>,
+        frame: Frame<'r>,
+        block: &BlockRef,
+        _: &mut Passed<SlotChange<'r>>,
+    ) -> Result<()> {
+        let origin = Origin {
+            stream: self.stream,
+            life: block.incarnation,
+            pos: block.pos,
+            epoch: block.epoch,
+        };
+        self.player.frame(frame, origin)
+    }
+}
+
+impl PlayInOrder for Outsider {
+    fn end_of_life(&mut self, life: Incarnation) -> Result<()> {
+        self.player.end_of_life(self.stream, life)
+    }
+}
+
+impl<'r> Passed<SlotChange<'r>> {
+    /// Takes the change of an interleaved transaction's record if `gate`, given the epoch of its
+    /// page's image, applies it.
+    fn take(
+        &mut self,
+        scene: &Scene<'_>,
         record: TxnRecord<'r>,
         block: &BlockRef,
-        stats: &mut ReplayStats,
-    ) -> Option<SlotChange<'r>> {
-        stats.groups += u64::from(matches!(record, TxnRecord::Commit { .. }));
-        match fates {
-            Fates::None => {}
-            Fates::Backward(fates) => fates.note(&record, block.epoch),
-            Fates::Forward(fates, _) => fates.note(&record),
-        }
-        let TxnRecord::Update(update) = record else {
-            return None;
-        };
-        let base = self.parts.image.base_of(update.page);
-        let decision = if base.reaches(scan.stream, block.pos) {
-            match fates {
-                Fates::None => gate(update.tag, base.k, block.epoch, self.target()),
-                Fates::Backward(fates) => fates.gate(update.txn, update.tag, base.k, self.target()),
-                Fates::Forward(..) => gate_tag(update.tag, base.k),
+        gate: impl FnOnce(&Update<'r>, CkptEpoch) -> Gate,
+    ) {
+        let update = match record {
+            TxnRecord::Update(update) => update,
+            TxnRecord::Commit { .. } => {
+                self.stats.groups += 1;
+                return;
             }
+            TxnRecord::Begin { .. } | TxnRecord::Abort { .. } => return,
+        };
+        let base = scene.image.base_of(update.page);
+        let decision = if base.reaches(scene.scan.stream, block.pos) {
+            gate(&update, base.k)
         } else {
             Gate::Skip(Skip::Reflected)
         };
-        stats.decided(decision).then_some(SlotChange {
-            page: update.page,
-            change: update.change,
-            undo: false,
-        })
-    }
-
-    fn pass_mark(&self, fates: &mut Fates, frame: Frame<'_>) {
-        if let (Fates::Backward(fates), Some(mark)) = (fates, EndRecord::decode(frame.payload))
-            && mark.k == self.parts.image.k
-        {
-            let is_end = frame.kind == FrameKind::EndCheckpoint;
-            fates.pass_mark(is_end, mark.active.unwrap_or_default());
+        if self.stats.decided(decision) {
+            let change = SlotChange {
+                page: update.page,
+                change: update.change,
+                undo: false,
+            };
+            self.batch.push(scene.geometry, change);
         }
     }
+}
+
+/// The checkpoint of a begin mark.
+pub(crate) fn begun_by(payload: &[u8]) -> Option<CkptEpoch> {
+    Reader::new(payload).varint().map(CkptEpoch)
+}
+
+/// Decodes an interleaved transaction's record.
+pub(crate) fn txn_record<'r>(
+    scan: &StreamScan,
+    payload: &'r [u8],
+    block: &BlockRef,
+) -> Result<TxnRecord<'r>> {
+    decode_txn_record(payload).ok_or_else(|| no_record(scan, block, "a transaction's record"))
 }
 
 /// The error for a frame whose checksum holds and whose payload does not parse.
@@ -135,6 +339,17 @@ pub(crate) fn no_record(scan: &StreamScan, block: &BlockRef, expected: &str) -> 
         block.pos.0,
         expected,
         "bytes that are none",
+        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+    )
+}
+
+/// The error for a record of another scheme.
+pub(crate) fn foreign(scan: &StreamScan, block: &BlockRef, kind: FrameKind) -> Error {
+    Error::corrupt(
+        format!("log stream {}", scan.stream),
+        block.pos.0,
+        "records of the scheme that the anchor names",
+        format!("a frame of kind {}", kind.code()),
         "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
     )
 }

@@ -4,7 +4,8 @@
 //! `reflected(record, image)`: did the image see the change? `wanted(transaction, target)`: should
 //! the state have it? A commuting record is applied iff the two differ. Crash restart, the
 //! fallback to the older image and the repair of a single page are callers that differ in image
-//! and source; what distinguishes one restart method from another is a row of [`method::METHODS`].
+//! and source; what distinguishes one restart method from another is the player of its row in
+//! [`method::METHODS`].
 //!
 //! | module | one idea |
 //! |---|---|
@@ -15,10 +16,11 @@
 //! | [`vouch`] | how far the anchor says that the log is durable |
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
 //! | [`rule`] | the two predicates |
-//! | [`method`] | the restart methods as rows over source, gate, apply, undo |
+//! | [`method`] | the restart methods as rows |
+//! | [`player`] | the players that rows name, and the one that a layer above supplies |
 //! | [`level`], [`work`], `jobs`, [`schedule`] | what a level means; the jobs; how far they are; who does which next |
 //! | [`load`] | image to memory, with fallback and page repair |
-//! | [`replay`], `judge` | log to memory: the jobs' contents; records held against the gate |
+//! | [`replay`], `judge` | log to memory: the jobs' contents; what each player does with a frame |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
 //! | [`found`] | what lies on the disks: a database, nothing, or the remains of one |
@@ -46,6 +48,7 @@ mod mended;
 mod merge;
 pub mod method;
 mod places;
+pub mod player;
 pub mod replay;
 pub mod report;
 pub mod restart;
@@ -65,6 +68,7 @@ pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use image::{DirEntry, Directory};
 pub use level::{Level, Schedule};
 pub use method::{METHODS, Method};
+pub use player::Player;
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
 

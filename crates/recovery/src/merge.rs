@@ -19,24 +19,29 @@
 
 use std::sync::Arc;
 
-use perdura_base::cursor::Reader;
 use perdura_base::{CkptEpoch, Error, Incarnation, PartitionId, Result};
-use perdura_page::txn_record::{Change, TxnRecord, decode_txn_record};
+use perdura_page::{Change, TxnRecord, decode_txn_record};
 use perdura_store::{Batch, SlotChange};
-use perdura_wal::{Direction, FrameKind};
+use perdura_wal::{BlockRef, Frame, FrameKind};
 
 use crate::fates::Forward;
-use crate::judge::no_record;
+use crate::judge::{begun_by, foreign, no_record, txn_record};
 use crate::replay::{LogUnit, Replay, ReplayStats};
-use crate::rule::{Gate, Skip};
+use crate::rule::gate_begun;
 use crate::undo::undo_losers;
 
-/// One change in a unit: its serial number and which of the unit's frames it is. The last entry of
+/// One change in a unit: its order number and which of the unit's frames it is. The last entry of
 /// a unit stands for its end and has no frame: a worker must not run ahead of records that are not
 /// its own, or the streams' units could not be dropped in step.
 struct Entry {
-    gseq: u64,
+    number: u64,
     payload: Option<(usize, usize)>,
+}
+
+/// A change's order number, and whether this worker plays the change.
+struct Numbered {
+    number: u64,
+    is_played: bool,
 }
 
 /// A stream as one worker sees it.
@@ -82,7 +87,7 @@ pub(crate) fn merge(
     }
     while let Some(life) = merger.next_life() {
         merger.play_life(life, next)?;
-        merger.undo_life()?;
+        merger.end_of_life()?;
     }
     replay.add_stats(merger.stats);
     Ok(())
@@ -146,64 +151,78 @@ impl Merger<'_, '_> {
             self.heads[stream].parked = Some(unit);
             return Ok(());
         }
-        let ended = self.fates[stream].enter(of_life, unit.number);
-        assert!(ended.is_none(), "a round ends before the next life begins");
+        assert_eq!(of_life, life, "a round ends before the next life begins");
         let replay = self.replay;
-        let geometry = replay.parts.heap.geometry();
         let scan = &replay.decided().scans[stream];
         let opened = unit.open(scan)?;
-        let (worker, workers) = (self.worker, self.workers);
-        let image = replay.parts.image;
-        let (fates, stats) = (&mut self.fates[stream], &mut self.stats);
-        let begun = &mut self.heads[stream].begun;
         let mut entries = Vec::new();
         let mut last = 0;
-        opened.for_each(scan, Direction::Forward, |frame, block| {
-            if frame.kind == FrameKind::BeginCheckpoint {
-                begun.extend(Reader::new(frame.payload).varint().map(CkptEpoch));
-            }
-            if frame.kind != FrameKind::Record {
-                return Ok(());
-            }
-            let record = decode_txn_record(frame.payload)
-                .ok_or_else(|| no_record(scan, block, "a transaction's record"))?;
-            fates.note(&record);
-            match &record {
-                TxnRecord::Update(update) => {
-                    let Change::Assign(images) = &update.change else {
-                        return Err(no_record(scan, block, "before and after images"));
-                    };
-                    last = images.gseq;
-                    let k = image.base_of(update.page).k;
-                    let gate = if k == CkptEpoch(0) || begun.contains(&k) {
-                        Gate::Apply
-                    } else {
-                        Gate::Skip(Skip::Reflected)
-                    };
-                    let own = is_own(geometry.partition_of_page(update.page), worker, workers);
-                    if own && stats.decided(gate) {
-                        entries.push(Entry {
-                            gseq: images.gseq,
-                            payload: Some(opened.place_of(frame.payload)),
-                        });
-                    }
+        let direction = replay.parts.method.player.direction();
+        opened.for_each(scan, direction, |frame, block| {
+            if let Some(numbered) = self.frame(stream, unit.number, frame, block)? {
+                last = numbered.number;
+                if numbered.is_played {
+                    entries.push(Entry {
+                        number: numbered.number,
+                        payload: Some(opened.place_of(frame.payload)),
+                    });
                 }
-                TxnRecord::Commit { .. } => stats.groups += u64::from(worker == 0),
-                TxnRecord::Begin { .. } | TxnRecord::Abort { .. } => {}
             }
             Ok(())
         })?;
         entries.push(Entry {
-            gseq: last,
+            number: last,
             payload: None,
         });
-        if worker == 0 {
-            stats.bytes += opened.bytes();
+        if self.worker == 0 {
+            self.stats.bytes += opened.bytes();
             replay.parts.progress.add_done(opened.bytes());
         }
         let head = &mut self.heads[stream];
         (head.unit, head.entries, head.at) = (Some(unit), entries, 0);
         Ok(())
+    }
+
+    /// Holds a frame against the gate. Returns the order number of a change.
+    fn frame(
+        &mut self,
+        stream: usize,
+        unit: usize,
+        frame: Frame<'_>,
+        block: &BlockRef,
+    ) -> Result<Option<Numbered>> {
+        let replay = self.replay;
+        let scan = &replay.decided().scans[stream];
+        let head = &mut self.heads[stream];
+        match frame.kind {
+            FrameKind::Record => {}
+            FrameKind::Group => return Err(foreign(scan, block, frame.kind)),
+            FrameKind::BeginCheckpoint => {
+                head.begun.extend(begun_by(frame.payload));
+                return Ok(None);
+            }
+            FrameKind::EndCheckpoint | FrameKind::Restart | FrameKind::Beacon => return Ok(None),
+        }
+        let record = txn_record(scan, frame.payload, block)?;
+        self.fates[stream].note(&record, unit);
+        let update = match record {
+            TxnRecord::Update(update) => update,
+            TxnRecord::Commit { .. } => {
+                self.stats.groups += u64::from(self.worker == 0);
+                return Ok(None);
+            }
+            TxnRecord::Begin { .. } | TxnRecord::Abort { .. } => return Ok(None),
+        };
+        let number = order_number(&update.change)
+            .ok_or_else(|| no_record(scan, block, "before and after images"))?;
+        let k = replay.parts.image.base_of(update.page).k;
+        let decision = gate_begun(k, |k| head.begun.contains(&k));
+        let partition = replay.parts.heap.geometry().partition_of_page(update.page);
+        let is_own = is_own(partition, self.worker, self.workers);
+        Ok(Some(Numbered {
+            number,
+            is_played: is_own && self.stats.decided(decision),
+        }))
     }
 
     /// Plays in order up to the end of any stream's unit.
@@ -216,7 +235,7 @@ impl Merger<'_, '_> {
             let first = self.heads.iter().enumerate();
             let first = first
                 .filter(|(_, head)| head.unit.is_some())
-                .min_by_key(|(_, head)| head.entries[head.at].gseq)
+                .min_by_key(|(_, head)| head.entries[head.at].number)
                 .map(|(stream, _)| stream);
             let Some(stream) = first else { break };
             let head = &mut self.heads[stream];
@@ -242,12 +261,12 @@ impl Merger<'_, '_> {
     }
 
     /// Undoes what the life left open, on this worker's partitions.
-    fn undo_life(&mut self) -> Result<()> {
+    fn end_of_life(&mut self) -> Result<()> {
         let since = self.replay.parts.clock.mono_ns();
         let (worker, workers) = (self.worker, self.workers);
         let mut any = false;
         for stream in 0..self.fates.len() {
-            if let Some(losers) = self.fates[stream].end() {
+            if let Some(losers) = self.fates[stream].end_life() {
                 any = true;
                 undo_losers(self.replay, stream, &losers, &|partition| {
                     is_own(partition, worker, workers)
@@ -258,6 +277,14 @@ impl Merger<'_, '_> {
             self.replay.add_undo(since);
         }
         Ok(())
+    }
+}
+
+/// The number by which streams are merged.
+fn order_number(change: &Change<'_>) -> Option<u64> {
+    match change {
+        Change::Assign(images) => Some(images.gseq),
+        Change::Xor(_) => None,
     }
 }
 

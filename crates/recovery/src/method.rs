@@ -1,91 +1,27 @@
-//! Restart methods as rows: what a method supplies, beside what all share.
+//! Restart methods as rows: a name, the schemes whose log the method reads, and its player.
 //!
-//! | joint | shared | a method supplies |
-//! |---|---|---|
-//! | source | scans of blocks in units, by [`crate::level`] | direction, how streams are shared out |
-//! | gate | [`crate::rule`], page untouched | which predicate |
-//! | apply | the heap's verbs | which verb |
-//! | undo | [`crate::undo`] | what takes unwanted changes out |
-//!
-//! A new scheme is a new row and new variants here; the compiler then lists the places that must
-//! know them.
+//! What a method does with a log is its [`Player`]'s. What a log demands of any method, above all the
+//! order of its records, is its [`Scheme`]'s.
 //!
 //! # Source
-//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is ours: the same log played
-//! by several players, each the pages that are its own, which is what one would build today.
+//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several
+//! workers play one log, each the pages that are its own, which is what one would build today.
 
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};
 
 use crate::level::Level;
-
-/// How units of log are shared out among players.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// Any player takes any unit: for a scheme without an order.
-    Anyhow,
-    /// One player plays all streams, merged by the global serial number.
-    Merged,
-    /// Each player merges all streams and plays the pages that are its own.
-    MergedByPage,
-}
-
-/// How a method reads the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
-    /// Which way.
-    pub direction: Direction,
-    /// Who plays what.
-    pub share: Share,
-}
-
-/// Which predicate decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GateBy {
-    /// The record's tag and its block's epoch: every record is of a committed transaction.
-    Epoch,
-    /// The tag and the transaction's fate, which a backward scan knows before its records.
-    Fate,
-    /// The tag alone: what the image does not have is redone, whoever made it.
-    Tag,
-    /// The begin mark of the image's checkpoint: what follows it in its stream is redone, in order,
-    /// reflected or not.
-    BeginMark,
-}
-
-/// What a method does with a record that passed the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Apply {
-    /// XOR its fragments into the page; update numbers notice loss and doubling.
-    XorPage,
-    /// Redo the change of one slot as the record has it: XOR, or the after image.
-    RedoSlot,
-}
-
-/// How a method takes out what is not wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UndoWay {
-    /// Nothing to undo: there is nothing unwanted in the log, or the gate has seen to it.
-    Nothing,
-    /// A second, backward pass over the unfinished transactions' records.
-    Losers,
-}
+use crate::player::{Mergers, Player};
 
 /// A restart method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Method {
     /// Its name on the command line.
     pub name: &'static str,
     /// The schemes whose log it can read. The first has it as its default.
     pub schemes: &'static [Scheme],
-    /// How it reads.
-    pub source: Source,
-    /// How it decides.
-    pub gate: GateBy,
-    /// What it does with a record.
-    pub apply: Apply,
-    /// What it does with the unwanted.
-    pub undo: UndoWay,
+    /// What it does with the log.
+    pub player: Player,
 }
 
 /// All methods. A scheme's default is the first row that names it first.
@@ -93,57 +29,27 @@ pub const METHODS: &[Method] = &[
     Method {
         name: "differential",
         schemes: &[Scheme::Differential],
-        source: Source {
-            direction: Direction::Forward,
-            share: Share::Anyhow,
-        },
-        gate: GateBy::Epoch,
-        apply: Apply::XorPage,
-        undo: UndoWay::Nothing,
+        player: Player::Group(Direction::Forward),
     },
     Method {
         name: "dl1p",
         schemes: &[Scheme::Dl1p, Scheme::Dl2p],
-        source: Source {
-            direction: Direction::Backward,
-            share: Share::Anyhow,
-        },
-        gate: GateBy::Fate,
-        apply: Apply::RedoSlot,
-        undo: UndoWay::Nothing,
+        player: Player::Fate,
     },
     Method {
         name: "dl2p",
         schemes: &[Scheme::Dl2p],
-        source: Source {
-            direction: Direction::Forward,
-            share: Share::Anyhow,
-        },
-        gate: GateBy::Tag,
-        apply: Apply::RedoSlot,
-        undo: UndoWay::Losers,
+        player: Player::TwoPass,
     },
     Method {
         name: "pl2p",
         schemes: &[Scheme::Pl2p],
-        source: Source {
-            direction: Direction::Forward,
-            share: Share::Merged,
-        },
-        gate: GateBy::BeginMark,
-        apply: Apply::RedoSlot,
-        undo: UndoWay::Losers,
+        player: Player::Merge(Mergers::One),
     },
     Method {
         name: "pl2p-part",
         schemes: &[Scheme::Pl2p],
-        source: Source {
-            direction: Direction::Forward,
-            share: Share::MergedByPage,
-        },
-        gate: GateBy::BeginMark,
-        apply: Apply::RedoSlot,
-        undo: UndoWay::Losers,
+        player: Player::Merge(Mergers::PerThread),
     },
 ];
 
@@ -223,19 +129,15 @@ mod tests {
         for method in METHODS {
             for scheme in method.schemes {
                 let free = scheme.order() == Order::Free;
-                assert_eq!(
-                    method.source.share == Share::Anyhow,
-                    free,
-                    "{}",
-                    method.name
-                );
+                assert_eq!(method.player.mergers(2) == 0, free, "{}", method.name);
                 assert_eq!(method.check(*scheme, Level::Four).is_ok(), free);
                 assert!(method.check(*scheme, Level::Three).is_ok());
             }
         }
         for scheme in Scheme::ALL {
             assert!(Method::of(scheme).schemes.contains(&scheme));
-            assert_eq!(Method::by_name("auto", scheme), Ok(Method::of(scheme)));
+            let auto = Method::by_name("auto", scheme).unwrap();
+            assert_eq!(auto.name, Method::of(scheme).name);
         }
         let of_product = Method::by_name("dl2p", Scheme::Differential).unwrap();
         let why = of_product

@@ -13,17 +13,17 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Result, StreamId};
+use perdura_base::{Error, Incarnation, Result, StreamId};
 use perdura_device::{Clock, Disk};
-use perdura_store::Heap;
+use perdura_store::{Heap, Replayed};
 use perdura_wal::{
     Anchor, Check, Cut, Direction, RawUnit, StreamScan, Unit, decide_cut, scan_stream,
 };
 
-use crate::fates::{Backward, Forward, Losers};
+use crate::judge::{Group, InLife, Passed, Play, PlayInOrder, Scene, StreamPlayer};
 use crate::load::{BadPage, ImagePlan, LoadedRun};
 use crate::merge::merge;
-use crate::method::{Apply, GateBy, Method, Share};
+use crate::method::Method;
 use crate::report::Progress;
 use crate::rule::Gate;
 use crate::schedule::run_threads;
@@ -91,13 +91,6 @@ pub struct Decided {
     pub void_blocks: u64,
 }
 
-/// What a stream's records are held against, in the order of the scan.
-pub(crate) enum Fates {
-    None,
-    Backward(Backward),
-    Forward(Forward, Vec<Losers>),
-}
-
 /// A unit of log, opened by the first player who needs it.
 pub struct LogUnit {
     /// Its number among its stream's, oldest first.
@@ -128,6 +121,7 @@ impl LogUnit {
 /// One attempt at loading the image and playing the log.
 pub struct Replay<'a> {
     pub(crate) parts: ReplayParts<'a>,
+    players: Vec<StreamPlayer>,
     found: Found,
 }
 
@@ -136,7 +130,6 @@ pub struct Replay<'a> {
 struct Found {
     scanned: Mutex<Vec<StreamScan>>,
     decided: OnceLock<Decided>,
-    fates: Vec<Mutex<Fates>>,
     bad: Mutex<BTreeSet<BadPage>>,
     stats: Mutex<ReplayStats>,
     undo_ns: AtomicU64,
@@ -157,11 +150,11 @@ pub struct Attempt {
 /// What an attempt works with.
 pub struct ReplayParts<'a> {
     /// The pages.
-    pub heap: &'a Heap,
+    pub heap: &'a Arc<Heap>,
     /// What they are loaded from.
     pub image: &'a ImagePlan,
     /// How.
-    pub method: &'static Method,
+    pub method: &'a Method,
     /// What the database's anchor says.
     pub anchor: &'a Anchor,
     /// The disk of each stream.
@@ -178,18 +171,15 @@ impl<'a> Replay<'a> {
     /// An attempt that has not begun.
     #[must_use]
     pub fn new(parts: ReplayParts<'a>) -> Self {
-        let fates = parts.logs.iter().map(|_| {
-            Mutex::new(match parts.method.gate {
-                GateBy::Epoch | GateBy::BeginMark => Fates::None,
-                GateBy::Fate => Fates::Backward(Backward::default()),
-                GateBy::Tag => Fates::Forward(Forward::default(), Vec::new()),
-            })
-        });
-        let found = Found {
-            fates: fates.collect(),
-            ..Found::default()
-        };
-        Replay { parts, found }
+        let player = &parts.method.player;
+        player.begin(parts.heap);
+        let streams = (0u8..).map(StreamId).take(parts.logs.len());
+        let players = streams.map(|stream| StreamPlayer::new(player, stream));
+        Replay {
+            players: players.collect(),
+            parts,
+            found: Found::default(),
+        }
     }
 
     /// The log and the cut.
@@ -222,17 +212,24 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Ends the attempt: undoes what the first pass left, unless pages must be loaded anew.
+    /// The life of the database that wrote a unit.
+    pub(crate) fn life_of(&self, stream: usize, unit: &LogUnit) -> Incarnation {
+        let decided = self.decided();
+        let first = decided.units[stream][unit.number].start;
+        decided.scans[stream].blocks[first].incarnation
+    }
+
+    /// Ends the attempt and what the players left to do, unless pages must be loaded anew.
     ///
     /// # Errors
-    /// Those of reading the log again.
+    /// Those of reading the log again, and a supplied player's.
     pub fn finish(self, threads: usize) -> Result<Attempt> {
         if armed(Flaw::JunkBeyondDirectory) {
             self.parts.image.load_junk(self.parts.heap)?;
         }
         let bad = std::mem::take(&mut *self.found.bad.lock());
         if bad.is_empty() {
-            self.undo_all(threads)?;
+            self.finish_players(threads)?;
         }
         let undo_ns = self.found.undo_ns.into_inner();
         Ok(Attempt {
@@ -247,15 +244,14 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// The second pass of an order-free method: each stream by itself.
-    fn undo_all(&self, threads: usize) -> Result<()> {
+    /// Ends the log for the players, with a second pass if they leave something to undo: each stream
+    /// by itself.
+    fn finish_players(&self, threads: usize) -> Result<()> {
         let mut losers = Vec::new();
-        for (stream, fates) in self.found.fates.iter().enumerate() {
-            if let Fates::Forward(open, lost) = &mut *fates.lock() {
-                lost.extend(open.end());
-                losers.extend(lost.drain(..).map(|of_life| (stream, of_life)));
-            }
+        for (stream, player) in self.players.iter().enumerate() {
+            losers.extend(player.finish()?.into_iter().map(|lost| (stream, lost)));
         }
+        self.parts.method.player.finish()?;
         let since = self.parts.clock.mono_ns();
         let next = AtomicUsize::new(0);
         run_threads(threads.min(losers.len()), || {
@@ -270,8 +266,52 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    pub(crate) fn fates(&self, stream: usize) -> &Mutex<Fates> {
-        &self.found.fates[stream]
+    /// Hands a unit's frames to a player.
+    fn take_frames<'r, P: Play>(
+        &'r self,
+        player: &mut P,
+        stream: usize,
+        number: usize,
+        opened: &'r Unit,
+    ) -> Result<Passed<P::Change<'r>>> {
+        let scan = &self.decided().scans[stream];
+        let scene = Scene {
+            geometry: self.parts.heap.geometry(),
+            image: self.parts.image,
+            target: self.target(),
+            scan,
+            unit: number,
+        };
+        let mut passed = Passed::default();
+        let direction = self.parts.method.player.direction();
+        opened.for_each(scan, direction, |frame, block| {
+            player.frame(&scene, frame, block, &mut passed)
+        })?;
+        passed.stats.bytes += opened.bytes();
+        Ok(passed)
+    }
+
+    fn play_in_order<P: PlayInOrder>(
+        &self,
+        player: &Mutex<InLife<P>>,
+        stream: usize,
+        unit: &LogUnit,
+        prepared: &mut dyn FnMut(),
+    ) -> Result<()> {
+        let opened = unit.open(&self.decided().scans[stream])?;
+        let mut player = player.lock();
+        player.enter(self.life_of(stream, unit))?;
+        let passed = self.take_frames(&mut player.player, stream, unit.number, opened)?;
+        drop(player);
+        prepared();
+        self.play(passed)
+    }
+
+    fn play<R: Replayed>(&self, mut passed: Passed<R>) -> Result<()> {
+        passed.batch.play(self.parts.heap)?;
+        self.parts.progress.add_done(passed.stats.bytes);
+        self.add_stats(passed.stats);
+        Ok(())
     }
 
     pub(crate) fn target(&self) -> perdura_base::Epoch {
@@ -338,7 +378,7 @@ impl Work for Replay<'_> {
     }
 
     fn read_unit(&self, stream: usize, unit: usize) -> Result<LogUnit> {
-        let number = match self.parts.method.source.direction {
+        let number = match self.parts.method.player.direction() {
             Direction::Forward => unit,
             Direction::Backward => self.decided().units[stream].len() - 1 - unit,
         };
@@ -349,39 +389,23 @@ impl Work for Replay<'_> {
         unit.bytes
     }
 
-    fn is_ordered(&self) -> bool {
-        self.parts.method.source.share != Share::Anyhow
-    }
-
     fn mergers(&self, threads: usize) -> usize {
-        match self.parts.method.source.share {
-            Share::Anyhow => 0,
-            Share::Merged => 1,
-            Share::MergedByPage => threads,
-        }
+        self.parts.method.player.mergers(threads)
     }
 
     fn play_unit(&self, stream: usize, unit: &LogUnit, prepared: &mut dyn FnMut()) -> Result<()> {
-        let scan = &self.decided().scans[stream];
-        let mut stats = ReplayStats::default();
-        let opened = match self.parts.method.apply {
-            Apply::XorPage => {
-                // Whole committed groups: nothing is learned on the way, so nothing waits.
+        match &self.players[stream] {
+            StreamPlayer::Group => {
+                // Nothing is learned on the way, so nothing waits.
                 prepared();
-                let opened = unit.open(scan)?;
-                self.play_groups(scan, opened, &mut stats)?;
-                opened
+                let opened = unit.open(&self.decided().scans[stream])?;
+                self.play(self.take_frames(&mut Group, stream, unit.number, opened)?)
             }
-            Apply::RedoSlot => {
-                let opened = unit.open(scan)?;
-                self.play_changes(stream, unit, opened, &mut stats, prepared)?;
-                opened
-            }
-        };
-        stats.bytes += opened.bytes();
-        self.parts.progress.add_done(opened.bytes());
-        self.add_stats(stats);
-        Ok(())
+            StreamPlayer::Fate(player) => self.play_in_order(player, stream, unit, prepared),
+            StreamPlayer::TwoPass(player) => self.play_in_order(player, stream, unit, prepared),
+            StreamPlayer::Supplied(player) => self.play_in_order(player, stream, unit, prepared),
+            StreamPlayer::Merged => unreachable!("the units of a merged log go to the mergers"),
+        }
     }
 
     fn merge(

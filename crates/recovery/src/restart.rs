@@ -35,7 +35,7 @@ use crate::given::check_given;
 use crate::image::{Directory, create_images, folder};
 use crate::level::{Busy, Schedule};
 use crate::load::{BadPage, ImagePlan, plan_image};
-use crate::method::{Apply, Method};
+use crate::method::Method;
 use crate::replay::{Attempt, Decided, Replay, ReplayParts, ReplayStats};
 use crate::report::{Bytes, Progress, Records, RestartReport};
 use crate::schedule::{self, run_threads};
@@ -71,7 +71,7 @@ pub struct RestartOptions<'a> {
     /// Level, threads, memory.
     pub schedule: Schedule,
     /// The method.
-    pub method: &'static Method,
+    pub method: &'a Method,
     /// Leave the data as it is.
     pub dry_run: bool,
     /// The account that the heap is on.
@@ -196,7 +196,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     progress.enter(2);
     let since = clock.mono_ns();
     heap.set_ckpt_epoch(next_ckpt_base(&anchor, &image, &cut));
-    let catalog = finish_pages(options, &heap, &image, &mut report)?;
+    let catalog = finish_pages(options, anchor.scheme, &heap, &image, &mut report)?;
     report.seconds.index = seconds_since(clock, since);
 
     let mut record = anchor.clone();
@@ -317,7 +317,7 @@ pub(crate) fn load(
         let busy = schedule::run(&replay, &options.schedule, options.clock.as_ref())?;
         let attempt = replay.finish(options.schedule.threads)?;
         if attempt.bad.is_empty() {
-            if anchor.scheme == Scheme::Differential {
+            if anchor.scheme.counts_updates() {
                 check_useq(&heap)?;
             }
             return Ok(Loaded {
@@ -402,16 +402,16 @@ fn check_useq(heap: &Heap) -> Result<()> {
     Ok(())
 }
 
-/// Ends the replay in every partition and, in executor mode, builds the indexes. Steal mode keeps
-/// none: its slots are addressed.
+/// Ends the replay in every partition and builds the indexes of a scheme that has tables.
 pub(crate) fn finish_pages(
     options: &RestartOptions<'_>,
+    scheme: Scheme,
     heap: &Heap,
     image: &ImagePlan,
     report: &mut RestartReport,
 ) -> Result<Catalog> {
     let partitions = heap.geometry().partitions;
-    let has_tables = options.method.apply == Apply::XorPage;
+    let has_tables = scheme.has_tables();
     for id in (0..partitions).map(PartitionId) {
         let mut part = heap.lock(id);
         part.finish_restart(image.k, image.trusted_slot());

@@ -105,6 +105,28 @@ pub fn gate_fate(tag: CkptEpoch, k: CkptEpoch, fate: Fate, target: Epoch) -> Gat
     }
 }
 
+/// The rule of two passes for a commuting record: what the image does not have is redone, losers'
+/// changes too; the second pass takes them out again, reflected or redone.
+#[must_use]
+pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
+    if reflected(tag, k) {
+        Gate::Skip(Skip::Reflected)
+    } else {
+        Gate::Apply
+    }
+}
+
+/// The rule for a record with an order: what stands behind the begin mark of its page's image `k`
+/// in its stream, which the caller `has_begun`, is redone, reflected or not. Image 0 is no image.
+#[must_use]
+pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Gate {
+    if k == CkptEpoch(0) || has_begun(k) {
+        Gate::Apply
+    } else {
+        Gate::Skip(Skip::Reflected)
+    }
+}
+
 /// The rule for a commuting record: apply it iff exactly one of the two holds. Reflected and
 /// wanted is there already; neither is as it should be; wanted only is redone.
 ///

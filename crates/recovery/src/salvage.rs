@@ -124,7 +124,7 @@ pub fn salvage(
     let Some((_, anchor, _)) = AnchorFile::open(options.data.as_ref())? else {
         return Err(refused);
     };
-    if anchor.scheme.is_steal() {
+    if !anchor.scheme.has_tables() {
         return Err(refused);
     }
     let mended = RestartOptions {
@@ -410,7 +410,7 @@ fn carry_out(
     // Nothing on the disks of the new database is what memory holds.
     image.damaged.extend(image.slot);
     let mut report = RestartReport::default();
-    let catalog = finish_pages(options, &heap, &image, &mut report)?;
+    let catalog = finish_pages(options, plan.anchor.scheme, &heap, &image, &mut report)?;
     let slot = image.slot.unwrap_or(ImageSlot::A);
     let places = Places::of(&plan.anchor);
     let of_page = |page: &perdura_base::PageId| MissingPage {

@@ -33,15 +33,11 @@ struct Runner<'a, W: Work> {
 /// The first error of any job.
 pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<Busy> {
     let threads = schedule.threads.max(1);
-    let mergers = if work.is_ordered() {
-        work.mergers(if schedule.inline.is_some() {
-            1
-        } else {
-            threads
-        })
+    let mergers = work.mergers(if schedule.inline.is_some() {
+        1
     } else {
-        0
-    };
+        threads
+    });
     let runner = Runner::new(work, schedule, mergers, clock);
     if let Some(seed) = schedule.inline {
         let mut busy = Busy::default();

@@ -10,12 +10,12 @@
 //! *Differential Logging* (000), section 2.2, step 3, and section 5.1 (PL2P, DL2P).
 
 use perdura_base::{PartitionId, Result};
-use perdura_page::txn_record::{Change, TxnRecord, decode_txn_record};
+use perdura_page::{Change, TxnRecord};
 use perdura_store::{Batch, SlotChange};
 use perdura_wal::{Direction, FrameKind};
 
 use crate::fates::Losers;
-use crate::judge::no_record;
+use crate::judge::{foreign, txn_record};
 use crate::replay::{Replay, ReplayStats};
 
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
@@ -37,13 +37,21 @@ pub(crate) fn undo_losers(
         let mut batch = Batch::<SlotChange<'_>>::new();
         unit.open(scan)?
             .for_each(scan, Direction::Backward, |frame, block| {
-                if frame.kind != FrameKind::Record {
-                    return Ok(());
+                match frame.kind {
+                    FrameKind::Record => {}
+                    FrameKind::Group => return Err(foreign(scan, block, frame.kind)),
+                    FrameKind::BeginCheckpoint
+                    | FrameKind::EndCheckpoint
+                    | FrameKind::Restart
+                    | FrameKind::Beacon => return Ok(()),
                 }
-                let record = decode_txn_record(frame.payload)
-                    .ok_or_else(|| no_record(scan, block, "a transaction's record"))?;
-                let TxnRecord::Update(update) = record else {
-                    return Ok(());
+                let update = match txn_record(scan, frame.payload, block)? {
+                    TxnRecord::Update(update) => update,
+                    TxnRecord::Begin { .. }
+                    | TxnRecord::Commit { .. }
+                    | TxnRecord::Abort { .. } => {
+                        return Ok(());
+                    }
                 };
                 let is_undone = image.base_of(update.page).reaches(scan.stream, block.pos)
                     && match update.change {

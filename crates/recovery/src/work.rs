@@ -44,8 +44,6 @@ pub trait Work: Sync {
     fn read_unit(&self, stream: usize, unit: usize) -> Result<Self::Unit>;
     /// Bytes of memory a unit takes.
     fn unit_bytes(&self, unit: &Self::Unit) -> u64;
-    /// Whether LP keeps an order among the streams, see [`merge`](Self::merge).
-    fn is_ordered(&self) -> bool;
     /// LP of an order-free scheme. Calls of one stream come one after the other, in the units'
     /// order, up to the point where `prepared` is called; the rest runs beside others.
     ///
@@ -65,6 +63,6 @@ pub trait Work: Sync {
         workers: usize,
         next: &mut dyn FnMut(usize) -> Result<Option<Arc<Self::Unit>>>,
     ) -> Result<()>;
-    /// How many workers merge, given this many players.
+    /// How many workers merge, given this many players; 0 for an order-free scheme.
     fn mergers(&self, threads: usize) -> usize;
 }

@@ -108,10 +108,6 @@ impl Work for Toy {
         100
     }
 
-    fn is_ordered(&self) -> bool {
-        self.ordered
-    }
-
     fn play_unit(
         &self,
         stream: usize,
@@ -157,7 +153,7 @@ impl Work for Toy {
     }
 
     fn mergers(&self, threads: usize) -> usize {
-        threads
+        if self.ordered { threads } else { 0 }
     }
 }
 

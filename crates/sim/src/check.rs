@@ -11,7 +11,7 @@ use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{CrashProfile, SimDisk};
 use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
-use perdura_recovery::{Level, METHODS, Method, Schedule, restart};
+use perdura_recovery::{Level, METHODS, Method, Player, Schedule, restart};
 use perdura_wal::anchor::read_anchor;
 use perdura_wal::{Anchor, Direction, ImageState};
 
@@ -22,10 +22,7 @@ use crate::world::{Check, World, dry_run_options};
 
 /// The method with its streams read backwards.
 static BACKWARD: Method = Method {
-    source: perdura_recovery::method::Source {
-        direction: Direction::Backward,
-        share: perdura_recovery::method::Share::Anyhow,
-    },
+    player: Player::Group(Direction::Backward),
     ..METHODS[0]
 };
 
@@ -267,7 +264,7 @@ impl World {
             }
             let method = pick(&mut rng, &[&METHODS[0], &BACKWARD]);
             if self.dry_run(before, method, schedule)? != first {
-                let (way, level) = (method.source.direction, level.number());
+                let (way, level) = (method.player.direction(), level.number());
                 return Err(format!("level {level}, log read {way:?}: other rows"));
             }
         }

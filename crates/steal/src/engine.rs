@@ -17,7 +17,7 @@ use perdura_recovery::{
 };
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::{FlushProgress, Scheme, SegmentSizes, Wal};
+use perdura_wal::{FlushProgress, Mode, Scheme, SegmentSizes, Wal};
 
 use crate::options::{StealEnv, StealOptions};
 use crate::space::{SlotKey, Space};
@@ -123,7 +123,7 @@ impl Steal {
         let Some(found) = read_anchor(env.data.as_ref())? else {
             return Ok(None);
         };
-        if !found.scheme.is_steal() {
+        if found.scheme.mode() != Mode::Steal {
             return Err(Error::Usage(format!(
                 "the database in {} is of the logging scheme {}: open it with the product's engine",
                 env.data.name(),

@@ -8,9 +8,9 @@ use perdura_base::{Error, Result};
 use perdura_device::{Clock, Disk};
 use perdura_page::SlotClass;
 use perdura_recovery::{Level, Schedule};
-use perdura_wal::Scheme;
 use perdura_wal::anchor::IMAGE_DISKS_MAX;
 use perdura_wal::block::BLOCK_BYTES_MAX;
+use perdura_wal::{Mode, Scheme};
 
 /// What comes from outside.
 #[derive(Clone)]
@@ -137,7 +137,7 @@ impl StealOptions {
     pub(crate) fn check(&self, env: &StealEnv) -> Result<()> {
         self.check_open()?;
         let bad = |what: String| Err(Error::Usage(what));
-        if !self.scheme.is_steal() {
+        if self.scheme.mode() != Mode::Steal {
             return bad("interleaved transactions need dl1p, dl2p or pl2p".into());
         }
         if !self.partitions.is_power_of_two() || self.partitions > PARTITIONS_MAX {

@@ -54,6 +54,6 @@ pub use frame::{ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};
 pub use scan::{BlockRef, Check, StreamScan, scan_stream};
-pub use scheme::{Guard, Order, Scheme};
+pub use scheme::{Guard, Mode, Order, Scheme};
 pub use sizes::{SegmentSizes, Span};
 pub use unit::{RawUnit, Unit};

@@ -21,6 +21,16 @@ pub enum Scheme {
     Pl2p,
 }
 
+/// Who changes pages, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A transaction holds its partitions' latches until it commits; the log has whole committed
+    /// transactions only.
+    Executor,
+    /// Transactions interleave and change pages before they commit.
+    Steal,
+}
+
 /// What keeps a record from being applied twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
@@ -82,10 +92,33 @@ impl Scheme {
         Scheme::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 
-    /// Whether transactions interleave and change pages before they commit.
+    /// Whether transactions interleave.
     #[must_use]
-    pub fn is_steal(self) -> bool {
-        self != Scheme::Differential
+    pub fn mode(self) -> Mode {
+        match self {
+            Scheme::Differential => Mode::Executor,
+            Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => Mode::Steal,
+        }
+    }
+
+    /// Whether the pages hold the rows of tables, which a restart indexes. Without tables a row is
+    /// addressed by page and slot.
+    #[must_use]
+    pub fn has_tables(self) -> bool {
+        match self {
+            Scheme::Differential => true,
+            Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => false,
+        }
+    }
+
+    /// Whether each record has the number of its page's update, so that a restart notices a record
+    /// that is lost or doubled.
+    #[must_use]
+    pub fn counts_updates(self) -> bool {
+        match self {
+            Scheme::Differential => true,
+            Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => false,
+        }
     }
 
     /// What keeps a record of this scheme from being applied twice.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Parser;
 use perdura::{Db, RestartReport};
 use perdura_recovery::{Level, Method, Schedule};
-use perdura_wal::Scheme;
+use perdura_wal::{Mode, Scheme};
 
 use crate::exit::Usage;
 use crate::offline::{Offline, Place, hex, threads_or_cores, with_digest};
@@ -55,10 +55,11 @@ pub fn run(args: &Args) -> Result<()> {
     let report = if args.dry_run {
         let (restarted, digest) = offline.restart_by(method, &schedule)?;
         with_digest(restarted.report, digest)
-    } else if offline.anchor.scheme.is_steal() {
-        interleaved::restart(&args.place, offline, method, &schedule)?
     } else {
-        product(args, offline, level)?
+        match offline.anchor.scheme.mode() {
+            Mode::Executor => product(args, offline, level)?,
+            Mode::Steal => interleaved::restart(&args.place, offline, method, &schedule)?,
+        }
     };
     if args.json {
         return output::json(&report);

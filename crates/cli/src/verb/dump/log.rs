@@ -7,7 +7,7 @@ use clap::Parser;
 use perdura_base::cursor::Reader;
 use perdura_base::{Pos, StreamId};
 use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
-use perdura_store::decode_group;
+use perdura_store::{Group, decode_group};
 use perdura_wal::{
     BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord, decide_cut,
 };
@@ -175,34 +175,38 @@ fn show_frame(frame: Frame<'_>) -> ShownFrame {
         k.map_or("does not parse".into(), |k| format!("checkpoint {k}"))
     };
     let (kind, detail) = match frame.kind {
-        FrameKind::Group => ("group", None),
+        FrameKind::Group => return show_group(frame),
         FrameKind::BeginCheckpoint => ("begin-checkpoint", Some(number())),
         FrameKind::EndCheckpoint => ("end-checkpoint", Some(end_detail(frame.payload))),
         FrameKind::Restart => ("restart", Some(restart_detail(frame.payload))),
         FrameKind::Beacon => ("beacon", None),
         FrameKind::Record => ("record", Some(record_detail(frame.payload))),
     };
-    let mut shown = ShownFrame {
+    ShownFrame {
         kind,
         bytes: frame.payload.len(),
         detail,
         records: Vec::new(),
-    };
-    if frame.kind == FrameKind::Group {
-        match decode_group(frame.payload) {
-            None => shown.detail = Some("does not parse".into()),
-            Some(group) => shown
-                .records
-                .extend(group.records().map(|record| ShownRecord {
-                    page: record.page.0,
-                    useq: record.useq.0,
-                    tag: record.tag.0,
-                    fragments: record.fragments().count(),
-                    bytes: record.fragment_bytes(),
-                })),
-        }
     }
-    shown
+}
+
+fn show_group(frame: Frame<'_>) -> ShownFrame {
+    let group = decode_group(frame.payload);
+    let records = group.iter().flat_map(Group::records);
+    ShownFrame {
+        kind: "group",
+        bytes: frame.payload.len(),
+        detail: group.is_none().then(|| "does not parse".into()),
+        records: records
+            .map(|record| ShownRecord {
+                page: record.page.0,
+                useq: record.useq.0,
+                tag: record.tag.0,
+                fragments: record.fragments().count(),
+                bytes: record.fragment_bytes(),
+            })
+            .collect(),
+    }
 }
 
 fn end_detail(payload: &[u8]) -> String {

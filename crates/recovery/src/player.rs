@@ -1,0 +1,134 @@
+//! The players: what a restart does with the frames of a log.
+//!
+//! A player has three verbs. `frame` takes a frame of a stream and holds its records against the
+//! gate; `end_of_life` forgets what is true of one life of the database only; `finish` does what
+//! remains when the log has been played.
+//!
+//! | player | `frame` | `end_of_life` | `finish` |
+//! |---|---|---|---|
+//! | group | XORs page records by their epochs | | |
+//! | fate | XORs changes by their transaction's fate | forgets the fates | |
+//! | two-pass | XORs what the image does not have | notes the losers | undoes the losers |
+//! | merge | assigns what follows the image's begin mark, by order number | undoes the losers | |
+//! | supplied | the caller's | the caller's | the caller's |
+//!
+//! The set is closed but for the last: a player of another kind of record, which may need layers
+//! above this one, is an implementation of [`Supplied`].
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use perdura_base::{Epoch, Incarnation, Pos, Result, StreamId};
+use perdura_store::Heap;
+use perdura_wal::{Direction, Frame};
+
+/// What a restart does with the log.
+#[derive(Debug, Clone)]
+pub enum Player {
+    /// Groups of committed transactions. Their records have no order, so that the row says which way
+    /// the log is read.
+    Group(Direction),
+    /// Records of interleaved transactions, newest first: a transaction's end comes before its
+    /// changes, and one pass decides.
+    Fate,
+    /// Records of interleaved transactions, oldest first, and a second pass for those that never
+    /// ended.
+    TwoPass,
+    /// Records with an order number: all streams merged, life by life.
+    Merge(Mergers),
+    /// The player of the restart's caller. Frames come oldest first.
+    Supplied(Arc<dyn Supplied>),
+}
+
+/// How many workers merge. Each plays the partitions that are its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mergers {
+    /// One plays everything.
+    One,
+    /// As many as there are threads.
+    PerThread,
+}
+
+impl Player {
+    /// Which way the log is read.
+    #[must_use]
+    pub fn direction(&self) -> Direction {
+        match self {
+            Player::Group(direction) => *direction,
+            Player::Fate => Direction::Backward,
+            Player::TwoPass | Player::Merge(_) | Player::Supplied(_) => Direction::Forward,
+        }
+    }
+
+    /// How many workers merge all streams, given this many threads; 0 if each stream is played by
+    /// itself.
+    #[must_use]
+    pub fn mergers(&self, threads: usize) -> usize {
+        match self {
+            Player::Merge(Mergers::One) => 1,
+            Player::Merge(Mergers::PerThread) => threads,
+            Player::Group(_) | Player::Fate | Player::TwoPass | Player::Supplied(_) => 0,
+        }
+    }
+}
+
+impl Player {
+    /// Begins an attempt with these pages.
+    pub(crate) fn begin(&self, heap: &Arc<Heap>) {
+        match self {
+            Player::Supplied(player) => player.begin(heap),
+            Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => {}
+        }
+    }
+
+    /// Ends it, when all streams have been played.
+    pub(crate) fn finish(&self) -> Result<()> {
+        match self {
+            Player::Supplied(player) => player.finish(),
+            Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => Ok(()),
+        }
+    }
+}
+
+/// Where a frame comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The stream.
+    pub stream: StreamId,
+    /// The life of the database that wrote it.
+    pub life: Incarnation,
+    /// The block that it begins in.
+    pub pos: Pos,
+    /// That block's epoch.
+    pub epoch: Epoch,
+}
+
+/// A player from a layer above: for records that only a catalog, or a transaction, can replay.
+///
+/// The calls for one stream come one after the other, in the order of the log; those for different
+/// streams come side by side. Only frames that count are played: what lies beyond the cut is not
+/// among them. Pages are complete from the first call on, unless the schedule's level lets the log
+/// be played beside the image. The first error ends the restart.
+pub trait Supplied: Debug + Send + Sync {
+    /// Begins with pages that hold nothing of the log. A restart that meets a damaged page of its
+    /// image begins again, with other pages.
+    fn begin(&self, heap: &Arc<Heap>);
+
+    /// Plays a frame. A kind that the player does not expect is an error, not passed over.
+    ///
+    /// # Errors
+    /// The frame does not parse, or its change cannot be made.
+    fn frame(&self, frame: Frame<'_>, origin: Origin) -> Result<()>;
+
+    /// Ends a life of the database in one stream: all its frames there have been played.
+    ///
+    /// # Errors
+    /// What the life left unfinished cannot be taken back.
+    fn end_of_life(&self, stream: StreamId, life: Incarnation) -> Result<()>;
+
+    /// Ends the log: all streams have been played. Indexes are built afterwards.
+    ///
+    /// # Errors
+    /// The state is not one that a log can leave.
+    fn finish(&self) -> Result<()>;
+}
