@@ -136,7 +136,7 @@ impl Run<'_> {
             let schedule = draw_schedule(&mut self.rng, self.scheme);
             let found = dry_run(&self.disks, method, schedule);
             let noted = |what: &str| match &found {
-                Ok(found) => u32::from(found.notes.iter().any(|note| note.contains(what))),
+                Ok(found) => u32::from(found.report.notes.iter().any(|note| note.contains(what))),
                 Err(_) => 0,
             };
             self.seen.rebuilt += noted("rebuilt");
@@ -230,7 +230,11 @@ fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places()
         });
         // Where it strikes a header or a directory, the older image is taken.
         let found = dry_run(&disks, method, Schedule::inline(Level::Two, 0)).unwrap();
-        let rebuilt = found.notes.iter().find(|note| note.contains("rebuilt"));
+        let rebuilt = found
+            .report
+            .notes
+            .iter()
+            .find(|note| note.contains("rebuilt"));
         assert_eq!(rebuilt, None, "read {nth}");
     }
     assert!(

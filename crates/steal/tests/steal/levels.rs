@@ -13,7 +13,7 @@ use crate::restarts::{dry_run, methods, placed};
 /// A history with two checkpoints, the second left in its window at times, aborts before, within
 /// and after windows, and transactions open at the crash. The same for every scheme. Returns both
 /// digests: the one that is blind to places, and the one that sees them.
-fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64) {
+pub fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let steal = Steal::create(disks.env.clone(), options).unwrap();
     for partition in 0..2 {

@@ -10,5 +10,6 @@ mod levels;
 mod marks;
 mod refusals;
 mod restarts;
+mod rows;
 mod threads;
 mod walk;

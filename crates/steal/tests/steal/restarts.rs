@@ -6,8 +6,8 @@ use perdura_base::PartitionId;
 use perdura_base::checksum::{hash64, mix64};
 use perdura_device::SystemClock;
 use perdura_page::{PageKind, layout};
-use perdura_recovery::restart::{Catalog, RestartOptions, restart};
-use perdura_recovery::{METHODS, Method, Progress, Schedule};
+use perdura_recovery::restart::{RestartOptions, restart};
+use perdura_recovery::{METHODS, Method, Progress, RestartReport, Schedule};
 use perdura_store::{Heap, MemoryAccount};
 use perdura_wal::Scheme;
 
@@ -19,7 +19,7 @@ pub struct Found {
     pub digest: String,
     /// The digest that sees them.
     pub placed: u64,
-    pub notes: Vec<String>,
+    pub report: RestartReport,
 }
 
 /// The methods that read a scheme's log.
@@ -29,11 +29,7 @@ pub fn methods(scheme: Scheme) -> Vec<&'static Method> {
 }
 
 /// Restarts and changes nothing on the disks.
-pub fn dry_run(
-    disks: &Disks,
-    method: &'static Method,
-    schedule: Schedule,
-) -> Result<Found, String> {
+pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Found, String> {
     let restarted = restart(&RestartOptions {
         data: Arc::clone(&disks.env.data),
         images: disks.env.images.clone(),
@@ -43,7 +39,7 @@ pub fn dry_run(
         method,
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: &|_| Ok(Catalog::new()),
+        catalog: &perdura::catalog::read_catalog,
         progress: Arc::new(Progress::default()),
     });
     let restarted = restarted.map_err(|error| error.to_string())?;
@@ -51,7 +47,7 @@ pub fn dry_run(
     Ok(Found {
         digest: perdura_steal::digest(&restarted.heap),
         placed: placed(&restarted.heap),
-        notes: restarted.report.notes,
+        report: restarted.report,
     })
 }
 

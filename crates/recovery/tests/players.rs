@@ -1,0 +1,269 @@
+//! What a row's player is called with, by a player from above and by logs that no player reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId, Uuid};
+use perdura_device::{Disk, ManualClock, MemDisk};
+use perdura_recovery::player::{Origin, Supplied};
+use perdura_recovery::restart::Catalog;
+use perdura_recovery::window::ExecutorWindow;
+use perdura_recovery::{
+    Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions, Schedule,
+    create, flush_all, restart, resume,
+};
+use perdura_store::{Geometry, Heap, MemoryAccount};
+use perdura_wal::anchor::read_anchor;
+use perdura_wal::{Direction, Frame, FrameKind, Scheme, SegmentSizes, Wal};
+
+const STREAMS: u8 = 2;
+
+struct Machine {
+    disk: Arc<dyn Disk>,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        let new = NewDatabase {
+            uuid: Uuid([3; 16]),
+            geometry: Geometry {
+                partitions: 2,
+                chunk_pages: 2,
+                hash_seed: 1,
+            },
+            streams: STREAMS,
+            segments: SegmentSizes::fixed(64 << 10),
+            scheme: Scheme::Differential,
+        };
+        let images = [Arc::clone(&disk)];
+        let logs = vec![Arc::clone(&disk); usize::from(STREAMS)];
+        create(&disk, &images, &logs, &ManualClock::at(1), &new).unwrap();
+        Machine { disk }
+    }
+
+    fn options<'a>(&self, method: &'a Method, schedule: Schedule) -> RestartOptions<'a> {
+        RestartOptions {
+            data: Arc::clone(&self.disk),
+            images: vec![Arc::clone(&self.disk)],
+            logs: vec![Arc::clone(&self.disk); usize::from(STREAMS)],
+            clock: Arc::new(ManualClock::at(1)),
+            schedule,
+            method,
+            dry_run: false,
+            memory: Arc::new(MemoryAccount::new(u64::MAX)),
+            catalog: &|_| Ok(Catalog::new()),
+            progress: Arc::new(Progress::default()),
+        }
+    }
+
+    /// The log of the next life.
+    fn open(&self, method: &Method) -> Result<Arc<Wal>> {
+        let options = self.options(method, Schedule::inline(Level::Three, 0));
+        let restarted = restart(&options)?.expect("it was made");
+        let memory = LogMemory {
+            block_bytes_max: 4096,
+            queue_bytes_max: 1 << 20,
+        };
+        Ok(resume(restarted, &options, memory, Arc::new(ExecutorWindow))?.wal)
+    }
+
+    /// A restart that changes nothing.
+    fn try_out(&self, method: &Method, schedule: Schedule) -> Result<()> {
+        let options = RestartOptions {
+            dry_run: true,
+            ..self.options(method, schedule)
+        };
+        restart(&options).map(drop)
+    }
+}
+
+fn append(wal: &Wal, stream: u8, payload: &[u8]) {
+    let none = PartitionSet::empty();
+    let kind = FrameKind::Group;
+    wal.append(StreamId(stream), kind, payload, &none, CkptEpoch(0));
+}
+
+/// Replays records that say `key=value` into a table that recovery knows nothing of.
+#[derive(Debug, Default)]
+struct Values {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Seen {
+    begun: u32,
+    table: BTreeMap<String, String>,
+    ends_of_life: Vec<(StreamId, Incarnation)>,
+    finished: u32,
+}
+
+impl Supplied for Values {
+    fn begin(&self, _: &Arc<Heap>) {
+        let mut seen = self.seen.lock();
+        *seen = Seen {
+            begun: seen.begun + 1,
+            ..Seen::default()
+        };
+    }
+
+    fn frame(&self, frame: Frame<'_>, origin: Origin) -> Result<()> {
+        match frame.kind {
+            FrameKind::Group => {}
+            FrameKind::Record => return Err(Error::Stopped("a record".into())),
+            FrameKind::BeginCheckpoint
+            | FrameKind::EndCheckpoint
+            | FrameKind::Restart
+            | FrameKind::Beacon => return Ok(()),
+        }
+        let text = std::str::from_utf8(frame.payload).ok();
+        let Some((key, value)) = text.and_then(|text| text.split_once('=')) else {
+            return Err(Error::Stopped(format!("no value at {}", origin.pos)));
+        };
+        let mut seen = self.seen.lock();
+        assert_eq!(seen.finished, 0, "frames come before the log's end");
+        assert!(
+            !seen.ends_of_life.contains(&(origin.stream, origin.life)),
+            "and before their life's"
+        );
+        seen.table.insert(key.into(), value.into());
+        Ok(())
+    }
+
+    fn end_of_life(&self, stream: StreamId, life: Incarnation) -> Result<()> {
+        let mut seen = self.seen.lock();
+        assert_eq!(seen.finished, 0);
+        seen.ends_of_life.push((stream, life));
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.seen.lock().finished += 1;
+        Ok(())
+    }
+}
+
+fn value_method(values: &Arc<Values>) -> Method {
+    Method {
+        name: "value",
+        schemes: &[Scheme::Differential],
+        player: Player::Supplied(Arc::clone(values) as Arc<dyn Supplied>),
+    }
+}
+
+#[test]
+fn a_player_from_above_sees_each_stream_of_the_log_life_by_life_in_order_and_nothing_lost() {
+    let machine = Machine::new();
+    let values = Arc::new(Values::default());
+    let method = value_method(&values);
+    for life in 1..=3 {
+        let wal = machine.open(&method).unwrap();
+        for turn in 0..40 {
+            append(&wal, 0, format!("a={life}.{turn}").as_bytes());
+            append(&wal, 1, format!("b={life}.{turn}").as_bytes());
+            if turn % 10 == 9 {
+                flush_all(&wal).unwrap();
+            }
+        }
+        append(&wal, 0, format!("only in {life}=x").as_bytes());
+        flush_all(&wal).unwrap();
+        append(&wal, 1, b"b=lost in the crash");
+    }
+    let mut of_all = None;
+    for level in Level::ALL {
+        let inline = (0..8).map(|order| Schedule::inline(level, order));
+        for schedule in inline.chain([Schedule::new(level, 1), Schedule::new(level, 3)]) {
+            values.seen.lock().begun = 0;
+            machine.try_out(&method, schedule).unwrap();
+            let mut seen = values.seen.lock().clone();
+            for stream in [StreamId(0), StreamId(1)] {
+                let lives = seen.ends_of_life.iter().filter(|end| end.0 == stream);
+                let lives: Vec<u32> = lives.map(|end| end.1.0).collect();
+                assert_eq!(lives, [1, 2, 3], "{level:?} {stream}");
+            }
+            seen.ends_of_life.sort_unstable();
+            assert_eq!((seen.begun, seen.finished), (1, 1));
+            assert_eq!(of_all.get_or_insert_with(|| seen.clone()), &seen);
+        }
+    }
+    let table = of_all.unwrap().table;
+    let held: Vec<(&str, &str)> = table
+        .iter()
+        .map(|(k, v)| (k.as_str(), v.as_str()))
+        .collect();
+    let expected = [
+        ("a", "3.39"),
+        ("b", "3.39"),
+        ("only in 1", "x"),
+        ("only in 2", "x"),
+        ("only in 3", "x"),
+    ];
+    assert_eq!(held, expected);
+}
+
+#[test]
+fn an_error_of_a_player_from_above_ends_the_restart_and_changes_nothing() {
+    let machine = Machine::new();
+    let values = Arc::new(Values::default());
+    let method = value_method(&values);
+    let wal = machine.open(&method).unwrap();
+    append(&wal, 0, b"no value");
+    flush_all(&wal).unwrap();
+    drop(wal);
+    let before = read_anchor(machine.disk.as_ref()).unwrap();
+    let refused = machine.open(&method).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("no value at"), "{refused}");
+    assert_eq!(values.seen.lock().finished, 0);
+    assert_eq!(read_anchor(machine.disk.as_ref()).unwrap(), before);
+}
+
+#[test]
+fn the_group_player_reads_the_log_in_the_direction_of_its_row() {
+    let machine = Machine::new();
+    let wal = machine.open(&METHODS[0]).unwrap();
+    for _ in 0..2 {
+        append(&wal, 1, b"no group of page records");
+        flush_all(&wal).unwrap();
+    }
+    drop(wal);
+    let offset = |direction| {
+        let method = Method {
+            player: Player::Group(direction),
+            ..METHODS[0]
+        };
+        let refused = machine.try_out(&method, Schedule::inline(Level::One, 0));
+        let Err(Error::Corrupt(corruption)) = refused else {
+            panic!("it must refuse")
+        };
+        assert_eq!(corruption.expected, "a group of page records");
+        corruption.offset
+    };
+    assert!(offset(Direction::Forward) < offset(Direction::Backward));
+}
+
+#[test]
+fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
+    for method in METHODS {
+        let other = match method.player {
+            Player::Group(_) => FrameKind::Record,
+            Player::Fate | Player::TwoPass | Player::Merge(_) | Player::Supplied(_) => {
+                FrameKind::Group
+            }
+        };
+        let machine = Machine::new();
+        let wal = machine.open(&METHODS[0]).unwrap();
+        let none = PartitionSet::empty();
+        wal.append(StreamId(1), other, b"x", &none, CkptEpoch(0));
+        flush_all(&wal).unwrap();
+        drop(wal);
+        let of_this_log = Method {
+            schemes: &[Scheme::Differential],
+            player: method.player.clone(),
+            name: method.name,
+        };
+        let refused = machine.try_out(&of_this_log, Schedule::inline(Level::One, 0));
+        let why = refused.map_err(|error| error.to_string()).unwrap_err();
+        assert!(why.contains("a frame of kind"), "{}: {why}", method.name);
+    }
+}

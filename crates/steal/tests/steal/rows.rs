@@ -1,0 +1,175 @@
+//! Every field of every method's row, taken away: a restart then finds something else.
+
+use std::sync::Arc;
+
+use perdura::{Core, CoreOptions, Env};
+use perdura_recovery::player::Mergers;
+use perdura_recovery::{Level, METHODS, Method, Player, Progress, Schedule};
+use perdura_steal::Records;
+use perdura_wal::{Direction, Scheme};
+
+use crate::harness::{Disks, options};
+use crate::levels::history;
+use crate::restarts::{dry_run, placed};
+
+/// The closed set.
+const PLAYERS: [Player; 6] = [
+    Player::Group(Direction::Forward),
+    Player::Group(Direction::Backward),
+    Player::Fate,
+    Player::TwoPass,
+    Player::Merge(Mergers::One),
+    Player::Merge(Mergers::PerThread),
+];
+
+/// What a restart by a row finds, and which second pass it took.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    placed: u64,
+    undoes: bool,
+}
+
+fn back(disks: &Disks, method: &Method) -> Result<Seen, String> {
+    let found = dry_run(disks, method, Schedule::inline(Level::Two, 0))?;
+    assert_eq!(found.report.method, method.name);
+    Ok(Seen {
+        placed: found.placed,
+        undoes: found.report.records.undone > 0,
+    })
+}
+
+/// A database of the product: overwritten and deleted rows, two lives.
+fn product() -> (Disks, u64) {
+    let disks = Disks::new(1, 1);
+    let data = Arc::clone(&disks.env.data);
+    let disks = Disks {
+        env: perdura_steal::StealEnv {
+            images: vec![Arc::clone(&data)],
+            ..disks.env
+        },
+    };
+    let mut sum = 0;
+    for life in 0..2u8 {
+        let env = Env {
+            data: Arc::clone(&data),
+            logs: disks.env.logs.clone(),
+            clock: Arc::clone(&disks.env.clock),
+            seed: 7,
+        };
+        let small = CoreOptions {
+            partitions: 2,
+            chunk_pages: 2,
+            ..CoreOptions::default()
+        };
+        let core = Core::open(env, small, Arc::new(Progress::default())).unwrap();
+        for number in 0..60u8 {
+            let key = [number % 20];
+            let parts = [core.partition_of(&key)].into_iter().collect();
+            let done = core.transact(&parts, |tx| {
+                if number % 7 == 6 {
+                    tx.delete(core.database(0), &key).map(drop)
+                } else {
+                    tx.put(core.database(0), &key, &[life, number, 1], None)
+                }
+            });
+            let _durable_with_the_flush = done.unwrap();
+        }
+        core.flush_all().unwrap();
+        sum = placed(core.heap());
+    }
+    (disks, sum)
+}
+
+/// Two players of one kind differ in how they read and work, and not in what they find: see
+/// `each_row_says_how_it_reads_and_works` and, in recovery's tests,
+/// `the_group_player_reads_the_log_in_the_direction_of_its_row`.
+fn is_same_kind(one: &Player, other: &Player) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}
+
+#[test]
+fn a_row_with_another_player_does_not_find_what_the_row_finds() {
+    for row in METHODS {
+        for scheme in row.schemes {
+            let (disks, sum) = match scheme {
+                Scheme::Differential => product(),
+                Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => {
+                    let disks = Disks::new(3, 2);
+                    let (_, sum) = history(&disks, options(*scheme, Records::Full), 1);
+                    (disks, sum)
+                }
+            };
+            let found = back(&disks, row);
+            let undoes = match row.player {
+                Player::TwoPass | Player::Merge(_) => true,
+                Player::Group(_) | Player::Fate | Player::Supplied(_) => false,
+            };
+            let expected = Ok(Seen {
+                placed: sum,
+                undoes,
+            });
+            assert_eq!(found, expected, "{} {scheme:?}", row.name);
+            for player in PLAYERS {
+                let same = is_same_kind(&row.player, &player);
+                let what = format!("{} {scheme:?} with {player:?}", row.name);
+                let changed = Method {
+                    player,
+                    ..row.clone()
+                };
+                assert_eq!(back(&disks, &changed) == expected, same, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_first() {
+    const ROWS: [(&str, &[Scheme]); 5] = [
+        ("differential", &[Scheme::Differential]),
+        ("dl1p", &[Scheme::Dl1p, Scheme::Dl2p]),
+        ("dl2p", &[Scheme::Dl2p]),
+        ("pl2p", &[Scheme::Pl2p]),
+        ("pl2p-part", &[Scheme::Pl2p]),
+    ];
+    assert_eq!(METHODS.len(), ROWS.len());
+    for (name, schemes) in ROWS {
+        let row = Method::by_name(name, schemes[0]).unwrap();
+        assert_eq!(row.name, name);
+        for scheme in Scheme::ALL {
+            let is_read = row.check(scheme, Level::One).is_ok();
+            assert_eq!(is_read, schemes.contains(&scheme), "{name} {scheme:?}");
+        }
+    }
+    for (scheme, default) in [
+        (Scheme::Differential, "differential"),
+        (Scheme::Dl1p, "dl1p"),
+        (Scheme::Dl2p, "dl2p"),
+        (Scheme::Pl2p, "pl2p"),
+    ] {
+        assert_eq!(Method::of(scheme).name, default);
+    }
+    let disks = Disks::new(1, 1);
+    history(&disks, options(Scheme::Dl2p, Records::Full), 1);
+    let without = Method {
+        schemes: &[Scheme::Dl1p],
+        ..Method::of(Scheme::Dl1p).clone()
+    };
+    let why = back(&disks, &without).unwrap_err();
+    assert!(why.contains("this one's scheme is dl2p"), "{why}");
+}
+
+#[test]
+fn each_row_says_how_it_reads_and_works() {
+    let said = METHODS.iter().map(|row| {
+        let forward = row.player.direction() == Direction::Forward;
+        (row.name, forward, row.player.mergers(3))
+    });
+    let expected = [
+        ("differential", true, 0),
+        ("dl1p", false, 0),
+        ("dl2p", true, 0),
+        ("pl2p", true, 1),
+        ("pl2p-part", true, 3),
+    ];
+    assert!(said.eq(expected));
+}
