@@ -353,3 +353,26 @@ pub(crate) fn foreign(scan: &StreamScan, block: &BlockRef, kind: FrameKind) -> E
         "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perdura_base::TxnId;
+
+    #[test]
+    fn what_one_life_says_of_a_transaction_is_not_held_against_another_lifes_records() {
+        let (txn, epoch) = (TxnId(7), Epoch(5));
+        let player = InLife::new(Backward::default());
+        let mut held = player.lock();
+        let of_change = |held: &InLife<Backward>| {
+            let (tag, k) = (CkptEpoch(3), CkptEpoch(1));
+            held.player.gate(txn, tag, k, epoch)
+        };
+        held.enter(Incarnation(2)).unwrap();
+        held.player.note(&TxnRecord::Commit { txn }, epoch);
+        held.enter(Incarnation(2)).unwrap();
+        assert_eq!(of_change(&held), Gate::Apply);
+        held.enter(Incarnation(1)).unwrap();
+        assert_eq!(of_change(&held), Gate::Skip(Skip::NotWanted));
+    }
+}

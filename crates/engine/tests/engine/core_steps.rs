@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use perdura::{Core, CoreOptions, Env, PartitionSet, Progress, Renewal, Ticket};
-use perdura_base::{CkptEpoch, Epoch, StreamId};
+use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
-use perdura_wal::{FlushProgress, FrameKind};
+use perdura_wal::{Check, Direction, FlushProgress, FrameKind, scan_stream};
 
 pub fn small() -> CoreOptions {
     CoreOptions {
@@ -460,4 +460,37 @@ fn the_age_of_what_is_not_durable_counts_from_its_write_however_long_a_sync_take
     );
     core.flush_all().expect("flushed");
     assert_eq!(core.unsynced_age_ns(), 0);
+}
+
+#[test]
+fn a_restart_refuses_a_log_that_holds_a_record_twice() {
+    let disk = SimDisk::new(14);
+    let core = open(&disk, 1);
+    put(&core, "key", b"value");
+    core.flush_all().unwrap();
+    let anchor = core.anchor().get();
+    let life = disk.life();
+    let lives = anchor.lives();
+    let scan = scan_stream(life.as_ref(), &lives, StreamId(0), Pos(0), Check::InDoubt).unwrap();
+    let mut last = Vec::new();
+    for unit in scan.units(1 << 20) {
+        let read = scan.read_unit(unit, Direction::Forward, |frame, _| {
+            if frame.kind == FrameKind::Group {
+                last = frame.payload.to_vec();
+            }
+            Ok(())
+        });
+        read.unwrap();
+    }
+    let none = PartitionSet::empty();
+    let wal = core.wal();
+    wal.append(StreamId(0), FrameKind::Group, &last, &none, CkptEpoch(0));
+    core.flush_all().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Everything, 1);
+    let refused = Core::open(env(&disk, 1), small(), Arc::new(Progress::default()));
+    let Err(perdura::Error::Corrupt(corruption)) = refused else {
+        panic!("it must refuse")
+    };
+    assert!(corruption.expected.contains("every update"), "{corruption}");
 }
