@@ -1,6 +1,7 @@
 //! From a unit's frames to changes of pages: what each player of a stream does with a frame.
 //!
-//! Frame kinds are matched one by one, so that a new kind has to be decided about here.
+//! A player reads records of one kind. It refuses those of another, so that records of a new kind are
+//! never passed over.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, Result, StreamId};
 use perdura_page::{TxnRecord, Update, decode_txn_record};
 use perdura_store::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_wal::frame::EndRecord;
-use perdura_wal::{BlockRef, Frame, FrameKind, StreamScan};
+use perdura_wal::{BlockRef, Frame, FrameKind, Role, StreamScan};
 
 use crate::fates::{Backward, Forward, Losers};
 use crate::load::ImagePlan;
@@ -141,13 +142,9 @@ impl Play for Group {
         block: &BlockRef,
         passed: &mut Passed<PageRecord<'r>>,
     ) -> Result<()> {
-        match frame.kind {
-            FrameKind::Group => {}
-            FrameKind::Record => return Err(foreign(scene.scan, block, frame.kind)),
-            FrameKind::BeginCheckpoint
-            | FrameKind::EndCheckpoint
-            | FrameKind::Restart
-            | FrameKind::Beacon => return Ok(()),
+        match frame.kind.role() {
+            Role::Records => must_be(FrameKind::Group, scene.scan, frame, block)?,
+            Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         let group = decode_group(frame.payload)
             .ok_or_else(|| no_record(scene.scan, block, "a group of page records"))?;
@@ -176,16 +173,15 @@ impl Play for Backward {
         block: &BlockRef,
         passed: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
-        match frame.kind {
-            FrameKind::Record => {}
-            FrameKind::Group => return Err(foreign(scene.scan, block, frame.kind)),
-            FrameKind::BeginCheckpoint => {
+        match frame.kind.role() {
+            Role::Records => must_be(FrameKind::Record, scene.scan, frame, block)?,
+            Role::BeginMark => {
                 if begun_by(frame.payload) == Some(scene.image.k) {
                     self.pass_begin();
                 }
                 return Ok(());
             }
-            FrameKind::EndCheckpoint => {
+            Role::EndMark => {
                 if let Some(mark) = EndRecord::decode(frame.payload)
                     && mark.k == scene.image.k
                 {
@@ -193,7 +189,7 @@ impl Play for Backward {
                 }
                 return Ok(());
             }
-            FrameKind::Restart | FrameKind::Beacon => return Ok(()),
+            Role::Log => return Ok(()),
         }
         let record = txn_record(scene.scan, frame.payload, block)?;
         self.note(&record, block.epoch);
@@ -228,13 +224,9 @@ impl Play for TwoPass {
         block: &BlockRef,
         passed: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
-        match frame.kind {
-            FrameKind::Record => {}
-            FrameKind::Group => return Err(foreign(scene.scan, block, frame.kind)),
-            FrameKind::BeginCheckpoint
-            | FrameKind::EndCheckpoint
-            | FrameKind::Restart
-            | FrameKind::Beacon => return Ok(()),
+        match frame.kind.role() {
+            Role::Records => must_be(FrameKind::Record, scene.scan, frame, block)?,
+            Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         let record = txn_record(scene.scan, frame.payload, block)?;
         self.open.note(&record, scene.unit);
@@ -343,15 +335,23 @@ pub(crate) fn no_record(scan: &StreamScan, block: &BlockRef, expected: &str) -> 
     )
 }
 
-/// The error for a record of another scheme.
-pub(crate) fn foreign(scan: &StreamScan, block: &BlockRef, kind: FrameKind) -> Error {
-    Error::corrupt(
+/// Refuses records of another kind than the player's.
+pub(crate) fn must_be(
+    kind: FrameKind,
+    scan: &StreamScan,
+    frame: Frame<'_>,
+    block: &BlockRef,
+) -> Result<()> {
+    if frame.kind == kind {
+        return Ok(());
+    }
+    Err(Error::corrupt(
         format!("log stream {}", scan.stream),
         block.pos.0,
         "records of the scheme that the anchor names",
-        format!("a frame of kind {}", kind.code()),
+        format!("a frame of kind {}", frame.kind.code()),
         "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
-    )
+    ))
 }
 
 #[cfg(test)]

@@ -22,10 +22,10 @@ use std::sync::Arc;
 use perdura_base::{CkptEpoch, Error, Incarnation, PartitionId, Result};
 use perdura_page::{Change, TxnRecord, decode_txn_record};
 use perdura_store::{Batch, SlotChange};
-use perdura_wal::{BlockRef, Frame, FrameKind};
+use perdura_wal::{BlockRef, Frame, FrameKind, Role};
 
 use crate::fates::Forward;
-use crate::judge::{begun_by, foreign, no_record, txn_record};
+use crate::judge::{begun_by, must_be, no_record, txn_record};
 use crate::replay::{LogUnit, Replay, ReplayStats};
 use crate::rule::gate_begun;
 use crate::undo::undo_losers;
@@ -194,14 +194,13 @@ impl Merger<'_, '_> {
         let replay = self.replay;
         let scan = &replay.decided().scans[stream];
         let head = &mut self.heads[stream];
-        match frame.kind {
-            FrameKind::Record => {}
-            FrameKind::Group => return Err(foreign(scan, block, frame.kind)),
-            FrameKind::BeginCheckpoint => {
+        match frame.kind.role() {
+            Role::Records => must_be(FrameKind::Record, scan, frame, block)?,
+            Role::BeginMark => {
                 head.begun.extend(begun_by(frame.payload));
                 return Ok(None);
             }
-            FrameKind::EndCheckpoint | FrameKind::Restart | FrameKind::Beacon => return Ok(None),
+            Role::EndMark | Role::Log => return Ok(None),
         }
         let record = txn_record(scan, frame.payload, block)?;
         self.fates[stream].note(&record, unit);

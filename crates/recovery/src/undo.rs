@@ -12,10 +12,10 @@
 use perdura_base::{PartitionId, Result};
 use perdura_page::{Change, TxnRecord};
 use perdura_store::{Batch, SlotChange};
-use perdura_wal::{Direction, FrameKind};
+use perdura_wal::{Direction, FrameKind, Role};
 
 use crate::fates::Losers;
-use crate::judge::{foreign, txn_record};
+use crate::judge::{must_be, txn_record};
 use crate::replay::{Replay, ReplayStats};
 
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
@@ -37,13 +37,9 @@ pub(crate) fn undo_losers(
         let mut batch = Batch::<SlotChange<'_>>::new();
         unit.open(scan)?
             .for_each(scan, Direction::Backward, |frame, block| {
-                match frame.kind {
-                    FrameKind::Record => {}
-                    FrameKind::Group => return Err(foreign(scan, block, frame.kind)),
-                    FrameKind::BeginCheckpoint
-                    | FrameKind::EndCheckpoint
-                    | FrameKind::Restart
-                    | FrameKind::Beacon => return Ok(()),
+                match frame.kind.role() {
+                    Role::Records => must_be(FrameKind::Record, scan, frame, block)?,
+                    Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
                 }
                 let update = match txn_record(scan, frame.payload, block)? {
                     TxnRecord::Update(update) => update,

@@ -15,7 +15,7 @@ use perdura_recovery::{
 };
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::read_anchor;
-use perdura_wal::{Direction, Frame, FrameKind, Scheme, SegmentSizes, Wal};
+use perdura_wal::{Direction, Frame, FrameKind, Role, Scheme, SegmentSizes, Wal};
 
 const STREAMS: u8 = 2;
 
@@ -109,13 +109,9 @@ impl Supplied for Values {
     }
 
     fn frame(&self, frame: Frame<'_>, origin: Origin) -> Result<()> {
-        match frame.kind {
-            FrameKind::Group => {}
-            FrameKind::Record => return Err(Error::Stopped("a record".into())),
-            FrameKind::BeginCheckpoint
-            | FrameKind::EndCheckpoint
-            | FrameKind::Restart
-            | FrameKind::Beacon => return Ok(()),
+        match frame.kind.role() {
+            Role::Records => {}
+            Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         let text = std::str::from_utf8(frame.payload).ok();
         let Some((key, value)) = text.and_then(|text| text.split_once('=')) else {

@@ -20,7 +20,31 @@ pub enum FrameKind {
     Record,
 }
 
+/// What a frame is to a reader that replays the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It has records of what transactions did. A reader of records of another kind refuses it.
+    Records,
+    /// A checkpoint's window begins.
+    BeginMark,
+    /// A checkpoint's window ends.
+    EndMark,
+    /// It says something of the log itself, which changes no data.
+    Log,
+}
+
 impl FrameKind {
+    /// What a frame of this kind is to a reader that replays the log.
+    #[must_use]
+    pub fn role(self) -> Role {
+        match self {
+            FrameKind::Group | FrameKind::Record => Role::Records,
+            FrameKind::BeginCheckpoint => Role::BeginMark,
+            FrameKind::EndCheckpoint => Role::EndMark,
+            FrameKind::Restart | FrameKind::Beacon => Role::Log,
+        }
+    }
+
     /// The byte in the file.
     #[must_use]
     pub fn code(self) -> u8 {

@@ -50,7 +50,9 @@ pub use append::Appended;
 pub use block::BlockHeader;
 pub use cut::{COPIED, Cut, decide_cut};
 pub use flush::{Failure, FlushProgress};
-pub use frame::{ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, encode_active};
+pub use frame::{
+    ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
+};
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};
 pub use scan::{BlockRef, Check, StreamScan, scan_stream};
