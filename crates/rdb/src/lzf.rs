@@ -9,7 +9,7 @@ use perdura_base::cursor::Reader;
 use crate::source::PREALLOCATED_MAX;
 
 /// The most that a byte unpacks to: three bytes give a copy of 7 + 255 + 2.
-const RATIO_MAX: usize = 88;
+pub const RATIO_MAX: usize = 88;
 
 /// Unpacks to exactly `full` bytes.
 pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
@@ -21,29 +21,7 @@ pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
     }
     let mut out = Vec::with_capacity(full.min(PREALLOCATED_MAX));
     let mut input = Reader::new(packed);
-    let cut = "a compressed string is cut off";
-    while let Some(control) = input.u8() {
-        let high = usize::from(control >> 5);
-        if high == 0 {
-            let run = usize::from(control) + 1;
-            out.extend_from_slice(input.bytes(run).ok_or(cut)?);
-        } else {
-            let more = if high == 7 {
-                usize::from(input.u8().ok_or(cut)?)
-            } else {
-                0
-            };
-            let low = input.u8().ok_or(cut)?;
-            let back = usize::from(u16::from_be_bytes([control & 0x1f, low])) + 1;
-            let from = out
-                .len()
-                .checked_sub(back)
-                .ok_or("a compressed string refers to before its begin")?;
-            // The copy may read what it has just written.
-            for at in from..from + high + more + 2 {
-                out.push(out[at]);
-            }
-        }
+    while instruction(&mut input, &mut out)? {
         if out.len() > full {
             return Err(wrong_size);
         }
@@ -53,6 +31,44 @@ pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
     } else {
         Err(wrong_size)
     }
+}
+
+/// Unpacks what the next control byte says. False: there is none.
+fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'static str> {
+    let cut = "a compressed string is cut off";
+    let Some(control) = input.u8() else {
+        return Ok(false);
+    };
+    let high = usize::from(control >> 5);
+    if high == 0 {
+        let run = usize::from(control) + 1;
+        out.extend_from_slice(input.bytes(run).ok_or(cut)?);
+    } else {
+        let more = if high == 7 {
+            usize::from(input.u8().ok_or(cut)?)
+        } else {
+            0
+        };
+        let low = input.u8().ok_or(cut)?;
+        let back = usize::from(u16::from_be_bytes([control & 0x1f, low])) + 1;
+        let from = out
+            .len()
+            .checked_sub(back)
+            .ok_or("a compressed string refers to before its begin")?;
+        // The copy may read what it has just written.
+        for at in from..from + high + more + 2 {
+            out.push(out[at]);
+        }
+    }
+    Ok(true)
+}
+
+/// Unpacks about the first `count` bytes, of a string that may be cut off behind them.
+pub fn unpack_begin(packed: &[u8], count: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(count.min(PREALLOCATED_MAX));
+    let mut input = Reader::new(packed);
+    while out.len() < count && matches!(instruction(&mut input, &mut out), Ok(true)) {}
+    out
 }
 
 #[cfg(test)]

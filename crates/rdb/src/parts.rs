@@ -13,6 +13,9 @@ use crate::value::{NO_SCORE, list_node, plain, text_score, ziplist_node};
 /// How much of a payload is read at once.
 const BUFFER_BYTES: usize = 8 << 10;
 
+/// How much of a node is read to learn how many elements it has.
+const NODE_BEGIN: usize = 96;
+
 /// What a collection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CollectionType {
@@ -85,6 +88,45 @@ impl Parts {
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
+    }
+
+    /// How many elements the payload holds, counted no further than `enough`: nodes of a list say it at their begin, also
+    /// compressed ones, of which only that is unpacked. A node that says more than it holds is refused when it
+    /// is read; one with too many to say counts as none.
+    #[must_use]
+    pub fn elements(&self, payload: &[u8], enough: u64) -> u64 {
+        let body = body_unchecked(payload);
+        let (mut at, mut sum) = (self.at, 0_u64);
+        if self.left >= enough || !matches!(self.kind, 14 | 18) {
+            return self.left;
+        }
+        for _ in 0..self.left {
+            let Ok((elements, len)) = self.node(body.get(at..).unwrap_or_default()) else {
+                break;
+            };
+            (sum, at) = (sum.saturating_add(elements), at.saturating_add(len));
+            if sum >= enough {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// How many elements a node says it has, and its length in the payload.
+    fn node(&self, bytes: &[u8]) -> Result<(u64, usize)> {
+        let mut source = Source::new(bytes, NODE_BEGIN);
+        let is_packed = self.kind == 14 || source.length()? == 2;
+        let (begin, full, rest) = source.begin_of_string(10)?;
+        let of = if self.kind == 14 { 8..10 } else { 4..6 };
+        let count = begin.get(of).and_then(|count| count.try_into().ok());
+        let elements = match (is_packed, count.map(u16::from_le_bytes)) {
+            (false, _) => 1,
+            (true, None | Some(u16::MAX)) => 0,
+            // An element takes two bytes at least.
+            (true, Some(count)) => u64::from(count).min(full / 2),
+        };
+        let rest = usize::try_from(rest).unwrap_or(usize::MAX);
+        Ok((elements, position(&source).saturating_add(rest)))
     }
 
     /// Hands about `count` elements of the payload to `take`: a field with its value, an item and nothing, a member and
@@ -235,6 +277,53 @@ mod tests {
         let payload = crate::payload::sealed(body);
         assert!(Parts::begin(&payload).is_err());
         assert!(parse_dump(&payload).is_err());
+    }
+
+    #[test]
+    fn nodes_say_how_many_elements_they_hold_also_compressed_and_no_more_than_they_can() {
+        let listpack = |count: u16| {
+            let mut node = 2006_u32.to_le_bytes().to_vec();
+            node[0] += 1;
+            node.extend_from_slice(&count.to_le_bytes());
+            node.extend((0..1000).flat_map(|_| [1, 1]));
+            node.push(0xff);
+            node
+        };
+        // A head as it is, then copies of two bytes back, then the end.
+        let compressed = |count: u16| {
+            let plain = listpack(count);
+            let mut packed = vec![7];
+            packed.extend_from_slice(&plain[..8]);
+            let mut left = 1998;
+            while left > 0 {
+                let copied = left.min(264);
+                packed.extend_from_slice(&[0xe0, u8::try_from(copied - 9).unwrap(), 1]);
+                left -= copied;
+            }
+            packed.extend_from_slice(&[0, 0xff]);
+            let mut node = vec![2, 0xc3, u8::try_from(packed.len()).unwrap() & 0x3f];
+            assert!(packed.len() < 64);
+            node.extend_from_slice(&[0x40 | 7, 0xd7]);
+            node.extend_from_slice(&packed);
+            node
+        };
+        let payload = |count: u16| {
+            let mut body = vec![18, 60];
+            (0..60).for_each(|_| body.extend(compressed(count)));
+            crate::payload::sealed(body)
+        };
+        let sound = payload(1000);
+        let parts = Parts::begin(&sound).expect("sound").expect("a list");
+        assert_eq!(parts.elements(&sound, u64::MAX), 60_000);
+        assert_eq!(parts.elements(&sound, 2500), 3000);
+        assert_eq!(
+            parse_dump(&sound).expect("sound"),
+            in_parts(&sound, 7).expect("sound").unwrap()
+        );
+        let liar = payload(60_000);
+        let parts = Parts::begin(&liar).expect("sealed").expect("a list");
+        assert_eq!(parts.elements(&liar, u64::MAX), 60 * (2007 / 2));
+        assert!(in_parts(&liar, 7).is_err());
     }
 
     #[test]

@@ -192,6 +192,29 @@ impl<R: Read> Source<R> {
         }
     }
 
+    /// Takes the head of a string whose rest stands in the input. Returns its first bytes, `count` or fewer if it
+    /// is shorter, its length, and how many bytes of it are still to be stepped over.
+    pub fn begin_of_string(&mut self, count: u64) -> Result<(Vec<u8>, u64, u64)> {
+        match self.any_length()? {
+            Length::Plain(length) => {
+                let here = length.min(count);
+                Ok((self.bytes(here)?, length, length - here))
+            }
+            Length::Special(3) => {
+                let (packed, full) = (self.length()?, self.length()?);
+                // A byte takes two at most; a run may be longer than what is asked for.
+                let here = packed.min(count.saturating_mul(2).saturating_add(33));
+                let begin = self.bytes(here)?;
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                let full = full.min(packed.saturating_mul(self::count(lzf::RATIO_MAX)));
+                Ok((lzf::unpack_begin(&begin, count), full, packed - here))
+            }
+            Length::Special(_) => {
+                Err(self.corrupt("a packed collection is expected, not a number"))
+            }
+        }
+    }
+
     /// Steps over a string.
     pub fn skip_string(&mut self) -> Result<()> {
         let len = match self.any_length()? {

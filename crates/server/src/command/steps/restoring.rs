@@ -17,6 +17,8 @@ use std::ops::Range;
 
 /// The argument with the payload.
 const PAYLOAD: usize = 3;
+/// Elements that are counted before the first is read.
+const ENOUGH: u64 = 1 << 16;
 
 /// Work on a key that is made of a payload.
 #[derive(Debug)]
@@ -34,8 +36,8 @@ impl Restoring {
         terms: Terms,
     ) -> Result<Option<Restoring>, Stop> {
         let payload = args.at(PAYLOAD);
-        // An element has a byte at least.
-        if !data.is_long(to_u64(payload.len())) {
+        // Three compressed bytes are 264 at most, and an element takes two.
+        if !data.is_long(to_u64(payload.len()).saturating_mul(44)) {
             return Ok(None);
         }
         let Some(parts) = Parts::begin(payload).map_err(|error| refusal(&error, payload))? else {
@@ -47,9 +49,9 @@ impl Restoring {
             CollectionType::Set => Shape::Set,
             CollectionType::Zset => Shape::Zset,
         };
-        // What a list says may be how many nodes it has, which hold many items each.
-        let about = parts.left().max(to_u64(payload.len() / 16));
-        if !data.is_long(about) || !are_rows(data.tx.packing(), shape, parts.left()) {
+        let elements = parts.elements(payload, ENOUGH);
+        let about = elements.max(to_u64(payload.len() / 16));
+        if !data.is_long(about) || !are_rows(data.tx.packing(), shape, elements) {
             return Ok(None);
         }
         let building = Building::new(data.database, shape);
