@@ -135,6 +135,7 @@ pub(crate) struct Group;
 impl Play for Group {
     type Change<'r> = PageRecord<'r>;
 
+    #[inline]
     fn frame<'r>(
         &mut self,
         scene: &Scene<'_>,
@@ -143,7 +144,8 @@ impl Play for Group {
         passed: &mut Passed<PageRecord<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
-            Role::Records => must_be(FrameKind::Group, scene.scan, frame, block)?,
+            Role::Records if frame.kind == FrameKind::Group => {}
+            Role::Records => return Err(foreign(scene.scan, frame, block)),
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         let group = decode_group(frame.payload)
@@ -166,6 +168,7 @@ impl Play for Group {
 impl Play for Backward {
     type Change<'r> = SlotChange<'r>;
 
+    #[inline]
     fn frame<'r>(
         &mut self,
         scene: &Scene<'_>,
@@ -174,7 +177,8 @@ impl Play for Backward {
         passed: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
-            Role::Records => must_be(FrameKind::Record, scene.scan, frame, block)?,
+            Role::Records if frame.kind == FrameKind::Record => {}
+            Role::Records => return Err(foreign(scene.scan, frame, block)),
             Role::BeginMark => {
                 if begun_by(frame.payload) == Some(scene.image.k) {
                     self.pass_begin();
@@ -217,6 +221,7 @@ pub(crate) struct TwoPass {
 impl Play for TwoPass {
     type Change<'r> = SlotChange<'r>;
 
+    #[inline]
     fn frame<'r>(
         &mut self,
         scene: &Scene<'_>,
@@ -225,7 +230,8 @@ impl Play for TwoPass {
         passed: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
-            Role::Records => must_be(FrameKind::Record, scene.scan, frame, block)?,
+            Role::Records if frame.kind == FrameKind::Record => {}
+            Role::Records => return Err(foreign(scene.scan, frame, block)),
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         let record = txn_record(scene.scan, frame.payload, block)?;
@@ -278,6 +284,7 @@ impl PlayInOrder for Outsider {
 impl<'r> Passed<SlotChange<'r>> {
     /// Takes the change of an interleaved transaction's record if `gate`, given the epoch of its
     /// page's image, applies it.
+    #[inline]
     fn take(
         &mut self,
         scene: &Scene<'_>,
@@ -316,6 +323,7 @@ pub(crate) fn begun_by(payload: &[u8]) -> Option<CkptEpoch> {
 }
 
 /// Decodes an interleaved transaction's record.
+#[inline]
 pub(crate) fn txn_record<'r>(
     scan: &StreamScan,
     payload: &'r [u8],
@@ -335,23 +343,16 @@ pub(crate) fn no_record(scan: &StreamScan, block: &BlockRef, expected: &str) -> 
     )
 }
 
-/// Refuses records of another kind than the player's.
-pub(crate) fn must_be(
-    kind: FrameKind,
-    scan: &StreamScan,
-    frame: Frame<'_>,
-    block: &BlockRef,
-) -> Result<()> {
-    if frame.kind == kind {
-        return Ok(());
-    }
-    Err(Error::corrupt(
+/// The error for records of another kind than the player's.
+#[cold]
+pub(crate) fn foreign(scan: &StreamScan, frame: Frame<'_>, block: &BlockRef) -> Error {
+    Error::corrupt(
         format!("log stream {}", scan.stream),
         block.pos.0,
         "records of the scheme that the anchor names",
         format!("a frame of kind {}", frame.kind.code()),
         "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
-    ))
+    )
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use perdura_store::{Batch, SlotChange};
 use perdura_wal::{BlockRef, Frame, FrameKind, Role};
 
 use crate::fates::Forward;
-use crate::judge::{begun_by, must_be, no_record, txn_record};
+use crate::judge::{begun_by, foreign, no_record, txn_record};
 use crate::replay::{LogUnit, Replay, ReplayStats};
 use crate::rule::gate_begun;
 use crate::undo::undo_losers;
@@ -184,6 +184,7 @@ impl Merger<'_, '_> {
     }
 
     /// Holds a frame against the gate. Returns the order number of a change.
+    #[inline]
     fn frame(
         &mut self,
         stream: usize,
@@ -195,7 +196,8 @@ impl Merger<'_, '_> {
         let scan = &replay.decided().scans[stream];
         let head = &mut self.heads[stream];
         match frame.kind.role() {
-            Role::Records => must_be(FrameKind::Record, scan, frame, block)?,
+            Role::Records if frame.kind == FrameKind::Record => {}
+            Role::Records => return Err(foreign(scan, frame, block)),
             Role::BeginMark => {
                 head.begun.extend(begun_by(frame.payload));
                 return Ok(None);

@@ -15,7 +15,7 @@ use perdura_store::{Batch, SlotChange};
 use perdura_wal::{Direction, FrameKind, Role};
 
 use crate::fates::Losers;
-use crate::judge::{must_be, txn_record};
+use crate::judge::{foreign, txn_record};
 use crate::replay::{Replay, ReplayStats};
 
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
@@ -38,7 +38,8 @@ pub(crate) fn undo_losers(
         unit.open(scan)?
             .for_each(scan, Direction::Backward, |frame, block| {
                 match frame.kind.role() {
-                    Role::Records => must_be(FrameKind::Record, scan, frame, block)?,
+                    Role::Records if frame.kind == FrameKind::Record => {}
+                    Role::Records => return Err(foreign(scan, frame, block)),
                     Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
                 }
                 let update = match txn_record(scan, frame.payload, block)? {
