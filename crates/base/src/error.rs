@@ -97,7 +97,8 @@ pub enum Error {
     /// Corruption family: the file is whole but was written by another version.
     #[error(
         "{file} has format version {found}; this build reads only version {supported}. \
-         Use the build that wrote it to export the data"
+         Export the data with the build that wrote it (`perdura export`) and load it into this one \
+         (`redis-cli --pipe`), or copy it from a server of that build (`perdura import --from`)"
     )]
     Version {
         /// The file.

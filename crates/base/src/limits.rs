@@ -22,4 +22,4 @@ pub const VALUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// first gap for evidence that acknowledged data is missing.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// The format version of every file. Before 1.0 other versions are refused.
-pub const FORMAT_VERSION: u16 = 2;
+pub const FORMAT_VERSION: u16 = 3;

@@ -15,10 +15,11 @@ use perdura_page::{PageKind, layout};
 use perdura_recovery::found::{find, is_database, missing_log};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::verify::log_begin;
+use perdura_recovery::{Anchor, read_anchor};
 use perdura_recovery::{Level, Method, Schedule};
 use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{Anchor, Check, StreamScan, scan_stream};
+use perdura_wal::{Check, StreamScan, scan_stream};
 
 use crate::exit::Usage;
 use crate::read_disk::ReadDisk;
@@ -115,11 +116,7 @@ impl Offline {
 
     /// The shape of its pages.
     pub fn geometry(&self) -> Geometry {
-        Geometry {
-            partitions: self.anchor.partitions,
-            chunk_pages: self.anchor.chunk_pages,
-            hash_seed: self.anchor.hash_seed,
-        }
+        self.anchor.geometry
     }
 
     /// Where the log that a restart could need begins, in each stream: at the older image.
@@ -262,7 +259,7 @@ fn log_disks(
 }
 
 fn image_disks(place: &Place, anchor: &Anchor, data: &Arc<dyn Disk>) -> Result<Vec<Arc<dyn Disk>>> {
-    let disks = usize::from(anchor.image_disks);
+    let disks = usize::from(anchor.images.disks);
     match place.image_dir.len() {
         0 if disks == 1 => return Ok(vec![Arc::clone(data)]),
         given if given != disks => bail!(Usage(format!(
@@ -315,7 +312,5 @@ fn lock(disk: &dyn Disk, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
 
 /// The anchor of the database in a directory, if there is one that can be read.
 pub fn peek(dir: &Path) -> Option<Anchor> {
-    perdura_wal::anchor::read_anchor(&ReadDisk::open(dir))
-        .ok()
-        .flatten()
+    read_anchor(&ReadDisk::open(dir)).ok().flatten()
 }

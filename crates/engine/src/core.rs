@@ -10,6 +10,7 @@ use perdura_base::checksum::{hash64, mix64};
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
 use perdura_device::{Clock, Disk};
+use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::vouch::take_over;
 use perdura_recovery::{
@@ -19,7 +20,6 @@ use perdura_recovery::{
 use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount, RowRef};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
-use perdura_wal::anchor::read_anchor;
 use perdura_wal::{FlushProgress, Mode, Scheme, Wal};
 
 use crate::catalog::{DATABASES, Databases, Renewal, read_catalog};

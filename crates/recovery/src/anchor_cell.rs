@@ -2,8 +2,10 @@
 
 use parking_lot::Mutex;
 use perdura_base::Result;
-use perdura_wal::anchor::{Anchor, AnchorFile};
+use perdura_wal::anchor::AnchorFile;
 use perdura_wal::{Failure, Wal};
+
+use crate::anchor::Anchor;
 
 /// The anchor of an open database.
 pub struct AnchorCell {
@@ -58,7 +60,7 @@ impl AnchorCell {
         let mut next = self.get();
         change(&mut next);
         next.seq += 1;
-        if let Err(failure) = self.file.write(&next) {
+        if let Err(failure) = self.file.write(&next.to_record()) {
             *unfinished = Some(next);
             return Err(failure);
         }

@@ -40,7 +40,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock, Disk};
 use perdura_store::{Heap, MemoryUse, Visit};
-use perdura_wal::{ImageState, Wal};
+use perdura_wal::Wal;
 use serde::Serialize;
 
 use crate::anchor_cell::AnchorCell;
@@ -48,6 +48,7 @@ use crate::image::{
     DirEntry, Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path, folder,
     remove_old_directories,
 };
+use crate::images::Completion;
 use crate::truncate::truncation_floor;
 use crate::window::{Window, WindowEnd};
 
@@ -255,8 +256,7 @@ impl Checkpointer {
         let begin_ns = clock.mono_ns();
         if !armed(Flaw::NoBuildingMark) {
             anchor.update_running(wal, |record| {
-                record.image_mut(slot).state = ImageState::Building;
-                record.image_mut(slot).k = k;
+                record.image_mut(slot).mark_building(k);
             })?;
         }
         // The marks of all streams come before G is published: a record tagged k lies behind them.
@@ -536,14 +536,18 @@ impl Checkpointer {
         }
         let now = self.parts.clock.wall_us();
         let named = self.parts.anchor.update_running(&self.parts.wal, |record| {
+            let completion = Completion {
+                directory_crc: sweep.directory_crc,
+                end_epoch: end.epoch,
+                wall_us: now,
+                begin: reach(&sweep.begin, end.undo_low.as_deref()),
+                end: end.ends.clone(),
+            };
             let image = record.image_mut(sweep.slot);
-            image.state = ImageState::Complete;
-            image.k = sweep.k;
-            image.directory_crc = sweep.directory_crc;
-            image.end_epoch = end.epoch;
-            image.wall_us = now;
-            image.begin = reach(&sweep.begin, end.undo_low.as_deref());
-            image.end.clone_from(&end.ends);
+            if armed(Flaw::NoBuildingMark) {
+                image.mark_building(sweep.k);
+            }
+            image.mark_complete(sweep.k, completion);
             record.ckpt_max = record.ckpt_max.max(sweep.k);
             let floor = truncation_floor(record, None);
             // The last link stays: it says where the open incarnation starts.

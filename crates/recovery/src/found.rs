@@ -11,11 +11,13 @@ use std::sync::Arc;
 use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
 use perdura_base::{CkptEpoch, Error, ImageSlot, Result, StreamId};
 use perdura_device::{Access, Disk};
-use perdura_wal::anchor::{ANCHOR_PATH, Anchor, AnchorFile};
+use perdura_wal::COPIED;
+use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile};
 use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
-use perdura_wal::{COPIED, ImageState, ImageStatus};
 
+use crate::anchor::{Anchor, open_anchor};
 use crate::image::{ImageFile, directory_number, directory_path, folder, holds_pages, pages_path};
+use crate::images::ImageStatus;
 
 /// The file that names the format's version.
 pub const VERSION_PATH: &str = "VERSION";
@@ -155,7 +157,7 @@ pub fn find(
         return Ok(None);
     }
     check_version(data)?;
-    AnchorFile::open(data)
+    open_anchor(data)
 }
 
 /// Whether a file or directory is not there, or something else is in its place.
@@ -279,7 +281,7 @@ pub(crate) fn check_images(
             )));
         }
         let listed = names.iter().any(|name| path.ends_with(&format!("/{name}")));
-        if anchor.image(slot).state == ImageState::Complete && !listed {
+        if anchor.image(slot).is_complete() && !listed {
             let file = format!("{}/{path}", data.name());
             return Err(missing_image(anchor, slot, file, "the directory"));
         }
@@ -288,12 +290,11 @@ pub(crate) fn check_images(
 }
 
 fn missing_image(anchor: &Anchor, slot: ImageSlot, file: String, what: &str) -> Error {
-    let complete = |image: &ImageStatus| image.state == ImageState::Complete;
     let ImageStatus { k, .. } = anchor.image(slot);
     let other = slot.other();
-    let consequence = if !complete(anchor.image(slot)) {
+    let consequence = if !anchor.image(slot).is_complete() {
         "Nothing is lost: it held no complete checkpoint.".to_owned()
-    } else if complete(anchor.image(other)) {
+    } else if anchor.image(other).is_complete() {
         let CkptEpoch(k) = anchor.image(other).k;
         format!("Nothing is lost as long as image {other} (checkpoint {k}) and the log are whole.")
     } else {

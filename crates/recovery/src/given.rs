@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use perdura_base::{Error, ImageSlot, Result, StreamId, Uuid};
 use perdura_device::Disk;
-use perdura_wal::anchor::Anchor;
 use perdura_wal::segment::{LOG_DIR, SegmentId};
 
+use crate::anchor::Anchor;
 use crate::found::{check_images, check_logs};
 use crate::image::ImageFile;
 use crate::restart::RestartOptions;
@@ -26,10 +26,10 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
             anchor.streams,
         )));
     }
-    if usize::from(anchor.image_disks) != disks {
+    if usize::from(anchor.images.disks) != disks {
         return Err(Error::Usage(format!(
             "the database's images lie on {} disk(s), {disks} image director(ies) were given",
-            anchor.image_disks,
+            anchor.images.disks,
         )));
     }
     options

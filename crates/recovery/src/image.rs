@@ -10,7 +10,8 @@ use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, Useq, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
 use perdura_store::Geometry;
-use perdura_wal::Anchor;
+
+use crate::anchor::Anchor;
 
 pub use crate::places::{PAGES_HEADER_BYTES, Place, Places};
 

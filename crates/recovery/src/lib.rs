@@ -10,6 +10,8 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`image`] | the two images' files: pages and directory |
+//! | [`anchor`] | what the anchor says: the log's history and the sections that this build knows |
+//! | [`images`] | what it says of the images, and how their states change |
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
 //! | [`window`] | what transactions need around a checkpoint's window |
@@ -34,12 +36,14 @@
 //! *Differential Logging* (000), algorithms 2 and 3 and section 4.2, with the corrections that
 //! [`checkpoint`] and [`rule`] name.
 
+pub mod anchor;
 pub mod anchor_cell;
 pub mod checkpoint;
 pub mod fates;
 pub mod found;
 mod given;
 pub mod image;
+pub mod images;
 mod jobs;
 mod judge;
 pub mod level;
@@ -63,9 +67,11 @@ pub mod vouch;
 pub mod window;
 pub mod work;
 
+pub use anchor::{Anchor, open_anchor, read_anchor};
 pub use anchor_cell::AnchorCell;
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use image::{DirEntry, Directory};
+pub use images::{IMAGE_DISKS_MAX, ImageState, ImageStatus, Images};
 pub use level::{Level, Schedule};
 pub use method::{METHODS, Method};
 pub use player::Player;

@@ -16,8 +16,9 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result, StreamId};
 use perdura_device::{AlignedBuf, Disk};
 use perdura_store::Heap;
-use perdura_wal::{Anchor, COPIED, ImageState};
+use perdura_wal::COPIED;
 
+use crate::anchor::Anchor;
 use crate::image::{
     DirEntry, Directory, ImageFile, LoadedDirectory, Place, Places, folder, read_directory,
 };
@@ -125,7 +126,7 @@ pub fn plan_image(
 ) -> Result<ImagePlan> {
     let mut slots: Vec<ImageSlot> = ImageSlot::ALL
         .into_iter()
-        .filter(|slot| anchor.image(*slot).state == ImageState::Complete)
+        .filter(|slot| anchor.image(*slot).is_complete())
         .collect();
     slots.sort_by_key(|slot| std::cmp::Reverse(anchor.image(*slot).k));
     let mut plan = ImagePlan::empty(anchor, images.len());
@@ -189,8 +190,8 @@ impl ImagePlan {
         ImagePlan {
             slot: None,
             k: CkptEpoch(0),
-            directory: Directory::empty(anchor.partitions),
-            sidecars: vec![Vec::new(); usize::from(anchor.partitions)],
+            directory: Directory::empty(anchor.geometry.partitions),
+            sidecars: vec![Vec::new(); usize::from(anchor.geometry.partitions)],
             begin: vec![Pos(0); usize::from(anchor.streams)],
             rebuilt: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -225,7 +226,7 @@ impl ImagePlan {
         self.directory = candidate.listed.directory;
         self.sidecars = candidate.listed.sidecars;
         self.files.insert(slot, candidate.files);
-        for partition in (0..anchor.partitions).map(PartitionId) {
+        for partition in (0..anchor.geometry.partitions).map(PartitionId) {
             let disk = usize::from(partition.0) % self.runs.len();
             let places = self.places;
             let runs = &mut self.runs[disk];

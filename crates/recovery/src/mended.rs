@@ -10,7 +10,7 @@ use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Result, StreamId};
 use perdura_device::{Access, Disk, File, ReadDir, ReadFile, ReadOnly};
-use perdura_wal::Anchor;
+use perdura_wal::History;
 use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
 
 /// A stream's log that can only be read.
@@ -25,7 +25,7 @@ impl MendedLog {
     ///
     /// # Errors
     /// The disk's; a missing directory is an empty log.
-    pub fn open(disk: &Arc<dyn Disk>, anchor: &Anchor, stream: StreamId) -> Result<Arc<dyn Disk>> {
+    pub fn open(disk: &Arc<dyn Disk>, anchor: &History, stream: StreamId) -> Result<Arc<dyn Disk>> {
         let names = match disk.list(LOG_DIR) {
             Ok(names) => names,
             Err(error) if error.is_not_found() || error.is_of_another_kind() => Vec::new(),

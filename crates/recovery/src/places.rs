@@ -4,7 +4,8 @@ use perdura_base::PageId;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_store::Geometry;
-use perdura_wal::Anchor;
+
+use crate::anchor::Anchor;
 
 /// Bytes before the first page.
 pub const PAGES_HEADER_BYTES: u64 = 4096;
@@ -62,12 +63,8 @@ impl Places {
     #[must_use]
     pub fn of(anchor: &Anchor) -> Places {
         Places {
-            geometry: Geometry {
-                partitions: anchor.partitions,
-                chunk_pages: anchor.chunk_pages,
-                hash_seed: anchor.hash_seed,
-            },
-            disks: u32::from(anchor.image_disks),
+            geometry: anchor.geometry,
+            disks: u32::from(anchor.images.disks),
         }
     }
 

@@ -16,10 +16,9 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Incarnation, Result, StreamId};
 use perdura_device::{Clock, Disk};
 use perdura_store::{Heap, Replayed};
-use perdura_wal::{
-    Anchor, Check, Cut, Direction, RawUnit, StreamScan, Unit, decide_cut, scan_stream,
-};
+use perdura_wal::{Check, Cut, Direction, RawUnit, StreamScan, Unit, scan_stream};
 
+use crate::anchor::Anchor;
 use crate::judge::{Group, InLife, Passed, Play, PlayInOrder, Scene, StreamPlayer};
 use crate::load::{BadPage, ImagePlan, LoadedRun};
 use crate::merge::merge;
@@ -355,7 +354,7 @@ impl Work for Replay<'_> {
     fn decide(&self) -> Result<Vec<usize>> {
         let mut scans = std::mem::take(&mut *self.found.scanned.lock());
         scans.sort_by_key(|scan| scan.stream);
-        let cut = decide_cut(self.parts.anchor, &scans)?;
+        let cut = self.parts.anchor.decide_cut(&scans)?;
         (self.parts.check)(&cut)?;
         let mut void_blocks = 0;
         for scan in &mut scans {

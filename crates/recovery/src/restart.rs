@@ -22,17 +22,17 @@ use perdura_base::{
 };
 use perdura_device::{Clock, Disk};
 use perdura_store::{Geometry, Heap, MemoryAccount};
-use perdura_wal::anchor::{Anchor, AnchorFile};
+use perdura_wal::anchor::AnchorFile;
 use perdura_wal::scheme::Scheme;
 use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{
-    ChainLink, Cut, ImageState, ImageStatus, SegmentSizes, StreamScan, Vouched, WalStart,
-};
+use perdura_wal::{ChainLink, Cut, History, SegmentSizes, StreamScan, Vouched, WalStart};
 
+use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::{Directory, create_images, folder};
+use crate::images::IMAGE_DISKS_MAX;
 use crate::level::{Busy, Schedule};
 use crate::load::{BadPage, ImagePlan, plan_image};
 use crate::method::Method;
@@ -111,33 +111,18 @@ pub fn create(
     clock: &dyn Clock,
     new: &NewDatabase,
 ) -> Result<()> {
-    let image_disks = u8::try_from(images.len())
-        .map_err(|_| Error::Usage(format!("{} disks for images", images.len())))?;
+    let image_disks = u8::try_from(images.len()).ok();
+    let image_disks = image_disks
+        .filter(|disks| (1..=IMAGE_DISKS_MAX).contains(disks))
+        .ok_or_else(|| Error::Usage(format!("{} disks for images", images.len())))?;
     create_images(data.as_ref(), images, &new.uuid)?;
     for log in logs {
         log.make_dir(LOG_DIR)?;
     }
-    let streams = new.streams;
-    let anchor = Anchor {
-        seq: 1,
-        uuid: new.uuid,
-        created_us: clock.wall_us(),
-        chunk_pages: new.geometry.chunk_pages,
-        partitions: new.geometry.partitions,
-        hash_seed: new.geometry.hash_seed,
-        segments: new.segments,
-        streams,
-        clean: true,
-        scheme: new.scheme,
-        image_disks,
-        incarnation: Incarnation(0),
-        epoch_floor: Epoch(0),
-        ckpt_max: CkptEpoch(0),
-        vouched: Vouched::nothing(streams),
-        images: [ImageStatus::empty(streams), ImageStatus::empty(streams)],
-        chain: Vec::new(),
-    };
-    AnchorFile::create(data.as_ref(), &anchor).map(drop)
+    let meaning = (new.scheme, new.streams);
+    let history = History::begin(new.uuid, clock.wall_us(), meaning, new.segments);
+    let anchor = Anchor::new(history, new.geometry, image_disks);
+    AnchorFile::create(data.as_ref(), &anchor.to_record()).map(drop)
 }
 
 /// Brings a database back. `Ok(None)` if there is none on these disks.
@@ -224,8 +209,8 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     };
     fill_report(&mut report, &image, &cut, &attempt.stats, &record);
     let mut directories = [
-        Directory::empty(record.partitions),
-        Directory::empty(record.partitions),
+        Directory::empty(record.geometry.partitions),
+        Directory::empty(record.geometry.partitions),
     ];
     if let Some(slot) = image.trusted_slot() {
         directories[slot.index()] = image.directory;
@@ -284,11 +269,7 @@ pub(crate) fn load(
     anchor: &Anchor,
     tolerance: Tolerance,
 ) -> Result<Loaded> {
-    let geometry = Geometry {
-        partitions: anchor.partitions,
-        chunk_pages: anchor.chunk_pages,
-        hash_seed: anchor.hash_seed,
-    };
+    let geometry = anchor.geometry;
     let (mut bad, mut lost) = (BTreeSet::<BadPage>::new(), BTreeSet::new());
     loop {
         let heap = Arc::new(Heap::new(geometry, Arc::clone(&options.memory)));
@@ -455,8 +436,9 @@ pub(crate) fn finish_pages(
 /// another.
 fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) -> Result<()> {
     for slot in damaged {
-        record.image_mut(*slot).state = ImageState::Empty;
+        record.image_mut(*slot).discard();
     }
+    let incarnation = record.incarnation;
     let start = record.open_start();
     if start != cut.cut {
         let max = record.chain_max();
@@ -467,13 +449,13 @@ fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) -> R
             )));
         }
         record.chain.push(ChainLink {
-            incarnation: record.incarnation,
+            incarnation,
             durable: cut.durable,
             start,
             cut: cut.cut.clone(),
         });
     }
-    record.incarnation = Incarnation(record.incarnation.0 + 1);
+    record.incarnation = Incarnation(incarnation.0 + 1);
     record.epoch_floor = cut.epoch_max.max(cut.durable);
     record.ckpt_max = cut.ckpt_max;
     record.vouched = Vouched {

@@ -13,13 +13,10 @@ use perdura_base::moment::moment;
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::Disk;
 use perdura_store::Heap;
-use perdura_wal::anchor::{Anchor, AnchorFile};
-use perdura_wal::{
-    ChainLink, Check, Cut, ImageState, ImageStatus, Lives, StreamScan, Vouched, WalStart,
-    scan_stream,
-};
+use perdura_wal::{ChainLink, Check, Cut, Lives, StreamScan, Vouched, WalStart, scan_stream};
 use serde::Serialize;
 
+use crate::anchor::{Anchor, open_anchor};
 use crate::anchor_cell::AnchorCell;
 use crate::found::check_version;
 use crate::image::{Directory, Places, pages_path};
@@ -121,7 +118,7 @@ pub fn salvage(
         Err(error) => error,
     };
     check_version(options.data.as_ref())?;
-    let Some((_, anchor, _)) = AnchorFile::open(options.data.as_ref())? else {
+    let Some((_, anchor, _)) = open_anchor(options.data.as_ref())? else {
         return Err(refused);
     };
     if !anchor.scheme.has_tables() {
@@ -167,7 +164,7 @@ struct Plan {
 fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
     let mut slots: Vec<ImageSlot> = ImageSlot::ALL
         .into_iter()
-        .filter(|slot| anchor.image(*slot).state == ImageState::Complete)
+        .filter(|slot| anchor.image(*slot).is_complete())
         .collect();
     slots.sort_by_key(|slot| std::cmp::Reverse(anchor.image(*slot).k));
     let mut plans = Vec::new();
@@ -364,11 +361,7 @@ fn as_new_life(
     };
     for slot in ImageSlot::ALL {
         if !slots.contains(&slot) {
-            let k = ended.image(slot).k;
-            *ended.image_mut(slot) = ImageStatus {
-                k,
-                ..ImageStatus::empty(anchor.streams)
-            };
+            ended.image_mut(slot).discard();
         }
     }
     ended
@@ -463,7 +456,7 @@ pub fn build(
     };
     let clock = options.clock.as_ref();
     create(&options.data, &options.images, &options.logs, clock, &new)?;
-    let opened = AnchorFile::open(options.data.as_ref())?;
+    let opened = open_anchor(options.data.as_ref())?;
     let (file, made, _) = opened.expect("the anchor was written just now");
     let cell = AnchorCell::new(file, made);
     let zeros = vec![Pos(0); usize::from(anchor.streams)];
@@ -487,7 +480,7 @@ pub fn build(
         cut: zeros.iter().map(|pos| pos.0).collect(),
         ..RestartReport::default()
     };
-    let partitions = record.partitions;
+    let partitions = record.geometry.partitions;
     let restarted = Restarted {
         heap,
         anchor: Some(cell),

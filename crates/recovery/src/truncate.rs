@@ -2,7 +2,9 @@
 
 use perdura_base::Pos;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_wal::{Anchor, ImageState};
+
+use crate::anchor::Anchor;
+use crate::images::ImageStatus;
 
 /// The position in every stream below which no restart needs the log any more, given an anchor
 /// that is durable. `archived` is how far the archive holds every stream, if there is one.
@@ -11,12 +13,7 @@ use perdura_wal::{Anchor, ImageState};
 /// from, and a damaged page of one be rebuilt from the other.
 #[must_use]
 pub fn truncation_floor(anchor: &Anchor, archived: Option<&[Pos]>) -> Vec<Pos> {
-    let complete = || {
-        anchor
-            .images
-            .iter()
-            .filter(|image| image.state == ImageState::Complete)
-    };
+    let complete = || anchor.images.iter().filter(|image| image.is_complete());
     let floor: Vec<Pos> = (0..usize::from(anchor.streams))
         .map(|s| {
             let images = complete().map(|image| image.begin[s]);
@@ -30,7 +27,7 @@ pub fn truncation_floor(anchor: &Anchor, archived: Option<&[Pos]>) -> Vec<Pos> {
             archive.map_or(reach, |archive| reach.min(archive))
         })
         .collect();
-    let safe = |s: usize, image: &perdura_wal::ImageStatus| floor[s] <= image.begin[s];
+    let safe = |s: usize, image: &ImageStatus| floor[s] <= image.begin[s];
     assert!(
         armed(Flaw::TruncateAtNewer)
             || (0..floor.len()).all(|s| complete().all(|image| safe(s, image))

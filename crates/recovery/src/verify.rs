@@ -11,11 +11,10 @@ use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
 use perdura_device::AlignedBuf;
 use perdura_page::{TxnRecord, decode_txn_record};
 use perdura_store::{Geometry, decode_group};
-use perdura_wal::{
-    Anchor, Check, Direction, FrameKind, ImageState, RestartRecord, decide_cut, scan_stream,
-};
+use perdura_wal::{Check, Direction, FrameKind, RestartRecord, scan_stream};
 use serde::Serialize;
 
+use crate::anchor::Anchor;
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::{ImageFile, PageSummer, Places, pages_path, read_directory};
@@ -158,11 +157,7 @@ struct Checked<'a> {
 
 impl Checked<'_> {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            partitions: self.anchor.partitions,
-            chunk_pages: self.anchor.chunk_pages,
-            hash_seed: self.anchor.hash_seed,
-        }
+        self.anchor.geometry
     }
 
     fn check_anchor(&self, notes: &[String], found: &mut Findings) {
@@ -188,11 +183,7 @@ impl Checked<'_> {
         let status = self.anchor.image(slot);
         let mut image = ImageFindings {
             slot: slot.to_string(),
-            state: match status.state {
-                ImageState::Empty => "empty",
-                ImageState::Building => "building",
-                ImageState::Complete => "complete",
-            },
+            state: status.state().name(),
             checkpoint: status.k.0,
             pages: 0,
             bytes: 0,
@@ -206,7 +197,7 @@ impl Checked<'_> {
             .map(|disk| ImageFile::open(disk.as_ref(), slot, &self.anchor.uuid))
             .collect();
         let files = files.inspect_err(|error| found.problem(&pages_path, error));
-        if let (Ok(files), ImageState::Complete) = (files, status.state) {
+        if let (Ok(files), true) = (files, status.is_complete()) {
             let geometry = self.geometry();
             let listed = read_directory(self.options.data.as_ref(), &self.anchor, slot, &geometry);
             match listed {
@@ -257,7 +248,7 @@ impl Checked<'_> {
                 Err(error) => return found.problem(format!("log stream {stream}"), &error),
             }
         }
-        let cut = match decide_cut(&self.anchor, &scans) {
+        let cut = match self.anchor.decide_cut(&scans) {
             Ok(cut) => Some(cut),
             Err(error) => {
                 found.problem("log", &error);
@@ -337,7 +328,7 @@ impl Checked<'_> {
     fn check_end(&self, durable: Epoch, found: &mut Findings) {
         for slot in ImageSlot::ALL {
             let image = self.anchor.image(slot);
-            if image.state == ImageState::Complete && image.end_epoch > durable {
+            if image.is_complete() && image.end_epoch > durable {
                 let needs = image.end_epoch;
                 found.problems.push(Problem {
                     file: "log".into(),
@@ -359,10 +350,7 @@ impl Checked<'_> {
 /// Where the log that a restart could need begins, in each stream: at the older image.
 #[must_use]
 pub fn log_begin(anchor: &Anchor) -> Vec<Pos> {
-    let complete = anchor
-        .images
-        .iter()
-        .filter(|image| image.state == ImageState::Complete);
+    let complete = anchor.images.iter().filter(|image| image.is_complete());
     let oldest = complete.min_by_key(|image| image.k);
     oldest.map_or_else(
         || vec![Pos(0); usize::from(anchor.streams)],

@@ -10,7 +10,7 @@
 //! * What the anchor vouches for only grows.
 
 use perdura_base::Result;
-use perdura_wal::{Anchor, Wal};
+use perdura_wal::{History, Wal};
 
 use crate::anchor_cell::AnchorCell;
 
@@ -31,7 +31,7 @@ pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
 }
 
 /// Puts what is durable now into the record.
-pub fn take_over(record: &mut Anchor, wal: &Wal) {
+pub fn take_over(record: &mut History, wal: &Wal) {
     let durable = wal.durable_end();
     assert!(
         durable.epoch >= record.vouched.epoch,

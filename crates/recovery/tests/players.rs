@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_recovery::player::{Origin, Supplied};
+use perdura_recovery::read_anchor;
 use perdura_recovery::restart::Catalog;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
@@ -14,7 +15,6 @@ use perdura_recovery::{
     create, flush_all, restart, resume,
 };
 use perdura_store::{Geometry, Heap, MemoryAccount};
-use perdura_wal::anchor::read_anchor;
 use perdura_wal::{Direction, Frame, FrameKind, Role, Scheme, SegmentSizes, Wal};
 
 const STREAMS: u8 = 2;

@@ -10,10 +10,11 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{CrashProfile, SimDisk};
+use perdura_recovery::Anchor;
 use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
+use perdura_recovery::read_anchor;
 use perdura_recovery::{Level, METHODS, Method, Player, Schedule, restart};
-use perdura_wal::anchor::read_anchor;
-use perdura_wal::{Anchor, Direction, ImageState};
+use perdura_wal::Direction;
 
 use crate::model::State;
 use crate::ops::{is_row, key_bytes, key_number};
@@ -208,10 +209,7 @@ impl World {
         };
         let folder = perdura_recovery::image::folder(newest);
         let directory = perdura_recovery::image::directory_path(newest, anchor.image(newest).k);
-        let both = anchor
-            .images
-            .iter()
-            .all(|image| image.state == ImageState::Complete);
+        let both = anchor.images.iter().all(|image| image.is_complete());
         let one_page = choice.is_multiple_of(2) && core.report().pages_fetched > 0;
         if one_page {
             self.damage_page(&before[0], &format!("{folder}/pages"), choice / 2);
@@ -280,7 +278,7 @@ impl World {
         let (summer, places) = (PageSummer::new(), Places::of(&anchor));
         let mut bytes = vec![0; PAGE_BYTES];
         for slot in ImageSlot::ALL {
-            if anchor.image(slot).state != ImageState::Complete {
+            if !anchor.image(slot).is_complete() {
                 continue;
             }
             let failed = |error: perdura::Error| format!("image {slot}: {error}");

@@ -506,16 +506,16 @@ fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
     for (turn, cut) in (1..).zip(cuts) {
         disk.crash(CrashProfile::Worst, seed ^ (turn << 32));
         let opened = AnchorFile::open(disk.life().as_ref()).map_err(text)?;
-        let (file, mut anchor, _) = opened.ok_or("there is no anchor")?;
+        let (file, mut record, _) = opened.ok_or("there is no anchor")?;
         // A change at the beginning and one at the end: in two sectors.
-        anchor.seq += 1;
-        let last = anchor.chain.last_mut().ok_or("a short anchor")?;
+        record.history.seq += 1;
+        let last = record.history.chain.last_mut().ok_or("a short anchor")?;
         last.durable.0 ^= seed ^ turn;
         disk.set_plan(FaultPlan {
             cut_after_ops: Some(cut),
             ..FaultPlan::default()
         });
-        drop(file.write(&anchor));
+        drop(file.write(&record));
     }
     disk.crash(CrashProfile::Worst, seed);
     let opened = AnchorFile::open(disk.life().as_ref()).map_err(text)?;

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, ZERO_PAGE};
-use perdura_wal::ImageState;
 
 use crate::engine::Steal;
 use crate::record::Change;
@@ -81,7 +80,7 @@ impl Steal {
         let images = self.anchor().get().images;
         let refused = if self.checkpoint_is_running() {
             Some("a checkpoint is running")
-        } else if images.iter().any(|i| i.state == ImageState::Complete) {
+        } else if images.iter().any(|i| i.is_complete()) {
             Some("an image has been taken, and a load that is not logged must be in every image")
         } else if self.spaces.iter().any(|space| space.lock().is_locked()) {
             Some("a transaction is open")

@@ -7,8 +7,8 @@ use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Result};
 use perdura_device::{Clock, Disk};
 use perdura_page::SlotClass;
+use perdura_recovery::IMAGE_DISKS_MAX;
 use perdura_recovery::{Level, Schedule};
-use perdura_wal::anchor::IMAGE_DISKS_MAX;
 use perdura_wal::block::BLOCK_BYTES_MAX;
 use perdura_wal::{Mode, Scheme};
 

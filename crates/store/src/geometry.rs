@@ -6,6 +6,9 @@
 //! `chunk % partitions`. Within a partition pages are counted by their *local index*.
 
 use perdura_base::checksum::{hash64, mix64};
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::limits::{PAGE_BYTES, PARTITIONS_MAX};
+use perdura_base::num::to_u32;
 use perdura_base::{PageId, PartitionId};
 use perdura_page::CollectionId;
 
@@ -48,6 +51,37 @@ impl Salts {
 }
 
 impl Geometry {
+    /// The tag of the anchor's section that holds the geometry (docs/formats/anchor.md).
+    pub const SECTION: [u8; 4] = *b"GEOM";
+
+    /// The section's payload.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16);
+        out.put_u32(to_u32(PAGE_BYTES));
+        out.put_u16(self.chunk_pages);
+        out.put_u16(self.partitions);
+        out.put_u64(self.hash_seed);
+        out
+    }
+
+    /// Reads the section's payload; `None` if it is none that [`encode`](Self::encode) writes.
+    #[must_use]
+    pub fn decode(payload: &[u8]) -> Option<Geometry> {
+        let mut r = Reader::new(payload);
+        let page_bytes = r.u32()?;
+        let geometry = Geometry {
+            chunk_pages: r.u16()?,
+            partitions: r.u16()?,
+            hash_seed: r.u64()?,
+        };
+        let in_range = page_bytes == to_u32(PAGE_BYTES)
+            && geometry.chunk_pages > 0
+            && (1..=PARTITIONS_MAX).contains(&geometry.partitions)
+            && geometry.partitions.is_power_of_two();
+        (in_range && r.remaining() == 0).then_some(geometry)
+    }
+
     /// The hash of a key.
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {

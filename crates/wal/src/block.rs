@@ -8,14 +8,18 @@ use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId};
 
 /// Bytes of a block's header.
-pub const HEADER_BYTES: usize = 256;
+pub const HEADER_BYTES: usize = 288;
 /// The longest block, bytes.
 pub const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const MAGIC: &[u8; 4] = b"PBLK";
 const FLAG_LAST: u8 = 1;
-const BODY_CRC_AT: usize = 248;
-const HEADER_CRC_AT: usize = 252;
+const BODY_CRC_AT: usize = 280;
+const HEADER_CRC_AT: usize = 284;
+/// Reserved bytes behind `streams`: a gap, and room for flags.
+const GAP_BYTES: usize = 3 + 4;
+/// Reserved bytes behind `ends`: room for an operation number and an acknowledged epoch, and more.
+const ROOM_BYTES: usize = 8 + 8 + 16;
 
 /// The decoded header of a block, without its checksums.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,22 +100,46 @@ pub fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     out.put_u32(to_u32(bytes.len()));
     out.put_u32(header.first_frame);
     out.put_u8(header.streams);
-    out.put_zeros(7);
+    out.put_zeros(GAP_BYTES);
     out.put(&header.partitions.to_bytes());
     let ends = header.ends.as_deref().unwrap_or(&[]);
     for stream in 0..usize::from(STREAMS_MAX) {
         out.put_u64(ends.get(stream).map_or(0, |pos| pos.0));
     }
-    debug_assert_eq!(out.len(), BODY_CRC_AT);
+    out.put_zeros(ROOM_BYTES);
+    assert_eq!(out.len(), BODY_CRC_AT, "the fields fill the header");
     out.put_u32(body_crc);
     out.put_u32(crc32c(&out));
     bytes[..HEADER_BYTES].copy_from_slice(&out);
 }
 
-/// Decodes and checks a header; `None` if these bytes are not one. The body's checksum is
-/// returned beside it for [`body_is_whole`].
+/// Decodes and checks a header; `None` if these bytes are not one that this build understands. The
+/// body's checksum is returned beside it for [`body_is_whole`].
 #[must_use]
 pub fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
+    let parsed = parse(bytes)?;
+    parsed
+        .understood
+        .then_some((parsed.header, parsed.body_crc))
+}
+
+/// The header of a block whose reserved room is in use, so that a newer build wrote it; `None` if these
+/// bytes are no whole header, or one that [`decode_header`] returns.
+#[must_use]
+pub fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
+    let parsed = parse(bytes)?;
+    (!parsed.understood).then_some(parsed.header)
+}
+
+/// A header whose checksum holds.
+struct Parsed {
+    header: BlockHeader,
+    body_crc: u32,
+    /// Its reserved room is zero.
+    understood: bool,
+}
+
+fn parse(bytes: &[u8]) -> Option<Parsed> {
     let bytes = bytes.get(..HEADER_BYTES)?;
     let (covered, _) = bytes.split_at(HEADER_CRC_AT);
     let mut r = Reader::new(bytes);
@@ -132,19 +160,20 @@ pub fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
     let block_len = r.u32()?;
     let first_frame = r.u32()?;
     let streams = r.u8()?;
-    r.zeros(7)?;
+    let gap = r.bytes(GAP_BYTES)?;
     let partitions = PartitionSet::from_bytes(&r.array::<32>()?);
     let mut ends = Vec::with_capacity(usize::from(STREAMS_MAX));
     for _ in 0..STREAMS_MAX {
         ends.push(Pos(r.u64()?));
     }
+    let room = r.bytes(ROOM_BYTES)?;
     let body_crc = r.u32()?;
     if r.u32()? != crc32c(covered) {
         return None;
     }
     let last = flags & FLAG_LAST != 0;
-    let well_formed = flags & !FLAG_LAST == 0
-        && (1..=STREAMS_MAX).contains(&streams)
+    let understood = flags & !FLAG_LAST == 0 && gap.iter().chain(room).all(|byte| *byte == 0);
+    let well_formed = (1..=STREAMS_MAX).contains(&streams)
         && stream.0 < streams
         && first_frame <= body_len
         && u64::from(block_len) == self::block_len(to_usize(u64::from(body_len)))
@@ -168,7 +197,11 @@ pub fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
         partitions,
         ends,
     };
-    well_formed.then_some((header, body_crc))
+    well_formed.then_some(Parsed {
+        header,
+        body_crc,
+        understood,
+    })
 }
 
 /// Whether the bytes after the header, padding included, are the ones that were sealed.
@@ -232,6 +265,27 @@ mod tests {
             damaged[at] ^= 1 << (at % 8);
             assert_eq!(decode(&damaged), None, "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_header_that_uses_reserved_room_is_a_newer_builds() {
+        let (header, bytes) = example();
+        for (at, bits) in [7]
+            .into_iter()
+            .map(|at| (at, !FLAG_LAST))
+            .chain((81..88).chain(248..280).map(|at| (at, u8::MAX)))
+        {
+            for bit in (0..8).map(|bit| 1 << bit).filter(|bit| bits & bit != 0) {
+                let mut newer = bytes.clone();
+                newer[at] |= bit;
+                assert_eq!(decode_newer(&newer), None, "no whole header");
+                let crc = crc32c(&newer[..HEADER_CRC_AT]).to_le_bytes();
+                newer[HEADER_CRC_AT..HEADER_BYTES].copy_from_slice(&crc);
+                assert_eq!(decode_header(&newer), None, "byte {at}");
+                assert_eq!(decode_newer(&newer).as_ref(), Some(&header), "byte {at}");
+            }
+        }
+        assert_eq!(decode_newer(&bytes), None);
     }
 
     #[test]

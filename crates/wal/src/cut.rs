@@ -9,7 +9,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::moment::moment;
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result};
 
-use crate::anchor::Anchor;
+use crate::anchor::History;
 use crate::scan::StreamScan;
 
 /// What a damaged database can be, too, without a fault of any disk.
@@ -31,11 +31,24 @@ pub struct Cut {
     pub wall_us: u64,
 }
 
-/// Computes the cut from the scans of all streams.
+/// What is intact without the log, because an image holds it. It serves the texts of errors alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Elsewhere {
+    /// The epoch up to which.
+    pub epoch: Epoch,
+    /// Wall clock when that was written, microseconds since 1970.
+    pub wall_us: u64,
+}
+
+/// Computes the cut from the scans of all streams. An error names what is intact `elsewhere`.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a block proves that acknowledged data is missing.
-pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
+pub fn decide_cut(
+    anchor: &History,
+    scans: &[StreamScan],
+    elsewhere: Option<Elsewhere>,
+) -> Result<Cut> {
     let mut durable = anchor.chain.last().map_or(Epoch(0), |link| link.durable);
     let mut cut = anchor.open_start();
     let held = |ends: &[Pos]| {
@@ -72,7 +85,7 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
     let vouched = &anchor.vouched;
     if vouched.epoch > durable {
         if !held(&vouched.ends) {
-            return Err(short_of_vouched(anchor, scans, durable));
+            return Err(short_of_vouched(anchor, scans, elsewhere, durable));
         }
         durable = vouched.epoch;
         cut.clone_from(&vouched.ends);
@@ -123,7 +136,12 @@ pub fn decide_cut(anchor: &Anchor, scans: &[StreamScan]) -> Result<Cut> {
 }
 
 /// The log ends before the epoch that the anchor vouches for.
-fn short_of_vouched(anchor: &Anchor, scans: &[StreamScan], durable: Epoch) -> Error {
+fn short_of_vouched(
+    anchor: &History,
+    scans: &[StreamScan],
+    elsewhere: Option<Elsewhere>,
+    durable: Epoch,
+) -> Error {
     let vouched = &anchor.vouched;
     let short = scans
         .iter()
@@ -135,10 +153,8 @@ fn short_of_vouched(anchor: &Anchor, scans: &[StreamScan], durable: Epoch) -> Er
         whole.map_or(0, |block| block.wall_us)
     };
     let since = scans.iter().map(written).max().unwrap_or(0);
-    // What an image holds is intact without the log.
-    let image = anchor.newest_image().map(|slot| anchor.image(slot));
-    let (durable, since) = match image {
-        Some(image) if image.end_epoch > durable => (image.end_epoch, image.wall_us),
+    let (durable, since) = match elsewhere {
+        Some(held) if held.epoch > durable => (held.epoch, held.wall_us),
         _ => (durable, since),
     };
     let lost_from = vouched.epoch.min(Epoch(durable.0 + 1));

@@ -45,10 +45,10 @@ mod stream;
 mod sync;
 pub mod unit;
 
-pub use anchor::{Anchor, ChainLink, ImageState, ImageStatus, Vouched};
+pub use anchor::{ChainLink, History, Vouched};
 pub use append::Appended;
 pub use block::BlockHeader;
-pub use cut::{COPIED, Cut, decide_cut};
+pub use cut::{COPIED, Cut, Elsewhere, decide_cut};
 pub use flush::{Failure, FlushProgress};
 pub use frame::{
     ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,

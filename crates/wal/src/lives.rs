@@ -2,11 +2,11 @@
 
 use perdura_base::{Epoch, Incarnation, Pos, StreamId, Uuid};
 
-use crate::anchor::{Anchor, ChainLink};
+use crate::anchor::{ChainLink, History};
 use crate::sizes::SegmentSizes;
 
 /// The lives whose log a scan reads. The anchor names those of a whole database
-/// ([`Anchor::lives`]); a caller that gives up the newest ones names fewer.
+/// ([`History::lives`]); a caller that gives up the newest ones names fewer.
 #[derive(Debug, Clone)]
 pub struct Lives<'a> {
     /// The database.
@@ -38,7 +38,7 @@ impl Lives<'_> {
     }
 }
 
-impl Anchor {
+impl History {
     /// All lives whose log is still needed.
     #[must_use]
     pub fn lives(&self) -> Lives<'_> {

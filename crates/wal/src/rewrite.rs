@@ -18,7 +18,7 @@ use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Pos, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
 
-use crate::anchor::Anchor;
+use crate::anchor::History;
 use crate::block;
 use crate::scan::StreamScan;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, encode_header};
@@ -38,7 +38,7 @@ impl StreamScan {
     ///
     /// # Errors
     /// [`Error::Stopped`] if a write or sync fails, which is final; the disk's for reads; [`Error::Corrupt`] if a block is damaged.
-    pub fn write_again(&self, disk: &dyn Disk, anchor: &Anchor) -> Result<u64> {
+    pub fn write_again(&self, disk: &dyn Disk, anchor: &History) -> Result<u64> {
         let vouched = anchor.vouched.ends[usize::from(self.stream.0)];
         let doubtful = |at: &usize| {
             let block = &self.blocks[*at];
@@ -94,7 +94,7 @@ impl StreamScan {
     fn open_again(
         &self,
         disk: &dyn Disk,
-        anchor: &Anchor,
+        anchor: &History,
         segment: usize,
     ) -> Result<std::sync::Arc<dyn File>> {
         let segment = &self.segments[segment];

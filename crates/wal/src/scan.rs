@@ -294,6 +294,17 @@ fn check_span(sizes: SegmentSizes, id: SegmentId, life: Pos, file: &dyn File) ->
     ))
 }
 
+fn newer_block(id: SegmentId, offset: u64) -> Error {
+    Error::corrupt(
+        id.path(),
+        offset,
+        "a block header whose reserved room is zero",
+        "a whole header that uses it",
+        "A newer build wrote the block; what it means by it is not known here. Nothing is lost and nothing \
+         was changed: use that build.",
+    )
+}
+
 impl Scanner<'_> {
     /// Follows valid blocks of one incarnation from `pos` and returns where they end, at most
     /// `limit`.
@@ -449,18 +460,24 @@ impl Scanner<'_> {
             return Ok(Err(None));
         };
         let offset = SEGMENT_HEADER_BYTES + (pos.0 - self.out.segments[segment].id.start.0);
+        let (uuid, stream) = (self.uuid, self.stream);
+        let is_ours = |header: &BlockHeader| {
+            header.database == uuid.short()
+                && header.stream == stream
+                && header.incarnation == inc
+                && (header.pos == pos || armed(Flaw::PositionUnchecked))
+        };
         let head = self.read(segment, offset, HEADER_BYTES)?;
         let Some((header, body_crc)) = block::decode_header(head) else {
+            if block::decode_newer(head).is_some_and(|header| is_ours(&header)) {
+                return Err(newer_block(self.out.segments[segment].id, offset));
+            }
             let blank = head.iter().all(|b| *b == 0);
             return Ok(Err(
                 (!blank).then(|| "a header that does not check out".into())
             ));
         };
-        let ours = header.database == self.uuid.short()
-            && header.stream == self.stream
-            && header.incarnation == inc
-            && (header.pos == pos || armed(Flaw::PositionUnchecked));
-        if !ours {
+        if !is_ours(&header) {
             return Ok(Err(None));
         }
         if self.check == Check::InDoubt {

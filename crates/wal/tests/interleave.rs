@@ -8,33 +8,20 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId, U
 use perdura_device::{Clock, Disk, ManualClock, MemDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Anchor, Check, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, SegmentSizes,
-    StreamScan, Vouched, Wal, WalOptions, WalStart, decide_cut, scan_stream,
+    Check, Direction, FlushProgress, FrameKind, History, Scheme, SegmentSizes, StreamScan, Wal,
+    WalOptions, WalStart, decide_cut, scan_stream,
 };
 use shuttle::sync::Mutex;
 use shuttle::thread;
 
 const STREAMS: u8 = 2;
 
-fn anchor() -> Anchor {
-    Anchor {
-        seq: 1,
-        uuid: Uuid([5; 16]),
-        created_us: 0,
-        chunk_pages: 4,
-        partitions: 4,
-        hash_seed: 1,
-        segments: SegmentSizes::fixed(128 * 1024),
-        streams: STREAMS,
+fn anchor() -> History {
+    let sizes = SegmentSizes::fixed(128 * 1024);
+    History {
         clean: false,
-        scheme: Scheme::Differential,
-        image_disks: 1,
         incarnation: Incarnation(1),
-        epoch_floor: Epoch(0),
-        ckpt_max: CkptEpoch(0),
-        vouched: Vouched::nothing(STREAMS),
-        images: [ImageStatus::empty(STREAMS), ImageStatus::empty(STREAMS)],
-        chain: Vec::new(),
+        ..History::begin(Uuid([5; 16]), 0, (Scheme::Differential, STREAMS), sizes)
     }
 }
 
@@ -100,7 +87,7 @@ fn history() {
         .map(|stream| scan(disk.as_ref(), stream))
         .collect();
     // The streams are read one after the other, so a later one may be ahead; never behind.
-    if let Ok(cut) = decide_cut(&anchor(), &scans) {
+    if let Ok(cut) = decide_cut(&anchor(), &scans, None) {
         assert!(
             cut.durable >= durable_before,
             "{cut:?} after {durable_before}"
@@ -128,7 +115,7 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
     );
     assert_eq!(wal.durable(), told.last().unwrap().1);
     let mut scans: Vec<_> = (0..STREAMS).map(|stream| scan(disk, stream)).collect();
-    let cut = decide_cut(&anchor(), &scans).unwrap();
+    let cut = decide_cut(&anchor(), &scans, None).unwrap();
     assert_eq!(cut.durable, wal.durable());
     let mut found = BTreeMap::new();
     for scan in &mut scans {

@@ -38,7 +38,12 @@ pub fn engine_options(settings: &Settings) -> Result<perdura::Options> {
     if let Some(anchor) = peek(&options.data) {
         let given = |name: &str| settings.is_given(name);
         fixed("streams", given, options.streams, anchor.streams)?;
-        fixed("partitions", given, options.partitions, anchor.partitions)?;
+        fixed(
+            "partitions",
+            given,
+            options.partitions,
+            anchor.geometry.partitions,
+        )?;
         fixed(
             "segment-size",
             given,
@@ -46,7 +51,7 @@ pub fn engine_options(settings: &Settings) -> Result<perdura::Options> {
             anchor.segments.max,
         )?;
         options.streams = anchor.streams;
-        options.partitions = anchor.partitions;
+        options.partitions = anchor.geometry.partitions;
         options.segment_bytes = anchor.segments.max;
     }
     options.core()?;

@@ -4,6 +4,9 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use perdura_base::num::to_u64;
+use perdura_wal::block::HEADER_BYTES;
+
 use crate::support::{Reply, Server, arg, ended};
 
 /// A stopped database of a few hundred rows with both images complete and some log behind them.
@@ -96,6 +99,11 @@ fn a_directory_of_other_files_is_refused_by_name() {
 fn a_database_of_another_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = database(dir.path());
+    std::fs::write(data.join("VERSION"), "perdura 2\n").unwrap();
+    refuses(
+        &data,
+        &["version 2;", "`perdura export`", "`perdura import --from`"],
+    );
     std::fs::write(data.join("VERSION"), "perdura 99\n").unwrap();
     refuses(&data, &["version 99", "export"]);
     for verb in ["verify", "digest"] {
@@ -231,12 +239,12 @@ fn damage_in_the_log_before_its_durable_end_is_refused() {
     let late = &blocks[blocks.len() - 20];
     let (segment, offset) = locate(&data, late["pos"].as_u64().unwrap());
     // Behind the block's header, in its body.
-    flip(&segment, offset + 257);
+    flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
     refuses(&data, &["log/s00-", "Acknowledged transactions"]);
     verify_finds(&data, "log stream 0");
     let (code, _) = ended(&["dump", "log", "--data", arg(&data)]);
     assert_eq!(code, 3);
-    flip(&segment, offset + 257);
+    flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
     serves(&data);
 }
 
@@ -321,7 +329,7 @@ fn repair_makes_a_database_of_what_is_whole_and_lists_the_rest() {
         .filter_map(|line| serde_json::from_str(line).ok());
     let blocks: Vec<serde_json::Value> = blocks.collect();
     let (segment, offset) = locate(&data, blocks[blocks.len() - 20]["pos"].as_u64().unwrap());
-    flip(&segment, offset + 257);
+    flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
     let page = pages(&data).pop().unwrap() + 100;
     let flip_pages = || {
         flip(&data.join("image-a/pages"), page);
@@ -350,7 +358,7 @@ fn repair_makes_a_database_of_what_is_whole_and_lists_the_rest() {
         let (code, text) = repair(&["--to", arg(&new), "--accept-loss"]);
         assert_eq!((code, text.contains("not empty")), (2, true), "{text}");
         // In the second round the log is whole again, and a page is not.
-        flip(&segment, offset + 257);
+        flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
         flip_pages();
     }
 }

@@ -9,9 +9,8 @@ use perdura::{CheckpointProgress, Core, CoreOptions, Error, Progress};
 use perdura_base::{PageId, StreamId};
 use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 use perdura_recovery::image::{Places, directory_path, folder};
+use perdura_recovery::read_anchor;
 use perdura_recovery::{Level, Schedule};
-use perdura_wal::ImageState;
-use perdura_wal::anchor::read_anchor;
 
 use crate::core_steps::{env, small};
 
@@ -164,7 +163,7 @@ impl Run<'_> {
     fn damage(&mut self) {
         let anchor = read_anchor(self.disk.life().as_ref()).unwrap().unwrap();
         let whole = anchor.images.iter();
-        let whole = whole.filter(|image| image.state == ImageState::Complete);
+        let whole = whole.filter(|image| image.is_complete());
         if whole.count() < 2 || self.rng.bool() {
             return;
         }

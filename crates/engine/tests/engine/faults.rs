@@ -199,7 +199,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
     }
     disk.crash(CrashProfile::Everything, 300);
     let chain = || {
-        let anchor = perdura_wal::anchor::read_anchor(disk.life().as_ref());
+        let anchor = perdura_recovery::read_anchor(disk.life().as_ref());
         anchor.unwrap().unwrap().chain.len()
     };
     assert_eq!(chain(), 300, "the anchor had room for 200");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura::{Core, CoreOptions, Error, Progress};
 use perdura_device::SimDisk;
-use perdura_wal::anchor::read_anchor;
+use perdura_recovery::read_anchor;
 
 use crate::core_steps::{env, small};
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use perdura_base::num::to_usize;
 use perdura_base::{Epoch, Pos, StreamId};
 use perdura_recovery::image::directory_path;
-use perdura_wal::anchor::read_anchor;
+use perdura_recovery::read_anchor;
 use perdura_wal::block::HEADER_BYTES;
 use perdura_wal::segment::{SEGMENT_HEADER_BYTES, SegmentId};
-use perdura_wal::{BlockRef, Check as Bodies, ImageState, scan_stream};
+use perdura_wal::{BlockRef, Check as Bodies, scan_stream};
 
 use super::{Age, FOLDERS, Subject, Sweep, Swept, disk_of};
 use crate::world::Check;
@@ -45,7 +45,7 @@ pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
             if link.start.contains(&Pos(0)) {
                 return Err("the first life's log is still needed".into());
             }
-            if anchor.image(slot.other()).state != ImageState::Complete {
+            if !anchor.image(slot.other()).is_complete() {
                 return Err("there is no older image".into());
             }
             files.remove(&directory_path(slot, anchor.image(slot).k));

@@ -9,13 +9,13 @@ use perdura_base::error::Family;
 use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::{ImageSlot, PartitionId, Uuid};
 use perdura_device::{AlignedBuf, Clock, Disk, MemDisk};
+use perdura_recovery::Anchor;
 use perdura_recovery::image::{ImageFile, Places, read_directory};
+use perdura_recovery::read_anchor;
 use perdura_recovery::salvage::{Condition, build, salvage};
 use perdura_recovery::verify::verify;
 use perdura_recovery::{LogMemory, Method, RestartOptions, restart};
-use perdura_store::Geometry;
-use perdura_wal::anchor::read_anchor;
-use perdura_wal::{Anchor, ImageState, Scheme};
+use perdura_wal::Scheme;
 
 use super::subject::{Files, contents, disk_of};
 use super::{Sweep, kind};
@@ -169,7 +169,7 @@ impl Sweep<'_> {
         };
         let suffices = |slot: &ImageSlot| {
             let image = anchor.image(*slot);
-            image.state == ImageState::Complete && is_readable(options, &anchor, *slot)
+            image.is_complete() && is_readable(options, &anchor, *slot)
         };
         match ImageSlot::ALL.iter().find(|slot| suffices(slot)) {
             None => Ok(()),
@@ -214,11 +214,7 @@ impl Sweep<'_> {
 
 /// Whether an image and all of its pages can be read.
 fn is_readable(options: &RestartOptions<'_>, anchor: &Anchor, slot: ImageSlot) -> bool {
-    let geometry = Geometry {
-        partitions: anchor.partitions,
-        chunk_pages: anchor.chunk_pages,
-        hash_seed: anchor.hash_seed,
-    };
+    let geometry = anchor.geometry;
     let file = ImageFile::open(options.images[0].as_ref(), slot, &anchor.uuid);
     let listed = read_directory(options.data.as_ref(), anchor, slot, &geometry);
     let (Ok(file), Ok(listed)) = (file, listed) else {

@@ -12,7 +12,6 @@ use perdura_recovery::image::{PAGES_HEADER_BYTES, directory_path, folder};
 use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
 use perdura_store::MemoryAccount;
-use perdura_wal::ImageState;
 
 use crate::check::anchor_of;
 use crate::swarm::draw_schedule;
@@ -175,7 +174,7 @@ impl World {
             return Ok(());
         };
         let directory = directory_path(newest, anchor.image(newest).k);
-        let complete = |slot: &ImageSlot| anchor.image(*slot).state == ImageState::Complete;
+        let complete = |slot: &ImageSlot| anchor.image(*slot).is_complete();
         let both = ImageSlot::ALL.iter().all(complete);
         let one_page = choice.is_multiple_of(2) && steal.report().pages_fetched > 0;
         if one_page {

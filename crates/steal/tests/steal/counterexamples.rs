@@ -534,5 +534,5 @@ fn pages_of_a_partition_are_on_its_image_disk() {
     };
     assert_eq!(bytes(disks.env.images[0].as_ref()), 4096, "no page");
     assert!(bytes(disks.env.images[1].as_ref()) > 4096);
-    assert_eq!(steal.anchor().get().image_disks, 2);
+    assert_eq!(steal.anchor().get().images.disks, 2);
 }

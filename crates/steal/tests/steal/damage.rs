@@ -6,11 +6,11 @@
 use perdura_base::{ImageSlot, PageId};
 use perdura_device::{Access, FaultPlan, File, SimDisk};
 use perdura_recovery::image::{Places, directory_path, folder};
+use perdura_recovery::read_anchor;
 use perdura_recovery::{CheckpointProgress, Level, Method, Schedule};
 use perdura_steal::{Records, Steal};
 use perdura_store::Geometry;
-use perdura_wal::anchor::read_anchor;
-use perdura_wal::{ImageState, Scheme};
+use perdura_wal::Scheme;
 
 use crate::harness::{Disks, STEAL_SCHEMES, options, row};
 use crate::restarts::{Found, dry_run, methods, placed};
@@ -38,7 +38,7 @@ impl Damage {
     /// Damage to the newest of two complete images.
     fn draw(rng: &mut fastrand::Rng, disks: &Disks) -> Option<Damage> {
         let anchor = read_anchor(disks.env.data.as_ref()).unwrap().unwrap();
-        let complete = |image: &perdura_wal::ImageStatus| image.state == ImageState::Complete;
+        let complete = |image: &perdura_recovery::ImageStatus| image.is_complete();
         if !anchor.images.iter().all(complete) {
             return None;
         }

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use perdura_base::cursor::Reader;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::FORMAT_VERSION;
 use perdura_base::num::{round_up, to_u64, to_usize};
 use perdura_base::{Error, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
-use super::{ANCHOR_PATH, Anchor, COPY_BYTES, DecodeError, PREFIX_BYTES, SCHEME_OFFSET};
+use super::codec::{DecodeError, SCHEME_OFFSET, stated_len};
+use super::{ANCHOR_PATH, COPY_BYTES, Record};
 use crate::flush::Failure;
 use crate::scheme::Scheme;
 
@@ -33,14 +33,14 @@ pub struct AnchorFile {
 #[derive(Default)]
 struct Writes {
     /// Copies with their records, in the order in which they are written and synced.
-    due: VecDeque<(u64, Anchor)>,
+    due: VecDeque<(u64, Record)>,
     /// A sync or a write has failed for good.
     failed: bool,
 }
 
 impl AnchorFile {
     /// Creates the file for a new database and writes both copies.
-    pub fn create(disk: &dyn Disk, anchor: &Anchor) -> Result<AnchorFile> {
+    pub fn create(disk: &dyn Disk, record: &Record) -> Result<AnchorFile> {
         let tmp = format!("{ANCHOR_PATH}.tmp");
         match disk.remove(&tmp) {
             Err(error) if !error.is_not_found() => return Err(error),
@@ -52,7 +52,7 @@ impl AnchorFile {
             file,
             writes: parking_lot::Mutex::default(),
         };
-        anchor_file.write(anchor)?;
+        anchor_file.write(record)?;
         disk.rename(&tmp, ANCHOR_PATH)?;
         disk.sync_dir("")?;
         Ok(anchor_file)
@@ -60,17 +60,18 @@ impl AnchorFile {
 
     /// Opens the file and reads the newer valid copy. `Ok(None)` if there is no database here.
     /// The second value says which copies were damaged or stale and should be rewritten.
-    pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<String>)>> {
+    pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Record, Vec<String>)>> {
         let file = match disk.open(ANCHOR_PATH, Access::Direct) {
             Ok(file) => file,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut found: Vec<Anchor> = Vec::new();
+        let mut found: Vec<Record> = Vec::new();
         let mut notes = Vec::new();
         let mut version = None;
         let mut unreadable = None;
         let mut second_is_whole = false;
+        let mut damaged_at = None;
         for copy in 0..2u64 {
             let bytes = match read_copy(file.as_ref(), copy) {
                 Ok(bytes) => bytes,
@@ -81,12 +82,13 @@ impl AnchorFile {
                     continue;
                 }
             };
-            match Anchor::decode(&bytes) {
-                Ok(anchor) => {
+            match Record::decode(&bytes) {
+                Ok(record) => {
                     second_is_whole |= copy == 1;
-                    found.push(anchor);
+                    found.push(record);
                 }
-                Err(DecodeError::Damaged(why)) => {
+                Err(DecodeError::Damaged { at, why }) => {
+                    damaged_at.get_or_insert(copy * to_u64(COPY_BYTES) + at);
                     notes.push(format!("anchor copy {copy} has {why}"));
                 }
                 Err(DecodeError::Version(other)) => version = Some(other),
@@ -101,17 +103,18 @@ impl AnchorFile {
                 supported: FORMAT_VERSION,
             });
         }
-        let first_is_newer = second_is_whole && found.len() == 2 && found[0].seq > found[1].seq;
+        let seq = |at: usize| found[at].history.seq;
+        let first_is_newer = second_is_whole && found.len() == 2 && seq(0) > seq(1);
         let second_alone = second_is_whole && found.len() == 1;
-        found.sort_by_key(|anchor| anchor.seq);
-        let stale = found.len() == 2 && found[0].seq != found[1].seq;
-        let Some(anchor) = found.pop() else {
+        found.sort_by_key(|record| record.history.seq);
+        let stale = found.len() == 2 && found[0].history.seq != found[1].history.seq;
+        let Some(record) = found.pop() else {
             if let Some(error) = unreadable {
                 return Err(error);
             }
             return Err(Error::corrupt(
                 ANCHOR_PATH,
-                0,
+                damaged_at.unwrap_or(0),
                 "at least one whole copy of the anchor",
                 notes.join("; "),
                 "Without it nothing says which image and log are the newest. Restore a backup.",
@@ -121,7 +124,7 @@ impl AnchorFile {
             notes.push("an update of the anchor was interrupted".to_owned());
         }
         // Written with the first update: opening alone changes nothing.
-        let doubtful = (!first_is_newer && !second_alone).then(|| (1, anchor.clone()));
+        let doubtful = (!first_is_newer && !second_alone).then(|| (1, record.clone()));
         let writes = Writes {
             due: doubtful.into_iter().collect(),
             failed: false,
@@ -130,7 +133,7 @@ impl AnchorFile {
             file,
             writes: parking_lot::Mutex::new(writes),
         };
-        Ok(Some((anchor_file, anchor, notes)))
+        Ok(Some((anchor_file, record, notes)))
     }
 
     /// Writes both copies, each synced before the next is touched. Durable on return.
@@ -139,9 +142,9 @@ impl AnchorFile {
     /// [`Failure::Delay`]: the record is on its way, a copy of it may be durable already, and
     /// [`finish`](Self::finish) or the next call completes it first. After [`Failure::Final`] nothing
     /// more is written in this life.
-    pub fn write(&self, anchor: &Anchor) -> Result<(), Failure> {
+    pub fn write(&self, record: &Record) -> Result<(), Failure> {
         let mut writes = self.writes.lock();
-        writes.due.extend([0, 1].map(|copy| (copy, anchor.clone())));
+        writes.due.extend([0, 1].map(|copy| (copy, record.clone())));
         self.write_due(&mut writes)
     }
 
@@ -158,9 +161,9 @@ impl AnchorFile {
             let why = "an update of the anchor failed before";
             return Err(Failure::Final(Error::Stopped(why.into())));
         }
-        while let Some((copy, anchor)) = writes.due.front() {
+        while let Some((copy, record)) = writes.due.front() {
             let written = self
-                .write_copy(*copy, anchor)
+                .write_copy(*copy, record)
                 .map_err(Failure::of_write)
                 .and_then(|()| match armed(Flaw::AnchorOneSync) && *copy == 0 {
                     true => Ok(()),
@@ -173,8 +176,8 @@ impl AnchorFile {
         Ok(())
     }
 
-    fn write_copy(&self, copy: u64, anchor: &Anchor) -> Result<()> {
-        let bytes = anchor.encode();
+    fn write_copy(&self, copy: u64, record: &Record) -> Result<()> {
+        let bytes = record.encode();
         let mut buf = AlignedBuf::zeroed(to_usize(round_up(to_u64(bytes.len()), SECTOR)));
         buf[..bytes.len()].copy_from_slice(&bytes);
         self.file.write_at(copy * to_u64(COPY_BYTES), &buf)
@@ -195,14 +198,12 @@ fn unknown_scheme(code: u8) -> Error {
     )
 }
 
-/// The bytes of one copy, as many as its own length field says, if that can be.
+/// The bytes of one copy, as many as its own length fields say, if that can be.
 fn read_copy(file: &dyn File, copy: u64) -> Result<AlignedBuf> {
     let from = copy * to_u64(COPY_BYTES);
     let mut buf = AlignedBuf::zeroed(to_usize(SECTOR));
     file.read_at(from, &mut buf)?;
-    let len = Reader::new(&buf[PREFIX_BYTES - 4..])
-        .u32()
-        .map_or(0, u64::from);
+    let len = stated_len(&buf).unwrap_or(0);
     if len > SECTOR && len <= to_u64(COPY_BYTES) {
         buf = AlignedBuf::zeroed(to_usize(round_up(len, SECTOR)));
         file.read_at(from, &mut buf)?;
@@ -210,9 +211,9 @@ fn read_copy(file: &dyn File, copy: u64) -> Result<AlignedBuf> {
     Ok(buf)
 }
 
-/// Reads the anchor without the right to change anything.
-pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
-    Ok(AnchorFile::open(disk)?.map(|(_, anchor, _)| anchor))
+/// Reads the record without the right to change anything.
+pub fn read_record(disk: &dyn Disk) -> Result<Option<Record>> {
+    Ok(AnchorFile::open(disk)?.map(|(_, record, _)| record))
 }
 
 #[cfg(test)]
@@ -223,19 +224,19 @@ mod tests {
     use perdura_device::MemDisk;
 
     use super::super::tests::example;
-    use super::super::{ChainLink, IMAGE_DISKS_MAX, ImageStatus};
+    use super::super::{ChainLink, Tag};
     use super::*;
 
     #[test]
     fn one_damaged_copy_never_takes_the_database_back_in_time() {
         let disk = MemDisk::new();
-        let mut anchor = example();
-        let file = AnchorFile::create(&disk, &anchor).unwrap();
-        anchor.seq = 2;
-        anchor.incarnation = Incarnation(2);
-        file.write(&anchor).unwrap();
+        let mut record = example();
+        let file = AnchorFile::create(&disk, &record).unwrap();
+        record.history.seq = 2;
+        record.history.incarnation = Incarnation(2);
+        file.write(&record).unwrap();
         let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
-        let len = anchor.encode().len();
+        let len = record.encode().len();
         for copy in 0..2 {
             for at in 0..len {
                 let at = to_u64(copy * COPY_BYTES + at);
@@ -243,7 +244,7 @@ mod tests {
                 raw.read_at(at, &mut byte).unwrap();
                 raw.write_at(at, &[byte[0] ^ 1]).unwrap();
                 let (_, back, notes) = AnchorFile::open(&disk).unwrap().unwrap();
-                assert_eq!(back, anchor, "byte {at}");
+                assert_eq!(back, record, "byte {at}");
                 assert_eq!(notes.len(), 1, "byte {at}");
                 raw.write_at(at, &byte).unwrap();
             }
@@ -251,19 +252,18 @@ mod tests {
     }
 
     #[test]
-    fn scheme_and_image_disks_round_trip_and_an_unknown_scheme_is_named() {
+    fn schemes_round_trip_and_an_unknown_scheme_is_named() {
         for scheme in Scheme::ALL {
-            let mut anchor = example();
-            anchor.scheme = scheme;
-            anchor.image_disks = IMAGE_DISKS_MAX;
-            let bytes = anchor.encode();
-            assert!(matches!(Anchor::decode(&bytes), Ok(back) if back == anchor));
+            let mut record = example();
+            record.history.scheme = scheme;
+            let bytes = record.encode();
+            assert!(matches!(Record::decode(&bytes), Ok(back) if back == record));
         }
         let mut bytes = example().encode();
         bytes[to_usize(SCHEME_OFFSET)] = 9;
-        let covered = bytes.len() - 4;
-        let crc = crc32c(&bytes[..covered]).to_le_bytes();
-        bytes[covered..].copy_from_slice(&crc);
+        let len = to_usize(example().offset_of(Tag(*b"GEOM")));
+        let crc = crc32c(&bytes[..len - 4]).to_le_bytes();
+        bytes[len - 4..len].copy_from_slice(&crc);
         let disk = MemDisk::new();
         AnchorFile::create(&disk, &example()).unwrap();
         let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
@@ -281,32 +281,31 @@ mod tests {
     fn a_copy_that_only_reads_whole_is_not_relied_on() {
         use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
         let many = vec![Pos(1); usize::from(STREAMS_MAX)];
-        let mut anchor = example();
-        anchor.streams = STREAMS_MAX;
-        anchor.vouched.ends.clone_from(&many);
-        anchor.images = [
-            ImageStatus::empty(STREAMS_MAX),
-            ImageStatus::empty(STREAMS_MAX),
-        ];
+        let mut record = example();
+        record.history.streams = STREAMS_MAX;
+        record.history.vouched.ends.clone_from(&many);
+        // A payload as long as that of the images of as many streams.
+        let images = vec![0; 4 + 2 * (32 + 16 * usize::from(STREAMS_MAX))];
+        record.sections.set(Tag(*b"IMGS"), true, images);
         let link = |number| ChainLink {
             incarnation: Incarnation(number),
             durable: Epoch(1),
             start: many.clone(),
             cut: many.clone(),
         };
-        anchor.chain = (1..20).map(link).collect();
+        record.history.chain = (1..20).map(link).collect();
         for failing_sync in 1..=2 {
             for cut in 1..=7 {
                 for seed in 0..200 {
                     let disk = SimDisk::new(seed);
-                    let file = AnchorFile::create(disk.life().as_ref(), &anchor).unwrap();
+                    let file = AnchorFile::create(disk.life().as_ref(), &record).unwrap();
                     disk.set_plan(FaultPlan {
                         fail_sync_at: Some((failing_sync, SyncFailure::KeepsNew)),
                         ..FaultPlan::default()
                     });
-                    anchor.seq += 1;
-                    anchor.incarnation = Incarnation(anchor.incarnation.0 + 1);
-                    assert!(file.write(&anchor).is_err());
+                    record.history.seq += 1;
+                    record.history.incarnation = Incarnation(record.history.incarnation.0 + 1);
+                    assert!(file.write(&record).is_err());
                     // Another life of the process, on the same running machine.
                     disk.set_plan(FaultPlan {
                         cut_after_ops: Some(cut),
@@ -314,8 +313,8 @@ mod tests {
                     });
                     let life = disk.life();
                     if let Ok(Some((file, mut read, _))) = AnchorFile::open(life.as_ref()) {
-                        read.seq += 1;
-                        read.epoch_floor = Epoch(seed);
+                        read.history.seq += 1;
+                        read.history.epoch_floor = Epoch(seed);
                         drop(file.write(&read));
                     }
                     disk.crash(CrashProfile::Worst, 1000 + 7 * seed);
@@ -337,8 +336,8 @@ mod tests {
         for (nth, count) in (1..=4).flat_map(|nth| (1..=4).map(move |count| (nth, count))) {
             for (seed, cut) in (0..40).flat_map(|seed| (0..14).map(move |cut| (seed, cut))) {
                 let disk = SimDisk::new(seed);
-                let mut anchor = example();
-                AnchorFile::create(disk.life().as_ref(), &anchor).unwrap();
+                let mut record = example();
+                AnchorFile::create(disk.life().as_ref(), &record).unwrap();
                 let opened = AnchorFile::open(disk.life().as_ref()).unwrap().unwrap();
                 disk.set_plan(FaultPlan {
                     refuse_write_at: Some((nth, count)),
@@ -346,12 +345,12 @@ mod tests {
                     ..FaultPlan::default()
                 });
                 let file = opened.0;
-                let mut durable = anchor.clone();
+                let mut durable = record.clone();
                 let mut ended = false;
                 for incarnation in 2..5 {
-                    anchor.seq += 1;
-                    anchor.incarnation = Incarnation(incarnation);
-                    let mut done = file.write(&anchor);
+                    record.history.seq += 1;
+                    record.history.incarnation = Incarnation(incarnation);
+                    let mut done = file.write(&record);
                     while matches!(done, Err(Failure::Delay(_))) {
                         done = file.finish();
                     }
@@ -359,14 +358,14 @@ mod tests {
                         ended = true;
                         break;
                     }
-                    durable = anchor.clone();
+                    durable = record.clone();
                 }
                 finished += u64::from(!ended);
                 disk.crash(CrashProfile::Worst, seed ^ 77);
                 let back = AnchorFile::open(disk.life().as_ref());
                 let (_, back, _) = back.unwrap().expect("one copy is whole at any time");
                 assert!(
-                    back == durable || (ended && back == anchor),
+                    back == durable || (ended && back == record),
                     "write {nth} refused {count} times, power cut at {cut}, seed {seed}"
                 );
             }
@@ -387,6 +386,44 @@ mod tests {
         let ops = disk.ops();
         assert!(matches!(file.write(&example()), Err(Failure::Final(_))));
         assert_eq!(disk.ops(), ops);
+    }
+
+    #[test]
+    fn a_section_damaged_in_both_copies_is_an_error_with_its_name_file_and_offset() {
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &example()).unwrap();
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        let at = example().offset_of(Tag(*b"IMGS"));
+        for copy in 0..2 {
+            raw.write_at(copy * to_u64(COPY_BYTES) + at + 5, &[7])
+                .unwrap();
+        }
+        let error = AnchorFile::open(&disk).map(drop).unwrap_err();
+        assert!(
+            matches!(&error, Error::Corrupt(why) if why.offset == at && why.file == ANCHOR_PATH)
+        );
+        assert!(error.to_string().contains("section IMGS"), "{error}");
+    }
+
+    #[test]
+    fn an_anchor_of_another_version_is_told_from_a_damaged_one() {
+        // As format version 2 began: the checksum stands where the length says.
+        let mut bytes = b"PANC\x02\0\0\0\x20\0\0\0\xff\xff\xff\xff".to_vec();
+        bytes.resize(28, 3);
+        bytes.extend(crc32c(&bytes).to_le_bytes());
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &example()).unwrap();
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        for copy in 0..2 {
+            raw.write_at(copy * to_u64(COPY_BYTES), &bytes).unwrap();
+        }
+        let error = AnchorFile::open(&disk).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Version { found: 2, .. }), "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains("export") && message.contains("import"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use perdura_base::{Error, StreamId};
 use perdura_device::{CrashProfile, Disk, SimDisk};
-use perdura_wal::{Anchor, Direction, FlushProgress, SegmentSizes};
+use perdura_wal::{Direction, FlushProgress, History, SegmentSizes};
 
 use crate::setup::{anchor, append, flush, groups, open, scan};
 
 /// Three epochs over two streams; returns the disk after a power cut.
-fn small_log(beacon: bool) -> (Arc<SimDisk>, Anchor) {
+fn small_log(beacon: bool) -> (Arc<SimDisk>, History) {
     let disk = SimDisk::new(9);
     let anchor = anchor(2);
     let wal = open(&disk, &anchor, 1);
@@ -28,7 +28,7 @@ fn small_log(beacon: bool) -> (Arc<SimDisk>, Anchor) {
 }
 
 /// The epochs that survive, or the corruption that was reported.
-fn outcome(disk: &Arc<SimDisk>, anchor: &Anchor) -> Result<usize, Error> {
+fn outcome(disk: &Arc<SimDisk>, anchor: &History) -> Result<usize, Error> {
     let (scans, cut) = scan(disk, anchor)?;
     let all = groups(&scans, 0, Direction::Forward);
     assert_eq!(all[0].len(), all[1].len(), "whole epochs");
@@ -219,7 +219,7 @@ fn a_lost_segment_is_noticed_wherever_it_was() {
 #[test]
 fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
     let disk = SimDisk::new(8);
-    let anchor = Anchor {
+    let anchor = History {
         segments: SegmentSizes::fixed(32 << 20),
         ..anchor(1)
     };
@@ -350,7 +350,7 @@ fn no_write_is_accepted_that_waits_for_space_however_small_the_segments_are() {
     for sizes in [SegmentSizes::fixed(64 << 10), doubling] {
         for (seed, spare_bytes) in (1..).zip((0..2_000_000).step_by(30_000)) {
             let disk = SimDisk::new(seed);
-            let anchor = Anchor {
+            let anchor = History {
                 segments: sizes,
                 ..anchor(1)
             };
@@ -394,7 +394,7 @@ fn where_a_thread_prepares_segments_writers_are_held_back_until_it_has() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     let disk = SimDisk::new(12);
-    let anchor = Anchor {
+    let anchor = History {
         segments: SegmentSizes {
             first: 64 << 10,
             max: 256 << 10,
@@ -433,7 +433,7 @@ fn where_a_thread_prepares_segments_writers_are_held_back_until_it_has() {
 fn spares_of_sizes_that_are_not_needed_make_way_on_a_full_disk() {
     use perdura_device::{Disk, FaultPlan};
     let disk = SimDisk::new(13);
-    let anchor = Anchor {
+    let anchor = History {
         segments: SegmentSizes {
             first: 64 << 10,
             max: 256 << 10,

@@ -1,6 +1,7 @@
 //! The log from outside: what is written is read back, and damage is told from an expected end.
 
 mod damage;
+mod newer;
 mod round_trip;
 mod setup;
 mod spares;

@@ -6,35 +6,22 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, Result, Str
 use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Anchor, Check, Cut, Direction, FlushProgress, FrameKind, ImageStatus, Scheme, SegmentSizes,
-    StreamScan, Vouched, Wal, WalOptions, WalStart, decide_cut, scan_stream,
+    Check, Cut, Direction, FlushProgress, FrameKind, History, Scheme, SegmentSizes, StreamScan,
+    Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 
 pub const SEGMENT_BYTES: u64 = 64 * 1024;
 
-pub fn anchor(streams: u8) -> Anchor {
-    Anchor {
-        seq: 1,
-        uuid: Uuid([3; 16]),
-        created_us: 0,
-        chunk_pages: 4,
-        partitions: 4,
-        hash_seed: 1,
-        segments: SegmentSizes::fixed(SEGMENT_BYTES),
-        streams,
+pub fn anchor(streams: u8) -> History {
+    let sizes = SegmentSizes::fixed(SEGMENT_BYTES);
+    History {
         clean: false,
-        scheme: Scheme::Differential,
-        image_disks: 1,
         incarnation: Incarnation(1),
-        epoch_floor: Epoch(0),
-        ckpt_max: CkptEpoch(0),
-        vouched: Vouched::nothing(streams),
-        images: [ImageStatus::empty(streams), ImageStatus::empty(streams)],
-        chain: Vec::new(),
+        ..History::begin(Uuid([3; 16]), 0, (Scheme::Differential, streams), sizes)
     }
 }
 
-pub fn open(disk: &Arc<SimDisk>, anchor: &Anchor, epoch: u64) -> Wal {
+pub fn open(disk: &Arc<SimDisk>, anchor: &History, epoch: u64) -> Wal {
     let life: Arc<dyn Disk> = disk.life();
     life.make_dir(LOG_DIR).unwrap();
     let start = WalStart {
@@ -76,7 +63,7 @@ pub fn flush(wal: &Wal) {
 
 /// Scans all streams in both ways: every body checked, and hopping from header to header. What the
 /// hopping scan takes for granted must show when its units are read.
-pub fn scan(disk: &Arc<SimDisk>, anchor: &Anchor) -> Result<(Vec<StreamScan>, Cut)> {
+pub fn scan(disk: &Arc<SimDisk>, anchor: &History) -> Result<(Vec<StreamScan>, Cut)> {
     let checked = scan_by(disk, anchor, Check::All);
     let hopped = scan_by(disk, anchor, Check::InDoubt).and_then(|(scans, cut)| {
         for scan in &scans {
@@ -109,14 +96,14 @@ pub fn scan(disk: &Arc<SimDisk>, anchor: &Anchor) -> Result<(Vec<StreamScan>, Cu
     checked
 }
 
-fn scan_by(disk: &Arc<SimDisk>, anchor: &Anchor, check: Check) -> Result<(Vec<StreamScan>, Cut)> {
+fn scan_by(disk: &Arc<SimDisk>, anchor: &History, check: Check) -> Result<(Vec<StreamScan>, Cut)> {
     let life = disk.life();
     let mut scans = Vec::new();
     for stream in 0..anchor.streams {
         let (disk, lives) = (life.as_ref(), anchor.lives());
         scans.push(scan_stream(disk, &lives, StreamId(stream), Pos(0), check)?);
     }
-    let cut = decide_cut(anchor, &scans)?;
+    let cut = decide_cut(anchor, &scans, None)?;
     for scan in &mut scans {
         scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
     }

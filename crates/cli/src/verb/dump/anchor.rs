@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use clap::Parser;
-use perdura_wal::{Anchor, ImageState, ImageStatus};
+use perdura_base::ImageSlot;
+use perdura_recovery::{Anchor, ImageStatus};
 use serde::Serialize;
 
 use crate::offline::{Offline, Place};
@@ -38,7 +39,16 @@ struct Shown {
     image_a: ShownImage,
     image_b: ShownImage,
     chain: Vec<ShownLink>,
+    sections: Vec<ShownSection>,
     notes: Vec<String>,
+}
+
+/// A component's part of the anchor.
+#[derive(Serialize)]
+struct ShownSection {
+    tag: String,
+    required: bool,
+    bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -77,11 +87,7 @@ impl ShownImage {
     /// An image's status in words.
     pub fn of(image: &ImageStatus) -> ShownImage {
         ShownImage {
-            state: match image.state {
-                ImageState::Empty => "empty",
-                ImageState::Building => "building",
-                ImageState::Complete => "complete",
-            },
+            state: image.state().name(),
             checkpoint: image.k.0,
             end_epoch: image.end_epoch.0,
             ended: moment(image.wall_us),
@@ -101,8 +107,8 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
         epoch_floor: anchor.epoch_floor.0,
         ckpt_max: anchor.ckpt_max.0,
         streams: anchor.streams,
-        partitions: anchor.partitions,
-        chunk_pages: anchor.chunk_pages,
+        partitions: anchor.geometry.partitions,
+        chunk_pages: anchor.geometry.chunk_pages,
         segment_bytes: anchor.segments.max,
         segment_first_bytes: anchor.segments.first,
         vouched: ShownVouched {
@@ -110,8 +116,8 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
             at: moment(anchor.vouched.wall_us),
             ends: anchor.vouched.ends.iter().map(|pos| pos.0).collect(),
         },
-        image_a: ShownImage::of(&anchor.images[0]),
-        image_b: ShownImage::of(&anchor.images[1]),
+        image_a: ShownImage::of(anchor.image(ImageSlot::A)),
+        image_b: ShownImage::of(anchor.image(ImageSlot::B)),
         chain: anchor
             .chain
             .iter()
@@ -120,6 +126,15 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
                 durable_epoch: link.durable.0,
                 start: link.start.iter().map(|pos| pos.0).collect(),
                 cut: link.cut.iter().map(|pos| pos.0).collect(),
+            })
+            .collect(),
+        sections: anchor
+            .sections()
+            .iter()
+            .map(|section| ShownSection {
+                tag: section.tag.to_string(),
+                required: section.required,
+                bytes: section.bytes.len(),
             })
             .collect(),
         notes,
@@ -167,6 +182,17 @@ pub fn run(args: &Args) -> Result<()> {
         text += &format!(
             "closed       incarnation {}, durable epoch {}, from {:?} to {:?}\n",
             link.incarnation, link.durable_epoch, link.start, link.cut
+        );
+    }
+    for section in &anchor.sections {
+        let required = if section.required {
+            "required"
+        } else {
+            "optional"
+        };
+        text += &format!(
+            "section      {}, {} bytes, {required}\n",
+            section.tag, section.bytes
         );
     }
     for note in &anchor.notes {

@@ -4,7 +4,6 @@ use anyhow::Result;
 use clap::Parser;
 use perdura_base::{ImageSlot, PartitionId};
 use perdura_recovery::image::{LoadedDirectory, Places, directory_path, folder, read_directory};
-use perdura_wal::ImageState;
 use serde::Serialize;
 
 use super::anchor::ShownImage;
@@ -70,7 +69,7 @@ pub fn run(args: &Args) -> Result<()> {
             problem: None,
             entries: Vec::new(),
         };
-        if status.state == ImageState::Complete {
+        if status.is_complete() {
             let listed = read_directory(
                 offline.data.as_ref(),
                 &offline.anchor,

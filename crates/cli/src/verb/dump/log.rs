@@ -8,9 +8,7 @@ use perdura_base::cursor::Reader;
 use perdura_base::{Pos, StreamId};
 use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
 use perdura_store::{Group, decode_group};
-use perdura_wal::{
-    BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord, decide_cut,
-};
+use perdura_wal::{BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord};
 use serde::Serialize;
 
 use crate::exit::Usage;
@@ -96,7 +94,7 @@ pub fn run(args: &Args) -> Result<()> {
         scans.push(offline.scan(stream, from)?);
     }
     // Where the log contradicts itself it is shown none the less; the error ends the verb.
-    let cut = decide_cut(&offline.anchor, &scans);
+    let cut = offline.anchor.decide_cut(&scans);
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut unreadable = None;
     for scan in &scans {

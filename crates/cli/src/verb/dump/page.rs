@@ -9,7 +9,6 @@ use perdura_device::AlignedBuf;
 use perdura_page::layout::{self, PageHeader, PageKind};
 use perdura_page::{Place as RowPlace, Row};
 use perdura_recovery::image::{ImageFile, Places, read_directory};
-use perdura_wal::ImageState;
 use serde::Serialize;
 
 use crate::exit::Usage;
@@ -87,7 +86,7 @@ pub fn run(args: &Args) -> Result<()> {
             .context("there is no complete image yet")?,
     };
     let status = offline.anchor.image(slot);
-    if status.state != ImageState::Complete {
+    if !status.is_complete() {
         bail!("image {slot} is not complete");
     }
     let geometry = offline.geometry();

@@ -1,0 +1,330 @@
+//! The anchor of a database: the log's history, and the sections that this build knows, decoded.
+//!
+//! `wal` keeps the record on disk and knows none of the sections. Here they meet: geometry is the
+//! store's, the images are recovery's, and a section that no component of this build knows stays in the
+//! record as it is, or ends the opening if it is required.
+
+use std::ops::{Deref, DerefMut};
+
+use perdura_base::{Error, ImageSlot, Result};
+use perdura_device::Disk;
+use perdura_store::Geometry;
+use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
+use perdura_wal::{Cut, Elsewhere, History, StreamScan};
+
+use crate::images::{ImageStatus, Images};
+
+/// The tags of the sections that this build knows.
+const KNOWN: [Tag; 2] = [Tag(Geometry::SECTION), Tag(Images::SECTION)];
+
+/// What the anchor says. It dereferences to the log's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchor {
+    /// The log's own.
+    pub history: History,
+    /// Partitions, chunk size, hash seed.
+    pub geometry: Geometry,
+    /// The two images.
+    pub images: Images,
+    /// All sections as they were read, those of other builds among them.
+    sections: Sections,
+}
+
+impl Deref for Anchor {
+    type Target = History;
+
+    fn deref(&self) -> &History {
+        &self.history
+    }
+}
+
+impl DerefMut for Anchor {
+    fn deref_mut(&mut self) -> &mut History {
+        &mut self.history
+    }
+}
+
+impl Anchor {
+    /// The anchor of a new database.
+    #[must_use]
+    pub fn new(history: History, geometry: Geometry, image_disks: u8) -> Anchor {
+        Anchor {
+            images: Images::empty(image_disks, history.streams),
+            history,
+            geometry,
+            sections: Sections::default(),
+        }
+    }
+
+    /// Decodes the sections of a record.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the section's name and offset: one that is missing, or holds what its
+    /// component never writes, or is required and not known to this build.
+    pub fn of(record: Record) -> Result<Anchor> {
+        refuse_required(&record)?;
+        let geometry = owned(&record, Tag(Geometry::SECTION), Geometry::decode)?;
+        let streams = record.history.streams;
+        let images = owned(&record, Tag(Images::SECTION), |payload| {
+            Images::decode(payload, streams)
+        })?;
+        Ok(Anchor {
+            history: record.history,
+            geometry,
+            images,
+            sections: record.sections,
+        })
+    }
+
+    /// The record to write: sections that this build does not know as they were read.
+    #[must_use]
+    pub fn to_record(&self) -> Record {
+        let mut sections = self.sections.clone();
+        sections.set(Tag(Geometry::SECTION), true, self.geometry.encode());
+        sections.set(Tag(Images::SECTION), true, self.images.encode());
+        Record {
+            history: self.history.clone(),
+            sections,
+        }
+    }
+
+    /// All sections as the next update writes them.
+    #[must_use]
+    pub fn sections(&self) -> Sections {
+        self.to_record().sections
+    }
+
+    /// Closed incarnations that there is room for beside the sections.
+    #[must_use]
+    pub fn chain_max(&self) -> usize {
+        self.to_record().chain_max()
+    }
+
+    /// One image's status.
+    #[must_use]
+    pub fn image(&self, slot: ImageSlot) -> &ImageStatus {
+        self.images.get(slot)
+    }
+
+    /// One image's status, to change it.
+    pub fn image_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
+        self.images.get_mut(slot)
+    }
+
+    /// The newest complete image, if any.
+    #[must_use]
+    pub fn newest_image(&self) -> Option<ImageSlot> {
+        self.images.newest()
+    }
+
+    /// Computes the cut from the scans of all streams; an error says what an image holds all the same.
+    ///
+    /// # Errors
+    /// As [`perdura_wal::decide_cut`].
+    pub fn decide_cut(&self, scans: &[StreamScan]) -> Result<Cut> {
+        let newest = self.newest_image().map(|slot| self.image(slot));
+        let elsewhere = newest.map(|image| Elsewhere {
+            epoch: image.end_epoch,
+            wall_us: image.wall_us,
+        });
+        perdura_wal::decide_cut(&self.history, scans, elsewhere)
+    }
+}
+
+/// A section, decoded by its component.
+fn owned<T>(record: &Record, tag: Tag, decode: impl Fn(&[u8]) -> Option<T>) -> Result<T> {
+    let section = record.sections.get(tag);
+    let damage = |found: &str| {
+        Error::corrupt(
+            ANCHOR_PATH,
+            record.offset_of(tag),
+            format!("section {tag} as docs/formats/anchor.md describes it"),
+            found,
+            "The anchor's checksums hold, so another build wrote it. Use that build, or restore a \
+             backup.",
+        )
+    };
+    let section = section.ok_or_else(|| damage("no section of this name"))?;
+    decode(&section.bytes).ok_or_else(|| damage("fields out of their ranges"))
+}
+
+fn refuse_required(record: &Record) -> Result<()> {
+    let mut strange = record.sections.iter();
+    let strange = strange.find(|section| section.required && !KNOWN.contains(&section.tag));
+    let Some(section) = strange else {
+        return Ok(());
+    };
+    let known = KNOWN.map(|tag| tag.to_string()).join(", ");
+    Err(Error::corrupt(
+        ANCHOR_PATH,
+        record.offset_of(section.tag),
+        format!("no required sections but those that this build knows ({known})"),
+        format!("the required section {}", section.tag),
+        "A newer build wrote it, and without it the database means something else. Nothing is lost and \
+         nothing was changed: use that build.",
+    ))
+}
+
+/// Opens the anchor's file and reads it. `Ok(None)` if there is no database here. The last value
+/// names the copies that were damaged or stale and will be written again.
+///
+/// # Errors
+/// As [`AnchorFile::open`] and [`Anchor::of`].
+pub fn open_anchor(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<String>)>> {
+    let Some((file, record, notes)) = AnchorFile::open(disk)? else {
+        return Ok(None);
+    };
+    Ok(Some((file, Anchor::of(record)?, notes)))
+}
+
+/// Reads the anchor without the right to change anything.
+///
+/// # Errors
+/// As [`open_anchor`].
+pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
+    Ok(open_anchor(disk)?.map(|(_, anchor, _)| anchor))
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_base::{Incarnation, Uuid};
+    use perdura_device::{Access, MemDisk};
+    use perdura_wal::anchor::COPY_BYTES;
+    use perdura_wal::{Scheme, SegmentSizes};
+
+    use super::*;
+    use crate::anchor_cell::AnchorCell;
+
+    fn example() -> Anchor {
+        let mut uuid = [0; 16];
+        for (i, byte) in (0..16u8).zip(uuid.iter_mut()) {
+            *byte = i;
+        }
+        let sizes = SegmentSizes {
+            first: 4 << 20,
+            max: 64 << 20,
+        };
+        let mut history = History::begin(Uuid(uuid), 1_000_000, (Scheme::Differential, 1), sizes);
+        history.clean = false;
+        history.incarnation = Incarnation(1);
+        let geometry = Geometry {
+            partitions: 256,
+            chunk_pages: 128,
+            hash_seed: 42,
+        };
+        Anchor::new(history, geometry, 1)
+    }
+
+    #[test]
+    fn the_example_on_the_format_page_is_what_the_components_write() {
+        let page = include_str!("../../../docs/formats/anchor.md");
+        let hex = page.split("```text hex").nth(1).unwrap();
+        let hex = hex.split("```").next().unwrap();
+        let hex: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
+        let digits =
+            |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &example().to_record()).unwrap();
+        let mut bytes = vec![0; hex.len() / 2];
+        let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+        raw.read_at(0, &mut bytes).unwrap();
+        assert_eq!(hex, digits(&bytes));
+    }
+
+    #[test]
+    fn a_section_that_this_build_does_not_know_survives_updates_restarts_and_repair() {
+        let strange = Tag(*b"TREE");
+        let disk = MemDisk::new();
+        let mut record = example().to_record();
+        // Between the others, so that its place is seen to stay.
+        let known = std::mem::take(&mut record.sections);
+        let mut known = known.iter();
+        let first = known.next().unwrap();
+        record.sections.set(first.tag, true, first.bytes.clone());
+        record.sections.set(strange, false, vec![1, 2, 3, 250]);
+        let second = known.next().unwrap();
+        record.sections.set(second.tag, true, second.bytes.clone());
+        AnchorFile::create(&disk, &record).unwrap();
+        let expect = |what: &str| {
+            let (_, found, _) = AnchorFile::open(&disk).unwrap().unwrap();
+            let tags: Vec<Tag> = found.sections.iter().map(|section| section.tag).collect();
+            assert_eq!(tags, [first.tag, strange, second.tag], "{what}");
+            assert_eq!(
+                found.sections.get(strange),
+                record.sections.get(strange),
+                "{what}"
+            );
+        };
+        for life in 2..5 {
+            let (file, anchor, _) = open_anchor(&disk).unwrap().unwrap();
+            let cell = AnchorCell::new(file, anchor);
+            let update = |change: &dyn Fn(&mut Anchor)| {
+                cell.update(|anchor| change(anchor))
+                    .map_err(Error::from)
+                    .unwrap();
+            };
+            update(&|anchor| anchor.incarnation = Incarnation(life));
+            expect("a restart");
+            update(&|anchor| {
+                anchor
+                    .image_mut(ImageSlot::A)
+                    .mark_building(perdura_base::CkptEpoch(1))
+            });
+            expect("an update of an image");
+            // Rot in one copy, which the next life writes again from the other one.
+            let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
+            let at = perdura_base::num::to_u64(COPY_BYTES) * u64::from(life % 2) + 20;
+            raw.write_at(at, &[0xff]).unwrap();
+            expect("damage of one copy");
+        }
+    }
+
+    #[test]
+    fn a_required_section_that_this_build_does_not_know_is_refused_by_name_and_place() {
+        let mut record = example().to_record();
+        record.sections.set(Tag(*b"TREE"), true, vec![1]);
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &record).unwrap();
+        let error = open_anchor(&disk).map(drop).unwrap_err();
+        let at = record.offset_of(Tag(*b"TREE"));
+        assert!(
+            matches!(&error, Error::Corrupt(why) if why.offset == at),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("the required section TREE"),
+            "{error}"
+        );
+        assert_eq!(error.family(), perdura_base::error::Family::Corruption);
+    }
+
+    #[test]
+    fn a_section_that_is_missing_or_out_of_range_is_named_with_its_offset() {
+        for tag in KNOWN {
+            let whole = example().to_record();
+            let mut odd = whole.clone();
+            let payload = whole.sections.get(tag).unwrap().bytes.clone();
+            odd.sections
+                .set(tag, true, [payload.as_slice(), &[0]].concat());
+            let mut without = whole.clone();
+            without.sections = Sections::default();
+            for section in whole.sections.iter().filter(|section| section.tag != tag) {
+                without
+                    .sections
+                    .set(section.tag, true, section.bytes.clone());
+            }
+            for record in [odd, without] {
+                let at = record.offset_of(tag);
+                let error = Anchor::of(record).unwrap_err();
+                assert!(
+                    matches!(&error, Error::Corrupt(why) if why.offset == at),
+                    "{error}"
+                );
+                assert!(
+                    error.to_string().contains(&format!("section {tag}")),
+                    "{error}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! What the anchor says of the images: the section `IMGS` (docs/formats/anchor.md).
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{CkptEpoch, Epoch, ImageSlot, Pos};
+
+/// The most disks that images can be spread over.
+pub const IMAGE_DISKS_MAX: u8 = 16;
+
+/// The state of one checkpoint image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageState {
+    /// Holds nothing that a restart may use.
+    Empty,
+    /// Being overwritten by checkpoint `k`: no fallback.
+    Building,
+    /// Holds checkpoint `k`, synced.
+    Complete,
+}
+
+impl ImageState {
+    /// All states.
+    pub const ALL: [ImageState; 3] = [Self::Empty, Self::Building, Self::Complete];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ImageState::Empty => "empty",
+            ImageState::Building => "building",
+            ImageState::Complete => "complete",
+        }
+    }
+
+    /// The state after an event; `None` if the event is illegal in this state.
+    #[must_use]
+    pub fn after(self, event: ImageEvent) -> Option<ImageState> {
+        use ImageEvent as On;
+        use ImageState as Is;
+        match (self, event) {
+            (Is::Empty | Is::Building | Is::Complete, On::Begin) => Some(Is::Building),
+            (Is::Building | Is::Complete, On::Complete) => Some(Is::Complete),
+            (Is::Empty, On::Complete) => None,
+            (Is::Empty | Is::Building | Is::Complete, On::Discard) => Some(Is::Empty),
+        }
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            ImageState::Empty => 0,
+            ImageState::Building => 1,
+            ImageState::Complete => 2,
+        }
+    }
+}
+
+/// What happens to an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageEvent {
+    /// A checkpoint is about to overwrite its first page.
+    Begin,
+    /// Pages and directory are synced, and the log that it rests on is durable.
+    Complete,
+    /// A restart found pages in it damaged.
+    Discard,
+}
+
+impl ImageEvent {
+    /// All events.
+    pub const ALL: [ImageEvent; 3] = [Self::Begin, Self::Complete, Self::Discard];
+}
+
+/// What a checkpoint says of an image that it has completed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// CRC-32C of its directory file.
+    pub directory_crc: u32,
+    /// The commit epoch that had to be durable before it counted.
+    pub end_epoch: Epoch,
+    /// Wall clock at its end, microseconds since 1970.
+    pub wall_us: u64,
+    /// Where each stream's window begins; a restart reads the log from here.
+    pub begin: Vec<Pos>,
+    /// Where each stream's window ends.
+    pub end: Vec<Pos>,
+}
+
+/// What the anchor knows of one image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageStatus {
+    state: ImageState,
+    /// Its checkpoint epoch.
+    pub k: CkptEpoch,
+    /// CRC-32C of its directory file.
+    pub directory_crc: u32,
+    /// The commit epoch that had to be durable before it counted.
+    pub end_epoch: Epoch,
+    /// Wall clock at its end, microseconds since 1970.
+    pub wall_us: u64,
+    /// Where each stream's window begins; a restart reads the log from here.
+    pub begin: Vec<Pos>,
+    /// Where each stream's window ends.
+    pub end: Vec<Pos>,
+}
+
+impl ImageStatus {
+    /// An image that was never written.
+    #[must_use]
+    pub fn empty(streams: u8) -> Self {
+        ImageStatus {
+            state: ImageState::Empty,
+            k: CkptEpoch(0),
+            directory_crc: 0,
+            end_epoch: Epoch(0),
+            wall_us: 0,
+            begin: vec![Pos(0); usize::from(streams)],
+            end: vec![Pos(0); usize::from(streams)],
+        }
+    }
+
+    /// The image's state.
+    #[must_use]
+    pub fn state(&self) -> ImageState {
+        self.state
+    }
+
+    /// Whether a restart can begin with it.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.state == ImageState::Complete
+    }
+
+    /// Checkpoint `k` is about to overwrite it.
+    pub fn mark_building(&mut self, k: CkptEpoch) {
+        self.advance(ImageEvent::Begin);
+        self.k = k;
+    }
+
+    /// Checkpoint `k` has completed it.
+    pub fn mark_complete(&mut self, k: CkptEpoch, completion: Completion) {
+        assert!(
+            self.state != ImageState::Complete || self.k == k,
+            "checkpoint {k} completes an image that holds checkpoint {}",
+            self.k
+        );
+        self.advance(ImageEvent::Complete);
+        let Completion {
+            directory_crc,
+            end_epoch,
+            wall_us,
+            begin,
+            end,
+        } = completion;
+        assert_eq!(
+            (begin.len(), end.len()),
+            (self.begin.len(), self.end.len()),
+            "a window in every stream"
+        );
+        *self = ImageStatus {
+            state: self.state,
+            k,
+            directory_crc,
+            end_epoch,
+            wall_us,
+            begin,
+            end,
+        };
+    }
+
+    /// It holds nothing any more that a restart may use. Its checkpoint's number stays: it is used up.
+    pub fn discard(&mut self) {
+        self.advance(ImageEvent::Discard);
+    }
+
+    fn advance(&mut self, event: ImageEvent) {
+        let next = self.state.after(event);
+        self.state = next.unwrap_or_else(|| panic!("{event:?} of an image that is {self:?}"));
+    }
+}
+
+/// The two images, and how many disks they are spread over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Images {
+    /// At least one: the pages of partition p are on disk p modulo this number.
+    pub disks: u8,
+    slots: [ImageStatus; 2],
+}
+
+impl Images {
+    /// The tag of the section.
+    pub const SECTION: [u8; 4] = *b"IMGS";
+
+    /// Images that were never written.
+    #[must_use]
+    pub fn empty(disks: u8, streams: u8) -> Images {
+        assert!(
+            (1..=IMAGE_DISKS_MAX).contains(&disks),
+            "{disks} disks for images"
+        );
+        Images {
+            disks,
+            slots: [ImageStatus::empty(streams), ImageStatus::empty(streams)],
+        }
+    }
+
+    /// Both images, A first.
+    pub fn iter(&self) -> impl Iterator<Item = &ImageStatus> {
+        self.slots.iter()
+    }
+
+    /// One image.
+    #[must_use]
+    pub fn get(&self, slot: ImageSlot) -> &ImageStatus {
+        &self.slots[slot.index()]
+    }
+
+    /// One image, to change it.
+    pub fn get_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
+        &mut self.slots[slot.index()]
+    }
+
+    /// The newest complete image, if any.
+    #[must_use]
+    pub fn newest(&self) -> Option<ImageSlot> {
+        ImageSlot::ALL
+            .into_iter()
+            .filter(|slot| self.get(*slot).is_complete())
+            .max_by_key(|slot| self.get(*slot).k)
+    }
+
+    /// The section's payload.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128);
+        out.put_u8(self.disks);
+        out.put_zeros(3);
+        for image in &self.slots {
+            out.put_u8(image.state.code());
+            out.put_zeros(3);
+            out.put_u32(image.directory_crc);
+            out.put_u64(image.k.0);
+            out.put_u64(image.end_epoch.0);
+            out.put_u64(image.wall_us);
+            let positions = image.begin.iter().chain(&image.end);
+            positions.for_each(|pos| out.put_u64(pos.0));
+        }
+        out
+    }
+
+    /// Reads the section's payload in a database of this many streams; `None` if it is none that
+    /// [`encode`](Self::encode) writes.
+    #[must_use]
+    pub fn decode(payload: &[u8], streams: u8) -> Option<Images> {
+        let mut r = Reader::new(payload);
+        let disks = r.u8()?;
+        r.zeros(3)?;
+        let slots = [
+            decode_image(&mut r, streams)?,
+            decode_image(&mut r, streams)?,
+        ];
+        let in_range = (1..=IMAGE_DISKS_MAX).contains(&disks) && r.remaining() == 0;
+        in_range.then_some(Images { disks, slots })
+    }
+}
+
+fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
+    let code = r.u8()?;
+    let state = ImageState::ALL
+        .into_iter()
+        .find(|state| state.code() == code)?;
+    r.zeros(3)?;
+    let positions = |r: &mut Reader<'_>| -> Option<Vec<Pos>> {
+        (0..streams).map(|_| r.u64().map(Pos)).collect()
+    };
+    Some(ImageStatus {
+        state,
+        directory_crc: r.u32()?,
+        k: CkptEpoch(r.u64()?),
+        end_epoch: Epoch(r.u64()?),
+        wall_us: r.u64()?,
+        begin: positions(r)?,
+        end: positions(r)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_state(state: ImageState) -> ImageStatus {
+        ImageStatus {
+            state,
+            k: CkptEpoch(7),
+            ..ImageStatus::empty(1)
+        }
+    }
+
+    /// The table on the format page, cell by cell.
+    #[test]
+    fn an_image_changes_its_state_as_the_format_page_says() {
+        let page = include_str!("../../../docs/formats/anchor.md");
+        let mut cells = 0;
+        for state in ImageState::ALL {
+            let row = format!("| {} |", state.name());
+            let row = page.lines().find_map(|line| line.strip_prefix(&row));
+            let row = row.expect("the page has a row for each state");
+            let named: Vec<&str> = row
+                .trim_end_matches('|')
+                .split('|')
+                .map(str::trim)
+                .collect();
+            assert_eq!(named.len(), ImageEvent::ALL.len());
+            for (event, named) in ImageEvent::ALL.into_iter().zip(named) {
+                let next = state.after(event).map_or("illegal", ImageState::name);
+                assert_eq!(next, named, "{event:?} of an image that is {state:?}");
+                cells += 1;
+            }
+        }
+        assert_eq!(cells, 9);
+    }
+
+    #[test]
+    fn an_illegal_event_of_an_image_panics_and_a_legal_one_changes_its_state() {
+        for state in ImageState::ALL {
+            for event in ImageEvent::ALL {
+                let mut image = in_state(state);
+                let change = std::panic::AssertUnwindSafe(|| match event {
+                    ImageEvent::Begin => image.mark_building(CkptEpoch(8)),
+                    ImageEvent::Complete => {
+                        let completion = Completion {
+                            begin: vec![Pos(1)],
+                            end: vec![Pos(2)],
+                            ..Completion::default()
+                        };
+                        image.mark_complete(CkptEpoch(7), completion);
+                    }
+                    ImageEvent::Discard => image.discard(),
+                });
+                let done = std::panic::catch_unwind(change);
+                assert_eq!(done.ok().map(|()| image.state()), state.after(event));
+            }
+        }
+    }
+
+    #[test]
+    fn images_are_read_back_and_a_payload_of_another_length_is_none() {
+        for streams in [1, 2, 16] {
+            let mut images = Images::empty(IMAGE_DISKS_MAX, streams);
+            images.slots[1].k = CkptEpoch(9);
+            images.slots[1].state = ImageState::Building;
+            let payload = images.encode();
+            assert_eq!(Images::decode(&payload, streams), Some(images));
+            for len in 0..payload.len() {
+                assert_eq!(Images::decode(&payload[..len], streams), None);
+            }
+            let longer = [payload.as_slice(), &[0]].concat();
+            assert_eq!(Images::decode(&longer, streams), None);
+        }
+    }
+
+    #[test]
+    fn fields_of_images_out_of_their_ranges_are_refused() {
+        let payload = Images::empty(1, 1).encode();
+        for (at, byte) in [(0, 0), (0, 17), (1, 1), (4, 3), (5, 1)] {
+            let mut odd = payload.clone();
+            odd[at] = byte;
+            assert_eq!(Images::decode(&odd, 1), None, "byte {at}");
+        }
+    }
+}

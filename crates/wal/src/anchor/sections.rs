@@ -1,0 +1,60 @@
+//! Sections of the anchor: what other components keep there. The log carries them as bytes.
+
+use std::fmt;
+
+/// The name of a section; the format page lists the tags and their owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag(pub [u8; 4]);
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+/// One component's part of the anchor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Whose it is.
+    pub tag: Tag,
+    /// A build that does not know the tag must not open the database.
+    pub required: bool,
+    /// The payload; its owner alone reads it.
+    pub bytes: Vec<u8>,
+}
+
+/// All sections of a record, in their order; no tag comes twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sections(Vec<Section>);
+
+impl Sections {
+    /// The sections, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Section> {
+        self.0.iter()
+    }
+
+    /// The number of sections.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The section with this tag.
+    #[must_use]
+    pub fn get(&self, tag: Tag) -> Option<&Section> {
+        self.iter().find(|section| section.tag == tag)
+    }
+
+    /// Replaces the section with this tag in its place, or adds it behind the others.
+    pub fn set(&mut self, tag: Tag, required: bool, bytes: Vec<u8>) {
+        let section = Section {
+            tag,
+            required,
+            bytes,
+        };
+        match self.0.iter_mut().find(|section| section.tag == tag) {
+            Some(place) => *place = section,
+            None => self.0.push(section),
+        }
+    }
+}
