@@ -9,5 +9,6 @@ mod embedded;
 mod faults;
 mod log_end;
 mod long_rows;
+mod sections;
 mod settings;
 mod with_threads;
