@@ -24,7 +24,7 @@ pub enum Attempt<R> {
     /// The log takes it later; nothing of it is left. It is to be run again when
     /// [`Db::is_behind`] returns `false` for `bytes`.
     Behind {
-        /// The room that it has asked the log for.
+        /// The room that it was refused.
         bytes: usize,
     },
 }

@@ -3,7 +3,6 @@
 //! A request that is kept back stays unread in its connection's input, and nothing of it has
 //! happened. When the pause ends, its connection is run again from there.
 
-use crate::command::wait::serve;
 use crate::command::{Command, flag};
 use crate::engine::{Db, Tx};
 use crate::pubsub::Seat;
@@ -20,8 +19,6 @@ pub(crate) struct Pause {
     kept: Vec<Seat>,
     /// Those whose writes wait for the log.
     behind: Vec<Seat>,
-    /// Keys that have something for clients which wait for them, but what serves these waits for the log.
-    unserved: Vec<(u8, Box<[u8]>)>,
     /// The longest request among those, bytes.
     behind_bytes: usize,
 }
@@ -34,7 +31,7 @@ impl Pause {
 
     /// Whether writes wait for the log.
     pub(crate) fn waits_for_log(&self) -> bool {
-        !self.behind.is_empty() || !self.unserved.is_empty()
+        !self.behind.is_empty()
     }
 
     /// Whether these writes still have to wait.
@@ -65,10 +62,6 @@ impl State {
             self.pause.behind_bytes = 0;
             let behind = std::mem::take(&mut self.pause.behind);
             self.let_on(behind);
-            for (database, key) in std::mem::take(&mut self.pause.unserved) {
-                self.blocking.touch(database, &key);
-            }
-            serve(self);
         }
     }
 
@@ -91,12 +84,6 @@ impl State {
         if self.pause.until.is_some_and(|until| until <= now) {
             self.unpause();
         }
-    }
-
-    /// Keeps back those who wait for a key until the log has room for so many bytes.
-    pub(crate) fn serve_later(&mut self, database: u8, key: &[u8], bytes: usize) {
-        self.pause.unserved.push((database, key.into()));
-        self.pause.behind_bytes = self.pause.behind_bytes.max(bytes);
     }
 
     /// Keeps back a client until the log has room for so many bytes.

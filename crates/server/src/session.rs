@@ -3,7 +3,6 @@
 
 use crate::acl::prove::Proof;
 use crate::acl::{Acl, User};
-use crate::command::block::Begun;
 use crate::command::{Command, flag};
 use crate::engine::Epoch;
 use crate::pubsub::{Seat, Subscriptions};
@@ -46,8 +45,6 @@ pub(crate) struct Block {
     pub broken: bool,
     /// Whether a command may have to wait for a password.
     pub proves: bool,
-    /// What EXEC has done before the log had no room for the rest.
-    pub begun: Option<Box<Begun>>,
 }
 
 impl Block {

@@ -104,9 +104,9 @@ impl<'a> Tx<'a> {
             let passes = self.wal.is_refused_for_now(self.stream, bytes);
             // It runs again from its beginning, and may need more than it has come to need so far:
             // all of its runs together then cost about two of the last one.
-            let asked = self.appending.saturating_mul(2).max(bytes);
-            self.marks.meet_full_log(passes, asked);
-            self.wal.ask_for_room(self.stream, asked);
+            let hint = self.appending.saturating_mul(2).max(bytes);
+            self.wal.ask_for_room(self.stream, hint);
+            self.marks.meet_full_log(passes, bytes);
         }
         admitted
     }
@@ -167,7 +167,7 @@ impl<'a> Tx<'a> {
     }
 
     /// If it did so only until the log has caught up, so that the transaction is to run again: the
-    /// room that the log was asked for, bytes.
+    /// room that it was refused, bytes.
     #[must_use]
     pub fn awaits_log(&self) -> Option<usize> {
         self.marks.awaits_log()

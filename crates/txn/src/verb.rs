@@ -26,8 +26,8 @@ pub(crate) struct Marks {
     log_full: Cell<bool>,
     /// And such a refusal does not pass by itself.
     log_stuck: Cell<bool>,
-    /// The most room that the log was asked for when it refused a write, bytes.
-    log_asked: Cell<usize>,
+    /// The most room that was refused, bytes.
+    refused: Cell<usize>,
 }
 
 impl Marks {
@@ -53,9 +53,9 @@ impl Marks {
     }
 
     #[cold]
-    pub(crate) fn meet_full_log(&self, passes: bool, asked: usize) {
+    pub(crate) fn meet_full_log(&self, passes: bool, bytes: usize) {
         self.log_full.set(true);
-        self.log_asked.set(self.log_asked.get().max(asked));
+        self.refused.set(self.refused.get().max(bytes));
         self.log_stuck.set(self.log_stuck.get() || !passes);
     }
 
@@ -63,11 +63,11 @@ impl Marks {
         self.log_full.get()
     }
 
-    /// If writes were refused, and all of them only for the moment: the room that the log was asked
-    /// for, bytes.
+    /// If writes were refused, and all of them only for the moment: the room that was refused,
+    /// bytes.
     pub(crate) fn awaits_log(&self) -> Option<usize> {
         let waits = self.log_full.get() && !self.log_stuck.get();
-        waits.then(|| self.log_asked.get())
+        waits.then(|| self.refused.get())
     }
 }
 

@@ -5,10 +5,9 @@
 //! which database and protocol each data command sees. Then the data commands run inside the
 //! transaction, which may repeat them, and the replies are put together in order. A command that
 //! fails at run time replies its error and changes nothing; the others stand, as in Redis. If
-//! the engine refuses (memory, log), the whole block does not happen. If the log has room for it only
-//! later, the client waits between the two steps; what it watches may still change then.
+//! the engine refuses (memory, log), the whole block does not happen.
 //!
-//! Whether a watched key has changed is decided before each step that follows a wait. A key that expires between
+//! Whether a watched key has changed is decided before the first step. A key that expires between
 //! then and the transaction, a moment later, counts as expired after the block was begun.
 
 use super::Group;
@@ -17,14 +16,13 @@ use super::flag::{FAST, IMMEDIATE, LOADING, PROVES};
 use super::spec::{Command, plain};
 use super::{After, Cx, Data, Run, flag};
 use crate::acl;
-use crate::engine::{Attempt, Epoch, PartitionSet};
+use crate::engine::{Epoch, PartitionSet};
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::session::{Block, Session};
 use crate::state::{Stage, State, unix_ms};
 use crate::stats::Counted;
-use crate::tell::Message;
 use crate::watch;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -122,7 +120,6 @@ pub(crate) fn discard(cx: &mut Cx<'_>, _: &Args<'_>) {
 }
 
 /// What the first step learned about one command.
-#[derive(Debug)]
 struct Step {
     database: u8,
     resp3: bool,
@@ -130,33 +127,14 @@ struct Step {
     reply: Option<Range<usize>>,
 }
 
-/// What the first step has done: it is not done again if the second one has to wait for the log.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    steps: Vec<Step>,
-    /// The replies of the plain commands.
-    aside: Vec<u8>,
-    partitions: PartitionSet,
-    /// The client's database and protocol before.
-    before: (u8, bool),
-    /// The messages that the plain commands send if the block happens, while it waits.
-    messages: Vec<Message>,
-}
-
 /// `EXEC`
 pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
-    let Some(mut block) = cx.session.block.take() else {
+    let Some(block) = cx.session.block.take() else {
         return cx.out.error("ERR EXEC without MULTI");
     };
     let mut watched = std::mem::take(&mut cx.session.watched);
     let changed = cx.state.watches.changed(&watched) || watch::expired(&watched, unix_ms());
-    let begun = block.begun.take();
-    if block.broken || changed {
-        cx.state.watches.forget(&mut watched);
-        if let Some(begun) = &begun {
-            (cx.session.database, cx.session.resp3) = begun.before;
-        }
-    }
+    cx.state.watches.forget(&mut watched);
     if block.broken {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return cx.out.error(text);
@@ -166,42 +144,10 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         cx.epoch = cx.state.newest;
         return cx.out.null_array();
     }
-    let mut begun = begun.unwrap_or_else(|| Box::new(begin(cx, &block)));
-    cx.state.held_back.append(&mut begun.messages);
-    let start = cx.out.buf.len();
-    match run_steps(cx, &block, &begun) {
-        Ok(None) => {}
-        Ok(Some(bytes)) => {
-            begun.messages = std::mem::take(&mut cx.state.held_back);
-            block.begun = Some(begun);
-            // Its passwords have been tried.
-            block.proves = false;
-            cx.session.block = Some(block);
-            cx.session.watched = watched;
-            cx.after = After::Behind(bytes);
-            return;
-        }
-        Err(error) => {
-            cx.out.buf.truncate(start);
-            cx.state.held_back.clear();
-            // The block did not happen, and neither did its SELECT.
-            (cx.session.database, cx.session.resp3) = begun.before;
-            failed(cx.state, &error, &mut cx.out);
-        }
-    }
-    cx.state.watches.forget(&mut watched);
-}
-
-/// The first step: runs the plain commands.
-fn begin(cx: &mut Cx<'_>, block: &Block) -> Begun {
-    let mut begun = Begun {
-        steps: Vec::with_capacity(block.queue.len()),
-        aside: Vec::new(),
-        partitions: PartitionSet::empty(),
-        before: (cx.session.database, cx.session.resp3),
-        messages: Vec::new(),
-    };
-    let aside = &mut begun.aside;
+    let before = (cx.session.database, cx.session.resp3);
+    let mut partitions = PartitionSet::empty();
+    let mut aside = Vec::new();
+    let mut steps = Vec::with_capacity(block.queue.len());
     for (command, owned) in &block.queue {
         let (database, resp3) = (cx.session.database, cx.session.resp3);
         let judged = acl::check_again(cx.state, cx.session, command, &owned.args());
@@ -209,29 +155,36 @@ fn begin(cx: &mut Cx<'_>, block: &Block) -> Begun {
             _ if judged.is_err() => {
                 let start = aside.len();
                 if let Err(error) = judged {
-                    Out::new(aside, resp3).error(&error);
+                    Out::new(&mut aside, resp3).error(&error);
                 }
                 Some(start..aside.len())
             }
             Run::Plain(run) => {
                 let start = aside.len();
-                run_plain(cx, aside, run, &owned.args());
+                run_plain(cx, &mut aside, run, &owned.args());
                 Some(start..aside.len())
             }
             Run::Data(_) => {
                 if let Stage::Ready(db) = &cx.state.stage {
-                    add_partitions(db, command, &owned.args(), &mut begun.partitions);
+                    add_partitions(db, command, &owned.args(), &mut partitions);
                 }
                 None
             }
         };
-        begun.steps.push(Step {
+        steps.push(Step {
             database,
             resp3,
             reply,
         });
     }
-    begun
+    let start = cx.out.buf.len();
+    if let Err(error) = run_steps(cx, &block, &steps, &aside, &partitions) {
+        cx.out.buf.truncate(start);
+        cx.state.held_back.clear();
+        // The block did not happen, and neither did its SELECT.
+        (cx.session.database, cx.session.resp3) = before;
+        failed(cx.state, &error, &mut cx.out);
+    }
 }
 
 fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: super::PlainFn, args: &Args<'_>) {
@@ -275,10 +228,13 @@ fn show_steps(cx: &mut Cx<'_>, block: &Block) {
     }
 }
 
-/// The second step: runs the data commands. Returns the room that they want of the log, bytes, if it
-/// has none yet.
-fn run_steps(cx: &mut Cx<'_>, block: &Block, begun: &Begun) -> perdura_base::Result<Option<usize>> {
-    let (steps, aside) = (&begun.steps, &begun.aside);
+fn run_steps(
+    cx: &mut Cx<'_>,
+    block: &Block,
+    steps: &[Step],
+    aside: &[u8],
+    partitions: &PartitionSet,
+) -> perdura_base::Result<()> {
     let start = cx.out.buf.len();
     let plain_only = block
         .queue
@@ -291,14 +247,14 @@ fn run_steps(cx: &mut Cx<'_>, block: &Block, begun: &Begun) -> perdura_base::Res
             cx.out.buf.extend_from_slice(aside);
             cx.state.send_held_back(cx.state.newest);
             show_steps(cx, block);
-            return Ok(None);
+            return Ok(());
         }
     };
     let writes = block.writes();
     let (state, out) = (&*cx.state, &mut cx.out);
     let mut ran: Vec<Duration> = Vec::with_capacity(steps.len());
     let mut failed: Vec<(usize, Vec<u8>)> = Vec::new();
-    let attempt = db.try_transact_at(&begun.partitions, state.wall_ms(), |tx| {
+    let (outcome, ticket) = db.transact_at(partitions, state.wall_ms(), |tx| {
         out.buf.truncate(start);
         out.array(steps.len());
         ran.clear();
@@ -328,14 +284,10 @@ fn run_steps(cx: &mut Cx<'_>, block: &Block, begun: &Begun) -> perdura_base::Res
         }
         data.finish()
     })?;
-    let (outcome, ticket) = match attempt {
-        Attempt::Committed(outcome, ticket) => (outcome, ticket),
-        Attempt::Behind { bytes } => return Ok(Some(bytes)),
-    };
     outcome.settle(cx.state, ticket.epoch);
     cx.state.send_held_back(ticket.epoch.max(cx.state.newest));
     count_steps(cx.state, block, &ran, &failed);
     show_steps(cx, block);
     cx.epoch = cx.epoch.max(ticket.epoch);
-    Ok(None)
+    Ok(())
 }

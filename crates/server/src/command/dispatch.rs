@@ -125,6 +125,8 @@ fn keep_back(
     bytes: usize,
 ) -> After {
     replies.buf.truncate(start);
+    // Its time counts for its client's turn.
+    state.tick();
     state.stats.commands -= 1;
     state.insists = false;
     state.running.0 = Seat::NOBODY;

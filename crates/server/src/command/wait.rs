@@ -6,7 +6,7 @@ use super::{Data, Run};
 use crate::acl;
 use crate::blocking::Waiter;
 use crate::connection::Connection;
-use crate::engine::{Attempt, Epoch, Error, Kind, PartitionSet, Shape, TableId, Tx};
+use crate::engine::{Epoch, Error, Kind, PartitionSet, Shape, TableId, Tx};
 use crate::resp::reply::Out;
 use crate::state::{Stage, State};
 use std::time::Instant;
@@ -122,7 +122,7 @@ fn attempt(
     let resp3 = connection.session.resp3;
     let replies = &mut connection.replies;
     let start = replies.buf.len();
-    let result = db.try_transact_at(&partitions, state.wall_ms(), |tx| {
+    let result = db.transact(&partitions, |tx| {
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, waiter.database);
         match shape_of(data.tx, data.table, key)? {
@@ -141,19 +141,11 @@ fn attempt(
         Ok((Try::Served, Some(data.finish()?)))
     });
     let (epoch, outcome) = match result {
-        Ok(Attempt::Behind { bytes }) => {
-            replies.buf.truncate(start);
-            state.serve_later(waiter.database, key, bytes);
-            // The others who wait for the key come behind this one.
-            return (Try::Gone, None);
-        }
-        Ok(Attempt::Committed((tried, None), _)) => {
+        Ok(((tried, None), _)) => {
             replies.buf.truncate(start);
             return (tried, None);
         }
-        Ok(Attempt::Committed((_, Some(outcome)), ticket)) => {
-            (ticket.epoch, Some((outcome, ticket.epoch)))
-        }
+        Ok(((_, Some(outcome)), ticket)) => (ticket.epoch, Some((outcome, ticket.epoch))),
         Err(error) => {
             replies.buf.truncate(start);
             failed(state, &error, &mut Out::new(&mut replies.buf, resp3));

@@ -14,13 +14,6 @@ const COPIES: usize = 6;
 const LONG: usize = 1100;
 
 impl Bed {
-    fn bytes_replied(&mut self, client: usize) -> usize {
-        let mut connection = self.state.connections.take(client).expect("a client");
-        let bytes = std::mem::take(&mut connection.replies).buf.len();
-        self.state.connections.put(client, connection);
-        bytes
-    }
-
     fn is_kept_back(&mut self, client: usize) -> bool {
         let connection = self.state.connections.take(client).expect("a client");
         let kept = connection.postponed;
@@ -86,54 +79,6 @@ fn a_command_that_needs_more_of_the_log_than_its_request_tells_waits_outside_the
     );
 }
 
-/// Sends a block that publishes, ends in database 0 and copies more than the log has room for.
-fn send_block(bed: &mut Bed) {
-    for line in ["MULTI", "SELECT 3", "PUBLISH news x", "SELECT 0", "INCR n"] {
-        bed.patiently(READER, line);
-    }
-    for copy in 0..COPIES {
-        bed.patiently(READER, &format!("COPY ones copy{copy}"));
-    }
-    bed.ask(WRITER, "SUBSCRIBE news");
-    bed.send(READER, "EXEC");
-    assert!(bed.is_kept_back(READER), "there was room at once");
-    let told = bed.replies(WRITER);
-    assert_eq!(told, "", "nothing is published of what has not happened");
-}
-
-#[test]
-fn a_block_that_waits_for_the_log_runs_its_plain_commands_once() {
-    let mut bed = with_string();
-    send_block(&mut bed);
-    assert!(bed.catch_up(READER) > 0);
-    let copied = ":1\r\n".repeat(COPIES);
-    let replies = format!("*{}\r\n+OK\r\n:1\r\n+OK\r\n:1\r\n{copied}", 4 + COPIES);
-    assert_eq!(bed.replies(READER), replies);
-    let news = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n";
-    assert_eq!(bed.replies(WRITER), news);
-    assert_eq!(bed.ask(READER, "MGET n"), "*1\r\n$1\r\n1\r\n");
-    assert_eq!(bed.ask(READER, "EXEC"), "-ERR EXEC without MULTI\r\n");
-}
-
-#[test]
-fn a_block_whose_watched_key_changes_while_it_waits_for_the_log_does_not_happen() {
-    let mut bed = with_string();
-    bed.ask(READER, "SELECT 5");
-    bed.ask(READER, "WATCH n");
-    bed.ask(WRITER, "SELECT 5");
-    send_block(&mut bed);
-    bed.ask(WRITER, "UNSUBSCRIBE");
-    bed.send(WRITER, "INCR n");
-    bed.await_log(READER);
-    bed.send(WRITER, "");
-    assert_eq!(bed.replies(WRITER), ":1\r\n");
-    bed.send(READER, "");
-    assert_eq!(bed.replies(READER), "*-1\r\n");
-    let there = bed.ask(READER, "EXISTS n copy0");
-    assert_eq!(there, ":1\r\n", "it is in database 5 again");
-    assert!(bed.state.held_back.is_empty() && bed.state.watches.is_empty());
-}
-
 #[test]
 fn a_command_that_begins_again_waits_for_the_log_as_a_job() {
     let mut bed = with_string();
@@ -156,38 +101,6 @@ fn a_command_that_begins_again_waits_for_the_log_as_a_job() {
         assert_eq!(bed.replies(READER), ":1\r\n");
         let length = bed.ask(WRITER, &format!("STRLEN copy{copy}"));
         assert_eq!(length, format!(":{BYTES}\r\n"));
-    }
-    assert!(waited > 0, "there was room each time");
-}
-
-#[test]
-fn a_client_that_waited_for_a_key_is_served_when_the_log_has_room() {
-    let mut bed = with_string();
-    bed.patiently(WRITER, "RPUSH one es");
-    let stored = bed.patiently(WRITER, "SORT one BY nosort GET on* STORE here");
-    assert_eq!(stored, ":1\r\n");
-    let mut waited = 0;
-    // Each time the room is made for about two moves.
-    for _ in 0..COPIES {
-        bed.patiently(READER, "BLMOVE from to LEFT LEFT 0");
-        bed.patiently(WRITER, "RENAME here from");
-        if bed.state.pause.waits_for_log() {
-            waited += 1;
-            assert_eq!(bed.bytes_replied(READER), 0);
-            assert_eq!(bed.ask(WRITER, "LLEN from"), ":1\r\n");
-            let began = Instant::now();
-            while bed.state.pause.waits_for_log() {
-                assert!(
-                    began.elapsed() < Duration::from_secs(60),
-                    "it is not served"
-                );
-                std::thread::sleep(Duration::from_millis(1));
-                bed.state.end_wait_for_log();
-            }
-        }
-        let wanted = format!("${BYTES}\r\n\r\n").len() + BYTES;
-        assert_eq!(bed.bytes_replied(READER), wanted);
-        bed.patiently(WRITER, "RENAME to here");
     }
     assert!(waited > 0, "there was room each time");
 }
