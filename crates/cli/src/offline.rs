@@ -11,13 +11,13 @@ use perdura::{Error, Progress, RestartReport};
 use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, Pos, StreamId};
 use perdura_device::{Disk, SystemClock};
+use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::{PageKind, layout};
 use perdura_recovery::found::{find, is_database, missing_log};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Anchor, read_anchor};
 use perdura_recovery::{Level, Method, Schedule};
-use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{Check, StreamScan, scan_stream};
 

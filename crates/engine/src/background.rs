@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use perdura_base::{Error, Result, StreamId};
 use perdura_device::Clock;
+use perdura_heap::MemoryUse;
 use perdura_recovery::CheckpointProgress;
-use perdura_store::MemoryUse;
 
 use crate::delays::Work;
 use crate::pace::ImagePacer;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Error, PartitionId, Result, TableId};
+use perdura_heap::{DetachedTable, Heap};
 use perdura_recovery::restart::Catalog;
-use perdura_store::{DetachedTable, Heap};
 use perdura_txn::Tx;
 
 /// The catalog's own table.

@@ -10,6 +10,7 @@ use perdura_base::checksum::{hash64, mix64};
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
 use perdura_device::{Clock, Disk};
+use perdura_heap::{DetachedTable, Geometry, Heap, MemoryAccount, RowRef};
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::vouch::take_over;
@@ -17,7 +18,6 @@ use perdura_recovery::{
     AnchorCell, CheckpointProgress, CheckpointStats, Checkpoints, ExecutorWindow, LogMemory,
     Method, Progress, RestartReport, flush_all, resume, vouch,
 };
-use perdura_store::{DetachedTable, Geometry, Heap, MemoryAccount, RowRef};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
 use perdura_wal::{FlushProgress, Mode, Scheme, Wal};

@@ -21,8 +21,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, StreamId, TableId};
 use perdura_device::{Clock, SystemClock};
+use perdura_heap::MemoryAccount;
 use perdura_recovery::{Progress, RestartReport};
-use perdura_store::MemoryAccount;
 use perdura_txn::{Ticket, Tx};
 
 use crate::catalog::Renewal;

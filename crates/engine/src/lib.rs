@@ -109,12 +109,12 @@ pub use delays::Delayed;
 pub use keys::Keys;
 pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
-pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
-pub use perdura_store::{
+pub use perdura_heap::{
     CollectionId, Draft, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef,
     Shape, Text, ValueCursor,
     texts::{TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES},
 };
+pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_txn::{Packing, Ticket, Tx};
 pub use perdura_types as types;
 pub use shared::Exposure;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
+use perdura_heap::OrphanLimits;
 use perdura_recovery::{Level, Schedule};
-use perdura_store::OrphanLimits;
 use perdura_wal::SegmentSizes;
 
 /// Settings of the database without threads or paths.

@@ -36,7 +36,7 @@ impl Core {
         let turn = self.purge_next.fetch_add(1, Ordering::Relaxed) % partitions;
         let id = PartitionId(u16::try_from(turn).expect("at most 256 partitions"));
         let now_ms = self.clock().wall_us() / 1000;
-        let due = |part: &perdura_store::Partition, database: u8| {
+        let due = |part: &perdura_heap::Partition, database: u8| {
             part.expired(self.database(database), now_ms, PURGE_ROWS)
         };
         let (none_due, orphans) = {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Result};
 use perdura_device::{Clock, SystemClock};
-use perdura_store::MemoryUse;
+use perdura_heap::MemoryUse;
 
 use crate::core::Core;
 use crate::delays::Delays;

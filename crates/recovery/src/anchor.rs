@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 
 use perdura_base::{Error, ImageSlot, Result};
 use perdura_device::Disk;
-use perdura_store::Geometry;
+use perdura_heap::Geometry;
 use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
 use perdura_wal::{Cut, Elsewhere, History, StreamScan};
 

@@ -39,7 +39,7 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock, Disk};
-use perdura_store::{Heap, MemoryUse, Visit};
+use perdura_heap::{Heap, MemoryUse, Visit};
 use perdura_wal::Wal;
 use serde::Serialize;
 

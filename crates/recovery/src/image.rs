@@ -9,7 +9,7 @@ use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, Useq, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
-use perdura_store::Geometry;
+use perdura_heap::Geometry;
 
 use crate::anchor::Anchor;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::cursor::Reader;
 use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, Result, StreamId};
+use perdura_heap::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_page::{TxnRecord, Update, decode_txn_record};
-use perdura_store::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_wal::frame::EndRecord;
 use perdura_wal::{BlockRef, Frame, FrameKind, Role, StreamScan};
 

@@ -15,7 +15,7 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result, StreamId};
 use perdura_device::{AlignedBuf, Disk};
-use perdura_store::Heap;
+use perdura_heap::Heap;
 use perdura_wal::COPIED;
 
 use crate::anchor::Anchor;

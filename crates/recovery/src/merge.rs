@@ -20,8 +20,8 @@
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, Error, Incarnation, PartitionId, Result};
+use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord, decode_txn_record};
-use perdura_store::{Batch, SlotChange};
 use perdura_wal::{BlockRef, Frame, FrameKind, Role};
 
 use crate::fates::Forward;

@@ -3,7 +3,7 @@
 use perdura_base::PageId;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_store::Geometry;
+use perdura_heap::Geometry;
 
 use crate::anchor::Anchor;
 

@@ -19,7 +19,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use perdura_base::{Epoch, Incarnation, Pos, Result, StreamId};
-use perdura_store::Heap;
+use perdura_heap::Heap;
 use perdura_wal::{Direction, Frame};
 
 /// What a restart does with the log.

@@ -15,7 +15,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Incarnation, Result, StreamId};
 use perdura_device::{Clock, Disk};
-use perdura_store::{Heap, Replayed};
+use perdura_heap::{Heap, Replayed};
 use perdura_wal::{Check, Cut, Direction, RawUnit, StreamScan, Unit, scan_stream};
 
 use crate::anchor::Anchor;

@@ -21,7 +21,7 @@ use perdura_base::{
     CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, TableId, Uuid,
 };
 use perdura_device::{Clock, Disk};
-use perdura_store::{Geometry, Heap, MemoryAccount};
+use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::AnchorFile;
 use perdura_wal::scheme::Scheme;
 use perdura_wal::segment::LOG_DIR;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Pos, Result, StreamId};
-use perdura_store::Heap;
+use perdura_heap::Heap;
 use perdura_wal::segment::SegmentId;
 use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
 

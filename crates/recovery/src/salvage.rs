@@ -12,7 +12,7 @@ use std::sync::Arc;
 use perdura_base::moment::moment;
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::Disk;
-use perdura_store::Heap;
+use perdura_heap::Heap;
 use perdura_wal::{ChainLink, Check, Cut, Lives, StreamScan, Vouched, WalStart, scan_stream};
 use serde::Serialize;
 

@@ -10,8 +10,8 @@
 //! *Differential Logging* (000), section 2.2, step 3, and section 5.1 (PL2P, DL2P).
 
 use perdura_base::{PartitionId, Result};
+use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord};
-use perdura_store::{Batch, SlotChange};
 use perdura_wal::{Direction, FrameKind, Role};
 
 use crate::fates::Losers;

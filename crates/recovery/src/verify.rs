@@ -9,8 +9,8 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
 use perdura_device::AlignedBuf;
+use perdura_heap::{Geometry, decode_group};
 use perdura_page::{TxnRecord, decode_txn_record};
-use perdura_store::{Geometry, decode_group};
 use perdura_wal::{Check, Direction, FrameKind, RestartRecord, scan_stream};
 use serde::Serialize;
 

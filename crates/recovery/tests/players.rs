@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk};
+use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_recovery::player::{Origin, Supplied};
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::Catalog;
@@ -14,7 +15,6 @@ use perdura_recovery::{
     Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions, Schedule,
     create, flush_all, restart, resume,
 };
-use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::{Direction, Frame, FrameKind, Role, Scheme, SegmentSizes, Wal};
 
 const STREAMS: u8 = 2;

@@ -5,8 +5,8 @@
 
 use perdura_base::PartitionId;
 use perdura_base::checksum::{hash64, mix64};
+use perdura_heap::Heap;
 use perdura_page::layout;
-use perdura_store::Heap;
 
 /// The digest of all taken slots, 16 hexadecimal digits.
 #[must_use]

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionId, Result, StreamId, Uuid};
+use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::SlotClass;
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{Catalog, NewDatabase, RestartOptions, create, restart};
@@ -16,7 +17,6 @@ use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
 use perdura_recovery::{
     AnchorCell, CheckpointProgress, CheckpointStats, Method, Progress, RestartReport, vouch,
 };
-use perdura_store::{Geometry, Heap, MemoryAccount};
 use perdura_wal::{FlushProgress, Mode, Scheme, SegmentSizes, Wal};
 
 use crate::options::{StealEnv, StealOptions};

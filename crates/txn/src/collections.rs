@@ -11,7 +11,7 @@
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_store::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
+use perdura_heap::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
 
 use crate::tx::{FEW, Tx, is_alive};
 
@@ -331,7 +331,7 @@ impl Tx<'_> {
 
     /// Keys in hash order from a cursor on, about `count` of them, none past its expiry, and the
     /// cursor to go on from. 0 begins and ends. One call looks at one partition, which
-    /// [`Geometry::partition_of_cursor`](perdura_store::Geometry::partition_of_cursor) names, and
+    /// [`Geometry::partition_of_cursor`](perdura_heap::Geometry::partition_of_cursor) names, and
     /// may return nothing. A key that is there throughout is returned, whatever happens to others
     /// between the calls, restarts included; one may be returned twice.
     ///

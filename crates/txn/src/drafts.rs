@@ -10,7 +10,7 @@
 //! another database: whoever builds compares [`Draft::table`] with the table of its database.
 
 use perdura_base::{Error, Result, TableId};
-use perdura_store::{Draft, Kind, Shape};
+use perdura_heap::{Draft, Kind, Shape};
 
 use crate::tx::Tx;
 

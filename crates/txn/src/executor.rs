@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionSet, Result, StreamId};
-use perdura_store::{GroupBuilder, Heap, MemoryUse, Undo};
+use perdura_heap::{GroupBuilder, Heap, MemoryUse, Undo};
 use perdura_wal::{FrameKind, Wal};
 use smallvec::SmallVec;
 

@@ -31,7 +31,7 @@ mod texts;
 mod tx;
 mod verb;
 
-pub use perdura_store::{
+pub use perdura_heap::{
     CollectionId, Draft, Elements, End, Home, Kind, RowRef, Shape, Text, ValueCursor,
     texts::TEXT_KEY_BYTES_MAX, texts::TEXT_PAGE_BYTES,
 };

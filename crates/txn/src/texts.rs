@@ -1,9 +1,9 @@
 //! Long strings that are written by many transactions before a key has them: see
-//! [`perdura_store::texts`].
+//! [`perdura_heap::texts`].
 
 use perdura_base::{Error, Result};
-use perdura_store::texts::TEXT_PAGE_BYTES;
-use perdura_store::{Draft, Text};
+use perdura_heap::texts::TEXT_PAGE_BYTES;
+use perdura_heap::{Draft, Text};
 
 use crate::tx::Tx;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use perdura_base::StreamId;
 use perdura_base::limits::KEY_BYTES_MAX;
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_store::{
+use perdura_heap::{
     Geometry, Heap, Home, KeyHash, Kind, MemoryAccount, MemoryUse, PartitionGuard, RowRef, Shape,
     Undo,
 };
@@ -148,7 +148,7 @@ impl<'a> Tx<'a> {
         &mut self,
         at: usize,
         admitted: usize,
-        f: impl FnOnce(&mut perdura_store::Partition, &mut Undo) -> Result<R>,
+        f: impl FnOnce(&mut perdura_heap::Partition, &mut Undo) -> Result<R>,
     ) -> Result<R> {
         let (id, part) = &mut self.guards[at];
         let before = self.undo.log_bytes(*id);
@@ -457,7 +457,7 @@ impl<'a> Tx<'a> {
         self.over_all(|part| part.expiring(table))
     }
 
-    fn over_all(&self, f: impl Fn(&perdura_store::Partition) -> u64) -> Result<u64> {
+    fn over_all(&self, f: impl Fn(&perdura_heap::Partition) -> u64) -> Result<u64> {
         let _verb = self.verb();
         let mut sum = Ok(0);
         // All that are missing are noted at once, so that one more run has them.
@@ -479,7 +479,7 @@ impl<'a> Tx<'a> {
     pub fn partition(
         &mut self,
         id: PartitionId,
-    ) -> Result<(&mut perdura_store::Partition, &mut Undo)> {
+    ) -> Result<(&mut perdura_heap::Partition, &mut Undo)> {
         let at = self.guard_of(id)?;
         self.marks.hand_out_parts();
         Ok((&mut self.guards[at].1, self.undo))

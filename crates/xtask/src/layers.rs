@@ -18,7 +18,7 @@ const CORE: [(&str, u8); 9] = [
     ("perdura-page", 1),
     ("perdura-device", 1),
     ("perdura-wal", 2),
-    ("perdura-store", 3),
+    ("perdura-heap", 3),
     ("perdura-txn", 4),
     ("perdura-types", 5),
     ("perdura-recovery", 5),
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn an_edge_to_a_lower_layer_is_fine_and_leaves_may_use_each_other() {
         let fine = edges(&[
-            ("perdura-txn", &["perdura-store", "perdura-base", "serde"]),
+            ("perdura-txn", &["perdura-heap", "perdura-base", "serde"]),
             ("perdura-cli", &["perdura-server", "perdura", "perdura-wal"]),
             ("perdura-server", &["perdura"]),
         ]);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn upward_and_sideways_edges_and_edges_to_leaves_are_faults() {
         for (from, to) in [
-            ("perdura-wal", "perdura-store"),
+            ("perdura-wal", "perdura-heap"),
             ("perdura-page", "perdura-device"),
             ("perdura-base", "perdura"),
             ("perdura", "perdura-server"),

@@ -11,7 +11,7 @@ use crate::scan::{Kind, lines, without_strings};
 const LINES_MAX: usize = 700;
 
 /// Crates below the engine: no clock, no threads, no files of their own, no output.
-const BELOW_ENGINE: [&str; 7] = ["base", "page", "device", "wal", "store", "txn", "recovery"];
+const BELOW_ENGINE: [&str; 7] = ["base", "page", "device", "wal", "heap", "txn", "recovery"];
 
 /// Calls that are banned below the engine, and what to use instead.
 const BANNED: [(&str, &str); 9] = [

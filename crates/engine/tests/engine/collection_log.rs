@@ -6,7 +6,7 @@ use perdura::core::Core;
 use perdura::{End, Error, Home, Progress, Shape, Tx};
 use perdura_base::PartitionSet;
 use perdura_device::{CrashProfile, SimDisk};
-use perdura_store::MemoryUse;
+use perdura_heap::MemoryUse;
 
 use crate::core_steps::{env, small};
 

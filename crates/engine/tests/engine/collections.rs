@@ -7,7 +7,7 @@ use perdura::core::Core;
 use perdura::{End, Error, Home, Kind, Progress, Result, Shape, Tx};
 use perdura_base::{PartitionId, PartitionSet};
 use perdura_device::{CrashProfile, SimDisk};
-use perdura_store::MemoryUse;
+use perdura_heap::MemoryUse;
 
 use crate::core_steps::{env, small};
 

@@ -179,7 +179,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             schedule: options().schedule,
             method: Method::of(perdura_wal::Scheme::Differential),
             dry_run: false,
-            memory: Arc::new(perdura_store::MemoryAccount::new(u64::MAX)),
+            memory: Arc::new(perdura_heap::MemoryAccount::new(u64::MAX)),
             catalog: &|_| Ok(Catalog::new()),
             progress: Arc::new(Progress::default()),
         };

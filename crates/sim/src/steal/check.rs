@@ -8,10 +8,10 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, CrashProfile, SimDisk};
+use perdura_heap::MemoryAccount;
 use perdura_recovery::image::{PAGES_HEADER_BYTES, directory_path, folder};
 use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
-use perdura_store::MemoryAccount;
 
 use crate::check::anchor_of;
 use crate::swarm::draw_schedule;

@@ -5,11 +5,11 @@
 
 use perdura_base::{ImageSlot, PageId};
 use perdura_device::{Access, FaultPlan, File, SimDisk};
+use perdura_heap::Geometry;
 use perdura_recovery::image::{Places, directory_path, folder};
 use perdura_recovery::read_anchor;
 use perdura_recovery::{CheckpointProgress, Level, Method, Schedule};
 use perdura_steal::{Records, Steal};
-use perdura_store::Geometry;
 use perdura_wal::Scheme;
 
 use crate::harness::{Disks, STEAL_SCHEMES, options, row};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use perdura_base::PartitionId;
 use perdura_base::checksum::{hash64, mix64};
 use perdura_device::SystemClock;
+use perdura_heap::{Heap, MemoryAccount};
 use perdura_page::{PageKind, layout};
 use perdura_recovery::restart::{RestartOptions, restart};
 use perdura_recovery::{METHODS, Method, Progress, RestartReport, Schedule};
-use perdura_store::{Heap, MemoryAccount};
 use perdura_wal::Scheme;
 
 use crate::harness::Disks;

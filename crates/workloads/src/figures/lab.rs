@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use perdura_device::{Clock, Disk, MemDisk, ModelDisk, SystemClock};
+use perdura_heap::MemoryAccount;
 use perdura_recovery::restart::{Catalog, RestartOptions, restart};
 use perdura_recovery::{Level, Method, Progress, RestartReport, Schedule};
 use perdura_steal::{Steal, StealEnv};
-use perdura_store::MemoryAccount;
 
 use super::num::f64_of;
 use crate::sms::{Counts, Driver, Pace, SmsOptions, run_steps};

@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use perdura_base::cursor::Reader;
 use perdura_base::{Pos, StreamId};
+use perdura_heap::{Group, decode_group};
 use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
-use perdura_store::{Group, decode_group};
 use perdura_wal::{BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord};
 use serde::Serialize;
 

@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use perdura::RestartReport;
 use perdura_base::PartitionId;
 use perdura_device::{Disk, FileDisk, SystemClock};
+use perdura_heap::Heap;
 use perdura_page::{PageKind, SlotClass, layout};
 use perdura_recovery::{Method, Schedule};
 use perdura_steal::{Steal, StealEnv, StealOptions};
-use perdura_store::Heap;
 
 use crate::offline::{Offline, Place, taken_slots, with_digest};
 

@@ -1,7 +1,7 @@
 //! A checkpoint's visits, as a table: what the page went through, and what each visit finds.
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
-use perdura_store::{Heap, Undo, Visit, decode_group};
+use perdura_heap::{Heap, Undo, Visit, decode_group};
 
 use crate::harness::*;
 

@@ -17,7 +17,7 @@ use perdura_base::{Result, TableId};
 use perdura_page::{CollectionId, Home, Shape};
 
 use crate::collection::{Collection, Owner};
-use crate::heap::Heap;
+use crate::latches::Heap;
 use crate::partition::Partition;
 use crate::undo::{Op, Undo};
 

@@ -1,17 +1,17 @@
 //! Log play from memory: 256-byte differences at random pages, million records a second on one
 //! core, with the checksum, decoding and latches. A plain loop over the same changes stands beside it.
 //!
-//! `cargo run --release -p perdura-store --example play [records] [pages] [rounds]`
+//! `cargo run --release -p perdura-heap --example play [records] [pages] [rounds]`
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
 use perdura_base::{CkptEpoch, PageId, Useq};
+use perdura_heap::{Batch, Geometry, Heap, MemoryAccount, PageRecord, decode_group};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::layout::PAGE_BYTES;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
-use perdura_store::{Batch, Geometry, Heap, MemoryAccount, PageRecord, decode_group};
 
 const DIFFERENCE: usize = 256;
 const RECORDS_PER_GROUP: usize = 2;

@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
     use crate::geometry::Geometry;
-    use crate::heap::Heap;
+    use crate::latches::Heap;
     use crate::memory::{MemoryAccount, MemoryUse};
     use crate::undo::Undo;
     use perdura_base::{CkptEpoch, PartitionId};

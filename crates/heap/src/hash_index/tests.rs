@@ -10,7 +10,7 @@ use super::work::counted::during;
 use super::*;
 use crate::elements::Elements;
 use crate::geometry::{Geometry, KeyHash};
-use crate::heap::Heap;
+use crate::latches::Heap;
 use crate::memory::MemoryAccount;
 use crate::partition::Partition;
 use crate::undo::Undo;

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use perdura_base::{Error, PartitionId, TableId};
-use perdura_store::{GroupBuilder, MemoryUse, Undo};
+use perdura_heap::{GroupBuilder, MemoryUse, Undo};
 
 use crate::harness::*;
 

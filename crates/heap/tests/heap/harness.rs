@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, PartitionId, TableId};
-use perdura_store::{Geometry, GroupBuilder, Heap, MemoryAccount, Undo};
+use perdura_heap::{Geometry, GroupBuilder, Heap, MemoryAccount, Undo};
 
 /// A plain table.
 pub const PLAIN: TableId = TableId(1);

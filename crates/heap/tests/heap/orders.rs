@@ -1,7 +1,7 @@
 //! Image pages and records in any order: the same pages, and the same gaps noticed.
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
-use perdura_store::{Heap, decode_group};
+use perdura_heap::{Heap, decode_group};
 
 use crate::harness::*;
 
@@ -9,7 +9,7 @@ use crate::harness::*;
 #[derive(Clone)]
 enum Part<'a> {
     Image(PartitionId, u32, &'a [u8]),
-    Record(perdura_store::PageRecord<'a>),
+    Record(perdura_heap::PageRecord<'a>),
 }
 
 /// Pages as an image holds them: some as they were in the middle of the history, some not at all.
@@ -37,7 +37,7 @@ fn history(rng: &mut fastrand::Rng) -> (Heap, Image, Vec<Vec<u8>>) {
         let count = heap.lock(p).pages();
         for local in 0..count {
             let mut part = heap.lock(p);
-            if part.visit(local, ImageSlot::A, CkptEpoch(2)) != perdura_store::Visit::Untouched {
+            if part.visit(local, ImageSlot::A, CkptEpoch(2)) != perdura_heap::Visit::Untouched {
                 let bytes = part.page_bytes(local).expect("a page").to_vec();
                 image.push((p, local, bytes));
             }
@@ -84,7 +84,7 @@ fn outcome(heap: &Heap) -> Vec<(Vec<u8>, [bool; 2])> {
     out
 }
 
-fn gaps(heap: &Heap) -> Vec<perdura_store::UseqGap> {
+fn gaps(heap: &Heap) -> Vec<perdura_heap::UseqGap> {
     ids(heap).flat_map(|p| heap.lock(p).useq_gaps()).collect()
 }
 

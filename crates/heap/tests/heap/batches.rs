@@ -1,9 +1,9 @@
 //! Batches against records played one by one: differences, and images whose order matters.
 
 use perdura_base::{CkptEpoch, ImageSlot, PageId, TxnId};
+use perdura_heap::{Batch, Heap, PageRecord, SlotChange, decode_group};
 use perdura_page::txn_record::{self, Range, UpdateHead, encode_images};
 use perdura_page::{TxnRecord, decode_txn_record};
-use perdura_store::{Batch, Heap, PageRecord, SlotChange, decode_group};
 
 use crate::harness::*;
 

@@ -1,13 +1,13 @@
 //! The heap's inner loops, nanoseconds per operation on one core, without log or disk.
 //!
-//! `cargo run --release -p perdura-store --example kernel [rows]`
+//! `cargo run --release -p perdura-heap --example kernel [rows]`
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId, TableId};
-use perdura_store::{
+use perdura_heap::{
     Geometry, GroupBuilder, Heap, MemoryAccount, MemoryUse, Undo, Visit, decode_group,
 };
 

@@ -1,10 +1,10 @@
 //! Collections in the heap: what a rollback leaves, what a sidecar knows, and damage.
 
 use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId};
-use perdura_page::{SlotClass, layout};
-use perdura_store::{
+use perdura_heap::{
     CollectionId, End, Heap, Home, IndexStats, Kind, MemoryUse, Partition, Shape, Undo,
 };
+use perdura_page::{SlotClass, layout};
 
 use crate::harness::*;
 
@@ -21,7 +21,7 @@ fn fill(heap: &Heap, key: &[u8], shape: Shape, count: u32) -> CollectionId {
     for i in 0..count {
         write(&mut part, &mut undo, shape, id, i);
     }
-    part.encode(&undo, &mut perdura_store::GroupBuilder::new());
+    part.encode(&undo, &mut perdura_heap::GroupBuilder::new());
     id
 }
 

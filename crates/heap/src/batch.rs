@@ -18,7 +18,7 @@ use perdura_page::layout::{HEADER_BYTES, PAGE_BYTES};
 use perdura_page::{Change, PageRecord};
 
 use crate::geometry::Geometry;
-use crate::heap::Heap;
+use crate::latches::Heap;
 use crate::pages::index;
 use crate::partition::Partition;
 use crate::restart::Touch;

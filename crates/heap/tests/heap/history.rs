@@ -1,7 +1,7 @@
 //! Random histories against a map, and every group against replicas.
 
 use perdura_base::{CkptEpoch, ImageSlot, TableId};
-use perdura_store::{GroupBuilder, Heap, MemoryUse, Undo, decode_group};
+use perdura_heap::{GroupBuilder, Heap, MemoryUse, Undo, decode_group};
 use proptest::prelude::*;
 
 use crate::harness::*;

@@ -1,7 +1,7 @@
 //! The check of update numbers, the dirty bits after restart, sidecars and damage.
 
 use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId, Useq};
-use perdura_store::{Heap, Visit, decode_group};
+use perdura_heap::{Heap, Visit, decode_group};
 
 use crate::harness::*;
 
@@ -154,7 +154,7 @@ fn a_sidecar_loads_what_a_rebuild_finds_and_a_wrong_one_is_refused() {
     assert!(build(Some(&doubled)).sidecar_refused);
 }
 
-fn with_page(change: impl FnOnce(&mut [u8])) -> Result<perdura_store::IndexStats, Error> {
+fn with_page(change: impl FnOnce(&mut [u8])) -> Result<perdura_heap::IndexStats, Error> {
     let heap = new_heap(1);
     put(&heap, PLAIN, b"a", &[1; 100], None);
     put(&heap, PLAIN, b"b", &[1; 100], None);

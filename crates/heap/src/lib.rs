@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`geometry`] | which partition a key and a page belong to |
 //! | [`memory`] | the account of memory by use |
-//! | [`heap`] | the latches and the checkpoint epoch |
+//! | [`latches`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
 //! | `pages`, `chain`, `patch` | chunks, free pages; large values; writing into them |
 //! | `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
@@ -40,8 +40,8 @@ mod gather;
 pub mod geometry;
 pub mod group;
 mod hash_index;
-pub mod heap;
 mod index;
+pub mod latches;
 mod lists;
 mod members;
 pub mod memory;
@@ -68,7 +68,7 @@ pub use draft::Draft;
 pub use elements::Elements;
 pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;
-pub use heap::{Heap, PartitionGuard};
+pub use latches::{Heap, PartitionGuard};
 pub use memory::{MemoryAccount, MemoryUse};
 pub use orphans::OrphanLimits;
 pub use partition::{DetachedTable, Partition};

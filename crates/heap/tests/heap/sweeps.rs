@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
-use perdura_store::{GroupBuilder, Heap, Undo, Visit, decode_group};
+use perdura_heap::{GroupBuilder, Heap, Undo, Visit, decode_group};
 
 use crate::harness::*;
 
