@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use perdura::core::digest;
+use perdura::digest::digest;
 use perdura::{Error, Progress, RestartReport};
 use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, Pos, StreamId};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_heap::{DetachedTable, Heap};
+use perdura_heap::{DetachedTable, Heap, Partition};
 use perdura_recovery::restart::Catalog;
 use perdura_txn::Tx;
 
@@ -47,7 +47,7 @@ impl Databases {
 
     /// Takes over what the catalog of a restarted heap says; `false` if it has no databases yet.
     pub fn load(&self, heap: &Heap) -> Result<bool> {
-        let tables = read_tables(heap)?;
+        let tables = tables_of(heap)?;
         for database in 0..DATABASES {
             let Some((id, _)) = tables.get(&name_of(database)) else {
                 return Ok(false);
@@ -197,39 +197,45 @@ fn damaged(what: &str) -> Error {
     )
 }
 
-type Tables = BTreeMap<String, (TableId, bool)>;
+pub(crate) type Tables = BTreeMap<String, (TableId, bool)>;
 
-fn read_tables(heap: &Heap) -> Result<Tables> {
+fn tables_of(heap: &Heap) -> Result<Tables> {
     let mut tables = Tables::new();
-    let mut fault = None;
     for id in (0..heap.geometry().partitions).map(PartitionId) {
-        heap.lock(id).for_each(CATALOG, |row| {
-            let key = row.key();
-            let Some(name) = key.strip_prefix(b"t") else {
-                return;
-            };
-            let mut value = Vec::new();
-            row.copy_value(&mut value);
-            let mut r = Reader::new(&value);
-            let parsed = (|| {
-                let table = TableId(u32::try_from(r.varint()?).ok()?);
-                let order = r.u8().filter(|order| *order <= 1)?;
-                r.u8().filter(|addressing| *addressing == 0)?;
-                let name = String::from_utf8(name.to_vec()).ok()?;
-                (r.remaining() == 0).then_some((name, (table, order == 1)))
-            })();
-            match parsed {
-                Some((name, table)) => drop(tables.insert(name, table)),
-                None => fault = Some(damaged("a table's row")),
-            }
-        });
+        read_tables(&heap.lock(id), &mut tables)?;
     }
-    fault.map_or(Ok(tables), Err)
+    Ok(tables)
+}
+
+/// Adds the tables whose rows one partition holds.
+pub(crate) fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
+    let mut fault = None;
+    part.for_each(CATALOG, |row| {
+        let key = row.key();
+        let Some(name) = key.strip_prefix(b"t") else {
+            return;
+        };
+        let mut value = Vec::new();
+        row.copy_value(&mut value);
+        let mut r = Reader::new(&value);
+        let parsed = (|| {
+            let table = TableId(u32::try_from(r.varint()?).ok()?);
+            let order = r.u8().filter(|order| *order <= 1)?;
+            r.u8().filter(|addressing| *addressing == 0)?;
+            let name = String::from_utf8(name.to_vec()).ok()?;
+            (r.remaining() == 0).then_some((name, (table, order == 1)))
+        })();
+        match parsed {
+            Some((name, table)) => drop(tables.insert(name, table)),
+            None => fault = Some(damaged("a table's row")),
+        }
+    });
+    fault.map_or(Ok(()), Err)
 }
 
 /// The tables of a heap whose table 0 is indexed, for the restart.
 pub fn read_catalog(heap: &Heap) -> Result<Catalog> {
-    let mut catalog: Catalog = read_tables(heap)?.into_values().collect();
+    let mut catalog: Catalog = tables_of(heap)?.into_values().collect();
     catalog.insert(CATALOG, false);
     Ok(catalog)
 }

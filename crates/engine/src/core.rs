@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use perdura_base::checksum::{hash64, mix64};
-use perdura_base::num::to_u64;
+use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
 use perdura_device::{Clock, Disk};
-use perdura_heap::{DetachedTable, Geometry, Heap, MemoryAccount, RowRef};
+use perdura_heap::{DetachedTable, Geometry, Heap, MemoryAccount};
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::vouch::take_over;
@@ -448,57 +447,13 @@ impl Core {
         vouch(&self.anchor, &self.wal)
     }
 
-    /// The logical digest: an order-independent sum over table, key, value and expiry of every
-    /// key and element, equal for equal data whatever the method that recovered it.
+    /// The logical digest: equal for equal data, whatever its history; see [`crate::digest`].
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a row that cannot be read.
     pub fn digest(&self) -> Result<u64> {
-        digest(&self.heap)
+        crate::digest::digest(&self.heap)
     }
-}
-
-/// The logical digest of a heap whose indexes are built.
-///
-/// # Errors
-/// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read: the digest of
-/// what is left would look like that of a smaller database.
-pub fn digest(heap: &Heap) -> Result<u64> {
-    let mut sum = 0u64;
-    let catalog = read_catalog(heap)?;
-    let mut value = Vec::new();
-    for id in (0..heap.geometry().partitions).map(PartitionId) {
-        let part = heap.lock(id);
-        for table in catalog.keys() {
-            let mut add = |row: RowRef<'_>| {
-                value.clear();
-                row.copy_value(&mut value);
-                let of_key = hash64(u64::from(table.0), &row.key());
-                let of_value = hash64(of_key, &value);
-                let expiry = row.expiry_ms().map_or(0, |ms| ms.wrapping_add(1));
-                // A string's code is 0, so that its digest is that of a time before other kinds.
-                let kind = u64::from(row.kind().code()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                sum =
-                    sum.wrapping_add(mix64(of_value ^ mix64(expiry ^ to_u64(value.len()) ^ kind)));
-            };
-            let mut rows = 0u64;
-            part.for_each_element(*table, &mut add);
-            part.for_each(*table, |row| {
-                rows += 1;
-                add(row);
-            });
-            if rows != part.len(*table) {
-                return Err(Error::corrupt(
-                    format!("partition {id}, table {}", table.0),
-                    0,
-                    format!("the {} rows that its index names", part.len(*table)),
-                    format!("{rows} rows"),
-                    "There is no digest of part of the data. Keep a copy and report it.",
-                ));
-            }
-        }
-    }
-    Ok(sum)
 }
 
 /// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.

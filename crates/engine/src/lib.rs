@@ -76,6 +76,7 @@
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
 //! | [`catalog`] | table 0 |
+//! | [`digest`] | what a database holds, in one number |
 //! | `purge` | what is removed in the background |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
 //! | `shared`, `flusher`, `background` | those threads |
@@ -91,6 +92,7 @@ pub mod catalog;
 pub mod core;
 pub mod db;
 mod delays;
+pub mod digest;
 pub mod files;
 mod flusher;
 mod keys;

@@ -118,22 +118,6 @@ impl Partition {
         (found.owner != Owner::Orphan).then(|| Elements::new(&self.pages, found))
     }
 
-    /// Every element of a table's collections that a header names, in no order.
-    pub fn for_each_element(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
-        let Some(table) = self.tables.get(&table) else {
-            return;
-        };
-        for collection in table
-            .collections
-            .iter()
-            .filter(|c| c.owner == Owner::Header)
-        {
-            Elements::new(&self.pages, collection)
-                .iter()
-                .for_each(&mut f);
-        }
-    }
-
     /// Slots that hold a row of a table: its keys', its collections', and its orphans'. Counted
     /// in the pages, so that a row that no index knows is counted too.
     #[must_use]

@@ -11,6 +11,7 @@ mod redis {
     pub mod collections;
     pub mod commands;
     pub mod connections;
+    pub mod digest;
     pub mod durability;
     pub mod limits;
     pub mod lists;

@@ -9,8 +9,8 @@ use crate::output;
 
 /// Print the logical digest of a stopped database.
 ///
-/// A keyed sum over table, key, value and expiry of every row, in no order: equal data gives an
-/// equal digest, whatever was checkpointed and however it was recovered. Changes nothing.
+/// A sum, without order, over table, key, type, expiry and content of every key: equal data gives an
+/// equal digest, whatever its history and however it was recovered. Changes nothing.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura digest --data perdura-data")]
 pub struct Args {
