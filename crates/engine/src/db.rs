@@ -24,6 +24,7 @@ use perdura_device::{Clock, SystemClock};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::{Progress, RestartReport};
 use perdura_txn::{Ticket, Tx};
+use perdura_wal::{Reached, Rung};
 
 use crate::catalog::Renewal;
 use crate::core::{Core, Env, Flushed};
@@ -198,10 +199,16 @@ impl Db {
         self.shared.core.note_accesses(on);
     }
 
-    /// The durable epoch: transactions up to it survive.
+    /// The durable epoch of the log's disks: transactions up to it survive.
     #[must_use]
     pub fn durable(&self) -> Epoch {
-        self.shared.core.wal().durable()
+        self.shared.core.wal().durable(Rung::Disk)
+    }
+
+    /// The durable epoch of every rung.
+    #[must_use]
+    pub fn reached(&self) -> Reached {
+        self.shared.core.wal().reached()
     }
 
     /// Why the database has stopped acknowledging, if it has.
@@ -255,7 +262,7 @@ impl Db {
     /// [`Error::Stopped`] if the database stops first: whether the transaction survives is then
     /// not known.
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
-        self.shared.wait(ticket.epoch)
+        self.shared.wait(Rung::Disk, ticket.epoch)
     }
 
     /// How far behind the durable epoch is.

@@ -119,6 +119,7 @@ pub use perdura_heap::{
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_txn::{Packing, Ticket, Tx};
 pub use perdura_types as types;
+pub use perdura_wal::{Reached, Rung};
 pub use shared::Exposure;
 pub use stats::Stats;
 pub use transact::Attempt;

@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Result};
 use perdura_device::{Clock, SystemClock};
 use perdura_heap::MemoryUse;
+use perdura_wal::Rung;
 
 use crate::core::Core;
 use crate::delays::Delays;
@@ -86,19 +87,19 @@ impl Shared {
         }
     }
 
-    pub fn wait(&self, epoch: Epoch) -> Result<()> {
+    pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         let wal = self.core.wal();
-        if wal.durable() >= epoch {
+        if wal.durable(rung) >= epoch {
             return Ok(());
         }
-        if self.flush_here() && wal.durable() >= epoch {
+        if self.flush_here() && wal.durable(rung) >= epoch {
             return Ok(());
         }
         self.nudge();
         let mut waiting = self.waiting.lock();
         *waiting += 1;
         let result = loop {
-            if wal.durable() >= epoch {
+            if wal.durable(rung) >= epoch {
                 break Ok(());
             }
             if let Err(stopped) = wal.check() {
@@ -113,7 +114,7 @@ impl Shared {
 
     pub fn exposure(&self) -> Exposure {
         let wal = self.core.wal();
-        let (durable, current) = (wal.durable(), wal.current());
+        let (durable, current) = (wal.durable(Rung::Disk), wal.current());
         let oldest_unsynced = (!wal.is_idle()).then_some(Epoch(durable.0 + 1));
         let age_us = self.core.unsynced_age_ns() / 1000;
         Exposure {
@@ -129,7 +130,7 @@ impl Shared {
         if *self.waiting.lock() > 0 {
             self.progressed.notify_all();
         }
-        let durable = self.core.wal().durable();
+        let durable = self.core.wal().durable(Rung::Disk);
         for listener in self.listeners.read().iter() {
             listener(durable);
         }
@@ -159,7 +160,7 @@ impl Shared {
                 syncs: log.syncs,
                 file_bytes: log.file_bytes,
                 epoch: wal.current().0,
-                durable_epoch: wal.durable().0,
+                durable_epoch: wal.durable(Rung::Disk).0,
                 vouched_epoch: self.core.anchor().with(|record| record.vouched.epoch.0),
                 durable_lag_us: self.exposure().age_us,
                 flush_cpu_us: self.flush_cpu_ns.load(Ordering::Relaxed) / 1000,

@@ -40,7 +40,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock, Disk};
 use perdura_heap::{Heap, MemoryUse, Visit};
-use perdura_wal::Wal;
+use perdura_wal::{Rung, Wal};
 use serde::Serialize;
 
 use crate::anchor_cell::AnchorCell;
@@ -368,7 +368,7 @@ impl Checkpointer {
             }
             Phase::Await(end) => {
                 self.parts.wal.check()?;
-                if self.parts.wal.durable() < end.epoch && !armed(Flaw::AnchorBeforeLog) {
+                if self.parts.wal.durable(Rung::Disk) < end.epoch && !armed(Flaw::AnchorBeforeLog) {
                     self.phase = Phase::Await(end);
                     return Ok(CheckpointProgress::Waiting);
                 }

@@ -10,7 +10,7 @@
 //! * What the anchor vouches for only grows.
 
 use perdura_base::Result;
-use perdura_wal::{History, Wal};
+use perdura_wal::{History, Rung, Wal};
 
 use crate::anchor_cell::AnchorCell;
 
@@ -21,7 +21,7 @@ use crate::anchor_cell::AnchorCell;
 /// of space: then call it again later.
 pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
     wal.check()?;
-    let is_known = anchor.with(|record| record.vouched.epoch >= wal.durable());
+    let is_known = anchor.with(|record| record.vouched.epoch >= wal.durable(Rung::Disk));
     if is_known {
         return Ok(false);
     }
@@ -32,7 +32,7 @@ pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
 
 /// Puts what is durable now into the record.
 pub fn take_over(record: &mut History, wal: &Wal) {
-    let durable = wal.durable_end();
+    let durable = wal.durable_end(Rung::Disk);
     assert!(
         durable.epoch >= record.vouched.epoch,
         "what is durable never becomes less"

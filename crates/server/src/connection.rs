@@ -330,7 +330,7 @@ impl Connection {
     /// Replies with an error and closes.
     pub(crate) fn refuse(&mut self, state: &State, error: &str) {
         Out::new(&mut self.replies.buf, self.session.resp3).error(error);
-        self.replies.seal(Rest::firm(Epoch(0)), state.durable);
+        self.replies.seal(Rest::firm(Epoch(0)), state.reached);
         self.closing = true;
     }
 
@@ -367,9 +367,9 @@ impl Connection {
         if self.doomed {
             return Err(());
         }
-        self.replies.release(state.durable, false);
+        self.replies.release(state.reached, false);
         if self.replies.waits() && !self.replies.waits_firmly() && state.mem_in_time() {
-            self.replies.release(state.durable, true);
+            self.replies.release(state.reached, true);
         }
         if (self.replies.sendable() || self.stream.pending()) && !self.full {
             let before = self.replies.unsent();

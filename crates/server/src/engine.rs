@@ -3,7 +3,7 @@
 pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
     Attempt, Db, Delayed, Draft, End, Epoch, Error, Flushed, Kind, MemoryUse, Options, Packing,
-    PartitionId, PartitionSet, Progress, Renewal, RowRef, Shape, TEXT_KEY_BYTES_MAX,
+    PartitionId, PartitionSet, Progress, Reached, Renewal, RowRef, Rung, Shape, TEXT_KEY_BYTES_MAX,
     TEXT_PAGE_BYTES, TableId, Text, Ticket, Tx, ValueCursor, files,
 };
 

@@ -16,7 +16,7 @@ use crate::command::After;
 use crate::command::wait::expire;
 use crate::connection::Connection;
 use crate::control::{Gate, Message};
-use crate::engine::{Db, Epoch};
+use crate::engine::{Db, Epoch, Reached};
 use crate::net::Listener;
 use crate::options::{OnStop, ServeError};
 use crate::state::{Stage, State};
@@ -92,8 +92,8 @@ pub(crate) struct EventLoop {
     /// Connections whose replies wait for the disk, with their ids: an index may since belong
     /// to another.
     waiting: Vec<(usize, u64)>,
-    /// The durable epoch up to which that list has been worked off.
-    flushed: Epoch,
+    /// The durable epochs up to which that list has been worked off.
+    flushed: Reached,
     /// Since when clients wait without the durable epoch having advanced.
     owed_since: Instant,
     accept_pending: bool,
@@ -141,7 +141,7 @@ impl EventLoop {
             heavy: VecDeque::new(),
             touched: Vec::new(),
             waiting: Vec::new(),
-            flushed: Epoch(0),
+            flushed: Reached::new(|_| Epoch(0)),
             owed_since: now,
             accept_pending: false,
             newcomers_left: false,
@@ -226,7 +226,7 @@ impl EventLoop {
             && self
                 .state
                 .db()
-                .is_some_and(|db| db.durable() > self.flushed);
+                .is_some_and(|db| db.reached() != self.flushed);
         let caught_up = self.state.pause.waits_for_log()
             && !self
                 .state
@@ -410,7 +410,7 @@ impl EventLoop {
             if !self.waiting.is_empty() && self.owed_since.elapsed() > PATIENCE {
                 db.nudge();
             }
-            self.state.durable = db.durable();
+            self.state.reached = db.reached();
         }
         if self.state.stopped.is_some() {
             self.abandon_waiting();
@@ -420,8 +420,8 @@ impl EventLoop {
             self.flush(index);
         }
         self.touched = touched;
-        if self.state.durable > self.flushed {
-            self.flushed = self.state.durable;
+        if self.state.reached != self.flushed {
+            self.flushed = self.state.reached;
             self.owed_since = self.state.now;
             self.flush_waiting();
         }
@@ -578,7 +578,7 @@ impl EventLoop {
             };
             if connection.session.seat.id == id {
                 connection.listed = false;
-                connection.replies.release(self.state.durable, false);
+                connection.replies.release(self.state.reached, false);
                 if connection.replies.waits() {
                     connection
                         .replies

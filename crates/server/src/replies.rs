@@ -7,7 +7,7 @@
 //!
 //! Invariant: `sent <= released <= buf.len()`, and no byte beyond `released` is ever written.
 
-use perdura_base::Epoch;
+use crate::engine::{Epoch, Reached, Rung};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
 
@@ -30,15 +30,25 @@ pub(crate) enum Flushed {
 pub(crate) struct Rest {
     /// The newest epoch that it tells of.
     pub epoch: Epoch,
+    /// Where that epoch is to be durable.
+    pub rung: Rung,
     /// Whether it waits until that is durable. If not, it waits only while the disk is too far
     /// behind: see [`crate::state::State::mem_in_time`].
     pub firm: bool,
 }
 
 impl Rest {
-    /// Until `epoch` is durable.
+    /// Until `epoch` is durable on the log's disks.
     pub(crate) fn firm(epoch: Epoch) -> Self {
-        Rest { epoch, firm: true }
+        Rest {
+            epoch,
+            rung: Rung::Disk,
+            firm: true,
+        }
+    }
+
+    fn is_durable(self, reached: Reached) -> bool {
+        self.epoch <= reached.at(self.rung)
     }
 }
 
@@ -51,7 +61,8 @@ struct Held {
 impl Held {
     /// Whether a later reply that waits for `rest` waits no longer than this one.
     fn covers(&self, rest: Rest) -> bool {
-        rest.epoch <= self.rest.epoch && (self.rest.firm || !rest.firm)
+        let same_rung = rest.rung == self.rest.rung;
+        same_rung && rest.epoch <= self.rest.epoch && (self.rest.firm || !rest.firm)
     }
 }
 
@@ -67,9 +78,9 @@ pub(crate) struct Replies {
 
 impl Replies {
     /// Declares what the bytes appended since the last call wait for.
-    pub(crate) fn seal(&mut self, rest: Rest, durable: Epoch) {
+    pub(crate) fn seal(&mut self, rest: Rest, reached: Reached) {
         let end = self.buf.len();
-        let is_durable = rest.epoch <= durable;
+        let is_durable = rest.is_durable(reached);
         match self.held.back_mut() {
             None if is_durable => self.released = end,
             Some(last) if is_durable || last.covers(rest) => last.end = end,
@@ -77,10 +88,10 @@ impl Replies {
         }
     }
 
-    /// Releases what `durable` covers, and with `in_time` what need not be durable.
-    pub(crate) fn release(&mut self, durable: Epoch, in_time: bool) {
+    /// Releases what the rungs have reached, and with `in_time` what need not be durable.
+    pub(crate) fn release(&mut self, reached: Reached, in_time: bool) {
         while let Some(first) = self.held.front() {
-            if first.rest.epoch > durable && (first.rest.firm || !in_time) {
+            if !first.rest.is_durable(reached) && (first.rest.firm || !in_time) {
                 break;
             }
             self.released = first.end;
@@ -164,7 +175,11 @@ mod tests {
 
     fn push(replies: &mut Replies, text: &[u8], epoch: u64, durable: u64) {
         replies.buf.extend_from_slice(text);
-        replies.seal(Rest::firm(Epoch(epoch)), Epoch(durable));
+        replies.seal(Rest::firm(Epoch(epoch)), disk(durable));
+    }
+
+    fn disk(epoch: u64) -> Reached {
+        Reached::new(|_| Epoch(epoch))
     }
 
     fn sent(replies: &mut Replies) -> Vec<u8> {
@@ -182,12 +197,12 @@ mod tests {
         push(&mut replies, b"d", 7, 4);
         push(&mut replies, b"e", 6, 4);
         assert_eq!(sent(&mut replies), b"a");
-        replies.release(Epoch(5), false);
+        replies.release(disk(5), false);
         assert_eq!(sent(&mut replies), b"bc", "a later reply never overtakes");
-        replies.release(Epoch(6), false);
+        replies.release(disk(6), false);
         assert_eq!(sent(&mut replies), b"");
         assert!(replies.waits());
-        replies.release(Epoch(7), false);
+        replies.release(disk(7), false);
         assert_eq!(sent(&mut replies), b"de");
         assert!(!replies.waits());
         assert_eq!(replies.unsent(), 0);
@@ -202,7 +217,7 @@ mod tests {
         assert!(replies.waits());
         push(&mut replies, b"b", 0, 1);
         assert_eq!(sent(&mut replies), b"");
-        replies.release(Epoch(2), false);
+        replies.release(disk(2), false);
         assert_eq!(sent(&mut replies), b"b");
         assert_eq!(replies.unsent(), 0);
     }
@@ -212,26 +227,26 @@ mod tests {
         let mut replies = Replies::default();
         let soft = |replies: &mut Replies, text: &[u8], epoch| {
             let rest = Rest {
-                epoch: Epoch(epoch),
                 firm: false,
+                ..Rest::firm(Epoch(epoch))
             };
             replies.buf.extend_from_slice(text);
-            replies.seal(rest, Epoch(1));
+            replies.seal(rest, disk(1));
         };
         soft(&mut replies, b"a", 2);
         soft(&mut replies, b"b", 1);
         assert!(!replies.waits_firmly());
-        replies.release(Epoch(1), false);
+        replies.release(disk(1), false);
         assert_eq!(sent(&mut replies), b"", "the disk is too far behind");
-        replies.release(Epoch(1), true);
+        replies.release(disk(1), true);
         assert_eq!(sent(&mut replies), b"ab");
         soft(&mut replies, b"c", 3);
         push(&mut replies, b"d", 3, 1);
         soft(&mut replies, b"e", 3);
-        replies.release(Epoch(1), true);
+        replies.release(disk(1), true);
         assert_eq!(sent(&mut replies), b"c", "the next one must be durable");
         assert!(replies.waits_firmly());
-        replies.release(Epoch(3), false);
+        replies.release(disk(3), false);
         assert_eq!(sent(&mut replies), b"de");
     }
 
@@ -267,7 +282,7 @@ mod tests {
         push(&mut replies, b"tail", 2, 1);
         let mut peer = Slow(Vec::new(), 500_000);
         assert_eq!(replies.flush(&mut peer).expect("slow"), Flushed::Full);
-        replies.release(Epoch(2), false);
+        replies.release(disk(2), false);
         peer.1 = usize::MAX;
         assert_eq!(replies.flush(&mut peer).expect("fast"), Flushed::Drained);
         assert_eq!(peer.0, [body.as_slice(), b"tail"].concat());

@@ -4,7 +4,7 @@
 use crate::acl::prove::Proof;
 use crate::acl::{Acl, User};
 use crate::command::{Command, flag};
-use crate::engine::Epoch;
+use crate::engine::{Epoch, Rung};
 use crate::pubsub::{Seat, Subscriptions};
 use crate::replies::Rest;
 use crate::resp::parse::OwnedArgs;
@@ -19,6 +19,15 @@ pub(crate) enum Durability {
     Disk,
     /// At once, unless a write of more than 10 ms ago is not durable.
     Mem,
+}
+
+impl Durability {
+    /// The rung on which a reply's epoch must be durable, or not be too far behind.
+    fn rung(self) -> Rung {
+        match self {
+            Durability::Disk | Durability::Mem => Rung::Disk,
+        }
+    }
 }
 
 /// Whether requests are answered, as CLIENT REPLY says.
@@ -204,8 +213,11 @@ impl Session {
 
     /// What a reply to it waits for that tells of `epoch`.
     pub(crate) fn rest(&self, epoch: Epoch) -> Rest {
-        let firm = self.durability == Durability::Disk;
-        Rest { epoch, firm }
+        Rest {
+            epoch,
+            rung: self.durability.rung(),
+            firm: self.durability == Durability::Disk,
+        }
     }
 
     /// The name of its user.

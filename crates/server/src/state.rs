@@ -8,7 +8,7 @@ use crate::command::lookup::Lookup;
 use crate::command::steps::Steps;
 use crate::connection::Connections;
 use crate::control::Control;
-use crate::engine::{Db, Delayed, Epoch, Options, Packing, Progress};
+use crate::engine::{Db, Delayed, Epoch, Options, Packing, Progress, Reached};
 use crate::jobs::Jobs;
 use crate::latency::nanoseconds;
 use crate::notify;
@@ -137,8 +137,8 @@ pub(crate) struct State {
     pub prover: Prover,
     /// Counters.
     pub stats: Stats,
-    /// The durable epoch as last seen; refreshed once a round.
-    pub durable: Epoch,
+    /// The durable epochs as last seen; refreshed once a round.
+    pub reached: Reached,
     /// Why the database stopped, if it did.
     pub stopped: Option<String>,
     /// Work that a failing disk delays.
@@ -246,7 +246,7 @@ impl State {
             acl: Acl::new(),
             prover: Prover::default(),
             stats: Stats::default(),
-            durable: Epoch(0),
+            reached: Reached::new(|_| Epoch(0)),
             stopped: None,
             delayed: Vec::new(),
             now,
@@ -307,7 +307,7 @@ impl State {
         self.rounds.begin(self.now);
         self.control.gate.hear_expired(self.hears_expired());
         if let Some(db) = self.db() {
-            self.durable = db.durable();
+            self.reached = db.reached();
         }
     }
 

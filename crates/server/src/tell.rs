@@ -201,7 +201,7 @@ impl State {
             let resp3 = connection.session.resp3;
             write(&mut Out::new(&mut connection.replies.buf, resp3));
             let rest = connection.session.rest(epoch);
-            connection.replies.seal(rest, self.durable);
+            connection.replies.seal(rest, self.reached);
             connection.account(self);
             connection.check_output(self);
             self.touch(seat.index);
@@ -222,7 +222,7 @@ impl State {
     pub(crate) fn seal_own(&mut self, session: &Session, replies: &mut Replies) {
         if !self.own.is_empty() {
             self.append_own(&mut replies.buf);
-            replies.seal(session.rest(self.newest), self.durable);
+            replies.seal(session.rest(self.newest), self.reached);
         }
     }
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use perdura::{CheckpointProgress, Error, PartitionSet, Renewal, Ticket};
 use perdura_base::StreamId;
 use perdura_device::Clock;
-use perdura_wal::FlushProgress;
+use perdura_wal::{FlushProgress, Rung};
 
 use crate::model::{Change, Place, Row};
 use crate::ops::{self, Op, View, key_bytes, perform};
@@ -65,7 +65,7 @@ impl World {
 
     /// The anchor vouches for what is durable.
     fn vouch(&mut self) -> Check {
-        let durable = self.core().wal().durable().0;
+        let durable = self.core().wal().durable(Rung::Disk).0;
         match self.core().vouch() {
             Ok(_) => {
                 self.evidence = self.evidence.max(durable);
@@ -288,7 +288,7 @@ impl World {
     /// One step of a flusher; `None` if it failed as it may.
     fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
         let s = usize::from(stream);
-        let durable = self.core().wal().durable().0;
+        let durable = self.core().wal().durable(Rung::Disk).0;
 
         match self.core().flush_step(StreamId(stream)) {
             Ok(progress) => {

@@ -9,6 +9,7 @@ use perdura::{Core, CoreOptions, Env, Error, MemoryAccount, Progress};
 use perdura_base::error::Family;
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_recovery::{Method, RestartOptions, Schedule};
+use perdura_wal::Rung;
 
 use crate::content::scramble;
 use crate::drafting::Drafting;
@@ -207,7 +208,7 @@ impl World {
         if self.promises.is_empty() || core.wal().failure().is_some() {
             return;
         }
-        let durable = core.wal().durable().0;
+        let durable = core.wal().durable(Rung::Disk).0;
         let (must_survive, tally) = (&mut self.must_survive, &mut self.tally);
         self.promises.retain(|promise| {
             let due = promise.ticket <= durable;

@@ -17,7 +17,7 @@ use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
 use perdura_recovery::{
     AnchorCell, CheckpointProgress, CheckpointStats, Method, Progress, RestartReport, vouch,
 };
-use perdura_wal::{FlushProgress, Mode, Scheme, SegmentSizes, Wal};
+use perdura_wal::{FlushProgress, Mode, Rung, Scheme, SegmentSizes, Wal};
 
 use crate::options::{StealEnv, StealOptions};
 use crate::space::{SlotKey, Space};
@@ -237,7 +237,7 @@ impl Steal {
     /// Every transaction up to this epoch survives a crash.
     #[must_use]
     pub fn durable(&self) -> Epoch {
-        self.wal.durable()
+        self.wal.durable(Rung::Disk)
     }
 
     /// Whether a commit may be acknowledged.

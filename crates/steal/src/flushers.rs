@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use perdura_base::{Epoch, Result, StreamId};
-use perdura_wal::{FlushProgress, Wal};
+use perdura_wal::{FlushProgress, Rung, Wal};
 
 /// How long a thread sleeps when nothing calls it, at most. Blocks that fill up within an epoch
 /// are written this much later.
@@ -60,10 +60,10 @@ impl Flushers {
     /// [`perdura_base::Error::Stopped`] if the log has failed.
     pub fn wait(&self, epoch: Epoch) -> Result<()> {
         let shared = &self.shared;
-        while shared.wal.durable() < epoch {
+        while shared.wal.durable(Rung::Disk) < epoch {
             shared.wal.check()?;
             let mut lock = shared.lock.lock();
-            if shared.wal.durable() < epoch {
+            if shared.wal.durable(Rung::Disk) < epoch {
                 shared.synced.wait_for(&mut lock, NAP);
             }
         }
@@ -96,7 +96,7 @@ impl Shared {
     fn close(&self) {
         let mut newest = Epoch(0);
         while !self.is_over() {
-            if self.wal.durable() >= newest
+            if self.wal.durable(Rung::Disk) >= newest
                 && let Some(closed) = self.wal.close_epoch()
             {
                 newest = closed;

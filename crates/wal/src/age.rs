@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use perdura_base::Epoch;
 
 use crate::log::Wal;
-use crate::sync::{Mutex, Ordering};
+use crate::rung::Rung;
+use crate::sync::Mutex;
 
 /// When the epochs that are not durable began.
 pub(crate) struct Ages {
@@ -43,7 +44,7 @@ impl Wal {
     /// nanoseconds.
     #[must_use]
     pub fn unsynced_since_ns(&self) -> Option<u64> {
-        self.ages.oldest_ns(self.durable())
+        self.ages.oldest_ns(self.durable(Rung::Disk))
     }
 
     /// Whether a caller that must not be refused lets its writers wait: half of what may wait for the
@@ -52,10 +53,7 @@ impl Wal {
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let max = self.options.queue_bytes_max / 2;
-        let is_queue_long = self.streams.iter().all(|s| {
-            let sealed_end = s.sealed_end.load(Ordering::Relaxed);
-            sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed)) >= max
-        });
+        let is_queue_long = self.streams.iter().all(|s| s.unsynced_bytes() >= max);
         is_queue_long || self.awaits_room(bytes)
     }
 }

@@ -4,7 +4,8 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, Result, StreamId};
 
 use crate::frame::{FrameKind, RestartRecord};
-use crate::log::{Stream, Wal};
+use crate::log::Wal;
+use crate::rung::Rung;
 use crate::stream::FrameMeta;
 use crate::sync::Ordering;
 
@@ -24,14 +25,9 @@ impl Wal {
         if self.streams.len() == 1 {
             return StreamId(0);
         }
-        let waiting = |s: &Stream| {
-            s.sealed_end
-                .load(Ordering::Relaxed)
-                .saturating_sub(s.synced.load(Ordering::Relaxed))
-        };
         (0u8..)
             .zip(&self.streams)
-            .min_by_key(|(_, stream)| waiting(stream))
+            .min_by_key(|(_, stream)| stream.unsynced_bytes())
             .map_or(StreamId(0), |(number, _)| StreamId(number))
     }
 
@@ -46,9 +42,7 @@ impl Wal {
             return self.check();
         }
         let s = &self.streams[usize::from(stream.0)];
-        let sealed_end = s.sealed_end.load(Ordering::Relaxed);
-        let waiting = sealed_end.saturating_sub(s.synced.load(Ordering::Relaxed));
-        if waiting >= self.options.queue_bytes_max {
+        if s.unsynced_bytes() >= self.options.queue_bytes_max {
             self.check()?;
             return Err(Error::LogFull(
                 "writes arrive faster than the disk takes them".into(),
@@ -108,7 +102,8 @@ impl Wal {
         if self.last_appended.load(Ordering::SeqCst) < epoch.0
             && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
         {
-            self.ages.note(epoch, self.clock.mono_ns(), self.durable());
+            let durable = self.durable(Rung::Disk);
+            self.ages.note(epoch, self.clock.mono_ns(), durable);
         }
         if kind != FrameKind::Beacon && self.last_data.load(Ordering::Relaxed) < epoch.0 {
             self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
@@ -188,7 +183,7 @@ impl Wal {
     pub fn append_beacon(&self) -> bool {
         let data = self.last_data.load(Ordering::Relaxed);
         let due = data > self.evidenced.load(Ordering::Relaxed)
-            && self.durable().0 >= data
+            && self.durable(Rung::Disk).0 >= data
             && self.last_appended.load(Ordering::SeqCst) <= data;
         if due {
             let none = PartitionSet::empty();

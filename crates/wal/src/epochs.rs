@@ -6,7 +6,8 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Pos, StreamId};
 
 use crate::anchor::Vouched;
-use crate::log::Wal;
+use crate::log::{Stream, Wal};
+use crate::rung::{PerRung, Reached, Rung};
 use crate::sync::Ordering;
 
 /// The ends of one closed epoch.
@@ -16,19 +17,20 @@ pub(crate) struct EpochEnds {
 }
 
 impl EpochEnds {
-    fn vouched(self, wall_us: u64) -> Vouched {
+    fn vouched(&self, wall_us: u64) -> Vouched {
         Vouched {
             epoch: self.epoch,
             wall_us,
-            ends: self.ends,
+            ends: self.ends.clone(),
         }
     }
 }
 
-/// The closed epochs that are not durable yet, in order, and the newest that is.
+/// The closed epochs that the slowest rung has not passed, in order, and the newest epoch that each
+/// rung has passed.
 pub(crate) struct Ends {
     pub closed: VecDeque<EpochEnds>,
-    pub durable: Vouched,
+    pub passed: PerRung<Vouched>,
 }
 
 /// An epoch that is being closed: where each visited stream's part of it ends.
@@ -107,7 +109,13 @@ impl Wal {
             .as_ref()
             .and_then(|begun| begun.ends.iter().copied().collect());
         if let (Some(ends), Some(done)) = (ends, closing.as_ref()) {
-            self.ends.lock().closed.push_back(EpochEnds {
+            let mut known = self.ends.lock();
+            let newest = known.closed.back().map(|e| e.epoch);
+            assert!(
+                newest.is_none_or(|newest| newest < done.epoch),
+                "epochs are closed in order"
+            );
+            known.closed.push_back(EpochEnds {
                 epoch: done.epoch,
                 ends,
             });
@@ -115,49 +123,68 @@ impl Wal {
         }
     }
 
-    /// Raises D as far as the streams' synced positions allow.
-    pub(crate) fn advance_durable(&self) {
+    /// Notes that everything below `end` in a stream is durable on a rung, and raises D of the rung as
+    /// far as that allows.
+    pub(crate) fn pass(&self, rung: Rung, stream: &Stream, end: Pos) {
+        let before = stream.reached[rung].swap(end.0, Ordering::SeqCst);
+        assert!(
+            before <= end.0,
+            "{rung:?} goes back in a stream from {before} to {end}"
+        );
+        self.advance_durable(rung);
+    }
+
+    /// Raises D of a rung as far as what it holds of the streams allows, and forgets the ends of epochs
+    /// that all rungs have passed.
+    fn advance_durable(&self, rung: Rung) {
         let mut ends = self.ends.lock();
-        while let Some(front) = ends.closed.front() {
+        let ends = &mut *ends;
+        let before = ends.passed[rung].epoch;
+        let not_passed = ends.closed.partition_point(|e| e.epoch <= before);
+        let holds = |closed: &&EpochEnds| {
             let mut held = self
                 .streams
                 .iter()
-                .zip(&front.ends)
-                .map(|(s, end)| s.synced.load(Ordering::SeqCst) >= end.0);
-            let durable = if armed(Flaw::OneStreamSuffices) {
+                .zip(&closed.ends)
+                .map(|(s, end)| s.reached[rung].load(Ordering::SeqCst) >= end.0);
+            if armed(Flaw::OneStreamSuffices) {
                 held.any(|h| h)
             } else {
                 held.all(|h| h)
-            };
-            if !durable {
-                return;
             }
-            self.durable.store(front.epoch.0, Ordering::SeqCst);
-            if let Some(newest) = ends.closed.pop_front() {
-                let wall_us = self.wall_us.load(Ordering::Relaxed);
-                ends.durable = newest.vouched(wall_us);
-            }
-        }
+        };
+        let passed = ends.closed.range(not_passed..).take_while(holds);
+        let Some(newest) = passed.last() else {
+            return;
+        };
+        let wall_us = self.wall_us.load(Ordering::Relaxed);
+        self.durable[rung].store(newest.epoch.0, Ordering::SeqCst);
+        ends.passed[rung] = newest.vouched(wall_us);
+        let slowest = Epoch(self.durable.slowest());
+        let kept = ends.closed.partition_point(|e| e.epoch <= slowest);
+        ends.closed.drain(..kept);
     }
 
-    /// D, when it came to be, and where each stream's part of it ends.
+    /// D of a rung, when it came to be, and where each stream's part of it ends.
     #[must_use]
-    pub fn durable_end(&self) -> Vouched {
+    pub fn durable_end(&self, rung: Rung) -> Vouched {
         let ends = self.ends.lock();
         match ends.closed.back() {
-            Some(newest) if armed(Flaw::VouchedBeforeDurable) => EpochEnds {
-                epoch: newest.epoch,
-                ends: newest.ends.clone(),
-            }
-            .vouched(0),
-            _ => ends.durable.clone(),
+            Some(newest) if armed(Flaw::VouchedBeforeDurable) => newest.vouched(0),
+            _ => ends.passed[rung].clone(),
         }
     }
 
-    /// `D`: every transaction up to this epoch survives.
+    /// `D` of a rung: every transaction up to this epoch is durable there.
     #[must_use]
-    pub fn durable(&self) -> Epoch {
-        Epoch(self.durable.load(Ordering::SeqCst))
+    pub fn durable(&self, rung: Rung) -> Epoch {
+        Epoch(self.durable[rung].load(Ordering::SeqCst))
+    }
+
+    /// `D` of every rung.
+    #[must_use]
+    pub fn reached(&self) -> Reached {
+        Reached::new(|rung| self.durable(rung))
     }
 
     /// `E`: the epoch that the next commit joins.
@@ -179,9 +206,9 @@ impl Wal {
         self.last_appended.load(Ordering::SeqCst) >= self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Whether everything appended is durable.
+    /// Whether everything appended is durable on the log's disks.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.last_appended.load(Ordering::SeqCst) <= self.durable().0
+        self.last_appended() <= self.durable(Rung::Disk)
     }
 }

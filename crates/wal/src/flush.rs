@@ -21,6 +21,7 @@ use perdura_device::{Access, AlignedBuf, File};
 use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
 use crate::room::Trouble;
+use crate::rung::Rung;
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header, sync_log_dir};
 use crate::sizes::Span;
 use crate::stream::SealedBlock;
@@ -162,7 +163,7 @@ impl Wal {
             .map_or(Epoch(0), |newest| newest.epoch);
         let mut bytes = 0;
         while let Some(front) = inner.sealed.front() {
-            let known = !front.last || front.epoch <= closed.max(self.durable());
+            let known = !front.last || front.epoch <= closed.max(self.durable(Rung::Disk));
             bytes += to_usize(front.block_len());
             if !known || bytes > self.batch_bytes_max() {
                 break;
@@ -195,7 +196,7 @@ impl Wal {
             segment.span.start <= pos && end <= segment.span.end(),
             "a block lies in one segment"
         );
-        let synced = s.synced.load(Ordering::Relaxed);
+        let synced = s.reached[Rung::Disk].load(Ordering::Relaxed);
         assert!(
             end.0 - synced <= IN_FLIGHT_BYTES_MAX,
             "too much is in flight"
@@ -205,7 +206,7 @@ impl Wal {
         let names = match block.names {
             Some(names) => names,
             None => {
-                let durable = self.durable();
+                let durable = self.durable(Rung::Disk);
                 let header = self.header_of(stream, block, durable);
                 block::seal(&header, &mut block.buf[..len]);
                 *block.names.insert(durable)
@@ -345,10 +346,9 @@ impl Wal {
         let Some(end) = state.written_end.take() else {
             return Err(Error::Stopped("a sync without a write".into()).into());
         };
-        s.synced.store(end.0, Ordering::SeqCst);
         self.evidenced
             .fetch_max(state.names_durable.0, Ordering::SeqCst);
-        self.advance_durable();
+        self.pass(Rung::Disk, s, end);
         Ok(FlushProgress::Synced)
     }
 

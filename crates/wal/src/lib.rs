@@ -5,6 +5,7 @@
 //!  append(group) ──► open block of epoch e ──► sealed blocks ──► flusher: write, sync ──► D
 //!                        one per stream            queue          one per stream
 //! ```
+//! D is D of a [`Rung`]; today the only rung is the log's disks.
 //! * A transaction appends its group while it still holds its latches, reads the epoch `E` under
 //!   the stream's lock, and may release its latches then. It is *acknowledged* when the durable
 //!   epoch `D` has reached that epoch.
@@ -37,6 +38,7 @@ mod lives;
 pub mod log;
 mod rewrite;
 mod room;
+mod rung;
 pub mod scan;
 pub mod scheme;
 pub mod segment;
@@ -55,6 +57,7 @@ pub use frame::{
 };
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};
+pub use rung::{Reached, Rung};
 pub use scan::{BlockRef, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};
 pub use sizes::{SegmentSizes, Span};

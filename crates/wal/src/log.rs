@@ -15,6 +15,7 @@ use crate::anchor::Vouched;
 use crate::epochs::{Closing, Ends};
 use crate::flush::FlushState;
 use crate::room::{NOWHERE, Troubles, WakePreparer};
+use crate::rung::{DurableEpochs, PerRung, Rung};
 use crate::segment::{SegmentId, SegmentShelf, ShelfPlace};
 use crate::sizes::SegmentSizes;
 use crate::stream::StreamInner;
@@ -62,8 +63,8 @@ pub(crate) struct Stream {
     pub inner: Mutex<StreamInner>,
     pub flush: Mutex<FlushState>,
     pub shelf: Mutex<SegmentShelf>,
-    /// Everything below is durable.
-    pub synced: AtomicU64,
+    /// For each rung the position below which everything is durable there.
+    pub reached: PerRung<AtomicU64>,
     /// The end of the last sealed block.
     pub sealed_end: AtomicU64,
     /// The position up to which there are files, prepared or placed.
@@ -74,6 +75,15 @@ pub(crate) struct Stream {
     pub unextended_at: AtomicU64,
     /// Held by the one thread that prepares a file, during its I/O.
     pub preparing: Mutex<()>,
+}
+
+impl Stream {
+    /// Bytes of sealed blocks that are not synced on disk.
+    pub fn unsynced_bytes(&self) -> u64 {
+        let synced = self.reached[Rung::Disk].load(Ordering::Relaxed);
+        let sealed_end = self.sealed_end.load(Ordering::Relaxed);
+        sealed_end.saturating_sub(synced)
+    }
 }
 
 /// Figures for INFO and the benches.
@@ -111,8 +121,8 @@ pub struct Wal {
     pub(crate) streams: Vec<CachePadded<Stream>>,
     /// `E`: the epoch that commits join.
     pub(crate) epoch: CachePadded<AtomicU64>,
-    /// `D`: every epoch up to it is durable in every stream.
-    pub(crate) durable: CachePadded<AtomicU64>,
+    /// `D` of each rung: every epoch up to it is durable there in every stream.
+    pub(crate) durable: DurableEpochs,
     /// The newest epoch with a frame; the newest with one that is not a beacon.
     pub(crate) last_appended: AtomicU64,
     pub(crate) last_data: AtomicU64,
@@ -160,7 +170,7 @@ impl Wal {
                 inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
                 flush: Mutex::new(FlushState::new()),
                 shelf: Mutex::new(shelf),
-                synced: AtomicU64::new(from.0),
+                reached: PerRung::new(|_| AtomicU64::new(from.0)),
                 sealed_end: AtomicU64::new(from.0),
                 room_end: AtomicU64::new(room_end),
                 wanted_end: AtomicU64::new(0),
@@ -168,7 +178,7 @@ impl Wal {
                 preparing: Mutex::new(()),
             }));
         }
-        let durable = Vouched {
+        let passed = Vouched {
             epoch: start.durable,
             wall_us: start.wall_us,
             ends: start.start.clone(),
@@ -181,7 +191,7 @@ impl Wal {
             clock,
             streams,
             epoch: CachePadded::new(AtomicU64::new(start.epoch.0)),
-            durable: CachePadded::new(AtomicU64::new(start.durable.0)),
+            durable: DurableEpochs::all_at(start.durable),
             last_appended: AtomicU64::new(0),
             last_data: AtomicU64::new(0),
             ages: Ages::new(),
@@ -189,7 +199,7 @@ impl Wal {
             closing: Mutex::new(None),
             ends: Mutex::new(Ends {
                 closed: VecDeque::new(),
-                durable,
+                passed: PerRung::new(|_| passed.clone()),
             }),
             wall_us: AtomicU64::new(start.wall_us),
             failed: Mutex::new(None),
@@ -206,11 +216,11 @@ impl Wal {
         u8::try_from(self.streams.len()).expect("at most 16 streams")
     }
 
-    /// Everything below is durable in this stream.
+    /// Everything below is synced in this stream's segments.
     #[must_use]
     pub fn synced(&self, stream: StreamId) -> Pos {
         let s = &self.streams[usize::from(stream.0)];
-        Pos(s.synced.load(Ordering::SeqCst))
+        Pos(s.reached[Rung::Disk].load(Ordering::SeqCst))
     }
 
     /// Latches a failure: from now on nothing is acknowledged.
@@ -276,13 +286,12 @@ impl Wal {
     #[must_use]
     pub fn stats(&self) -> WalStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let queued = |s: &Stream| load(&s.sealed_end).saturating_sub(load(&s.synced));
         WalStats {
             log_bytes: load(&self.counters.log_bytes),
             device_bytes: load(&self.counters.device_bytes),
             blocks: load(&self.counters.blocks),
             syncs: load(&self.counters.syncs),
-            queued_bytes: self.streams.iter().map(|s| queued(s)).sum(),
+            queued_bytes: self.streams.iter().map(|s| s.unsynced_bytes()).sum(),
             file_bytes: self.streams.iter().map(|s| s.shelf.lock().bytes()).sum(),
         }
     }

@@ -8,8 +8,8 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId, U
 use perdura_device::{Clock, Disk, ManualClock, MemDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Check, Direction, FlushProgress, FrameKind, History, Scheme, SegmentSizes, StreamScan, Wal,
-    WalOptions, WalStart, decide_cut, scan_stream,
+    Check, Direction, FlushProgress, FrameKind, History, Rung, Scheme, SegmentSizes, StreamScan,
+    Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 use shuttle::sync::Mutex;
 use shuttle::thread;
@@ -82,7 +82,7 @@ fn history() {
         }));
     }
     // A power cut now and then: what the disk holds is scanned while the others run.
-    let durable_before = wal.durable();
+    let durable_before = wal.durable(Rung::Disk);
     let scans: Vec<_> = (0..STREAMS)
         .map(|stream| scan(disk.as_ref(), stream))
         .collect();
@@ -113,10 +113,10 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
         told.is_sorted_by_key(|(_, epoch)| *epoch),
         "a dependent has a smaller epoch: {told:?}"
     );
-    assert_eq!(wal.durable(), told.last().unwrap().1);
+    assert_eq!(wal.durable(Rung::Disk), told.last().unwrap().1);
     let mut scans: Vec<_> = (0..STREAMS).map(|stream| scan(disk, stream)).collect();
     let cut = decide_cut(&anchor(), &scans, None).unwrap();
-    assert_eq!(cut.durable, wal.durable());
+    assert_eq!(cut.durable, wal.durable(Rung::Disk));
     let mut found = BTreeMap::new();
     for scan in &mut scans {
         scan.cut_at(cut.cut[usize::from(scan.stream.0)]);

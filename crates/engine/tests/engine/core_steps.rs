@@ -5,7 +5,7 @@ use std::sync::Arc;
 use perdura::{Core, CoreOptions, Env, PartitionSet, Progress, Renewal, Ticket};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
-use perdura_wal::{Check, Direction, FlushProgress, FrameKind, scan_stream};
+use perdura_wal::{Check, Direction, FlushProgress, FrameKind, Rung, scan_stream};
 
 pub fn small() -> CoreOptions {
     CoreOptions {
@@ -64,9 +64,9 @@ fn what_is_durable_survives_a_power_cut_and_what_is_not_is_gone_whole() {
         let core = open(&disk, streams);
         let kept = set(&core, "kept", b"one");
         core.flush_all().unwrap();
-        assert!(core.wal().durable() >= kept.epoch);
+        assert!(core.wal().durable(Rung::Disk) >= kept.epoch);
         let lost = set(&core, "lost", b"two");
-        assert!(core.wal().durable() < lost.epoch);
+        assert!(core.wal().durable(Rung::Disk) < lost.epoch);
         drop(core);
         disk.crash(CrashProfile::Nothing, 1);
         let core = open(&disk, streams);
@@ -211,12 +211,12 @@ fn an_epoch_is_durable_only_when_every_stream_holds_its_part() {
     }
     core.close_epoch();
     let drain = |stream| while core.flush_step(stream).unwrap() != FlushProgress::Idle {};
-    let before = core.wal().durable();
+    let before = core.wal().durable(Rung::Disk);
     drain(StreamId(0));
-    let after_one = core.wal().durable();
+    let after_one = core.wal().durable(Rung::Disk);
     drain(StreamId(1));
     assert!(before < newest);
-    assert_eq!(core.wal().durable(), newest);
+    assert_eq!(core.wal().durable(Rung::Disk), newest);
     // Had the second stream nothing of the epoch, one stream would have sufficed.
     assert!(after_one == before || after_one == newest);
 }

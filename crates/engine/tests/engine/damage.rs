@@ -11,6 +11,7 @@ use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 use perdura_recovery::image::{Places, directory_path, folder};
 use perdura_recovery::read_anchor;
 use perdura_recovery::{Level, Schedule};
+use perdura_wal::Rung;
 
 use crate::core_steps::{env, small};
 
@@ -202,7 +203,7 @@ impl Run<'_> {
             if self.rng.bool() {
                 core.flush_all().unwrap();
             }
-            acked = acked.max(core.wal().durable().0);
+            acked = acked.max(core.wal().durable(Rung::Disk).0);
             drop(core);
             self.crash();
             self.damage();

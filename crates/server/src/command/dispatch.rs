@@ -108,7 +108,7 @@ pub(crate) fn execute(
         super::monitor::feed(state, session, command, args);
     }
     state.append_own(&mut replies.buf);
-    replies.seal(rest, state.durable);
+    replies.seal(rest, state.reached);
     super::wait::serve(state);
     state.seal_own(session, replies);
     state.running.0 = Seat::NOBODY;

@@ -161,7 +161,7 @@ fn attempt(
 pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, epoch: Epoch) {
     hush(&mut connection.session, &mut connection.replies, start);
     let rest = connection.session.rest(epoch);
-    connection.replies.seal(rest, state.durable);
+    connection.replies.seal(rest, state.reached);
     connection.blocked = false;
     // It was not idle while it waited.
     connection.session.active = state.now;

@@ -25,7 +25,7 @@ impl EventLoop {
                         control.send(Message::Expired { keys, epoch });
                     }
                 }));
-                self.state.durable = db.durable();
+                self.state.reached = db.reached();
                 for line in db.report().to_string().lines() {
                     (self.state.log)(line);
                 }

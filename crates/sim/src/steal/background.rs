@@ -2,7 +2,7 @@
 
 use perdura_base::StreamId;
 use perdura_recovery::CheckpointProgress;
-use perdura_wal::FlushProgress;
+use perdura_wal::{FlushProgress, Rung};
 
 use crate::world::Check;
 
@@ -49,7 +49,7 @@ impl World {
     }
 
     fn vouch(&mut self) -> Check {
-        let durable = self.steal().wal().durable().0;
+        let durable = self.steal().wal().durable(Rung::Disk).0;
         match self.steal().vouch() {
             Ok(_) => {
                 self.evidence = self.evidence.max(durable);
@@ -84,7 +84,7 @@ impl World {
     /// One step of a flusher; `None` if it failed as it may.
     fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
         let s = usize::from(stream);
-        let durable = self.steal().wal().durable().0;
+        let durable = self.steal().wal().durable(Rung::Disk).0;
         match self.steal().flush_step(StreamId(stream)) {
             Ok(progress) => {
                 match progress {

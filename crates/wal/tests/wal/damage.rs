@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura_base::{Error, StreamId};
 use perdura_device::{CrashProfile, Disk, SimDisk};
-use perdura_wal::{Direction, FlushProgress, History, SegmentSizes};
+use perdura_wal::{Direction, FlushProgress, History, Rung, SegmentSizes};
 
 use crate::setup::{anchor, append, flush, groups, open, scan};
 
@@ -119,7 +119,7 @@ fn a_failed_sync_stops_the_log_for_good() {
         wal.close_epoch();
         let failed = (0..5).find_map(|_| wal.flush_step(StreamId(0)).err());
         assert!(matches!(failed, Some(Error::Io { .. })));
-        assert_eq!(wal.durable().0, 1);
+        assert_eq!(wal.durable(Rung::Disk).0, 1);
         assert!(matches!(
             wal.flush_step(StreamId(0)),
             Err(Error::Stopped(_))
@@ -171,7 +171,7 @@ fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
     assert!(matches!(refused, Error::LogFull(text) if text.contains("no space")));
     assert!(accepted > 5);
     assert_eq!(
-        wal.durable().0,
+        wal.durable(Rung::Disk).0,
         accepted,
         "nothing that was accepted waits for space"
     );

@@ -2,7 +2,7 @@
 
 use perdura_base::{Incarnation, Pos, StreamId};
 use perdura_device::{CrashProfile, SimDisk};
-use perdura_wal::{ChainLink, Direction, FlushProgress};
+use perdura_wal::{ChainLink, Direction, FlushProgress, Rung};
 
 use crate::setup::{anchor, append, flush, groups, open, scan};
 
@@ -30,7 +30,7 @@ fn groups_of_any_size_come_back_in_order_in_both_directions_and_in_any_units() {
     flush(&wal);
     disk.crash(CrashProfile::Nothing, 1);
     let (scans, cut) = scan(&disk, &anchor).unwrap();
-    assert_eq!(cut.durable, wal.durable());
+    assert_eq!(cut.durable, wal.durable(Rung::Disk));
     for unit_bytes in [0, 10_000, u64::MAX] {
         assert_eq!(groups(&scans, unit_bytes, Direction::Forward), written);
         let mut backward = groups(&scans, unit_bytes, Direction::Backward);
@@ -116,7 +116,7 @@ fn truncated_segments_are_used_again_and_their_old_blocks_do_not_count() {
     )
     .unwrap();
     let cut = perdura_wal::decide_cut(&anchor, std::slice::from_ref(&scan), None).unwrap();
-    assert_eq!(cut.durable, wal.durable());
+    assert_eq!(cut.durable, wal.durable(Rung::Disk));
     let found = groups(&[scan], 0, Direction::Forward);
     let expected: Vec<Vec<u8>> = (31..40u8).map(|round| vec![round; 20_000]).collect();
     assert_eq!(found, [expected]);
