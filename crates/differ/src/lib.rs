@@ -26,11 +26,13 @@
 //! | [`script`], [`scenes`] | a seed's script; scenes of several connections |
 //! | [`play`], [`dataset`], [`crowd`], [`whole`] | running a script; comparing what is stored; blocked and listening clients; iterations and dumps |
 //! | [`contents`] | all that one server holds |
+//! | [`builds`] | two builds of ours under the same scripts, killed and started again |
 //! | [`rules`], [`exceptions`] | what "the same" means |
 //! | [`shrink`] | the shortest script that still fails |
 //! | [`hunt`] | many seeds |
 //! | [`stall`] | what a load of one client does to the PINGs of another |
 
+pub mod builds;
 pub mod contents;
 pub mod crowd;
 pub mod dataset;

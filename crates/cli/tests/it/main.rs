@@ -6,6 +6,7 @@
 
 mod beside_redis;
 mod browsers;
+mod builds;
 mod clients;
 mod config;
 mod contents;

@@ -1,0 +1,23 @@
+//! Two builds of Perdura beside each other: `cargo run --release -p perdura-differ --example builds
+//! -- OLD NEW SCRIPTS [GROUP]`, where OLD and NEW are `perdura` programs.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use perdura_differ::builds::compare;
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let mut next = |what: &'static str| args.next().context(what);
+    let old = PathBuf::from(next("the old program")?);
+    let new = PathBuf::from(next("the new program")?);
+    let scripts: u64 = next("how many scripts")?.parse()?;
+    let group = args.next().map_or(Ok(100), |n| n.parse())?;
+    let report = compare(&old, &new, 1..1 + scripts, group)?;
+    println!(
+        "{} scripts, {} commands acknowledged by each build, {} kills of each: {} keys compared, and \
+         as many imported from the old build's export; all equal",
+        report.scripts, report.commands, report.kills, report.keys
+    );
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! Two builds of Perdura under the same scripts: killed and started again, both hold the same, and
+//! what the old one exports, the new one imports to the same digest.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use crate::contents::{self, Contents};
+use crate::pair::await_answer;
+use crate::reply::Reply;
+use crate::rules::name;
+use crate::script::{self, Argv, Step};
+use crate::tables::families;
+use crate::wire::{Wire, encode};
+
+/// Requests in flight at most.
+const BATCH: usize = 64;
+
+/// Commands whose effect is chance or time, or that are not about data; and those that wait.
+const LEFT_OUT: [&str; 30] = [
+    "SPOP",
+    "EXPIRE",
+    "PEXPIRE",
+    "SETEX",
+    "PSETEX",
+    "GETEX",
+    "RESTORE",
+    "SHUTDOWN",
+    "DEBUG",
+    "CONFIG",
+    "BLPOP",
+    "BRPOP",
+    "BLMOVE",
+    "BRPOPLPUSH",
+    "BLMPOP",
+    "BZPOPMIN",
+    "BZPOPMAX",
+    "BZMPOP",
+    "WAIT",
+    "WAITAOF",
+    "MONITOR",
+    "SUBSCRIBE",
+    "PSUBSCRIBE",
+    "SSUBSCRIBE",
+    "CLIENT",
+    "QUIT",
+    "RESET",
+    "HELLO",
+    "AUTH",
+    "ACL",
+];
+
+/// Words that make a deadline of now.
+const RELATIVE: [&[u8]; 2] = [b"EX", b"PX"];
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Scripts run.
+    pub scripts: u64,
+    /// Commands acknowledged by each build.
+    pub commands: u64,
+    /// Kills of each build.
+    pub kills: u64,
+    /// Keys compared.
+    pub keys: u64,
+}
+
+/// A build's server over a directory of its own.
+struct Build {
+    program: PathBuf,
+    dir: TempDir,
+    process: Child,
+}
+
+impl Build {
+    fn start(program: &Path) -> Result<Build> {
+        let dir = TempDir::new()?;
+        let process = serve(program, dir.path())?;
+        Ok(Build {
+            program: program.to_owned(),
+            dir,
+            process,
+        })
+    }
+
+    fn connect(&self) -> Result<Wire> {
+        Wire::connect(&socket(self.dir.path()))
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        std::fs::remove_file(socket(self.dir.path()))?;
+        Ok(())
+    }
+
+    fn start_again(&mut self) -> Result<()> {
+        self.process = serve(&self.program, self.dir.path())?;
+        Ok(())
+    }
+}
+
+impl Drop for Build {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("socket")
+}
+
+fn data(dir: &Path) -> PathBuf {
+    dir.join("data")
+}
+
+fn serve(program: &Path, dir: &Path) -> Result<Child> {
+    let mut process = Command::new(program)
+        .args([
+            "serve",
+            "--enable-debug-command",
+            "local",
+            "--partitions",
+            "16",
+        ])
+        .args(["--segment-size", "4MiB"])
+        .arg("--unix-socket")
+        .arg(socket(dir))
+        .arg("--data")
+        .arg(data(dir))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("starting {}", program.display()))?;
+    let ready = || -> Result<()> {
+        while !socket(dir).exists() {
+            ensure!(process.try_wait()?.is_none(), "the server has ended");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        await_answer(&socket(dir))
+    }();
+    if let Err(error) = ready {
+        // It may have ended.
+        let _ = process.kill();
+        let _ = process.wait();
+        return Err(error);
+    }
+    Ok(process)
+}
+
+/// Runs the scripts of `seeds` on both builds, `group` of them between two kills.
+///
+/// # Errors
+/// What differs, with the seeds between the last two comparisons; and whatever keeps a build from
+/// starting or answering.
+pub fn compare(old: &Path, new: &Path, seeds: std::ops::Range<u64>, group: u64) -> Result<Report> {
+    let mut report = Report::default();
+    let mut first = seeds.start;
+    while first < seeds.end {
+        let last = (first + group.max(1)).min(seeds.end);
+        let told = || format!("seeds {first} to {last}, end exclusive");
+        one_group(old, new, first..last, &mut report).with_context(told)?;
+        first = last;
+    }
+    Ok(report)
+}
+
+fn one_group(
+    old: &Path,
+    new: &Path,
+    seeds: std::ops::Range<u64>,
+    report: &mut Report,
+) -> Result<()> {
+    let commands = commands(seeds.clone());
+    let mut builds = [Build::start(old)?, Build::start(new)?];
+    let mut held = Vec::new();
+    for build in &mut builds {
+        play(&mut build.connect()?, &commands)?;
+        let before = all_of(&mut build.connect()?)?;
+        build.kill()?;
+        build.start_again()?;
+        let after = all_of(&mut build.connect()?)?;
+        let program = build.program.display();
+        same(
+            &before,
+            &after,
+            &format!("{program} before and after kill -9"),
+        )?;
+        held.push(after);
+    }
+    same(&held[0], &held[1], "the old build and the new one")?;
+    report.keys += u64::try_from(held[0].0.len())?;
+
+    let [mut from, mut to] = builds;
+    let digest = digest(&mut to.connect()?)?;
+    from.kill()?;
+    to.kill()?;
+    let mut imported = Build::start(new)?;
+    carry_over(&from, &imported)?;
+    let there = all_of(&mut imported.connect()?)?;
+    same(
+        &held[0],
+        &there,
+        "an export of the old build and its import",
+    )?;
+    let of_import = self::digest(&mut imported.connect()?)?;
+    ensure!(
+        of_import == digest,
+        "digest {digest} of the new build, {of_import} of the import"
+    );
+    imported.kill()?;
+
+    report.scripts += seeds.end - seeds.start;
+    report.commands += u64::try_from(commands.len())?;
+    report.kills += 1;
+    Ok(())
+}
+
+/// The commands of the seeds' scripts whose effect is the same wherever they run.
+fn commands(seeds: std::ops::Range<u64>) -> Vec<Argv> {
+    let families = families();
+    let mut commands = Vec::new();
+    for seed in seeds {
+        let length = if seed % 16 == 0 { 400 } else { 100 };
+        let script = script::write(seed, length, &families, &[]);
+        let steps = script.units.into_iter().flatten();
+        commands.extend(steps.filter_map(|step| match step {
+            Step::Call { conn: 0, argv } if is_certain(&argv) => Some(argv),
+            _ => None,
+        }));
+        commands.push(vec![b"DISCARD".to_vec()]);
+        // And a collection that is rows of its own.
+        let grown = format!("grown{}", seed % 8);
+        let mut words = vec![b"SADD".to_vec(), grown.into_bytes()];
+        words.extend((0..seed % 400).map(|n| n.to_string().into_bytes()));
+        commands.extend((words.len() > 2).then_some(words));
+    }
+    commands
+}
+
+fn is_certain(argv: &Argv) -> bool {
+    let relative = |word: &Vec<u8>| {
+        RELATIVE
+            .iter()
+            .any(|option| word.eq_ignore_ascii_case(option))
+    };
+    !LEFT_OUT.contains(&name(argv).as_str()) && !argv.iter().skip(1).any(relative)
+}
+
+/// Sends the commands and reads every reply.
+fn play(wire: &mut Wire, commands: &[Argv]) -> Result<()> {
+    for batch in commands.chunks(BATCH) {
+        let bytes: Vec<u8> = batch.iter().flat_map(|argv| encode(argv)).collect();
+        wire.send(&bytes)?;
+        for argv in batch {
+            let about = || String::from_utf8_lossy(&argv.join(&b' ')).into_owned();
+            wire.read().with_context(about)?;
+        }
+    }
+    Ok(())
+}
+
+/// All keys with their values and deadlines.
+type All = (Contents, Vec<Reply>);
+
+fn all_of(wire: &mut Wire) -> Result<All> {
+    let contents = contents::read(wire)?;
+    let mut deadlines = Vec::new();
+    for (database, key) in contents.keys() {
+        wire.call(&["SELECT", &database.to_string()])?;
+        wire.send(&encode(&[b"PEXPIRETIME".to_vec(), key.clone()]))?;
+        deadlines.push(wire.read()?);
+    }
+    Ok((contents, deadlines))
+}
+
+fn same(one: &All, other: &All, what: &str) -> Result<()> {
+    for (key, value) in &one.0 {
+        let there = other.0.get(key);
+        ensure!(
+            there == Some(value),
+            "{what} differ in {key:?}: {value:?} and {there:?}"
+        );
+    }
+    ensure!(
+        one == other,
+        "{what} differ: {} and {} keys",
+        one.0.len(),
+        other.0.len()
+    );
+    Ok(())
+}
+
+fn digest(wire: &mut Wire) -> Result<Reply> {
+    let reply = wire.call(&["DEBUG", "DIGEST"])?;
+    ensure!(reply.kind == b'+', "DEBUG DIGEST answers {reply}");
+    Ok(reply)
+}
+
+/// Exports a stopped build's data and sends it to a running one.
+fn carry_over(from: &Build, to: &Build) -> Result<()> {
+    let exported = Command::new(&from.program)
+        .args(["export", "--data"])
+        .arg(data(from.dir.path()))
+        .stderr(Stdio::null())
+        .output()?;
+    ensure!(
+        exported.status.success(),
+        "export ends with {}",
+        exported.status
+    );
+    let wire = to.connect()?;
+    let (mut reads, mut sends) = wire.split()?;
+    let mut ending = exported.stdout;
+    ending.extend(encode(&[b"ECHO".to_vec(), b"all is read".to_vec()]));
+    let sender = std::thread::spawn(move || sends.send(&ending));
+    loop {
+        let reply = reads.read()?;
+        ensure!(reply.kind != b'-', "the import answers {reply}");
+        if reply.text() == Some(b"all is read") {
+            break;
+        }
+    }
+    match sender.join() {
+        Ok(sent) => sent,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
