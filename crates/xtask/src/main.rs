@@ -2,9 +2,11 @@
 //!
 //! * `cargo xtask layers`: a crate depends only on crates of lower layers.
 //! * `cargo xtask tidy`: the house rules that can be read from the text.
+//! * `cargo xtask census`: sizes, long functions, assertions and circles of imports, crate by crate.
 //!
-//! Each prints every fault with its place and ends with exit code 1 if there is one.
+//! The checks print every fault with its place and end with exit code 1 if there is one.
 
+mod census;
 mod layers;
 mod scan;
 mod tidy;
@@ -12,13 +14,14 @@ mod tidy;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask layers | cargo xtask tidy";
+const USAGE: &str = "usage: cargo xtask layers | cargo xtask tidy | cargo xtask census";
 
 fn main() -> ExitCode {
     let verb = std::env::args().nth(1);
     let faults = match verb.as_deref() {
         Some("layers") => layers::check(&root()),
         Some("tidy") => tidy::check(&root()),
+        Some("census") => census::print(&root()).map(|()| Vec::new()),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -38,21 +38,14 @@ const BOUNDARY: [(&str, &[&str]); 2] = [
 /// All faults below `root`.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
-    let mut files = Vec::new();
-    for entry in fs::read_dir(root.join("crates")).context("reading crates/")? {
-        let folder = entry?.path();
-        collect(&folder, &mut files)?;
-    }
-    files.sort();
-    for path in files {
+    for path in sources(root)? {
         let name = path
             .strip_prefix(root)
             .unwrap_or(&path)
             .display()
             .to_string();
         let source = fs::read_to_string(&path).with_context(|| name.clone())?;
-        let test = name.contains("/tests/") || is_test_module(&path);
-        faults.extend(judge(&name, &source, test));
+        faults.extend(judge(&name, &source, is_test_file(root, &path)));
         for page in format_pages(&source) {
             if !root.join(&page).exists() {
                 faults.push(format!("{name}: {page} does not exist"));
@@ -60,6 +53,23 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(faults)
+}
+
+/// Every Rust source of the crates below `root`, in the order of their paths.
+pub fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join("crates")).context("reading crates/")? {
+        collect(&entry?.path(), &mut files)?;
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Whether nothing of a source ships.
+pub fn is_test_file(root: &Path, path: &Path) -> bool {
+    let name = path.strip_prefix(root).unwrap_or(path);
+    let within = |folder: &str| name.components().any(|part| part.as_os_str() == folder);
+    within("tests") || is_test_module(path)
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
