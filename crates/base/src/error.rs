@@ -1,7 +1,8 @@
-//! The three families of errors, which have three fates.
+//! The four families of errors, which have four fates.
 //!
 //! *Caller*: the argument was wrong; nothing happened. *Environment*: the machine refused; the
-//! failure is latched where trust is lost. *Corruption*: bytes are not what was written; it
+//! failure is latched where trust is lost. *Fenced*: another process owns the log now; this one stops
+//! for good, and neither a retry nor a restart of it is right. *Corruption*: bytes are not what was written; it
 //! names the place, what was expected and found, and is never ignored. A torn log tail is an
 //! expected end and no error at all.
 
@@ -79,6 +80,13 @@ pub enum Error {
     #[error("stopped after a failure: {0}. Restart the database; nothing acknowledged is lost")]
     Stopped(String),
 
+    /// Fenced: another process owns the log now. Says what proved it.
+    #[error(
+        "another process owns the log now: {0}. This process has stopped and writes nothing more. \
+         What it acknowledged is in the log; use the database through the process that owns it"
+    )]
+    Fenced(String),
+
     /// Environment: a checkpoint was given up. Nothing is lost: the log keeps what it held.
     #[error("the checkpoint was cancelled: {0}")]
     Cancelled(String),
@@ -126,6 +134,8 @@ pub enum Family {
     Caller,
     /// The machine failed.
     Environment,
+    /// Another process owns the log.
+    Fenced,
     /// Bytes are damaged or foreign.
     Corruption,
 }
@@ -142,6 +152,7 @@ impl Error {
             Error::Io { .. } | Error::Stopped(_) | Error::Cancelled(_) | Error::Locked { .. } => {
                 Family::Environment
             }
+            Error::Fenced(_) => Family::Fenced,
             Error::Corrupt(_) | Error::Version { .. } | Error::Foreign { .. } => Family::Corruption,
         }
     }
@@ -172,6 +183,21 @@ impl Error {
             found: found.into(),
             consequence: consequence.into(),
         }))
+    }
+
+    /// The error of a database that this one has stopped, at `place`: every later call fails with it.
+    #[must_use]
+    pub fn stopping(&self, place: &str) -> Error {
+        match self {
+            Error::Fenced(why) => Error::Fenced(format!("{place}: {why}")),
+            other => Error::Stopped(format!("{place}: {other}")),
+        }
+    }
+
+    /// Whether another process owns the log.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.family() == Family::Fenced
     }
 
     /// Whether the file or directory was not there.

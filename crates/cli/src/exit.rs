@@ -53,6 +53,7 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const DAMAGED: u8 = 3;
 const STOPPED: u8 = 4;
+const FENCED: u8 = 5;
 
 /// Says on stderr what went wrong, and gives the exit code.
 pub fn code(done: anyhow::Result<()>) -> ExitCode {
@@ -118,6 +119,7 @@ fn code_of_core(error: &perdura::Error) -> u8 {
         (perdura::Error::Usage(_), _) => USAGE,
         (perdura::Error::Stopped(_), _) => STOPPED,
         (_, Family::Corruption) => DAMAGED,
+        (_, Family::Fenced) => FENCED,
         (_, Family::Caller | Family::Environment) => FAILED,
     }
 }
@@ -142,10 +144,11 @@ mod tests {
     fn each_family_of_errors_has_its_code_under_any_context() {
         let core = |error: perdura::Error| {
             let direct = code_of(&anyhow::Error::new(error));
-            assert!((1..=4).contains(&direct));
+            assert!((1..=5).contains(&direct));
             direct
         };
         assert_eq!(core(perdura::Error::Stopped("a sync failed".into())), 4);
+        assert_eq!(core(perdura::Error::Fenced("by node b".into())), 5);
         assert_eq!(core(perdura::Error::Cancelled("a full disk".into())), 1);
         assert_eq!(core(perdura::Error::Usage("no".into())), 2);
         assert_eq!(core(perdura::Error::Locked { dir: "d".into() }), 1);

@@ -415,7 +415,7 @@ impl Core {
         });
         if let Err(error) = marked {
             // Refused for want of space, it would come into force later, whatever happens meanwhile.
-            self.wal.fail(&format!("anchor: {error}"));
+            self.wal.stop("anchor", &error);
         }
         self.wal.check()
     }

@@ -217,6 +217,14 @@ impl Db {
         self.shared.core.wal().failure()
     }
 
+    /// Whether the database acknowledges writes.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] after a failure, [`Error::Fenced`] if another process owns the log.
+    pub fn check(&self) -> Result<()> {
+        self.shared.core.wal().check()
+    }
+
     /// Work that a failing disk delays and that is tried again; usually none. It costs space, or
     /// in the end room for writes, and never what was acknowledged.
     #[must_use]

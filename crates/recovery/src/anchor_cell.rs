@@ -75,7 +75,7 @@ impl AnchorCell {
     pub fn update_running(&self, wal: &Wal, change: impl FnOnce(&mut Anchor)) -> Result<Anchor> {
         self.update(change).map_err(|failure| {
             if let Failure::Final(error) = &failure {
-                wal.fail(&format!("anchor: {error}"));
+                wal.stop("anchor", error);
             }
             failure.into()
         })

@@ -522,9 +522,7 @@ impl Checkpointer {
     fn sync(&self, sweep: &Sweep) -> Result<()> {
         for image in &sweep.images {
             image.sync().inspect_err(|error| {
-                self.parts
-                    .wal
-                    .fail(&format!("{}: {error}", folder(sweep.slot)));
+                self.parts.wal.stop(folder(sweep.slot), error);
             })?;
         }
         Ok(())

@@ -196,7 +196,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
             durable.clone_from(&record);
             durable.seq = seq;
         });
-        updated.map_err(|failure| Error::Stopped(format!("anchor: {}", Error::from(failure))))?;
+        updated.map_err(|failure| Error::from(failure).stopping("anchor"))?;
         Some(cell)
     };
     let wal_start = WalStart {

@@ -18,6 +18,7 @@ pub(crate) fn error_text(error: &Error) -> String {
              Free space on the disk of the log; writes resume by themselves"
         ),
         Error::Stopped(why) => format!("ERR the database has stopped: {why}"),
+        Error::Fenced(_) => format!("ERR the database has stopped: {error}"),
         other => format!("ERR {other}"),
     }
 }

@@ -32,7 +32,8 @@ const EXIT_IMPATIENT: i32 = 1;
 ///
 /// # Errors
 /// Options that expose the database, an address that cannot be bound, a database that does not
-/// open or close, or that has stopped after a failure of its disk ([`Error::Stopped`]).
+/// open or close, that has stopped after a failure of its disk ([`Error::Stopped`]) or because another
+/// process owns its log ([`Error::Fenced`]).
 pub fn serve(
     options: ServerOptions,
     db: Options,
@@ -249,8 +250,9 @@ impl Prepared {
                 db.abandon();
             }
             (db, Ending::Failed(why)) => {
+                let stopped = db.as_ref().and_then(|db| db.check().err());
                 let_go(db);
-                return Err(Error::Stopped(why).into());
+                return Err(stopped.unwrap_or(Error::Stopped(why)).into());
             }
         }
         Ok(())

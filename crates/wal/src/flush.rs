@@ -4,7 +4,8 @@
 //! Idle ──take sealed blocks──► Writing ──all written──► Syncing ──synced──► Idle, D advances
 //! ```
 //! The engine drives it from a thread, the simulator from its seed: the same code. A failed write
-//! or sync latches the log; nobody retries. Two failures pass, and the step is taken again later: a
+//! or sync latches the log and is never repeated; so does a device that says that another process owns
+//! the log ([`Error::Fenced`]), whatever the step was. Two failures pass, and the step is taken again later: a
 //! segment cannot be prepared, for whatever reason, and a *write* is refused for want of space, as
 //! copy-on-write file systems do even where the file has its length. Nothing of such a write counts:
 //! its block stays at the head of the queue with the bytes it has, and no block behind it is
@@ -48,6 +49,14 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The failure to give a segment a file and its name: nothing is written there yet.
+    fn of_placing(error: Error) -> Failure {
+        match error.is_fenced() {
+            true => Failure::Final(error),
+            false => Failure::Delay(error),
+        }
+    }
+
     /// The failure of a write: one that found no space may be made again, with the same bytes.
     #[must_use]
     pub fn of_write(error: Error) -> Failure {
@@ -116,7 +125,7 @@ impl Wal {
     /// Takes one step of a stream's flusher.
     ///
     /// # Errors
-    /// What delays it, after which the step may be repeated; if [`Wal::failure`] says something, the
+    /// What delays it, after which the step may be repeated; if [`Wal::failure`] returns a reason, the
     /// log has stopped.
     pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
         self.check()?;
@@ -145,7 +154,7 @@ impl Wal {
                 Err(error)
             }
             Err(Failure::Final(error)) => {
-                self.fail(&format!("log stream {stream}: {error}"));
+                self.stop(&format!("log stream {stream}"), &error);
                 Err(error)
             }
         }
@@ -282,7 +291,7 @@ impl Wal {
         let next = match state.placed.take() {
             Some(placed) => placed,
             None => {
-                self.place(s, id(span), span).map_err(Failure::Delay)?;
+                self.place(s, id(span), span).map_err(Failure::of_placing)?;
                 let disk = Arc::clone(&s.shelf.lock().disk);
                 let file = disk.open(&id(span).path(), Access::Direct)?;
                 Segment { span, file }

@@ -111,6 +111,14 @@ pub(crate) struct Counters {
     pub syncs: AtomicU64,
 }
 
+/// What stopped the log.
+enum Stop {
+    /// A failure: what the disks hold is not known.
+    Failed(String),
+    /// Another process owns the log.
+    Fenced(String),
+}
+
 /// The log: N streams under one commit epoch.
 pub struct Wal {
     pub(crate) uuid: Uuid,
@@ -134,8 +142,8 @@ pub struct Wal {
     pub(crate) closing: Mutex<Option<Closing>>,
     pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
-    failed: Mutex<Option<String>>,
-    /// 1 once `failed` is set, for those who ask with every write.
+    stopped: Mutex<Option<Stop>>,
+    /// 1 once `stopped` is set, for those who ask with every write.
     pub(crate) has_failed: AtomicU64,
     /// What keeps streams from being written or extended.
     pub(crate) troubles: Troubles,
@@ -202,7 +210,7 @@ impl Wal {
                 passed: PerRung::new(|_| passed.clone()),
             }),
             wall_us: AtomicU64::new(start.wall_us),
-            failed: Mutex::new(None),
+            stopped: Mutex::new(None),
             has_failed: AtomicU64::new(0),
             troubles: Troubles::none(),
             preparer: OnceLock::new(),
@@ -225,20 +233,43 @@ impl Wal {
 
     /// Latches a failure: from now on nothing is acknowledged.
     pub fn fail(&self, why: &str) {
-        self.failed.lock().get_or_insert_with(|| why.to_owned());
+        self.latch(Stop::Failed(why.to_owned()));
+    }
+
+    /// Latches the error that stops the log, which `place` reported; see [`Error::stopping`].
+    pub fn stop(&self, place: &str, error: &Error) {
+        self.latch(match error.stopping(place) {
+            Error::Fenced(why) => Stop::Fenced(why),
+            Error::Stopped(why) => Stop::Failed(why),
+            other => Stop::Failed(other.to_string()),
+        });
+    }
+
+    fn latch(&self, stop: Stop) {
+        self.stopped.lock().get_or_insert(stop);
         self.has_failed.store(1, Ordering::SeqCst);
     }
 
     /// Why the log has stopped, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        self.failed.lock().clone()
+        let stop = self.stopped.lock();
+        stop.as_ref().map(|stop| match stop {
+            Stop::Failed(why) => why.clone(),
+            Stop::Fenced(why) => format!("another process owns the log now: {why}"),
+        })
     }
 
-    /// [`Error::Stopped`] if the log has stopped.
+    /// Whether the log takes writes.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] after a failure, [`Error::Fenced`] if another process owns the log.
     pub fn check(&self) -> Result<()> {
-        self.failure()
-            .map_or(Ok(()), |why| Err(Error::Stopped(why)))
+        match &*self.stopped.lock() {
+            None => Ok(()),
+            Some(Stop::Failed(why)) => Err(Error::Stopped(why.clone())),
+            Some(Stop::Fenced(why)) => Err(Error::Fenced(why.clone())),
+        }
     }
 
     /// A wall clock that never repeats and never goes back within the log.
@@ -279,7 +310,17 @@ impl Wal {
             }
             freed = freed.and_then(|so_far| Ok(so_far + here?));
         }
-        freed
+        self.note_fence(freed)
+    }
+
+    /// Stops the log if `done` has found that another process owns it: what else delays work that is
+    /// tried again.
+    pub(crate) fn note_fence<T>(&self, done: Result<T>) -> Result<T> {
+        done.inspect_err(|error| {
+            if error.is_fenced() {
+                self.stop("the log's segments", error);
+            }
+        })
     }
 
     /// Figures so far.

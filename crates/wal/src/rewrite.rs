@@ -28,7 +28,7 @@ const RUN_BYTES: u64 = 1 << 20;
 
 /// A failed write or sync of the log is final, whenever it is made.
 fn stopping(error: Error) -> Error {
-    Error::Stopped(format!("the log: {error}"))
+    error.stopping("the log")
 }
 
 impl StreamScan {

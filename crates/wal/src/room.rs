@@ -254,7 +254,7 @@ impl Wal {
             self.note_prepared(stream, Ok(()));
             return Ok(false);
         }
-        self.make_spare(stream, next.bytes, pause)?;
+        self.note_fence(self.make_spare(stream, next.bytes, pause))?;
         Ok(true)
     }
 

@@ -29,6 +29,8 @@ pub struct FaultPlan {
     /// From the n-th write on so many are refused for want of space although the file does not
     /// grow, as on copy-on-write file systems. Some of the bytes may have been written.
     pub refuse_write_at: Option<(u64, u64)>,
+    /// From the n-th write on every write and sync fails because another process owns the disk.
+    pub fence_write_at: Option<u64>,
     /// The n-th rename or removal fails once with `EIO` and changes nothing.
     pub fail_name_at: Option<u64>,
     /// The n-th read fails once with `EIO`.

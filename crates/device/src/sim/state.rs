@@ -237,6 +237,7 @@ impl State {
             self.meters.add("write_failed", 1);
             return Err(Error::io("write", path, eio()));
         }
+        self.check_fence()?;
         let nth = self.since.writes;
         let refused = |(from, count)| nth >= from && nth - from < count;
         let refused = self.plan.refuse_write_at.is_some_and(refused);
@@ -277,8 +278,18 @@ impl State {
         Ok(())
     }
 
+    fn check_fence(&mut self) -> Result<()> {
+        let fenced = self.plan.fence_write_at;
+        if fenced.is_none_or(|nth| self.since.writes < nth) {
+            return Ok(());
+        }
+        self.meters.add("fenced", 1);
+        Err(Error::Fenced("the disk has another owner".into()))
+    }
+
     pub(super) fn sync(&mut self, ino: Ino, path: &str, life: u64) -> Result<()> {
         self.mutating("sync", path, life)?;
+        self.check_fence()?;
         self.since.syncs += 1;
         let failure = match self.plan.fail_sync_at {
             Some((nth, failure)) if nth == self.since.syncs => failure,

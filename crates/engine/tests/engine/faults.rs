@@ -60,6 +60,36 @@ fn what_a_checkpoint_cannot_remove_is_removed_later_and_stops_nothing() {
 }
 
 #[test]
+fn a_database_whose_log_another_process_owns_stops_and_says_so() {
+    let disk = SimDisk::new(7);
+    let core = open(&disk, 1);
+    put(&core, "key", b"value");
+    core.flush_all().unwrap();
+    disk.set_plan(FaultPlan {
+        fence_write_at: Some(1),
+        ..FaultPlan::default()
+    });
+    put(&core, "key", b"never acknowledged");
+    assert!(matches!(core.flush_all(), Err(Error::Fenced(_))));
+    disk.set_plan(FaultPlan::default());
+    let parts = [core.partition_of(b"key")].into_iter().collect();
+    let write = core.transact(&parts, |tx| tx.put(core.database(0), b"key", b"x", None));
+    let refused = [
+        write.map(drop),
+        core.checkpoint_now(),
+        core.vouch().map(drop),
+        core.mark_clean(),
+    ];
+    for error in refused.map(Result::unwrap_err) {
+        assert!(error.is_fenced(), "{error}");
+        assert!(error.to_string().contains("another process owns the log"));
+    }
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 1);
+    assert_eq!(get(&open(&disk, 1), "key").unwrap(), b"value");
+}
+
+#[test]
 fn an_older_image_that_cannot_be_read_delays_the_checkpoint_and_stops_nothing() {
     let disk = SimDisk::new(3);
     let core = open(&disk, 1);

@@ -132,6 +132,43 @@ fn a_failed_sync_stops_the_log_for_good() {
 }
 
 #[test]
+fn a_log_that_another_process_owns_stops_for_good_and_never_as_after_a_failure() {
+    use perdura_device::FaultPlan;
+    // The first write of a plan is the header of a segment, its second a block; the third write ends
+    // the block's step before its sync.
+    for nth in 1..=3 {
+        let disk = SimDisk::new(5);
+        let wal = open(&disk, &anchor(1), 1);
+        disk.set_plan(FaultPlan {
+            fence_write_at: Some(nth),
+            ..FaultPlan::default()
+        });
+        append(&wal, 0, b"never acknowledged");
+        append(&wal, 0, &[1; 9000]);
+        wal.close_epoch();
+        let fenced = (0..9).find_map(|_| wal.flush_step(StreamId(0)).err());
+        assert!(matches!(fenced, Some(Error::Fenced(_))), "write {nth}");
+        assert_eq!(wal.durable(Rung::Disk).0, 0);
+        disk.set_plan(FaultPlan::default());
+        let ops = disk.ops();
+        for error in [
+            wal.flush_step(StreamId(0)).unwrap_err(),
+            wal.admit(StreamId(0), 1).unwrap_err(),
+        ] {
+            assert!(error.is_fenced(), "{error}");
+            let text = error.to_string().to_lowercase();
+            assert!(text.contains("another process owns the log"), "{text}");
+            assert!(
+                !["again", "retry", "restart"]
+                    .iter()
+                    .any(|word| text.contains(word))
+            );
+        }
+        assert_eq!(disk.ops(), ops, "nothing more is written");
+    }
+}
+
+#[test]
 fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
     use perdura_device::FaultPlan;
     let disk = SimDisk::new(6);
