@@ -104,3 +104,23 @@ fn a_command_that_begins_again_waits_for_the_log_as_a_job() {
     }
     assert!(waited > 0, "there was room each time");
 }
+
+#[test]
+fn exec_is_kept_back_as_a_whole_before_the_first_of_its_commands_runs() {
+    let mut bed = with_string();
+    let text = "x".repeat(BYTES / 2);
+    assert_eq!(bed.ask(READER, "MULTI"), "+OK\r\n");
+    for copy in 0..COPIES {
+        // No inline request is so long.
+        let head = format!("*3\r\n$3\r\nSET\r\n$5\r\nexec{copy}");
+        let set = format!("{head}\r\n${}\r\n{text}", text.len());
+        assert_eq!(bed.patiently(READER, &set), "+QUEUED\r\n");
+    }
+    bed.send(READER, "EXEC");
+    assert!(bed.is_kept_back(READER), "there was room at once");
+    assert_eq!(bed.replies(READER), "");
+    assert_eq!(bed.ask(WRITER, "EXISTS exec0"), ":0\r\n");
+    assert!(bed.catch_up(READER) > 0);
+    let replies = format!("*{COPIES}\r\n{}", "+OK\r\n".repeat(COPIES));
+    assert_eq!(bed.replies(READER), replies);
+}
