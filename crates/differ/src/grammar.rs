@@ -2,7 +2,7 @@
 //!
 //! A line is a weight and a *unit*: commands separated by `;` that belong together. A word in
 //! capitals, a number, or one behind `'` stands for itself. A word in small letters is a class of
-//! [`words`](crate::words): `key`, `int`, `score`. `class:x` remembers its choice under the name
+//! [`words`](mod@crate::words): `key`, `int`, `score`. `class:x` remembers its choice under the name
 //! `x` for the rest of the unit. `[ … ]` is there or not, `( … | … )` is one of them, `… )+` and
 //! `class+` come several times, and `#( … )` is the same with the count in front, as ZUNION wants
 //! it. A command that begins with `@` is a step of the script that is no plain command:

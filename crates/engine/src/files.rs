@@ -24,7 +24,7 @@ pub struct OpenedFiles {
 /// Opens and locks the directories of a database.
 ///
 /// # Errors
-/// [`Error::Locked`], [`Error::Version`], [`Error::Foreign`] for a directory that holds other
+/// `Error::Locked`, `Error::Version`, `Error::Foreign` for a directory that holds other
 /// people's files.
 pub fn open(options: &Options) -> Result<OpenedFiles> {
     let disk = FileDisk::new(&options.data)?;

@@ -14,7 +14,7 @@
 //! | 3 | x | x | |
 //! | 4 | x | x | x |
 //!
-//! So a level is three edges ([`Edges`]), not a code path. One thread a disk reads, `threads`
+//! So a level is three edges (`Edges`), not a code path. One thread a disk reads, `threads`
 //! players do the rest. With `inline` set nothing is spawned: the caller's thread takes one job
 //! after the other, in an order that a seed picks among all that the edges allow, which is how the
 //! simulator reaches the orders that threads would.

@@ -15,7 +15,7 @@
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
 //! | [`window`] | what transactions need around a checkpoint's window |
-//! | [`vouch`] | how far the anchor says that the log is durable |
+//! | [`mod@vouch`] | how far the anchor says that the log is durable |
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
 //! | [`rule`] | the two predicates |
 //! | [`method`] | the restart methods as rows |
@@ -26,8 +26,8 @@
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
 //! | [`found`] | what lies on the disks: a database, nothing, or the remains of one |
-//! | `given`, [`restart`] | what a restart is refused for; its phases in order |
-//! | [`resume`] | from a restart to a database that takes transactions |
+//! | `given`, [`mod@restart`] | what a restart is refused for; its phases in order |
+//! | [`mod@resume`] | from a restart to a database that takes transactions |
 //! | [`salvage`], `mended` | what can be had of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | what a restart says of itself |

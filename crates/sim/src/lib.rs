@@ -19,7 +19,7 @@
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
 //! | [`damage`] | every byte of a small database, one at a time |
 //! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: what three verbs say of it |
-//! | [`run`] | runs: crash chains, what counts, the report |
+//! | [`mod@run`] | runs: crash chains, what counts, the report |
 //! | `steal` | the same for interleaved transactions |
 //! | [`model_dl`] | the algorithm alone, in memory: every variant and every mistake |
 //!

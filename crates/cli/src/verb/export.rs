@@ -29,7 +29,7 @@ pub struct Args {
     /// The directory of a stopped database.
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     data: Option<PathBuf>,
-    /// A running server: redis://[USER][:PASSWORD@]HOST[:PORT].
+    /// A running server: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
     #[arg(long, value_name = "URL")]
     from: Option<Address>,
     /// Only this database, as itself or as another number; may be repeated.

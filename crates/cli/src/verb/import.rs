@@ -37,7 +37,7 @@ use crate::transfer::{Databases, UNFINISHED, database_pair, dump_file, scan};
 pub struct Args {
     #[command(subcommand)]
     source: Option<Source>,
-    /// A running server: redis://[USER][:PASSWORD@]HOST[:PORT].
+    /// A running server: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
     #[arg(long, value_name = "URL", required = true)]
     from: Option<Address>,
     #[command(flatten)]

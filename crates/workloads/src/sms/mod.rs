@@ -8,7 +8,7 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`bench`] | a run on given disks, from nothing to a report |
+//! | [`mod@bench`] | a run on given disks, from nothing to a report |
 //! | [`driver`] | the seeded interleaving |
 //! | [`message`] | what a row holds |
 //! | [`run`] | steps to a number of transactions, or for a time at full speed |
