@@ -91,8 +91,8 @@ impl Wal {
             },
         );
         self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
-        if let Some(block) = inner.sealed.back() {
-            s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        if let Some(block) = inner.filled.back() {
+            s.filled_end.store(block.end().0, Ordering::Relaxed);
         }
         Appended { epoch, pos }
     }
@@ -159,8 +159,8 @@ impl Wal {
         let at = inner.split(epoch);
         inner.append(epoch, kind, &[&payload], meta);
         self.note_appended(epoch, kind, payload.len());
-        if let Some(block) = inner.sealed.back() {
-            s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        if let Some(block) = inner.filled.back() {
+            s.filled_end.store(block.end().0, Ordering::Relaxed);
         }
         (at, epoch)
     }

@@ -99,8 +99,8 @@ impl Wal {
         let s = &self.streams[stream];
         let mut inner = s.inner.lock();
         closing.ends[stream] = Some(inner.close(closing.epoch));
-        if let Some(block) = inner.sealed.back() {
-            s.sealed_end.store(block.end().0, Ordering::Relaxed);
+        if let Some(block) = inner.filled.back() {
+            s.filled_end.store(block.end().0, Ordering::Relaxed);
         }
     }
 

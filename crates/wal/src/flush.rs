@@ -1,31 +1,29 @@
-//! The flusher of one stream: a machine that performs one I/O per step.
+//! The flusher of one stream: a machine that writes and syncs sealed blocks, one I/O per step.
 //!
 //! ```text
-//! Idle ──take sealed blocks──► Writing ──all written──► Syncing ──synced──► Idle, D advances
+//! Idle ──the tail has blocks──► Writing ──the tail is empty──► Syncing ──synced──► Idle, D advances
 //! ```
+//! While it is idle, the machine before it ([`seal`](crate::seal)) fills the tail.
 //! The engine drives it from a thread, the simulator from its seed: the same code. A failed write
 //! or sync latches the log and is never repeated; so does a device that says that another process owns
 //! the log ([`Error::Fenced`]), whatever the step was. Two failures pass, and the step is taken again later: a
 //! segment cannot be prepared, for whatever reason, and a *write* is refused for want of space, as
 //! copy-on-write file systems do even where the file has its length. Nothing of such a write counts:
-//! its block stays at the head of the queue with the bytes it has, and no block behind it is
-//! written before it. Want of space that a *sync* reports is final like every other of its failures.
+//! its block stays at the head of the tail, and no block behind it is written before it. Want of space that a *sync* reports is final like every other of its failures.
 
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, SECTOR_BYTES};
-use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Pos, Result, StreamId};
 use perdura_device::{Access, AlignedBuf, File};
 
-use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
 use crate::room::Trouble;
 use crate::rung::Rung;
+use crate::seal::Tail;
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header, sync_log_dir};
 use crate::sizes::Span;
-use crate::stream::SealedBlock;
 use crate::sync::Ordering;
 
 /// What a step did.
@@ -89,7 +87,8 @@ struct Segment {
 
 /// A flusher's own state.
 pub(crate) struct FlushState {
-    batch: std::collections::VecDeque<SealedBlock>,
+    /// What waits to be written.
+    tail: Tail,
     /// Written since the last sync.
     written_end: Option<Pos>,
     /// The highest D that a block written since the last sync names.
@@ -107,9 +106,10 @@ pub(crate) struct FlushState {
 }
 
 impl FlushState {
-    pub fn new() -> Self {
+    /// The flusher of a stream that starts at `start`.
+    pub fn new(start: Pos) -> Self {
         FlushState {
-            batch: std::collections::VecDeque::new(),
+            tail: Tail::new(start, IN_FLIGHT_BYTES_MAX / 2),
             written_end: None,
             names_durable: Epoch(0),
             segment: None,
@@ -135,13 +135,13 @@ impl Wal {
         if let Some((file, at, bytes)) = state.late.take() {
             file.write_at(at, &bytes)?;
         }
-        if state.batch.is_empty() && state.written_end.is_none() {
-            self.take_batch(s, state);
-            if state.batch.is_empty() {
+        if state.tail.is_empty() && state.written_end.is_none() {
+            self.seal_step(stream, s, &mut state.tail);
+            if state.tail.is_empty() {
                 return Ok(FlushProgress::Idle);
             }
         }
-        let syncs = state.batch.is_empty() || (state.delayed && state.written_end.is_some());
+        let syncs = state.tail.is_empty() || (state.delayed && state.written_end.is_some());
         let step = if syncs {
             self.sync_batch(s, state)
         } else {
@@ -160,34 +160,13 @@ impl Wal {
         }
     }
 
-    /// Takes blocks whose headers can be completed. The last block of an epoch needs the epoch's
-    /// ends, which are known once the epoch's closing has visited every stream.
-    fn take_batch(&self, s: &Stream, state: &mut FlushState) {
-        let mut inner = s.inner.lock();
-        let closed = self
-            .ends
-            .lock()
-            .closed
-            .back()
-            .map_or(Epoch(0), |newest| newest.epoch);
-        let mut bytes = 0;
-        while let Some(front) = inner.sealed.front() {
-            let known = !front.last || front.epoch <= closed.max(self.durable(Rung::Disk));
-            bytes += to_usize(front.block_len());
-            if !known || bytes > self.batch_bytes_max() {
-                break;
-            }
-            state.batch.extend(inner.sealed.pop_front());
-        }
-    }
-
     fn write_block(
         &self,
         stream: StreamId,
         s: &Stream,
         state: &mut FlushState,
     ) -> Result<FlushProgress, Failure> {
-        let Some(next) = state.batch.front() else {
+        let Some(next) = state.tail.front() else {
             return Ok(FlushProgress::Idle);
         };
         let (pos, end) = (next.pos, next.end());
@@ -198,7 +177,7 @@ impl Wal {
         {
             self.next_segment(stream, s, state, pos)?;
         }
-        let (Some(segment), Some(block)) = (&state.segment, state.batch.front_mut()) else {
+        let (Some(segment), Some(block)) = (&state.segment, state.tail.front()) else {
             return Ok(FlushProgress::Idle);
         };
         assert!(
@@ -210,24 +189,14 @@ impl Wal {
             end.0 - synced <= IN_FLIGHT_BYTES_MAX,
             "too much is in flight"
         );
-        let len = to_usize(block.block_len());
-        // A block that is written again keeps the header it has.
-        let names = match block.names {
-            Some(names) => names,
-            None => {
-                let durable = self.durable(Rung::Disk);
-                let header = self.header_of(stream, block, durable);
-                block::seal(&header, &mut block.buf[..len]);
-                *block.names.insert(durable)
-            }
-        };
+        let (bytes, names) = (block.bytes(), block.names);
         let at = SEGMENT_HEADER_BYTES + (pos.0 - segment.span.start.0);
-        let written = segment.file.write_at(at, &block.buf[..len]);
+        let written = segment.file.write_at(at, bytes);
         match written.map_err(|error| self.note_refused(stream, error)) {
             Err(Failure::Delay(_)) if armed(Flaw::RefusedBlockLate) => {
-                let mut bytes = AlignedBuf::zeroed(len);
-                bytes.copy_from_slice(&block.buf[..len]);
-                state.late = Some((Arc::clone(&segment.file), at, bytes));
+                let mut late = AlignedBuf::zeroed(bytes.len());
+                late.copy_from_slice(bytes);
+                state.late = Some((Arc::clone(&segment.file), at, late));
             }
             other => other?,
         }
@@ -238,38 +207,11 @@ impl Wal {
         self.counters.blocks.fetch_add(1, Ordering::Relaxed);
         self.counters
             .device_bytes
-            .fetch_add(to_u64(len), Ordering::Relaxed);
-        if let Some(block) = state.batch.pop_front() {
-            s.inner.lock().recycle(block.buf);
+            .fetch_add(end.0 - pos.0, Ordering::Relaxed);
+        if let Some(block) = state.tail.pop() {
+            s.inner.lock().recycle(block.into_buf());
         }
         Ok(FlushProgress::Wrote)
-    }
-
-    fn header_of(&self, stream: StreamId, block: &SealedBlock, durable: Epoch) -> BlockHeader {
-        let ends = block.last.then(|| {
-            let ends = self.ends.lock();
-            let of_epoch = ends.closed.iter().find(|e| e.epoch == block.epoch);
-            of_epoch
-                .expect("an epoch's ends stay until it is durable")
-                .ends
-                .clone()
-        });
-        BlockHeader {
-            stream,
-            database: self.uuid.short(),
-            incarnation: self.incarnation,
-            pos: block.pos,
-            prev_pos: block.prev_pos,
-            epoch: block.epoch,
-            durable,
-            wall_us: self.stamp(),
-            ckpt_epoch: block.ckpt_epoch,
-            body_len: block.body_len,
-            first_frame: block.first_frame,
-            streams: self.streams(),
-            partitions: block.partitions,
-            ends,
-        }
     }
 
     /// Goes on to the segment that holds `pos`. May be repeated after a delay: each part of it is
@@ -352,9 +294,14 @@ impl Wal {
         if let Some(segment) = &state.segment {
             self.sync_file(segment.file.as_ref())?;
         }
-        let Some(end) = state.written_end.take() else {
-            return Err(Error::Stopped("a sync without a write".into()).into());
-        };
+        let end = state.written_end.take();
+        let end = end.expect("a flusher that has written nothing since its last sync is idle");
+        if let Some(next) = state.tail.front() {
+            assert_eq!(
+                end, next.pos,
+                "what is synced reaches up to what is not written"
+            );
+        }
         self.evidenced
             .fetch_max(state.names_durable.0, Ordering::SeqCst);
         self.pass(Rung::Disk, s, end);

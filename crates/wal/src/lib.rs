@@ -2,8 +2,8 @@
 //!
 //! # One page to see it
 //! ```text
-//!  append(group) ──► open block of epoch e ──► sealed blocks ──► flusher: write, sync ──► D
-//!                        one per stream            queue          one per stream
+//!  append(group) ──► open block of epoch e ──► seal: headers ──► flusher: write, sync ──► D
+//!                        one per stream           bounded tail      one per stream
 //! ```
 //! D is D of a [`Rung`]; today the only rung is the log's disks.
 //! * A transaction appends its group while it still holds its latches, reads the epoch `E` under
@@ -41,6 +41,7 @@ mod room;
 mod rung;
 pub mod scan;
 pub mod scheme;
+mod seal;
 pub mod segment;
 pub mod sizes;
 mod stream;
@@ -60,5 +61,6 @@ pub use log::{Wal, WalOptions, WalStart, WalStats};
 pub use rung::{Reached, Rung};
 pub use scan::{BlockRef, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};
+pub use seal::Sealed;
 pub use sizes::{SegmentSizes, Span};
 pub use unit::{RawUnit, Unit};

@@ -5,8 +5,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
-use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
-use perdura_base::num::to_usize;
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Clock, Disk};
 
@@ -16,6 +14,7 @@ use crate::epochs::{Closing, Ends};
 use crate::flush::FlushState;
 use crate::room::{NOWHERE, Troubles, WakePreparer};
 use crate::rung::{DurableEpochs, PerRung, Rung};
+use crate::seal::Ship;
 use crate::segment::{SegmentId, SegmentShelf, ShelfPlace};
 use crate::sizes::SegmentSizes;
 use crate::stream::StreamInner;
@@ -65,8 +64,8 @@ pub(crate) struct Stream {
     pub shelf: Mutex<SegmentShelf>,
     /// For each rung the position below which everything is durable there.
     pub reached: PerRung<AtomicU64>,
-    /// The end of the last sealed block.
-    pub sealed_end: AtomicU64,
+    /// The end of the last filled block.
+    pub filled_end: AtomicU64,
     /// The position up to which there are files, prepared or placed.
     pub room_end: AtomicU64,
     /// How far writers have asked for files.
@@ -78,11 +77,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Bytes of sealed blocks that are not synced on disk.
+    /// Bytes of filled blocks that are not synced on disk.
     pub fn unsynced_bytes(&self) -> u64 {
         let synced = self.reached[Rung::Disk].load(Ordering::Relaxed);
-        let sealed_end = self.sealed_end.load(Ordering::Relaxed);
-        sealed_end.saturating_sub(synced)
+        let filled_end = self.filled_end.load(Ordering::Relaxed);
+        filled_end.saturating_sub(synced)
     }
 }
 
@@ -147,6 +146,8 @@ pub struct Wal {
     pub(crate) has_failed: AtomicU64,
     /// What keeps streams from being written or extended.
     pub(crate) troubles: Troubles,
+    /// Set if a device receives sealed blocks.
+    pub(crate) ship: OnceLock<Ship>,
     /// Set if a thread prepares segments.
     pub(crate) preparer: OnceLock<WakePreparer>,
     pub(crate) counters: Counters,
@@ -176,10 +177,10 @@ impl Wal {
             let room_end = shelf.next_span().start.0;
             streams.push(CachePadded::new(Stream {
                 inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
-                flush: Mutex::new(FlushState::new()),
+                flush: Mutex::new(FlushState::new(*from)),
                 shelf: Mutex::new(shelf),
                 reached: PerRung::new(|_| AtomicU64::new(from.0)),
-                sealed_end: AtomicU64::new(from.0),
+                filled_end: AtomicU64::new(from.0),
                 room_end: AtomicU64::new(room_end),
                 wanted_end: AtomicU64::new(0),
                 unextended_at: AtomicU64::new(NOWHERE),
@@ -213,6 +214,7 @@ impl Wal {
             stopped: Mutex::new(None),
             has_failed: AtomicU64::new(0),
             troubles: Troubles::none(),
+            ship: OnceLock::new(),
             preparer: OnceLock::new(),
             counters: Counters::default(),
         })
@@ -285,7 +287,7 @@ impl Wal {
     /// Bytes appended to all streams since `from` (a checkpoint's begin), padding included.
     #[must_use]
     pub fn bytes_since(&self, from: &[Pos]) -> u64 {
-        let end = |s: &Stream| s.sealed_end.load(Ordering::Relaxed);
+        let end = |s: &Stream| s.filled_end.load(Ordering::Relaxed);
         self.streams
             .iter()
             .zip(from)
@@ -335,10 +337,5 @@ impl Wal {
             queued_bytes: self.streams.iter().map(|s| s.unsynced_bytes()).sum(),
             file_bytes: self.streams.iter().map(|s| s.shelf.lock().bytes()).sum(),
         }
-    }
-
-    /// Bytes a flusher may have written but not synced; see [`IN_FLIGHT_BYTES_MAX`].
-    pub(crate) fn batch_bytes_max(&self) -> usize {
-        to_usize(IN_FLIGHT_BYTES_MAX / 2)
     }
 }

@@ -96,7 +96,7 @@ impl Stream {
     /// Where the log ends when `bytes` more are appended, block headers included.
     fn end_with(&self, bytes: u64) -> u64 {
         let bytes = bytes.saturating_add(bytes >> 3);
-        (self.sealed_end.load(Ordering::Relaxed)).saturating_add(bytes)
+        (self.filled_end.load(Ordering::Relaxed)).saturating_add(bytes)
     }
 
     /// Whether a writer has asked for more room than there is.
@@ -248,8 +248,8 @@ impl Wal {
         let s = &self.streams[usize::from(stream.0)];
         let _one_at_a_time = s.preparing.lock();
         let next = s.shelf.lock().next_span();
-        let sealed_end = s.sealed_end.load(Ordering::Relaxed);
-        if !s.is_starved() && next.start.0.saturating_sub(sealed_end) > next.bytes / 2 {
+        let filled_end = s.filled_end.load(Ordering::Relaxed);
+        if !s.is_starved() && next.start.0.saturating_sub(filled_end) > next.bytes / 2 {
             // A checkpoint may have freed files while the disk was full.
             self.note_prepared(stream, Ok(()));
             return Ok(false);
@@ -296,8 +296,8 @@ impl Wal {
     /// need the space. The files that are left suffice for the common write.
     fn give_back(&self, s: &Stream) {
         let mut shelf = s.shelf.lock();
-        let sealed_end = s.sealed_end.load(Ordering::Relaxed);
-        let ahead = |next: &Span| next.start.0.saturating_sub(sealed_end);
+        let filled_end = s.filled_end.load(Ordering::Relaxed);
+        let ahead = |next: &Span| next.start.0.saturating_sub(filled_end);
         // What cannot be removed stays a spare.
         let _ = shelf.give_back(|next| ahead(next) > next.bytes / 2 + self.reserve());
         s.note_room(&shelf);

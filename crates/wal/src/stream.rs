@@ -1,4 +1,4 @@
-//! One stream's append side: the open block and the queue of sealed ones.
+//! One stream's append side: the open block, and the queue of filled ones that await their sealing.
 //!
 //! Everything here happens under the stream's lock. Positions of blocks are arithmetic: a block's
 //! room ends where its segment ends, so segments are filled to the last sector and no block
@@ -29,8 +29,8 @@ struct OpenBlock {
     ckpt_epoch: CkptEpoch,
 }
 
-/// A block that waits for the flusher. Its header is written when it is.
-pub(crate) struct SealedBlock {
+/// A block that takes no more frames. It has no header yet; see [`seal`](crate::seal).
+pub(crate) struct FilledBlock {
     pub buf: AlignedBuf,
     pub body_len: u32,
     pub first_frame: u32,
@@ -41,11 +41,9 @@ pub(crate) struct SealedBlock {
     pub ckpt_epoch: CkptEpoch,
     /// The last block of its epoch in this stream: it must carry the epoch's ends.
     pub last: bool,
-    /// The durable epoch that its header names, once the header has been completed.
-    pub names: Option<Epoch>,
 }
 
-impl SealedBlock {
+impl FilledBlock {
     pub fn block_len(&self) -> u64 {
         block::block_len(to_usize(u64::from(self.body_len)))
     }
@@ -71,7 +69,7 @@ pub(crate) struct StreamInner {
     next_pos: Pos,
     prev_pos: Pos,
     open: Option<OpenBlock>,
-    pub sealed: VecDeque<SealedBlock>,
+    pub filled: VecDeque<FilledBlock>,
     /// The newest epoch with a block here, and where its first block stands.
     newest: (Epoch, Pos),
     spare_bufs: Vec<AlignedBuf>,
@@ -87,14 +85,14 @@ impl StreamInner {
             next_pos: start,
             prev_pos: start,
             open: None,
-            sealed: VecDeque::new(),
+            filled: VecDeque::new(),
             newest: (Epoch(0), start),
             spare_bufs: Vec::new(),
             head: Vec::new(),
         }
     }
 
-    /// Appends one frame, its payload in parts, into blocks of epoch `epoch`, sealing an open block of an older epoch
+    /// Appends one frame, its payload in parts, into blocks of epoch `epoch`, ending an open block of an older epoch
     /// first: that keeps blocks epoch-pure. Returns the position of the block the frame begins in.
     pub fn append(
         &mut self,
@@ -105,7 +103,7 @@ impl StreamInner {
     ) -> Pos {
         let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
         if stale && !armed(Flaw::ImpureBlocks) {
-            self.seal(true);
+            self.fill(true);
         }
         let mut head = std::mem::take(&mut self.head);
         head.clear();
@@ -124,7 +122,7 @@ impl StreamInner {
     /// Makes sure that a block with room is open and notes that a frame starts in it.
     fn start_frame(&mut self, epoch: Epoch) {
         if self.open.as_ref().is_some_and(|open| open.len == open.room) {
-            self.seal(false);
+            self.fill(false);
         }
         let open = self.open_block(epoch);
         if open.first_frame.is_none() {
@@ -135,7 +133,7 @@ impl StreamInner {
     fn put(&mut self, epoch: Epoch, mut bytes: &[u8], meta: FrameMeta<'_>) {
         while !bytes.is_empty() {
             if self.open.as_ref().is_some_and(|open| open.len == open.room) {
-                self.seal(false);
+                self.fill(false);
             }
             let open = self.open_block(epoch);
             let (now, later) = bytes.split_at(bytes.len().min(open.room - open.len));
@@ -173,14 +171,14 @@ impl StreamInner {
         self.open.as_mut().expect("it was opened just above")
     }
 
-    /// Seals the open block. `last`: no further block of its epoch will follow here.
-    pub fn seal(&mut self, last: bool) {
+    /// Ends the open block. `last`: no further block of its epoch will follow here.
+    pub fn fill(&mut self, last: bool) {
         let Some(mut open) = self.open.take() else {
             return;
         };
         let block_len = block::block_len(open.len);
         open.buf[HEADER_BYTES + open.len..to_usize(block_len)].fill(0);
-        self.sealed.push_back(SealedBlock {
+        self.filled.push_back(FilledBlock {
             buf: open.buf,
             body_len: to_u32(open.len),
             first_frame: to_u32(open.first_frame.unwrap_or(open.len)),
@@ -190,7 +188,6 @@ impl StreamInner {
             partitions: open.partitions,
             ckpt_epoch: open.ckpt_epoch,
             last,
-            names: None,
         });
         self.prev_pos = self.next_pos;
         self.next_pos = Pos(self.next_pos.0 + block_len);
@@ -200,7 +197,7 @@ impl StreamInner {
     /// Ends epoch `epoch` in this stream and returns where its part ends.
     pub fn close(&mut self, epoch: Epoch) -> Pos {
         if self.open.as_ref().is_some_and(|open| open.epoch <= epoch) {
-            self.seal(true);
+            self.fill(true);
         }
         if self.newest.0 > epoch {
             self.newest.1
@@ -213,7 +210,7 @@ impl StreamInner {
     /// before it is not the last of its epoch: the caller appends a frame right away.
     pub fn split(&mut self, epoch: Epoch) -> Pos {
         let last = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
-        self.seal(last);
+        self.fill(last);
         self.next_pos
     }
 

@@ -3,5 +3,6 @@
 mod damage;
 mod newer;
 mod round_trip;
+mod sealed;
 mod setup;
 mod spares;
