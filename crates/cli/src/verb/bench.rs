@@ -148,6 +148,11 @@ fn run_kv(args: &KvArgs) -> Result<()> {
     if args.json {
         return output::json(&report);
     }
+    output::text(&kv_text(&report))
+}
+
+/// A report for people.
+fn kv_text(report: &kv::KvReport) -> String {
     let shown = |figure: Option<u64>| figure.map_or("-".into(), |figure| figure.to_string());
     let mut text = format!("target    {}\n", report.target);
     if report.filled > 0 {
@@ -186,5 +191,5 @@ fn run_kv(args: &KvArgs) -> Result<()> {
     if report.checked > 0 {
         text += &format!("check     {} values are right\n", report.checked);
     }
-    output::text(&text)
+    text
 }

@@ -5,7 +5,7 @@ use perdura_wal::scheme::Scheme;
 
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
-use super::lab::{Crash, How, Speeds, Took, crash};
+use super::lab::{Crash, How, Took, crash};
 use super::num::ratio;
 use super::plot::{Chart, Panel, Plot, Series};
 use super::scale::PAPER_DISK_MBPS;
@@ -26,15 +26,7 @@ struct Point {
 /// Measures both schemes in turns, so that a machine that is slower for a while is so for both.
 fn measure(lab: &Lab<'_>, aborts: f64, rate: u64) -> Result<Vec<Point>> {
     let mut points: Vec<Point> = Vec::new();
-    let how = |scheme: Scheme| How {
-        method: scheme.name(),
-        level: 2,
-        threads: lab.cores,
-        speeds: Speeds {
-            log: rate,
-            image: 0,
-        },
-    };
+    let how = |scheme: Scheme| How::of_log(scheme.name(), lab.cores, rate);
     for scheme in SCHEMES {
         let mut sms = lab.sms(scheme);
         sms.abort_ratio = aborts;
@@ -83,49 +75,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             }
         }
     }
-    let last = |line: &[(f64, f64)]| line.last().map_or(0.0, |point| point.1);
-    let first = |line: &[(f64, f64)]| line.first().map_or(0.0, |point| point.1);
-    let [slow, fast] = &lines;
-    let claims = vec![
-        Claim::measured(
-            "DL2P / DL1P log time at 20 % aborts, 29 MB/s",
-            "about 1.15",
-            Target::AtLeast(1.1),
-            ratio(last(&slow[0]), last(&slow[1])),
-            "the volume: DL2P logs each rolled back change twice",
-        ),
-        Claim::measured(
-            "DL1P log time, 20 % aborts / none, 29 MB/s",
-            "constant",
-            Target::AtMost(1.03),
-            ratio(last(&slow[1]), first(&slow[1])),
-            "",
-        ),
-        Claim::measured(
-            "DL2P / DL1P log time at 20 % aborts, from memory",
-            "faster also in terms of CPU time",
-            Target::AtLeast(1.1),
-            ratio(last(&fast[0]), last(&fast[1])),
-            "DL1P skips what was rolled back, DL2P applies it and its compensation",
-        ),
-    ];
-    let panels = lines
-        .into_iter()
-        .zip([
-            format!("{PAPER_DISK_MBPS} MB/s disks"),
-            "from memory: the CPU is the wall".to_owned(),
-        ])
-        .map(|([two, one], title)| Panel {
-            title,
-            y: "Time (sec)".into(),
-            chart: Chart::Lines {
-                x: "Abort ratio (%)".into(),
-                series: vec![
-                    Series::solid(format!("DL2P({DISKS})"), two),
-                    Series::solid(format!("DL1P({DISKS})"), one),
-                ],
-            },
-        });
+    let claims = claims(&lines);
     Ok(Figure {
         name: "000-fig7",
         title: "DL2P and DL1P by abort ratio".into(),
@@ -151,7 +101,60 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         plot: Plot {
             title: "Figure 7: comparison of DL2P and DL1P with the abort ratio".into(),
             subtitle: format!("SMS, {DISKS} log disks, {} players", lab.cores),
-            panels: panels.collect(),
+            panels: panels(lines),
         },
     })
+}
+
+/// A line of the plot for each of the two schemes.
+type Lines = [Vec<(f64, f64)>; 2];
+
+fn claims(lines: &[Lines; 2]) -> Vec<Claim> {
+    let last = |line: &[(f64, f64)]| line.last().map_or(0.0, |point| point.1);
+    let first = |line: &[(f64, f64)]| line.first().map_or(0.0, |point| point.1);
+    let [slow, fast] = lines;
+    vec![
+        Claim::measured(
+            "DL2P / DL1P log time at 20 % aborts, 29 MB/s",
+            "about 1.15",
+            Target::AtLeast(1.1),
+            ratio(last(&slow[0]), last(&slow[1])),
+            "the volume: DL2P logs each rolled back change twice",
+        ),
+        Claim::measured(
+            "DL1P log time, 20 % aborts / none, 29 MB/s",
+            "constant",
+            Target::AtMost(1.03),
+            ratio(last(&slow[1]), first(&slow[1])),
+            "",
+        ),
+        Claim::measured(
+            "DL2P / DL1P log time at 20 % aborts, from memory",
+            "faster also in terms of CPU time",
+            Target::AtLeast(1.1),
+            ratio(last(&fast[0]), last(&fast[1])),
+            "DL1P skips what was rolled back, DL2P applies it and its compensation",
+        ),
+    ]
+}
+
+fn panels(lines: [Lines; 2]) -> Vec<Panel> {
+    let panels = lines
+        .into_iter()
+        .zip([
+            format!("{PAPER_DISK_MBPS} MB/s disks"),
+            "from memory: the CPU is the wall".to_owned(),
+        ])
+        .map(|([two, one], title)| Panel {
+            title,
+            y: "Time (sec)".into(),
+            chart: Chart::Lines {
+                x: "Abort ratio (%)".into(),
+                series: vec![
+                    Series::solid(format!("DL2P({DISKS})"), two),
+                    Series::solid(format!("DL1P({DISKS})"), one),
+                ],
+            },
+        });
+    panels.collect()
 }

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 use super::Lab;
 use super::claim::{Claim, Target};
-use super::lab::{Crash, How, Speeds, Took, crash};
+use super::lab::{Crash, How, Took, crash};
 use super::num::{count_f64, f64_of, ratio};
 use super::scale::PAPER_DISK_MBPS;
 use super::schedule::{Job, Players, schedule};
@@ -243,12 +243,7 @@ impl Costs {
 }
 
 fn measure(lab: &Lab<'_>, crash: &Crash, name: &'static str) -> Result<Measured> {
-    let how = |threads| How {
-        method: name,
-        level: 2,
-        threads,
-        speeds: Speeds::FREE,
-    };
+    let how = |threads| How::of_log(name, threads, 0);
     let one = on_cores(1, || crash.restart(how(1)))?;
     let all = crash.restart(how(lab.cores))?;
     Ok(Measured {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
-use super::lab::{How, Speeds, Took, crash};
+use super::lab::{How, Took, crash};
 use super::num::{count_f64, ratio};
 use super::plot::{Chart, Panel, Plot, Series};
 use super::scale::PAPER_DISK_MBPS;
@@ -34,33 +34,7 @@ struct Point {
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let costs = lab.costs()?;
     let fast = costs.ratio_preserving_mbps();
-    let mut points = Vec::new();
-    for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
-        for disks in lab.scale.disks {
-            lab.say(&format!("{} on {disks} log disk(s)", scheme_label(scheme)));
-            let crash = crash(&lab.sms(scheme), *disks, 1, lab.scale.txns)?;
-            for (_, method, name) in METHODS.iter().filter(|method| method.0 == scheme) {
-                for rate in [PAPER_DISK_MBPS, fast] {
-                    let how = How {
-                        method,
-                        level: 2,
-                        threads: lab.cores,
-                        speeds: Speeds {
-                            log: rate,
-                            image: 0,
-                        },
-                    };
-                    let repeats = lab.repeats(rate);
-                    points.push(Point {
-                        name,
-                        disks: *disks,
-                        rate,
-                        took: crash.quickest_log(how, repeats)?,
-                    });
-                }
-            }
-        }
-    }
+    let points = measure(lab, fast)?;
     let mut claims = claims(lab, &points, fast);
     claims.extend(costs.claims());
     Ok(Figure {
@@ -106,6 +80,30 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         claims,
         plot: plot(lab, &points, fast),
     })
+}
+
+/// Every method on every number of disks, at the paper's speed and at `fast` MB/s.
+fn measure(lab: &Lab<'_>, fast: u64) -> Result<Vec<Point>> {
+    let mut points = Vec::new();
+    for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
+        for disks in lab.scale.disks {
+            lab.say(&format!("{} on {disks} log disk(s)", scheme_label(scheme)));
+            let crash = crash(&lab.sms(scheme), *disks, 1, lab.scale.txns)?;
+            for (_, method, name) in METHODS.iter().filter(|method| method.0 == scheme) {
+                for rate in [PAPER_DISK_MBPS, fast] {
+                    let how = How::of_log(method, lab.cores, rate);
+                    let repeats = lab.repeats(rate);
+                    points.push(Point {
+                        name,
+                        disks: *disks,
+                        rate,
+                        took: crash.quickest_log(how, repeats)?,
+                    });
+                }
+            }
+        }
+    }
+    Ok(points)
 }
 
 fn find<'a>(points: &'a [Point], name: &str, disks: usize, rate: u64) -> Option<&'a Took> {

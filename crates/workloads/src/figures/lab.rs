@@ -144,6 +144,21 @@ pub struct How {
     pub speeds: Speeds,
 }
 
+impl How {
+    /// At level 2, with log disks of `mbps` MB/s (0: unlimited) and images that cost nothing.
+    pub fn of_log(method: &'static str, threads: usize, mbps: u64) -> How {
+        How {
+            method,
+            level: 2,
+            threads,
+            speeds: Speeds {
+                log: mbps,
+                image: 0,
+            },
+        }
+    }
+}
+
 /// What a restart took.
 #[derive(Debug, Clone)]
 pub struct Took {

@@ -5,7 +5,7 @@ use perdura_wal::scheme::Scheme;
 
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
-use super::lab::{How, Speeds, crash};
+use super::lab::{How, crash};
 use super::num::{f64_of, ratio};
 use super::plot::{Chart, Panel, Plot, Series};
 use super::scale::PAPER_DISK_MBPS;
@@ -37,15 +37,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             lab.say(&format!("{name}, {txns} transactions"));
             let crash = crash(&lab.sms(scheme), disks, 1, txns)?;
             for (line, rate) in lines.iter_mut().zip([PAPER_DISK_MBPS, fast]) {
-                let how = How {
-                    method,
-                    level: 2,
-                    threads: lab.cores,
-                    speeds: Speeds {
-                        log: rate,
-                        image: 0,
-                    },
-                };
+                let how = How::of_log(method, lab.cores, rate);
                 let repeats = lab.repeats(rate);
                 let took = crash.quickest_log(how, repeats)?;
                 line.push((f64_of(txns), took.log));
@@ -96,30 +88,34 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         ],
         rows,
         claims,
-        plot: Plot {
-            title: "Figure 5: log processing time with the log volume and log disks".into(),
-            subtitle: format!("SMS, 2 % aborts, {} players", lab.cores),
-            panels: [
-                (
-                    format!("{PAPER_DISK_MBPS} MB/s disks, as the paper's"),
-                    slow_lines,
-                ),
-                (
-                    format!("{fast} MB/s disks: the paper's ratio of CPU to disk"),
-                    fast_lines,
-                ),
-            ]
-            .map(|(title, series)| Panel {
-                title,
-                y: "Time (sec)".into(),
-                chart: Chart::Lines {
-                    x: "#transactions since the checkpoint".into(),
-                    series,
-                },
-            })
-            .to_vec(),
-        },
+        plot: plot(lab, fast, slow_lines, fast_lines),
     })
+}
+
+fn plot(lab: &Lab<'_>, fast: u64, slow_lines: Vec<Series>, fast_lines: Vec<Series>) -> Plot {
+    Plot {
+        title: "Figure 5: log processing time with the log volume and log disks".into(),
+        subtitle: format!("SMS, 2 % aborts, {} players", lab.cores),
+        panels: [
+            (
+                format!("{PAPER_DISK_MBPS} MB/s disks, as the paper's"),
+                slow_lines,
+            ),
+            (
+                format!("{fast} MB/s disks: the paper's ratio of CPU to disk"),
+                fast_lines,
+            ),
+        ]
+        .map(|(title, series)| Panel {
+            title,
+            y: "Time (sec)".into(),
+            chart: Chart::Lines {
+                x: "#transactions since the checkpoint".into(),
+                series,
+            },
+        })
+        .to_vec(),
+    }
 }
 
 fn claims(slow: &[Series], fast: &[Series]) -> Vec<Claim> {

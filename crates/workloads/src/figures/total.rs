@@ -29,59 +29,11 @@ const DISKS: [usize; 2] = [2, 4];
 /// # Errors
 /// The store's and the restart's.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
-    let mut measured: Vec<(usize, &'static str, u8, Took)> = Vec::new();
-    for disks in DISKS {
-        for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
-            let crash = crash(&lab.sms(scheme), disks, disks, lab.scale.txns)?;
-            for (name, _, level) in BARS.into_iter().filter(|bar| bar.1 == scheme) {
-                lab.say(&format!("{name} on {disks} + {disks} disks"));
-                let how = How {
-                    method: scheme.name(),
-                    level,
-                    threads: lab.cores,
-                    speeds: Speeds {
-                        log: PAPER_DISK_MBPS,
-                        image: PAPER_DISK_MBPS,
-                    },
-                };
-                let took = crash.quickest(how, lab.scale.slow_repeats, |took| took.total)?;
-                measured.push((disks, name, level, took));
-            }
-        }
-    }
-    let digest = measured[0].3.digest.clone();
-    for (disks, name, _, took) in &measured {
-        ensure!(
-            took.digest == digest,
-            "{name} on {disks} + {disks} disks restores another state"
-        );
-    }
+    let measured = measure(lab)?;
     let find = |disks: usize, name: &str| {
         let found = measured.iter().find(|m| m.0 == disks && m.1 == name);
         &found.expect("every bar is measured").3
     };
-    let panels = DISKS.into_iter().zip(['a', 'b']).map(|(disks, letter)| {
-        let bars = BARS.into_iter().map(|(name, _, level)| {
-            let took = find(disks, name);
-            let parts = if level <= 2 {
-                vec![
-                    ("BL".to_owned(), took.image),
-                    ("LL".to_owned(), took.total - took.image),
-                ]
-            } else {
-                vec![("BL || LL".to_owned(), took.total)]
-            };
-            Bar {
-                label: name.into(),
-                parts,
-            }
-        });
-        Panel {
-            title: format!("({letter}) {disks} log disks and {disks} backup disks"),
-            y: "Time (sec)".into(),
-            chart: Chart::Bars(bars.collect()),
-        }
-    });
     Ok(Figure {
         name: "000-fig8",
         title: "total restart time and its parts".into(),
@@ -124,9 +76,70 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
                 "SMS, {} rows, {} transactions, {PAPER_DISK_MBPS} MB/s disks; || is at once",
                 lab.scale.rows, lab.scale.txns
             ),
-            panels: panels.collect(),
+            panels: panels(find),
         },
     })
+}
+
+/// A bar of a disk count: its name, its level, and what the quickest restart took.
+type Measured = (usize, &'static str, u8, Took);
+
+/// Every bar; all restarts must end in one digest.
+fn measure(lab: &Lab<'_>) -> Result<Vec<Measured>> {
+    let mut measured: Vec<Measured> = Vec::new();
+    for disks in DISKS {
+        for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
+            let crash = crash(&lab.sms(scheme), disks, disks, lab.scale.txns)?;
+            for (name, _, level) in BARS.into_iter().filter(|bar| bar.1 == scheme) {
+                lab.say(&format!("{name} on {disks} + {disks} disks"));
+                let how = How {
+                    method: scheme.name(),
+                    level,
+                    threads: lab.cores,
+                    speeds: Speeds {
+                        log: PAPER_DISK_MBPS,
+                        image: PAPER_DISK_MBPS,
+                    },
+                };
+                let took = crash.quickest(how, lab.scale.slow_repeats, |took| took.total)?;
+                measured.push((disks, name, level, took));
+            }
+        }
+    }
+    let digest = measured[0].3.digest.clone();
+    for (disks, name, _, took) in &measured {
+        ensure!(
+            took.digest == digest,
+            "{name} on {disks} + {disks} disks restores another state"
+        );
+    }
+    Ok(measured)
+}
+
+fn panels<'a>(find: impl Fn(usize, &str) -> &'a Took) -> Vec<Panel> {
+    let panels = DISKS.into_iter().zip(['a', 'b']).map(|(disks, letter)| {
+        let bars = BARS.into_iter().map(|(name, _, level)| {
+            let took = find(disks, name);
+            let parts = if level <= 2 {
+                vec![
+                    ("BL".to_owned(), took.image),
+                    ("LL".to_owned(), took.total - took.image),
+                ]
+            } else {
+                vec![("BL || LL".to_owned(), took.total)]
+            };
+            Bar {
+                label: name.into(),
+                parts,
+            }
+        });
+        Panel {
+            title: format!("({letter}) {disks} log disks and {disks} backup disks"),
+            y: "Time (sec)".into(),
+            chart: Chart::Bars(bars.collect()),
+        }
+    });
+    panels.collect()
 }
 
 fn claims<'a>(find: impl Fn(usize, &str) -> &'a Took) -> Vec<Claim> {

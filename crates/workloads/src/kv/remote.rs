@@ -87,9 +87,6 @@ pub(super) fn run(options: &KvOptions, address: &str) -> Result<KvReport> {
         .get("process_id")
         .and_then(|pid| pid.parse::<u32>().ok());
     let pid = pid.filter(|_| is_local(address));
-    let number = |info: &BTreeMap<String, String>, field: &str| {
-        info.get(field).and_then(|value| value.parse::<u64>().ok())
-    };
     report.target = match (info.get("perdura_version"), info.get("redis_version")) {
         (Some(version), _) => format!("perdura {version}"),
         (None, Some(version)) => format!("redis {version}"),
@@ -115,28 +112,7 @@ pub(super) fn run(options: &KvOptions, address: &str) -> Result<KvReport> {
         report.fill_seconds = begin.elapsed().as_secs_f64();
     }
     if !options.duration.is_zero() {
-        let before = control.info()?;
-        let cpu_before = pid.and_then(process::cpu_seconds);
-        let begin = Instant::now();
-        let outcome = phase(options, address, |client, clients| Work::Measure {
-            left: options.txns_max.map_or(u64::MAX, |txns| {
-                txns * (client + 1) / clients - txns * client / clients
-            }),
-        })?;
-        let seconds = begin.elapsed().as_secs_f64();
-        let after = control.info()?;
-        let grown =
-            |field: &str| Some(number(&after, field)?.saturating_sub(number(&before, field)?));
-        report.syncs = grown("log_syncs");
-        report.log_bytes = grown("log_log_bytes");
-        report.log_device_bytes = grown("log_log_device_bytes");
-        report.cpu_seconds = pid
-            .and_then(process::cpu_seconds)
-            .zip(cpu_before)
-            .map(|(after, before)| after - before);
-        report.aborts = outcome.aborts;
-        report.first_error = outcome.first_error;
-        report.measured(&outcome.latencies, seconds);
+        measure(options, address, &mut control, pid, &mut report)?;
     }
     if options.check > 0 {
         let outcome = phase(options, address, |client, clients| Work::Check {
@@ -149,6 +125,42 @@ pub(super) fn run(options: &KvOptions, address: &str) -> Result<KvReport> {
     }
     report.peak_rss_bytes = pid.and_then(process::peak_rss_bytes);
     Ok(report)
+}
+
+fn number(info: &BTreeMap<String, String>, field: &str) -> Option<u64> {
+    info.get(field).and_then(|value| value.parse().ok())
+}
+
+/// The phase that counts, with what the server spent meanwhile.
+fn measure(
+    options: &KvOptions,
+    address: &str,
+    control: &mut Control,
+    pid: Option<u32>,
+    report: &mut KvReport,
+) -> Result<()> {
+    let before = control.info()?;
+    let cpu_before = pid.and_then(process::cpu_seconds);
+    let begin = Instant::now();
+    let outcome = phase(options, address, |client, clients| Work::Measure {
+        left: options.txns_max.map_or(u64::MAX, |txns| {
+            txns * (client + 1) / clients - txns * client / clients
+        }),
+    })?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let after = control.info()?;
+    let grown = |field: &str| Some(number(&after, field)?.saturating_sub(number(&before, field)?));
+    report.syncs = grown("log_syncs");
+    report.log_bytes = grown("log_log_bytes");
+    report.log_device_bytes = grown("log_log_device_bytes");
+    report.cpu_seconds = pid
+        .and_then(process::cpu_seconds)
+        .zip(cpu_before)
+        .map(|(after, before)| after - before);
+    report.aborts = outcome.aborts;
+    report.first_error = outcome.first_error;
+    report.measured(&outcome.latencies, seconds);
+    Ok(())
 }
 
 fn is_local(address: &str) -> bool {

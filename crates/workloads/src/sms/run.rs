@@ -207,6 +207,27 @@ impl Waiting {
         };
         (last.1 - first.1, (last.0 - first.0).as_secs_f64())
     }
+
+    /// Looks at what is durable, and waits while the log's queue is long.
+    fn keep_up(&mut self, steal: &Steal) -> Result<()> {
+        self.look(steal, Instant::now());
+        while steal.wal().stats().queued_bytes > QUEUE_BYTES * u64::from(steal.wal().streams()) {
+            std::thread::sleep(NAP);
+            steal.wal().check()?;
+            self.look(steal, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that has committed is durable.
+    fn drain(&mut self, steal: &Steal) -> Result<()> {
+        while !self.queue.is_empty() {
+            std::thread::sleep(NAP);
+            steal.wal().check()?;
+            self.look(steal, Instant::now());
+        }
+        Ok(())
+    }
 }
 
 /// Drives at full speed with a flusher for each stream; checkpoints keep the driver's pace.
@@ -227,7 +248,6 @@ pub fn run_for(
         advances: Vec::new(),
     };
     let start = Instant::now();
-    let queue_max = QUEUE_BYTES * u64::from(steal.wal().streams());
     let mut turns = 0u32;
     let mut measured_from = None;
     loop {
@@ -248,12 +268,7 @@ pub fn run_for(
         if !turns.is_multiple_of(TURNS_PER_LOOK) {
             continue;
         }
-        waiting.look(steal, Instant::now());
-        while steal.wal().stats().queued_bytes > queue_max {
-            std::thread::sleep(NAP);
-            steal.wal().check()?;
-            waiting.look(steal, Instant::now());
-        }
+        waiting.keep_up(steal)?;
         if let RunLimit::Time { warm_up, measured } = limit {
             let now = Instant::now();
             if measured_from.is_none() && now - start >= warm_up {
@@ -274,11 +289,7 @@ pub fn run_for(
             (ended, seconds)
         }
         None => {
-            while !waiting.queue.is_empty() {
-                std::thread::sleep(NAP);
-                steal.wal().check()?;
-                waiting.look(steal, Instant::now());
-            }
+            waiting.drain(steal)?;
             (counts.ended(), start.elapsed().as_secs_f64())
         }
     };
