@@ -9,7 +9,7 @@
 use std::fmt;
 use std::io;
 
-use crate::ids::PartitionId;
+use crate::ids::{PartitionId, Pos, StreamId};
 
 /// A result of the core crates.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -64,6 +64,21 @@ pub enum Error {
     /// Caller: the log has no room until the flusher or the disk catches up; try again.
     #[error("the log is full: {0}")]
     LogFull(String),
+
+    /// Caller: a reader of the log asks for blocks that were truncated before it came to them.
+    #[error(
+        "the log of stream {stream} at position {wanted} has been truncated; its oldest segment begins \
+         at {}. Begin again from an image, at a position that the log still holds",
+        oldest.map_or_else(|| "no position".to_owned(), |pos| pos.to_string())
+    )]
+    Truncated {
+        /// The stream.
+        stream: StreamId,
+        /// The position that was asked for.
+        wanted: Pos,
+        /// Where the oldest segment of the stream begins, if there is one.
+        oldest: Option<Pos>,
+    },
 
     /// Environment: an operation on a file failed.
     #[error("{op} {file}: {source}")]
@@ -148,7 +163,8 @@ impl Error {
             Error::Usage(_)
             | Error::OutOfMemory { .. }
             | Error::Undeclared(_)
-            | Error::LogFull(_) => Family::Caller,
+            | Error::LogFull(_)
+            | Error::Truncated { .. } => Family::Caller,
             Error::Io { .. } | Error::Stopped(_) | Error::Cancelled(_) | Error::Locked { .. } => {
                 Family::Environment
             }

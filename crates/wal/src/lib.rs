@@ -28,6 +28,7 @@ mod age;
 pub mod anchor;
 pub mod append;
 pub mod block;
+pub mod cursor;
 pub mod cut;
 mod epochs;
 pub mod flush;
@@ -51,6 +52,7 @@ pub mod unit;
 pub use anchor::{ChainLink, History, Vouched};
 pub use append::Appended;
 pub use block::BlockHeader;
+pub use cursor::{DurableBlock, LogCursor};
 pub use cut::{COPIED, Cut, Elsewhere, decide_cut};
 pub use flush::{Failure, FlushProgress};
 pub use frame::{

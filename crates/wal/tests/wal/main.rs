@@ -1,5 +1,6 @@
 //! The log from outside: what is written is read back, and damage is told from an expected end.
 
+mod cursor;
 mod damage;
 mod newer;
 mod round_trip;

@@ -1,0 +1,287 @@
+//! A cursor over the durable blocks of a stream, while the log is being appended.
+//!
+//! A restart scans a log that has ended, and decides where. A cursor reads one that is running: the
+//! caller says what is durable ([`Wal::durable_end`](crate::Wal::durable_end)), and the cursor returns
+//! the blocks up to there, in order, across segments and lives of the database. It holds no lock of the
+//! log and keeps nothing from being truncated. Archiver and replicas are its callers.
+//!
+//! # Invariants
+//! * No block beyond the D that the caller names is returned or even read.
+//! * Blocks follow each other without a gap. A position that the cursor has returned may be saved, and
+//!   a cursor of a later life continues from it: what is durable is never void.
+//! * A segment that was truncated may be in use again under another name. Its blocks do not name the
+//!   position that is wanted, so they are never taken for those that were there.
+
+use std::sync::Arc;
+
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_device::{AlignedBuf, Disk, File};
+
+use crate::anchor::{History, Vouched};
+use crate::block::{self, BLOCK_BYTES_MAX, BlockHeader, HEADER_BYTES};
+use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId};
+use crate::sizes::{SegmentSizes, Span};
+
+/// How much is read at once, bytes; a longer block is read whole.
+const READ_BYTES: u64 = 256 << 10;
+
+/// A stream's part of one life.
+struct Life {
+    incarnation: Incarnation,
+    start: Pos,
+    /// Where it was cut, with the durable epoch that it ended with; `None` for the newest.
+    ended: Option<(Pos, Epoch)>,
+}
+
+/// The segment that the cursor reads.
+struct OpenSegment {
+    id: SegmentId,
+    span: Span,
+    file: Arc<dyn File>,
+}
+
+/// Reads the durable blocks of one stream in order.
+pub struct LogCursor {
+    disk: Arc<dyn Disk>,
+    uuid: Uuid,
+    sizes: SegmentSizes,
+    stream: StreamId,
+    /// Oldest first.
+    lives: Vec<Life>,
+    at: Pos,
+    segment: Option<OpenSegment>,
+    buf: AlignedBuf,
+    /// The position of the buffer's first byte, and how many of its bytes were read.
+    held: (Pos, usize),
+}
+
+/// A block that is durable.
+pub struct DurableBlock<'a> {
+    /// What its header says.
+    pub header: BlockHeader,
+    /// Header, body and padding.
+    pub bytes: &'a [u8],
+}
+
+impl DurableBlock<'_> {
+    /// The frames that begin or go on in it.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        let len = to_usize(u64::from(self.header.body_len));
+        &self.bytes[HEADER_BYTES..HEADER_BYTES + len]
+    }
+}
+
+impl LogCursor {
+    /// A cursor over a stream of the database with this `history`, from the block at `at`: a position
+    /// that a cursor returned in this life or an earlier one, or where a stream or a checkpoint begins.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if no block can stand there.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        history: &History,
+        stream: StreamId,
+        at: Pos,
+    ) -> Result<LogCursor> {
+        if !at.0.is_multiple_of(to_u64(SECTOR_BYTES)) || stream.0 >= history.streams {
+            return Err(Error::Usage(format!(
+                "position {at} of stream {stream} is not a block's: a position is a multiple of \
+                 {SECTOR_BYTES}, and there are {} streams",
+                history.streams
+            )));
+        }
+        let s = usize::from(stream.0);
+        let mut lives: Vec<Life> = Vec::new();
+        for link in &history.chain {
+            lives.push(Life {
+                incarnation: link.incarnation,
+                start: link.start[s],
+                ended: Some((link.cut[s], link.durable)),
+            });
+        }
+        lives.push(Life {
+            incarnation: history.incarnation,
+            start: history.open_start()[s],
+            ended: None,
+        });
+        Ok(LogCursor {
+            disk,
+            uuid: history.uuid,
+            sizes: history.segments,
+            stream,
+            lives,
+            at,
+            segment: None,
+            buf: AlignedBuf::zeroed(to_usize(READ_BYTES)),
+            held: (at, 0),
+        })
+    }
+
+    /// Where the next block stands or will stand. A caller that saves it continues from there.
+    #[must_use]
+    pub fn at(&self) -> Pos {
+        self.at
+    }
+
+    /// The next block that is `durable`, or `None` if the cursor has returned them all.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if the block is in no segment any more; the disk's; [`Error::Corrupt`] if
+    /// what is there is not the block that was durable, or if more was read than is durable. After an
+    /// error the cursor stays where it is.
+    pub fn read(&mut self, durable: &Vouched) -> Result<Option<DurableBlock<'_>>> {
+        let end = durable.ends[usize::from(self.stream.0)];
+        if self.at == end {
+            return Ok(None);
+        }
+        if self.at > end {
+            return Err(Error::corrupt(
+                format!("log stream {}", self.stream),
+                end.0,
+                format!(
+                    "durable blocks up to position {}, which was read before",
+                    self.at
+                ),
+                format!("the end of what is durable, epoch {}", durable.epoch),
+                "The log is another one, or has lost blocks that were durable. Begin again from an image.",
+            ));
+        }
+        let (end, epoch_max) = self.enter_segment(durable, end)?;
+        let header = match self.block(end, epoch_max)? {
+            Ok(header) => header,
+            Err(found) => return Err(self.missing(&found)?),
+        };
+        let from = to_usize(self.at.0 - self.held.0.0);
+        let len = to_usize(header.block_len());
+        self.at = header.end();
+        Ok(Some(DurableBlock {
+            bytes: &self.buf[from..from + len],
+            header,
+        }))
+    }
+
+    /// Opens the segment that holds the next block. Returns where what is durable of its life ends, and
+    /// with which epoch.
+    fn enter_segment(&mut self, durable: &Vouched, end: Pos) -> Result<(Pos, Epoch)> {
+        let at = self.at;
+        let holds = |life: &&Life| life.start <= at && life.ended.is_none_or(|(cut, _)| at < cut);
+        let Some(life) = self.lives.iter().rev().find(holds) else {
+            return Err(self.truncated()?);
+        };
+        let span = self.sizes.span_at(life.start, at);
+        let (cut, ended_with) = life.ended.unwrap_or((end, durable.epoch));
+        let (end, epoch_max) = (end.min(cut), durable.epoch.min(ended_with));
+        let id = SegmentId {
+            stream: self.stream,
+            start: span.start,
+            incarnation: life.incarnation,
+        };
+        if self.segment.as_ref().is_none_or(|open| open.id != id) {
+            let file = match self.disk.open(&id.path(), perdura_device::Access::Direct) {
+                Err(error) if error.is_not_found() => return Err(self.truncated()?),
+                opened => opened?,
+            };
+            self.segment = Some(OpenSegment { id, span, file });
+            self.held = (at, 0);
+        }
+        Ok((end.min(span.end()), epoch_max))
+    }
+
+    /// The header of the block at the cursor, whose bytes are in the buffer then, all of them before
+    /// `end`; or what is there instead.
+    fn block(&mut self, end: Pos, epoch_max: Epoch) -> Result<Result<BlockHeader, String>> {
+        let sector = to_u64(SECTOR_BYTES);
+        if end.0 - self.at.0 < sector {
+            return Ok(Err(format!(
+                "an end of the log at {end}, where no block can end"
+            )));
+        }
+        let decoded = block::decode_header(self.fill(sector, end)?);
+        let Some((header, body_crc)) = decoded else {
+            return Ok(Err("no whole block header that this build knows".into()));
+        };
+        let place = (
+            header.database,
+            header.stream,
+            header.incarnation,
+            header.pos,
+        );
+        let id = self.segment.as_ref().map(|open| open.id);
+        if Some(place) != id.map(|id| (self.uuid.short(), id.stream, id.incarnation, self.at)) {
+            return Ok(Err(format!(
+                "the block of position {}, incarnation {}",
+                header.pos, header.incarnation
+            )));
+        }
+        if header.end() > end || header.epoch > epoch_max {
+            return Ok(Err(format!(
+                "a block of epoch {} that ends at {}, where epoch {epoch_max} ends at {end}",
+                header.epoch,
+                header.end()
+            )));
+        }
+        let bytes = self.fill(header.block_len(), end)?;
+        if !block::body_is_whole(&bytes[HEADER_BYTES..], body_crc) {
+            return Ok(Err("a body whose checksum does not hold".into()));
+        }
+        Ok(Ok(header))
+    }
+
+    /// The `len` bytes at the cursor. Reads ahead, never beyond `end`.
+    fn fill(&mut self, len: u64, end: Pos) -> Result<&[u8]> {
+        assert!(
+            self.at.0 + len <= end.0 && len <= to_u64(BLOCK_BYTES_MAX),
+            "{len} bytes from {} reach beyond {end}",
+            self.at
+        );
+        let (from, got) = self.held;
+        assert!(from <= self.at, "the cursor has gone back behind {from}");
+        if self.at.0 + len > from.0 + to_u64(got) {
+            let segment = self.segment.as_ref().expect("it was entered before");
+            let want = to_usize((end.0 - self.at.0).min(READ_BYTES.max(len)));
+            if self.buf.len() < want {
+                self.buf = AlignedBuf::zeroed(want);
+            }
+            let offset = SEGMENT_HEADER_BYTES + (self.at.0 - segment.span.start.0);
+            self.held = (self.at, 0);
+            perdura_device::read_exact_at(segment.file.as_ref(), offset, &mut self.buf[..want])?;
+            self.held.1 = want;
+        }
+        let at = to_usize(self.at.0 - self.held.0.0);
+        Ok(&self.buf[at..at + to_usize(len)])
+    }
+
+    /// Why the block at the cursor is not there: its segment was truncated while it was open, or it is
+    /// damaged.
+    fn missing(&mut self, found: &str) -> Result<Error> {
+        let open = self.segment.take().expect("a block was looked for in it");
+        match self
+            .disk
+            .open(&open.id.path(), perdura_device::Access::Direct)
+        {
+            Err(error) if error.is_not_found() => self.truncated(),
+            Err(error) => Err(error),
+            Ok(_) => Ok(Error::corrupt(
+                open.id.path(),
+                SEGMENT_HEADER_BYTES + (self.at.0 - open.span.start.0),
+                format!("the durable block at position {}", self.at),
+                found,
+                "Acknowledged transactions in it are damaged or missing. Restore the file from a backup.",
+            )),
+        }
+    }
+
+    fn truncated(&self) -> Result<Error> {
+        let names = self.disk.list(LOG_DIR)?;
+        let ids = names.iter().filter_map(|name| SegmentId::parse(name));
+        let starts = ids.filter(|id| id.stream == self.stream).map(|id| id.start);
+        Ok(Error::Truncated {
+            stream: self.stream,
+            wanted: self.at,
+            oldest: starts.min(),
+        })
+    }
+}
