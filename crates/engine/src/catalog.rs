@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_heap::{DetachedTable, Heap, Partition};
-use perdura_recovery::restart::Catalog;
+use perdura_recovery::tables::UnknownKind;
+use perdura_recovery::{Catalog, KeyOrder, TableKind};
 use perdura_txn::Tx;
 
 /// The catalog's own table.
@@ -159,8 +160,7 @@ impl Renewal {
 fn put_table(heap: &Heap, tx: &mut Tx<'_>, database: u8, table: TableId) -> Result<()> {
     let mut value = Vec::new();
     value.put_varint(u64::from(table.0));
-    value.put_u8(0);
-    value.put_u8(0);
+    value.put(&TableKind::heap(KeyOrder::Hashed).encode());
     put(heap, tx, &row_key(&name_of(database)), &value)
 }
 
@@ -197,7 +197,19 @@ fn damaged(what: &str) -> Error {
     )
 }
 
-pub(crate) type Tables = BTreeMap<String, (TableId, bool)>;
+/// A table that another build made, of a kind that this one cannot serve.
+fn unknown_kind(table: &str, UnknownKind { part, code }: UnknownKind) -> Error {
+    Error::corrupt(
+        format!("catalog (table 0), table {table}"),
+        0,
+        "a kind of table that this build knows",
+        format!("{part} {code}"),
+        "A newer version of Perdura made the table: open the database with that version. \
+         Nothing was changed.",
+    )
+}
+
+pub(crate) type Tables = BTreeMap<String, (TableId, TableKind)>;
 
 fn tables_of(heap: &Heap) -> Result<Tables> {
     let mut tables = Tables::new();
@@ -220,14 +232,18 @@ pub(crate) fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
         let mut r = Reader::new(&value);
         let parsed = (|| {
             let table = TableId(u32::try_from(r.varint()?).ok()?);
-            let order = r.u8().filter(|order| *order <= 1)?;
-            r.u8().filter(|addressing| *addressing == 0)?;
+            let kind = [r.u8()?, r.u8()?];
             let name = String::from_utf8(name.to_vec()).ok()?;
-            (r.remaining() == 0).then_some((name, (table, order == 1)))
+            (r.remaining() == 0).then_some((name, table, kind))
         })();
-        match parsed {
-            Some((name, table)) => drop(tables.insert(name, table)),
-            None => fault = Some(damaged("a table's row")),
+        let read = parsed.ok_or_else(|| damaged("a table's row"));
+        let read = read.and_then(|(name, table, kind)| match TableKind::decode(kind) {
+            Ok(kind) => Ok((name, (table, kind))),
+            Err(unknown) => Err(unknown_kind(&name, unknown)),
+        });
+        match read {
+            Ok((name, table)) => drop(tables.insert(name, table)),
+            Err(error) => fault = Some(error),
         }
     });
     fault.map_or(Ok(()), Err)
@@ -236,7 +252,7 @@ pub(crate) fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
 /// The tables of a heap whose table 0 is indexed, for the restart.
 pub fn read_catalog(heap: &Heap) -> Result<Catalog> {
     let mut catalog: Catalog = tables_of(heap)?.into_values().collect();
-    catalog.insert(CATALOG, false);
+    catalog.insert(CATALOG, TableKind::heap(KeyOrder::Hashed));
     Ok(catalog)
 }
 

@@ -14,8 +14,8 @@ use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::vouch::take_over;
 use perdura_recovery::{
-    AnchorCell, CheckpointProgress, CheckpointStats, Checkpoints, ExecutorWindow, LogMemory,
-    Method, Progress, RestartReport, flush_all, resume, vouch,
+    AnchorCell, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind, ExecutorWindow,
+    LogMemory, Method, Progress, RestartReport, flush_all, resume, vouch,
 };
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
@@ -129,8 +129,10 @@ impl Core {
         for id in (0..core.heap.geometry().partitions).map(PartitionId) {
             let mut part = core.heap.lock(id);
             part.set_orphan_limits(core.options.orphans);
-            for (table, ordered) in &resumed.catalog {
-                part.attach_table(*table, *ordered);
+            for (table, kind) in &resumed.catalog {
+                match kind.component {
+                    ComponentKind::Heap => part.attach_table(*table, kind.is_ordered()),
+                }
             }
         }
         if !core.databases.load(&core.heap)? {

@@ -8,6 +8,7 @@
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_heap::{Heap, PartitionGuard, RowRef};
+use perdura_recovery::ComponentKind;
 use perdura_txn::{Kind, Shape};
 use perdura_types::small::Packed;
 
@@ -26,34 +27,43 @@ pub fn digest(heap: &Heap) -> Result<u64> {
     for part in &parts {
         read_tables(part, &mut tables)?;
     }
-    for (name, (table, _)) in tables {
-        let seed = hash64(0, name.as_bytes());
-        for (index, part) in parts.iter().enumerate() {
-            let mut rows = 0u64;
-            let mut lacking = None;
-            part.for_each(table, |row| {
-                rows += 1;
-                let key = row.key();
-                match content(&parts, table, &row, hash64(seed, &key)) {
-                    Some(content) => {
-                        let expiry = row.expiry_ms().map_or(0, |ms| ms.wrapping_add(1));
-                        sum = sum.wrapping_add(mix64(content ^ mix64(expiry)));
-                    }
-                    None => lacking = Some(key.into_owned()),
+    for (name, (table, kind)) in tables {
+        sum = sum.wrapping_add(match kind.component {
+            ComponentKind::Heap => of_heap(&parts, &name, table)?,
+        });
+    }
+    Ok(sum)
+}
+
+/// The digest of a table of the heap.
+fn of_heap(parts: &[PartitionGuard<'_>], name: &str, table: TableId) -> Result<u64> {
+    let mut sum = 0u64;
+    let seed = hash64(0, name.as_bytes());
+    for (index, part) in parts.iter().enumerate() {
+        let mut rows = 0u64;
+        let mut lacking = None;
+        part.for_each(table, |row| {
+            rows += 1;
+            let key = row.key();
+            match content(parts, table, &row, hash64(seed, &key)) {
+                Some(content) => {
+                    let expiry = row.expiry_ms().map_or(0, |ms| ms.wrapping_add(1));
+                    sum = sum.wrapping_add(mix64(content ^ mix64(expiry)));
                 }
-            });
-            if let Some(key) = lacking {
-                let key = String::from_utf8_lossy(&key).into_owned();
-                let place = format!("{name}, key {key:?}");
-                return Err(refused(place, "a value", "one that does not parse"));
+                None => lacking = Some(key.into_owned()),
             }
-            if rows != part.len(table) {
-                return Err(refused(
-                    format!("partition {index}, {name}"),
-                    &format!("the {} rows that its index names", part.len(table)),
-                    &format!("{rows} rows"),
-                ));
-            }
+        });
+        if let Some(key) = lacking {
+            let key = String::from_utf8_lossy(&key).into_owned();
+            let place = format!("{name}, key {key:?}");
+            return Err(refused(place, "a value", "one that does not parse"));
+        }
+        if rows != part.len(table) {
+            return Err(refused(
+                format!("partition {index}, {name}"),
+                &format!("the {} rows that its index names", part.len(table)),
+                &format!("{rows} rows"),
+            ));
         }
     }
     Ok(sum)

@@ -39,11 +39,12 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock, Disk};
-use perdura_heap::{Heap, MemoryUse, Visit};
+use perdura_heap::{MemoryUse, Visit};
 use perdura_wal::{Rung, Wal};
 use serde::Serialize;
 
 use crate::anchor_cell::AnchorCell;
+use crate::component::{Component, Contract};
 use crate::image::{
     DirEntry, Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path, folder,
     remove_old_directories,
@@ -140,7 +141,7 @@ struct Staged {
 /// What a checkpoint works on.
 pub struct CheckpointParts {
     /// The pages.
-    pub heap: Arc<Heap>,
+    pub component: Component,
     /// The log.
     pub wal: Arc<Wal>,
     /// The anchor.
@@ -230,7 +231,7 @@ impl Checkpointer {
             return Ok(());
         }
         let CheckpointParts {
-            heap,
+            component,
             wal,
             anchor,
             disk,
@@ -241,17 +242,18 @@ impl Checkpointer {
         wal.check()?;
         let record = anchor.get();
         let slot = record.newest_image().map_or(ImageSlot::A, ImageSlot::other);
-        let k = CkptEpoch(heap.ckpt_epoch().0 + 1);
+        let k = CkptEpoch(component.ckpt_epoch().0 + 1);
         let images = (0u8..)
             .zip(images)
             .map(|(number, disk)| {
                 ImageFile::open_to_rewrite(disk.as_ref(), slot, &record.uuid, number)
             })
             .collect::<Result<Vec<_>>>()?;
-        let writer = DirectoryWriter::create(disk, slot, k, &record.uuid, heap.geometry())?;
+        let writer = DirectoryWriter::create(disk, slot, k, &record.uuid, component.geometry())?;
         if self.staging.is_empty() {
             self.staging = AlignedBuf::zeroed(STAGING_BYTES);
-            heap.memory().add(MemoryUse::Staging, to_u64(STAGING_BYTES));
+            let staging = to_u64(STAGING_BYTES);
+            component.memory().add(MemoryUse::Staging, staging);
         }
         let begin_ns = clock.mono_ns();
         if !armed(Flaw::NoBuildingMark) {
@@ -262,7 +264,7 @@ impl Checkpointer {
         // The marks of all streams come before G is published: a record tagged k lies behind them.
         let begin = window.begin(&mut || {
             let begin = wal.begin_checkpoint(k);
-            heap.set_ckpt_epoch(k);
+            component.set_ckpt_epoch(k);
             begin
         });
         self.sweep = Some(Sweep {
@@ -421,33 +423,30 @@ impl Checkpointer {
     /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
     fn copy(&mut self, sweep: &mut Sweep, partition: u16, local: u32) -> Phase {
         let id = PartitionId(partition);
-        let heap = &self.parts.heap;
         self.staged.clear();
-        let mut part = heap.lock(id);
-        let pages = part.pages();
-        let end = pages.min(local.saturating_add(VISIT_PAGES));
-        for at in local..end {
-            match part.visit(at, sweep.slot, sweep.k) {
-                Visit::Born | Visit::Untouched => {
-                    self.directories[sweep.slot.index()].set(id, at, DirEntry::default());
-                }
-                Visit::Clean => {}
-                Visit::Dirty(bytes) => {
-                    let page = heap
-                        .geometry()
-                        .page_id(id, at)
-                        .expect("a page there is has an id");
-                    let room = self.staged.len() * PAGE_BYTES;
-                    self.staging[room..room + PAGE_BYTES].copy_from_slice(bytes);
-                    self.staged.push(Staged { local: at, page });
-                }
+        self.sidecar.clear();
+        let Checkpointer {
+            parts,
+            directories,
+            staging,
+            staged,
+            sidecar,
+            ..
+        } = self;
+        let pages = local..local.saturating_add(VISIT_PAGES);
+        let kind = (sweep.slot, sweep.k);
+        let take = |local: u32, page: PageId, visit: Visit<'_>| match visit {
+            Visit::Born | Visit::Untouched => {
+                directories[sweep.slot.index()].set(id, local, DirEntry::default());
             }
-        }
-        let next_local = (end < pages).then_some(end);
-        if next_local.is_none() {
-            self.sidecar.clear();
-            part.sidecar(&mut self.sidecar);
-        }
+            Visit::Clean => {}
+            Visit::Dirty(bytes) => {
+                let room = staged.len() * PAGE_BYTES;
+                staging[room..room + PAGE_BYTES].copy_from_slice(bytes);
+                staged.push(Staged { local, page });
+            }
+        };
+        let next_local = parts.component.visit(id, pages, kind, sidecar, take);
         Phase::Write {
             partition,
             next_local,
@@ -484,11 +483,11 @@ impl Checkpointer {
     /// The seeded bug of copying a page "asynchronously": as it is when it is written.
     #[cold]
     fn recopy(&mut self, id: PartitionId, staged: std::ops::Range<usize>) {
-        let part = self.parts.heap.lock(id);
         for at in staged {
-            if let Some(bytes) = part.page_bytes(self.staged[at].local) {
-                self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES].copy_from_slice(bytes);
-            }
+            let copy = &mut self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];
+            self.parts
+                .component
+                .copy_page(id, self.staged[at].local, copy);
         }
     }
 
@@ -510,7 +509,7 @@ impl Checkpointer {
             writer.add_section(&section)?;
         }
         self.stats.partitions_done += 1;
-        if partition + 1 < self.parts.heap.geometry().partitions {
+        if partition + 1 < self.parts.component.geometry().partitions {
             return Ok(Phase::Copy {
                 partition: partition + 1,
                 local: 0,
@@ -583,11 +582,9 @@ impl Checkpointer {
             return;
         }
         for staged in self.staged.drain(..) {
-            let id = self.parts.heap.geometry().partition_of_page(staged.page);
-            self.parts
-                .heap
-                .lock(id)
-                .mark_dirty(staged.local, sweep.slot);
+            let component = &self.parts.component;
+            let id = component.geometry().partition_of_page(staged.page);
+            component.mark_dirty(id, staged.local, sweep.slot);
         }
     }
 }
@@ -604,7 +601,7 @@ fn reach(begin: &[Pos], undo_low: Option<&[Pos]>) -> Vec<Pos> {
 impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.parts
-            .heap
+            .component
             .memory()
             .sub(MemoryUse::Staging, to_u64(self.staging.len()));
     }

@@ -13,6 +13,7 @@
 //! | [`anchor`] | what the anchor says: the log's history and the sections that this build knows |
 //! | [`images`] | what it says of the images, and how their states change |
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
+//! | [`component`], [`tables`] | data components, and what restart and checkpoint use of them; kinds of tables |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
 //! | [`window`] | what transactions need around a checkpoint's window |
 //! | [`mod@vouch`] | how far the anchor says that the log is durable |
@@ -39,6 +40,7 @@
 pub mod anchor;
 pub mod anchor_cell;
 pub mod checkpoint;
+pub mod component;
 pub mod fates;
 pub mod found;
 mod given;
@@ -60,6 +62,7 @@ pub mod resume;
 pub mod rule;
 pub mod salvage;
 pub mod schedule;
+pub mod tables;
 pub mod truncate;
 mod undo;
 pub mod verify;
@@ -70,6 +73,7 @@ pub mod work;
 pub use anchor::{Anchor, open_anchor, read_anchor};
 pub use anchor_cell::AnchorCell;
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
+pub use component::{Component, Contract};
 pub use image::{DirEntry, Directory};
 pub use images::{IMAGE_DISKS_MAX, ImageState, ImageStatus, Images};
 pub use level::{Level, Schedule};
@@ -79,5 +83,6 @@ pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
 
 pub use resume::{Checkpoints, LogMemory, Resumed, flush_all, resume};
+pub use tables::{Addressing, Catalog, ComponentKind, KeyOrder, TableKind};
 pub use vouch::vouch;
 pub use window::{ExecutorWindow, Window, WindowEnd};

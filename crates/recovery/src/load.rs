@@ -19,6 +19,7 @@ use perdura_heap::Heap;
 use perdura_wal::COPIED;
 
 use crate::anchor::Anchor;
+use crate::component::Contract;
 use crate::image::{
     DirEntry, Directory, ImageFile, LoadedDirectory, Place, Places, folder, read_directory,
 };
@@ -424,10 +425,7 @@ impl ImagePlan {
                 bad.push((run.slot, page));
             }
         }
-        let mut part = heap.lock(run.partition);
-        for (local, bytes) in sound {
-            part.load_page(local, bytes);
-        }
+        heap.load_pages(run.partition, &sound);
         bad
     }
 

@@ -11,15 +11,13 @@
 //! touched are dirty for this one; epochs and incarnation numbers seen anywhere are never used
 //! again; what lies beyond the cut is void for ever, in the anchor, before new work is accepted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{
-    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, TableId, Uuid,
-};
+use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, Uuid};
 use perdura_device::{Clock, Disk};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_wal::anchor::AnchorFile;
@@ -29,6 +27,7 @@ use perdura_wal::{ChainLink, Cut, History, SegmentSizes, StreamScan, Vouched, Wa
 
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
+use crate::component::{Component, Contract};
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::{Directory, create_images, folder};
@@ -40,8 +39,7 @@ use crate::replay::{Attempt, Decided, Replay, ReplayParts, ReplayStats};
 use crate::report::{Bytes, Progress, Records, RestartReport};
 use crate::schedule::{self, run_threads};
 
-/// Tables by id, with whether each keeps its keys in order.
-pub type Catalog = BTreeMap<TableId, bool>;
+pub use crate::tables::Catalog;
 
 /// What a new database fixes for ever.
 #[derive(Debug, Clone)]
@@ -299,7 +297,7 @@ pub(crate) fn load(
         let attempt = replay.finish(options.schedule.threads)?;
         if attempt.bad.is_empty() {
             if anchor.scheme.counts_updates() {
-                check_useq(&heap)?;
+                heap.check_replayed()?;
             }
             return Ok(Loaded {
                 heap,
@@ -368,36 +366,21 @@ fn check_image(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> Result<()> {
     ))
 }
 
-fn check_useq(heap: &Heap) -> Result<()> {
-    for id in (0..heap.geometry().partitions).map(PartitionId) {
-        if let Some(gap) = heap.lock(id).useq_gaps().into_iter().next() {
-            return Err(Error::corrupt(
-                format!("page {}", gap.page),
-                0,
-                format!("every update after number {} once", gap.image_useq.0),
-                format!("{gap:?}"),
-                "The log lost or repeated a record of this page. Restore a backup.",
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// Ends the replay in every partition and builds the indexes of a scheme that has tables.
 pub(crate) fn finish_pages(
     options: &RestartOptions<'_>,
     scheme: Scheme,
-    heap: &Heap,
+    heap: &Arc<Heap>,
     image: &ImagePlan,
     report: &mut RestartReport,
 ) -> Result<Catalog> {
-    let partitions = heap.geometry().partitions;
+    let component = Component::Heap(Arc::clone(heap));
+    let partitions = component.geometry().partitions;
     let has_tables = scheme.has_tables();
     for id in (0..partitions).map(PartitionId) {
-        let mut part = heap.lock(id);
-        part.finish_restart(image.k, image.trusted_slot());
+        component.end_replay(id, image.k, image.trusted_slot());
         if has_tables {
-            part.build_catalog_index()?;
+            component.index_catalog(id)?;
         }
     }
     if !has_tables {
@@ -415,15 +398,12 @@ pub(crate) fn finish_pages(
             };
             let sidecar = &image.sidecars[usize::from(id)];
             let sidecar = (!sidecar.is_empty()).then_some(sidecar.as_slice());
-            let ordered = |table: TableId| catalog.get(&table).copied();
-            let stats = heap
-                .lock(PartitionId(id))
-                .build_indexes(&ordered, sidecar)?;
+            let stats = component.index(PartitionId(id), &catalog, sidecar)?;
             rows.fetch_add(stats.rows, Ordering::Relaxed);
             from_sidecar.fetch_add(stats.from_sidecar, Ordering::Relaxed);
         }
     })?;
-    let _orphans = heap.settle_collections()?;
+    component.settle()?;
     report.rows = rows.into_inner();
     report.rows_from_sidecar = from_sidecar.into_inner();
     Ok(catalog)

@@ -11,6 +11,7 @@ use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
 
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
+use crate::component::Component;
 use crate::report::RestartReport;
 use crate::restart::{Catalog, RestartOptions, Restarted};
 use crate::window::Window;
@@ -76,7 +77,7 @@ pub fn resume(
     )?);
     let anchor = Arc::new(restarted.anchor.expect("a dry run resumes nothing"));
     let parts = CheckpointParts {
-        heap: Arc::clone(&restarted.heap),
+        component: Component::Heap(Arc::clone(&restarted.heap)),
         wal: Arc::clone(&wal),
         anchor: Arc::clone(&anchor),
         disk: Arc::clone(&options.data),

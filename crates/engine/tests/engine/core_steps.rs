@@ -154,6 +154,34 @@ fn a_digest_of_a_catalog_that_does_not_parse_is_an_error_and_not_zero() {
 }
 
 #[test]
+fn a_table_of_a_kind_that_this_build_does_not_know_is_refused_by_name_and_nothing_changes() {
+    for (row, said) in [
+        (&[99, 2, 0][..], "key order 2"),
+        (&[99, 0, 1], "addressing 1"),
+        (&[99, 0, 0x10], "component 1"),
+    ] {
+        let disk = SimDisk::new(1);
+        let core = open(&disk, 1);
+        put(&core, "kept", b"value");
+        let catalog = perdura::catalog::CATALOG;
+        let made = core.transact(&core.all_partitions(), |tx| {
+            tx.put(catalog, b"tlog", row, None)
+        });
+        let (_row, _durable_with_the_flush) = made.unwrap();
+        core.flush_all().unwrap();
+        drop(core);
+        for attempt in 0..2 {
+            let opened = Core::open(env(&disk, 1), small(), Arc::new(Progress::default()));
+            let error = opened.err().expect("it is refused").to_string();
+            assert!(
+                error.contains("table log") && error.contains(said),
+                "{attempt}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_checkpoint_shortens_the_next_restart_and_changes_nothing() {
     let disk = SimDisk::new(2);
     let core = open(&disk, 2);

@@ -1,0 +1,290 @@
+//! Data components: what a restart and a checkpoint use of whatever holds the rows.
+//!
+//! [`Contract`] names the verbs, and [`Component`] is the closed set of components that have them.
+//! Callers hold a `Component`; the one `match` of this module forwards each verb to a component's
+//! type, so that a sweep over sixteen pages is compiled for the pages that it visits.
+//!
+//! | verb | in |
+//! |---|---|
+//! | `load_pages` | restart: a part of the image has been read |
+//! | `check_replayed`, `end_replay` | restart: image and log are in memory |
+//! | `index_catalog`, `index`, `settle` | restart: from pages to tables |
+//! | `visit`, `mark_dirty`, `copy_page` | checkpoint |
+//! | `ckpt_epoch`, `set_ckpt_epoch` | both |
+//!
+//! Redo is not among them. The kind of a frame chooses the player, and a player replays into the
+//! component whose records it reads, through that component's own batches.
+//!
+//! # A second component
+//! It implements [`Contract`], gets a variant of [`Component`] and an arm of `forward!`, a code in
+//! [`tables::ComponentKind`](crate::tables::ComponentKind), and a player for the kind of frames that
+//! it writes. The compiler then names the digest (`perdura::digest`), which decides what a client
+//! reads of its rows. The conformance suite below runs for it with one more line.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result};
+use perdura_heap::{Geometry, Heap, IndexStats, MemoryAccount, Visit};
+
+use crate::tables::Catalog;
+
+/// What a restart and a checkpoint use of a data component. Every verb takes the partition's latch
+/// itself and releases it before it returns.
+pub trait Contract {
+    /// How pages are dealt out to partitions.
+    fn geometry(&self) -> &Geometry;
+
+    /// The account of its memory.
+    fn memory(&self) -> &Arc<MemoryAccount>;
+
+    /// The epoch that pages born now are tagged with.
+    fn ckpt_epoch(&self) -> CkptEpoch;
+
+    /// Publishes the epoch of a checkpoint that begins, or of the one before the next at restart.
+    fn set_ckpt_epoch(&self, k: CkptEpoch);
+
+    /// Puts pages of the image in place, before or after records of them were played.
+    fn load_pages(&self, partition: PartitionId, pages: &[(u32, &[u8])]);
+
+    /// Checks that every page has seen each of its updates once. Call it after the image and all
+    /// records, before [`end_replay`](Self::end_replay).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] names a page whose updates have a gap or a duplicate.
+    fn check_replayed(&self) -> Result<()>;
+
+    /// Tags a partition's pages with the image's epoch, and marks those dirty that image `slot`
+    /// does not hold as they are; all of them, without one.
+    fn end_replay(&self, partition: PartitionId, k: CkptEpoch, slot: Option<ImageSlot>);
+
+    /// Builds the index of table 0, so that the catalog can be read.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] names a page and a slot.
+    fn index_catalog(&self, partition: PartitionId) -> Result<()>;
+
+    /// Builds a partition's indexes; a sidecar of the image spares reading rows of unchanged pages.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] names a page and a slot.
+    fn index(
+        &self,
+        partition: PartitionId,
+        catalog: &Catalog,
+        sidecar: Option<&[u8]>,
+    ) -> Result<IndexStats>;
+
+    /// Joins what lies in different partitions, after all of them are indexed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] names what has no counterpart.
+    fn settle(&self) -> Result<()>;
+
+    /// Visits some pages of a partition for checkpoint `k` into `slot`, under one latch, which is
+    /// held while `take` copies. Returns the first page not visited. Behind the last page it
+    /// returns `None` and has appended the sidecar, still under that latch.
+    fn visit(
+        &self,
+        partition: PartitionId,
+        pages: Range<u32>,
+        sweep: (ImageSlot, CkptEpoch),
+        sidecar: &mut Vec<u8>,
+        take: impl FnMut(u32, PageId, Visit<'_>),
+    ) -> Option<u32>;
+
+    /// Notes that an image slot does not hold a page as it is: its write failed.
+    fn mark_dirty(&self, partition: PartitionId, local: u32, slot: ImageSlot);
+
+    /// Copies a page as it is now; `false` beyond the partition's pages.
+    fn copy_page(&self, partition: PartitionId, local: u32, out: &mut [u8]) -> bool;
+}
+
+/// The data components.
+#[derive(Clone)]
+pub enum Component {
+    /// Slotted pages in memory.
+    Heap(Arc<Heap>),
+    /// The conformance suite's: pages of one number each.
+    #[cfg(test)]
+    Dummy(Arc<dummy::Dummy>),
+}
+
+/// Forwards a verb to the type of a component.
+macro_rules! forward {
+    ($component:expr, $verb:ident ( $($argument:expr),* )) => {
+        match $component {
+            Component::Heap(heap) => Contract::$verb(heap.as_ref(), $($argument),*),
+            #[cfg(test)]
+            Component::Dummy(dummy) => Contract::$verb(dummy.as_ref(), $($argument),*),
+        }
+    };
+}
+
+impl Contract for Component {
+    fn geometry(&self) -> &Geometry {
+        forward!(self, geometry())
+    }
+
+    fn memory(&self) -> &Arc<MemoryAccount> {
+        forward!(self, memory())
+    }
+
+    fn ckpt_epoch(&self) -> CkptEpoch {
+        forward!(self, ckpt_epoch())
+    }
+
+    fn set_ckpt_epoch(&self, k: CkptEpoch) {
+        forward!(self, set_ckpt_epoch(k));
+    }
+
+    fn load_pages(&self, partition: PartitionId, pages: &[(u32, &[u8])]) {
+        forward!(self, load_pages(partition, pages));
+    }
+
+    fn check_replayed(&self) -> Result<()> {
+        forward!(self, check_replayed())
+    }
+
+    fn end_replay(&self, partition: PartitionId, k: CkptEpoch, slot: Option<ImageSlot>) {
+        forward!(self, end_replay(partition, k, slot));
+    }
+
+    fn index_catalog(&self, partition: PartitionId) -> Result<()> {
+        forward!(self, index_catalog(partition))
+    }
+
+    fn index(
+        &self,
+        partition: PartitionId,
+        catalog: &Catalog,
+        sidecar: Option<&[u8]>,
+    ) -> Result<IndexStats> {
+        forward!(self, index(partition, catalog, sidecar))
+    }
+
+    fn settle(&self) -> Result<()> {
+        forward!(self, settle())
+    }
+
+    fn visit(
+        &self,
+        partition: PartitionId,
+        pages: Range<u32>,
+        sweep: (ImageSlot, CkptEpoch),
+        sidecar: &mut Vec<u8>,
+        take: impl FnMut(u32, PageId, Visit<'_>),
+    ) -> Option<u32> {
+        forward!(self, visit(partition, pages, sweep, sidecar, take))
+    }
+
+    fn mark_dirty(&self, partition: PartitionId, local: u32, slot: ImageSlot) {
+        forward!(self, mark_dirty(partition, local, slot));
+    }
+
+    fn copy_page(&self, partition: PartitionId, local: u32, out: &mut [u8]) -> bool {
+        forward!(self, copy_page(partition, local, out))
+    }
+}
+
+impl Contract for Heap {
+    fn geometry(&self) -> &Geometry {
+        Heap::geometry(self)
+    }
+
+    fn memory(&self) -> &Arc<MemoryAccount> {
+        Heap::memory(self)
+    }
+
+    fn ckpt_epoch(&self) -> CkptEpoch {
+        Heap::ckpt_epoch(self)
+    }
+
+    fn set_ckpt_epoch(&self, k: CkptEpoch) {
+        Heap::set_ckpt_epoch(self, k);
+    }
+
+    fn load_pages(&self, partition: PartitionId, pages: &[(u32, &[u8])]) {
+        let mut part = self.lock(partition);
+        for (local, bytes) in pages {
+            part.load_page(*local, bytes);
+        }
+    }
+
+    fn check_replayed(&self) -> Result<()> {
+        for id in (0..Heap::geometry(self).partitions).map(PartitionId) {
+            if let Some(gap) = self.lock(id).useq_gaps().into_iter().next() {
+                return Err(Error::corrupt(
+                    format!("page {}", gap.page),
+                    0,
+                    format!("every update after number {} once", gap.image_useq.0),
+                    format!("{gap:?}"),
+                    "The log lost or repeated a record of this page. Restore a backup.",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn end_replay(&self, partition: PartitionId, k: CkptEpoch, slot: Option<ImageSlot>) {
+        self.lock(partition).finish_restart(k, slot);
+    }
+
+    fn index_catalog(&self, partition: PartitionId) -> Result<()> {
+        self.lock(partition).build_catalog_index()
+    }
+
+    fn index(
+        &self,
+        partition: PartitionId,
+        catalog: &Catalog,
+        sidecar: Option<&[u8]>,
+    ) -> Result<IndexStats> {
+        let ordered = |table| catalog.get(&table).map(|kind| kind.is_ordered());
+        self.lock(partition).build_indexes(&ordered, sidecar)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.settle_collections().map(drop)
+    }
+
+    fn visit(
+        &self,
+        partition: PartitionId,
+        pages: Range<u32>,
+        (slot, k): (ImageSlot, CkptEpoch),
+        sidecar: &mut Vec<u8>,
+        mut take: impl FnMut(u32, PageId, Visit<'_>),
+    ) -> Option<u32> {
+        let mut part = self.lock(partition);
+        let end = part.pages().min(pages.end);
+        for local in pages.start..end {
+            let id = Heap::geometry(self).page_id(partition, local);
+            let id = id.expect("a page there is has an id");
+            take(local, id, part.visit(local, slot, k));
+        }
+        if end < part.pages() {
+            return Some(end);
+        }
+        part.sidecar(sidecar);
+        None
+    }
+
+    fn mark_dirty(&self, partition: PartitionId, local: u32, slot: ImageSlot) {
+        self.lock(partition).mark_dirty(local, slot);
+    }
+
+    fn copy_page(&self, partition: PartitionId, local: u32, out: &mut [u8]) -> bool {
+        let part = self.lock(partition);
+        let page = part.page_bytes(local);
+        if let Some(page) = page {
+            out.copy_from_slice(page);
+        }
+        page.is_some()
+    }
+}
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod dummy;

@@ -1,0 +1,154 @@
+//! What a restart knows of the tables: which there are, and of which kind each is.
+//!
+//! A kind says how a table's keys are ordered, how its log records address its rows, and which
+//! component holds it. It belongs to the table. What a single record says is the business of the
+//! record's frame, whose kind names it ([`perdura_wal::FrameKind`]).
+
+use std::collections::BTreeMap;
+
+use perdura_base::TableId;
+
+/// The tables that there are.
+pub type Catalog = BTreeMap<TableId, TableKind>;
+
+/// What a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableKind {
+    /// Which indexes its keys are in.
+    pub order: KeyOrder,
+    /// What its log records name.
+    pub addressing: Addressing,
+    /// The component that holds its rows.
+    pub component: ComponentKind,
+}
+
+/// Which indexes a table's keys are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// By their hashes.
+    Hashed,
+    /// By their hashes, and by their bytes.
+    Ordered,
+}
+
+/// What the log records of a table name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Addressing {
+    /// A page and bytes within it.
+    Page,
+}
+
+/// The closed set of data components, as a table's row names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ComponentKind {
+    /// [`perdura_heap`]: slotted pages in memory.
+    Heap,
+}
+
+/// A part of a table's kind that this build does not know: its name and its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownKind {
+    /// Which part.
+    pub part: &'static str,
+    /// What stands there.
+    pub code: u8,
+}
+
+const COMPONENT_SHIFT: u32 = 4;
+const ADDRESSING_MASK: u8 = 0x0f;
+
+impl TableKind {
+    /// A page-addressed table of the heap.
+    #[must_use]
+    pub fn heap(order: KeyOrder) -> TableKind {
+        TableKind {
+            order,
+            addressing: Addressing::Page,
+            component: ComponentKind::Heap,
+        }
+    }
+
+    /// Whether the keys are also in an index by their bytes.
+    #[must_use]
+    pub fn is_ordered(self) -> bool {
+        match self.order {
+            KeyOrder::Hashed => false,
+            KeyOrder::Ordered => true,
+        }
+    }
+
+    /// The two bytes of a catalog row that hold it (docs/formats/catalog.md).
+    #[must_use]
+    pub fn encode(self) -> [u8; 2] {
+        let order = match self.order {
+            KeyOrder::Hashed => 0,
+            KeyOrder::Ordered => 1,
+        };
+        let addressing = match self.addressing {
+            Addressing::Page => 0,
+        };
+        let component = match self.component {
+            ComponentKind::Heap => 0,
+        };
+        [order, component << COMPONENT_SHIFT | addressing]
+    }
+
+    /// Reads the two bytes.
+    ///
+    /// # Errors
+    /// The first part that this build does not know.
+    pub fn decode(bytes: [u8; 2]) -> Result<TableKind, UnknownKind> {
+        let [order, how] = bytes;
+        let unknown = |part, code| Err(UnknownKind { part, code });
+        let order = match order {
+            0 => KeyOrder::Hashed,
+            1 => KeyOrder::Ordered,
+            code => return unknown("key order", code),
+        };
+        let addressing = match how & ADDRESSING_MASK {
+            0 => Addressing::Page,
+            code => return unknown("addressing", code),
+        };
+        let component = match how >> COMPONENT_SHIFT {
+            0 => ComponentKind::Heap,
+            code => return unknown("component", code),
+        };
+        let kind = TableKind {
+            order,
+            addressing,
+            component,
+        };
+        assert_eq!(kind.encode(), bytes, "a kind has one code");
+        Ok(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_of_a_kind_is_read_as_it_is_written_or_refused_by_its_part() {
+        let mut known = 0;
+        for order in 0..=u8::MAX {
+            for how in 0..=u8::MAX {
+                match TableKind::decode([order, how]) {
+                    Ok(kind) => {
+                        assert_eq!(kind.encode(), [order, how]);
+                        known += 1;
+                    }
+                    Err(UnknownKind { part, code }) => {
+                        let expected = match part {
+                            "key order" => order,
+                            "addressing" => how & 0x0f,
+                            _ => how >> 4,
+                        };
+                        assert_eq!(code, expected, "{part}");
+                        assert_ne!(code, 0, "the first code of every part is known");
+                    }
+                }
+            }
+        }
+        assert_eq!(known, 2, "a hashed and an ordered table of the heap");
+    }
+}
