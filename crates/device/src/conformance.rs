@@ -1,13 +1,14 @@
-//! What every disk must do alike, as one suite that each implementation passes.
+//! What all disks, and all clocks, do alike: suites for the tests of whatever implements [`Disk`] or
+//! [`Clock`], in this crate or another.
+//!
+//! # Panics
+//! Each suite panics at the first check that does not hold.
 
 use std::sync::Arc;
 
 use perdura_base::{Error, Result};
 
-use crate::{
-    Access, AlignedBuf, Disk, File, FileDisk, MemDisk, ModelDisk, SimDisk, SystemClock,
-    read_exact_at,
-};
+use crate::{Access, AlignedBuf, Clock, Disk, File, read_exact_at};
 
 const BOTH: [Access; 2] = [Access::Buffered, Access::Direct];
 
@@ -30,8 +31,8 @@ fn write_new(disk: &dyn Disk, path: &str, data: &[u8]) -> Arc<dyn File> {
     file
 }
 
-/// Runs every check, each on a fresh disk.
-fn suite(make: impl Fn() -> Arc<dyn Disk>) {
+/// Runs every check of a disk, each on an empty one that `make` returns.
+pub fn disk(make: impl Fn() -> Arc<dyn Disk>) {
     for access in BOTH {
         bytes_read_back_as_written(&*make(), access);
     }
@@ -41,6 +42,19 @@ fn suite(make: impl Fn() -> Arc<dyn Disk>) {
     directories_nest_and_list(&*make());
     the_lock_has_one_holder(&*make());
     paths_outside_the_root_are_refused(&*make());
+}
+
+/// Runs every check of a clock, each on one that `make` returns. `wait` lets time pass.
+pub fn clock(make: impl Fn() -> Arc<dyn Clock>, wait: impl Fn(&dyn Clock)) {
+    let clock = make();
+    let mut last = clock.mono_ns();
+    for _ in 0..1000 {
+        let now = clock.mono_ns();
+        assert!(now >= last, "monotone time goes back from {last} to {now}");
+        last = now;
+    }
+    wait(clock.as_ref());
+    assert!(clock.mono_ns() > last, "time passes");
 }
 
 fn bytes_read_back_as_written(disk: &dyn Disk, access: Access) {
@@ -194,36 +208,50 @@ fn paths_outside_the_root_are_refused(disk: &dyn Disk) {
     }
 }
 
-#[test]
-fn real_files_conform() {
-    let dir = tempfile::tempdir().unwrap();
-    let next = std::cell::Cell::new(0);
-    suite(|| {
-        next.set(next.get() + 1);
-        Arc::new(FileDisk::new(&dir.path().join(next.get().to_string())).unwrap())
-    });
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileDisk, ManualClock, MemDisk, ModelDisk, SimDisk, SystemClock};
 
-#[test]
-fn memory_conforms() {
-    suite(|| Arc::new(MemDisk::new()));
-}
+    #[test]
+    fn real_files_conform() {
+        let dir = tempfile::tempdir().unwrap();
+        let next = std::cell::Cell::new(0);
+        disk(|| {
+            next.set(next.get() + 1);
+            Arc::new(FileDisk::new(&dir.path().join(next.get().to_string())).unwrap())
+        });
+    }
 
-#[test]
-fn a_modelled_disk_conforms() {
-    suite(|| {
-        let clock = Arc::new(SystemClock::new());
-        Arc::new(ModelDisk::new(
-            Arc::new(MemDisk::new()),
-            1000,
-            10,
-            clock,
-            std::thread::sleep,
-        ))
-    });
-}
+    #[test]
+    fn memory_conforms() {
+        disk(|| Arc::new(MemDisk::new()));
+    }
 
-#[test]
-fn the_simulated_disk_conforms() {
-    suite(|| SimDisk::new(1));
+    #[test]
+    fn a_modelled_disk_conforms() {
+        disk(|| {
+            let clock = Arc::new(SystemClock::new());
+            Arc::new(ModelDisk::new(
+                Arc::new(MemDisk::new()),
+                1000,
+                10,
+                clock,
+                std::thread::sleep,
+            ))
+        });
+    }
+
+    #[test]
+    fn the_simulated_disk_conforms() {
+        disk(|| SimDisk::new(1));
+    }
+
+    #[test]
+    fn clocks_conform() {
+        let nap = std::time::Duration::from_millis(2);
+        clock(|| Arc::new(SystemClock::new()), |_| std::thread::sleep(nap));
+        let manual = Arc::new(ManualClock::at(7));
+        clock(|| manual.clone(), |_| manual.advance_us(1));
+    }
 }

@@ -24,15 +24,13 @@
 
 mod aligned;
 mod clock;
+pub mod conformance;
 mod file;
 mod mem;
 mod model;
 mod path;
 mod read_only;
 mod sim;
-
-#[cfg(test)]
-mod conformance;
 
 use std::sync::Arc;
 

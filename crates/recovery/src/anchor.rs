@@ -187,48 +187,45 @@ pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
 
 #[cfg(test)]
 mod tests {
-    use perdura_base::{Incarnation, Uuid};
+    use perdura_base::Incarnation;
     use perdura_device::{Access, MemDisk};
     use perdura_wal::anchor::COPY_BYTES;
-    use perdura_wal::{Scheme, SegmentSizes};
 
     use super::*;
     use crate::anchor_cell::AnchorCell;
 
+    /// The record of the example on the format page, as bytes.
+    fn bytes_on_page() -> Vec<u8> {
+        let page = include_str!("../../../docs/formats/anchor.md");
+        let hex = page.split("```text hex").nth(1).unwrap();
+        let hex = hex.split("```").next().unwrap();
+        let digits: Vec<u32> = hex.chars().filter_map(|c| c.to_digit(16)).collect();
+        let byte = |pair: &[u32]| u8::try_from(pair[0] * 16 + pair[1]).unwrap();
+        digits.chunks(2).map(byte).collect()
+    }
+
     fn example() -> Anchor {
-        let mut uuid = [0; 16];
-        for (i, byte) in (0..16u8).zip(uuid.iter_mut()) {
-            *byte = i;
-        }
-        let sizes = SegmentSizes {
-            first: 4 << 20,
-            max: 64 << 20,
-        };
-        let mut history = History::begin(Uuid(uuid), 1_000_000, (Scheme::Differential, 1), sizes);
-        history.clean = false;
-        history.incarnation = Incarnation(1);
+        let disk = MemDisk::new();
+        let file = disk.create(ANCHOR_PATH, Access::Buffered).unwrap();
+        file.write_at(0, &bytes_on_page()).unwrap();
+        read_anchor(&disk).unwrap().unwrap()
+    }
+
+    #[test]
+    fn the_example_on_the_format_page_is_what_the_components_write() {
         let geometry = Geometry {
             partitions: 256,
             chunk_pages: 128,
             hash_seed: 42,
         };
-        Anchor::new(history, geometry, 1)
-    }
-
-    #[test]
-    fn the_example_on_the_format_page_is_what_the_components_write() {
-        let page = include_str!("../../../docs/formats/anchor.md");
-        let hex = page.split("```text hex").nth(1).unwrap();
-        let hex = hex.split("```").next().unwrap();
-        let hex: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
-        let digits =
-            |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+        let written = Anchor::new(example().history, geometry, 1);
+        assert_eq!(written.images, example().images);
         let disk = MemDisk::new();
-        AnchorFile::create(&disk, &example().to_record()).unwrap();
-        let mut bytes = vec![0; hex.len() / 2];
+        AnchorFile::create(&disk, &written.to_record()).unwrap();
+        let mut bytes = vec![0; bytes_on_page().len()];
         let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
         raw.read_at(0, &mut bytes).unwrap();
-        assert_eq!(hex, digits(&bytes));
+        assert_eq!(bytes, bytes_on_page());
     }
 
     #[test]

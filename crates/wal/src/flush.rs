@@ -3,7 +3,7 @@
 //! ```text
 //! Idle ──the tail has blocks──► Writing ──the tail is empty──► Syncing ──synced──► Idle, D advances
 //! ```
-//! While it is idle, the machine before it ([`seal`](crate::seal)) fills the tail.
+//! While it is idle, the machine before it (`seal`) fills the tail.
 //! The engine drives it from a thread, the simulator from its seed: the same code. A failed write
 //! or sync latches the log and is never repeated; so does a device that says that another process owns
 //! the log ([`Error::Fenced`]), whatever the step was. Two failures pass, and the step is taken again later: a

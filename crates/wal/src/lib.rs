@@ -21,7 +21,7 @@
 //! difference whose predecessor it lost, and recover bits that never existed.
 //!
 //! # Locks, in order
-//! `closing` < a stream's `inner` < `ends`, and `inner` < the list of [`age`]. A flusher's state is taken before any of them. None is
+//! `closing` < a stream's `inner` < `ends`, and `inner` < the list of `age`. A flusher's state is taken before any of them. None is
 //! held during I/O but the flusher's own.
 
 mod age;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura::{Core, Error, Progress};
 use perdura_device::{CrashProfile, SimDisk};
-use perdura_wal::anchor::{AnchorFile, Tag, read_record};
+use perdura_wal::anchor::{AnchorFile, Tag};
 
 use crate::core_steps::{env, get, open, put, small};
 
@@ -26,7 +26,7 @@ fn with_section(required: bool) -> Arc<SimDisk> {
 fn a_section_of_another_build_survives_restarts_checkpoints_and_power_cuts() {
     let disk = with_section(false);
     let section = || {
-        let record = read_record(disk.life().as_ref()).unwrap().unwrap();
+        let (_, record, _) = AnchorFile::open(disk.life().as_ref()).unwrap().unwrap();
         record.sections.get(STRANGE).cloned()
     };
     let put_there = section().expect("it was put there");

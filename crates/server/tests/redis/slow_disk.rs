@@ -145,6 +145,14 @@ fn start() -> (Running, Arc<Gate>) {
     (running, gate)
 }
 
+#[test]
+fn the_gated_disk_conforms() {
+    perdura_device::conformance::disk(|| {
+        let memory = Arc::new(perdura_device::MemDisk::new());
+        Arc::new(GatedDisk(memory, Arc::default()))
+    });
+}
+
 /// Whether a reply comes within a tenth of a second, while the gate is shut.
 fn is_answered(client: &mut Client<TcpStream>) -> bool {
     let socket = client.socket();

@@ -211,11 +211,6 @@ fn read_copy(file: &dyn File, copy: u64) -> Result<AlignedBuf> {
     Ok(buf)
 }
 
-/// Reads the record without the right to change anything.
-pub fn read_record(disk: &dyn Disk) -> Result<Option<Record>> {
-    Ok(AnchorFile::open(disk)?.map(|(_, record, _)| record))
-}
-
 #[cfg(test)]
 mod tests {
     use perdura_base::checksum::crc32c;

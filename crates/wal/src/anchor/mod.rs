@@ -10,7 +10,7 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, Uuid};
 use crate::scheme::Scheme;
 use crate::sizes::SegmentSizes;
 
-pub use file::{AnchorFile, read_record};
+pub use file::AnchorFile;
 pub use sections::{Section, Sections, Tag};
 
 /// The anchor's path on the data disk.
