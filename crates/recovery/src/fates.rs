@@ -23,7 +23,7 @@ use perdura_base::{CkptEpoch, Epoch, TxnId};
 use perdura_page::txn_record::TxnRecord;
 use perdura_wal::frame::ActiveTxn;
 
-use crate::rule::{Fate, Gate, Skip, gate_fate};
+use crate::rule::{Fate, Gate, ImageKind, Skip, gate_fate};
 
 /// A hash for transaction numbers, which nobody outside chooses.
 #[derive(Default)]
@@ -116,16 +116,18 @@ impl Backward {
 
     /// What to do with a change of `txn`.
     #[must_use]
-    pub fn gate(&self, txn: TxnId, tag: CkptEpoch, k: CkptEpoch, target: Epoch) -> Gate {
+    pub fn gate(&self, txn: TxnId, tag: CkptEpoch, image: ImageKind, target: Epoch) -> Gate {
         let fate = self.fates.get(&txn).copied();
-        if armed(Flaw::PrintedRule) || armed(Flaw::ListRace) {
+        if let ImageKind::Sweep(k) = image
+            && (armed(Flaw::PrintedRule) || armed(Flaw::ListRace))
+        {
             return self.printed_gate(txn, fate, tag, k);
         }
         // Lost after the image was complete: what is read here lies behind the image's begin, and
         // no image is begun in one life and ended in another.
         gate_fate(
             tag,
-            k,
+            image,
             fate.unwrap_or(Fate::Lost(CkptEpoch(u64::MAX))),
             target,
         )

@@ -11,21 +11,20 @@ use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, Result, StreamId};
 use perdura_heap::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_page::{TxnRecord, Update, decode_txn_record};
 use perdura_wal::frame::EndRecord;
-use perdura_wal::{BlockRef, Frame, FrameKind, Role, StreamScan};
+use perdura_wal::{Frame, FrameKind, Origin, Role};
 
+use crate::base::{Base, Image};
 use crate::fates::{Backward, Forward, Losers};
-use crate::load::ImagePlan;
-use crate::player::{Origin, Player, Supplied};
+use crate::player::{Player, Supplied};
 use crate::replay::ReplayStats;
-use crate::rule::{Gate, Skip, gate, gate_tag};
+use crate::rule::{Gate, ImageKind, Skip, gate, gate_tag};
 
 /// What the frames of a unit are held against.
-pub(crate) struct Scene<'s> {
+pub(crate) struct Scene<'s, I> {
     pub geometry: &'s Geometry,
-    pub image: &'s ImagePlan,
+    pub image: &'s I,
     pub target: Epoch,
-    pub scan: &'s StreamScan,
-    /// The unit's number among its stream's.
+    /// The unit's number among its part's.
     pub unit: usize,
 }
 
@@ -49,11 +48,11 @@ pub(crate) trait Play {
     /// What it changes pages by.
     type Change<'r>: Replayed;
 
-    fn frame<'r>(
+    fn frame<'r, I: Image>(
         &mut self,
-        scene: &Scene<'_>,
+        scene: &Scene<'_, I>,
         frame: Frame<'r>,
-        block: &BlockRef,
+        origin: &Origin,
         passed: &mut Passed<Self::Change<'r>>,
     ) -> Result<()>;
 }
@@ -136,27 +135,26 @@ impl Play for Group {
     type Change<'r> = PageRecord<'r>;
 
     #[inline]
-    fn frame<'r>(
+    fn frame<'r, I: Image>(
         &mut self,
-        scene: &Scene<'_>,
+        scene: &Scene<'_, I>,
         frame: Frame<'r>,
-        block: &BlockRef,
+        origin: &Origin,
         passed: &mut Passed<PageRecord<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
             Role::Records if frame.kind == FrameKind::Group => {}
-            Role::Records => return Err(foreign(scene.scan, frame, block)),
+            Role::Records => return Err(foreign(frame, origin)),
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         let group = decode_group(frame.payload)
-            .ok_or_else(|| no_record(scene.scan, block, "a group of page records"))?;
+            .ok_or_else(|| no_record(origin, "a group of page records"))?;
         passed.stats.groups += 1;
         for record in group.records() {
-            if scene.image.lost.contains(&record.page) {
+            let Some(base) = scene.image.base_of(record.page) else {
                 continue;
-            }
-            let k = scene.image.base_of(record.page).k;
-            let decision = gate(record.tag, k, block.epoch, scene.target);
+            };
+            let decision = gate(record.tag, base.kind, origin.epoch, scene.target);
             if passed.stats.decided(decision) {
                 passed.batch.push(scene.geometry, record);
             }
@@ -169,25 +167,25 @@ impl Play for Backward {
     type Change<'r> = SlotChange<'r>;
 
     #[inline]
-    fn frame<'r>(
+    fn frame<'r, I: Image>(
         &mut self,
-        scene: &Scene<'_>,
+        scene: &Scene<'_, I>,
         frame: Frame<'r>,
-        block: &BlockRef,
+        origin: &Origin,
         passed: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
             Role::Records if frame.kind == FrameKind::Record => {}
-            Role::Records => return Err(foreign(scene.scan, frame, block)),
+            Role::Records => return Err(foreign(frame, origin)),
             Role::BeginMark => {
-                if begun_by(frame.payload) == Some(scene.image.k) {
+                if begun_by(frame.payload).map(ImageKind::Sweep) == Some(scene.image.kind()) {
                     self.pass_begin();
                 }
                 return Ok(());
             }
             Role::EndMark => {
                 if let Some(mark) = EndRecord::decode(frame.payload)
-                    && mark.k == scene.image.k
+                    && ImageKind::Sweep(mark.k) == scene.image.kind()
                 {
                     self.pass_end(mark.active.unwrap_or_default());
                 }
@@ -195,12 +193,11 @@ impl Play for Backward {
             }
             Role::Log => return Ok(()),
         }
-        let record = txn_record(scene.scan, frame.payload, block)?;
-        self.note(&record, block.epoch);
-        passed.take(scene, record, block, |update, k| {
-            self.gate(update.txn, update.tag, k, scene.target)
-        });
-        Ok(())
+        let record = txn_record(frame.payload, origin)?;
+        self.note(&record, origin.epoch);
+        passed.take(scene, record, origin, |update, base| {
+            Ok(self.gate(update.txn, update.tag, base.kind, scene.target))
+        })
     }
 }
 
@@ -222,22 +219,23 @@ impl Play for TwoPass {
     type Change<'r> = SlotChange<'r>;
 
     #[inline]
-    fn frame<'r>(
+    fn frame<'r, I: Image>(
         &mut self,
-        scene: &Scene<'_>,
+        scene: &Scene<'_, I>,
         frame: Frame<'r>,
-        block: &BlockRef,
+        origin: &Origin,
         passed: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
             Role::Records if frame.kind == FrameKind::Record => {}
-            Role::Records => return Err(foreign(scene.scan, frame, block)),
+            Role::Records => return Err(foreign(frame, origin)),
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
-        let record = txn_record(scene.scan, frame.payload, block)?;
+        let record = txn_record(frame.payload, origin)?;
         self.open.note(&record, scene.unit);
-        passed.take(scene, record, block, |update, k| gate_tag(update.tag, k));
-        Ok(())
+        passed.take(scene, record, origin, |update, base| {
+            Ok(gate_tag(update.tag, base.sweep()?))
+        })
     }
 }
 
@@ -258,20 +256,14 @@ impl Play for Outsider {
     /// It makes its changes itself.
     type Change<'r> = SlotChange<'r>;
 
-    fn frame<'r>(
+    fn frame<'r, I: Image>(
         &mut self,
-        _: &Scene<'_>,
+        _: &Scene<'_, I>,
         frame: Frame<'r>,
-        block: &BlockRef,
+        origin: &Origin,
         _: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
-        let origin = Origin {
-            stream: self.stream,
-            life: block.incarnation,
-            pos: block.pos,
-            epoch: block.epoch,
-        };
-        self.player.frame(frame, origin)
+        self.player.frame(frame, *origin)
     }
 }
 
@@ -282,27 +274,29 @@ impl PlayInOrder for Outsider {
 }
 
 impl<'r> Passed<SlotChange<'r>> {
-    /// Takes the change of an interleaved transaction's record if `gate`, given the epoch of its
-    /// page's image, applies it.
+    /// Takes the change of an interleaved transaction's record if `gate`, given the base of its
+    /// page, applies it.
     #[inline]
-    fn take(
+    fn take<I: Image>(
         &mut self,
-        scene: &Scene<'_>,
+        scene: &Scene<'_, I>,
         record: TxnRecord<'r>,
-        block: &BlockRef,
-        gate: impl FnOnce(&Update<'r>, CkptEpoch) -> Gate,
-    ) {
+        origin: &Origin,
+        gate: impl FnOnce(&Update<'r>, &Base) -> Result<Gate>,
+    ) -> Result<()> {
         let update = match record {
             TxnRecord::Update(update) => update,
             TxnRecord::Commit { .. } => {
                 self.stats.groups += 1;
-                return;
+                return Ok(());
             }
-            TxnRecord::Begin { .. } | TxnRecord::Abort { .. } => return,
+            TxnRecord::Begin { .. } | TxnRecord::Abort { .. } => return Ok(()),
         };
-        let base = scene.image.base_of(update.page);
-        let decision = if base.reaches(scene.scan.stream, block.pos) {
-            gate(&update, base.k)
+        let Some(base) = scene.image.base_of(update.page) else {
+            return Ok(());
+        };
+        let decision = if base.reaches(origin.stream, origin.pos) {
+            gate(&update, base)?
         } else {
             Gate::Skip(Skip::Reflected)
         };
@@ -314,6 +308,7 @@ impl<'r> Passed<SlotChange<'r>> {
             };
             self.batch.push(scene.geometry, change);
         }
+        Ok(())
     }
 }
 
@@ -324,19 +319,15 @@ pub(crate) fn begun_by(payload: &[u8]) -> Option<CkptEpoch> {
 
 /// Decodes an interleaved transaction's record.
 #[inline]
-pub(crate) fn txn_record<'r>(
-    scan: &StreamScan,
-    payload: &'r [u8],
-    block: &BlockRef,
-) -> Result<TxnRecord<'r>> {
-    decode_txn_record(payload).ok_or_else(|| no_record(scan, block, "a transaction's record"))
+pub(crate) fn txn_record<'r>(payload: &'r [u8], origin: &Origin) -> Result<TxnRecord<'r>> {
+    decode_txn_record(payload).ok_or_else(|| no_record(origin, "a transaction's record"))
 }
 
 /// The error for a frame whose checksum holds and whose payload does not parse.
-pub(crate) fn no_record(scan: &StreamScan, block: &BlockRef, expected: &str) -> Error {
+pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
     Error::corrupt(
-        format!("log stream {}", scan.stream),
-        block.pos.0,
+        format!("log stream {}", origin.stream),
+        origin.pos.0,
         expected,
         "bytes that are none",
         "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
@@ -345,10 +336,10 @@ pub(crate) fn no_record(scan: &StreamScan, block: &BlockRef, expected: &str) -> 
 
 /// The error for records of another kind than the player's.
 #[cold]
-pub(crate) fn foreign(scan: &StreamScan, frame: Frame<'_>, block: &BlockRef) -> Error {
+pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     Error::corrupt(
-        format!("log stream {}", scan.stream),
-        block.pos.0,
+        format!("log stream {}", origin.stream),
+        origin.pos.0,
         "records of the scheme that the anchor names",
         format!("a frame of kind {}", frame.kind.code()),
         "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
@@ -366,8 +357,8 @@ mod tests {
         let player = InLife::new(Backward::default());
         let mut held = player.lock();
         let of_change = |held: &InLife<Backward>| {
-            let (tag, k) = (CkptEpoch(3), CkptEpoch(1));
-            held.player.gate(txn, tag, k, epoch)
+            let (tag, image) = (CkptEpoch(3), ImageKind::Sweep(CkptEpoch(1)));
+            held.player.gate(txn, tag, image, epoch)
         };
         held.enter(Incarnation(2)).unwrap();
         held.player.note(&TxnRecord::Commit { txn }, epoch);

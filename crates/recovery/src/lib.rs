@@ -3,8 +3,8 @@
 //! Everything here is one thought: **(image, log, target) → state**, with two predicates.
 //! `reflected(record, image)`: did the image see the change? `wanted(transaction, target)`: should
 //! the state have it? A commuting record is applied iff the two differ. Crash restart, the
-//! fallback to the older image and the repair of a single page are callers that differ in image
-//! and source; what distinguishes one restart method from another is the player of its row in
+//! fallback to the older image and the repair of a single page are callers of [`recover::recover`] that
+//! differ in image and source; what distinguishes one restart method from another is the player of its row in
 //! [`method::METHODS`].
 //!
 //! | module | one idea |
@@ -18,16 +18,20 @@
 //! | [`window`] | what transactions need around a checkpoint's window |
 //! | [`mod@vouch`] | how far the anchor says that the log is durable |
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
-//! | [`rule`] | the two predicates |
+//! | [`rule`] | the two predicates, and what an image holds |
 //! | [`method`] | the restart methods as rows |
 //! | [`player`] | the players that rows name, and the one that a layer above supplies |
 //! | [`level`], [`work`], `jobs`, [`schedule`] | what a level means; the jobs; how far they are; who does which next |
-//! | [`load`] | image to memory, with fallback and page repair |
+//! | [`mod@recover`] | (image, log, target) → state |
+//! | [`base`], [`source`] | what an image and a log must be able to do to be recovered from |
+//! | [`plan`], [`load`] | the slots as an image: what is loaded, with fallback and page repair; loading it |
+//! | [`streams`] | the log's streams as a source |
 //! | [`replay`], `judge` | log to memory: the jobs' contents; what each player does with a frame |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
 //! | [`found`] | what lies on the disks: a database, nothing, or the remains of one |
-//! | `given`, [`mod@restart`] | what a restart is refused for; its phases in order |
+//! | `create` | making a new database |
+//! | `given`, [`mod@restart`], `close` | what a restart is refused for; its phases in order; closing the incarnation |
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
 //! | [`salvage`], `mended` | what can be had of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
@@ -39,8 +43,11 @@
 
 pub mod anchor;
 pub mod anchor_cell;
+pub mod base;
 pub mod checkpoint;
+mod close;
 pub mod component;
+mod create;
 pub mod fates;
 pub mod found;
 mod given;
@@ -54,7 +61,9 @@ mod mended;
 mod merge;
 pub mod method;
 mod places;
+pub mod plan;
 pub mod player;
+pub mod recover;
 pub mod replay;
 pub mod report;
 pub mod restart;
@@ -62,6 +71,8 @@ pub mod resume;
 pub mod rule;
 pub mod salvage;
 pub mod schedule;
+pub mod source;
+pub mod streams;
 pub mod tables;
 pub mod truncate;
 mod undo;

@@ -1,39 +1,17 @@
-//! Image to memory: which image, which of its pages from where, and putting them in place.
-//!
-//! The newest image that can be read is taken, each page only if the directory vouches for it. A
-//! page that does not check out is taken from the older image instead, with the older image's
-//! epoch as its base: the same rule with a smaller k, and the log read from further back. That is
-//! why both images are kept and the log reaches back to the older one. What is damaged shows only
-//! while pages are loaded, when records may already have been played, so the restart then plans
-//! again with the damaged pages known, and begins anew; nothing durable has changed until then.
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+//! The image of a plan into memory: its runs read, checked against the directory, put in place.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result, StreamId};
-use perdura_device::{AlignedBuf, Disk};
+use perdura_base::{Epoch, Error, PageId, PartitionId, Result};
+use perdura_device::AlignedBuf;
 use perdura_heap::Heap;
-use perdura_wal::COPIED;
 
-use crate::anchor::Anchor;
+use crate::base::{Base, Image};
 use crate::component::Contract;
-use crate::image::{
-    DirEntry, Directory, ImageFile, LoadedDirectory, Place, Places, folder, read_directory,
-};
-
-/// Pages read at once.
-const RUN_PAGES: usize = 64;
-
-/// Pages that lie side by side in one image, of one partition.
-struct Run {
-    slot: ImageSlot,
-    partition: PartitionId,
-    first: PageId,
-    entries: Vec<(u32, DirEntry)>,
-}
+use crate::image::{ImageFile, Place};
+use crate::plan::{ImagePlan, page_of};
+use crate::rule::ImageKind;
 
 /// A run's bytes.
 pub struct LoadedRun {
@@ -43,334 +21,35 @@ pub struct LoadedRun {
     got: usize,
 }
 
-impl LoadedRun {
-    /// Bytes read.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        to_u64(self.got)
-    }
-}
+impl Image for ImagePlan {
+    type Part = LoadedRun;
 
-/// What memory is loaded from.
-pub struct ImagePlan {
-    /// The newest usable image; `None` if there is no image yet.
-    pub slot: Option<ImageSlot>,
-    /// Its checkpoint epoch.
-    pub k: CkptEpoch,
-    /// What it lists, without the pages that are damaged in it.
-    pub directory: Directory,
-    /// Hash index entries by partition.
-    pub sidecars: Vec<Vec<u8>>,
-    /// Where each stream must be read from.
-    pub begin: Vec<Pos>,
-    /// Pages that come from the older image.
-    pub rebuilt: BTreeSet<PageId>,
-    /// Pages that are in no image, left empty; their records do not count.
-    pub lost: BTreeSet<PageId>,
-    /// Slots that were complete and cannot be relied on any more, wholly or in part. They must not
-    /// be named again before they are rewritten, and be rewritten first: the image that stood in
-    /// for them is the only one left.
-    pub damaged: Vec<ImageSlot>,
-    /// What an operator should know.
-    pub notes: Vec<String>,
-    /// Pages listed.
-    pub pages: u64,
-    /// Bytes of pages and directories.
-    pub bytes: u64,
-    newest: Base,
-    older: Base,
-    files: BTreeMap<ImageSlot, Vec<ImageFile>>,
-    places: Places,
-    runs: Vec<Vec<Run>>,
-}
-
-/// What the records of a page are held against.
-#[derive(Debug, Clone, Default)]
-pub struct Base {
-    /// The image's epoch.
-    pub k: CkptEpoch,
-    begin: Vec<Pos>,
-}
-
-impl Base {
-    /// Whether a record at this position may concern the image at all: those before its begin do
-    /// not, whatever their tag.
-    #[must_use]
-    pub fn reaches(&self, stream: StreamId, pos: Pos) -> bool {
-        self.begin
-            .get(usize::from(stream.0))
-            .is_none_or(|begin| pos >= *begin)
-    }
-}
-
-struct Candidate {
-    slot: ImageSlot,
-    files: Vec<ImageFile>,
-    listed: LoadedDirectory,
-}
-
-/// A page of one image that is not what the image's directory lists. The other image may well have it.
-pub type BadPage = (ImageSlot, PageId);
-
-/// Decides what to load into a heap of this shape. `bad` are the pages that earlier attempts found
-/// damaged, `lost` those to do without.
-///
-/// # Errors
-/// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` has no other.
-pub fn plan_image(
-    heap: &Heap,
-    data: &dyn Disk,
-    images: &[Arc<dyn Disk>],
-    anchor: &Anchor,
-    bad: &BTreeSet<BadPage>,
-    lost: &BTreeSet<PageId>,
-) -> Result<ImagePlan> {
-    let mut slots: Vec<ImageSlot> = ImageSlot::ALL
-        .into_iter()
-        .filter(|slot| anchor.image(*slot).is_complete())
-        .collect();
-    slots.sort_by_key(|slot| std::cmp::Reverse(anchor.image(*slot).k));
-    let mut plan = ImagePlan::empty(anchor, images.len());
-    let mut last_error = None;
-    for (rank, slot) in slots.iter().enumerate() {
-        match open_candidate(heap, data, images, anchor, *slot) {
-            Ok(candidate) => {
-                plan.take(heap, anchor, candidate);
-                let of_slot = bad.iter().filter(|(in_slot, _)| in_slot == slot);
-                let pages = of_slot.map(|(_, page)| *page);
-                let bad: BTreeSet<PageId> = pages.filter(|page| !lost.contains(page)).collect();
-                plan.do_without(heap, lost);
-                if !bad.is_empty() {
-                    let older = slots.get(rank + 1).copied();
-                    plan.replace(heap, data, images, anchor, older, &bad)?;
-                }
-                return Ok(plan);
-            }
-            Err(error) if is_damage(&error) => {
-                plan.notes
-                    .push(format!("image {slot} cannot be used: {error}"));
-                last_error = Some(error);
-                plan.damaged.push(*slot);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    last_error.map_or(Ok(plan), Err)
-}
-
-/// What an older image can stand in for: a file that is not there or is none, and a disk that does
-/// not return a sector, which has lost it as well as one that returns another. Other failures (no rights, no file handles) say nothing of the image.
-fn is_damage(error: &Error) -> bool {
-    error.is_not_found()
-        || error.is_of_another_kind()
-        || error.is_unreadable()
-        || matches!(error, Error::Corrupt(_) | Error::Foreign { .. })
-}
-
-fn open_candidate(
-    heap: &Heap,
-    data: &dyn Disk,
-    images: &[Arc<dyn Disk>],
-    anchor: &Anchor,
-    slot: ImageSlot,
-) -> Result<Candidate> {
-    let files = images
-        .iter()
-        .map(|disk| ImageFile::open(disk.as_ref(), slot, &anchor.uuid))
-        .collect::<Result<_>>()?;
-    let listed = read_directory(data, anchor, slot, heap.geometry())?;
-    Ok(Candidate {
-        slot,
-        files,
-        listed,
-    })
-}
-
-impl ImagePlan {
-    fn empty(anchor: &Anchor, disks: usize) -> ImagePlan {
-        ImagePlan {
-            slot: None,
-            k: CkptEpoch(0),
-            directory: Directory::empty(anchor.geometry.partitions),
-            sidecars: vec![Vec::new(); usize::from(anchor.geometry.partitions)],
-            begin: vec![Pos(0); usize::from(anchor.streams)],
-            rebuilt: BTreeSet::new(),
-            lost: BTreeSet::new(),
-            damaged: Vec::new(),
-            notes: Vec::new(),
-            pages: 0,
-            bytes: 0,
-            newest: Base::default(),
-            older: Base::default(),
-            files: BTreeMap::new(),
-            places: Places::of(anchor),
-            runs: (0..disks).map(|_| Vec::new()).collect(),
-        }
+    fn kind(&self) -> ImageKind {
+        ImageKind::Sweep(self.k)
     }
 
-    fn base(anchor: &Anchor, slot: ImageSlot) -> Base {
-        let status = anchor.image(slot);
-        Base {
-            k: status.k,
-            begin: status.begin.clone(),
-        }
-    }
-
-    fn take(&mut self, heap: &Heap, anchor: &Anchor, candidate: Candidate) {
-        let slot = candidate.slot;
-        self.slot = Some(slot);
-        self.newest = Self::base(anchor, slot);
-        self.k = self.newest.k;
-        self.begin.clone_from(&self.newest.begin);
-        self.pages = candidate.listed.directory.pages();
-        self.bytes = candidate.listed.bytes + self.pages * to_u64(PAGE_BYTES);
-        self.directory = candidate.listed.directory;
-        self.sidecars = candidate.listed.sidecars;
-        self.files.insert(slot, candidate.files);
-        for partition in (0..anchor.geometry.partitions).map(PartitionId) {
-            let disk = usize::from(partition.0) % self.runs.len();
-            let places = self.places;
-            let runs = &mut self.runs[disk];
-            let before = runs.len();
-            for (local, entry) in self.directory.present(partition) {
-                let page = page_of(heap, partition, local);
-                let open = runs[before..].last_mut().filter(|run| {
-                    let behind = places.place(run.first).0 + to_u64(run.entries.len());
-                    run.entries.len() < RUN_PAGES && places.place(page).0 == behind
-                });
-                match open {
-                    Some(run) => run.entries.push((local, entry)),
-                    None => runs.push(Run {
-                        slot,
-                        partition,
-                        first: page,
-                        entries: vec![(local, entry)],
-                    }),
-                }
-            }
-        }
-        for runs in &mut self.runs {
-            runs.sort_by_key(|run| self.places.place(run.first));
-        }
-    }
-
-    /// Leaves pages empty, whatever the image and the log have of them.
-    fn do_without(&mut self, heap: &Heap, lost: &BTreeSet<PageId>) {
-        for page in lost {
-            let partition = heap.geometry().partition_of_page(*page);
-            let local = heap.geometry().local_index(*page);
-            self.directory.set(partition, local, DirEntry::default());
-        }
-        self.lost.clone_from(lost);
-        self.leave_out(heap, lost);
-    }
-
-    /// Takes pages out of the runs.
-    fn leave_out(&mut self, heap: &Heap, pages: &BTreeSet<PageId>) {
-        for run in self.runs.iter_mut().flatten() {
-            let partition = run.partition;
-            run.entries
-                .retain(|(local, _)| !pages.contains(&page_of(heap, partition, *local)));
-            if let Some((local, _)) = run.entries.first() {
-                run.first = page_of(heap, partition, *local);
-            }
-        }
-    }
-
-    /// Takes damaged pages from the older image.
-    fn replace(
-        &mut self,
-        heap: &Heap,
-        data: &dyn Disk,
-        images: &[Arc<dyn Disk>],
-        anchor: &Anchor,
-        older: Option<ImageSlot>,
-        bad: &BTreeSet<PageId>,
-    ) -> Result<()> {
-        let older = older.ok_or_else(|| self.give_up(bad, "the other image is not complete"))?;
-        let stand_in = open_candidate(heap, data, images, anchor, older).map_err(|error| {
-            // A disk that returns nothing at all is not a damaged image; nothing is lost by it.
-            if error.is_unreadable() {
-                return error;
-            }
-            let why = format!("the other image cannot be read either: {error}");
-            self.give_up(bad, &why)
-        })?;
-        let slot = self.slot.unwrap_or(older);
-        self.older = Self::base(anchor, older);
-        self.leave_out(heap, bad);
-        for page in bad {
-            let partition = heap.geometry().partition_of_page(*page);
-            let local = heap.geometry().local_index(*page);
-            let disk = usize::from(partition.0) % self.runs.len();
-            self.directory.set(partition, local, DirEntry::default());
-            // A page the older image does not list is zeros there, which is what memory holds.
-            let entry = stand_in.listed.directory.get(partition, local);
-            if entry.is_present() {
-                self.runs[disk].push(Run {
-                    slot: older,
-                    partition,
-                    first: *page,
-                    entries: vec![(local, entry)],
-                });
-            }
-            self.rebuilt.insert(*page);
-            self.notes.push(format!(
-                "page {page} of image {slot} is damaged; rebuilt from image {older} and the log"
-            ));
-        }
-        self.files.insert(older, stand_in.files);
-        self.damaged.push(slot);
-        for (begin, older) in self.begin.iter_mut().zip(&self.older.begin) {
-            *begin = (*begin).min(*older);
-        }
-        Ok(())
-    }
-
-    /// The error for damaged pages that nothing can stand in for.
-    #[must_use]
-    pub fn give_up(&self, bad: &BTreeSet<PageId>, why: &str) -> Error {
-        let worst = bad.first().copied().unwrap_or_default();
-        Error::corrupt(
-            format!("{}/pages", folder(self.slot.unwrap_or(ImageSlot::A))),
-            self.places.place(worst).offset(),
-            format!(
-                "page {worst} as the directory of checkpoint {} lists it",
-                self.k
-            ),
-            format!("other bytes ({} page(s) are damaged)", bad.len()),
-            format!("It cannot be rebuilt: {why}. Restore a backup. {COPIED}"),
-        )
-    }
-
-    /// The slot whose pages on disk are what memory was loaded from, all of them.
-    #[must_use]
-    pub fn trusted_slot(&self) -> Option<ImageSlot> {
-        self.slot.filter(|slot| !self.damaged.contains(slot))
-    }
-
-    /// What a page's records are held against.
-    #[must_use]
-    pub fn base_of(&self, page: PageId) -> &Base {
-        if !self.rebuilt.is_empty() && self.rebuilt.contains(&page) {
-            &self.older
+    #[inline]
+    fn base_of(&self, page: PageId) -> Option<&Base> {
+        if !self.lost.is_empty() && self.lost.contains(&page) {
+            None
+        } else if !self.rebuilt.is_empty() && self.rebuilt.contains(&page) {
+            Some(&self.older)
         } else {
-            &self.newest
+            Some(&self.newest)
         }
     }
 
-    /// Runs on each image disk.
-    #[must_use]
-    pub fn parts(&self) -> Vec<usize> {
+    fn parts(&self) -> Vec<usize> {
         self.runs.iter().map(Vec::len).collect()
     }
 
-    /// BR: reads one run. Pages of the newest image that cannot be read are left zeros, which no
-    /// directory lists: they are damaged.
-    ///
-    /// # Errors
-    /// The disk's, for pages of the older image.
-    pub fn read(&self, disk: usize, part: usize) -> Result<LoadedRun> {
+    fn bytes(&self, part: &LoadedRun) -> u64 {
+        to_u64(part.got)
+    }
+
+    /// Pages of the newest image that cannot be read are left zeros, which no directory lists: they
+    /// are damaged. Of the older image they are an error.
+    fn read(&self, disk: usize, part: usize) -> Result<LoadedRun> {
         let run = &self.runs[disk][part];
         // Pages of the run that are taken from elsewhere leave a gap, which is read along.
         let last = run.entries.last().map_or(0, |(local, _)| *local);
@@ -405,16 +84,17 @@ impl ImagePlan {
         })
     }
 
-    /// BP: puts a run's pages into memory; returns those that the directory does not vouch for.
-    pub fn play(&self, heap: &Heap, loaded: &LoadedRun) -> Vec<BadPage> {
+    /// Puts a run's pages into memory, but for those that the directory does not vouch for.
+    fn play(&self, heap: &Heap, loaded: &LoadedRun) -> Result<u64> {
         let run = &self.runs[loaded.disk][loaded.run];
         let Some((first, _)) = run.entries.first().copied() else {
-            return Vec::new();
+            return Ok(0);
         };
+        let geometry = heap.geometry();
         let mut bad = Vec::new();
         let mut sound = Vec::with_capacity(run.entries.len());
         for (local, entry) in &run.entries {
-            let page = page_of(heap, run.partition, *local);
+            let page = page_of(geometry, run.partition, *local);
             let at = usize::try_from(local - first).unwrap_or(0) * PAGE_BYTES;
             let bytes = &loaded.bytes[at..at + PAGE_BYTES];
             let whole = at + PAGE_BYTES <= loaded.got;
@@ -426,9 +106,30 @@ impl ImagePlan {
             }
         }
         heap.load_pages(run.partition, &sound);
-        bad
+        let damaged = to_u64(bad.len());
+        self.bad.lock().extend(bad);
+        Ok(damaged)
     }
 
+    fn check_end(&self, end: Epoch) -> Result<()> {
+        let Some(slot) = self.slot else {
+            return Ok(());
+        };
+        let needs = self.end_epoch;
+        if end >= needs || armed(Flaw::AnchorBeforeLog) || armed(Flaw::OneStreamSuffices) {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            "log",
+            0,
+            format!("the log up to epoch {needs}, which image {slot} rests on"),
+            format!("nothing valid beyond epoch {end}"),
+            "Acknowledged transactions are missing. Restore the log's files from a backup.",
+        ))
+    }
+}
+
+impl ImagePlan {
     /// The seeded bug of believing whatever stands in the files beyond the image's directory.
     ///
     /// # Errors
@@ -438,10 +139,11 @@ impl ImagePlan {
         let Some(files) = self.slot.and_then(|slot| self.files.get(&slot)) else {
             return Ok(());
         };
+        let geometry = heap.geometry();
         let mut buf = AlignedBuf::zeroed(PAGE_BYTES);
-        for partition in (0..heap.geometry().partitions).map(PartitionId) {
-            for local in 0..u32::from(heap.geometry().chunk_pages) {
-                let Some(page) = heap.geometry().page_id(partition, local) else {
+        for partition in (0..geometry.partitions).map(PartitionId) {
+            for local in 0..u32::from(geometry.chunk_pages) {
+                let Some(page) = geometry.page_id(partition, local) else {
                     break;
                 };
                 let disk = usize::from(partition.0) % files.len();
@@ -455,10 +157,4 @@ impl ImagePlan {
         }
         Ok(())
     }
-}
-
-fn page_of(heap: &Heap, partition: PartitionId, local: u32) -> PageId {
-    heap.geometry()
-        .page_id(partition, local)
-        .expect("the directory was checked")
 }

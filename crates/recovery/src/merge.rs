@@ -17,17 +17,21 @@
 //! # Source
 //! *Differential Logging* (000), section 5.1: "merges them by the serialization order".
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use perdura_base::{CkptEpoch, Error, Incarnation, PartitionId, Result};
+use perdura_base::num::to_u64;
+use perdura_base::{CkptEpoch, Incarnation, PartitionId, Result};
 use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord, decode_txn_record};
-use perdura_wal::{BlockRef, Frame, FrameKind, Role};
+use perdura_wal::{Frame, FrameKind, Origin, Role};
 
+use crate::base::Image;
 use crate::fates::Forward;
 use crate::judge::{begun_by, foreign, no_record, txn_record};
-use crate::replay::{LogUnit, Replay, ReplayStats};
+use crate::replay::{Replay, ReplayStats, SharedUnit};
 use crate::rule::gate_begun;
+use crate::source::{Frames, LogSource};
 use crate::undo::undo_losers;
 
 /// One change in a unit: its order number and which of the unit's frames it is. The last entry of
@@ -35,7 +39,7 @@ use crate::undo::undo_losers;
 /// its own, or the streams' units could not be dropped in step.
 struct Entry {
     number: u64,
-    payload: Option<(usize, usize)>,
+    payload: Option<Range<usize>>,
 }
 
 /// A change's order number, and whether this worker plays the change.
@@ -44,48 +48,64 @@ struct Numbered {
     is_played: bool,
 }
 
+/// Gives the next unit of a part, `None` at its end.
+pub(crate) type Next<'n, S> = dyn FnMut(usize) -> Result<Option<Arc<SharedUnit<S>>>> + 'n;
+
 /// A stream as one worker sees it.
-#[derive(Default)]
-struct Head {
-    unit: Option<Arc<LogUnit>>,
+struct Head<S: LogSource> {
+    unit: Option<Arc<SharedUnit<S>>>,
     entries: Vec<Entry>,
     at: usize,
     /// Checkpoints whose begin frame this stream has passed.
     begun: Vec<CkptEpoch>,
     /// A unit of a later life, kept for its round.
-    parked: Option<Arc<LogUnit>>,
+    parked: Option<Arc<SharedUnit<S>>>,
     ended: bool,
 }
 
-struct Merger<'m, 'a> {
-    replay: &'m Replay<'a>,
+impl<S: LogSource> Head<S> {
+    fn new(first: Option<Arc<SharedUnit<S>>>) -> Self {
+        Head {
+            unit: None,
+            entries: Vec::new(),
+            at: 0,
+            begun: Vec::new(),
+            ended: first.is_none(),
+            parked: first,
+        }
+    }
+}
+
+struct Merger<'m, 'a, I, S: LogSource> {
+    replay: &'m Replay<'a, I, S>,
     worker: usize,
     workers: usize,
-    heads: Vec<Head>,
+    heads: Vec<Head<S>>,
     fates: Vec<Forward>,
     stats: ReplayStats,
 }
 
-pub(crate) fn merge(
-    replay: &Replay<'_>,
+pub(crate) fn merge<I: Image, S: LogSource>(
+    replay: &Replay<'_, I, S>,
     worker: usize,
     workers: usize,
-    next: &mut dyn FnMut(usize) -> Result<Option<Arc<LogUnit>>>,
+    next: &mut Next<'_, S>,
 ) -> Result<()> {
-    let streams = replay.parts.logs.len();
+    assert!(worker < workers, "worker {worker} of {workers}");
+    let parts = replay.log.parts();
+    let heads: Result<Vec<_>> = (0..parts).map(|part| next(part).map(Head::new)).collect();
     let mut merger = Merger {
         replay,
         worker,
         workers,
-        heads: (0..streams).map(|_| Head::default()).collect(),
-        fates: (0..streams).map(|_| Forward::default()).collect(),
+        heads: heads?,
+        fates: (0..parts).map(|_| Forward::default()).collect(),
         stats: ReplayStats::default(),
     };
-    for stream in 0..streams {
-        merger.heads[stream].parked = next(stream)?;
-        merger.heads[stream].ended = merger.heads[stream].parked.is_none();
-    }
+    let mut last = None;
     while let Some(life) = merger.next_life() {
+        assert!(last < Some(life), "life {life} comes after {last:?}");
+        last = Some(life);
         merger.play_life(life, next)?;
         merger.end_of_life()?;
     }
@@ -93,26 +113,14 @@ pub(crate) fn merge(
     Ok(())
 }
 
-impl Merger<'_, '_> {
-    fn life_of(&self, stream: usize, unit: &LogUnit) -> Incarnation {
-        let decided = self.replay.decided();
-        let first = decided.units[stream][unit.number].start;
-        decided.scans[stream].blocks[first].incarnation
-    }
-
+impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
     /// The earliest life that any stream still has a unit of.
     fn next_life(&self) -> Option<Incarnation> {
-        let parked = self.heads.iter().enumerate();
-        parked
-            .filter_map(|(s, head)| Some(self.life_of(s, head.parked.as_ref()?)))
-            .min()
+        let parked = self.heads.iter().filter_map(|head| head.parked.as_ref());
+        parked.map(|unit| unit.life).min()
     }
 
-    fn play_life(
-        &mut self,
-        life: Incarnation,
-        next: &mut dyn FnMut(usize) -> Result<Option<Arc<LogUnit>>>,
-    ) -> Result<()> {
+    fn play_life(&mut self, life: Incarnation, next: &mut Next<'_, S>) -> Result<()> {
         for stream in 0..self.heads.len() {
             if let Some(unit) = self.heads[stream].parked.take() {
                 self.place(stream, unit, life)?;
@@ -145,26 +153,24 @@ impl Merger<'_, '_> {
     }
 
     /// Makes a unit the stream's current one, or parks it for a later round.
-    fn place(&mut self, stream: usize, unit: Arc<LogUnit>, life: Incarnation) -> Result<()> {
-        let of_life = self.life_of(stream, &unit);
-        if of_life > life {
+    fn place(&mut self, stream: usize, unit: Arc<SharedUnit<S>>, life: Incarnation) -> Result<()> {
+        if unit.life > life {
             self.heads[stream].parked = Some(unit);
             return Ok(());
         }
-        assert_eq!(of_life, life, "a round ends before the next life begins");
+        assert_eq!(unit.life, life, "a round ends before the next life begins");
         let replay = self.replay;
-        let scan = &replay.decided().scans[stream];
-        let opened = unit.open(scan)?;
+        let opened = unit.open()?;
         let mut entries = Vec::new();
         let mut last = 0;
-        let direction = replay.parts.method.player.direction();
-        opened.for_each(scan, direction, |frame, block| {
-            if let Some(numbered) = self.frame(stream, unit.number, frame, block)? {
+        let direction = replay.means.method.player.direction();
+        opened.for_each(direction, |frame, origin| {
+            if let Some(numbered) = self.frame(stream, unit.number, frame, origin)? {
                 last = numbered.number;
                 if numbered.is_played {
                     entries.push(Entry {
                         number: numbered.number,
-                        payload: Some(opened.place_of(frame.payload)),
+                        payload: Some(range_in(opened.joined(), frame.payload)),
                     });
                 }
             }
@@ -175,8 +181,9 @@ impl Merger<'_, '_> {
             payload: None,
         });
         if self.worker == 0 {
-            self.stats.bytes += opened.bytes();
-            replay.parts.progress.add_done(opened.bytes());
+            let bytes = to_u64(opened.joined().len());
+            self.stats.bytes += bytes;
+            replay.means.progress.add_done(bytes);
         }
         let head = &mut self.heads[stream];
         (head.unit, head.entries, head.at) = (Some(unit), entries, 0);
@@ -190,21 +197,20 @@ impl Merger<'_, '_> {
         stream: usize,
         unit: usize,
         frame: Frame<'_>,
-        block: &BlockRef,
+        origin: &Origin,
     ) -> Result<Option<Numbered>> {
         let replay = self.replay;
-        let scan = &replay.decided().scans[stream];
         let head = &mut self.heads[stream];
         match frame.kind.role() {
             Role::Records if frame.kind == FrameKind::Record => {}
-            Role::Records => return Err(foreign(scan, frame, block)),
+            Role::Records => return Err(foreign(frame, origin)),
             Role::BeginMark => {
                 head.begun.extend(begun_by(frame.payload));
                 return Ok(None);
             }
             Role::EndMark | Role::Log => return Ok(None),
         }
-        let record = txn_record(scan, frame.payload, block)?;
+        let record = txn_record(frame.payload, origin)?;
         self.fates[stream].note(&record, unit);
         let update = match record {
             TxnRecord::Update(update) => update,
@@ -215,10 +221,12 @@ impl Merger<'_, '_> {
             TxnRecord::Begin { .. } | TxnRecord::Abort { .. } => return Ok(None),
         };
         let number = order_number(&update.change)
-            .ok_or_else(|| no_record(scan, block, "before and after images"))?;
-        let k = replay.parts.image.base_of(update.page).k;
-        let decision = gate_begun(k, |k| head.begun.contains(&k));
-        let partition = replay.parts.heap.geometry().partition_of_page(update.page);
+            .ok_or_else(|| no_record(origin, "before and after images"))?;
+        let Some(base) = replay.image.base_of(update.page) else {
+            return Ok(None);
+        };
+        let decision = gate_begun(base.sweep()?, |k| head.begun.contains(&k));
+        let partition = replay.heap.geometry().partition_of_page(update.page);
         let is_own = is_own(partition, self.worker, self.workers);
         Ok(Some(Numbered {
             number,
@@ -228,8 +236,7 @@ impl Merger<'_, '_> {
 
     /// Plays in order up to the end of any stream's unit.
     fn play_until_a_unit_ends(&mut self) -> Result<()> {
-        let replay = self.replay;
-        let (heap, scans) = (replay.parts.heap, &replay.decided().scans);
+        let heap = self.replay.heap;
         let units: Vec<_> = self.heads.iter().map(|head| head.unit.clone()).collect();
         let mut batch = Batch::<SlotChange<'_>>::new();
         loop {
@@ -240,14 +247,14 @@ impl Merger<'_, '_> {
                 .map(|(stream, _)| stream);
             let Some(stream) = first else { break };
             let head = &mut self.heads[stream];
-            let payload = head.entries[head.at].payload;
+            let payload = head.entries[head.at].payload.clone();
             head.at += 1;
-            let (Some(place), Some(unit)) = (payload, &units[stream]) else {
+            let (Some(payload), Some(unit)) = (payload, &units[stream]) else {
                 break;
             };
-            let bytes = unit.open(&scans[stream])?.bytes_at(place);
+            let bytes = &unit.open()?.joined()[payload];
             let Some(TxnRecord::Update(update)) = decode_txn_record(bytes) else {
-                return Err(Error::Stopped("a record changed in memory".into()));
+                unreachable!("the bytes were decoded when the unit was placed");
             };
             batch.push(
                 heap.geometry(),
@@ -263,7 +270,7 @@ impl Merger<'_, '_> {
 
     /// Undoes what the life left open, on this worker's partitions.
     fn end_of_life(&mut self) -> Result<()> {
-        let since = self.replay.parts.clock.mono_ns();
+        let since = self.replay.means.clock.mono_ns();
         let (worker, workers) = (self.worker, self.workers);
         let mut any = false;
         for stream in 0..self.fates.len() {
@@ -279,6 +286,14 @@ impl Merger<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// Where a payload lies within the bytes of its unit.
+fn range_in(joined: &[u8], payload: &[u8]) -> Range<usize> {
+    let offset = payload.as_ptr().addr() - joined.as_ptr().addr();
+    let range = offset..offset + payload.len();
+    assert!(range.end <= joined.len(), "the payload is in its unit");
+    range
 }
 
 /// The number by which streams are merged.

@@ -18,9 +18,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use perdura_base::{Epoch, Incarnation, Pos, Result, StreamId};
+use perdura_base::{Incarnation, Result, StreamId};
 use perdura_heap::Heap;
-use perdura_wal::{Direction, Frame};
+use perdura_wal::{Direction, Frame, Origin};
 
 /// What a restart does with the log.
 #[derive(Debug, Clone)]
@@ -88,19 +88,6 @@ impl Player {
             Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => Ok(()),
         }
     }
-}
-
-/// Where a frame comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
-    /// The stream.
-    pub stream: StreamId,
-    /// The life of the database that wrote it.
-    pub life: Incarnation,
-    /// The block that it begins in.
-    pub pos: Pos,
-    /// That block's epoch.
-    pub epoch: Epoch,
 }
 
 /// A player from a layer above: for records that only a catalog, or a transaction, can replay.

@@ -6,32 +6,25 @@
 //! sorted by partition and applied. Preparing is cheap and kept in order, playing waits for memory
 //! and is done by whoever is free.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Incarnation, Result, StreamId};
-use perdura_device::{Clock, Disk};
+use perdura_base::{Epoch, Error, Incarnation, Result, StreamId};
 use perdura_heap::{Heap, Replayed};
-use perdura_wal::{Check, Cut, Direction, RawUnit, StreamScan, Unit, scan_stream};
+use perdura_wal::Direction;
 
-use crate::anchor::Anchor;
+use crate::base::Image;
 use crate::judge::{Group, InLife, Passed, Play, PlayInOrder, Scene, StreamPlayer};
-use crate::load::{BadPage, ImagePlan, LoadedRun};
 use crate::merge::merge;
-use crate::method::Method;
-use crate::report::Progress;
+use crate::recover::{Means, Target};
 use crate::rule::Gate;
 use crate::schedule::run_threads;
+use crate::source::{Frames, LogSource, Raw};
 use crate::undo::undo_losers;
 use crate::work::Work;
-
-/// About how many bytes of log make a unit: it is checked, decoded and applied while it is in the
-/// processor's cache.
-pub const UNIT_BYTES: u64 = 256 << 10;
 
 /// What replay did.
 #[derive(Debug, Clone, Default)]
@@ -78,36 +71,44 @@ impl ReplayStats {
     }
 }
 
-/// The log as scanned, and what of it counts.
-pub struct Decided {
-    /// Each stream's blocks up to its cut.
-    pub scans: Vec<StreamScan>,
-    /// The cut.
-    pub cut: Cut,
-    /// Each stream's units, oldest first.
-    pub units: Vec<Vec<std::ops::Range<usize>>>,
-    /// Blocks beyond the cut.
-    pub void_blocks: u64,
+/// What the log's end decides for the replay.
+struct Decided {
+    /// Units of each part.
+    units: Vec<usize>,
+    /// The last epoch that the state has.
+    target: Epoch,
 }
 
-/// A unit of log, opened by the first player who needs it.
-pub struct LogUnit {
-    /// Its number among its stream's, oldest first.
+/// A unit of log in the hands of the players that need it: the first to need it opens it.
+pub struct SharedUnit<S: LogSource> {
+    /// Its number among its part's, oldest first.
     pub number: usize,
+    /// The life of the database that wrote it.
+    pub life: Incarnation,
     bytes: u64,
-    raw: Mutex<Option<RawUnit>>,
-    open: OnceLock<Unit>,
+    raw: Mutex<Option<S::Raw>>,
+    open: OnceLock<<S::Raw as Raw>::Open>,
 }
 
-impl LogUnit {
+impl<S: LogSource> SharedUnit<S> {
+    fn new(number: usize, raw: S::Raw) -> Self {
+        SharedUnit {
+            number,
+            life: raw.life(),
+            bytes: raw.bytes(),
+            raw: Mutex::new(Some(raw)),
+            open: OnceLock::new(),
+        }
+    }
+
     /// The frames.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a block is damaged.
-    pub fn open(&self, scan: &StreamScan) -> Result<&Unit> {
+    pub fn open(&self) -> Result<&<S::Raw as Raw>::Open> {
         let mut raw = self.raw.lock();
         if let Some(raw) = raw.take() {
-            let unit = scan.open_unit(raw)?;
+            let unit = raw.open()?;
             return Ok(self.open.get_or_init(|| unit));
         }
         drop(raw);
@@ -118,104 +119,70 @@ impl LogUnit {
 }
 
 /// One attempt at loading the image and playing the log.
-pub struct Replay<'a> {
-    pub(crate) parts: ReplayParts<'a>,
+pub struct Replay<'a, I, S> {
+    pub(crate) heap: &'a Arc<Heap>,
+    pub(crate) image: &'a I,
+    pub(crate) log: &'a S,
+    pub(crate) means: &'a Means<'a>,
+    target: Target,
     players: Vec<StreamPlayer>,
-    found: Found,
-}
-
-/// What an attempt finds out on its way.
-#[derive(Default)]
-struct Found {
-    scanned: Mutex<Vec<StreamScan>>,
     decided: OnceLock<Decided>,
-    bad: Mutex<BTreeSet<BadPage>>,
+    damaged: AtomicU64,
     stats: Mutex<ReplayStats>,
     undo_ns: AtomicU64,
 }
 
 /// What an attempt leaves.
 pub struct Attempt {
-    /// The log.
-    pub decided: Decided,
-    /// Pages of the image that are damaged: the attempt is void, plan again.
-    pub bad: BTreeSet<BadPage>,
+    /// Pages of the image that are damaged: the attempt is void.
+    pub damaged: u64,
     /// Figures.
     pub stats: ReplayStats,
     /// Seconds of undoing.
     pub undo_seconds: f64,
 }
 
-/// What an attempt works with.
-pub struct ReplayParts<'a> {
-    /// The pages.
-    pub heap: &'a Arc<Heap>,
-    /// What they are loaded from.
-    pub image: &'a ImagePlan,
-    /// How.
-    pub method: &'a Method,
-    /// What the database's anchor says.
-    pub anchor: &'a Anchor,
-    /// The disk of each stream.
-    pub logs: &'a [Arc<dyn Disk>],
-    /// Time, for the report.
-    pub clock: &'a dyn Clock,
-    /// Where to say how far it is.
-    pub progress: &'a Progress,
-    /// Whether the image may be used with this cut.
-    pub check: &'a (dyn Fn(&Cut) -> Result<()> + Sync),
-}
-
-impl<'a> Replay<'a> {
+impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
     /// An attempt that has not begun.
     #[must_use]
-    pub fn new(parts: ReplayParts<'a>) -> Self {
-        let player = &parts.method.player;
-        player.begin(parts.heap);
-        let streams = (0u8..).map(StreamId).take(parts.logs.len());
+    pub fn new(
+        heap: &'a Arc<Heap>,
+        image: &'a I,
+        log: &'a S,
+        target: Target,
+        means: &'a Means<'a>,
+    ) -> Self {
+        let player = &means.method.player;
+        player.begin(heap);
+        let streams = (0u8..).map(StreamId).take(log.parts());
         let players = streams.map(|stream| StreamPlayer::new(player, stream));
         Replay {
             players: players.collect(),
-            parts,
-            found: Found::default(),
+            heap,
+            image,
+            log,
+            means,
+            target,
+            decided: OnceLock::new(),
+            damaged: AtomicU64::new(0),
+            stats: Mutex::new(ReplayStats::default()),
+            undo_ns: AtomicU64::new(0),
         }
     }
 
-    /// The log and the cut.
-    pub(crate) fn decided(&self) -> &Decided {
-        self.found
-            .decided
+    fn decided(&self) -> &Decided {
+        self.decided
             .get()
             .expect("the schedule decides before it reads units")
     }
 
     pub(crate) fn add_stats(&self, stats: ReplayStats) {
-        self.found.stats.lock().merge(stats);
+        self.stats.lock().merge(stats);
     }
 
     pub(crate) fn add_undo(&self, since_ns: u64) {
-        let spent = self.parts.clock.mono_ns().saturating_sub(since_ns);
-        self.found.undo_ns.fetch_max(spent, Ordering::Relaxed);
-    }
-
-    /// Reads a unit by its number from the oldest.
-    pub(crate) fn read_numbered(&self, stream: usize, number: usize) -> Result<LogUnit> {
-        let decided = self.decided();
-        let blocks = decided.units[stream][number].clone();
-        let raw = decided.scans[stream].read_raw(blocks)?;
-        Ok(LogUnit {
-            number,
-            bytes: raw.bytes(),
-            raw: Mutex::new(Some(raw)),
-            open: OnceLock::new(),
-        })
-    }
-
-    /// The life of the database that wrote a unit.
-    pub(crate) fn life_of(&self, stream: usize, unit: &LogUnit) -> Incarnation {
-        let decided = self.decided();
-        let first = decided.units[stream][unit.number].start;
-        decided.scans[stream].blocks[first].incarnation
+        let spent = self.means.clock.mono_ns().saturating_sub(since_ns);
+        self.undo_ns.fetch_max(spent, Ordering::Relaxed);
     }
 
     /// Ends the attempt and what the players left to do, unless pages must be loaded anew.
@@ -223,39 +190,38 @@ impl<'a> Replay<'a> {
     /// # Errors
     /// Those of reading the log again, and a supplied player's.
     pub fn finish(self, threads: usize) -> Result<Attempt> {
-        if armed(Flaw::JunkBeyondDirectory) {
-            self.parts.image.load_junk(self.parts.heap)?;
-        }
-        let bad = std::mem::take(&mut *self.found.bad.lock());
-        if bad.is_empty() {
+        let damaged = self.damaged.load(Ordering::Relaxed);
+        if damaged == 0 {
             self.finish_players(threads)?;
         }
-        let undo_ns = self.found.undo_ns.into_inner();
+        let stats = self.stats.into_inner();
+        assert!(
+            stats.applied <= stats.seen,
+            "{} of {} records applied",
+            stats.applied,
+            stats.seen
+        );
+        let undo_ns = self.undo_ns.into_inner();
         Ok(Attempt {
-            decided: self
-                .found
-                .decided
-                .into_inner()
-                .expect("a finished schedule has decided"),
-            bad,
-            stats: self.found.stats.into_inner(),
+            damaged,
+            stats,
             undo_seconds: std::time::Duration::from_nanos(undo_ns).as_secs_f64(),
         })
     }
 
-    /// Ends the log for the players, with a second pass if they leave something to undo: each stream
+    /// Ends the log for the players, with a second pass if they leave something to undo: each part
     /// by itself.
     fn finish_players(&self, threads: usize) -> Result<()> {
         let mut losers = Vec::new();
-        for (stream, player) in self.players.iter().enumerate() {
-            losers.extend(player.finish()?.into_iter().map(|lost| (stream, lost)));
+        for (part, player) in self.players.iter().enumerate() {
+            losers.extend(player.finish()?.into_iter().map(|lost| (part, lost)));
         }
-        self.parts.method.player.finish()?;
-        let since = self.parts.clock.mono_ns();
+        self.means.method.player.finish()?;
+        let since = self.means.clock.mono_ns();
         let next = AtomicUsize::new(0);
         run_threads(threads.min(losers.len()), || {
-            while let Some((stream, losers)) = losers.get(next.fetch_add(1, Ordering::Relaxed)) {
-                undo_losers(self, *stream, losers, &|_| true)?;
+            while let Some((part, losers)) = losers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                undo_losers(self, *part, losers, &|_| true)?;
             }
             Ok(())
         })?;
@@ -266,143 +232,125 @@ impl<'a> Replay<'a> {
     }
 
     /// Hands a unit's frames to a player.
+    #[inline]
     fn take_frames<'r, P: Play>(
-        &'r self,
+        &self,
         player: &mut P,
-        stream: usize,
-        number: usize,
-        opened: &'r Unit,
+        unit: usize,
+        opened: &'r <S::Raw as Raw>::Open,
     ) -> Result<Passed<P::Change<'r>>> {
-        let scan = &self.decided().scans[stream];
         let scene = Scene {
-            geometry: self.parts.heap.geometry(),
-            image: self.parts.image,
-            target: self.target(),
-            scan,
-            unit: number,
+            geometry: self.heap.geometry(),
+            image: self.image,
+            target: self.decided().target,
+            unit,
         };
         let mut passed = Passed::default();
-        let direction = self.parts.method.player.direction();
-        opened.for_each(scan, direction, |frame, block| {
-            player.frame(&scene, frame, block, &mut passed)
+        let direction = self.means.method.player.direction();
+        opened.for_each(direction, |frame, origin| {
+            player.frame(&scene, frame, origin, &mut passed)
         })?;
-        passed.stats.bytes += opened.bytes();
+        passed.stats.bytes += to_u64(opened.joined().len());
         Ok(passed)
     }
 
     fn play_in_order<P: PlayInOrder>(
         &self,
         player: &Mutex<InLife<P>>,
-        stream: usize,
-        unit: &LogUnit,
+        unit: &SharedUnit<S>,
         prepared: &mut dyn FnMut(),
     ) -> Result<()> {
-        let opened = unit.open(&self.decided().scans[stream])?;
+        let opened = unit.open()?;
         let mut player = player.lock();
-        player.enter(self.life_of(stream, unit))?;
-        let passed = self.take_frames(&mut player.player, stream, unit.number, opened)?;
+        player.enter(unit.life)?;
+        let passed = self.take_frames(&mut player.player, unit.number, opened)?;
         drop(player);
         prepared();
         self.play(passed)
     }
 
     fn play<R: Replayed>(&self, mut passed: Passed<R>) -> Result<()> {
-        passed.batch.play(self.parts.heap)?;
-        self.parts.progress.add_done(passed.stats.bytes);
+        passed.batch.play(self.heap)?;
+        self.means.progress.add_done(passed.stats.bytes);
         self.add_stats(passed.stats);
         Ok(())
     }
-
-    pub(crate) fn target(&self) -> perdura_base::Epoch {
-        self.decided().cut.durable
-    }
 }
 
-impl Work for Replay<'_> {
-    type Part = LoadedRun;
-    type Unit = LogUnit;
+impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
+    type Part = I::Part;
+    type Unit = SharedUnit<S>;
 
     fn parts(&self) -> Vec<usize> {
-        self.parts.image.parts()
+        self.image.parts()
     }
 
-    fn read_part(&self, disk: usize, part: usize) -> Result<LoadedRun> {
-        self.parts.image.read(disk, part)
+    fn read_part(&self, disk: usize, part: usize) -> Result<I::Part> {
+        self.image.read(disk, part)
     }
 
-    fn play_part(&self, part: LoadedRun) -> Result<()> {
-        let bad = self.parts.image.play(self.parts.heap, &part);
-        self.found.bad.lock().extend(bad);
-        self.parts.progress.add_done(part.bytes());
+    fn play_part(&self, part: I::Part) -> Result<()> {
+        let damaged = self.image.play(self.heap, &part)?;
+        self.damaged.fetch_add(damaged, Ordering::Relaxed);
+        self.means.progress.add_done(self.image.bytes(&part));
         Ok(())
     }
 
     fn streams(&self) -> usize {
-        self.parts.logs.len()
+        self.log.parts()
     }
 
     fn scan(&self, stream: usize) -> Result<()> {
-        let id = StreamId(u8::try_from(stream).expect("at most 16 streams"));
-        let from = self.parts.image.begin[stream];
-        let disk = self.parts.logs[stream].as_ref();
-        let lives = self.parts.anchor.lives();
-        let scan = scan_stream(disk, &lives, id, from, Check::InDoubt)?;
-        self.found.scanned.lock().push(scan);
-        Ok(())
+        self.log.scan(stream)
     }
 
     fn decide(&self) -> Result<Vec<usize>> {
-        let mut scans = std::mem::take(&mut *self.found.scanned.lock());
-        scans.sort_by_key(|scan| scan.stream);
-        let cut = self.parts.anchor.decide_cut(&scans)?;
-        (self.parts.check)(&cut)?;
-        let mut void_blocks = 0;
-        for scan in &mut scans {
-            let blocks = scan.blocks.len();
-            scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
-            void_blocks += to_u64(blocks - scan.blocks.len());
-            let bytes = scan.blocks.iter().map(|b| u64::from(b.body_len)).sum();
-            self.parts.progress.add_total(bytes);
-        }
-        let units: Vec<_> = scans.iter().map(|scan| scan.units(UNIT_BYTES)).collect();
-        let counts = units.iter().map(Vec::len).collect();
+        let end = self.log.end()?;
+        assert_eq!(end.units.len(), self.log.parts(), "an end of every part");
+        self.image.check_end(end.epoch)?;
+        let target = self.target.within(&end)?;
+        self.means.progress.add_total(end.bytes);
+        let units = end.units.clone();
         let decided = Decided {
-            scans,
-            cut,
-            units,
-            void_blocks,
+            units: end.units,
+            target,
         };
-        assert!(self.found.decided.set(decided).is_ok(), "decided once");
-        Ok(counts)
+        assert!(self.decided.set(decided).is_ok(), "decided once");
+        Ok(units)
     }
 
-    fn read_unit(&self, stream: usize, unit: usize) -> Result<LogUnit> {
-        let number = match self.parts.method.player.direction() {
+    fn read_unit(&self, stream: usize, unit: usize) -> Result<SharedUnit<S>> {
+        let number = match self.means.method.player.direction() {
             Direction::Forward => unit,
-            Direction::Backward => self.decided().units[stream].len() - 1 - unit,
+            Direction::Backward => self.decided().units[stream] - 1 - unit,
         };
-        self.read_numbered(stream, number)
+        let raw = self.log.read(stream, number)?;
+        Ok(SharedUnit::new(number, raw))
     }
 
-    fn unit_bytes(&self, unit: &LogUnit) -> u64 {
+    fn unit_bytes(&self, unit: &SharedUnit<S>) -> u64 {
         unit.bytes
     }
 
     fn mergers(&self, threads: usize) -> usize {
-        self.parts.method.player.mergers(threads)
+        self.means.method.player.mergers(threads)
     }
 
-    fn play_unit(&self, stream: usize, unit: &LogUnit, prepared: &mut dyn FnMut()) -> Result<()> {
+    fn play_unit(
+        &self,
+        stream: usize,
+        unit: &SharedUnit<S>,
+        prepared: &mut dyn FnMut(),
+    ) -> Result<()> {
         match &self.players[stream] {
             StreamPlayer::Group => {
                 // Nothing is learned on the way, so nothing waits.
                 prepared();
-                let opened = unit.open(&self.decided().scans[stream])?;
-                self.play(self.take_frames(&mut Group, stream, unit.number, opened)?)
+                self.play(self.take_frames(&mut Group, unit.number, unit.open()?)?)
             }
-            StreamPlayer::Fate(player) => self.play_in_order(player, stream, unit, prepared),
-            StreamPlayer::TwoPass(player) => self.play_in_order(player, stream, unit, prepared),
-            StreamPlayer::Supplied(player) => self.play_in_order(player, stream, unit, prepared),
+            StreamPlayer::Fate(player) => self.play_in_order(player, unit, prepared),
+            StreamPlayer::TwoPass(player) => self.play_in_order(player, unit, prepared),
+            StreamPlayer::Supplied(player) => self.play_in_order(player, unit, prepared),
             StreamPlayer::Merged => unreachable!("the units of a merged log go to the mergers"),
         }
     }
@@ -411,7 +359,7 @@ impl Work for Replay<'_> {
         &self,
         worker: usize,
         workers: usize,
-        next: &mut dyn FnMut(usize) -> Result<Option<Arc<LogUnit>>>,
+        next: &mut dyn FnMut(usize) -> Result<Option<Arc<SharedUnit<S>>>>,
     ) -> Result<()> {
         merge(self, worker, workers, next)
     }

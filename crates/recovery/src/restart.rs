@@ -17,44 +17,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Result, Uuid};
+use perdura_base::{Error, Incarnation, PartitionId, Result};
 use perdura_device::{Clock, Disk};
-use perdura_heap::{Geometry, Heap, MemoryAccount};
+use perdura_heap::{Heap, MemoryAccount};
 use perdura_wal::anchor::AnchorFile;
 use perdura_wal::scheme::Scheme;
-use perdura_wal::segment::LOG_DIR;
-use perdura_wal::{ChainLink, Cut, History, SegmentSizes, StreamScan, Vouched, WalStart};
+use perdura_wal::{Cut, WalStart};
 
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
+use crate::close::{close_incarnation, first_epoch, make_durable, next_ckpt_base};
 use crate::component::{Component, Contract};
 use crate::found::find;
 use crate::given::check_given;
-use crate::image::{Directory, create_images, folder};
-use crate::images::IMAGE_DISKS_MAX;
-use crate::level::{Busy, Schedule};
-use crate::load::{BadPage, ImagePlan, plan_image};
+use crate::image::Directory;
+use crate::level::Schedule;
 use crate::method::Method;
-use crate::replay::{Attempt, Decided, Replay, ReplayParts, ReplayStats};
+use crate::plan::{BadPage, ImagePlan, plan_image};
+use crate::recover::{Means, State, Target, recover};
+use crate::replay::ReplayStats;
 use crate::report::{Bytes, Progress, Records, RestartReport};
-use crate::schedule::{self, run_threads};
+use crate::schedule::run_threads;
+use crate::streams::{Decided, Streams};
+
+pub use crate::create::{NewDatabase, create};
 
 pub use crate::tables::Catalog;
-
-/// What a new database fixes for ever.
-#[derive(Debug, Clone)]
-pub struct NewDatabase {
-    /// Its identity.
-    pub uuid: Uuid,
-    /// Partitions, chunk size, hash seed.
-    pub geometry: Geometry,
-    /// Number of log streams.
-    pub streams: u8,
-    /// Sizes of the log's segments.
-    pub segments: SegmentSizes,
-    /// What its log's records are.
-    pub scheme: Scheme,
-}
 
 /// What a restart works with.
 pub struct RestartOptions<'a> {
@@ -98,31 +86,6 @@ pub struct Restarted {
     pub report: RestartReport,
 }
 
-/// Makes the files of a new database. The anchor comes last: without it there is no database.
-///
-/// # Errors
-/// The disks'.
-pub fn create(
-    data: &Arc<dyn Disk>,
-    images: &[Arc<dyn Disk>],
-    logs: &[Arc<dyn Disk>],
-    clock: &dyn Clock,
-    new: &NewDatabase,
-) -> Result<()> {
-    let image_disks = u8::try_from(images.len()).ok();
-    let image_disks = image_disks
-        .filter(|disks| (1..=IMAGE_DISKS_MAX).contains(disks))
-        .ok_or_else(|| Error::Usage(format!("{} disks for images", images.len())))?;
-    create_images(data.as_ref(), images, &new.uuid)?;
-    for log in logs {
-        log.make_dir(LOG_DIR)?;
-    }
-    let meaning = (new.scheme, new.streams);
-    let history = History::begin(new.uuid, clock.wall_us(), meaning, new.segments);
-    let anchor = Anchor::new(history, new.geometry, image_disks);
-    AnchorFile::create(data.as_ref(), &anchor.to_record()).map(drop)
-}
-
 /// Brings a database back. `Ok(None)` if there is none on these disks.
 ///
 /// # Errors
@@ -138,43 +101,22 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         return Ok(None);
     };
     check_given(options, &anchor)?;
-    let mut report = RestartReport {
-        method: options.method.name,
-        scheme: anchor.scheme.name(),
-        level: options.schedule.level.number(),
-        threads: options.schedule.threads,
-        clean: anchor.clean,
-        vouched_epoch: anchor.vouched.epoch.0,
-        vouched_us: anchor.vouched.wall_us,
-        created: anchor.incarnation == Incarnation(0),
-        notes,
-        ..RestartReport::default()
-    };
+    let mut report = begin_report(options, &anchor, notes);
 
     progress.enter(1);
-    let Loaded {
-        heap,
-        image,
-        attempt,
-        busy,
-    } = load(options, &anchor, Tolerance::None)?;
+    let Loaded { image, log, state } = load(options, &anchor, Tolerance::None)?;
     let Decided {
         mut scans,
         cut,
         void_blocks,
         ..
-    } = attempt.decided;
+    } = log;
     for scan in &mut scans {
         report.notes.append(&mut scan.notes);
     }
     report.void_blocks = void_blocks;
-    report.seconds.backup_read = busy.backup_read;
-    report.seconds.backup_play = busy.backup_play;
-    report.seconds.log_read = busy.log_read;
-    report.seconds.log_play = busy.log_play;
-    report.seconds.backup_span = busy.backup_span;
-    report.seconds.log_span = busy.log_span + attempt.undo_seconds;
-    report.seconds.undo = attempt.undo_seconds;
+    report_seconds(&mut report, &state);
+    let heap = state.heap;
 
     progress.enter(2);
     let since = clock.mono_ns();
@@ -188,14 +130,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         None
     } else {
         make_durable(options, &anchor, &scans)?;
-        let cell = AnchorCell::new(file, anchor);
-        let updated = cell.update(|durable| {
-            let seq = durable.seq;
-            durable.clone_from(&record);
-            durable.seq = seq;
-        });
-        updated.map_err(|failure| Error::from(failure).stopping("anchor"))?;
-        Some(cell)
+        Some(publish(file, anchor, &record)?)
     };
     let wal_start = WalStart {
         uuid: record.uuid,
@@ -205,7 +140,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         durable: cut.durable,
         wall_us: cut.wall_us,
     };
-    fill_report(&mut report, &image, &cut, &attempt.stats, &record);
+    fill_report(&mut report, &image, &cut, &state.stats, &record);
     let mut directories = [
         Directory::empty(record.geometry.partitions),
         Directory::empty(record.geometry.partitions),
@@ -227,20 +162,16 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     }))
 }
 
-/// What this restart believed is on the disks before the anchor says so: a dead process may have
-/// written blocks, and given files their names, without having synced either.
-fn make_durable(options: &RestartOptions<'_>, anchor: &Anchor, scans: &[StreamScan]) -> Result<()> {
-    for scan in scans {
-        let disk = options.logs[usize::from(scan.stream.0)].as_ref();
-        scan.write_again(disk, anchor)?;
-    }
-    for slot in ImageSlot::ALL {
-        for disk in &options.images {
-            disk.sync_dir(folder(slot))?;
-        }
-        options.data.sync_dir(folder(slot))?;
-    }
-    options.data.sync_dir("")
+/// Makes the anchor say what the restart decided: from here on it is durable.
+fn publish(file: AnchorFile, anchor: Anchor, record: &Anchor) -> Result<AnchorCell> {
+    let cell = AnchorCell::new(file, anchor);
+    let updated = cell.update(|durable| {
+        let seq = durable.seq;
+        durable.clone_from(record);
+        durable.seq = seq;
+    });
+    updated.map_err(|failure| Error::Stopped(format!("anchor: {}", Error::from(failure))))?;
+    Ok(cell)
 }
 
 /// What a restart does about pages that no image has.
@@ -254,25 +185,31 @@ pub(crate) enum Tolerance {
 
 /// Pages in memory, as the log leaves them.
 pub(crate) struct Loaded {
-    pub heap: Arc<Heap>,
     pub image: ImagePlan,
-    pub attempt: Attempt,
-    pub busy: Busy,
+    pub log: Decided,
+    pub state: State,
 }
 
-/// Loads the image and plays the log. If pages of the image turn out to be damaged it begins anew,
-/// with those taken from the older image.
+/// Recovers from the database's images and streams. If pages of the image turn out to be damaged it
+/// begins anew, with those taken from the older image.
 pub(crate) fn load(
     options: &RestartOptions<'_>,
     anchor: &Anchor,
     tolerance: Tolerance,
 ) -> Result<Loaded> {
     let geometry = anchor.geometry;
+    let means = Means {
+        geometry,
+        memory: &options.memory,
+        method: options.method,
+        schedule: &options.schedule,
+        clock: options.clock.as_ref(),
+        progress: &options.progress,
+    };
     let (mut bad, mut lost) = (BTreeSet::<BadPage>::new(), BTreeSet::new());
     loop {
-        let heap = Arc::new(Heap::new(geometry, Arc::clone(&options.memory)));
         let (data, images) = (options.data.as_ref(), &options.images);
-        let image = match plan_image(&heap, data, images, anchor, &bad, &lost) {
+        let image = match plan_image(&geometry, data, images, anchor, &bad, &lost) {
             Err(_) if tolerance == Tolerance::LostPages && !bad.is_empty() => {
                 lost.extend(std::mem::take(&mut bad).into_iter().map(|(_, page)| page));
                 continue;
@@ -282,88 +219,39 @@ pub(crate) fn load(
         options
             .progress
             .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
-        let check = |cut: &Cut| check_image(anchor, &image, cut);
-        let replay = Replay::new(ReplayParts {
-            heap: &heap,
-            image: &image,
-            method: options.method,
-            anchor,
-            logs: &options.logs,
-            clock: options.clock.as_ref(),
-            progress: &options.progress,
-            check: &check,
-        });
-        let busy = schedule::run(&replay, &options.schedule, options.clock.as_ref())?;
-        let attempt = replay.finish(options.schedule.threads)?;
-        if attempt.bad.is_empty() {
+        let log = Streams::new(&options.logs, anchor, &image.begin);
+        let state = recover(&image, &log, Target::End, &means)?;
+        let log = log.into_decided()?;
+        if armed(Flaw::JunkBeyondDirectory) {
+            image.load_junk(&state.heap)?;
+        }
+        let damaged = image.take_bad();
+        assert_eq!(
+            damaged.is_empty(),
+            state.damaged == 0,
+            "a state is void exactly if pages of its image are damaged"
+        );
+        if damaged.is_empty() {
             if anchor.scheme.counts_updates() {
-                heap.check_replayed()?;
+                state.heap.check_replayed()?;
             }
-            return Ok(Loaded {
-                heap,
-                image,
-                attempt,
-                busy,
-            });
+            return Ok(Loaded { image, log, state });
         }
         // What stood in for damaged pages is damaged too: a third image there is not.
-        let stood_in = attempt
-            .bad
-            .iter()
-            .filter(|(slot, _)| Some(*slot) != image.slot);
+        let stood_in = damaged.iter().filter(|(slot, _)| Some(*slot) != image.slot);
         let hopeless: BTreeSet<_> = stood_in.map(|(_, page)| *page).collect();
         lost.extend(&hopeless);
         if !hopeless.is_empty() && tolerance == Tolerance::None {
             let why = "the same page of the other image is damaged too";
             return Err(image.give_up(&hopeless, why));
         }
-        bad.extend(attempt.bad);
+        bad.extend(damaged);
     }
-}
-
-/// Epochs seen anywhere, void ones included, are never used again.
-pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
-    if armed(Flaw::EpochReused) {
-        return Epoch(cut.durable.0 + 1);
-    }
-    Epoch(cut.epoch_max.max(cut.durable).0 + 1)
-}
-
-/// `G` after the restart: the next checkpoint's number is one more, and unused.
-pub(crate) fn next_ckpt_base(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> CkptEpoch {
-    if armed(Flaw::CkptEpochReused) {
-        return image.k;
-    }
-    let building = anchor
-        .images
-        .iter()
-        .map(|image| image.k)
-        .max()
-        .unwrap_or_default();
-    cut.ckpt_max.max(building).max(image.k)
 }
 
 fn seconds_since(clock: &dyn Clock, since_ns: u64) -> f64 {
     let ns = clock.mono_ns().saturating_sub(since_ns);
     std::time::Duration::from_nanos(ns).as_secs_f64()
-}
-
-/// An image counted only once its records were durable; a log that ends before that has lost them.
-fn check_image(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> Result<()> {
-    let Some(slot) = image.slot else {
-        return Ok(());
-    };
-    let needs = anchor.image(slot).end_epoch;
-    if cut.durable >= needs || armed(Flaw::AnchorBeforeLog) || armed(Flaw::OneStreamSuffices) {
-        return Ok(());
-    }
-    Err(Error::corrupt(
-        "log",
-        0,
-        format!("the log up to epoch {needs}, which image {slot} rests on"),
-        format!("nothing valid beyond epoch {}", cut.durable),
-        "Acknowledged transactions are missing. Restore the log's files from a backup.",
-    ))
 }
 
 /// Ends the replay in every partition and builds the indexes of a scheme that has tables.
@@ -409,42 +297,34 @@ pub(crate) fn finish_pages(
     Ok(catalog)
 }
 
-/// Ends the incarnation that crashed and begins the next: in the anchor, before any work.
-///
-/// # Errors
-/// [`Error::LogFull`] if so many incarnations ended without a checkpoint that the anchor cannot name
-/// another.
-fn close_incarnation(record: &mut Anchor, cut: &Cut, damaged: &[ImageSlot]) -> Result<()> {
-    for slot in damaged {
-        record.image_mut(*slot).discard();
+fn begin_report(
+    options: &RestartOptions<'_>,
+    anchor: &Anchor,
+    notes: Vec<String>,
+) -> RestartReport {
+    RestartReport {
+        method: options.method.name,
+        scheme: anchor.scheme.name(),
+        level: options.schedule.level.number(),
+        threads: options.schedule.threads,
+        clean: anchor.clean,
+        vouched_epoch: anchor.vouched.epoch.0,
+        vouched_us: anchor.vouched.wall_us,
+        created: anchor.incarnation == Incarnation(0),
+        notes,
+        ..RestartReport::default()
     }
-    let incarnation = record.incarnation;
-    let start = record.open_start();
-    if start != cut.cut {
-        let max = record.chain_max();
-        if record.chain.len() >= max {
-            return Err(Error::LogFull(format!(
-                "the anchor names {max} lives that no checkpoint has left behind, and has no \
-                 room for another. Nothing is lost; keep a copy of the directory and report it"
-            )));
-        }
-        record.chain.push(ChainLink {
-            incarnation,
-            durable: cut.durable,
-            start,
-            cut: cut.cut.clone(),
-        });
-    }
-    record.incarnation = Incarnation(incarnation.0 + 1);
-    record.epoch_floor = cut.epoch_max.max(cut.durable);
-    record.ckpt_max = cut.ckpt_max;
-    record.vouched = Vouched {
-        epoch: cut.durable,
-        wall_us: cut.wall_us,
-        ends: cut.cut.clone(),
-    };
-    record.clean = false;
-    Ok(())
+}
+
+fn report_seconds(report: &mut RestartReport, state: &State) {
+    let (seconds, busy) = (&mut report.seconds, &state.busy);
+    seconds.backup_read = busy.backup_read;
+    seconds.backup_play = busy.backup_play;
+    seconds.log_read = busy.log_read;
+    seconds.log_play = busy.log_play;
+    seconds.backup_span = busy.backup_span;
+    seconds.log_span = busy.log_span + state.undo_seconds;
+    seconds.undo = state.undo_seconds;
 }
 
 fn fill_report(

@@ -15,6 +15,22 @@
 
 use perdura_base::{CkptEpoch, Epoch};
 
+/// What an image's pages hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageKind {
+    /// A sweep over running transactions, of this checkpoint epoch: each page has the changes made
+    /// before its visit, whose tags are smaller. `Sweep(0)` is no image at all.
+    Sweep(CkptEpoch),
+    /// The state of an epoch: the transactions that committed up to it, and nothing else.
+    Cut(Epoch),
+}
+
+impl Default for ImageKind {
+    fn default() -> Self {
+        ImageKind::Sweep(CkptEpoch(0))
+    }
+}
+
 /// Why a record is not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Skip {
@@ -44,10 +60,18 @@ pub enum Gate {
     Apply,
 }
 
-/// Whether image `k` saw a change with this tag: the visit assigned `k` to the page, so changes
-/// before it carry a smaller tag.
+/// Whether the image has a committed change with this tag and epoch. The visit of sweep k assigned
+/// `k` to the page, so changes before it carry a smaller tag; a cut asks for the epoch alone.
 #[must_use]
-pub fn reflected(tag: CkptEpoch, k: CkptEpoch) -> bool {
+pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
+    match image {
+        ImageKind::Sweep(k) => saw(tag, k),
+        ImageKind::Cut(cut) => epoch <= cut,
+    }
+}
+
+/// Whether sweep `k` visited a page after the change with this tag.
+fn saw(tag: CkptEpoch, k: CkptEpoch) -> bool {
     tag < k
 }
 
@@ -72,14 +96,19 @@ pub enum Fate {
     Lost(CkptEpoch),
 }
 
-/// Whether image `k` holds the net effect of a change with this tag: it saw the change, and not
-/// also an unlogged rollback of it. Such a rollback lies in no window, so relative to image `k` it
-/// came wholly before (`k > gx`) or wholly after.
+/// Whether the image holds the net effect of a change with this tag: it saw the change, and not
+/// also an unlogged rollback of it. Such a rollback lies in no window, so relative to sweep `k` it
+/// came wholly before (`k > gx`) or wholly after. A cut has no trace of a transaction that did not
+/// commit; one that was compensated counts as reflected, its compensations included, because their
+/// sum is nothing and no record before the cut is then needed.
 #[must_use]
-pub fn net_reflected(tag: CkptEpoch, k: CkptEpoch, fate: Fate) -> bool {
-    match fate {
-        Fate::Committed(_) | Fate::AbortedCompensated => reflected(tag, k),
-        Fate::AbortedClean(gx) | Fate::Lost(gx) => reflected(tag, k) && k <= gx,
+pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
+    match (image, fate) {
+        (_, Fate::Committed(epoch)) => reflected(tag, epoch, image),
+        (ImageKind::Sweep(k), Fate::AbortedCompensated) => saw(tag, k),
+        (ImageKind::Sweep(k), Fate::AbortedClean(gx) | Fate::Lost(gx)) => saw(tag, k) && k <= gx,
+        (ImageKind::Cut(_), Fate::AbortedCompensated) => true,
+        (ImageKind::Cut(_), Fate::AbortedClean(_) | Fate::Lost(_)) => false,
     }
 }
 
@@ -97,8 +126,8 @@ pub fn wanted_fate(fate: Fate, target: Epoch) -> bool {
 
 /// The rule for a commuting record of an interleaved transaction.
 #[must_use]
-pub fn gate_fate(tag: CkptEpoch, k: CkptEpoch, fate: Fate, target: Epoch) -> Gate {
-    match (net_reflected(tag, k, fate), wanted_fate(fate, target)) {
+pub fn gate_fate(tag: CkptEpoch, image: ImageKind, fate: Fate, target: Epoch) -> Gate {
+    match (net_reflected(tag, image, fate), wanted_fate(fate, target)) {
         (true, true) => Gate::Skip(Skip::Reflected),
         (false, false) => Gate::Skip(Skip::NotWanted),
         (false, true) | (true, false) => Gate::Apply,
@@ -109,7 +138,7 @@ pub fn gate_fate(tag: CkptEpoch, k: CkptEpoch, fate: Fate, target: Epoch) -> Gat
 /// changes too; the second pass takes them out again, reflected or redone.
 #[must_use]
 pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
-    if reflected(tag, k) {
+    if saw(tag, k) {
         Gate::Skip(Skip::Reflected)
     } else {
         Gate::Apply
@@ -134,8 +163,8 @@ pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Ga
 /// that case: an image completes only when every change it reflects is durable, so it is `Apply`
 /// here only for targets before the image.
 #[must_use]
-pub fn gate(tag: CkptEpoch, k: CkptEpoch, epoch: Epoch, target: Epoch) -> Gate {
-    match (reflected(tag, k), wanted(epoch, target)) {
+pub fn gate(tag: CkptEpoch, image: ImageKind, epoch: Epoch, target: Epoch) -> Gate {
+    match (reflected(tag, epoch, image), wanted(epoch, target)) {
         (true, true) => Gate::Skip(Skip::Reflected),
         (false, false) => Gate::Skip(Skip::NotWanted),
         (false, true) | (true, false) => Gate::Apply,
@@ -148,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_table_of_reflected_and_wanted_is_an_exclusive_or() {
-        let (old, k, new) = (CkptEpoch(4), CkptEpoch(5), CkptEpoch(5));
+        let (old, k, new) = (CkptEpoch(4), ImageKind::Sweep(CkptEpoch(5)), CkptEpoch(5));
         let (past, target, future) = (Epoch(7), Epoch(7), Epoch(8));
         assert_eq!(gate(old, k, past, target), Gate::Skip(Skip::Reflected));
         assert_eq!(gate(new, k, past, target), Gate::Apply);
@@ -163,7 +192,8 @@ mod tests {
             for k in [4, 5, 6, 7] {
                 for fate in [Fate::AbortedClean(CkptEpoch(gx)), Fate::Lost(CkptEpoch(gx))] {
                     let saw_change_only = 4 < k && k <= gx;
-                    let gate = gate_fate(tag, CkptEpoch(k), fate, target);
+                    let image = ImageKind::Sweep(CkptEpoch(k));
+                    let gate = gate_fate(tag, image, fate, target);
                     assert_eq!(gate == Gate::Apply, saw_change_only, "{fate:?}, image {k}");
                 }
             }
@@ -172,19 +202,59 @@ mod tests {
 
     #[test]
     fn a_commit_after_the_target_is_taken_out_of_an_image_that_has_it() {
-        let (tag, k) = (CkptEpoch(4), CkptEpoch(5));
+        let (tag, new) = (CkptEpoch(4), CkptEpoch(5));
+        let k = ImageKind::Sweep(new);
         let late = Fate::Committed(Epoch(10));
         assert_eq!(gate_fate(tag, k, late, Epoch(9)), Gate::Apply);
-        assert_eq!(gate_fate(k, k, late, Epoch(9)), Gate::Skip(Skip::NotWanted));
+        assert_eq!(
+            gate_fate(new, k, late, Epoch(9)),
+            Gate::Skip(Skip::NotWanted)
+        );
         assert_eq!(
             gate_fate(tag, k, late, Epoch(10)),
             Gate::Skip(Skip::Reflected)
         );
         let compensated = Fate::AbortedCompensated;
-        assert_eq!(gate_fate(k, k, compensated, Epoch(9)), Gate::Apply);
+        assert_eq!(gate_fate(new, k, compensated, Epoch(9)), Gate::Apply);
         assert_eq!(
             gate_fate(tag, k, compensated, Epoch(9)),
             Gate::Skip(Skip::Reflected)
         );
+    }
+    #[test]
+    fn a_cut_reflects_by_epoch_whatever_the_tag() {
+        let cut = ImageKind::Cut(Epoch(5));
+        for tag in [0, 4, 5, 6, u64::MAX].map(CkptEpoch) {
+            for (epoch, target, expected) in [
+                (5, 7, Gate::Skip(Skip::Reflected)),
+                (6, 7, Gate::Apply),
+                (7, 7, Gate::Apply),
+                (8, 7, Gate::Skip(Skip::NotWanted)),
+                // A target before the cut takes out what the cut has.
+                (4, 4, Gate::Skip(Skip::Reflected)),
+                (5, 4, Gate::Apply),
+                (6, 4, Gate::Skip(Skip::NotWanted)),
+            ] {
+                let (epoch, target) = (Epoch(epoch), Epoch(target));
+                assert_eq!(gate(tag, cut, epoch, target), expected, "{epoch} {target}");
+                let fate = Fate::Committed(epoch);
+                assert_eq!(gate_fate(tag, cut, fate, target), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_has_nothing_of_a_transaction_that_did_not_commit() {
+        let (cut, target) = (ImageKind::Cut(Epoch(5)), Epoch(7));
+        for tag in [4, 5, 6].map(CkptEpoch) {
+            for gx in [4, 5, 6].map(CkptEpoch) {
+                for fate in [Fate::AbortedClean(gx), Fate::Lost(gx)] {
+                    let gate = gate_fate(tag, cut, fate, target);
+                    assert_eq!(gate, Gate::Skip(Skip::NotWanted));
+                }
+            }
+            let compensated = gate_fate(tag, cut, Fate::AbortedCompensated, target);
+            assert_eq!(compensated, Gate::Skip(Skip::Reflected));
+        }
     }
 }

@@ -18,13 +18,13 @@ use serde::Serialize;
 
 use crate::anchor::{Anchor, open_anchor};
 use crate::anchor_cell::AnchorCell;
+use crate::close::{first_epoch, next_ckpt_base};
 use crate::found::check_version;
 use crate::image::{Directory, Places, pages_path};
 use crate::mended::MendedLog;
 use crate::report::RestartReport;
 use crate::restart::{
-    Catalog, Loaded, NewDatabase, RestartOptions, Restarted, Tolerance, create, finish_pages,
-    first_epoch, load, next_ckpt_base, restart,
+    Catalog, NewDatabase, RestartOptions, Restarted, Tolerance, create, finish_pages, load, restart,
 };
 use crate::resume::{LogMemory, flush_all, resume};
 use crate::window::ExecutorWindow;
@@ -389,13 +389,8 @@ fn carry_out(
     } else {
         options
     };
-    let Loaded {
-        heap,
-        mut image,
-        attempt,
-        ..
-    } = load(options, &plan.anchor, tolerance)?;
-    let cut = attempt.decided.cut;
+    let loaded = load(options, &plan.anchor, tolerance)?;
+    let (mut image, heap, cut) = (loaded.image, loaded.state.heap, loaded.log.cut);
     heap.set_ckpt_epoch(next_ckpt_base(anchor, &image, &cut));
     if !image.lost.is_empty() {
         image.sidecars.iter_mut().for_each(Vec::clear);

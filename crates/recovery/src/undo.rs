@@ -14,61 +14,61 @@ use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord};
 use perdura_wal::{Direction, FrameKind, Role};
 
+use crate::base::Image;
 use crate::fates::Losers;
 use crate::judge::{foreign, txn_record};
 use crate::replay::{Replay, ReplayStats};
+use crate::source::{Frames, LogSource, Raw};
 
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
 ///
 /// # Errors
 /// Those of reading the log again.
-pub(crate) fn undo_losers(
-    replay: &Replay<'_>,
-    stream: usize,
+pub(crate) fn undo_losers<I: Image, S: LogSource>(
+    replay: &Replay<'_, I, S>,
+    part: usize,
     losers: &Losers,
     own: &dyn Fn(PartitionId) -> bool,
 ) -> Result<()> {
-    let scan = &replay.decided().scans[stream];
-    let (heap, image) = (replay.parts.heap, replay.parts.image);
+    let (heap, image) = (replay.heap, replay.image);
     let geometry = heap.geometry();
     let mut stats = ReplayStats::default();
     for number in losers.units.clone().rev() {
-        let unit = replay.read_numbered(stream, number)?;
+        let unit = replay.log.read(part, number)?.open()?;
         let mut batch = Batch::<SlotChange<'_>>::new();
-        unit.open(scan)?
-            .for_each(scan, Direction::Backward, |frame, block| {
-                match frame.kind.role() {
-                    Role::Records if frame.kind == FrameKind::Record => {}
-                    Role::Records => return Err(foreign(scan, frame, block)),
-                    Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
+        unit.for_each(Direction::Backward, |frame, origin| {
+            match frame.kind.role() {
+                Role::Records if frame.kind == FrameKind::Record => {}
+                Role::Records => return Err(foreign(frame, origin)),
+                Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
+            }
+            let update = match txn_record(frame.payload, origin)? {
+                TxnRecord::Update(update) => update,
+                TxnRecord::Begin { .. } | TxnRecord::Commit { .. } | TxnRecord::Abort { .. } => {
+                    return Ok(());
                 }
-                let update = match txn_record(scan, frame.payload, block)? {
-                    TxnRecord::Update(update) => update,
-                    TxnRecord::Begin { .. }
-                    | TxnRecord::Commit { .. }
-                    | TxnRecord::Abort { .. } => {
-                        return Ok(());
-                    }
+            };
+            let is_undone = image
+                .base_of(update.page)
+                .is_some_and(|base| base.reaches(origin.stream, origin.pos))
+                && match update.change {
+                    Change::Xor(_) => true,
+                    Change::Assign(_) => !update.compensation,
                 };
-                let is_undone = image.base_of(update.page).reaches(scan.stream, block.pos)
-                    && match update.change {
-                        Change::Xor(_) => true,
-                        Change::Assign(_) => !update.compensation,
-                    };
-                let ours = own(geometry.partition_of_page(update.page));
-                if ours && is_undone && losers.txns.contains(&update.txn) {
-                    stats.undone += 1;
-                    batch.push(
-                        geometry,
-                        SlotChange {
-                            page: update.page,
-                            change: update.change,
-                            undo: true,
-                        },
-                    );
-                }
-                Ok(())
-            })?;
+            let ours = own(geometry.partition_of_page(update.page));
+            if ours && is_undone && losers.txns.contains(&update.txn) {
+                stats.undone += 1;
+                batch.push(
+                    geometry,
+                    SlotChange {
+                        page: update.page,
+                        change: update.change,
+                        undo: true,
+                    },
+                );
+            }
+            Ok(())
+        })?;
         batch.play(heap)?;
     }
     replay.add_stats(stats);

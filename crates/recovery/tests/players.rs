@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
-use perdura_recovery::player::{Origin, Supplied};
+use perdura_recovery::player::Supplied;
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::Catalog;
 use perdura_recovery::window::ExecutorWindow;
@@ -15,7 +15,7 @@ use perdura_recovery::{
     Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions, Schedule,
     create, flush_all, restart, resume,
 };
-use perdura_wal::{Direction, Frame, FrameKind, Role, Scheme, SegmentSizes, Wal};
+use perdura_wal::{Direction, Frame, FrameKind, Origin, Role, Scheme, SegmentSizes, Wal};
 
 const STREAMS: u8 = 2;
 

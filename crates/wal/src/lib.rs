@@ -65,4 +65,4 @@ pub use scan::{BlockRef, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};
 pub use seal::Sealed;
 pub use sizes::{SegmentSizes, Span};
-pub use unit::{RawUnit, Unit};
+pub use unit::{Origin, RawUnit, Unit};

@@ -1,35 +1,44 @@
 //! Reading a scanned stream in units: runs of blocks that begin with the start of a frame.
 //!
 //! Reading and opening are two jobs on purpose: [`StreamScan::read_raw`] only waits for the disk,
-//! [`StreamScan::open_unit`] checks the checksums and joins the bodies, which is a processor's
-//! work. A restart that pipelines the two gives them to different threads.
+//! [`RawUnit::open`] checks the checksums and joins the bodies, which is a processor's work. A
+//! restart that pipelines the two gives them to different threads. A unit that was read names the
+//! origin of each of its frames itself, so that its player needs no scan.
 
 use perdura_base::num::{to_u64, to_usize};
-use perdura_base::{Error, Result, StreamId};
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
 
 use crate::block::{self, HEADER_BYTES};
 use crate::frame::{Direction, Frame, for_each_frame};
 use crate::scan::{BlockRef, StreamScan};
-use crate::segment::SEGMENT_HEADER_BYTES;
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
+
+/// Where a frame comes from: a part of a log, and the block there that the frame begins in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The stream.
+    pub stream: StreamId,
+    /// The life of the database that wrote it.
+    pub life: Incarnation,
+    /// The block that it begins in.
+    pub pos: Pos,
+    /// That block's epoch.
+    pub epoch: Epoch,
+}
 
 /// The bytes of some blocks as the disk returned them, unchecked.
 pub struct RawUnit {
-    blocks: std::ops::Range<usize>,
+    stream: StreamId,
+    blocks: Vec<BlockRef>,
+    /// The segment of each block, for the text of an error.
+    segments: Vec<SegmentId>,
     raw: Vec<u8>,
 }
 
-impl RawUnit {
-    /// Bytes read.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        to_u64(self.raw.len())
-    }
-}
-
-/// The frames of some blocks.
+/// The frames of some blocks. It needs nothing of the scan that found them.
 pub struct Unit {
-    stream: StreamId,
-    blocks: std::ops::Range<usize>,
+    /// Where the frames of each block come from.
+    origins: Vec<Origin>,
     /// The joined bodies.
     joined: Vec<u8>,
     /// Where each block's body begins in them.
@@ -88,57 +97,26 @@ impl StreamScan {
             perdura_device::read_exact_at(segment.file.as_ref(), offset, &mut raw[from..])?;
             at = end;
         }
-        Ok(RawUnit { blocks: unit, raw })
-    }
-
-    /// Checks the blocks of a unit and joins their bodies.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] if a block's checksum does not hold.
-    pub fn open_unit(&self, unit: RawUnit) -> Result<Unit> {
-        let RawUnit { blocks, mut raw } = unit;
-        let mut starts = Vec::with_capacity(blocks.len());
-        let (mut from, mut joined) = (0, 0);
-        for block in &self.blocks[blocks.clone()] {
-            let len = to_usize(block.end().0 - block.pos.0);
-            let body = to_usize(u64::from(block.body_len));
-            let whole = block::decode(&raw[from..from + len]);
-            if whole.is_none_or(|header| header.epoch != block.epoch || header.pos != block.pos) {
-                return Err(self.damaged_block(block));
-            }
-            starts.push(joined);
-            let body_at = from + HEADER_BYTES;
-            raw.copy_within(body_at..body_at + body, joined);
-            joined += body;
-            from += len;
-        }
-        raw.truncate(joined);
-        let first_frame = self.blocks.get(blocks.start).map_or(0, |b| b.first_frame);
-        Ok(Unit {
+        let blocks = self.blocks[unit].to_vec();
+        let life = blocks.first().map(|block| block.incarnation);
+        assert!(
+            blocks.iter().all(|block| Some(block.incarnation) == life),
+            "a unit belongs to one life"
+        );
+        let segment_of = |block: &BlockRef| self.segments[block.segment].id;
+        Ok(RawUnit {
             stream: self.stream,
+            segments: blocks.iter().map(segment_of).collect(),
             blocks,
-            skip: to_usize(u64::from(first_frame)).min(joined),
-            joined: raw,
-            starts,
+            raw,
         })
     }
 
     pub(crate) fn damaged_block(&self, block: &BlockRef) -> Error {
-        let segment = &self.segments[block.segment];
-        Error::corrupt(
-            segment.id.path(),
-            SEGMENT_HEADER_BYTES + (block.pos.0 - segment.id.start.0),
-            format!(
-                "the block of epoch {}, which a later block or the anchor vouches for",
-                block.epoch
-            ),
-            "a block whose checksum does not hold",
-            "Acknowledged transactions in it are damaged. Restore the file from a backup.",
-        )
+        damaged_block(block, self.segments[block.segment].id)
     }
 
-    /// Reads the frames of one unit, each with the block it starts in. Returns the bytes of
-    /// frames.
+    /// Reads the frames of one unit, each with its origin. Returns the bytes of frames.
     ///
     /// # Errors
     /// Those of `each`; [`Error::Corrupt`] if the bytes changed since the scan or do not parse.
@@ -146,12 +124,84 @@ impl StreamScan {
         &self,
         unit: std::ops::Range<usize>,
         direction: Direction,
-        mut each: impl FnMut(Frame<'_>, &BlockRef) -> Result<()>,
+        mut each: impl FnMut(Frame<'_>, &Origin) -> Result<()>,
     ) -> Result<u64> {
-        let unit = self.open_unit(self.read_raw(unit)?)?;
-        unit.for_each(self, direction, &mut each)?;
+        let unit = self.read_raw(unit)?.open()?;
+        unit.for_each(direction, &mut each)?;
         Ok(unit.bytes())
     }
+}
+
+impl RawUnit {
+    /// Bytes read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.raw.len())
+    }
+
+    /// The life of the database that wrote it.
+    #[must_use]
+    pub fn life(&self) -> Incarnation {
+        self.blocks
+            .first()
+            .map_or(Incarnation(0), |block| block.incarnation)
+    }
+
+    /// Checks the blocks and joins their bodies.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a block's checksum does not hold.
+    pub fn open(self) -> Result<Unit> {
+        let RawUnit {
+            stream,
+            blocks,
+            segments,
+            mut raw,
+        } = self;
+        let mut starts = Vec::with_capacity(blocks.len());
+        let (mut from, mut joined) = (0, 0);
+        for (block, segment) in blocks.iter().zip(segments) {
+            let len = to_usize(block.end().0 - block.pos.0);
+            let body = to_usize(u64::from(block.body_len));
+            let whole = block::decode(&raw[from..from + len]);
+            if whole.is_none_or(|header| header.epoch != block.epoch || header.pos != block.pos) {
+                return Err(damaged_block(block, segment));
+            }
+            starts.push(joined);
+            let body_at = from + HEADER_BYTES;
+            raw.copy_within(body_at..body_at + body, joined);
+            joined += body;
+            from += len;
+        }
+        assert_eq!(from, raw.len(), "a unit is as long as its blocks");
+        raw.truncate(joined);
+        let first_frame = blocks.first().map_or(0, |b| b.first_frame);
+        let origin = |block: &BlockRef| Origin {
+            stream,
+            life: block.incarnation,
+            pos: block.pos,
+            epoch: block.epoch,
+        };
+        Ok(Unit {
+            origins: blocks.iter().map(origin).collect(),
+            skip: to_usize(u64::from(first_frame)).min(joined),
+            joined: raw,
+            starts,
+        })
+    }
+}
+
+fn damaged_block(block: &BlockRef, segment: SegmentId) -> Error {
+    Error::corrupt(
+        segment.path(),
+        SEGMENT_HEADER_BYTES + (block.pos.0 - segment.start.0),
+        format!(
+            "the block of epoch {}, which a later block or the anchor vouches for",
+            block.epoch
+        ),
+        "a block whose checksum does not hold",
+        "Acknowledged transactions in it are damaged. Restore the file from a backup.",
+    )
 }
 
 impl Unit {
@@ -161,47 +211,38 @@ impl Unit {
         to_u64(self.joined.len())
     }
 
-    /// Where a frame's payload lies within the unit: its offset and length, for
-    /// [`bytes_at`](Self::bytes_at).
+    /// The bytes that all payloads lie in.
     #[must_use]
-    pub fn place_of(&self, payload: &[u8]) -> (usize, usize) {
-        (
-            payload.as_ptr().addr() - self.joined.as_ptr().addr(),
-            payload.len(),
-        )
+    pub fn joined(&self) -> &[u8] {
+        &self.joined
     }
 
-    /// The payload at a place.
-    #[must_use]
-    pub fn bytes_at(&self, (offset, len): (usize, usize)) -> &[u8] {
-        &self.joined[offset..offset + len]
-    }
-
-    /// Hands each frame, with the block it starts in, to `each`. `scan` is the one the unit was
-    /// read from.
+    /// Hands each frame to `each`, with its origin.
     ///
     /// # Errors
     /// Those of `each`; [`Error::Corrupt`] if the frames do not parse.
     pub fn for_each<'a>(
         &'a self,
-        scan: &'a StreamScan,
         direction: Direction,
-        mut each: impl FnMut(Frame<'a>, &'a BlockRef) -> Result<()>,
+        mut each: impl FnMut(Frame<'a>, &'a Origin) -> Result<()>,
     ) -> Result<()> {
-        let blocks = &scan.blocks[self.blocks.clone()];
         let base = self.joined.as_ptr().addr();
         let whole = for_each_frame(&self.joined[self.skip..], direction, |frame: Frame<'a>| {
             // A frame's payload may begin in the block after the one its head is in.
             let at = frame.payload.as_ptr().addr() - base;
             let index = self.starts.partition_point(|start| *start <= at).max(1) - 1;
-            each(frame, &blocks[index])
+            each(frame, &self.origins[index])
         })?;
         if self.skip + whole == self.joined.len() {
             return Ok(());
         }
+        let last = self.origins.last();
         Err(Error::corrupt(
-            format!("log stream {}", self.stream),
-            blocks.last().map_or(0, |block| block.pos.0),
+            format!(
+                "log stream {}",
+                last.map_or(StreamId(0), |origin| origin.stream)
+            ),
+            last.map_or(0, |origin| origin.pos.0),
             "whole frames up to the end of the block",
             format!(
                 "{} bytes that are no frame",

@@ -1,7 +1,7 @@
 //! What became of a transaction, and the rule that follows from it: the engine's own predicates.
 
 use perdura_base::{CkptEpoch, Epoch};
-use perdura_recovery::rule::{self, Gate};
+use perdura_recovery::rule::{self, Gate, ImageKind};
 
 /// What became of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +33,12 @@ impl Fate {
 
 /// Whether the changes of a transaction are, on balance, part of image `k`.
 pub(super) fn net_reflected(tag: u64, k: u64, fate: Fate) -> bool {
-    rule::net_reflected(CkptEpoch(tag), CkptEpoch(k), fate.known())
+    rule::net_reflected(CkptEpoch(tag), ImageKind::Sweep(CkptEpoch(k)), fate.known())
 }
 
 /// Whether a record has to be applied to image `k` on the way to the target.
 pub(super) fn applies(tag: u64, k: u64, fate: Fate, target: u64) -> bool {
-    let gate = rule::gate_fate(CkptEpoch(tag), CkptEpoch(k), fate.known(), Epoch(target));
+    let image = ImageKind::Sweep(CkptEpoch(k));
+    let gate = rule::gate_fate(CkptEpoch(tag), image, fate.known(), Epoch(target));
     gate == Gate::Apply
 }

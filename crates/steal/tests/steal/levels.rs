@@ -2,7 +2,7 @@
 //! gives one digest whatever the scheme.
 
 use perdura_base::PartitionId;
-use perdura_recovery::replay::UNIT_BYTES;
+use perdura_recovery::streams::UNIT_BYTES;
 use perdura_recovery::{Level, Method, Schedule};
 use perdura_steal::{Records, Steal, StealOptions};
 use perdura_wal::Scheme;

@@ -1,0 +1,95 @@
+//! An image to recover from: what `recover` asks of it, whatever it is read from.
+//!
+//! An image has disks, each disk has parts, and parts arrive in memory in any order. Records of a
+//! page are held against the page's [`Base`], which may be another image's than its neighbour's: a
+//! page that the newest image has damaged comes from an older one.
+//!
+//! The two slots of a database are the first image ([`crate::plan`], [`crate::load`]).
+
+use perdura_base::{CkptEpoch, Epoch, Error, PageId, Pos, Result, StreamId};
+use perdura_heap::Heap;
+
+use crate::rule::ImageKind;
+
+/// An image to recover from. All methods may run on any thread.
+pub trait Image: Sync {
+    /// What `read` hands to `play`.
+    type Part: Send;
+
+    /// What the image's pages hold, but for those that have another base.
+    fn kind(&self) -> ImageKind;
+
+    /// What a page's records are held against; `None` for a page that is given up.
+    fn base_of(&self, page: PageId) -> Option<&Base>;
+
+    /// Parts on each disk.
+    fn parts(&self) -> Vec<usize>;
+
+    /// BR: reads a part.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn read(&self, disk: usize, part: usize) -> Result<Self::Part>;
+
+    /// Bytes that `read` returned.
+    fn bytes(&self, part: &Self::Part) -> u64;
+
+    /// BP: puts a part into memory. Returns the number of pages that are damaged: the image knows
+    /// which, and the state that is being recovered is void.
+    ///
+    /// # Errors
+    /// Any ends the recovery.
+    fn play(&self, heap: &Heap, part: &Self::Part) -> Result<u64>;
+
+    /// Checks that the log reaches far enough for this image: an image counts once the records of
+    /// all its changes are durable.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the log ends, at epoch `end`, before that.
+    fn check_end(&self, end: Epoch) -> Result<()>;
+}
+
+/// What the records of a page are held against.
+#[derive(Debug, Clone, Default)]
+pub struct Base {
+    /// What the page's image holds.
+    pub kind: ImageKind,
+    begin: Vec<Pos>,
+}
+
+impl Base {
+    /// The base of an image whose first possible record stands at `begin` in each stream.
+    #[must_use]
+    pub fn new(kind: ImageKind, begin: Vec<Pos>) -> Base {
+        Base { kind, begin }
+    }
+
+    /// Where each stream is read from for this image.
+    #[must_use]
+    pub fn begin(&self) -> &[Pos] {
+        &self.begin
+    }
+
+    /// Whether a record at this position may concern the image at all: those before its begin do
+    /// not, whatever their tag.
+    #[must_use]
+    pub fn reaches(&self, stream: StreamId, pos: Pos) -> bool {
+        self.begin
+            .get(usize::from(stream.0))
+            .is_none_or(|begin| pos >= *begin)
+    }
+
+    /// The sweep that the base is, for a player that decides by tags or begin marks alone.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a consistent cut, which has neither.
+    pub fn sweep(&self) -> Result<CkptEpoch> {
+        match self.kind {
+            ImageKind::Sweep(k) => Ok(k),
+            ImageKind::Cut(epoch) => Err(Error::Usage(format!(
+                "the image is the state of epoch {epoch}, and this restart method needs the tags \
+                 of a fuzzy checkpoint: choose a method that decides by epochs or fates"
+            ))),
+        }
+    }
+}

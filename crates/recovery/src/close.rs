@@ -1,0 +1,111 @@
+//! The end of a restart: the incarnation that crashed is closed in the anchor, and the numbers that
+//! the next one begins with lie above every number seen.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Result};
+use perdura_wal::{ChainLink, Cut, StreamScan, Vouched};
+
+use crate::anchor::Anchor;
+use crate::image::folder;
+use crate::plan::ImagePlan;
+use crate::restart::RestartOptions;
+
+/// What this restart believed is on the disks before the anchor says so: a dead process may have
+/// written blocks, and given files their names, without having synced either.
+pub(crate) fn make_durable(
+    options: &RestartOptions<'_>,
+    anchor: &Anchor,
+    scans: &[StreamScan],
+) -> Result<()> {
+    for scan in scans {
+        let disk = options.logs[usize::from(scan.stream.0)].as_ref();
+        scan.write_again(disk, anchor)?;
+    }
+    for slot in ImageSlot::ALL {
+        for disk in &options.images {
+            disk.sync_dir(folder(slot))?;
+        }
+        options.data.sync_dir(folder(slot))?;
+    }
+    options.data.sync_dir("")
+}
+
+/// Ends the incarnation that crashed and begins the next: in the anchor, before any work.
+///
+/// # Errors
+/// [`Error::LogFull`] if so many incarnations ended without a checkpoint that the anchor cannot name
+/// another.
+pub(crate) fn close_incarnation(
+    record: &mut Anchor,
+    cut: &Cut,
+    damaged: &[ImageSlot],
+) -> Result<()> {
+    check_cut_keeps_what_was_acknowledged(record, cut);
+    for slot in damaged {
+        record.image_mut(*slot).discard();
+    }
+    let incarnation = record.incarnation;
+    let start = record.open_start();
+    if start != cut.cut {
+        let max = record.chain_max();
+        if record.chain.len() >= max {
+            return Err(Error::LogFull(format!(
+                "the anchor names {max} lives that no checkpoint has left behind, and has no \
+                 room for another. Nothing is lost; keep a copy of the directory and report it"
+            )));
+        }
+        record.chain.push(ChainLink {
+            incarnation,
+            durable: cut.durable,
+            start,
+            cut: cut.cut.clone(),
+        });
+    }
+    record.incarnation = Incarnation(incarnation.0 + 1);
+    record.epoch_floor = cut.epoch_max.max(cut.durable);
+    record.ckpt_max = cut.ckpt_max;
+    record.vouched = Vouched {
+        epoch: cut.durable,
+        wall_us: cut.wall_us,
+        ends: cut.cut.clone(),
+    };
+    record.clean = false;
+    Ok(())
+}
+
+/// I4 at a restart: the cut keeps what the anchor vouched for, and the numbers that the next life
+/// begins with are above all that this one saw.
+fn check_cut_keeps_what_was_acknowledged(record: &Anchor, cut: &Cut) {
+    assert!(
+        cut.durable >= record.vouched.epoch,
+        "the cut at epoch {} is behind epoch {}, which the anchor vouches for",
+        cut.durable,
+        record.vouched.epoch
+    );
+    assert!(
+        cut.epoch_max >= record.epoch_floor && cut.ckpt_max >= record.ckpt_max,
+        "numbers seen before are seen again"
+    );
+}
+
+/// Epochs seen anywhere, void ones included, are never used again.
+pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
+    if armed(Flaw::EpochReused) {
+        return Epoch(cut.durable.0 + 1);
+    }
+    Epoch(cut.epoch_max.max(cut.durable).0 + 1)
+}
+
+/// `G` after the restart: the next checkpoint's number is one more, and unused.
+pub(crate) fn next_ckpt_base(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> CkptEpoch {
+    if armed(Flaw::CkptEpochReused) {
+        return image.k;
+    }
+    let building = anchor
+        .images
+        .iter()
+        .map(|image| image.k)
+        .max()
+        .unwrap_or_default();
+    cut.ckpt_max.max(building).max(image.k)
+}

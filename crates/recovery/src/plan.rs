@@ -1,0 +1,332 @@
+//! What memory is loaded from: which image, and which of its pages from where.
+//!
+//! The newest image that can be read is taken, each page only if the directory vouches for it. A
+//! page that does not check out is taken from the older image instead, with the older image's
+//! epoch as its base: the same rule with a smaller k, and the log read from further back. That is
+//! why both images are kept and the log reaches back to the older one. What is damaged shows only
+//! while pages are loaded, when records may already have been played, so the restart then plans
+//! again with the damaged pages known, and begins anew; nothing durable has changed until then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::to_u64;
+use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
+use perdura_device::Disk;
+use perdura_heap::Geometry;
+use perdura_wal::COPIED;
+
+use crate::anchor::Anchor;
+use crate::base::Base;
+use crate::image::{
+    DirEntry, Directory, ImageFile, LoadedDirectory, Places, folder, read_directory,
+};
+use crate::rule::ImageKind;
+
+/// Pages read at once.
+const RUN_PAGES: usize = 64;
+
+/// Pages that lie side by side in one image, of one partition.
+pub(crate) struct Run {
+    pub slot: ImageSlot,
+    pub partition: PartitionId,
+    pub first: PageId,
+    pub entries: Vec<(u32, DirEntry)>,
+}
+
+/// What memory is loaded from.
+pub struct ImagePlan {
+    /// The newest usable image; `None` if there is no image yet.
+    pub slot: Option<ImageSlot>,
+    /// Its checkpoint epoch.
+    pub k: CkptEpoch,
+    /// What it lists, without the pages that are damaged in it.
+    pub directory: Directory,
+    /// Hash index entries by partition.
+    pub sidecars: Vec<Vec<u8>>,
+    /// Where each stream must be read from.
+    pub begin: Vec<Pos>,
+    /// Pages that come from the older image.
+    pub rebuilt: BTreeSet<PageId>,
+    /// Pages that are in no image, left empty; their records do not count.
+    pub lost: BTreeSet<PageId>,
+    /// Slots that were complete and cannot be relied on any more, wholly or in part. They must not
+    /// be named again before they are rewritten, and be rewritten first: the image that stood in
+    /// for them is the only one left.
+    pub damaged: Vec<ImageSlot>,
+    /// What an operator should know.
+    pub notes: Vec<String>,
+    /// Pages listed.
+    pub pages: u64,
+    /// Bytes of pages and directories.
+    pub bytes: u64,
+    pub(crate) newest: Base,
+    pub(crate) older: Base,
+    pub(crate) end_epoch: Epoch,
+    pub(crate) files: BTreeMap<ImageSlot, Vec<ImageFile>>,
+    pub(crate) places: Places,
+    pub(crate) runs: Vec<Vec<Run>>,
+    /// Pages that turned out to be damaged while they were loaded.
+    pub(crate) bad: Mutex<BTreeSet<BadPage>>,
+}
+
+struct Candidate {
+    slot: ImageSlot,
+    files: Vec<ImageFile>,
+    listed: LoadedDirectory,
+}
+
+/// A page of one image that is not what the image's directory lists. The other image may well have it.
+pub type BadPage = (ImageSlot, PageId);
+
+/// Decides what to load into a heap of this shape. `bad` are the pages that earlier attempts found
+/// damaged, `lost` those to do without.
+///
+/// # Errors
+/// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` has no other.
+pub fn plan_image(
+    geometry: &Geometry,
+    data: &dyn Disk,
+    images: &[Arc<dyn Disk>],
+    anchor: &Anchor,
+    bad: &BTreeSet<BadPage>,
+    lost: &BTreeSet<PageId>,
+) -> Result<ImagePlan> {
+    let mut slots: Vec<ImageSlot> = ImageSlot::ALL
+        .into_iter()
+        .filter(|slot| anchor.image(*slot).is_complete())
+        .collect();
+    slots.sort_by_key(|slot| std::cmp::Reverse(anchor.image(*slot).k));
+    let mut plan = ImagePlan::empty(anchor, images.len());
+    let mut last_error = None;
+    for (rank, slot) in slots.iter().enumerate() {
+        match open_candidate(geometry, data, images, anchor, *slot) {
+            Ok(candidate) => {
+                plan.take(geometry, anchor, candidate);
+                let of_slot = bad.iter().filter(|(in_slot, _)| in_slot == slot);
+                let pages = of_slot.map(|(_, page)| *page);
+                let bad: BTreeSet<PageId> = pages.filter(|page| !lost.contains(page)).collect();
+                plan.do_without(geometry, lost);
+                if !bad.is_empty() {
+                    let older = slots.get(rank + 1).copied();
+                    plan.replace(geometry, data, images, anchor, older, &bad)?;
+                }
+                return Ok(plan);
+            }
+            Err(error) if is_damage(&error) => {
+                plan.notes
+                    .push(format!("image {slot} cannot be used: {error}"));
+                last_error = Some(error);
+                plan.damaged.push(*slot);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    last_error.map_or(Ok(plan), Err)
+}
+
+/// What an older image can stand in for: a file that is not there or is none, and a disk that does
+/// not return a sector, which has lost it as well as one that returns another. Other failures (no rights, no file handles) say nothing of the image.
+fn is_damage(error: &Error) -> bool {
+    error.is_not_found()
+        || error.is_of_another_kind()
+        || error.is_unreadable()
+        || matches!(error, Error::Corrupt(_) | Error::Foreign { .. })
+}
+
+fn open_candidate(
+    geometry: &Geometry,
+    data: &dyn Disk,
+    images: &[Arc<dyn Disk>],
+    anchor: &Anchor,
+    slot: ImageSlot,
+) -> Result<Candidate> {
+    let files = images
+        .iter()
+        .map(|disk| ImageFile::open(disk.as_ref(), slot, &anchor.uuid))
+        .collect::<Result<_>>()?;
+    let listed = read_directory(data, anchor, slot, geometry)?;
+    Ok(Candidate {
+        slot,
+        files,
+        listed,
+    })
+}
+
+impl ImagePlan {
+    fn empty(anchor: &Anchor, disks: usize) -> ImagePlan {
+        ImagePlan {
+            slot: None,
+            k: CkptEpoch(0),
+            directory: Directory::empty(anchor.geometry.partitions),
+            sidecars: vec![Vec::new(); usize::from(anchor.geometry.partitions)],
+            begin: vec![Pos(0); usize::from(anchor.streams)],
+            rebuilt: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            damaged: Vec::new(),
+            notes: Vec::new(),
+            pages: 0,
+            bytes: 0,
+            newest: Base::default(),
+            older: Base::default(),
+            end_epoch: Epoch(0),
+            files: BTreeMap::new(),
+            places: Places::of(anchor),
+            runs: (0..disks).map(|_| Vec::new()).collect(),
+            bad: Mutex::new(BTreeSet::new()),
+        }
+    }
+
+    fn base(anchor: &Anchor, slot: ImageSlot) -> Base {
+        let status = anchor.image(slot);
+        Base::new(ImageKind::Sweep(status.k), status.begin.clone())
+    }
+
+    fn take(&mut self, geometry: &Geometry, anchor: &Anchor, candidate: Candidate) {
+        let slot = candidate.slot;
+        self.slot = Some(slot);
+        self.newest = Self::base(anchor, slot);
+        self.k = anchor.image(slot).k;
+        self.end_epoch = anchor.image(slot).end_epoch;
+        self.begin = self.newest.begin().to_vec();
+        self.pages = candidate.listed.directory.pages();
+        self.bytes = candidate.listed.bytes + self.pages * to_u64(PAGE_BYTES);
+        self.directory = candidate.listed.directory;
+        self.sidecars = candidate.listed.sidecars;
+        self.files.insert(slot, candidate.files);
+        for partition in (0..anchor.geometry.partitions).map(PartitionId) {
+            let disk = usize::from(partition.0) % self.runs.len();
+            let places = self.places;
+            let runs = &mut self.runs[disk];
+            let before = runs.len();
+            for (local, entry) in self.directory.present(partition) {
+                let page = page_of(geometry, partition, local);
+                let open = runs[before..].last_mut().filter(|run| {
+                    let behind = places.place(run.first).0 + to_u64(run.entries.len());
+                    run.entries.len() < RUN_PAGES && places.place(page).0 == behind
+                });
+                match open {
+                    Some(run) => run.entries.push((local, entry)),
+                    None => runs.push(Run {
+                        slot,
+                        partition,
+                        first: page,
+                        entries: vec![(local, entry)],
+                    }),
+                }
+            }
+        }
+        for runs in &mut self.runs {
+            runs.sort_by_key(|run| self.places.place(run.first));
+        }
+    }
+
+    /// Leaves pages empty, whatever the image and the log have of them.
+    fn do_without(&mut self, geometry: &Geometry, lost: &BTreeSet<PageId>) {
+        for page in lost {
+            let partition = geometry.partition_of_page(*page);
+            let local = geometry.local_index(*page);
+            self.directory.set(partition, local, DirEntry::default());
+        }
+        self.lost.clone_from(lost);
+        self.leave_out(geometry, lost);
+    }
+
+    /// Takes pages out of the runs.
+    fn leave_out(&mut self, geometry: &Geometry, pages: &BTreeSet<PageId>) {
+        for run in self.runs.iter_mut().flatten() {
+            let partition = run.partition;
+            run.entries
+                .retain(|(local, _)| !pages.contains(&page_of(geometry, partition, *local)));
+            if let Some((local, _)) = run.entries.first() {
+                run.first = page_of(geometry, partition, *local);
+            }
+        }
+    }
+
+    /// Takes damaged pages from the older image.
+    fn replace(
+        &mut self,
+        geometry: &Geometry,
+        data: &dyn Disk,
+        images: &[Arc<dyn Disk>],
+        anchor: &Anchor,
+        older: Option<ImageSlot>,
+        bad: &BTreeSet<PageId>,
+    ) -> Result<()> {
+        let older = older.ok_or_else(|| self.give_up(bad, "the other image is not complete"))?;
+        let stand_in = open_candidate(geometry, data, images, anchor, older).map_err(|error| {
+            // A disk that returns nothing at all is not a damaged image; nothing is lost by it.
+            if error.is_unreadable() {
+                return error;
+            }
+            let why = format!("the other image cannot be read either: {error}");
+            self.give_up(bad, &why)
+        })?;
+        let slot = self.slot.unwrap_or(older);
+        self.older = Self::base(anchor, older);
+        self.leave_out(geometry, bad);
+        for page in bad {
+            let partition = geometry.partition_of_page(*page);
+            let local = geometry.local_index(*page);
+            let disk = usize::from(partition.0) % self.runs.len();
+            self.directory.set(partition, local, DirEntry::default());
+            // A page the older image does not list is zeros there, which is what memory holds.
+            let entry = stand_in.listed.directory.get(partition, local);
+            if entry.is_present() {
+                self.runs[disk].push(Run {
+                    slot: older,
+                    partition,
+                    first: *page,
+                    entries: vec![(local, entry)],
+                });
+            }
+            self.rebuilt.insert(*page);
+            self.notes.push(format!(
+                "page {page} of image {slot} is damaged; rebuilt from image {older} and the log"
+            ));
+        }
+        self.files.insert(older, stand_in.files);
+        self.damaged.push(slot);
+        for (begin, older) in self.begin.iter_mut().zip(self.older.begin()) {
+            *begin = (*begin).min(*older);
+        }
+        Ok(())
+    }
+
+    /// Pages that turned out to be damaged while they were loaded.
+    #[must_use]
+    pub fn take_bad(&self) -> BTreeSet<BadPage> {
+        std::mem::take(&mut *self.bad.lock())
+    }
+
+    /// The error for damaged pages that nothing can stand in for.
+    #[must_use]
+    pub fn give_up(&self, bad: &BTreeSet<PageId>, why: &str) -> Error {
+        let worst = bad.first().copied().unwrap_or_default();
+        Error::corrupt(
+            format!("{}/pages", folder(self.slot.unwrap_or(ImageSlot::A))),
+            self.places.place(worst).offset(),
+            format!(
+                "page {worst} as the directory of checkpoint {} lists it",
+                self.k
+            ),
+            format!("other bytes ({} page(s) are damaged)", bad.len()),
+            format!("It cannot be rebuilt: {why}. Restore a backup. {COPIED}"),
+        )
+    }
+
+    /// The slot whose pages on disk are what memory was loaded from, all of them.
+    #[must_use]
+    pub fn trusted_slot(&self) -> Option<ImageSlot> {
+        self.slot.filter(|slot| !self.damaged.contains(slot))
+    }
+}
+
+pub(crate) fn page_of(geometry: &Geometry, partition: PartitionId, local: u32) -> PageId {
+    geometry
+        .page_id(partition, local)
+        .expect("the directory was checked")
+}

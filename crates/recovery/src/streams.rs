@@ -1,0 +1,119 @@
+//! The log's streams as a source: each stream is a part, and the durable epoch is the log's end.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Pos, Result, StreamId};
+use perdura_device::Disk;
+use perdura_wal::{Check, Cut, RawUnit, StreamScan, scan_stream};
+
+use crate::anchor::Anchor;
+use crate::source::{LogEnd, LogSource};
+
+/// About how many bytes of log make a unit: it is checked, decoded and applied while it is in the
+/// processor's cache.
+pub const UNIT_BYTES: u64 = 256 << 10;
+
+/// The streams of a database, from some position on.
+pub struct Streams<'a> {
+    disks: &'a [Arc<dyn Disk>],
+    anchor: &'a Anchor,
+    from: &'a [Pos],
+    scanned: Mutex<Vec<StreamScan>>,
+    decided: OnceLock<Decided>,
+}
+
+/// The streams as scanned, and what of them counts.
+pub struct Decided {
+    /// Each stream's blocks up to its cut.
+    pub scans: Vec<StreamScan>,
+    /// The cut.
+    pub cut: Cut,
+    /// Blocks beyond the cut.
+    pub void_blocks: u64,
+    /// Each stream's units as ranges of its blocks, oldest first.
+    units: Vec<Vec<Range<usize>>>,
+}
+
+impl<'a> Streams<'a> {
+    /// The streams on `disks`, each read from its position in `from`.
+    #[must_use]
+    pub fn new(disks: &'a [Arc<dyn Disk>], anchor: &'a Anchor, from: &'a [Pos]) -> Streams<'a> {
+        assert_eq!(disks.len(), from.len(), "one beginning for each stream");
+        Streams {
+            disks,
+            anchor,
+            from,
+            scanned: Mutex::new(Vec::new()),
+            decided: OnceLock::new(),
+        }
+    }
+
+    /// What the scans found.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the streams were not all scanned.
+    pub fn into_decided(self) -> Result<Decided> {
+        self.decided.into_inner().ok_or_else(undecided)
+    }
+}
+
+impl LogSource for Streams<'_> {
+    type Raw = RawUnit;
+
+    fn parts(&self) -> usize {
+        self.disks.len()
+    }
+
+    fn scan(&self, part: usize) -> Result<()> {
+        let stream = StreamId(u8::try_from(part).expect("at most 16 streams"));
+        let (disk, lives) = (self.disks[part].as_ref(), self.anchor.lives());
+        let scan = scan_stream(disk, &lives, stream, self.from[part], Check::InDoubt)?;
+        self.scanned.lock().push(scan);
+        Ok(())
+    }
+
+    fn end(&self) -> Result<LogEnd> {
+        let mut scans = std::mem::take(&mut *self.scanned.lock());
+        scans.sort_by_key(|scan| scan.stream);
+        assert_eq!(scans.len(), self.disks.len(), "every stream is scanned");
+        let cut = self.anchor.decide_cut(&scans)?;
+        let (mut void_blocks, mut bytes) = (0, 0);
+        for scan in &mut scans {
+            let blocks = scan.blocks.len();
+            scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
+            void_blocks += to_u64(blocks - scan.blocks.len());
+            bytes += scan
+                .blocks
+                .iter()
+                .map(|b| u64::from(b.body_len))
+                .sum::<u64>();
+        }
+        let units: Vec<_> = scans.iter().map(|scan| scan.units(UNIT_BYTES)).collect();
+        let end = LogEnd {
+            epoch: cut.durable,
+            units: units.iter().map(Vec::len).collect(),
+            bytes,
+        };
+        let decided = Decided {
+            scans,
+            cut,
+            void_blocks,
+            units,
+        };
+        assert!(self.decided.set(decided).is_ok(), "decided once");
+        Ok(end)
+    }
+
+    fn read(&self, part: usize, number: usize) -> Result<RawUnit> {
+        let decided = self.decided.get().ok_or_else(undecided)?;
+        let blocks = decided.units[part][number].clone();
+        decided.scans[part].read_raw(blocks)
+    }
+}
+
+fn undecided() -> Error {
+    Error::Stopped("the log's end was not decided".into())
+}
