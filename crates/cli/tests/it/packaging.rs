@@ -101,7 +101,7 @@ fn the_unit_restarts_what_a_failing_disk_ended_and_not_what_only_a_person_can_me
     let unit = include_str!("../../../../packaging/perdura.service");
     let has = |line: &str| assert!(unit.lines().any(|l| l == line), "{line}");
     has("Restart=on-failure");
-    has("RestartPreventExitStatus=2 3");
+    has("RestartPreventExitStatus=2 3 5");
     has("StartLimitIntervalSec=0");
     for key in ["RestartSec=", "RestartSteps=", "RestartMaxDelaySec="] {
         assert!(unit.lines().any(|l| l.starts_with(key)), "{key}");

@@ -267,6 +267,8 @@ fn a_stream_of_an_older_incarnation_is_refused() {
     for (log, old) in spread.logs.iter().zip(&old) {
         copy_dir(log, old);
     }
+    let count = || (0..3).map(|stream| spread.blocks(stream).len());
+    let before: Vec<usize> = count().collect();
     // Later lives, whose log the old copies do not have.
     for round in 3..5 {
         let server = spread.start();
@@ -274,13 +276,20 @@ fn a_stream_of_an_older_incarnation_is_refused() {
         server.kill();
     }
     let digest = spread.digest();
+    // On a busy machine the later lives may have left a stream out: then its copy lacks nothing.
+    let grown: Vec<bool> = count().zip(before).map(|(now, then)| now > then).collect();
+    assert!(grown.contains(&true), "{grown:?}");
     for (stream, log) in spread.logs.iter().enumerate() {
         let newer = dir.path().join("newer");
         copy_dir(log, &newer);
         replace_dir(log, &old[stream]);
-        spread.refused(3, &["log", "Acknowledged"]);
+        if grown[stream] {
+            spread.refused(3, &["log", "Acknowledged"]);
+        } else {
+            assert_eq!(spread.digest(), digest);
+        }
         let (code, text) = spread.verb(&["verify"]);
-        assert_eq!(code, 3, "{text}");
+        assert_eq!(code, if grown[stream] { 3 } else { 0 }, "{text}");
         replace_dir(log, &newer);
         std::fs::remove_dir_all(&newer).unwrap();
     }
