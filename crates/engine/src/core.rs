@@ -21,7 +21,8 @@ use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
 use perdura_wal::{FlushProgress, Mode, Scheme, Wal};
 
-use crate::catalog::{DATABASES, Databases, Renewal, read_catalog};
+use crate::catalog::read_catalog;
+use crate::named::{NamedTables, Renewal};
 use crate::options::CoreOptions;
 use crate::purge::ExpiredListener;
 
@@ -50,7 +51,7 @@ pub struct Core {
     wal: Arc<Wal>,
     anchor: Arc<AnchorCell>,
     executor: Executor,
-    databases: Databases,
+    tables: NamedTables,
     checkpoints: Checkpoints,
     report: RestartReport,
     /// Partitions still to pass without finding a page to free.
@@ -111,6 +112,7 @@ impl Core {
             value_bytes_max: options.value_bytes_max,
         };
         let executor = Executor::new(Arc::clone(&heap), Arc::clone(&wal), executor_options);
+        let tables = NamedTables::new(options.tables);
         let core = Core {
             env,
             options,
@@ -118,7 +120,7 @@ impl Core {
             wal,
             anchor: resumed.anchor,
             executor,
-            databases: Databases::default(),
+            tables,
             checkpoints: resumed.checkpoints,
             report: resumed.report,
             reclaim_left: AtomicU32::new(0),
@@ -135,8 +137,9 @@ impl Core {
                 }
             }
         }
-        if !core.databases.load(&core.heap)? {
-            let _durable_with_the_first_write = core.renew(0..DATABASES)?;
+        let unnamed = core.tables.load(&core.heap)?;
+        if !unnamed.is_empty() {
+            let _durable_with_the_first_write = core.renew(unnamed.iter().copied())?;
         }
         core.start_reclaim();
         core.checkpoints.shorten_chain()?;
@@ -203,10 +206,16 @@ impl Core {
         PartitionSet::all(self.heap.geometry().partitions)
     }
 
-    /// The table of a Redis database; read it inside a transaction.
+    /// The table of a name that the database was opened with; read it inside a transaction.
     #[must_use]
-    pub fn database(&self, index: u8) -> TableId {
-        self.databases.table(index)
+    pub fn table(&self, name: &str) -> Option<TableId> {
+        self.tables.table(name)
+    }
+
+    /// The tables that the database was opened with.
+    #[must_use]
+    pub fn tables(&self) -> &NamedTables {
+        &self.tables
     }
 
     /// Notes when keys are used from now on, or stops doing so; see [`Tx::idle_seconds`]. The keys
@@ -219,66 +228,44 @@ impl Core {
         }
     }
 
-    /// Empties one database, or all.
-    ///
-    /// # Errors
-    /// A stopped database.
-    pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
-        self.admit(4096)?;
-        match index {
-            Some(index) => self.renew(index..index + 1),
-            None => self.renew(0..DATABASES),
-        }
-    }
-
-    fn renew(&self, databases: std::ops::Range<u8>) -> Result<Ticket> {
+    /// Gives the names at these places new, empty tables.
+    pub(crate) fn renew(&self, places: impl Iterator<Item = u8> + Clone) -> Result<Ticket> {
         let (flushed, ticket) = self.transact(&self.all_partitions(), |tx| {
             let mut flush = Renewal::default();
-            self.databases
-                .begin_renewal(&self.heap, tx, databases.clone(), &mut flush)?;
+            self.tables.renew(tx, places.clone(), &mut flush)?;
             self.finish_flush(tx, &flush)
         })?;
         self.reclaim_flushed(flushed);
         Ok(ticket)
     }
 
-    /// Empties one database, or all, within a transaction that holds every partition: from here
-    /// on [`Renewal::table`] is the database's table for this transaction. Nobody else sees it
-    /// before [`finish_flush`](Self::finish_flush).
+    /// Gives names new, empty tables within a transaction that holds every partition: from here on
+    /// [`Renewal::table`] is a name's table for this transaction. No other transaction sees it before
+    /// [`finish_flush`](Self::finish_flush).
     ///
     /// # Errors
     /// An error, to be handed on.
-    pub fn begin_flush(
+    pub fn begin_renewal(
         &self,
         tx: &mut Tx<'_>,
-        database: Option<u8>,
-        flush: &mut Renewal,
+        places: impl Iterator<Item = u8>,
+        renewal: &mut Renewal,
     ) -> Result<()> {
         tx.admit(4096)?;
-        let databases = match database {
-            Some(index) => index..index + 1,
-            None => 0..DATABASES,
-        };
-        self.databases
-            .begin_renewal(&self.heap, tx, databases, flush)
+        self.tables.renew(tx, places, renewal)
     }
 
-    /// Lets two databases change their contents within a transaction that holds every partition;
-    /// published like a flush.
+    /// Lets two names exchange their tables within a transaction that holds every partition;
+    /// published like a renewal.
     ///
     /// # Errors
     /// An error, to be handed on.
-    pub fn swap_databases(
-        &self,
-        tx: &mut Tx<'_>,
-        databases: [u8; 2],
-        swap: &mut Renewal,
-    ) -> Result<()> {
+    pub fn swap_tables(&self, tx: &mut Tx<'_>, places: [u8; 2], swap: &mut Renewal) -> Result<()> {
         tx.admit(4096)?;
-        self.databases.swap(&self.heap, tx, databases, swap)
+        self.tables.swap(tx, places, swap)
     }
 
-    /// Publishes a flush: the last thing its transaction does.
+    /// Publishes a renewal: the last thing its transaction does.
     ///
     /// # Errors
     /// An error, to be handed on; also if an earlier verb of the transaction was refused and the
@@ -287,7 +274,7 @@ impl Core {
         // Nothing may fail behind the publication, nor the transaction be undone.
         tx.check_not_refused()?;
         tx.check_collections()?;
-        Ok(Flushed(self.databases.install(&self.heap, tx, flush)?))
+        Ok(Flushed(self.tables.install(tx, flush)?))
     }
 
     /// After the transaction: hands what the flush left behind to the purge.

@@ -26,10 +26,10 @@ use perdura_recovery::{Progress, RestartReport};
 use perdura_txn::{Ticket, Tx};
 use perdura_wal::{Reached, Rung};
 
-use crate::catalog::Renewal;
 use crate::core::{Core, Env, Flushed};
 use crate::delays::{Delayed, Delays};
 use crate::files::{self, OpenedFiles};
+use crate::named::Renewal;
 use crate::options::Options;
 use crate::pace::FlushPacer;
 use crate::purge::ExpiredListener;
@@ -140,45 +140,11 @@ impl Db {
         self.shared.core.all_partitions()
     }
 
-    /// The table of a Redis database, 0 to 15. It changes by a flush: call it inside the
-    /// transaction.
+    /// The table of a name that the database was opened with. It changes when the table is emptied:
+    /// call it inside the transaction.
     #[must_use]
-    pub fn database(&self, index: u8) -> TableId {
-        self.shared.core.database(index)
-    }
-
-    /// Empties one database, or all.
-    ///
-    /// # Errors
-    /// As [`Db::write_later`].
-    pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
-        self.shared.core.flush_database(index)
-    }
-
-    /// Empties databases within a transaction; see [`crate::core::Core::begin_flush`].
-    ///
-    /// # Errors
-    /// An error, to be handed on.
-    pub fn begin_flush(
-        &self,
-        tx: &mut Tx<'_>,
-        database: Option<u8>,
-        flush: &mut Renewal,
-    ) -> Result<()> {
-        self.shared.core.begin_flush(tx, database, flush)
-    }
-
-    /// Swaps databases within a transaction; see [`crate::core::Core::swap_databases`].
-    ///
-    /// # Errors
-    /// An error, to be handed on.
-    pub fn swap_databases(
-        &self,
-        tx: &mut Tx<'_>,
-        databases: [u8; 2],
-        swap: &mut Renewal,
-    ) -> Result<()> {
-        self.shared.core.swap_databases(tx, databases, swap)
+    pub fn table(&self, name: &str) -> Option<TableId> {
+        self.shared.core.table(name)
     }
 
     /// Publishes a flush, last in its transaction.
@@ -341,18 +307,6 @@ impl Db {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.shared.options
-    }
-
-    /// Rows of a Redis database, and how many of them have an expiry.
-    ///
-    /// # Errors
-    /// As [`Db::write_later`].
-    pub fn rows(&self, index: u8) -> Result<(u64, u64)> {
-        self.transact(&self.all_partitions(), |tx| {
-            let table = self.database(index);
-            Ok((tx.len(table)?, tx.expiring(table)?))
-        })
-        .map(|(rows, _)| rows)
     }
 
     /// The logical digest of all rows; see [`crate::core::Core::digest`].

@@ -75,7 +75,8 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
-//! | [`catalog`] | table 0 |
+//! | [`catalog`], `named` | table 0; the table of each name |
+//! | [`databases`] | Redis's sixteen databases over the named tables |
 //! | [`digest`] | what a database holds, in one number |
 //! | `purge` | what is removed in the background |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
@@ -90,12 +91,14 @@
 mod background;
 pub mod catalog;
 pub mod core;
+pub mod databases;
 pub mod db;
 mod delays;
 pub mod digest;
 pub mod files;
 mod flusher;
 mod keys;
+mod named;
 pub mod options;
 pub mod pace;
 mod purge;
@@ -103,8 +106,8 @@ mod shared;
 pub mod stats;
 mod transact;
 
-pub use crate::catalog::Renewal;
 pub use crate::core::{Core, Env, Flushed};
+pub use crate::named::{NamedTables, Renewal};
 pub use crate::purge::ExpiredListener;
 pub use db::Db;
 pub use delays::Delayed;

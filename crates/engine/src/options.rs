@@ -8,6 +8,12 @@ use perdura_heap::OrphanLimits;
 use perdura_recovery::{Level, Schedule};
 use perdura_wal::SegmentSizes;
 
+/// The tables that a database has unless its options say otherwise: Redis's sixteen databases.
+pub const DATABASE_NAMES: &[&str] = &[
+    "db0", "db1", "db2", "db3", "db4", "db5", "db6", "db7", "db8", "db9", "db10", "db11", "db12",
+    "db13", "db14", "db15",
+];
+
 /// Settings of the database without threads or paths.
 #[derive(Debug, Clone)]
 pub struct CoreOptions {
@@ -34,6 +40,8 @@ pub struct CoreOptions {
     pub schedule: Schedule,
     /// When the rows of deleted collections go away.
     pub orphans: OrphanLimits,
+    /// The names of the tables to open, made where they are lacking. At most 255.
+    pub tables: &'static [&'static str],
 }
 
 impl Default for CoreOptions {
@@ -50,6 +58,7 @@ impl Default for CoreOptions {
             checkpoint_log_bytes: 512 << 20,
             schedule: Schedule::inline(Level::Four, 0),
             orphans: OrphanLimits::default(),
+            tables: DATABASE_NAMES,
         }
     }
 }
@@ -162,6 +171,9 @@ impl CoreOptions {
                 "partitions is {}; it is a power of two, 1 to 256",
                 self.partitions
             ));
+        }
+        if !(1..=255).contains(&self.tables.len()) {
+            return refuse(format!("{} tables; there are 1 to 255", self.tables.len()));
         }
         if self.chunk_pages == 0 {
             return refuse("chunks have 0 pages; they have at least one".into());

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 
 use perdura_base::{Epoch, Error, PartitionId, Result};
 
-use crate::catalog::DATABASES;
 use crate::core::Core;
 
 /// Rows removed, or pages freed, by one purge step at most.
@@ -18,8 +17,9 @@ const RECLAIM_PAGES: usize = 8;
 /// Flushed tables, each of one partition, whose indexes one purge step drops at most.
 const DROPPED_TABLES: usize = 16;
 
-/// Hears of keys that the purge removed because they were past their expiry, with their databases
-/// and the epoch of the removal.
+/// Hears of keys that the purge removed because they were past their expiry, with the
+/// places of their tables' names, which are the numbers of Redis's databases, and the epoch of the
+/// removal.
 pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 
 impl Core {
@@ -36,12 +36,13 @@ impl Core {
         let turn = self.purge_next.fetch_add(1, Ordering::Relaxed) % partitions;
         let id = PartitionId(u16::try_from(turn).expect("at most 256 partitions"));
         let now_ms = self.clock().wall_us() / 1000;
-        let due = |part: &perdura_heap::Partition, database: u8| {
-            part.expired(self.database(database), now_ms, PURGE_ROWS)
+        let due = |part: &perdura_heap::Partition, place: u8| {
+            part.expired(self.tables().at(place), now_ms, PURGE_ROWS)
         };
         let (none_due, orphans) = {
             let part = self.heap().lock(id);
-            let none_due = (0..DATABASES).all(|database| due(&part, database).is_empty());
+            let mut places = self.tables().places();
+            let none_due = places.all(|place| due(&part, place).is_empty());
             (none_due, part.orphan_rows() > 0)
         };
         let reclaim = self.reclaim_left.load(Ordering::Relaxed) > 0;
@@ -52,20 +53,19 @@ impl Core {
         let parts = [id].into_iter().collect();
         let ((expired, removed, freed), ticket) = self.transact(&parts, |tx| {
             let mut expired = Vec::new();
-            for database in 0..DATABASES {
-                let keys = due(tx.partition(id)?.0, database);
+            for place in self.tables().places() {
+                let keys = tx.view(id, |part| due(part, place))?;
                 for key in keys {
-                    tx.delete(self.database(database), &key)?;
-                    expired.push((database, key));
+                    tx.delete(self.tables().at(place), &key)?;
+                    expired.push((place, key));
                 }
             }
             let mut removed = expired.len();
             if orphans {
                 removed += tx.purge_orphans(id, self.options().orphans.step_rows)?;
             }
-            let (part, undo) = tx.partition(id)?;
             let freed = if reclaim {
-                part.reclaim(undo, RECLAIM_PAGES)
+                tx.reclaim(id, RECLAIM_PAGES)?
             } else {
                 0
             };

@@ -1,16 +1,14 @@
 //! Which partition a key and a page belong to: arithmetic, fixed when a database is made.
 //!
-//! The top bits of a key's hash choose its partition, other bits its place in an index. Chunks of
-//! pages are dealt out to the partitions in turn, for ever, so that no allocation state has to
-//! be logged or recovered: `page = chunk * chunk_pages + i`, and the chunk belongs to partition
-//! `chunk % partitions`. Within a partition pages are counted by their *local index*.
+//! The top bits of a key's hash choose its partition, other bits its place in an index. Pages are
+//! dealt out to partitions by [`Chunks`].
 
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::{PAGE_BYTES, PARTITIONS_MAX};
 use perdura_base::num::to_u32;
 use perdura_base::{PageId, PartitionId};
-use perdura_page::CollectionId;
+use perdura_page::{Chunks, CollectionId};
 
 /// The 64-bit hash of a key under the database's seed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -106,31 +104,35 @@ impl Geometry {
         PartitionId(u16::try_from(top).unwrap_or(0))
     }
 
-    /// The partition that owns a page.
+    /// How pages are dealt out to partitions.
+    #[inline]
+    #[must_use]
+    pub fn chunks(&self) -> Chunks {
+        Chunks {
+            partitions: self.partitions,
+            pages: self.chunk_pages,
+        }
+    }
+
+    /// The partition that owns a page; see [`Chunks`].
+    #[inline]
     #[must_use]
     pub fn partition_of_page(&self, page: PageId) -> PartitionId {
-        let chunk = page.0 / u32::from(self.chunk_pages);
-        PartitionId(u16::try_from(chunk % u32::from(self.partitions)).unwrap_or(0))
+        self.chunks().partition_of(page)
     }
 
     /// The place of a page among those of its partition.
+    #[inline]
     #[must_use]
     pub fn local_index(&self, page: PageId) -> u32 {
-        let chunk_pages = u32::from(self.chunk_pages);
-        let chunk = page.0 / chunk_pages;
-        chunk / u32::from(self.partitions) * chunk_pages + page.0 % chunk_pages
+        self.chunks().local_index(page)
     }
 
     /// The page at a local index of a partition; `None` beyond the 2^32 pages of a heap.
+    #[inline]
     #[must_use]
     pub fn page_id(&self, partition: PartitionId, local: u32) -> Option<PageId> {
-        let chunk_pages = u32::from(self.chunk_pages);
-        (local / chunk_pages)
-            .checked_mul(u32::from(self.partitions))?
-            .checked_add(u32::from(partition.0))?
-            .checked_mul(chunk_pages)?
-            .checked_add(local % chunk_pages)
-            .map(PageId)
+        self.chunks().page_id(partition, local)
     }
 
     /// Panics unless the fields are in their ranges: the door of [`Heap::new`](crate::Heap::new).
@@ -143,24 +145,6 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn page_ids_and_local_indexes_are_inverse() {
-        for partitions in [1, 2, 256] {
-            for chunk_pages in [1, 3, 128] {
-                let g = Geometry {
-                    partitions,
-                    chunk_pages,
-                    hash_seed: 1,
-                };
-                for page in (0..5000).map(PageId) {
-                    let p = g.partition_of_page(page);
-                    assert!(p.0 < partitions);
-                    assert_eq!(g.page_id(p, g.local_index(page)), Some(page));
-                }
-            }
-        }
-    }
 
     #[test]
     fn every_partition_gets_its_share_of_hashes() {

@@ -3,6 +3,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`layout`] | where the fields of a page are; its header and its bitmap |
+//! | [`chunks`] | which partition a page belongs to |
 //! | [`class`] | the table of slot sizes |
 //! | [`row`] | a row inside a slot |
 //! | [`kind`] | what a row is: a key, the header of a collection, an element |
@@ -12,6 +13,7 @@
 //!
 //! Nothing here owns memory, takes a latch or knows what a transaction is.
 
+pub mod chunks;
 pub mod class;
 pub mod diff;
 pub mod kind;
@@ -20,6 +22,7 @@ pub mod record;
 pub mod row;
 pub mod txn_record;
 
+pub use chunks::Chunks;
 pub use class::SlotClass;
 pub use kind::{CollectionId, End, Home, Kind, Shape};
 pub use layout::{PageHeader, PageKind};

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura::catalog::names_databases;
+use perdura::databases::names_databases;
 use perdura::{Core, Env, Error, Progress};
 use perdura_base::num::to_u64;
 use perdura_device::{Access, Clock, Disk, MemDisk};

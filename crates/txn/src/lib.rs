@@ -29,6 +29,7 @@ pub mod executor;
 mod packing;
 mod texts;
 mod tx;
+mod upkeep;
 mod verb;
 
 pub use perdura_heap::{

@@ -469,21 +469,6 @@ impl<'a> Tx<'a> {
         }
         sum
     }
-
-    /// A latched partition, for the work that is about partitions: catalog, purge, reclaim. From
-    /// here on a panic in the transaction stops the database: the executor cannot tell whether
-    /// it left the partition half changed.
-    ///
-    /// # Errors
-    /// [`Error::Undeclared`] if it is not latched.
-    pub fn partition(
-        &mut self,
-        id: PartitionId,
-    ) -> Result<(&mut perdura_heap::Partition, &mut Undo)> {
-        let at = self.guard_of(id)?;
-        self.marks.hand_out_parts();
-        Ok((&mut self.guards[at].1, self.undo))
-    }
 }
 
 /// Whether a row is not past its expiry.

@@ -20,7 +20,7 @@ use perdura_base::{PartitionId, PartitionSet};
 pub(crate) struct Marks {
     /// Partitions that were touched without their latch.
     missing: Cell<PartitionSet>,
-    /// A verb panicked, or might have: see [`Marks::hand_out_parts`].
+    /// A verb panicked.
     in_engine: Cell<bool>,
     /// A write was refused because the log has no room.
     log_full: Cell<bool>,
@@ -40,11 +40,6 @@ impl Marks {
 
     pub(crate) fn missing(&self) -> PartitionSet {
         self.missing.get()
-    }
-
-    /// The closure was given a partition itself: from here on every panic counts as the engine's.
-    pub(crate) fn hand_out_parts(&self) {
-        self.in_engine.set(true);
     }
 
     /// Whether a panic that reached the executor came from the engine.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use perdura::catalog::names_databases;
+use perdura::databases::names_databases;
 use perdura::{MemoryAccount, Progress};
 use perdura_base::Uuid;
 use perdura_device::{Access, Clock, Disk, FileDisk, SystemClock};

@@ -181,6 +181,64 @@ fn a_table_of_a_kind_that_this_build_does_not_know_is_refused_by_name_and_nothin
     }
 }
 
+/// Redis's databases are one choice of names among others.
+#[test]
+fn tables_are_known_by_name_emptied_and_swapped_with_their_durability() {
+    let disk = SimDisk::new(1);
+    let open = || {
+        let options = CoreOptions {
+            tables: &["users", "orders"],
+            ..small()
+        };
+        Core::open(env(&disk, 1), options, Arc::new(Progress::default())).expect("it opens")
+    };
+    let read = |core: &Core, name: &str| {
+        let table = core.table(name).expect("a table of this name");
+        let all = core.all_partitions();
+        let found = core.transact(&all, |tx| {
+            let row = tx.get(table, b"key")?;
+            Ok::<_, perdura::Error>(row.map(|row| row.value().into_owned()))
+        });
+        found.unwrap().0
+    };
+    let core = open();
+    assert_eq!(core.table("db0"), None);
+    let users = core.table("users").expect("it was made");
+    let put = core.transact(&core.all_partitions(), |tx| {
+        tx.put(users, b"key", b"Ada", None)
+    });
+    let ((), _durable_with_the_flush) = put.unwrap();
+    core.flush_all().unwrap();
+    for life in 0..2 {
+        let core = open();
+        let all = core.all_partitions();
+        let (before, after) = [("users", "orders"), ("orders", "users")][life];
+        assert_eq!(read(&core, before).as_deref(), Some(&b"Ada"[..]));
+        let swapped = core.transact(&all, |tx| {
+            let mut swap = Renewal::default();
+            core.swap_tables(tx, [0, 1], &mut swap)?;
+            core.finish_flush(tx, &swap)
+        });
+        core.reclaim_flushed(swapped.unwrap().0);
+        assert_eq!(read(&core, before), None);
+        assert_eq!(read(&core, after).as_deref(), Some(&b"Ada"[..]));
+        core.flush_all().unwrap();
+        drop(core);
+        disk.crash(CrashProfile::Nothing, 1);
+    }
+    let core = open();
+    let emptied = core.transact(&core.all_partitions(), |tx| {
+        let mut flush = Renewal::default();
+        core.begin_renewal(tx, 0..1, &mut flush)?;
+        core.finish_flush(tx, &flush)
+    });
+    core.reclaim_flushed(emptied.unwrap().0);
+    core.flush_all().unwrap();
+    drop(core);
+    disk.crash(CrashProfile::Nothing, 1);
+    assert_eq!(read(&open(), "users"), None);
+}
+
 #[test]
 fn a_checkpoint_shortens_the_next_restart_and_changes_nothing() {
     let disk = SimDisk::new(2);

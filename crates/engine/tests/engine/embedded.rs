@@ -105,8 +105,8 @@ fn a_panicking_closure_leaves_no_change_and_no_held_latch_and_the_database_goes_
     assert_eq!(db.rows(0).unwrap().0, 2);
 }
 
-/// A caller that holds a partition itself may have left it half changed. (A panic inside a verb of
-/// `Tx` is told from one outside by the unit tests of `perdura-txn`.)
+/// A panic inside a verb may have left a page half changed. (The unit tests of `perdura-txn` tell it
+/// from a panic outside.)
 #[test]
 fn a_panic_in_engine_work_stops_the_database_and_a_restart_brings_it_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -116,8 +116,9 @@ fn a_panic_in_engine_work_stops_the_database_and_a_restart_brings_it_back() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let _never = db.write(|tx| -> Result<(), Error> {
             tx.put(db.database(0), b"half", b"2", None)?;
-            let _part = tx.partition(partition)?;
-            resume_unwind(Box::new("a bug in the engine"));
+            tx.view(partition, |_| {
+                resume_unwind(Box::new("a bug in the engine"))
+            })
         });
     }));
     assert!(panicked.is_err());

@@ -213,15 +213,17 @@ pub(crate) fn keyspace(db: &Db) -> perdura_base::Result<([(u64, u64); 16], Epoch
         let mut parts = PartitionSet::empty();
         parts.insert(id);
         let (part, ticket) = db.transact(&parts, |tx| {
-            let (part, _) = tx.partition(id)?;
-            let tables = (0..16).map(|index| db.database(index));
-            let mut found = [(0, 0); 16];
-            for (found, table) in found.iter_mut().zip(tables) {
-                found.0 = part.len(table);
-                if found.0 > 0 {
-                    found.1 = part.expiring(table);
+            let found = tx.view(id, |part| {
+                let tables = (0..16).map(|index| db.database(index));
+                let mut found = [(0, 0); 16];
+                for (found, table) in found.iter_mut().zip(tables) {
+                    found.0 = part.len(table);
+                    if found.0 > 0 {
+                        found.1 = part.expiring(table);
+                    }
                 }
-            }
+                found
+            })?;
             Ok::<_, Error>(found)
         })?;
         newest = newest.max(ticket.epoch);

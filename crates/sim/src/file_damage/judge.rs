@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use perdura::catalog::names_databases;
+use perdura::databases::names_databases;
 use perdura::{Core, Env, Error, Progress};
 use perdura_base::error::Family;
 use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};

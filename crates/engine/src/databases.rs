@@ -1,0 +1,152 @@
+//! Redis's sixteen databases: the tables `db0` to `db15`, by number.
+//!
+//! A thin layer over the tables that [`Core`] knows by name. It is here and not in the server because
+//! FLUSHALL and SWAPDB are renewals of names within transactions, and because a program that embeds
+//! the engine opens the same directory and must find the same databases.
+
+use perdura_base::{Result, TableId};
+use perdura_recovery::Catalog;
+use perdura_txn::{Ticket, Tx};
+
+use crate::core::Core;
+use crate::db::Db;
+use crate::named::Renewal;
+use crate::options::DATABASE_NAMES;
+
+/// How many databases there are.
+const DATABASES: u8 = 16;
+
+/// The place of a database's name.
+fn place(index: u8) -> u8 {
+    index % DATABASES
+}
+
+/// The places of one database, or of all.
+fn places(index: Option<u8>) -> std::ops::Range<u8> {
+    match index.map(place) {
+        Some(place) => place..place + 1,
+        None => 0..DATABASES,
+    }
+}
+
+/// Whether a catalog names all databases, as that of every database does that was opened once.
+#[must_use]
+pub fn names_databases(catalog: &Catalog) -> bool {
+    catalog.len() > DATABASE_NAMES.len()
+}
+
+impl Core {
+    /// The table of a Redis database; read it inside a transaction.
+    ///
+    /// # Panics
+    /// If the database was opened without this table; see [`CoreOptions::tables`].
+    ///
+    /// [`CoreOptions::tables`]: crate::CoreOptions::tables
+    #[inline]
+    #[must_use]
+    pub fn database(&self, index: u8) -> TableId {
+        self.tables().at(place(index))
+    }
+
+    /// Empties one database, or all.
+    ///
+    /// # Errors
+    /// A stopped database.
+    pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
+        self.admit(4096)?;
+        self.renew(places(index))
+    }
+
+    /// Empties one database, or all, within a transaction; see [`Core::begin_renewal`].
+    ///
+    /// # Errors
+    /// An error, to be handed on.
+    pub fn begin_flush(
+        &self,
+        tx: &mut Tx<'_>,
+        database: Option<u8>,
+        flush: &mut Renewal,
+    ) -> Result<()> {
+        self.begin_renewal(tx, places(database), flush)
+    }
+
+    /// Lets two databases exchange their contents within a transaction; see [`Core::swap_tables`].
+    ///
+    /// # Errors
+    /// An error, to be handed on.
+    pub fn swap_databases(
+        &self,
+        tx: &mut Tx<'_>,
+        databases: [u8; 2],
+        swap: &mut Renewal,
+    ) -> Result<()> {
+        self.swap_tables(tx, databases.map(place), swap)
+    }
+}
+
+impl Db {
+    /// The table of a Redis database, 0 to 15. It changes by a flush: call it inside the
+    /// transaction.
+    #[inline]
+    #[must_use]
+    pub fn database(&self, index: u8) -> TableId {
+        self.shared.core.database(index)
+    }
+
+    /// Empties one database, or all.
+    ///
+    /// # Errors
+    /// As [`Db::write_later`].
+    pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
+        self.shared.core.flush_database(index)
+    }
+
+    /// Empties databases within a transaction; see [`Core::begin_renewal`].
+    ///
+    /// # Errors
+    /// An error, to be handed on.
+    pub fn begin_flush(
+        &self,
+        tx: &mut Tx<'_>,
+        database: Option<u8>,
+        flush: &mut Renewal,
+    ) -> Result<()> {
+        self.shared.core.begin_flush(tx, database, flush)
+    }
+
+    /// Swaps databases within a transaction; see [`Core::swap_tables`].
+    ///
+    /// # Errors
+    /// An error, to be handed on.
+    pub fn swap_databases(
+        &self,
+        tx: &mut Tx<'_>,
+        databases: [u8; 2],
+        swap: &mut Renewal,
+    ) -> Result<()> {
+        self.shared.core.swap_databases(tx, databases, swap)
+    }
+
+    /// Rows of a Redis database, and how many of them have an expiry.
+    ///
+    /// # Errors
+    /// As [`Db::write_later`].
+    pub fn rows(&self, index: u8) -> Result<(u64, u64)> {
+        self.transact(&self.all_partitions(), |tx| {
+            let table = self.database(index);
+            Ok((tx.len(table)?, tx.expiring(table)?))
+        })
+        .map(|(rows, _)| rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_the_table_of_its_number() {
+        let numbered = (0..DATABASES).map(|index| format!("db{index}"));
+        assert!(numbered.eq(DATABASE_NAMES.iter().copied()));
+    }
+}

@@ -1,0 +1,161 @@
+//! Tables by name: which table each name stands for at the moment.
+//!
+//! A name has a *place* among those that the database was opened with, and its table is read by that
+//! place: one load, inside a transaction. Emptying a table gives its name a new, empty one; swapping two
+//! names exchanges their tables. Both are rows of the catalog, logged with the transaction that makes
+//! them, and published here as the last step before it commits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use perdura_base::{Result, TableId};
+use perdura_heap::{DetachedTable, Heap};
+use perdura_recovery::{KeyOrder, TableKind};
+use perdura_txn::Tx;
+
+use crate::catalog::{CATALOG, put_next_id, put_table, read_next_id, tables_of};
+
+/// The tables of a database, by name and by the name's place.
+pub struct NamedTables {
+    names: &'static [&'static str],
+    ids: Box<[AtomicU32]>,
+}
+
+impl NamedTables {
+    /// Names without tables.
+    #[must_use]
+    pub fn new(names: &'static [&'static str]) -> NamedTables {
+        NamedTables {
+            names,
+            ids: names.iter().map(|_| AtomicU32::new(CATALOG.0)).collect(),
+        }
+    }
+
+    /// The places of all names, in order.
+    pub fn places(&self) -> impl Iterator<Item = u8> + use<> {
+        let count = u8::try_from(self.ids.len()).unwrap_or(u8::MAX);
+        0..count
+    }
+
+    /// The table of the name at a place. It changes by a renewal, which holds every latch: read it
+    /// inside a transaction.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, place: u8) -> TableId {
+        TableId(self.ids[usize::from(place)].load(Ordering::Relaxed))
+    }
+
+    /// The table of a name; `None` if the database was not opened with it.
+    #[must_use]
+    pub fn table(&self, name: &str) -> Option<TableId> {
+        let mut places = self.places().zip(self.names);
+        places.find_map(|(place, named)| (*named == name).then(|| self.at(place)))
+    }
+
+    fn set(&self, place: u8, table: TableId) {
+        self.ids[usize::from(place)].store(table.0, Ordering::Relaxed);
+    }
+
+    /// Takes over what the catalog of a restarted heap says; returns the places whose names it does
+    /// not have yet.
+    ///
+    /// # Errors
+    /// The catalog is damaged.
+    pub fn load(&self, heap: &Heap) -> Result<Vec<u8>> {
+        let tables = tables_of(heap)?;
+        let mut missing = Vec::new();
+        for (place, name) in self.places().zip(self.names) {
+            match tables.get(*name) {
+                Some((id, _)) => self.set(place, *id),
+                None => missing.push(place),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Gives names new, empty tables that only the running transaction knows yet; it holds every
+    /// latch. An abort leaves at most empty tables that the next attempt takes again.
+    ///
+    /// # Errors
+    /// An error, to be handed on, if a latch is missing or the catalog is damaged.
+    pub fn renew(
+        &self,
+        tx: &mut Tx<'_>,
+        places: impl Iterator<Item = u8>,
+        renewal: &mut Renewal,
+    ) -> Result<()> {
+        let mut next = read_next_id(tx)?;
+        for place in places {
+            let table = TableId(next);
+            assert!(
+                self.places().all(|place| self.at(place) != table),
+                "{table:?} was never used"
+            );
+            self.put(tx, place, table)?;
+            next += 1;
+            tx.attach_table(table, false)?;
+            let before = renewal.tables.insert(place, table);
+            renewal.superseded.extend(before);
+        }
+        put_next_id(tx, next)
+    }
+
+    /// Lets two names exchange their tables, for the running transaction, which holds every latch.
+    ///
+    /// # Errors
+    /// An error, to be handed on, if a latch is missing or the catalog is damaged.
+    pub fn swap(&self, tx: &mut Tx<'_>, [a, b]: [u8; 2], renewal: &mut Renewal) -> Result<()> {
+        let table_of = |place| renewal.table(place).unwrap_or(self.at(place));
+        let (of_a, of_b) = (table_of(a), table_of(b));
+        for (place, table) in [(a, of_b), (b, of_a)] {
+            self.put(tx, place, table)?;
+            renewal.tables.insert(place, table);
+        }
+        Ok(())
+    }
+
+    /// Publishes a renewal: the last thing a transaction does before it commits. Returns the old
+    /// tables' indexes, to be dropped after the latches are released.
+    ///
+    /// # Errors
+    /// An error, to be handed on, if a latch is missing, before anything has changed.
+    pub fn install(&self, tx: &mut Tx<'_>, renewal: &Renewal) -> Result<Vec<DetachedTable>> {
+        tx.check_all_latched()?;
+        let mut gone: BTreeSet<TableId> = renewal.superseded.iter().copied().collect();
+        for (place, table) in &renewal.tables {
+            gone.insert(self.at(*place));
+            self.set(*place, *table);
+        }
+        // A table that has only changed its name stays.
+        for place in self.places() {
+            gone.remove(&self.at(place));
+        }
+        gone.remove(&CATALOG);
+        tx.detach_tables(gone)
+    }
+
+    fn put(&self, tx: &mut Tx<'_>, place: u8, table: TableId) -> Result<()> {
+        let kind = TableKind::heap(KeyOrder::Hashed);
+        put_table(tx, self.names[usize::from(place)], table, kind)
+    }
+}
+
+/// New tables of names that are being emptied or swapped, before other transactions see them.
+#[derive(Debug, Default)]
+pub struct Renewal {
+    /// By place.
+    tables: BTreeMap<u8, TableId>,
+    /// Renewed once more within the same transaction.
+    superseded: Vec<TableId>,
+}
+
+impl Renewal {
+    /// The new table of the name at a place, if it is being emptied or swapped.
+    #[must_use]
+    pub fn table(&self, place: u8) -> Option<TableId> {
+        self.tables.get(&place).copied()
+    }
+}

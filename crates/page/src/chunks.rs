@@ -1,0 +1,76 @@
+//! Which partition a page belongs to: arithmetic, fixed when a database is made.
+//!
+//! Chunks of pages are dealt out to the partitions in turn, for ever, so that no allocation state
+//! has to be logged or recovered: `page = chunk * chunk_pages + i`, and the chunk belongs to
+//! partition `chunk % partitions`. Within a partition pages are counted by their *local index*.
+
+use perdura_base::{PageId, PartitionId};
+
+/// How pages are dealt out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chunks {
+    /// Partitions, at least one.
+    pub partitions: u16,
+    /// Pages in a chunk, at least one.
+    pub pages: u16,
+}
+
+impl Chunks {
+    /// The partition that owns a page.
+    #[inline]
+    #[must_use]
+    pub fn partition_of(self, page: PageId) -> PartitionId {
+        let chunk = page.0 / u32::from(self.pages);
+        PartitionId(u16::try_from(chunk % u32::from(self.partitions)).unwrap_or(0))
+    }
+
+    /// The place of a page among those of its partition.
+    #[inline]
+    #[must_use]
+    pub fn local_index(self, page: PageId) -> u32 {
+        let pages = u32::from(self.pages);
+        let chunk = page.0 / pages;
+        chunk / u32::from(self.partitions) * pages + page.0 % pages
+    }
+
+    /// The page at a local index of a partition; `None` beyond the 2^32 pages that have ids.
+    #[inline]
+    #[must_use]
+    pub fn page_id(self, partition: PartitionId, local: u32) -> Option<PageId> {
+        debug_assert!(
+            partition.0 < self.partitions,
+            "a partition of this database"
+        );
+        let pages = u32::from(self.pages);
+        let page = (local / pages)
+            .checked_mul(u32::from(self.partitions))?
+            .checked_add(u32::from(partition.0))?
+            .checked_mul(pages)?
+            .checked_add(local % pages)
+            .map(PageId)?;
+        debug_assert_eq!(
+            (self.partition_of(page), self.local_index(page)),
+            (partition, local)
+        );
+        Some(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_ids_and_local_indexes_are_inverse() {
+        for partitions in [1, 2, 256] {
+            for pages in [1, 3, 128] {
+                let chunks = Chunks { partitions, pages };
+                for page in (0..5000).map(PageId) {
+                    let p = chunks.partition_of(page);
+                    assert!(p.0 < partitions);
+                    assert_eq!(chunks.page_id(p, chunks.local_index(page)), Some(page));
+                }
+            }
+        }
+    }
+}
