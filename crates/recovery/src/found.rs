@@ -183,6 +183,7 @@ pub fn missing_log(disk: &str, stream: StreamId) -> Error {
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
 pub(crate) fn check_logs(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<()> {
+    let mut header = vec![0; SECTOR_BYTES];
     for (stream, disk) in (0u8..).map(StreamId).zip(logs) {
         let names = match disk.list(LOG_DIR) {
             Ok(names) => names,
@@ -191,17 +192,16 @@ pub(crate) fn check_logs(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<()> 
         };
         let ids = names.iter().filter_map(|name| SegmentId::parse(name));
         for id in ids.filter(|id| id.stream == stream) {
-            check_segment(disk.as_ref(), id, anchor)?;
+            check_segment(disk.as_ref(), id, anchor, &mut header)?;
         }
     }
     Ok(())
 }
 
-fn check_segment(disk: &dyn Disk, id: SegmentId, anchor: &Anchor) -> Result<()> {
-    let mut header = vec![0; SECTOR_BYTES];
+fn check_segment(disk: &dyn Disk, id: SegmentId, anchor: &Anchor, header: &mut [u8]) -> Result<()> {
     let read = disk
         .open(&id.path(), Access::Buffered)
-        .and_then(|file| file.read_at(0, &mut header));
+        .and_then(|file| file.read_at(0, header));
     let got = match read {
         Ok(got) => got,
         // The scan knows whether it needs the file.

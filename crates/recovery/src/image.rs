@@ -310,7 +310,7 @@ impl ImageFile {
         let mut head = AlignedBuf::zeroed(SECTOR_BYTES);
         let got = file.read_at(0, &mut head)?;
         let number = head[DISK_NUMBER];
-        if head[..got] != encode_pages_header(slot, uuid, number) {
+        if !is_pages_header(&head[..got], slot, uuid, number) {
             return Err(wrong_pages_header(&path, &head[..got], uuid));
         }
         Ok(ImageFile { file, number })
@@ -370,13 +370,33 @@ impl ImageFile {
 /// Where the header of a pages file has its disk's number.
 const DISK_NUMBER: usize = 7;
 
-fn encode_pages_header(slot: ImageSlot, uuid: &Uuid, number: u8) -> Vec<u8> {
-    let mut out = Vec::with_capacity(SECTOR_BYTES);
+/// What of a pages file's header is not zeros, its checksum aside.
+fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8) {
     out.put(b"PIMG");
     out.put_u16(FORMAT_VERSION);
     out.put_u8(if slot == ImageSlot::A { 0 } else { 1 });
     out.put_u8(number);
     out.put(&uuid.0);
+}
+
+/// Whether the bytes are those of [`encode_pages_header`].
+fn is_pages_header(head: &[u8], slot: ImageSlot, uuid: &Uuid, number: u8) -> bool {
+    let mut fields = Vec::with_capacity(32);
+    put_pages_header(&mut fields, slot, uuid, number);
+    let (Some(rest), Some((body, crc))) =
+        (head.strip_prefix(&fields[..]), head.split_last_chunk::<4>())
+    else {
+        return false;
+    };
+    let zeros = rest.split_last_chunk::<4>();
+    head.len() == SECTOR_BYTES
+        && zeros.is_some_and(|(zeros, _)| zeros.iter().all(|byte| *byte == 0))
+        && crc32c(body) == u32::from_le_bytes(*crc)
+}
+
+fn encode_pages_header(slot: ImageSlot, uuid: &Uuid, number: u8) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SECTOR_BYTES);
+    put_pages_header(&mut out, slot, uuid, number);
     out.put_zeros(SECTOR_BYTES - 4 - out.len());
     out.put_u32(crc32c(&out));
     out

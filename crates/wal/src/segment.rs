@@ -51,13 +51,21 @@ impl SegmentId {
         let (stream, rest) = rest.split_once("-i")?;
         let (incarnation, start) = rest.split_once("-p")?;
         let id = SegmentId {
-            stream: StreamId(stream.parse().ok()?),
-            incarnation: Incarnation(incarnation.parse().ok()?),
-            start: Pos(start.parse().ok()?),
+            stream: StreamId(padded(stream, 2)?.try_into().ok()?),
+            incarnation: Incarnation(padded(incarnation, 10)?.try_into().ok()?),
+            start: Pos(padded(start, 20)?),
         };
-        let is_ours = id.start.0 <= START_MAX && id.path() == format!("{LOG_DIR}/{name}");
+        let is_ours = id.start.0 <= START_MAX;
         is_ours.then_some(id)
     }
+}
+
+/// A number as `{:0width$}` writes it and in no other way: a database that lists its segments all the
+/// time reads their names without writing them again.
+fn padded(digits: &str, width: usize) -> Option<u64> {
+    let is_padded = digits.len() == width || (digits.len() > width && !digits.starts_with('0'));
+    let is_number = is_padded && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten()
 }
 
 /// The header of a segment. `followed`: the stream goes on in a next segment, whose name is
@@ -480,6 +488,10 @@ mod tests {
             "notes.txt",
             "s03-i0000000012-p.log",
             "s03-i0000000012-p18446744073709551615.log",
+            "s+3-i0000000012-p00000000008589934592.log",
+            "s003-i0000000012-p00000000008589934592.log",
+            "s03-i00000000012-p00000000008589934592.log",
+            "s256-i0000000012-p00000000008589934592.log",
         ] {
             assert_eq!(SegmentId::parse(name), None, "{name}");
         }

@@ -109,12 +109,25 @@ impl Inode {
 
     /// Makes all pending changes durable.
     pub(super) fn sync(&mut self) {
+        if self.shares_after_sync() {
+            self.pending.clear();
+            self.durable = self.live.clone();
+            return;
+        }
         for pending in self.pending.drain(..) {
             match pending.change {
                 Change::Write { offset, data } => overwrite(&mut self.durable, offset, &data),
                 Change::Resize { len } => self.durable.resize(len, 0),
             }
         }
+    }
+
+    /// Whether the pending changes are so much of the file that readers and the disk share its
+    /// bytes from then on, rather than the disk gets a copy: a segment that is prepared, or a file
+    /// that is written once. The next change copies the file, which costs no more.
+    fn shares_after_sync(&self) -> bool {
+        let changed: usize = self.pending.iter().map(|one| one.dirty.len()).sum();
+        self.stale.is_empty() && changed > 0 && changed >= self.live.len() / 2
     }
 
     /// A failed sync after which reads still show the new bytes: some sectors are durable, and
@@ -164,13 +177,19 @@ impl Inode {
             stale,
             ..
         } = self;
-        live.resize(durable.len(), 0);
+        // What is shared with a snapshot, or with the disk, stays shared if nothing differs.
+        if live.len() != durable.len() {
+            live.resize(durable.len(), 0);
+        }
         for range in pending
             .drain(..)
             .map(|one| one.dirty)
             .chain(stale.drain(..))
         {
             let range = range.start.min(durable.len())..range.end.min(durable.len());
+            if range.is_empty() {
+                continue;
+            }
             live[range.clone()].copy_from_slice(&durable[range]);
         }
         #[cfg(test)]
@@ -255,16 +274,14 @@ impl Inode {
 }
 
 fn overwrite(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
-    let end = offset + data.len();
     if offset >= bytes.len() {
         bytes.resize(offset, 0);
         bytes.extend_from_slice(data);
         return;
     }
-    if end > bytes.len() {
-        bytes.resize(end, 0);
-    }
-    bytes[offset..end].copy_from_slice(data);
+    let (over, beyond) = data.split_at(data.len().min(bytes.len() - offset));
+    bytes[offset..offset + over.len()].copy_from_slice(over);
+    bytes.extend_from_slice(beyond);
 }
 
 /// Writes the sectors of a write that `keep` chooses by their number in the file. Returns how
