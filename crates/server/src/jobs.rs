@@ -5,10 +5,10 @@
 //! What it has gathered is on its client's account. It ends without a reply if its client is gone.
 
 use crate::acl;
-use crate::command::dispatch::{add_partitions, failed, note_run, run_data};
+use crate::command::dispatch::{Begun, add_partitions, failed, note_run, run_data};
 use crate::command::steps::{Progress, Step, Work};
 use crate::command::wait::{answer, serve};
-use crate::command::{After, Command, Data, flag};
+use crate::command::{After, Data, flag};
 use crate::connection::Connection;
 use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet};
 use crate::pubsub::Seat;
@@ -29,12 +29,10 @@ const TAKEN_OVER_BYTES: usize = 64 << 10;
 struct Job {
     seat: Seat,
     database: u8,
-    command: &'static Command,
+    begun: Begun,
     args: OwnedArgs,
     /// Whether these are places in a buffer that is to follow.
     lacks_bytes: bool,
-    /// How often it began before.
-    begun: u32,
     work: Box<dyn Work>,
     watched: Own,
     took: Duration,
@@ -121,7 +119,7 @@ impl State {
     pub(crate) fn add_job(
         &mut self,
         session: &Session,
-        (command, begun): (&'static Command, u32),
+        begun: Begun,
         args: &Args<'_>,
         work: Box<dyn Work>,
     ) {
@@ -133,7 +131,6 @@ impl State {
         self.jobs.queue.push_back(Job {
             seat: session.seat,
             database: session.database,
-            command,
             args: match lacks_bytes {
                 true => OwnedArgs::places(args),
                 false => OwnedArgs::copy(args),
@@ -166,7 +163,7 @@ impl State {
     /// Whether writes are kept back, and this job is one. The loop must not wait for the disk: the
     /// job does.
     fn keeps_job_back(&self, job: &Job) -> bool {
-        if !job.command.has(flag::WRITE) {
+        if !job.begun.command.has(flag::WRITE) {
             return false;
         }
         let behind = |db: &&Db| db.is_behind(job.work.logged().max(job.lacked));
@@ -207,9 +204,9 @@ impl State {
             Turn::Again
         } else {
             // What the client itself hears of its change comes behind its reply.
-            self.running = (job.seat, connection.session.resp3);
+            self.begin_running(job.seat, connection.session.resp3);
             let turn = self.try_step(&mut job);
-            self.running.0 = Seat::NOBODY;
+            self.end_running();
             turn
         };
         job.took += began.elapsed();
@@ -244,7 +241,7 @@ impl State {
     fn judge_job(&mut self, session: &Session, job: &Job) -> Result<(), String> {
         match session.user.unlimited() {
             true => Ok(()),
-            false => acl::check(self, session, job.command, &job.args.args()),
+            false => acl::check(self, session, job.begun.command, &job.args.args()),
         }
     }
 
@@ -254,11 +251,11 @@ impl State {
         };
         let args = job.args.args();
         let mut partitions = PartitionSet::empty();
-        add_partitions(db, job.command, &args, &mut partitions);
+        add_partitions(db, job.begun.command, &args, &mut partitions);
         let mut step = Step::new(self.steps);
         let result = db.try_transact_at(&partitions, self.wall_ms(), |tx| {
             let mut data = Data::new(self, db, tx, job.database);
-            let stepped = data.step(job.work.as_mut(), (job.command, &args), &mut step)?;
+            let stepped = data.step(job.work.as_mut(), (job.begun.command, &args), &mut step)?;
             Ok((stepped, data.finish()?))
         });
         match result {
@@ -288,9 +285,13 @@ impl State {
         let start = connection.replies.buf.len();
         let (session, replies) = (&connection.session, &mut connection.replies);
         let began = Instant::now();
-        self.running = (job.seat, session.resp3);
-        let (epoch, after) = run_data(self, session, replies, (job.command, job.begun + 1), &args);
-        self.running.0 = Seat::NOBODY;
+        self.begin_running(job.seat, session.resp3);
+        let begun = Begun {
+            vainly: job.begun.vainly + 1,
+            ..job.begun
+        };
+        let (epoch, after) = run_data(self, session, replies, begun, &args);
+        self.end_running();
         job.took += began.elapsed();
         if let After::Behind(bytes) = after {
             (job.stale, job.lacked) = (true, bytes);
@@ -324,7 +325,7 @@ impl State {
         (connection.gathered, connection.under_way) = (0, 0);
         let reply = connection.replies.buf.get(start..).unwrap_or(&[]);
         let args = job.args.args();
-        let (ran, ended) = ((job.command, &args), (reply, job.took));
+        let (ran, ended) = ((job.begun.command, &args), (reply, job.took));
         note_run(self, &connection.session, ran, ended);
         answer(self, &mut connection, start, epoch);
         self.seal_own(&connection.session, &mut connection.replies);

@@ -112,8 +112,6 @@ pub(crate) struct Session {
     pub mute: Mute,
     /// Bytes read and not done with when its newest request began, that one included.
     pub unread: usize,
-    /// Pushes of the running command, which leave even if its reply does not.
-    pub pushed: Vec<u8>,
     /// Wrong passwords so far.
     pub wrong: u32,
     /// How far the passwords of its next request are judged.
@@ -152,7 +150,6 @@ impl Session {
             monitors: false,
             mute: Mute::No,
             unread: 0,
-            pushed: Vec::new(),
             wrong: 0,
             proof: Proof::default(),
             asks: false,
@@ -183,14 +180,6 @@ impl Session {
         self.monitors = false;
         self.mute = Mute::No;
         self.no_evict = false;
-    }
-
-    /// Keeps a push of the running command if the command's reply is to be dropped. CLIENT REPLY
-    /// drops replies, never the pushes among them.
-    pub(crate) fn keep_push(&mut self, push: &[u8]) {
-        if matches!(self.mute, Mute::All | Mute::Skip) {
-            self.pushed.extend_from_slice(push);
-        }
     }
 
     /// The last command's name, with its second word if it has one.

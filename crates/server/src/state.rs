@@ -22,7 +22,7 @@ use crate::slowlog::SlowLog;
 use crate::spikes::Spikes;
 use crate::stats::CommandStats;
 use crate::supervise::Supervisor;
-use crate::tell::Message;
+use crate::tell::Running;
 use crate::tls::{self, TlsAuthClients};
 use crate::watch::Watches;
 use rustls::ServerConfig;
@@ -186,8 +186,6 @@ pub(crate) struct State {
     /// The newest epoch that a reply has rested on, or would have if its client waited for the
     /// disk.
     pub newest: Epoch,
-    /// Whether the running command's reply waits for the disk whatever its client has chosen.
-    pub insists: bool,
     /// The clients that are shown every command.
     pub monitors: Vec<Seat>,
     /// What CLIENT PAUSE keeps back.
@@ -198,12 +196,8 @@ pub(crate) struct State {
     pub packing: Packing,
     /// Whether the database notes when keys are used.
     notes_accesses: bool,
-    /// Who is running, and whether it speaks RESP3.
-    pub running: (Seat, bool),
-    /// Messages to the client that is running, until its reply is complete.
-    pub own: Vec<u8>,
-    /// Messages of the MULTI block that is running, until it has been done.
-    pub held_back: Vec<Message>,
+    /// The client whose command runs.
+    pub running: Running,
     /// Connections that somebody else has written to.
     pub touched: Vec<usize>,
     /// The service manager, if this process has one.
@@ -273,15 +267,12 @@ impl State {
             clock: now,
             wall_ns: 0,
             newest: Epoch(0),
-            insists: false,
             monitors: Vec::new(),
             pause: Pause::default(),
             notify,
             packing,
             notes_accesses: false,
-            running: (Seat::NOBODY, false),
-            own: Vec::new(),
-            held_back: Vec::new(),
+            running: Running::NOBODY,
             touched: Vec::new(),
             supervisor: None,
             rounds: Rounds::new(now),

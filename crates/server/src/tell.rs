@@ -27,13 +27,38 @@ impl Audience {
     }
 }
 
-/// A message that a MULTI block sends if it is done.
+/// A message that a MULTI block sends when it commits.
 #[derive(Debug)]
 pub(crate) struct Message {
     topic: Topic,
     channel: Vec<u8>,
     text: Vec<u8>,
     audience: Audience,
+}
+
+/// The client whose command runs, and what the command tells this client beside its reply: its
+/// connection is in use, so that messages to it are kept here until the reply is complete.
+#[derive(Debug)]
+pub(crate) struct Running {
+    seat: Seat,
+    resp3: bool,
+    messages: Vec<u8>,
+}
+
+impl Running {
+    /// No command runs.
+    pub(crate) const NOBODY: Self = Running {
+        seat: Seat::NOBODY,
+        resp3: false,
+        messages: Vec::new(),
+    };
+}
+
+impl Message {
+    /// How many clients will get it.
+    pub(crate) fn count(&self) -> u64 {
+        self.audience.count()
+    }
 }
 
 impl State {
@@ -113,25 +138,19 @@ impl State {
         count
     }
 
-    /// Keeps a message back until the running MULTI block has been done. Answers how many will
-    /// get it: those who listen now.
-    pub(crate) fn hold_back(&mut self, topic: Topic, channel: &[u8], text: &[u8]) -> u64 {
-        let audience = self.audience(topic, channel);
-        let count = audience.count();
-        if count > 0 {
-            self.held_back.push(Message {
-                topic,
-                channel: channel.to_vec(),
-                text: text.to_vec(),
-                audience,
-            });
+    /// A message to those who listen now, which a MULTI block sends when it commits.
+    pub(crate) fn message(&self, topic: Topic, channel: &[u8], text: &[u8]) -> Message {
+        Message {
+            topic,
+            channel: channel.to_vec(),
+            text: text.to_vec(),
+            audience: self.audience(topic, channel),
         }
-        count
     }
 
-    /// The block has been done: its messages leave with it.
-    pub(crate) fn send_held_back(&mut self, epoch: Epoch) {
-        for message in std::mem::take(&mut self.held_back) {
+    /// Sends the messages of a MULTI block that has committed.
+    pub(crate) fn send_held_back(&mut self, messages: Vec<Message>, epoch: Epoch) {
+        for message in messages {
             let (channel, text) = (&message.channel, &message.text);
             self.send(message.topic, channel, text, message.audience, epoch);
         }
@@ -184,15 +203,15 @@ impl State {
     }
 
     /// Appends something to what a client will be told, if it is still there. The client that is
-    /// running gets it from [`State::own`].
+    /// running gets it from [`State::running`].
     pub(crate) fn append(&mut self, seat: Seat, write: impl Fn(&mut Out<'_>), epoch: Epoch) {
-        if self.running.0 == seat {
-            let resp3 = self.running.1;
+        if self.running.seat == seat {
             // What there is already will disconnect the client as soon as it is appended.
-            if self.own.len() >= self.own_bytes_max() {
+            if self.running.messages.len() >= self.own_bytes_max() {
                 return;
             }
-            return write(&mut Out::new(&mut self.own, resp3));
+            let resp3 = self.running.resp3;
+            return write(&mut Out::new(&mut self.running.messages, resp3));
         }
         let Some(mut connection) = self.connections.take(seat.index) else {
             return;
@@ -209,18 +228,35 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
+    /// A command of a client begins to run. What an earlier one has told its client has been taken.
+    #[inline]
+    pub(crate) fn begin_running(&mut self, seat: Seat, resp3: bool) {
+        debug_assert!(
+            self.running.messages.is_empty(),
+            "messages to {:?} would reach {seat:?}",
+            self.running.seat
+        );
+        (self.running.seat, self.running.resp3) = (seat, resp3);
+    }
+
+    /// The command has ended: messages to its client go to its connection again.
+    #[inline]
+    pub(crate) fn end_running(&mut self) {
+        self.running.seat = Seat::NOBODY;
+    }
+
     /// Appends the messages that the running client has sent itself.
     #[inline]
     pub(crate) fn append_own(&mut self, to: &mut Vec<u8>) {
-        if !self.own.is_empty() {
-            to.append(&mut self.own);
+        if !self.running.messages.is_empty() {
+            to.append(&mut self.running.messages);
         }
     }
 
     /// Appends the messages that have come for the running client since its reply was sealed.
     #[inline]
     pub(crate) fn seal_own(&mut self, session: &Session, replies: &mut Replies) {
-        if !self.own.is_empty() {
+        if !self.running.messages.is_empty() {
             self.append_own(&mut replies.buf);
             replies.seal(session.rest(self.newest), self.reached);
         }

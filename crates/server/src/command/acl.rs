@@ -109,7 +109,7 @@ fn cat(cx: &mut Cx<'_>, args: &Args<'_>) {
 /// Puts changed users into all sessions; who is no user any more leaves.
 fn spread(cx: &mut Cx<'_>) {
     if !acl::spread(cx.state, cx.session) {
-        cx.after = super::After::Close;
+        cx.effects.after = super::After::Close;
     }
 }
 

@@ -14,9 +14,9 @@ use super::Group;
 use super::dispatch::{add_partitions, failed};
 use super::flag::{FAST, IMMEDIATE, LOADING, PROVES};
 use super::spec::{Command, plain};
-use super::{After, Cx, Data, Run, flag};
+use super::{Cx, Data, Effects, Run, flag};
 use crate::acl;
-use crate::engine::{Epoch, PartitionSet};
+use crate::engine::PartitionSet;
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
@@ -141,7 +141,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     }
     if changed {
         // The change that it tells of may still be on its way to the disk.
-        cx.epoch = cx.state.newest;
+        cx.effects.epoch = cx.state.newest;
         return cx.out.null_array();
     }
     let before = (cx.session.database, cx.session.resp3);
@@ -180,7 +180,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     let start = cx.out.buf.len();
     if let Err(error) = run_steps(cx, &block, &steps, &aside, &partitions) {
         cx.out.buf.truncate(start);
-        cx.state.held_back.clear();
+        cx.effects.held_back.clear();
         // The block did not happen, and neither did its SELECT.
         (cx.session.database, cx.session.resp3) = before;
         failed(cx.state, &error, &mut cx.out);
@@ -193,16 +193,12 @@ fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: super::PlainFn, args: &A
         state: cx.state,
         session: cx.session,
         out,
-        epoch: Epoch(0),
-        after: After::Continue,
+        effects: Effects::NONE,
         in_block: true,
     };
     run(&mut inner, args);
-    let (epoch, after) = (inner.epoch, inner.after);
-    cx.epoch = cx.epoch.max(epoch);
-    if after != After::Continue {
-        cx.after = after;
-    }
+    let effects = inner.effects;
+    cx.effects.add(effects);
     cx.out.resp3 = cx.session.resp3;
 }
 
@@ -245,7 +241,8 @@ fn run_steps(
         _ => {
             cx.out.array(steps.len());
             cx.out.buf.extend_from_slice(aside);
-            cx.state.send_held_back(cx.state.newest);
+            let held_back = std::mem::take(&mut cx.effects.held_back);
+            cx.state.send_held_back(held_back, cx.state.newest);
             show_steps(cx, block);
             return Ok(());
         }
@@ -285,9 +282,11 @@ fn run_steps(
         data.finish()
     })?;
     outcome.settle(cx.state, ticket.epoch);
-    cx.state.send_held_back(ticket.epoch.max(cx.state.newest));
+    let held_back = std::mem::take(&mut cx.effects.held_back);
+    cx.state
+        .send_held_back(held_back, ticket.epoch.max(cx.state.newest));
     count_steps(cx.state, block, &ran, &failed);
     show_steps(cx, block);
-    cx.epoch = cx.epoch.max(ticket.epoch);
+    cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);
     Ok(())
 }

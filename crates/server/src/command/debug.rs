@@ -106,7 +106,7 @@ fn digest(cx: &mut Cx<'_>) {
     // An empty transaction over all partitions rests on whatever the digest has seen of each.
     match db.transact(&db.all_partitions(), |_| Ok(())) {
         Ok(((), ticket)) => {
-            cx.epoch = cx.epoch.max(ticket.epoch);
+            cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);
             cx.out.simple(&format!("{digest:040x}"));
         }
         Err(error) => failed(cx.state, &error, &mut cx.out),
@@ -137,7 +137,7 @@ fn object(cx: &mut Cx<'_>, key: &[u8]) {
     });
     match found {
         Ok((Some((encoding, bytes, idle)), ticket)) => {
-            cx.epoch = cx.epoch.max(ticket.epoch);
+            cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);
             cx.out.simple(&format!(
                 "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:0 \
                  lru_seconds_idle:{idle}"

@@ -1,11 +1,20 @@
 //! From a parsed request to a reply: the checks that come before every command, in Redis's
 //! order, then the queue of MULTI, then the command itself.
+//!
+//! A command leaves [`Effects`] beside its reply. [`execute`] consumes them in this order:
+//! 1. a command that the log had no room for is taken back, and nothing else happens;
+//! 2. the server's newest epoch advances, and the reply's [`Rest`] is determined (`epoch`, `firm`);
+//! 3. the command is counted and timed, from its unmuted reply;
+//! 4. the reply of a client that wants none is dropped, and its pushes take its place (`pushed`);
+//! 5. the command is shown to those who monitor;
+//! 6. messages to the client itself are appended, and the reply is sealed;
+//! 7. clients that waited for a key that it has changed are served, and the messages that this
+//!    sends to the client itself are sealed behind its reply.
 
-use super::{After, Command, Cx, Data, Keys, Later, Run, flag};
+use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, flag};
 use crate::acl;
 use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, error_text};
 use crate::loading;
-use crate::pubsub::Seat;
 use crate::replies::{Replies, Rest};
 use crate::resp::foreign::Foreign;
 use crate::resp::parse::Args;
@@ -36,9 +45,8 @@ pub(crate) fn execute(
     {
         return After::Postpone;
     }
-    debug_assert!(state.own.is_empty(), "somebody else's messages");
     state.stats.commands += 1;
-    state.running = (session.seat, session.resp3);
+    state.begin_running(session.seat, session.resp3);
     let start = replies.buf.len();
     let queues = session.block.is_some();
     let ran = checked
@@ -46,47 +54,57 @@ pub(crate) fn execute(
         .ok()
         .copied()
         .filter(|command| !queues || command.has(flag::IMMEDIATE));
-    let (epoch, after) = match checked {
+    let effects = match checked {
         Err(error) => {
             // A request that may no longer run is judged no further; what comes next begins anew.
             state.forget_proof(session);
             let error = super::block::broken_by(state, session, args, error);
             state.stats.errors += 1;
             Out::new(&mut replies.buf, session.resp3).error(&error);
-            (Epoch(0), After::Continue)
+            Effects::NONE
         }
         Ok(command) => {
             session.last = Some(command);
             session.last_word = command.word_at(args);
             if session.block.is_some() && !command.has(flag::IMMEDIATE) {
                 super::block::enqueue(state, session, replies, command, args);
-                (Epoch(0), After::Continue)
+                Effects::NONE
             } else {
                 match command.run {
-                    Run::Data(_) => run_data(state, session, replies, (command, 0), args),
+                    Run::Data(_) => {
+                        let begun = Begun { command, vainly: 0 };
+                        let (epoch, after) = run_data(state, session, replies, begun, args);
+                        Effects::of(epoch, after)
+                    }
                     Run::Plain(run) => {
                         let out = Out::new(&mut replies.buf, session.resp3);
-                        let epoch = Epoch(0);
                         let mut cx = Cx {
                             state,
                             session,
                             out,
-                            epoch,
-                            after: After::Continue,
+                            effects: Effects::NONE,
                             in_block: false,
                         };
                         run(&mut cx, args);
-                        (cx.epoch, cx.after)
+                        cx.effects
                     }
                 }
             }
         }
     };
+    let Effects {
+        epoch,
+        after,
+        firm,
+        pushed,
+        held_back,
+    } = effects;
+    debug_assert!(held_back.is_empty(), "EXEC has sent them or dropped them");
     if let After::Behind(bytes) = after {
         return keep_back(state, session, replies, start, bytes);
     }
     state.newest = state.newest.max(epoch);
-    let rest = if std::mem::take(&mut state.insists) {
+    let rest = if firm {
         Rest::firm(epoch)
     } else {
         session.rest(epoch)
@@ -102,7 +120,7 @@ pub(crate) fn execute(
     );
     // One that waits is answered later: until then it stays as quiet as it wants to be.
     if session.mute != Mute::No && !matches!(after, After::Block | After::Steps) {
-        hush(session, replies, start);
+        hush(session, replies, start, &pushed);
     }
     if let Some(command) = ran {
         super::monitor::feed(state, session, command, args);
@@ -111,7 +129,7 @@ pub(crate) fn execute(
     replies.seal(rest, state.reached);
     super::wait::serve(state);
     state.seal_own(session, replies);
-    state.running.0 = Seat::NOBODY;
+    state.end_running();
     after
 }
 
@@ -128,8 +146,7 @@ fn keep_back(
     // Its time counts for its client's turn.
     state.tick();
     state.stats.commands -= 1;
-    state.insists = false;
-    state.running.0 = Seat::NOBODY;
+    state.end_running();
     state.keep_back_for_log(session.seat, bytes);
     After::Postpone
 }
@@ -240,7 +257,7 @@ const LISTENING: [&str; 9] = [
 
 /// Takes back the reply of a client that wants none, but for the pushes in it.
 #[cold]
-pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize) {
+pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize, pushed: &[u8]) {
     match session.mute {
         Mute::No => return,
         Mute::All => {}
@@ -251,7 +268,7 @@ pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize) {
         Mute::Skip => session.mute = Mute::No,
     }
     replies.buf.truncate(start);
-    replies.buf.append(&mut session.pushed);
+    replies.buf.extend_from_slice(pushed);
 }
 
 /// Redis's text for a name that is no command, with the first arguments.
@@ -276,6 +293,15 @@ fn unknown(args: &Args<'_>) -> String {
 /// So often a command begins to go on in steps; the next time it runs in one round.
 const BEGINNINGS: u32 = 3;
 
+/// A data command, and how often it has begun to go on in steps before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begun {
+    /// The command.
+    pub command: &'static Command,
+    /// Its beginnings whose steps were in vain.
+    pub vainly: u32,
+}
+
 /// Adds the partitions of a command's keys.
 pub(crate) fn add_partitions(
     db: &Db,
@@ -298,9 +324,10 @@ pub(crate) fn run_data(
     state: &mut State,
     session: &Session,
     replies: &mut Replies,
-    (command, begun): (&'static Command, u32),
+    begun: Begun,
     args: &Args<'_>,
 ) -> (Epoch, After) {
+    let command = begun.command;
     let (Stage::Ready(db), Run::Data(_)) = (&state.stage, command.run) else {
         Out::new(&mut replies.buf, session.resp3).error("ERR the database is not open");
         return (Epoch(0), After::Continue);
@@ -312,7 +339,7 @@ pub(crate) fn run_data(
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
-        if begun >= BEGINNINGS {
+        if begun.vainly >= BEGINNINGS {
             data.hurry();
         }
         data.run(
@@ -341,7 +368,7 @@ pub(crate) fn run_data(
                     (Epoch(0), After::Block)
                 }
                 Some(Later::Steps(work)) => {
-                    state.add_job(session, (command, begun), args, work);
+                    state.add_job(session, begun, args, work);
                     (Epoch(0), After::Steps)
                 }
             }

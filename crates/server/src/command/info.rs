@@ -158,7 +158,7 @@ pub(crate) fn info(cx: &mut Cx<'_>, args: &Args<'_>) {
     });
     // No reply would ever leave a stopped database; what is told is told of a stopped one.
     if cx.state.stopped.is_none() {
-        cx.epoch = cx.epoch.max(fields.epoch);
+        cx.effects.epoch = cx.effects.epoch.max(fields.epoch);
     }
     cx.out.text(&fields.text());
 }

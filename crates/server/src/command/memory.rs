@@ -78,7 +78,7 @@ fn usage(cx: &mut Cx<'_>, args: &Args<'_>) {
     });
     match cost {
         Ok((cost, ticket)) => {
-            cx.epoch = cx.epoch.max(ticket.epoch);
+            cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);
             match cost {
                 Some(bytes) => cx.out.count(bytes),
                 None => cx.out.null(),
@@ -127,7 +127,7 @@ fn stats(cx: &mut Cx<'_>) {
         .sum();
     let keys: u64 = match keyspace(&db) {
         Ok((counts, epoch)) => {
-            cx.epoch = cx.epoch.max(epoch);
+            cx.effects.epoch = cx.effects.epoch.max(epoch);
             counts.iter().map(|(keys, _)| keys).sum()
         }
         Err(_) => 0,

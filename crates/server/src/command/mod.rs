@@ -62,8 +62,9 @@ use crate::engine::Epoch;
 use crate::resp::foreign::Foreign;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
-use crate::session::Session;
+use crate::session::{Mute, Session};
 use crate::state::State;
+use crate::tell::Message;
 
 pub(crate) use data::{Data, Done, Later, Stop};
 pub(crate) use spec::{Command, Group, Keys, flag};
@@ -112,12 +113,72 @@ pub(crate) struct Cx<'a> {
     pub session: &'a mut Session,
     /// Its replies.
     pub out: Out<'a>,
-    /// What the reply rests on; zero for nothing.
-    pub epoch: Epoch,
-    /// What happens next.
-    pub after: After,
+    /// What the command leaves to its caller.
+    pub effects: Effects,
     /// Whether it is part of a MULTI block.
     pub in_block: bool,
+}
+
+/// What one command leaves to be done beside its reply. The command makes it;
+/// [`execute`](dispatch::execute) consumes it, in the order that its header names.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Effects {
+    /// The epoch that the reply rests on; zero for none.
+    pub epoch: Epoch,
+    /// What the connection does next.
+    pub after: After,
+    /// Whether the reply waits for the disk whatever the client has chosen.
+    pub firm: bool,
+    /// Pushes among the replies, which leave even if the replies do not.
+    pub pushed: Vec<u8>,
+    /// Messages of a MULTI block, which leave if the block commits. EXEC consumes them.
+    pub held_back: Vec<Message>,
+}
+
+impl Effects {
+    /// Those of a command whose reply rests on nothing.
+    pub(crate) const NONE: Self = Self::of(Epoch(0), After::Continue);
+
+    /// Those of a command that has a reply or waits for one.
+    pub(crate) const fn of(epoch: Epoch, after: After) -> Self {
+        Effects {
+            epoch,
+            after,
+            firm: false,
+            pushed: Vec::new(),
+            held_back: Vec::new(),
+        }
+    }
+
+    /// Adds those of a command within the same MULTI block.
+    fn add(&mut self, inner: Effects) {
+        let Effects {
+            epoch,
+            after,
+            firm,
+            pushed,
+            held_back,
+        } = inner;
+        self.epoch = self.epoch.max(epoch);
+        if after != After::Continue {
+            self.after = after;
+        }
+        self.firm |= firm;
+        self.pushed.extend(pushed);
+        self.held_back.extend(held_back);
+    }
+}
+
+impl Cx<'_> {
+    /// Keeps a push among the replies if the command's reply is to be dropped. CLIENT REPLY
+    /// drops replies, never the pushes among them.
+    pub(crate) fn keep_push(&mut self, from: usize) {
+        if matches!(self.session.mute, Mute::All | Mute::Skip) {
+            let push = self.out.buf.get(from..).unwrap_or(&[]);
+            self.effects.pushed.extend_from_slice(push);
+        }
+    }
 }
 
 /// Redis's text for a wrong number of arguments.

@@ -90,7 +90,7 @@ fn confirm(cx: &mut Cx<'_>, word: &str, name: Option<&[u8]>, count: usize) {
         None => cx.out.null(),
     }
     cx.out.count(u64::try_from(count).unwrap_or(u64::MAX));
-    cx.session.keep_push(&cx.out.buf[start..]);
+    cx.keep_push(start);
 }
 
 /// `SUBSCRIBE name [name …]`, for each kind of topic.
@@ -145,12 +145,17 @@ fn unsubscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
 fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let (channel, text) = (args.at(1), args.at(2));
     if cx.in_block {
-        let count = cx.state.hold_back(topic, channel, text);
+        let message = cx.state.message(topic, channel, text);
+        let count = message.count();
+        if count > 0 {
+            cx.effects.held_back.push(message);
+        }
         return cx.out.count(count);
     }
     let count = cx.state.publish(topic, channel, text, cx.state.newest);
-    cx.session.keep_push(&cx.state.own);
+    let start = cx.out.buf.len();
     cx.state.append_own(cx.out.buf);
+    cx.keep_push(start);
     cx.out.count(count);
 }
 

@@ -134,8 +134,8 @@ fn waitaof(cx: &mut Cx<'_>, args: &Args<'_>) {
     if let Err(error) = check_timeout(args.at(3)) {
         return cx.out.error(error);
     }
-    cx.epoch = cx.state.newest;
-    cx.state.insists = true;
+    cx.effects.epoch = cx.state.newest;
+    cx.effects.firm = true;
     cx.out.array(2);
     cx.out.integer(1);
     cx.out.integer(0);

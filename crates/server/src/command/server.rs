@@ -78,7 +78,7 @@ pub(crate) fn echo(cx: &mut Cx<'_>, args: &Args<'_>) {
 /// `QUIT`
 pub(crate) fn quit(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.ok();
-    cx.after = After::Close;
+    cx.effects.after = After::Close;
 }
 
 /// `SELECT index`
@@ -164,7 +164,7 @@ pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
     match started {
         Ok(_) => {
             cx.state.saving = Some(client);
-            cx.after = After::Block;
+            cx.effects.after = After::Block;
         }
         Err(error) => cx
             .out
@@ -199,7 +199,7 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
     if abort {
         return cx.out.error("ERR No shutdown in progress.");
     }
-    cx.after = After::Shutdown {
+    cx.effects.after = After::Shutdown {
         checkpoint: !nosave,
     };
 }

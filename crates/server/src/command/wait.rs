@@ -159,7 +159,8 @@ fn attempt(
 
 /// Seals the reply of a client that waits no more, and lets it go on.
 pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, epoch: Epoch) {
-    hush(&mut connection.session, &mut connection.replies, start);
+    // A command that waits has pushed nothing among its replies.
+    hush(&mut connection.session, &mut connection.replies, start, &[]);
     let rest = connection.session.rest(epoch);
     connection.replies.seal(rest, state.reached);
     connection.blocked = false;

@@ -94,7 +94,7 @@ fn end(cx: &mut Cx<'_>, filter: &Filter<'_>, skip_me: bool) -> u64 {
         count += 1;
     }
     if !skip_me && filter.takes(cx.session) {
-        cx.after = After::Close;
+        cx.effects.after = After::Close;
         count += 1;
     }
     count
