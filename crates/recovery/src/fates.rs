@@ -12,7 +12,8 @@
 //! # Deviations
 //! CTT and ATT are one table of fates, because the tag is tested in every phase and not only
 //! within the window; a transaction without an entry was lost in the crash. A life of the database
-//! ends where its log was cut: the tables are emptied there, so that numbers may be used again.
+//! ends where its log was cut. The tables are emptied there: no transaction outlives its incarnation, and no
+//! later incarnation uses its number.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -66,7 +67,7 @@ enum Printed {
 }
 
 impl Backward {
-    /// Ends a life of the database: numbers may be used again.
+    /// Ends a life of the database: drops its fates, which no record of another life refers to.
     pub fn end_life(&mut self) {
         self.fates.clear();
     }

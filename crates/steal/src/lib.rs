@@ -4,8 +4,8 @@
 //! images hold committed changes only. The literature's setting is harder: many transactions are
 //! open at once, each change is in the page and in the log at once, a checkpoint copies pages of
 //! transactions that may yet be rolled back. This crate is that setting, beside the product and on
-//! the same log, pages, checkpoints and restart, so that both sides of a comparison differ in their
-//! records and in nothing else.
+//! the same log, pages, checkpoints and restart. The three schemes run the same transactions and differ in
+//! their records, in the rollbacks they compensate, and in the restart methods that are legal for them.
 //!
 //! # One page to see it
 //! ```text
