@@ -28,6 +28,10 @@ impl Ages {
     pub fn note(&self, epoch: Epoch, now_ns: u64, durable: Epoch) {
         let mut begun = self.begun.lock();
         begun.retain(|(epoch, _)| *epoch > durable);
+        assert!(
+            begun.iter().all(|(noted, _)| *noted != epoch),
+            "epoch {epoch} is noted twice"
+        );
         begun.push_back((epoch, now_ns));
     }
 

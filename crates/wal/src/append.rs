@@ -91,9 +91,11 @@ impl Wal {
             },
         );
         self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
-        if let Some(block) = inner.filled.back() {
-            s.filled_end.store(block.end().0, Ordering::Relaxed);
-        }
+        inner.note_filled(s);
+        debug_assert!(
+            s.reached[Rung::Disk].load(Ordering::Relaxed) <= pos.0,
+            "a frame is appended behind all that is durable"
+        );
         Appended { epoch, pos }
     }
 
@@ -132,8 +134,9 @@ impl Wal {
         let mut newest = Epoch(0);
         for stream in (0..self.streams()).map(StreamId) {
             let (pos, epoch) = self.mark_end(stream, k, &[]);
+            assert!(newest <= epoch, "epochs never go back between two marks");
             at.push(pos);
-            newest = newest.max(epoch);
+            newest = epoch;
         }
         (at, newest)
     }
@@ -157,11 +160,10 @@ impl Wal {
         let mut inner = s.inner.lock();
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
         let at = inner.split(epoch);
-        inner.append(epoch, kind, &[&payload], meta);
+        let begins = inner.append(epoch, kind, &[&payload], meta);
+        assert_eq!(begins, at, "a mark starts a block");
         self.note_appended(epoch, kind, payload.len());
-        if let Some(block) = inner.filled.back() {
-            s.filled_end.store(block.end().0, Ordering::Relaxed);
-        }
+        inner.note_filled(s);
         (at, epoch)
     }
 
@@ -187,7 +189,11 @@ impl Wal {
             && self.last_appended.load(Ordering::SeqCst) <= data;
         if due {
             let none = PartitionSet::empty();
-            self.append(StreamId(0), FrameKind::Beacon, &[], &none, CkptEpoch(0));
+            let beacon = self.append(StreamId(0), FrameKind::Beacon, &[], &none, CkptEpoch(0));
+            assert!(
+                data < beacon.epoch.0,
+                "a beacon names a D that covers epoch {data}"
+            );
         }
         due
     }

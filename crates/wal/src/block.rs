@@ -82,6 +82,18 @@ pub fn seal(header: &BlockHeader, bytes: &mut [u8]) {
         header.block_len(),
         "a block is as long as it says"
     );
+    assert!(
+        header.first_frame <= header.body_len && header.prev_pos <= header.pos,
+        "the header of the block at {} contradicts itself",
+        header.pos
+    );
+    assert!(header.stream.0 < header.streams, "a stream of the database");
+    let expected = header.ends.as_ref().map(|_| usize::from(header.streams));
+    assert_eq!(
+        header.ends.as_ref().map(Vec::len),
+        expected,
+        "an end for each stream"
+    );
     let body_crc = crc32c(&bytes[HEADER_BYTES..]);
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.put(MAGIC);

@@ -33,6 +33,30 @@ pub(crate) struct Ends {
     pub passed: PerRung<Vouched>,
 }
 
+impl Ends {
+    /// Epochs are closed in order, and in no stream does an epoch end before the one before it.
+    fn assert_follows(&self, epoch: Epoch, ends: &[Pos]) {
+        if let Some(last) = self.closed.back() {
+            assert!(
+                last.epoch < epoch,
+                "{} is closed before {epoch}",
+                last.epoch
+            );
+            assert!(
+                last.ends.iter().zip(ends).all(|(last, end)| last <= end),
+                "epoch {epoch} ends before epoch {}",
+                last.epoch
+            );
+        }
+        let durable = &self.passed[Rung::Disk];
+        assert!(
+            durable.epoch < epoch && durable.ends.len() == ends.len(),
+            "epoch {epoch} is closed after epoch {} is durable",
+            durable.epoch
+        );
+    }
+}
+
 /// An epoch that is being closed: where each visited stream's part of it ends.
 pub(crate) struct Closing {
     epoch: Epoch,
@@ -75,6 +99,10 @@ impl Wal {
         if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
             return None;
         }
+        assert!(
+            closing.is_none() && self.durable(Rung::Disk) < epoch,
+            "epoch {epoch} is closed once, before it is durable"
+        );
         self.epoch.store(epoch.0 + 1, Ordering::SeqCst);
         *closing = Some(Closing {
             epoch,
@@ -98,23 +126,23 @@ impl Wal {
         }
         let s = &self.streams[stream];
         let mut inner = s.inner.lock();
-        closing.ends[stream] = Some(inner.close(closing.epoch));
-        if let Some(block) = inner.filled.back() {
-            s.filled_end.store(block.end().0, Ordering::Relaxed);
-        }
+        let end = inner.close(closing.epoch);
+        assert!(
+            self.start[stream] <= end,
+            "epoch {} ends at {end} in stream {stream}, before the life begins",
+            closing.epoch
+        );
+        closing.ends[stream] = Some(end);
+        inner.note_filled(s);
     }
 
     fn complete_closing(&self, closing: &mut Option<Closing>) {
-        let ends = closing
+        let ends: Option<Vec<Pos>> = closing
             .as_ref()
             .and_then(|begun| begun.ends.iter().copied().collect());
         if let (Some(ends), Some(done)) = (ends, closing.as_ref()) {
             let mut known = self.ends.lock();
-            let newest = known.closed.back().map(|e| e.epoch);
-            assert!(
-                newest.is_none_or(|newest| newest < done.epoch),
-                "epochs are closed in order"
-            );
+            known.assert_follows(done.epoch, &ends);
             known.closed.push_back(EpochEnds {
                 epoch: done.epoch,
                 ends,
@@ -140,6 +168,7 @@ impl Wal {
         let mut ends = self.ends.lock();
         let ends = &mut *ends;
         let before = ends.passed[rung].epoch;
+        assert_eq!(before, self.durable(rung), "D is what was passed last");
         let not_passed = ends.closed.partition_point(|e| e.epoch <= before);
         let holds = |closed: &&EpochEnds| {
             let mut held = self
@@ -157,12 +186,21 @@ impl Wal {
         let Some(newest) = passed.last() else {
             return;
         };
+        assert!(
+            newest.epoch < self.current(),
+            "epoch {} is durable while it is open",
+            newest.epoch
+        );
         let wall_us = self.wall_us.load(Ordering::Relaxed);
         self.durable[rung].store(newest.epoch.0, Ordering::SeqCst);
         ends.passed[rung] = newest.vouched(wall_us);
         let slowest = Epoch(self.durable.slowest());
         let kept = ends.closed.partition_point(|e| e.epoch <= slowest);
         ends.closed.drain(..kept);
+        assert!(
+            ends.closed.iter().all(|e| e.epoch > slowest),
+            "an epoch that all rungs have passed is forgotten"
+        );
     }
 
     /// D of a rung, when it came to be, and where each stream's part of it ends.

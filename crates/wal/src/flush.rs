@@ -22,7 +22,8 @@ use crate::log::{Stream, Wal};
 use crate::room::Trouble;
 use crate::rung::Rung;
 use crate::seal::Tail;
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header, sync_log_dir};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header};
+use crate::shelf::sync_log_dir;
 use crate::sizes::Span;
 use crate::sync::Ordering;
 
@@ -200,6 +201,10 @@ impl Wal {
             }
             other => other?,
         }
+        assert!(
+            state.written_end.is_none_or(|written| written == pos),
+            "the block at {pos} does not follow what is written"
+        );
         self.troubles.clear(Trouble::Refused, stream);
         state.delayed = false;
         state.written_end = Some(end);
@@ -225,6 +230,12 @@ impl Wal {
     ) -> Result<(), Failure> {
         let life = self.start[usize::from(stream.0)];
         let span = self.options.segments.span_at(life, pos);
+        assert_eq!(span.start, pos, "a segment begins with a block");
+        assert_eq!(
+            state.segment.as_ref().map_or(life, |last| last.span.end()),
+            span.start,
+            "segments follow each other without a gap"
+        );
         let id = |span: Span| SegmentId {
             stream,
             start: span.start,
@@ -302,6 +313,15 @@ impl Wal {
                 "what is synced reaches up to what is not written"
             );
         }
+        let filled_end = s.filled_end.load(Ordering::SeqCst);
+        assert!(
+            end.0 <= filled_end,
+            "{end} is synced, and blocks are filled up to {filled_end}"
+        );
+        assert!(
+            state.names_durable <= self.durable(Rung::Disk),
+            "a synced block names an epoch that was durable"
+        );
         self.evidenced
             .fetch_max(state.names_durable.0, Ordering::SeqCst);
         self.pass(Rung::Disk, s, end);

@@ -44,6 +44,7 @@ pub mod scan;
 pub mod scheme;
 mod seal;
 pub mod segment;
+mod shelf;
 pub mod sizes;
 mod stream;
 mod sync;

@@ -15,7 +15,8 @@ use crate::flush::FlushState;
 use crate::room::{NOWHERE, Troubles, WakePreparer};
 use crate::rung::{DurableEpochs, PerRung, Rung};
 use crate::seal::Ship;
-use crate::segment::{SegmentId, SegmentShelf, ShelfPlace};
+use crate::segment::SegmentId;
+use crate::shelf::{SegmentShelf, ShelfPlace};
 use crate::sizes::SegmentSizes;
 use crate::stream::StreamInner;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -164,6 +165,12 @@ impl Wal {
         is_live: impl Fn(&SegmentId) -> bool,
     ) -> Result<Wal> {
         let sizes = options.segments;
+        assert!(
+            start.durable < start.epoch,
+            "epoch {} is durable before it begins",
+            start.epoch
+        );
+        assert_eq!(disks.len(), start.start.len(), "a disk for each stream");
         let mut streams = Vec::new();
         for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
             let stream = StreamId(number);
@@ -287,6 +294,7 @@ impl Wal {
     /// Bytes appended to all streams since `from` (a checkpoint's begin), padding included.
     #[must_use]
     pub fn bytes_since(&self, from: &[Pos]) -> u64 {
+        assert_eq!(from.len(), self.streams.len(), "a begin for each stream");
         let end = |s: &Stream| s.filled_end.load(Ordering::Relaxed);
         self.streams
             .iter()
@@ -301,6 +309,7 @@ impl Wal {
     /// # Errors
     /// The first of the log disks'; what could not be freed is met again by the next call.
     pub fn truncate(&self, floor: &[Pos]) -> Result<usize> {
+        assert_eq!(floor.len(), self.streams.len(), "a floor for each stream");
         let mut freed = Ok(0);
         for (s, floor) in self.streams.iter().zip(floor) {
             let mut shelf = s.shelf.lock();

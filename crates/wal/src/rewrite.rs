@@ -87,6 +87,11 @@ impl StreamScan {
             );
             end += 1;
         }
+        let span = &self.segments[begin.segment].span;
+        assert!(
+            span.start <= begin.pos && self.blocks[end - 1].end() <= span.end(),
+            "blocks {first} to {end} lie in one segment"
+        );
         first..end
     }
 

@@ -15,7 +15,8 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Result, StreamId};
 
 use crate::log::{Stream, Wal};
-use crate::segment::SegmentShelf;
+use crate::rung::Rung;
+use crate::shelf::SegmentShelf;
 use crate::sizes::Span;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -86,6 +87,10 @@ impl Stream {
     /// Tells writers how far the files reach.
     pub fn note_room(&self, shelf: &SegmentShelf) {
         let next = shelf.next_span();
+        debug_assert!(
+            self.reached[Rung::Disk].load(Ordering::SeqCst) <= next.start.0,
+            "what is synced has a file"
+        );
         self.room_end.store(next.start.0, Ordering::SeqCst);
     }
 
@@ -272,6 +277,7 @@ impl Wal {
                 Ok(spare) => {
                     let mut shelf = s.shelf.lock();
                     shelf.add_spare(spare);
+                    assert!(shelf.has_spare(bytes), "a spare of {bytes} bytes was made");
                     s.note_room(&shelf);
                     self.note_prepared(stream, Ok(()));
                     return Ok(());
@@ -300,13 +306,19 @@ impl Wal {
         let ahead = |next: &Span| next.start.0.saturating_sub(filled_end);
         // What cannot be removed stays a spare.
         let _ = shelf.give_back(|next| ahead(next) > next.bytes / 2 + self.reserve());
+        let before = s.room();
         s.note_room(&shelf);
+        assert!(s.room() <= before, "giving files back makes no room");
     }
 
     /// Makes sure of a spare for the flusher, which finds one but for what was appended beyond all
     /// that was admitted, and for the first segment of a life.
     pub(crate) fn ensure_spare(&self, stream: StreamId, bytes: u64) -> Result<()> {
         let s = &self.streams[usize::from(stream.0)];
+        assert!(
+            self.options.segments.contain(bytes),
+            "no segment of this life has {bytes} bytes"
+        );
         if s.shelf.lock().has_spare(bytes) {
             return Ok(());
         }

@@ -14,7 +14,9 @@ use perdura_device::AlignedBuf;
 
 use crate::block::{self, HEADER_BYTES};
 use crate::frame::{FrameKind, put_frame_head};
+use crate::log::Stream;
 use crate::sizes::SegmentSizes;
+use crate::sync::Ordering;
 
 /// A block that still takes frames.
 struct OpenBlock {
@@ -92,6 +94,18 @@ impl StreamInner {
         }
     }
 
+    /// Tells the stream how far blocks are filled.
+    pub fn note_filled(&self, stream: &Stream) {
+        if let Some(block) = self.filled.back() {
+            debug_assert_eq!(
+                block.end(),
+                self.next_pos,
+                "the open block follows the last filled one"
+            );
+            stream.filled_end.store(block.end().0, Ordering::Relaxed);
+        }
+    }
+
     /// Appends one frame, its payload in parts, into blocks of epoch `epoch`, ending an open block of an older epoch
     /// first: that keeps blocks epoch-pure. Returns the position of the block the frame begins in.
     pub fn append(
@@ -101,6 +115,11 @@ impl StreamInner {
         payload: &[&[u8]],
         meta: FrameMeta<'_>,
     ) -> Pos {
+        debug_assert!(
+            self.newest.0 <= epoch,
+            "epochs go back in a stream from {} to {epoch}",
+            self.newest.0
+        );
         let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
         if stale && !armed(Flaw::ImpureBlocks) {
             self.fill(true);
@@ -136,6 +155,7 @@ impl StreamInner {
                 self.fill(false);
             }
             let open = self.open_block(epoch);
+            debug_assert!(open.epoch == epoch || armed(Flaw::ImpureBlocks));
             let (now, later) = bytes.split_at(bytes.len().min(open.room - open.len));
             let at = HEADER_BYTES + open.len;
             open.buf[at..at + now.len()].copy_from_slice(now);
@@ -150,6 +170,7 @@ impl StreamInner {
         if self.open.is_none() {
             let span = self.sizes.span_at(self.start, self.next_pos);
             let left = to_usize(span.end().0 - self.next_pos.0);
+            assert!(left > HEADER_BYTES, "segments are whole sectors");
             let room = left.min(self.block_bytes_max) - HEADER_BYTES;
             if self.newest.0 != epoch {
                 self.newest = (epoch, self.next_pos);
@@ -177,6 +198,15 @@ impl StreamInner {
             return;
         };
         let block_len = block::block_len(open.len);
+        assert!(
+            open.len <= open.room && block_len <= to_u64(self.block_bytes_max),
+            "a block of {block_len} bytes at {} outgrows its buffer",
+            self.next_pos
+        );
+        assert!(
+            self.newest.1 <= self.next_pos && self.prev_pos <= self.next_pos,
+            "blocks of a stream are filled in order"
+        );
         open.buf[HEADER_BYTES + open.len..to_usize(block_len)].fill(0);
         self.filled.push_back(FilledBlock {
             buf: open.buf,
@@ -199,11 +229,17 @@ impl StreamInner {
         if self.open.as_ref().is_some_and(|open| open.epoch <= epoch) {
             self.fill(true);
         }
-        if self.newest.0 > epoch {
+        let end = if self.newest.0 > epoch {
             self.newest.1
         } else {
             self.next_pos
-        }
+        };
+        let filled = self.filled.iter().rev().find(|block| block.epoch <= epoch);
+        assert!(
+            filled.is_none_or(|block| block.end() <= end),
+            "epoch {epoch} ends at {end}, before its last block"
+        );
+        end
     }
 
     /// Starts a new block, so that the next frame begins at the returned position. The block
@@ -216,6 +252,7 @@ impl StreamInner {
 
     /// Takes back a written block's buffer.
     pub fn recycle(&mut self, buf: AlignedBuf) {
+        assert_eq!(buf.len(), self.block_bytes_max, "the buffer of a block");
         if self.spare_bufs.len() < 4 {
             self.spare_bufs.push(buf);
         }

@@ -1,0 +1,452 @@
+//! The shelf: a stream's files on its disk, from preparation over their time as segments to recycling.
+//!
+//! # Invariants
+//! * The segments of a life follow each other without a gap: each is placed where the last one ends.
+//! * A file is a segment or a spare, never both, and no two files have one name.
+//! * A segment is retired only if it ends at or below the floor that the caller names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::{Error, Pos, Result, StreamId, Uuid};
+use perdura_device::{Access, Disk};
+
+use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
+use crate::sizes::{SegmentSizes, Span};
+
+/// Whose segments a shelf holds, and what the anchor says of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShelfPlace {
+    pub stream: StreamId,
+    pub uuid: Uuid,
+    pub sizes: SegmentSizes,
+    /// Where this life starts.
+    pub life: Pos,
+}
+
+/// The segments of one stream on its disk: which exist, which wait to be used.
+pub(crate) struct SegmentShelf {
+    pub disk: Arc<dyn Disk>,
+    place: ShelfPlace,
+    /// Where the last segment of this life ends; the start of the life before its first.
+    placed_end: Pos,
+    /// Live segments, oldest first, with the size of each, bytes.
+    live: BTreeMap<SegmentId, u64>,
+    /// Prepared or recycled files without a place yet.
+    spares: Vec<Spare>,
+    next_spare: u64,
+}
+
+/// A prepared or recycled file without a place yet.
+pub(crate) struct Spare {
+    path: String,
+    bytes: u64,
+}
+
+/// Recycled files of the largest size kept beside those in use; more are removed. A checkpoint
+/// interval's worth by default, so that a database in its stride zeroes no new ones. Of each
+/// smaller size a life needs one.
+const SPARES_MAX: usize = 8;
+/// Bytes zeroed between two pauses.
+const ZERO_BYTES: u64 = 1 << 20;
+
+impl SegmentShelf {
+    /// Takes stock of a stream's log directory, keeping `live` segments.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        place: ShelfPlace,
+        is_live: impl Fn(&SegmentId) -> bool,
+    ) -> Result<Self> {
+        let mut shelf = SegmentShelf {
+            disk,
+            place,
+            placed_end: place.life,
+            live: BTreeMap::new(),
+            spares: Vec::new(),
+            next_spare: 0,
+        };
+        let mut dead = Vec::new();
+        let mut found = Vec::new();
+        let stream = place.stream;
+        let spare_prefix = format!("spare-s{:02}-", stream.0);
+        for name in shelf.disk.list(LOG_DIR)? {
+            let path = format!("{LOG_DIR}/{name}");
+            if let Some(id) = SegmentId::parse(&name).filter(|id| id.stream == stream) {
+                let bytes = shelf.disk.open(&path, Access::Buffered)?.len()?;
+                if is_live(&id) {
+                    shelf.live.insert(id, bytes);
+                } else {
+                    dead.push((id, bytes));
+                }
+            } else if let Some(rest) = name.strip_prefix(&spare_prefix) {
+                let (prepared, half_made) = (rest.strip_suffix(".log"), rest.strip_suffix(".tmp"));
+                let number = prepared.or(half_made).and_then(|n| n.parse::<u64>().ok());
+                let Some(number) = number else { continue };
+                // A half-made file that cannot be removed now keeps its number.
+                shelf.next_spare = shelf.next_spare.max(number.saturating_add(1));
+                if prepared.is_some() {
+                    found.push(path);
+                } else {
+                    left_for_later(shelf.disk.remove(&path))?;
+                }
+            }
+        }
+        for path in found {
+            left_for_later(shelf.take_spare(path))?;
+        }
+        // Retiring gives files new names as spares: the names in use must all be known before.
+        for (id, bytes) in dead {
+            let owned = shelf.check_owner(id);
+            left_for_later(owned.and_then(|()| shelf.retire(&id.path(), bytes)))?;
+        }
+        Ok(shelf)
+    }
+
+    /// Keeps a file that was found as a spare, or removes it if there are enough of its size.
+    fn take_spare(&mut self, path: String) -> Result<()> {
+        let bytes = self.disk.open(&path, Access::Buffered)?.len()?;
+        if self.has_enough(bytes) {
+            return self.disk.remove(&path);
+        }
+        self.spares.push(Spare { path, bytes });
+        Ok(())
+    }
+
+    /// Whether a file of this size that is free is not worth keeping.
+    fn has_enough(&self, bytes: u64) -> bool {
+        let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
+        let limit = match () {
+            () if bytes == self.place.sizes.max => SPARES_MAX,
+            () if self.place.sizes.contain(bytes) => 1,
+            () => 0,
+        };
+        kept.count() >= limit
+    }
+
+    /// Refuses to touch a segment whose header names another database.
+    fn check_owner(&self, id: SegmentId) -> Result<()> {
+        let mut header = vec![0; SECTOR_BYTES];
+        let file = self.disk.open(&id.path(), Access::Buffered)?;
+        let got = file.read_at(0, &mut header)?;
+        match check_header(id, &self.place.uuid, &header[..got]) {
+            Err(fault) if is_foreign(&fault) => Err(Error::Foreign {
+                file: id.path(),
+                why: fault,
+            }),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Whether a file of this size waits for its place.
+    pub fn has_spare(&self, bytes: u64) -> bool {
+        self.spares.iter().any(|spare| spare.bytes == bytes)
+    }
+
+    /// The path for a file of this size to prepare, outside the lock.
+    pub fn plan_spare(&mut self, bytes: u64) -> SparePlan {
+        let number = self.next_spare;
+        self.next_spare += 1;
+        let base = format!("{LOG_DIR}/spare-s{:02}-{number}", self.place.stream.0);
+        SparePlan {
+            disk: Arc::clone(&self.disk),
+            tmp: format!("{base}.tmp"),
+            path: format!("{base}.log"),
+            bytes,
+        }
+    }
+
+    pub fn add_spare(&mut self, spare: Spare) {
+        assert!(
+            self.spares.iter().all(|other| other.path != spare.path),
+            "two spares are named {}",
+            spare.path
+        );
+        self.spares.push(spare);
+    }
+
+    /// Gives a spare of `bytes` its name in the stream. Nothing is synced here; the caller writes
+    /// the header and syncs file and directory before it acknowledges what it writes.
+    ///
+    /// # Panics
+    /// If no spare of that size was prepared.
+    pub fn place(&mut self, id: SegmentId, span: Span) -> Result<()> {
+        let bytes = span.bytes;
+        assert_eq!(
+            (id.start, id.stream),
+            (span.start, self.place.stream),
+            "a segment is named after its place"
+        );
+        assert_eq!(
+            span.start, self.placed_end,
+            "a segment is placed where the last one ends"
+        );
+        let at = self.spares.iter().position(|spare| spare.bytes == bytes);
+        let at = at.expect("the flusher has prepared a spare of this size");
+        self.disk.rename(&self.spares[at].path, &id.path())?;
+        self.spares.swap_remove(at);
+        let before = self.live.insert(id, bytes);
+        assert_eq!(before, None, "a segment is placed once");
+        self.placed_end = span.end();
+        Ok(())
+    }
+
+    /// The first segment of this life for which there is neither a file nor a spare.
+    pub fn next_span(&self) -> Span {
+        self.walk_spares().0
+    }
+
+    /// That segment, and the spares that no segment before it needs.
+    fn walk_spares(&self) -> (Span, Vec<&Spare>) {
+        let ShelfPlace { sizes, life, .. } = self.place;
+        let mut left: Vec<&Spare> = self.spares.iter().collect();
+        let mut next = sizes.span_at(life, self.placed_end);
+        while let Some(at) = left.iter().position(|spare| spare.bytes == next.bytes) {
+            left.swap_remove(at);
+            next = sizes.span_at(life, next.end());
+        }
+        assert!(
+            self.placed_end <= next.start,
+            "the next segment begins at {}, placed ones end at {}",
+            next.start,
+            self.placed_end
+        );
+        (next, left)
+    }
+
+    /// Removes the largest spare that the next segments do not need, to make space for one that they
+    /// do. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn give_up_spare(&mut self) -> Result<bool> {
+        let (_, unneeded) = self.walk_spares();
+        let largest = unneeded.into_iter().max_by_key(|spare| spare.bytes);
+        let Some(path) = largest.map(|spare| spare.path.clone()) else {
+            return Ok(false);
+        };
+        self.disk.remove(&path)?;
+        let before = self.spares.len();
+        self.spares.retain(|spare| spare.path != path);
+        assert_eq!(self.spares.len() + 1, before, "one spare has this name");
+        Ok(true)
+    }
+
+    /// Removes all spares but those that the next segments need, up to the first segment for which
+    /// there is `enough` room before it.
+    ///
+    /// # Errors
+    /// The first of the disk's. What could not be removed stays a spare.
+    pub fn give_back(&mut self, enough: impl Fn(&Span) -> bool) -> Result<()> {
+        let ShelfPlace { sizes, life, .. } = self.place;
+        let mut left = std::mem::take(&mut self.spares);
+        let before = left.len();
+        let mut next = sizes.span_at(life, self.placed_end);
+        while !enough(&next)
+            && let Some(at) = left.iter().position(|spare| spare.bytes == next.bytes)
+        {
+            self.spares.push(left.swap_remove(at));
+            next = sizes.span_at(life, next.end());
+        }
+        let mut removed = Ok(());
+        for spare in left {
+            let gone = self.disk.remove(&spare.path);
+            if gone.is_err() {
+                self.spares.push(spare);
+            }
+            removed = removed.and(gone);
+        }
+        assert!(
+            self.spares.len() <= before,
+            "no spare is made by giving back"
+        );
+        removed
+    }
+
+    /// Retires every live segment that ends at or below `floor`. Returns how many.
+    ///
+    /// # Errors
+    /// The first of the disk's. The segment stays live, and the next call meets it again.
+    pub fn truncate(&mut self, floor: Pos) -> Result<usize> {
+        let end =
+            |id: &SegmentId, bytes: u64| id.start.0 + bytes.saturating_sub(SEGMENT_HEADER_BYTES);
+        let dead: Vec<(SegmentId, u64)> = self
+            .live
+            .iter()
+            .filter(|(id, bytes)| end(id, **bytes) <= floor.0)
+            .map(|(id, bytes)| (*id, *bytes))
+            .collect();
+        for (id, bytes) in &dead {
+            self.retire(&id.path(), *bytes)?;
+            let was = self.live.remove(id);
+            assert_eq!(was, Some(*bytes), "a live segment is retired");
+        }
+        Ok(dead.len())
+    }
+
+    /// Bytes of all files of this stream's log.
+    pub fn bytes(&self) -> u64 {
+        let spares = self.spares.iter().map(|spare| spare.bytes);
+        self.live.values().copied().chain(spares).sum()
+    }
+
+    fn retire(&mut self, path: &str, bytes: u64) -> Result<()> {
+        if self.has_enough(bytes) {
+            return self.disk.remove(path);
+        }
+        let spare = self.plan_spare(bytes).path;
+        self.disk.rename(path, &spare)?;
+        self.add_spare(Spare { path: spare, bytes });
+        Ok(())
+    }
+}
+
+/// Lets an open go on when a file of which nothing is needed cannot be cleared away: the next open
+/// meets it again.
+fn left_for_later(cleared: Result<()>) -> Result<()> {
+    match cleared {
+        Err(Error::Io { .. }) | Ok(()) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A file to be prepared without holding a lock: zeroing 64 MiB takes its time.
+pub(crate) struct SparePlan {
+    disk: Arc<dyn Disk>,
+    tmp: String,
+    path: String,
+    bytes: u64,
+}
+
+impl SparePlan {
+    /// Creates, zeroes and syncs the file, with a `pause` now and then so that the log's own syncs
+    /// get their turn on the disk. A full disk leaves nothing behind.
+    pub fn prepare(&self, pause: &dyn Fn()) -> Result<Spare> {
+        let made = self
+            .disk
+            .create(&self.tmp, Access::Direct)
+            .and_then(|file| {
+                let mut len = 0;
+                while len < self.bytes {
+                    len = (len + ZERO_BYTES).min(self.bytes);
+                    file.allocate(len)?;
+                    pause();
+                }
+                file.sync()?;
+                self.disk.rename(&self.tmp, &self.path)
+            });
+        if let Err(error) = made {
+            // The half-made file must not eat the space that would bring the log back; if it
+            // cannot be removed now, the next open removes it.
+            return Err(match self.disk.remove(&self.tmp) {
+                Ok(()) => error,
+                Err(second) if second.is_not_found() => error,
+                Err(second) => Error::io(
+                    "remove",
+                    self.tmp.clone(),
+                    std::io::Error::other(format!("{second}, after: {error}")),
+                ),
+            });
+        }
+        Ok(Spare {
+            path: self.path.clone(),
+            bytes: self.bytes,
+        })
+    }
+}
+
+/// Syncs the log directory, so that a new segment's name survives.
+pub(crate) fn sync_log_dir(disk: &dyn Disk) -> Result<()> {
+    if armed(Flaw::NoDirSync) {
+        return Ok(());
+    }
+    disk.sync_dir(LOG_DIR)
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_base::Incarnation;
+
+    use super::*;
+
+    fn place() -> ShelfPlace {
+        ShelfPlace {
+            stream: StreamId(0),
+            uuid: Uuid([1; 16]),
+            sizes: SegmentSizes::fixed(65536),
+            life: Pos(0),
+        }
+    }
+
+    /// Found by the simulator: dead segments were retired while the directory was still being
+    /// listed, "s00-..." before "spare-...", so a new spare took the name of one that was there.
+    #[test]
+    fn a_retired_segment_never_takes_the_name_of_a_spare_that_is_there() {
+        let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
+        disk.make_dir(LOG_DIR).unwrap();
+        let dead = SegmentId {
+            stream: StreamId(0),
+            incarnation: Incarnation(1),
+            start: Pos(0),
+        };
+        for path in [dead.path(), format!("{LOG_DIR}/spare-s00-0.log")] {
+            disk.create(&path, Access::Buffered)
+                .unwrap()
+                .set_len(65536)
+                .unwrap();
+        }
+        let mut shelf = SegmentShelf::open(Arc::clone(&disk), place(), |_| false).unwrap();
+        assert_eq!(shelf.spares.len(), 2);
+        for number in 0..2 {
+            let start = Pos(number * 61440);
+            shelf
+                .place(
+                    SegmentId {
+                        incarnation: Incarnation(2),
+                        start,
+                        ..dead
+                    },
+                    Span {
+                        start,
+                        bytes: 65536,
+                    },
+                )
+                .unwrap();
+        }
+        assert!(!shelf.has_spare(65536));
+    }
+
+    #[test]
+    fn an_open_keeps_no_more_spares_than_a_checkpoint_frees() {
+        let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
+        disk.make_dir(LOG_DIR).unwrap();
+        for number in 0..20 {
+            let path = format!("{LOG_DIR}/spare-s00-{number}.log");
+            let file = disk.create(&path, Access::Buffered).unwrap();
+            file.set_len(65536).unwrap();
+        }
+        let shelf = SegmentShelf::open(Arc::clone(&disk), place(), |_| false).unwrap();
+        assert_eq!(shelf.spares.len(), SPARES_MAX);
+        assert_eq!(disk.list(LOG_DIR).unwrap().len(), SPARES_MAX);
+    }
+
+    /// Found by the simulator in steal mode: a half-made spare could not be removed at the
+    /// start, and the next one was to be made under its name, so the log could not be extended.
+    #[test]
+    fn a_half_made_spare_that_cannot_be_removed_keeps_its_number() {
+        let sim = perdura_device::SimDisk::new(1);
+        let disk: Arc<dyn Disk> = sim.life();
+        disk.make_dir(LOG_DIR).unwrap();
+        let half_made = format!("{LOG_DIR}/spare-s00-0.tmp");
+        disk.create(&half_made, Access::Buffered).unwrap();
+        sim.set_plan(perdura_device::FaultPlan {
+            fail_name_at: Some(1),
+            ..perdura_device::FaultPlan::default()
+        });
+        let shelf = SegmentShelf::open(disk, place(), |_| false);
+        let spare = shelf.unwrap().plan_spare(65536).prepare(&|| {}).unwrap();
+        assert_eq!(spare.path, format!("{LOG_DIR}/spare-s00-1.log"));
+        assert!(sim.files().iter().any(|(path, _)| *path == half_made));
+    }
+}
