@@ -7,12 +7,7 @@
 #   OLD=... ROUNDS=9 THREADS=1 LEVEL=1 scripts/bench-builds-restart.sh
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-need redis-cli jq
-old=${OLD:?the binary to compare with}
-[ -x "$old" ] || die "there is no $old"
-build
-new=$perdura
-make_work
+two_builds
 
 keys=${KEYS:-2000000}
 updates=${UPDATES:-1000000}

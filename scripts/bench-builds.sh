@@ -8,12 +8,7 @@
 #   OLD=... ROUNDS=9 SECONDS_EACH=3 PIPELINES="1 16" MIXES="set get" scripts/bench-builds.sh
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-need redis-cli jq
-old=${OLD:?the binary to compare with}
-[ -x "$old" ] || die "there is no $old"
-build
-new=$perdura
-make_work
+two_builds
 
 rounds=${ROUNDS:-9}
 seconds=${SECONDS_EACH:-3}

@@ -101,6 +101,16 @@ make_work() {
     trap finish EXIT
 }
 
+# Sets old and new to the programs of two builds, and makes the place to work in.
+two_builds() {
+    need redis-cli jq
+    old=${OLD:?the binary to compare with}
+    [ -x "$old" ] || die "there is no $old"
+    build
+    new=$perdura
+    make_work
+}
+
 median() {
     sort -n | awk '{ a[NR] = $1 } END { print NR % 2 ? a[(NR + 1) / 2] : (a[NR / 2] + a[NR / 2 + 1]) / 2 }'
 }
