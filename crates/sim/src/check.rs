@@ -55,7 +55,7 @@ impl World {
         }
         // An engine on copies of the disks knows no drafts.
         let own = self
-            .core
+            .engine
             .as_ref()
             .is_some_and(|own| std::ptr::eq(own, core));
         let drafted = if own { self.compare_drafts(core)? } else { 0 };
@@ -168,7 +168,7 @@ impl World {
 
     /// As [`verify`](Self::verify), for the engine that is open; the model then forgets what was
     /// not durable.
-    pub(crate) fn check_restart(&mut self) -> Check {
+    pub(crate) fn check_state(&mut self) -> Check {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;
         self.model.restart(durable);
@@ -181,16 +181,6 @@ impl World {
         self.tally.restarts += 1;
         self.note(durable);
         Ok(())
-    }
-
-    /// Copies of the disks as they are.
-    pub(crate) fn copy_disks(&self) -> Vec<Arc<SimDisk>> {
-        let copy = |disk: &Arc<SimDisk>| {
-            let copy = SimDisk::new(0);
-            copy.restore(&disk.snapshot());
-            copy
-        };
-        self.disks.iter().map(copy).collect()
     }
 
     /// With the image that a restart used damaged, wholly or in one page, the other one must lead
@@ -218,7 +208,7 @@ impl World {
                 "{directory} is not there although the anchor names it"
             ));
         }
-        let other = match self.open_on(before) {
+        let other = match self.open_core(before) {
             Ok(other) => other,
             Err(error) if both => {
                 return Err(format!("the older image does not stand in: {error}"));
@@ -245,7 +235,7 @@ impl World {
             .iter()
             .for_each(|disk| disk.crash(CrashProfile::Nothing, choice));
         drop(other);
-        let again = self.open_on(before);
+        let again = self.open_core(before);
         let again = again.map_err(|error| format!("after the repairing checkpoint: {error}"))?;
         same(&again, "after the repairing checkpoint")
     }
@@ -352,7 +342,7 @@ impl World {
         evidence: u64,
         damage: &str,
     ) -> Check<Option<u64>> {
-        let core = match self.open_on(disks) {
+        let core = match self.open_core(disks) {
             Ok(core) => core,
             Err(error) if error.family() == Family::Corruption => return Ok(None),
             Err(error) => return Err(format!("{damage}: {error}")),

@@ -12,6 +12,7 @@ use fastrand::Rng;
 use perdura_base::num::to_u64;
 use perdura_device::{CrashProfile, FaultPlan, SimDisk};
 
+use crate::lives::Lives;
 use crate::swarm::Swarm;
 use crate::world::{Check, World};
 
@@ -76,15 +77,15 @@ pub(crate) fn empty(seed: u64, streams: u8) -> World {
 impl World {
     pub(crate) fn open(&mut self) -> Check {
         let core = self
-            .open_on(&self.disks)
+            .open_core(&self.disks)
             .map_err(|error| error.to_string())?;
-        self.core = Some(core);
-        self.check_restart()
+        self.engine = Some(core);
+        self.check_state()
     }
 
     pub(crate) fn steps(&mut self, count: u32) -> Check {
         for _ in 0..count {
-            self.step()?;
+            self.draw_step()?;
             self.observe();
         }
         Ok(())

@@ -94,7 +94,7 @@ fn empty(shape: Shape) -> Value {
 impl World {
     /// Begins a draft, or takes one further.
     pub(crate) fn draft_step(&mut self) -> Check {
-        let (core, databases) = (self.core.as_ref().expect("open"), self.swarm.databases);
+        let (core, databases) = (self.machine.engine(), self.swarm.databases);
         self.drafts
             .retain(|drafting| drafting.database(core, databases).is_some());
         let count = self.drafts.len();
@@ -122,8 +122,8 @@ impl World {
     }
 
     fn draw_place(&mut self) -> Place {
-        let database = self.rng.u8(0..self.swarm.databases);
-        (database, self.rng.u8(0..self.swarm.keys))
+        let database = self.machine.rng.u8(0..self.swarm.databases);
+        (database, self.machine.rng.u8(0..self.swarm.keys))
     }
 
     fn draft_begin(&mut self) -> Check {
@@ -156,7 +156,7 @@ impl World {
     /// Writes elements; now and then the client changes its mind.
     fn draft_grow(&mut self, at: usize) -> Check {
         let shape = self.drafts[at].draft.shape();
-        let edit = Edit::draw(&mut self.rng, &self.swarm, shape);
+        let edit = Edit::draw(&mut self.machine.rng, &self.swarm, shape);
         let gives_up = self.rng.u8(0..8) == 0;
         let Drafting { draft, value, .. } = &self.drafts[at];
         let parts = [draft.home().partition].into_iter().collect();
@@ -243,12 +243,15 @@ impl World {
 
     /// Gives a draft its key, in a transaction that may do more.
     fn draft_name(&mut self, at: usize) -> Check {
-        let (key, now_ms) = (self.rng.u8(0..self.swarm.keys), self.clock.wall_us() / 1000);
+        let (key, now_ms) = (
+            self.machine.rng.u8(0..self.swarm.keys),
+            self.clock.wall_us() / 1000,
+        );
         let expires = self.rng.u8(0..100) < self.swarm.expiry;
         let expiry_ms = expires.then(|| now_ms + self.rng.u64(0..3000));
         let (gives_up, deletes) = (self.rng.u8(0..4) == 0, self.rng.bool());
         let other = self.draw_place();
-        let core = self.core.as_ref().expect("open");
+        let core = self.machine.engine();
         let Drafting { draft, value, .. } = &self.drafts[at];
         let Some(database) = self.drafts[at].database(core, self.swarm.databases) else {
             return Ok(());

@@ -125,10 +125,10 @@ impl World {
 
     /// Opens the engine and compares; `false` if an injected failure prevents it.
     fn reopen(&mut self) -> Check<bool> {
-        match self.open_on(&self.disks) {
+        match self.open_core(&self.disks) {
             Ok(core) => {
-                self.core = Some(core);
-                self.check_restart()?;
+                self.engine = Some(core);
+                self.check_state()?;
                 Ok(true)
             }
             Err(error) => {
@@ -147,7 +147,7 @@ impl World {
     /// and come back again.
     fn recover(&self, then: Then) -> Check {
         let open = || {
-            self.open_on(&self.disks)
+            self.open_core(&self.disks)
                 .map_err(|error| format!("the restart: {error}"))
         };
         let core = open()?;
@@ -322,7 +322,7 @@ fn cut_one_after_kill(
             cut_after_ops: Some(cut),
             ..FaultPlan::default()
         });
-        let opened = world.open_on(&world.disks);
+        let opened = world.open_core(&world.disks);
         let shown = opened.as_ref().ok().map(|core| core.report().durable_epoch);
         let struck = opened.is_err();
         drop(opened);
@@ -338,7 +338,7 @@ fn cut_one_after_kill(
             tried.restarts += 1;
             disk.restore(&interrupted);
             disk.crash(profile, seed);
-            let again = world.open_on(&world.disks).map_err(text)?;
+            let again = world.open_core(&world.disks).map_err(text)?;
             if shown.is_some_and(|shown| again.report().durable_epoch < shown) {
                 return Err(format!("{}: what a restart showed is gone", place()));
             }
@@ -529,7 +529,7 @@ impl World {
             cut_after_ops: Some(cut),
             ..FaultPlan::default()
         });
-        drop(self.open_on(&self.disks));
+        drop(self.open_core(&self.disks));
         disk.snapshot()
     }
 

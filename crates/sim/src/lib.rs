@@ -10,7 +10,9 @@
 //! | [`model`] | what must be there: the oracle |
 //! | [`content`], [`value`] | strings that are their own description; what a key of any type holds |
 //! | [`swarm`] | what a run is like |
-//! | [`world`] | the machine: disks, clock, engine, client |
+//! | [`machine`] | disks, clock, promises, and every step that is not a transaction |
+//! | `lives` | the one loop: lives and crashes in a chain; a world is what it moves |
+//! | [`world`], `product` | the product's world: its engine, its client, its place in the loop |
 //! | [`steps`] | what a step does |
 //! | `ops`, `edit` | what transactions do, to the engine and to the model |
 //! | `scanning`, `drafting` | a scan, and a collection that is built, between other steps |
@@ -19,8 +21,8 @@
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
 //! | [`damage`] | every byte of a small database, one at a time |
 //! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: what three verbs say of it |
-//! | [`mod@run`] | runs: crash chains, what counts, the report |
-//! | `steal` | the same for interleaved transactions |
+//! | [`mod@run`] | runs: the mode of each seed, the report |
+//! | `steal` | the world of interleaved transactions |
 //! | [`model_dl`] | the algorithm alone, in memory: every variant and every mistake |
 //!
 //! See `docs/simulator.md`.
@@ -34,9 +36,12 @@ mod edit;
 pub mod exhaustive;
 mod faults;
 pub mod file_damage;
+mod lives;
+pub mod machine;
 pub mod model;
 pub mod model_dl;
 mod ops;
+mod product;
 pub mod report;
 pub mod run;
 mod scanning;

@@ -56,7 +56,7 @@ impl World {
         let mut scan = match self.scan.take() {
             Some(scan) => scan,
             None => {
-                let database = self.rng.u8(0..self.swarm.databases);
+                let database = self.machine.rng.u8(0..self.swarm.databases);
                 let rows = self.model.live().range((database, 0)..=(database, u8::MAX));
                 let stays = rows.filter(|(_, row)| row.expiry_ms.is_none());
                 Scanning {

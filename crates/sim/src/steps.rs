@@ -2,10 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use perdura::{CheckpointProgress, Error, PartitionSet, Renewal, Ticket};
-use perdura_base::StreamId;
+use perdura::{Error, PartitionSet, Renewal, Ticket};
 use perdura_device::Clock;
-use perdura_wal::{FlushProgress, Rung};
 
 use crate::model::{Change, Place, Row};
 use crate::ops::{self, Op, View, key_bytes, perform};
@@ -16,7 +14,7 @@ struct ChangedMind;
 
 impl World {
     /// Takes one step, drawn by the run's odds.
-    pub(crate) fn step(&mut self) -> Check {
+    pub(crate) fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds.all();
         let mut at = self.rng.u32(0..odds.iter().sum());
         let mut kind = 0;
@@ -36,7 +34,7 @@ impl World {
             4 => self.checkpoint_begin(),
             5 => self.checkpoint_steps(),
             6 => {
-                let stream = StreamId(self.rng.u8(0..self.swarm.streams));
+                let stream = self.draw_stream();
                 self.prepare(stream)
             }
             7 => self.purge(),
@@ -55,29 +53,9 @@ impl World {
         }
     }
 
-    /// One step of what prepares segments.
-    pub(crate) fn prepare(&mut self, stream: StreamId) -> Check {
-        match self.core().wal().prepare_segment(stream, &|| {}) {
-            Ok(_) => Ok(()),
-            Err(error) => self.tolerate("prepare_segment", &error),
-        }
-    }
-
-    /// The anchor vouches for what is durable.
-    fn vouch(&mut self) -> Check {
-        let durable = self.core().wal().durable(Rung::Disk).0;
-        match self.core().vouch() {
-            Ok(_) => {
-                self.evidence = self.evidence.max(durable);
-                Ok(())
-            }
-            Err(error) => self.tolerate("vouch", &error),
-        }
-    }
-
     /// Closes the epoch, or takes a part of closing it.
     fn close(&mut self) {
-        let stream = StreamId(self.rng.u8(0..self.swarm.streams));
+        let stream = self.draw_stream();
         let part = self.rng.u8(0..4);
         let core = self.core();
         match part {
@@ -89,17 +67,21 @@ impl World {
 
     fn move_clock(&mut self) {
         if self.rng.u8(0..4) > 0 {
-            self.clock.advance_us(self.rng.u64(0..2_000_000));
+            self.machine
+                .clock
+                .advance_us(self.machine.rng.u64(0..2_000_000));
         } else {
             let now = self.clock.wall_us();
             let (back, ahead) = (now - 60_000_000, now + 60_000_000);
-            self.clock.set_wall_us(self.rng.u64(back..ahead));
+            self.machine
+                .clock
+                .set_wall_us(self.machine.rng.u64(back..ahead));
         }
     }
 
     fn draw_ops(&mut self, writes: bool) -> Vec<Op> {
         let now_ms = self.clock.wall_us() / 1000;
-        let (rng, swarm, live) = (&mut self.rng, &self.swarm, self.model.live());
+        let (rng, swarm, live) = (&mut self.machine.rng, &self.swarm, self.model.live());
         let count = rng.usize(1..=5).min(rng.usize(1..=5));
         (0..count)
             .map(|_| ops::draw(rng, swarm, live, now_ms, writes))
@@ -134,7 +116,7 @@ impl World {
     pub(crate) fn transact_ops(&mut self, ops: &[Op], gives_up: bool) -> Check {
         let parts = self.declare(ops);
         let now_ms = self.clock.wall_us() / 1000;
-        let core = self.core.as_ref().expect("open");
+        let core = self.machine.engine();
         let scratch = &mut self.scratch;
         let live = self.model.live();
         let mut changes = Vec::new();
@@ -235,7 +217,8 @@ impl World {
     }
 
     fn empty(&mut self) -> Check {
-        let database = (self.rng.u8(0..4) > 0).then(|| self.rng.u8(0..self.swarm.databases));
+        let database =
+            (self.rng.u8(0..4) > 0).then(|| self.machine.rng.u8(0..self.swarm.databases));
         match self.core().flush_database(database) {
             Ok(ticket) => {
                 self.committed(&[], vec![Change::Flush(database)], ticket, 0);
@@ -268,107 +251,6 @@ impl World {
         let changes: Vec<Change> = gone.map(|(place, _)| Change::Delete(*place)).collect();
         if !changes.is_empty() {
             self.commit(epoch, changes);
-        }
-        Ok(())
-    }
-
-    fn flush_one(&mut self) -> Check {
-        let stream = self.rng.u8(0..self.swarm.streams);
-        if self.rng.u8(0..100) >= self.swarm.stream_speed[usize::from(stream)] {
-            return Ok(());
-        }
-        for _ in 0..self.rng.u8(1..=6) {
-            if self.flush_step(stream)? != Some(FlushProgress::Wrote) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// One step of a flusher; `None` if it failed as it may.
-    fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
-        let s = usize::from(stream);
-        let durable = self.core().wal().durable(Rung::Disk).0;
-
-        match self.core().flush_step(StreamId(stream)) {
-            Ok(progress) => {
-                match progress {
-                    FlushProgress::Wrote => self.named[s] = self.named[s].max(durable),
-                    FlushProgress::Synced => self.evidence = self.evidence.max(self.named[s]),
-                    FlushProgress::Idle => {}
-                }
-                Ok(Some(progress))
-            }
-            Err(error) => self.tolerate("flush_step", &error).map(|()| None),
-        }
-    }
-
-    pub(crate) fn flush_all(&mut self) -> Check {
-        self.core().close_epoch();
-        for stream in 0..self.swarm.streams {
-            while !self.stopped {
-                match self.flush_step(stream)? {
-                    None | Some(FlushProgress::Idle) => break,
-                    Some(_) => {}
-                }
-            }
-        }
-        self.observe();
-        Ok(())
-    }
-
-    pub(crate) fn checkpoint_begin(&mut self) -> Check {
-        match self.core().checkpoint_begin() {
-            Ok(()) => Ok(()),
-            Err(error) => self.tolerate("checkpoint_begin", &error),
-        }
-    }
-
-    fn checkpoint_steps(&mut self) -> Check {
-        for _ in 0..self.rng.u8(1..=4) {
-            match self.checkpoint_step()? {
-                Some(CheckpointProgress::Working(_)) => {}
-                Some(CheckpointProgress::Waiting) => {
-                    if self.rng.u8(0..3) == 0 {
-                        self.flush_all()?;
-                    }
-                    break;
-                }
-                _ => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// One step of the checkpoint; `None` if it failed as it may.
-    pub(crate) fn checkpoint_step(&mut self) -> Check<Option<CheckpointProgress>> {
-        match self.core().checkpoint_step() {
-            Ok(progress) => {
-                if progress == CheckpointProgress::Done {
-                    self.tally.checkpoints += 1;
-                    self.note(77);
-                }
-                Ok(Some(progress))
-            }
-            Err(error) => self.tolerate("checkpoint_step", &error).map(|()| None),
-        }
-    }
-
-    /// A whole checkpoint, flushing as it goes, unless a fault is in its way.
-    pub(crate) fn checkpoint_now(&mut self) -> Check {
-        self.checkpoint_begin()?;
-        while !self.stopped {
-            match self.checkpoint_step()? {
-                Some(CheckpointProgress::Working(_)) => {}
-                Some(CheckpointProgress::Waiting) => {
-                    self.flush_all()?;
-                    // The log's disk is full: it waits on.
-                    if !self.core().wal().is_idle() {
-                        break;
-                    }
-                }
-                _ => break,
-            }
         }
         Ok(())
     }

@@ -9,6 +9,8 @@ use perdura::{CoreOptions, OrphanLimits};
 use perdura_device::CrashProfile;
 use perdura_recovery::{Level, Schedule};
 
+use crate::machine::Course;
+
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub struct Swarm {
@@ -212,6 +214,20 @@ impl Swarm {
             nested: pick(rng, &[0, 0, 10, 40]),
             rot,
             profile,
+        }
+    }
+    /// What its lives have in common with those of every world.
+    pub(crate) fn course(&self) -> Course {
+        Course {
+            streams: self.streams,
+            stream_speed: self.stream_speed.clone(),
+            crashes: self.crashes,
+            steps: self.steps,
+            faults: self.faults,
+            nested: self.nested,
+            rot: self.rot,
+            profile: self.profile,
+            memory_is_short: self.options.memory_limit < u64::MAX,
         }
     }
 }

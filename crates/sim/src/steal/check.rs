@@ -14,6 +14,7 @@ use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restar
 use perdura_steal::Steal;
 
 use crate::check::anchor_of;
+use crate::lives::Lives;
 use crate::swarm::draw_schedule;
 use crate::world::Check;
 
@@ -85,7 +86,7 @@ impl World {
 
     /// As [`verify`](Self::verify), for the database that is open; the oracle then forgets what
     /// was not durable.
-    pub fn check_restart(&mut self) -> Check {
+    pub fn check_state(&mut self) -> Check {
         self.verify(self.steal())?;
         let durable = self.steal().report().durable_epoch;
         self.oracle.restart(durable);
@@ -94,16 +95,6 @@ impl World {
         self.tally.restarts += 1;
         self.note(durable);
         Ok(())
-    }
-
-    /// Copies of the disks as they are.
-    pub fn copy_disks(&self) -> Vec<Arc<SimDisk>> {
-        let copy = |disk: &Arc<SimDisk>| {
-            let copy = SimDisk::new(0);
-            copy.restore(&disk.snapshot());
-            copy
-        };
-        self.disks.iter().map(copy).collect()
     }
 
     /// Methods, levels and orders of jobs must not matter: every legal way, or a drawn one, leads
@@ -120,7 +111,7 @@ impl World {
                 }
             }
         } else {
-            ways.push(draw_level(&mut self.rng, self.swarm.scheme));
+            ways.push(draw_level(&mut self.machine.rng, self.swarm.scheme));
         }
         let made = self.steal().digest();
         for (method, schedule) in ways {

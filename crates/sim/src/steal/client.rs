@@ -59,7 +59,7 @@ impl World {
             return Ok(());
         };
         let row = self.draw_row();
-        let steal = self.steal.as_ref().expect("open");
+        let steal = self.machine.engine();
         let inserted = match steal.insert(&mut self.clients[at].txn, &self.scratch) {
             Ok(inserted) => inserted,
             Err(error) => return self.tolerate("insert", &error),
@@ -92,7 +92,7 @@ impl World {
             return Ok(());
         }
         let row = (!deletes).then(|| self.draw_row());
-        let steal = self.steal.as_ref().expect("open");
+        let steal = self.machine.engine();
         let txn = &mut self.clients[at].txn;
         let done = match deletes {
             true => steal.delete(txn, place(spot)),
@@ -164,7 +164,7 @@ impl World {
     pub fn abort(&mut self) {
         let Some(at) = self.pick(true) else { return };
         let at_once = self.rng.u8(0..6) == 0;
-        let steal = self.steal.as_ref().expect("open");
+        let steal = self.machine.engine();
         if at_once && !self.clients[at].rolls_back {
             let client = self.clients.swap_remove(at);
             steal.abort(client.txn);
@@ -183,7 +183,7 @@ impl World {
     }
 
     pub fn grow(&mut self) -> Check {
-        let partition = PartitionId(self.rng.u16(0..self.swarm.options.partitions));
+        let partition = PartitionId(self.machine.rng.u16(0..self.swarm.options.partitions));
         match self.steal().grow(partition) {
             Ok(_) => Ok(()),
             Err(error) => self.tolerate("grow", &error),

@@ -17,11 +17,11 @@
 //! | `swarm` | what a run is like |
 //! | `row` | rows that differ in few bytes or in all |
 //! | `oracle` | what must be there |
-//! | `world` | the machine: disks, clock, database, clients |
+//! | `world` | the machine with its database, and its clients |
 //! | `client` | the steps of transactions |
-//! | `background` | everything else that a life consists of |
+//! | `background` | which step comes next |
 //! | `check` | the comparison after a restart, and the other ways to it |
-//! | `run` | lives and crashes in a chain |
+//! | `run` | its place in the simulator's loop |
 
 mod background;
 mod check;

@@ -6,6 +6,7 @@ use perdura_recovery::{Level, METHODS, Method, Schedule};
 use perdura_steal::{Records, Route, StealOptions};
 use perdura_wal::Scheme;
 
+use crate::machine::Course;
 use crate::swarm::{draw_schedule, draw_speed, draw_streams, pick};
 
 /// The character of a run.
@@ -130,6 +131,20 @@ impl Swarm {
             nested: pick(rng, &[0, 0, 10, 40]),
             rot,
             profile,
+        }
+    }
+    /// What its lives have in common with those of every world.
+    pub(crate) fn course(&self) -> Course {
+        Course {
+            streams: self.streams,
+            stream_speed: self.stream_speed.clone(),
+            crashes: self.crashes,
+            steps: self.steps,
+            faults: self.faults,
+            nested: self.nested,
+            rot: self.rot,
+            profile: self.profile,
+            memory_is_short: self.options.memory_limit < u64::MAX,
         }
     }
 }

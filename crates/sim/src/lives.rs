@@ -1,0 +1,238 @@
+//! The one loop of the simulator: lives and crashes in a chain, until the run counts. A world says
+//! what an engine is opened by, what a step is, and what must be there after a restart.
+
+use std::ops::DerefMut;
+use std::sync::Arc;
+
+use perdura_base::Error;
+use perdura_base::error::Family;
+use perdura_device::{CrashProfile, SimDisk};
+
+use crate::faults;
+use crate::machine::{Engine, Machine};
+use crate::report::Tally;
+use crate::run::{account, guarded};
+use crate::world::Check;
+
+/// A run counts with so many transactions.
+const TRANSACTIONS_MIN: u64 = 20;
+/// How deep crashes within restarts go.
+const NESTED_MAX: u32 = 5;
+
+/// How rarely a restart is compared with other ways to the same state, one restart in so many.
+/// Copies are costly. They tell most while a slot holds a mixture, and once the interrupted
+/// checkpoint has been taken again.
+pub(crate) struct Rarity {
+    pub mixed: u8,
+    pub later: u8,
+    pub never_interrupted: u8,
+}
+
+/// A world that the loop moves.
+pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
+    /// What is open while it lives.
+    type Engine: Engine;
+    /// How rarely copies are restarted in other ways.
+    const OTHER_WAYS: Rarity;
+    /// How many copies rot at the last crash.
+    const ROTS: u32;
+
+    /// Opens the engine on these disks, or makes a database if there is none.
+    fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Self::Engine, Error>;
+    /// Draws the way of the next restart.
+    fn draw_way(&mut self);
+    /// What follows the first restart.
+    fn settle_in(&mut self) -> Check;
+    /// Plans what goes wrong in a life.
+    fn plan_fault(&mut self);
+    /// Takes one step, drawn by the run's odds.
+    fn step(&mut self) -> Check;
+    /// What ends a life before the crash; `overdue`: the life is there to make the run count.
+    fn end_life(&mut self, overdue: bool) -> Check;
+    /// The engine and everything that only it knew are gone.
+    fn forget_all(&mut self);
+    /// A restart follows one that failed.
+    fn try_again(&mut self);
+    /// Holds what the restart made against what must be there.
+    fn check_restart(&mut self) -> Check;
+    /// Leads copies of the disks, as the restart found them, other ways to the same state.
+    fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check;
+    /// Holds a restart of damaged disks against the evidence; returns the epoch it started at.
+    fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>>;
+    /// What ends the run.
+    fn clean_up(&mut self) -> Check;
+
+    /// The run, and its account.
+    fn run_to_end(mut self) -> (Tally, u64, Check)
+    where
+        Self: Sized,
+    {
+        let result = guarded(|| self.chain());
+        let machine = &mut *self;
+        account(&mut machine.tally, &mut machine.trace, &machine.disks);
+        (std::mem::take(&mut machine.tally), machine.trace, result)
+    }
+
+    /// Whether enough has happened for the run to count.
+    fn counts(&self) -> bool {
+        self.tally.transactions >= TRANSACTIONS_MIN && self.tally.checkpoints > 0
+    }
+
+    /// Lives and crashes until everything planned has happened and the run counts.
+    fn chain(&mut self) -> Check {
+        self.restart()?;
+        self.settle_in()?;
+        let mut lives = 0;
+        loop {
+            lives += 1;
+            self.live(lives)?;
+            let last = lives >= self.course.crashes && self.counts();
+            self.crash();
+            if last && self.course.rot {
+                self.rot()?;
+            }
+            self.restart()?;
+            if last {
+                return self.clean_up();
+            }
+        }
+    }
+
+    /// A life of the machine, until it is time to crash.
+    fn live(&mut self, number: u32) -> Check {
+        self.faults_before = self.faults_struck();
+        let overdue = number > self.course.crashes;
+        if overdue {
+            faults::clear(&self.disks);
+        } else if self.rng.u8(0..100) < self.course.faults {
+            self.plan_fault();
+        }
+        if self.rng.u8(0..3) == 0 {
+            self.checkpoint_begin()?;
+        }
+        let steps_max = self.course.steps;
+        let steps = self.rng.u32(steps_max / 2..=steps_max);
+        let space_returns = self.rng.u32(0..=steps_max);
+        let mut grace = self.rng.u8(0..4);
+        for step in 0..steps {
+            if self.stopped {
+                let Some(left) = grace.checked_sub(1) else {
+                    break;
+                };
+                grace = left;
+            }
+            if step == space_returns && self.course.faults > 0 && !self.stopped {
+                faults::clear(&self.disks);
+            }
+            // A life that only makes the run count ends soon after it does.
+            if overdue && self.counts() && self.rng.u8(0..8) == 0 {
+                break;
+            }
+            self.step()?;
+            self.observe();
+        }
+        self.end_life(overdue)
+    }
+
+    /// Power fails, or the process dies: nothing of the engine remains.
+    fn crash(&mut self) {
+        let machine = &mut **self;
+        let drawn = CrashProfile::ALL[machine.rng.usize(0..CrashProfile::ALL.len())];
+        let profile = machine.course.profile.unwrap_or(drawn);
+        for disk in &machine.disks {
+            disk.crash(profile, machine.rng.u64(..));
+        }
+        faults::clear(&machine.disks);
+        let running = |engine: &Self::Engine| engine.checkpoint_is_running();
+        if machine.engine.as_ref().is_some_and(running) {
+            machine.interrupted = Some(machine.tally.checkpoints);
+        }
+        self.forget_all();
+        self.tally.crashes += 1;
+    }
+
+    /// How deep crashes within the next restart go, and whether copies go other ways.
+    fn draw_restart(&mut self) -> (u32, bool) {
+        let machine = &mut **self;
+        let rng = &mut machine.rng;
+        let depth = match rng.u8(0..100) < machine.course.nested {
+            true => rng.u32(1..=NESTED_MAX).min(rng.u32(1..=NESTED_MAX)),
+            false => 0,
+        };
+        let since = machine
+            .interrupted
+            .map(|then| machine.tally.checkpoints - then);
+        let one_in = match since {
+            Some(1 | 2) => Self::OTHER_WAYS.mixed,
+            Some(_) => Self::OTHER_WAYS.later,
+            None => Self::OTHER_WAYS.never_interrupted,
+        };
+        (depth, rng.u8(0..one_in) == 0)
+    }
+
+    /// Restarts until the engine is up, through crashes within, and compares.
+    fn restart(&mut self) -> Check {
+        let (depth, other_ways) = self.draw_restart();
+        for attempt in 0..=depth {
+            if attempt > 0 {
+                self.try_again();
+            }
+            let before = self.faults_struck();
+            if attempt < depth {
+                let machine = &mut **self;
+                faults::plan(&mut machine.rng, &machine.disks, 12);
+            }
+            self.draw_way();
+            let copies = other_ways.then(|| self.copy_disks());
+            match self.open_on(&self.disks) {
+                // What a restart leaves for later may be all that met the power cut.
+                Ok(_) if self.disks.iter().any(|disk| !disk.has_power()) => self.crash(),
+                Ok(engine) => {
+                    self.engine = Some(engine);
+                    self.faults_before = before;
+                    self.check_restart()?;
+                    return self.check_copies(copies);
+                }
+                Err(error) if error.family() == Family::Corruption => {
+                    return Err(format!("the restart refuses: {error}"));
+                }
+                Err(error) if self.faults_struck() == before => {
+                    return Err(format!("the restart failed without a fault: {error}"));
+                }
+                Err(_) => self.crash(),
+            }
+        }
+        Err("the restart failed without a fault".to_owned())
+    }
+
+    /// Bit rot: one bit of one file, on a copy of the disks.
+    fn rot(&mut self) -> Check {
+        for _ in 0..Self::ROTS {
+            let copies = self.copy_disks();
+            let disk = self.rng.usize(0..copies.len());
+            let files = copies[disk].files();
+            if files.is_empty() {
+                continue;
+            }
+            let (path, len) = &files[self.rng.usize(0..files.len())];
+            if *len == 0 {
+                continue;
+            }
+            let bytes = copies[disk]
+                .read_all(path)
+                .map_err(|error| error.to_string())?;
+            let mut at = self.rng.usize(0..bytes.len());
+            // Most of a file is zeros; where there is something, damage is more telling.
+            if self.rng.u8(0..4) > 0 {
+                at = (at..bytes.len()).find(|at| bytes[*at] != 0).unwrap_or(at);
+            }
+            let at = u64::try_from(at).unwrap_or(0);
+            copies[disk].flip(path, at, self.rng.u8(0..8));
+            let damage = format!("byte {at} of {path} flipped");
+            let started = self.check_rotten(&copies, &damage)?;
+            *self.tally.faults.entry("rot").or_default() += 1;
+            self.note(started.unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,376 @@
+//! The machine of a run, whatever engine is open on it: disks, clock, what clients were promised,
+//! and every step that is not a transaction.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura::Core;
+use perdura_base::error::Family;
+use perdura_base::{Error, StreamId};
+use perdura_device::{CrashProfile, ManualClock, SimDisk};
+use perdura_recovery::CheckpointProgress;
+use perdura_steal::{Committed, Steal};
+use perdura_wal::{FlushProgress, Rung, Wal};
+
+use crate::content::scramble;
+use crate::report::Tally;
+use crate::world::{Check, Promise};
+
+/// What the simulator asks of an engine beside its transactions.
+pub trait Engine {
+    /// An answer that waits for its epoch.
+    type Promise;
+
+    /// The epoch that must survive once the client is told, if it may be told now.
+    fn due(&self, promise: &Self::Promise) -> Option<u64>;
+    /// Its log.
+    fn wal(&self) -> &Wal;
+    /// Closes the epoch.
+    fn close_epoch(&self);
+    /// One step of a stream's flusher.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn flush_step(&self, stream: StreamId) -> Result<FlushProgress, Error>;
+    /// Tells the anchor what is durable.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn vouch(&self) -> Result<bool, Error>;
+    /// Begins a checkpoint.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn checkpoint_begin(&self) -> Result<(), Error>;
+    /// One step of the checkpoint.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn checkpoint_step(&self) -> Result<CheckpointProgress, Error>;
+    /// Whether a checkpoint has begun and has not ended.
+    fn checkpoint_is_running(&self) -> bool;
+}
+
+macro_rules! engine {
+    ($engine:ident, $promise:ident, $due:expr) => {
+        impl Engine for $engine {
+            type Promise = $promise;
+
+            fn due(&self, promise: &$promise) -> Option<u64> {
+                $due(self, promise)
+            }
+
+            fn wal(&self) -> &Wal {
+                $engine::wal(self)
+            }
+
+            fn close_epoch(&self) {
+                $engine::close_epoch(self);
+            }
+
+            fn flush_step(&self, stream: StreamId) -> Result<FlushProgress, Error> {
+                $engine::flush_step(self, stream)
+            }
+
+            fn vouch(&self) -> Result<bool, Error> {
+                $engine::vouch(self)
+            }
+
+            fn checkpoint_begin(&self) -> Result<(), Error> {
+                $engine::checkpoint_begin(self)
+            }
+
+            fn checkpoint_step(&self) -> Result<CheckpointProgress, Error> {
+                $engine::checkpoint_step(self)
+            }
+
+            fn checkpoint_is_running(&self) -> bool {
+                $engine::checkpoint_stats(self).running
+            }
+        }
+    };
+}
+
+engine!(Core, Promise, |core: &Core, promise: &Promise| {
+    let durable = core.wal().durable(Rung::Disk).0;
+    (promise.ticket <= durable).then_some(promise.needs)
+});
+engine!(Steal, Committed, |steal: &Steal, promise: &Committed| {
+    steal.is_acked(promise).then_some(promise.epoch.0)
+});
+
+/// What a run's lives have in common: the part of a swarm that every world has.
+#[derive(Debug, Clone)]
+pub struct Course {
+    /// Log streams.
+    pub streams: u8,
+    /// How willingly each stream flushes, of 100.
+    pub stream_speed: Vec<u8>,
+    /// Crashes that are planned.
+    pub crashes: u32,
+    /// Steps in a life at most.
+    pub steps: u32,
+    /// Odds that a life has a fault planned, of 100.
+    pub faults: u8,
+    /// Odds that a restart is disturbed, of 100.
+    pub nested: u8,
+    /// Bit rot strikes at the last crash.
+    pub rot: bool,
+    /// What crashes keep, if not drawn each time.
+    pub profile: Option<CrashProfile>,
+    /// Whether transactions may find too little memory.
+    pub memory_is_short: bool,
+}
+
+/// A machine and the engine that is open on it.
+pub struct Machine<E: Engine> {
+    pub(crate) course: Course,
+    pub(crate) rng: Rng,
+    /// The data disk first.
+    pub(crate) disks: Vec<Arc<SimDisk>>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) engine: Option<E>,
+    pub(crate) promises: Vec<E::Promise>,
+    /// Every epoch up to here was acknowledged or seen after a restart: it must not be lost.
+    pub(crate) must_survive: u64,
+    /// Every epoch up to here has proof in a durable block or in the anchor.
+    pub(crate) evidence: u64,
+    /// What each stream's unsynced blocks would prove.
+    pub(crate) named: Vec<u64>,
+    /// How many checkpoints had been completed when a crash interrupted one last, if any did.
+    pub(crate) interrupted: Option<u64>,
+    /// The engine has failed, or the power is gone: the life is over.
+    pub(crate) stopped: bool,
+    pub(crate) faults_before: u64,
+    pub(crate) tally: Tally,
+    pub(crate) trace: u64,
+    pub(crate) seed: u64,
+}
+
+impl<E: Engine> Machine<E> {
+    /// A machine with so many empty disks.
+    #[must_use]
+    pub fn new(seed: u64, rng: Rng, course: Course, disks: u64) -> Machine<E> {
+        Machine {
+            rng,
+            disks: (0..disks)
+                .map(|i| SimDisk::new(scramble(seed ^ (i << 56))))
+                .collect(),
+            clock: Arc::new(ManualClock::at(1_700_000_000_000_000)),
+            engine: None,
+            promises: Vec::new(),
+            must_survive: 0,
+            evidence: 0,
+            named: vec![0; usize::from(course.streams)],
+            interrupted: None,
+            stopped: false,
+            faults_before: 0,
+            tally: Tally::default(),
+            trace: scramble(seed),
+            seed,
+            course,
+        }
+    }
+
+    /// Folds something that happened into the trace.
+    pub(crate) fn note(&mut self, what: u64) {
+        self.trace = scramble(self.trace ^ what);
+    }
+
+    /// The engine; steps are taken only while it is open.
+    pub(crate) fn engine(&self) -> &E {
+        self.engine
+            .as_ref()
+            .expect("a step is taken only while the engine is open")
+    }
+
+    /// Faults that struck so far, whatever their kind.
+    pub(crate) fn faults_struck(&self) -> u64 {
+        let struck = |disk: &Arc<SimDisk>| disk.faults().values().sum::<u64>();
+        self.disks.iter().map(struck).sum()
+    }
+
+    /// Copies of the disks as they are.
+    pub(crate) fn copy_disks(&self) -> Vec<Arc<SimDisk>> {
+        let copy = |disk: &Arc<SimDisk>| {
+            let copy = SimDisk::new(0);
+            copy.restore(&disk.snapshot());
+            copy
+        };
+        self.disks.iter().map(copy).collect()
+    }
+
+    /// The engine and what only it knew are gone.
+    pub(crate) fn forget(&mut self) {
+        self.engine = None;
+        self.promises.clear();
+        self.named.fill(0);
+        self.stopped = false;
+    }
+
+    /// The client looks which of its answers may be given now.
+    pub(crate) fn observe(&mut self) {
+        let Some(engine) = &self.engine else { return };
+        if self.promises.is_empty() || engine.wal().failure().is_some() {
+            return;
+        }
+        let (must_survive, tally) = (&mut self.must_survive, &mut self.tally);
+        self.promises.retain(|promise| {
+            let due = engine.due(promise);
+            if let Some(epoch) = due {
+                *must_survive = epoch.max(*must_survive);
+                tally.acknowledged += 1;
+            }
+            due.is_none()
+        });
+    }
+
+    /// Whether an error is one that the faults injected so far explain.
+    ///
+    /// # Errors
+    /// A contradiction: nothing explains it.
+    pub(crate) fn tolerate(&mut self, step: &str, error: &Error) -> Check {
+        if error.family() == Family::Corruption {
+            return Err(format!("{step}: {error}"));
+        }
+        match error {
+            Error::LogFull(_) => return Ok(()),
+            Error::OutOfMemory { .. } if self.course.memory_is_short => return Ok(()),
+            _ => {}
+        }
+        if self.faults_struck() == self.faults_before {
+            return Err(format!("{step} failed without a fault: {error}"));
+        }
+        // Whatever has not stopped the log is tried again.
+        let failed = |engine: &E| engine.wal().failure().is_some();
+        self.stopped |= self.engine.as_ref().is_some_and(failed);
+        Ok(())
+    }
+
+    /// One of the streams.
+    pub(crate) fn draw_stream(&mut self) -> StreamId {
+        StreamId(self.rng.u8(0..self.course.streams))
+    }
+
+    /// One step of what prepares segments.
+    pub(crate) fn prepare(&mut self, stream: StreamId) -> Check {
+        match self.engine().wal().prepare_segment(stream, &|| {}) {
+            Ok(_) => Ok(()),
+            Err(error) => self.tolerate("prepare_segment", &error),
+        }
+    }
+
+    /// The anchor vouches for what is durable.
+    pub(crate) fn vouch(&mut self) -> Check {
+        let durable = self.engine().wal().durable(Rung::Disk).0;
+        match self.engine().vouch() {
+            Ok(_) => {
+                self.evidence = self.evidence.max(durable);
+                Ok(())
+            }
+            Err(error) => self.tolerate("vouch", &error),
+        }
+    }
+
+    pub(crate) fn flush_one(&mut self) -> Check {
+        let stream = self.rng.u8(0..self.course.streams);
+        if self.rng.u8(0..100) >= self.course.stream_speed[usize::from(stream)] {
+            return Ok(());
+        }
+        for _ in 0..self.rng.u8(1..=6) {
+            if self.flush_step(stream)? != Some(FlushProgress::Wrote) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of a flusher; `None` if it failed as it may.
+    fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
+        let s = usize::from(stream);
+        let durable = self.engine().wal().durable(Rung::Disk).0;
+        match self.engine().flush_step(StreamId(stream)) {
+            Ok(progress) => {
+                match progress {
+                    FlushProgress::Wrote => self.named[s] = self.named[s].max(durable),
+                    FlushProgress::Synced => self.evidence = self.evidence.max(self.named[s]),
+                    FlushProgress::Idle => {}
+                }
+                Ok(Some(progress))
+            }
+            Err(error) => self.tolerate("flush_step", &error).map(|()| None),
+        }
+    }
+
+    /// Closes the epoch and flushes until every stream is idle.
+    pub(crate) fn flush_all(&mut self) -> Check {
+        self.engine().close_epoch();
+        for stream in 0..self.course.streams {
+            while !self.stopped {
+                match self.flush_step(stream)? {
+                    None | Some(FlushProgress::Idle) => break,
+                    Some(_) => {}
+                }
+            }
+        }
+        self.observe();
+        Ok(())
+    }
+
+    /// Begins a checkpoint.
+    pub(crate) fn checkpoint_begin(&mut self) -> Check {
+        match self.engine().checkpoint_begin() {
+            Ok(()) => Ok(()),
+            Err(error) => self.tolerate("checkpoint_begin", &error),
+        }
+    }
+
+    pub(crate) fn checkpoint_steps(&mut self) -> Check {
+        for _ in 0..self.rng.u8(1..=4) {
+            match self.checkpoint_step()? {
+                Some(CheckpointProgress::Working(_)) => {}
+                Some(CheckpointProgress::Waiting) => {
+                    if self.rng.u8(0..3) == 0 {
+                        self.flush_all()?;
+                    }
+                    break;
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of the checkpoint; `None` if it failed as it may.
+    pub(crate) fn checkpoint_step(&mut self) -> Check<Option<CheckpointProgress>> {
+        match self.engine().checkpoint_step() {
+            Ok(progress) => {
+                if progress == CheckpointProgress::Done {
+                    self.tally.checkpoints += 1;
+                    self.note(77);
+                }
+                Ok(Some(progress))
+            }
+            Err(error) => self.tolerate("checkpoint_step", &error).map(|()| None),
+        }
+    }
+
+    /// A whole checkpoint, flushing as it goes, unless a fault is in its way.
+    pub(crate) fn checkpoint_now(&mut self) -> Check {
+        self.checkpoint_begin()?;
+        while !self.stopped {
+            match self.checkpoint_step()? {
+                Some(CheckpointProgress::Working(_)) => {}
+                Some(CheckpointProgress::Waiting) => {
+                    self.flush_all()?;
+                    // The log's disk is full: it waits on.
+                    if !self.engine().wal().is_idle() {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! The product's world in the simulator's loop.
+
+use std::sync::Arc;
+
+use perdura::{Core, Error};
+use perdura_base::{PartitionId, StreamId};
+use perdura_device::SimDisk;
+use perdura_recovery::Level;
+
+use crate::drafting::Drafting;
+use crate::faults;
+use crate::lives::{Lives, Rarity};
+use crate::ops::Op;
+use crate::swarm::{draw_schedule, pick};
+use crate::world::{Check, World};
+
+/// Purge steps after which no orphan is left.
+const PURGES_MAX: u32 = 100_000;
+
+impl Lives for World {
+    type Engine = Core;
+    const OTHER_WAYS: Rarity = Rarity {
+        mixed: 5,
+        later: 20,
+        never_interrupted: 60,
+    };
+    const ROTS: u32 = 2;
+
+    fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
+        self.open_core(disks)
+    }
+
+    fn draw_way(&mut self) {
+        let level = pick(&mut self.rng, &Level::ALL);
+        self.swarm.options.schedule = draw_schedule(&mut self.rng, level);
+    }
+
+    fn settle_in(&mut self) -> Check {
+        Ok(())
+    }
+
+    fn plan_fault(&mut self) {
+        faults::plan(&mut self.machine.rng, &self.machine.disks, 150);
+    }
+
+    fn step(&mut self) -> Check {
+        self.draw_step()
+    }
+
+    fn end_life(&mut self, overdue: bool) -> Check {
+        if !self.stopped && self.rng.u8(0..6) == 0 {
+            self.compare(self.core(), self.model.live())
+                .map_err(|what| format!("before the crash: {what}"))?;
+        }
+        if overdue && !self.stopped && self.tally.checkpoints == 0 {
+            self.checkpoint_now()?;
+        }
+        if !self.stopped && self.rng.u8(0..24) == 0 {
+            self.close_cleanly()?;
+        }
+        Ok(())
+    }
+
+    fn forget_all(&mut self) {
+        let building = self.drafts.iter().map(Drafting::rows).sum::<u64>();
+        if building > 0 {
+            *self.tally.reached.entry("draft_in_progress").or_default() += building;
+        }
+        self.forget_engine();
+    }
+
+    fn try_again(&mut self) {
+        // A restart that fails may or may not have taken the mark of a clean shutdown away.
+        self.closed_cleanly = None;
+    }
+
+    fn check_restart(&mut self) -> Check {
+        self.check_state()
+    }
+
+    fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
+        self.mark_reached();
+        let choice = self.rng.u64(..);
+        copies.map_or(Ok(()), |copies| self.check_other_ways(&copies, choice))
+    }
+
+    fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
+        self.check_damaged(disks, self.evidence, damage)
+    }
+
+    /// In the end nothing of what was deleted is left, and when everything has been deleted, no
+    /// page.
+    fn clean_up(&mut self) -> Check {
+        // A disk that a disturbed restart left full would keep the purge waiting for ever.
+        faults::clear(&self.disks);
+        self.drafts.clear();
+        self.purge_all()?;
+        self.compare(self.core(), self.model.live())
+            .map_err(|what| format!("after the purge: {what}"))?;
+        if self.stopped || self.rng.u8(0..3) > 0 {
+            return Ok(());
+        }
+        let places = self.model.live().keys();
+        let deletes: Vec<Op> = places.map(|place| Op::Delete(*place)).collect();
+        if !deletes.is_empty() {
+            self.flush_all()?;
+            self.transact_ops(&deletes, false)?;
+        }
+        if self.stopped || !self.model.live().is_empty() {
+            return Ok(());
+        }
+        self.purge_all()?;
+        let core = self.core();
+        for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
+            let part = core.heap().lock(partition);
+            for database in 0..self.swarm.databases {
+                let pages = part.pages_held(core.database(database));
+                if pages > 0 && !self.stopped {
+                    return Err(format!("{pages} pages of database {database} hold nothing"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// Purges until no orphan is left, or the engine fails as it may.
+    fn purge_all(&mut self) -> Check {
+        for turn in 0..PURGES_MAX {
+            if self.stopped || self.orphan_rows() == 0 {
+                return Ok(());
+            }
+            self.purge()?;
+            if turn % 64 == 63 {
+                self.flush_all()?;
+            }
+            if self.core().wal().is_behind(0) {
+                self.flush_all()?;
+                for stream in (0..self.swarm.streams).map(StreamId) {
+                    self.prepare(stream)?;
+                }
+            }
+        }
+        Err("the purge does not come to an end".to_owned())
+    }
+
+    fn orphan_rows(&self) -> u64 {
+        let core = self.core();
+        let ids = (0..core.heap().geometry().partitions).map(PartitionId);
+        ids.map(|id| core.heap().lock(id).orphan_rows()).sum()
+    }
+
+    /// Counts the rare states that a restart has come from.
+    fn mark_reached(&mut self) {
+        let core = self.core();
+        let (mut rows, mut abroad) = (0, 0);
+        for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
+            for database in 0..self.swarm.databases {
+                let part = core.heap().lock(partition);
+                part.for_each(core.database(database), |row| {
+                    rows += u64::from(row.home().is_some());
+                    abroad += u64::from(row.home().is_some_and(|at| at.partition != partition));
+                });
+            }
+        }
+        let scanning = u64::from(self.scan.is_some());
+        let marks = [
+            ("collection_of_rows", rows),
+            ("home_abroad", abroad),
+            ("orphan_row", self.orphan_rows()),
+            ("scan_in_progress", scanning),
+        ];
+        for (mark, count) in marks.into_iter().filter(|(_, count)| *count > 0) {
+            *self.tally.reached.entry(mark).or_default() += count;
+        }
+    }
+}
