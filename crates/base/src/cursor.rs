@@ -33,6 +33,7 @@ impl<'a> Reader<'a> {
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(len)?;
         let out = self.bytes.get(self.at..end)?;
+        debug_assert_eq!(self.remaining() - len, self.bytes.len() - end);
         self.at = end;
         Some(out)
     }
@@ -98,6 +99,7 @@ impl<'a> Reader<'a> {
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
+                debug_assert!(byte == 0 || varint_len(value) == shift / 7 + 1);
                 return (byte != 0 || shift == 0).then_some(value);
             }
         }
@@ -181,6 +183,7 @@ pub fn varint_len(v: u64) -> usize {
 /// LEB128 of an integer, and how many of the bytes it takes.
 #[must_use]
 pub fn varint(mut v: u64) -> ([u8; 10], usize) {
+    let len = varint_len(v);
     let mut out = [0; 10];
     let mut n = 0;
     loop {
@@ -189,6 +192,7 @@ pub fn varint(mut v: u64) -> ([u8; 10], usize) {
         out[n] = if v == 0 { low } else { low | 0x80 };
         n += 1;
         if v == 0 {
+            debug_assert_eq!(n, len, "the length that was announced");
             return (out, n);
         }
     }

@@ -204,10 +204,12 @@ impl Error {
     /// The error of a database that this one has stopped, at `place`: every later call fails with it.
     #[must_use]
     pub fn stopping(&self, place: &str) -> Error {
-        match self {
+        let stopped = match self {
             Error::Fenced(why) => Error::Fenced(format!("{place}: {why}")),
             other => Error::Stopped(format!("{place}: {other}")),
-        }
+        };
+        assert_eq!(stopped.is_fenced(), self.is_fenced(), "a fence stays one");
+        stopped
     }
 
     /// Whether another process owns the log.

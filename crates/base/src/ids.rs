@@ -86,7 +86,9 @@ impl Useq {
     /// The number of the next update.
     #[must_use]
     pub fn next(self) -> Useq {
-        Useq(self.0.wrapping_add(1))
+        let next = Useq(self.0.wrapping_add(1));
+        debug_assert!(next.is_after(self) && next.since(self) == 1);
+        next
     }
 
     /// How many updates lie between `earlier` and `self`, modulo 2^32.
@@ -119,10 +121,16 @@ impl ImageSlot {
     /// The slot that is not `self`.
     #[must_use]
     pub fn other(self) -> ImageSlot {
-        match self {
+        let other = match self {
             ImageSlot::A => ImageSlot::B,
             ImageSlot::B => ImageSlot::A,
-        }
+        };
+        assert_eq!(
+            self.index() + other.index(),
+            1,
+            "the two slots have the two indexes"
+        );
+        other
     }
 
     /// 0 for A, 1 for B.

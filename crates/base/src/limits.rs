@@ -21,5 +21,19 @@ pub const VALUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Bytes of one stream that may be written but not yet synced. Restart looks this far beyond the
 /// first gap for evidence that acknowledged data is missing.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+const _: () = {
+    assert!(
+        PAGE_BYTES.is_multiple_of(SECTOR_BYTES),
+        "pages are whole sectors"
+    );
+    assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX);
+    assert!(VALUE_BYTES_DEFAULT <= VALUE_BYTES_MAX && KEY_BYTES_MAX < VALUE_BYTES_MAX);
+    assert!(
+        IN_FLIGHT_BYTES_MAX.is_multiple_of(2 * crate::num::to_u64(SECTOR_BYTES)),
+        "half of what is in flight is whole sectors: the bound of a stream's tail"
+    );
+};
+
 /// The format version of every file. Before 1.0 other versions are refused.
 pub const FORMAT_VERSION: u16 = 3;

@@ -22,8 +22,17 @@ pub fn moment(us: u64) -> String {
         month_index - 9
     };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
+    assert!(
+        (1..=12).contains(&month) && (1..=31).contains(&day) && year >= 1970,
+        "day {days} since 1970 is {year}-{month}-{day}"
+    );
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     let micros = us % 1_000_000;
+    assert_eq!(
+        (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + micros,
+        us,
+        "the parts make up the moment"
+    );
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 

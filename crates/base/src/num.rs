@@ -29,5 +29,10 @@ pub fn to_u32(n: usize) -> u32 {
 /// `n` rounded up to a multiple of `unit`.
 #[must_use]
 pub const fn round_up(n: u64, unit: u64) -> u64 {
-    n.div_ceil(unit) * unit
+    let up = n.div_ceil(unit) * unit;
+    assert!(
+        n <= up && up - n < unit,
+        "rounding up adds less than a unit"
+    );
+    up
 }

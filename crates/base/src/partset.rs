@@ -23,6 +23,7 @@ impl PartitionSet {
         for id in 0..count {
             set.insert(PartitionId(id));
         }
+        debug_assert_eq!(set.len(), usize::from(count), "as many as were asked for");
         set
     }
 
@@ -30,6 +31,7 @@ impl PartitionSet {
     pub fn insert(&mut self, id: PartitionId) {
         debug_assert!(id.0 < PARTITIONS_MAX);
         self.words[usize::from(id.0 / 64) & 3] |= 1 << (id.0 % 64);
+        debug_assert!(self.contains(id));
     }
 
     /// Whether the partition is in the set.
@@ -43,6 +45,7 @@ impl PartitionSet {
         for (mine, theirs) in self.words.iter_mut().zip(other.words) {
             *mine |= theirs;
         }
+        debug_assert!(self.len() >= other.len(), "a union has what each set has");
     }
 
     /// How many partitions are in the set.
@@ -97,7 +100,9 @@ impl PartitionSet {
             raw.copy_from_slice(chunk);
             *word = u64::from_le_bytes(raw);
         }
-        PartitionSet { words }
+        let set = PartitionSet { words };
+        debug_assert_eq!(set.to_bytes(), *bytes, "the two codings are inverse");
+        set
     }
 }
 

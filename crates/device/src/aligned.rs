@@ -19,6 +19,14 @@ impl AlignedBuf {
         let raw = vec![0; len + SECTOR_BYTES];
         let misaligned = raw.as_ptr().addr() % SECTOR_BYTES;
         let start = (SECTOR_BYTES - misaligned) % SECTOR_BYTES;
+        assert!(
+            start + len <= raw.len(),
+            "one sector more than asked for suffices"
+        );
+        assert!(
+            raw[start..].as_ptr().addr().is_multiple_of(SECTOR_BYTES),
+            "byte {start} is aligned"
+        );
         AlignedBuf { raw, start, len }
     }
 }

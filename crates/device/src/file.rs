@@ -215,6 +215,10 @@ impl RealFile {
         let aligned = offset.is_multiple_of(sector)
             && buf.len().is_multiple_of(SECTOR_BYTES)
             && buf.as_ptr().addr().is_multiple_of(SECTOR_BYTES);
+        debug_assert!(
+            self.around.is_some() || !self.is_direct(),
+            "direct I/O needs its descriptor"
+        );
         match &self.around {
             Some(around) if aligned && self.is_direct() => (around, true),
             _ => (&self.buffered, false),
@@ -224,6 +228,10 @@ impl RealFile {
     /// Whether the access is to be tried again: interrupted, or refused by direct I/O alone.
     fn try_again(&self, direct: bool, e: &io::Error) -> bool {
         if direct && refuses_direct(e) {
+            assert!(
+                self.around.is_some(),
+                "a direct access went around the cache"
+            );
             self.direct_works.store(false, Ordering::Relaxed);
             return true;
         }
@@ -235,6 +243,7 @@ impl RealFile {
     }
 
     fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
+        assert!(from < to, "a file grows from {from} to {to}");
         loop {
             match fallocate(&self.buffered, FallocateFlags::empty(), from, to - from) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
@@ -252,11 +261,15 @@ impl RealFile {
             let (file, direct) = self.route(at, rest);
             match file.write_at(rest, at) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
-                Ok(n) => done += n,
+                Ok(n) => {
+                    assert!(n <= rest.len(), "{n} bytes were written of {}", rest.len());
+                    done += n;
+                }
                 Err(e) if self.try_again(direct, &e) => {}
                 Err(e) => return Err(e),
             }
         }
+        assert_eq!(done, data.len(), "a write is whole or an error");
         Ok(())
     }
 
@@ -267,9 +280,11 @@ impl RealFile {
         while at < to {
             let end = to.min((at / piece + 1) * piece);
             let len = usize::try_from(end - at).unwrap_or(ZEROS_BYTES);
+            assert!(len <= zeros.len(), "a piece of {len} bytes ends at {end}");
             self.write_all(at, &zeros[..len])?;
             at = end;
         }
+        assert_eq!(at, to.max(from), "all zeros are written");
         Ok(())
     }
 }

@@ -123,6 +123,7 @@ pub trait File: Send + Sync {
 /// Reads exactly `buf.len()` bytes or reports the file as shorter than it must be.
 pub fn read_exact_at(file: &dyn File, offset: u64, buf: &mut [u8]) -> Result<()> {
     let got = file.read_at(offset, buf)?;
+    assert!(got <= buf.len(), "{got} bytes were read into {}", buf.len());
     if got == buf.len() {
         return Ok(());
     }

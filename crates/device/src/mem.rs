@@ -115,6 +115,10 @@ impl Disk for MemDisk {
             tree.dirs.insert(dir.to_owned());
             dir = parent(dir);
         }
+        debug_assert!(
+            tree.dirs.iter().all(|dir| tree.has_dir(parent(dir))),
+            "directories have their parents"
+        );
         Ok(())
     }
 
@@ -177,7 +181,8 @@ struct Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.tree.lock().locked.remove(&self.path);
+        let held = self.tree.lock().locked.remove(&self.path);
+        debug_assert!(held, "the lock on {} is held until here", self.path);
     }
 }
 

@@ -161,6 +161,8 @@ impl Device {
             self.busy_ns.fetch_add(transfer_ns, Ordering::Relaxed);
             let mut bucket = self.bucket.lock();
             let mut head_start_ns = std::mem::take(&mut bucket.credit_ns);
+            assert!(head_start_ns <= CREDIT_NS, "a credit of {head_start_ns} ns");
+            let before_ns = bucket.free_at_ns;
             if read.is_some_and(|read| bucket.goes_on(read)) {
                 let ahead_ns = READ_AHEAD_BYTES * 1000 / self.mb_per_s;
                 head_start_ns = head_start_ns.max(ahead_ns);
@@ -168,6 +170,10 @@ impl Device {
             bucket.head = read.map(|read| (read.file, read.from + bytes, read.follows));
             let begin = until.saturating_sub(head_start_ns).max(bucket.free_at_ns);
             bucket.free_at_ns = begin.saturating_add(transfer_ns);
+            assert!(
+                before_ns <= begin && begin <= bucket.free_at_ns,
+                "transfers overlap at {begin} ns"
+            );
             until = until.max(bucket.free_at_ns);
         } else if bytes == 0 && self.mb_per_s > 0 {
             // A sync waits for the transfers before it.
@@ -252,6 +258,11 @@ impl File for ModelFile {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let count = self.inner.read_at(offset, buf)?;
+        assert!(
+            count <= buf.len(),
+            "{count} bytes were read into {}",
+            buf.len()
+        );
         let end = offset + bytes_u64(count);
         let read = Read {
             file: self.number,

@@ -29,7 +29,9 @@ pub(crate) fn check_dir(dir: &str) -> Result<&str> {
 
 /// The directory a checked path lies in.
 pub(crate) fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(dir, _)| dir)
+    let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+    debug_assert!(name_in(dir, path).is_some(), "{path} lies in {dir:?}");
+    dir
 }
 
 /// The name of `path` within `dir`, if it lies directly there.
