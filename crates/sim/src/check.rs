@@ -202,7 +202,7 @@ impl World {
         let both = anchor.images.iter().all(|image| image.is_complete());
         let one_page = choice.is_multiple_of(2) && core.report().pages_fetched > 0;
         if one_page {
-            self.damage_page(&before[0], &format!("{folder}/pages"), choice / 2);
+            damage_page(&before[0], &format!("{folder}/pages"), choice / 2);
         } else if !before[0].flip(&directory, 40, 3) {
             return Err(format!(
                 "{directory} is not there although the anchor names it"
@@ -299,26 +299,6 @@ impl World {
         Ok(())
     }
 
-    /// Flips a byte in one of the pages that hold something.
-    fn damage_page(&self, disk: &SimDisk, path: &str, choice: u64) {
-        let Ok(bytes) = disk.read_all(path) else {
-            return;
-        };
-        let header = to_usize(perdura_recovery::image::PAGES_HEADER_BYTES);
-        let pages = bytes.len().saturating_sub(header) / PAGE_BYTES;
-        let used = |page: &usize| {
-            bytes[header + page * PAGE_BYTES..][..64]
-                .iter()
-                .any(|b| *b != 0)
-        };
-        let used: Vec<usize> = (0..pages).filter(used).collect();
-        if used.is_empty() {
-            return;
-        }
-        let page = used[to_usize(choice % to_u64(used.len()))];
-        disk.flip(path, to_u64(header + page * PAGE_BYTES + 9), 3);
-    }
-
     fn dry_run(
         &self,
         disks: &[Arc<SimDisk>],
@@ -356,5 +336,23 @@ impl World {
         self.compare(&core, &self.model.state_at(durable))
             .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
         Ok(Some(durable))
+    }
+}
+
+/// Flips a byte in one of the pages that hold something.
+pub(crate) fn damage_page(disk: &SimDisk, path: &str, choice: u64) {
+    let Ok(bytes) = disk.read_all(path) else {
+        return;
+    };
+    let header = to_usize(perdura_recovery::image::PAGES_HEADER_BYTES);
+    let pages = bytes.len().saturating_sub(header) / PAGE_BYTES;
+    let holds = |page: &usize| {
+        let start = header + page * PAGE_BYTES;
+        bytes[start..start + 64].iter().any(|byte| *byte != 0)
+    };
+    let held: Vec<usize> = (0..pages).filter(holds).collect();
+    if !held.is_empty() {
+        let page = held[to_usize(choice % to_u64(held.len()))];
+        disk.flip(path, to_u64(header + page * PAGE_BYTES + 9), 3);
     }
 }

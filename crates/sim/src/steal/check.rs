@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::error::Family;
-use perdura_base::limits::PAGE_BYTES;
-use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, CrashProfile, SimDisk};
 use perdura_heap::MemoryAccount;
-use perdura_recovery::image::{PAGES_HEADER_BYTES, directory_path, folder};
+use perdura_recovery::image::{directory_path, folder};
 use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
 
-use crate::check::anchor_of;
+use crate::check::{anchor_of, damage_page};
 use crate::lives::Lives;
 use crate::swarm::draw_schedule;
 use crate::world::Check;
@@ -228,23 +226,5 @@ impl World {
         self.compare(&steal, &self.oracle.state_at(durable))
             .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
         Ok(Some(durable))
-    }
-}
-
-/// Flips a byte in one of the pages that hold something.
-fn damage_page(disk: &SimDisk, path: &str, choice: u64) {
-    let Ok(bytes) = disk.read_all(path) else {
-        return;
-    };
-    let header = to_usize(PAGES_HEADER_BYTES);
-    let pages = bytes.len().saturating_sub(header) / PAGE_BYTES;
-    let holds = |page: &usize| {
-        let start = header + page * PAGE_BYTES;
-        bytes[start..start + 64].iter().any(|byte| *byte != 0)
-    };
-    let held: Vec<usize> = (0..pages).filter(holds).collect();
-    if !held.is_empty() {
-        let page = held[to_usize(choice % to_u64(held.len()))];
-        disk.flip(path, to_u64(header + page * PAGE_BYTES + 9), 3);
     }
 }
