@@ -137,7 +137,7 @@ impl Offline {
 
     /// The disk that holds a partition's pages of the images.
     pub fn image_disk(&self, partition: PartitionId) -> &dyn Disk {
-        self.images[usize::from(partition.0) % self.images.len()].as_ref()
+        self.images[perdura_recovery::image::disk_of(partition, self.images.len())].as_ref()
     }
 
     /// The method called `name` and the level with this number, if they are for this database;

@@ -5,7 +5,7 @@
 //! ```
 //! * *begin*: the anchor says BUILDING for the slot about to be overwritten, so that it is no
 //!   fallback from then on; begin marks are appended to every stream; then `G := k` is published.
-//!   Who runs transactions says through a [`Window`] what else must hold around that.
+//!   The transaction layer adds its own conditions through a [`Window`].
 //! * *Copy*: under the partition's latch, pages get `epoch := k`; those dirty for the slot are
 //!   copied to a staging buffer. Never in the middle of a transaction: the latch is its latch.
 //! * *Write*: the staged pages, outside the latch. At the partition's end its section of the
@@ -13,6 +13,13 @@
 //! * *Mark*, *Await*: end marks; the image counts once their epoch is durable, because then every
 //!   record it reflects is.
 //! * *Anchor*: names the image, drops chain links that nothing needs, and only then the log is cut.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `phase` | the states, and the table of what may follow what |
+//! | `pages` | a page's way from memory to the pages files |
+//! | `progress` | a step's result, and figures |
+//! | `seeded` | seeded bugs that need code |
 //!
 //! The pages of partition p are on image disk p modulo the number of disks; the directory, which the
 //! anchor names, is on the data disk and written after all of them are synced.
@@ -39,79 +46,32 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock, Disk};
-use perdura_heap::{MemoryUse, Visit};
+use perdura_heap::MemoryUse;
 use perdura_wal::{Rung, Wal};
-use serde::Serialize;
 
 use crate::anchor_cell::AnchorCell;
 use crate::component::{Component, Contract};
 use crate::image::{
-    DirEntry, Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path, folder,
+    Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path,
     remove_old_directories,
 };
 use crate::images::Completion;
 use crate::truncate::truncation_floor;
 use crate::window::{Window, WindowEnd};
 
+mod pages;
+mod phase;
+mod progress;
+#[cfg(feature = "flaws")]
+mod seeded;
+
+pub use progress::{CheckpointProgress, CheckpointStats};
+
+use phase::{Event, Phase, Stage};
+
 /// Pages visited under one latch.
 pub const VISIT_PAGES: u32 = 16;
 const STAGING_BYTES: usize = 16 * PAGE_BYTES;
-
-/// What a step did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckpointProgress {
-    /// No checkpoint is running.
-    Idle,
-    /// A step was taken; this many bytes were written to the image in it.
-    Working(u64),
-    /// Waits for the log to become durable; close the epoch and flush.
-    Waiting,
-    /// The checkpoint is complete.
-    Done,
-}
-
-/// Figures of checkpoints.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct CheckpointStats {
-    /// Completed since the database was opened.
-    pub completed: u64,
-    /// Cancelled since then, for instance because the disk was full.
-    pub cancelled: u64,
-    /// The newest complete checkpoint epoch.
-    pub last_k: u64,
-    /// Pages the newest one wrote.
-    pub last_pages: u64,
-    /// Bytes the newest one wrote.
-    pub last_bytes: u64,
-    /// How long it took, microseconds.
-    pub last_us: u64,
-    /// When it ended, microseconds since 1970; 0 if none since the start.
-    pub last_end_us: u64,
-    /// Whether one is running.
-    pub running: bool,
-    /// Partitions the running one has swept.
-    pub partitions_done: u64,
-}
-
-enum Phase {
-    Idle,
-    Copy {
-        partition: u16,
-        local: u32,
-    },
-    /// `next_local` is `None` once the partition's last page was visited.
-    Write {
-        partition: u16,
-        next_local: Option<u32>,
-        run: usize,
-    },
-    SyncPages,
-    Directory,
-    Mark,
-    Await(WindowEnd),
-    Anchor(WindowEnd),
-    Truncate,
-}
 
 /// The sweep that is running.
 struct Sweep {
@@ -125,10 +85,50 @@ struct Sweep {
     /// `None` once the file has been completed.
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
-    /// The end marks are not appended yet.
-    window_open: bool,
+    /// Where the window ended; `None` before the end marks are appended.
+    end: Option<WindowEnd>,
+    /// How far the log may be cut, as the anchor that names the image says; `None` before.
+    floor: Option<Vec<Pos>>,
     pages: u64,
     bytes: u64,
+}
+
+impl Sweep {
+    /// Where its window ended.
+    fn ended(&self) -> &WindowEnd {
+        self.end
+            .as_ref()
+            .expect("the end marks are appended before the sweep waits for them")
+    }
+}
+
+/// What the machine is doing.
+enum State {
+    Idle,
+    Running { sweep: Box<Sweep>, phase: Phase },
+}
+
+impl State {
+    fn stage(&self) -> Stage {
+        match self {
+            State::Idle => Stage::Idle,
+            State::Running { phase, .. } => phase.stage(),
+        }
+    }
+}
+
+/// What a step did: the event, the phase that follows, and what the caller is told.
+struct Taken {
+    event: Event,
+    next: Option<Phase>,
+    progress: CheckpointProgress,
+}
+
+/// A complete image behind which old segments and directories may still lie.
+struct Leftover {
+    slot: ImageSlot,
+    k: CkptEpoch,
+    floor: Vec<Pos>,
 }
 
 /// A page in the staging buffer.
@@ -161,15 +161,14 @@ pub struct Checkpointer {
     parts: CheckpointParts,
     places: Places,
     directories: [Directory; 2],
-    phase: Phase,
-    sweep: Option<Sweep>,
+    state: State,
     staging: AlignedBuf,
     staged: Vec<Staged>,
     sidecar: Vec<u8>,
     summer: PageSummer,
     stats: CheckpointStats,
     /// The image behind which not everything old could be removed yet.
-    leftover: Option<(ImageSlot, CkptEpoch)>,
+    leftover: Option<Leftover>,
     /// A copy of the figures for others, who must not wait for a step's I/O.
     published: Arc<Mutex<CheckpointStats>>,
 }
@@ -190,8 +189,7 @@ impl Checkpointer {
             places: Places::of(&newest),
             parts,
             directories,
-            phase: Phase::Idle,
-            sweep: None,
+            state: State::Idle,
             staging: AlignedBuf::zeroed(0),
             staged: Vec::new(),
             sidecar: Vec::new(),
@@ -218,7 +216,7 @@ impl Checkpointer {
     /// Whether a checkpoint is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.sweep.is_some()
+        !matches!(self.state, State::Idle)
     }
 
     /// Starts a checkpoint; nothing happens if one is running.
@@ -267,7 +265,7 @@ impl Checkpointer {
             component.set_ckpt_epoch(k);
             begin
         });
-        self.sweep = Some(Sweep {
+        let sweep = Sweep {
             slot,
             k,
             begin,
@@ -276,15 +274,20 @@ impl Checkpointer {
             images,
             writer: Some(writer),
             directory_crc: 0,
-            window_open: true,
+            end: None,
+            floor: None,
             pages: 0,
             bytes: 0,
-        });
-        self.stats.partitions_done = 0;
-        self.phase = Phase::Copy {
-            partition: 0,
-            local: 0,
         };
+        self.stats.partitions_done = 0;
+        self.enter(
+            Event::Begin,
+            Box::new(sweep),
+            Phase::Copy {
+                partition: 0,
+                local: 0,
+            },
+        );
         self.publish();
         Ok(())
     }
@@ -296,52 +299,71 @@ impl Checkpointer {
     /// of pages or update of the anchor has stopped the log. An anchor that is refused for want of
     /// space cancels nothing: the next step tries again to name the image.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        let Some(mut sweep) = self.sweep.take() else {
+        let State::Running { mut sweep, phase } = std::mem::replace(&mut self.state, State::Idle)
+        else {
             return Ok(CheckpointProgress::Idle);
         };
-        let result = self.advance(&mut sweep, phase);
-        match &result {
-            Ok(CheckpointProgress::Done) => self.complete(&sweep),
-            Ok(_) => self.sweep = Some(sweep),
-            Err(_) if matches!(self.phase, Phase::Anchor(_)) => self.sweep = Some(sweep),
-            Err(_) => self.cancel(&sweep),
+        let from = phase.stage();
+        let result = self.take(&mut sweep, phase);
+        let (event, next) = match &result {
+            Ok(taken) => (taken.event, taken.next),
+            Err(_) if from == Stage::Anchor && self.parts.wal.failure().is_none() => {
+                (Event::Refused, Some(phase))
+            }
+            Err(_) => (Event::Fail, None),
+        };
+        let to = from.advance(event);
+        assert_eq!(
+            to,
+            next.map_or(Stage::Idle, Phase::stage),
+            "after {event:?}"
+        );
+        match next {
+            Some(phase) => self.state = State::Running { sweep, phase },
+            None if event == Event::Truncated => self.complete(&sweep),
+            None => self.cancel(&sweep),
         }
         self.publish();
-        result
+        result.map(|taken| taken.progress)
+    }
+
+    /// Puts an idle machine to work.
+    fn enter(&mut self, event: Event, sweep: Box<Sweep>, phase: Phase) {
+        assert_eq!(self.state.stage().advance(event), phase.stage());
+        self.state = State::Running { sweep, phase };
     }
 
     /// Gives the running checkpoint up, unless its image is being named already: cancelling is just
     /// stopping. Returns whether one was given up.
     pub fn abandon(&mut self) -> bool {
-        if matches!(self.phase, Phase::Anchor(_) | Phase::Truncate) {
+        if self.state.stage().after(Event::Abandon).is_none() {
             return false;
         }
-        let Some(sweep) = self.sweep.take() else {
-            return false;
-        };
-        self.cancel(&sweep);
+        if let State::Running { sweep, .. } = std::mem::replace(&mut self.state, State::Idle) {
+            self.cancel(&sweep);
+        }
         self.publish();
         true
     }
 
-    fn advance(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<CheckpointProgress> {
-        let mut written = 0;
-        self.phase = match phase {
-            Phase::Idle => return Ok(CheckpointProgress::Idle),
-            Phase::Copy { partition, local } => self.copy(sweep, partition, local),
+    /// Does what the phase says.
+    fn take(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
+        let mut progress = CheckpointProgress::Working(0);
+        let (event, next) = match phase {
+            Phase::Copy { partition, local } => (Event::Staged, self.copy(sweep, partition, local)),
             Phase::Write {
                 partition,
                 next_local,
                 run,
             } if run < self.staged.len() => {
                 let end = self.write_run(sweep, PartitionId(partition), run)?;
-                written = to_u64((end - run) * PAGE_BYTES);
-                Phase::Write {
+                progress = CheckpointProgress::Working(to_u64((end - run) * PAGE_BYTES));
+                let next = Phase::Write {
                     partition,
                     next_local,
                     run: end,
-                }
+                };
+                (Event::RunWritten, next)
             }
             Phase::Write {
                 partition,
@@ -352,7 +374,7 @@ impl Checkpointer {
                 if !armed(Flaw::AnchorBeforeImage) {
                     self.sync(sweep)?;
                 }
-                Phase::Directory
+                (Event::Synced, Phase::Directory)
             }
             Phase::Directory => {
                 if let Some(writer) = sweep.writer.take() {
@@ -361,39 +383,52 @@ impl Checkpointer {
                 if armed(Flaw::ListRace) {
                     self.parts.window.list_early();
                 }
-                Phase::Mark
+                (Event::Listed, Phase::Mark)
             }
             Phase::Mark => {
-                let end = self.parts.window.end(&self.parts.wal, sweep.k);
-                sweep.window_open = false;
-                Phase::Await(end)
+                sweep.end = Some(self.parts.window.end(&self.parts.wal, sweep.k));
+                (Event::Marked, Phase::Await)
             }
-            Phase::Await(end) => {
+            Phase::Await => {
                 self.parts.wal.check()?;
-                if self.parts.wal.durable(Rung::Disk) < end.epoch && !armed(Flaw::AnchorBeforeLog) {
-                    self.phase = Phase::Await(end);
-                    return Ok(CheckpointProgress::Waiting);
+                if self.is_durable(sweep.ended()) {
+                    (Event::Durable, Phase::Anchor)
+                } else {
+                    progress = CheckpointProgress::Waiting;
+                    (Event::NotDurable, Phase::Await)
                 }
-                Phase::Anchor(end)
             }
-            Phase::Anchor(end) => {
-                if let Err(error) = self.name_image(sweep, &end) {
-                    if self.parts.wal.failure().is_none() {
-                        self.phase = Phase::Anchor(end);
-                    }
-                    return Err(error);
-                }
-                Phase::Truncate
+            Phase::Anchor => {
+                self.name_image(sweep)?;
+                (Event::Named, Phase::Truncate)
             }
             Phase::Truncate => {
-                self.leftover = Some((sweep.slot, sweep.k));
-                // The image counts; what cannot be removed now waits, and whoever drives the
+                let floor = sweep.floor.take();
+                self.leftover = Some(Leftover {
+                    slot: sweep.slot,
+                    k: sweep.k,
+                    floor: floor.expect("the anchor was named before the log is cut"),
+                });
+                // The image counts; what cannot be removed now waits, and the driver of the
                 // checkpoints learns of it from `clear_away`.
                 let _later = self.remove_old();
-                return Ok(CheckpointProgress::Done);
+                return Ok(Taken {
+                    event: Event::Truncated,
+                    next: None,
+                    progress: CheckpointProgress::Done,
+                });
             }
         };
-        Ok(CheckpointProgress::Working(written))
+        Ok(Taken {
+            event,
+            next: Some(next),
+            progress,
+        })
+    }
+
+    /// Whether everything that the image reflects is durable.
+    fn is_durable(&self, end: &WindowEnd) -> bool {
+        self.parts.wal.durable(Rung::Disk) >= end.epoch || armed(Flaw::AnchorBeforeLog)
     }
 
     /// Removes log segments and directories that the last checkpoint could not remove. Does nothing
@@ -409,152 +444,80 @@ impl Checkpointer {
     }
 
     fn remove_old(&mut self) -> Result<()> {
-        let Some((slot, k)) = self.leftover else {
+        let Some(Leftover { slot, k, floor }) = &self.leftover else {
             return Ok(());
         };
-        let floor = truncation_floor(&self.parts.anchor.get(), None);
-        let segments = self.parts.wal.truncate(&floor);
+        let (slot, k) = (*slot, *k);
+        self.assert_named(slot, k, floor);
+        let segments = self.parts.wal.truncate(floor);
         remove_old_directories(self.parts.disk.as_ref(), slot, k)?;
         segments?;
         self.leftover = None;
         Ok(())
     }
 
-    /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
-    fn copy(&mut self, sweep: &mut Sweep, partition: u16, local: u32) -> Phase {
-        let id = PartitionId(partition);
-        self.staged.clear();
-        self.sidecar.clear();
-        let Checkpointer {
-            parts,
-            directories,
-            staging,
-            staged,
-            sidecar,
-            ..
-        } = self;
-        let pages = local..local.saturating_add(VISIT_PAGES);
-        let kind = (sweep.slot, sweep.k);
-        let take = |local: u32, page: PageId, visit: Visit<'_>| match visit {
-            Visit::Born | Visit::Untouched => {
-                directories[sweep.slot.index()].set(id, local, DirEntry::default());
-            }
-            Visit::Clean => {}
-            Visit::Dirty(bytes) => {
-                let room = staged.len() * PAGE_BYTES;
-                staging[room..room + PAGE_BYTES].copy_from_slice(bytes);
-                staged.push(Staged { local, page });
-            }
-        };
-        let next_local = parts.component.visit(id, pages, kind, sidecar, take);
-        Phase::Write {
-            partition,
-            next_local,
-            run: 0,
-        }
+    /// I6: before the log is cut, the durable anchor names the image, and the floor lies at or
+    /// ahead of where a restart from it begins.
+    fn assert_named(&self, slot: ImageSlot, k: CkptEpoch, floor: &[Pos]) {
+        self.parts.anchor.with(|anchor| {
+            let image = anchor.image(slot);
+            assert!(
+                image.is_complete() && image.k == k,
+                "the log is cut after the anchor names checkpoint {k}"
+            );
+            let mut reach = floor.iter().zip(&image.begin);
+            assert!(
+                reach.all(|(floor, begin)| floor <= begin),
+                "the log is cut ahead of where a restart from checkpoint {k} begins"
+            );
+        });
     }
 
-    /// Writes staged pages from `run` on that lie side by side; returns the first not written.
-    fn write_run(&mut self, sweep: &mut Sweep, id: PartitionId, run: usize) -> Result<usize> {
-        let first = self.staged[run];
-        let place = self.places.place(first.page);
-        let side_by_side = self.staged[run..]
-            .iter()
-            .zip(place.0..)
-            .take_while(|(staged, expected)| self.places.place(staged.page).0 == *expected)
-            .count();
-        let end = run + side_by_side;
-        if armed(Flaw::CopyAfterLatch) {
-            self.recopy(id, run..end);
-        }
-        for at in run..end {
-            let Staged { local, page } = self.staged[at];
-            let bytes = &self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];
-            let entry = DirEntry::describe(page, bytes, sweep.k, &self.summer);
-            self.directories[sweep.slot.index()].set(id, local, entry);
-        }
-        let image = &sweep.images[usize::from(id.0) % sweep.images.len()];
-        image.write(place, &self.staging[run * PAGE_BYTES..end * PAGE_BYTES])?;
-        sweep.pages += to_u64(side_by_side);
-        sweep.bytes += to_u64(side_by_side * PAGE_BYTES);
-        Ok(end)
-    }
-
-    /// The seeded bug of copying a page "asynchronously": as it is when it is written.
-    #[cold]
-    fn recopy(&mut self, id: PartitionId, staged: std::ops::Range<usize>) {
-        for at in staged {
-            let copy = &mut self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];
-            self.parts
-                .component
-                .copy_page(id, self.staged[at].local, copy);
-        }
-    }
-
-    /// After a batch: the next batch, or the partition's section and the next partition.
-    fn finish_batch(
-        &mut self,
-        sweep: &mut Sweep,
-        partition: u16,
-        next_local: Option<u32>,
-    ) -> Result<Phase> {
-        self.staged.clear();
-        if let Some(local) = next_local {
-            return Ok(Phase::Copy { partition, local });
-        }
-        let directory = &self.directories[sweep.slot.index()];
-        let section = directory.encode_section(PartitionId(partition), &self.sidecar);
-        self.sidecar.clear();
-        if let Some(writer) = &mut sweep.writer {
-            writer.add_section(&section)?;
-        }
-        self.stats.partitions_done += 1;
-        if partition + 1 < self.parts.component.geometry().partitions {
-            return Ok(Phase::Copy {
-                partition: partition + 1,
-                local: 0,
-            });
-        }
-        Ok(Phase::SyncPages)
-    }
-
-    fn sync(&self, sweep: &Sweep) -> Result<()> {
-        for image in &sweep.images {
-            image.sync().inspect_err(|error| {
-                self.parts.wal.stop(folder(sweep.slot), error);
-            })?;
-        }
-        Ok(())
-    }
-
-    fn name_image(&mut self, sweep: &Sweep, end: &WindowEnd) -> Result<()> {
+    /// I5: the image is named only once every record that it reflects is durable.
+    fn name_image(&mut self, sweep: &mut Sweep) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.begin)?;
         }
+        let end = sweep.ended();
+        assert!(
+            self.is_durable(end),
+            "checkpoint {} is named before the log of its window is durable",
+            sweep.k
+        );
+        assert!(
+            sweep.writer.is_none(),
+            "checkpoint {} is named before its directory is durable",
+            sweep.k
+        );
         let now = self.parts.clock.wall_us();
-        let named = self.parts.anchor.update_running(&self.parts.wal, |record| {
-            let completion = Completion {
-                directory_crc: sweep.directory_crc,
-                end_epoch: end.epoch,
-                wall_us: now,
-                begin: reach(&sweep.begin, end.undo_low.as_deref()),
-                end: end.ends.clone(),
-            };
-            let image = record.image_mut(sweep.slot);
-            if armed(Flaw::NoBuildingMark) {
-                image.mark_building(sweep.k);
-            }
-            image.mark_complete(sweep.k, completion);
-            record.ckpt_max = record.ckpt_max.max(sweep.k);
-            let floor = truncation_floor(record, None);
-            // The last link stays: it says where the open incarnation starts.
-            let last = record.chain.last().map(|link| link.incarnation);
-            record.chain.retain(|link| {
-                Some(link.incarnation) == last
-                    || link.cut.iter().zip(&floor).any(|(cut, floor)| cut > floor)
-            });
-        });
-        named.map(drop)
+        let mut cut_below = Vec::new();
+        self.parts
+            .anchor
+            .update_running(&self.parts.wal, |record| {
+                let completion = Completion {
+                    directory_crc: sweep.directory_crc,
+                    end_epoch: end.epoch,
+                    wall_us: now,
+                    begin: reach(&sweep.begin, end.undo_low.as_deref()),
+                    end: end.ends.clone(),
+                };
+                let image = record.image_mut(sweep.slot);
+                if armed(Flaw::NoBuildingMark) {
+                    image.mark_building(sweep.k);
+                }
+                image.mark_complete(sweep.k, completion);
+                record.ckpt_max = record.ckpt_max.max(sweep.k);
+                let floor = truncation_floor(record, None);
+                // The last link stays: it says where the open incarnation starts.
+                let last = record.chain.last().map(|link| link.incarnation);
+                record.chain.retain(|link| {
+                    Some(link.incarnation) == last
+                        || link.cut.iter().zip(&floor).any(|(cut, floor)| cut > floor)
+                });
+                cut_below = floor;
+            })?;
+        sweep.floor = Some(cut_below);
+        Ok(())
     }
 
     fn complete(&mut self, sweep: &Sweep) {
@@ -570,8 +533,7 @@ impl Checkpointer {
     /// Pages that were copied but perhaps not written are dirty again for the slot.
     fn cancel(&mut self, sweep: &Sweep) {
         self.stats.cancelled += 1;
-        self.phase = Phase::Idle;
-        if sweep.window_open {
+        if sweep.end.is_none() {
             self.parts.window.cancel();
         }
         let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));

@@ -9,7 +9,7 @@ use perdura_heap::Heap;
 
 use crate::base::{Base, Image};
 use crate::component::Contract;
-use crate::image::{ImageFile, Place};
+use crate::image::{ImageFile, Place, disk_of};
 use crate::plan::{ImagePlan, page_of};
 use crate::rule::ImageKind;
 
@@ -146,7 +146,7 @@ impl ImagePlan {
                 let Some(page) = geometry.page_id(partition, local) else {
                     break;
                 };
-                let disk = usize::from(partition.0) % files.len();
+                let disk = disk_of(partition, files.len());
                 let got = files[disk].read(self.places.place(page), &mut buf)?;
                 let whole = got == PAGE_BYTES && perdura_page::layout::page_id(&buf) == page;
                 let listed = self.directory.get(partition, local).is_present();

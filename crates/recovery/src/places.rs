@@ -1,8 +1,8 @@
 //! Where the pages of an image stand in its files; see [`crate::image`].
 
-use perdura_base::PageId;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
+use perdura_base::{PageId, PartitionId};
 use perdura_heap::Geometry;
 
 use crate::anchor::Anchor;
@@ -20,6 +20,16 @@ impl Place {
     pub fn offset(self) -> u64 {
         PAGES_HEADER_BYTES + self.0 * to_u64(PAGE_BYTES)
     }
+}
+
+/// The image disk, of `disks`, that holds the pages of a partition: the only code that says so.
+///
+/// # Panics
+/// If there are no disks: a database has at least one.
+#[must_use]
+pub fn disk_of(partition: PartitionId, disks: usize) -> usize {
+    assert!(disks > 0, "images are on at least one disk");
+    usize::from(partition.0) % disks
 }
 
 /// The places of a database's pages: arithmetic, fixed when it is made.
@@ -90,8 +100,6 @@ impl Places {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-
-    use perdura_base::PartitionId;
 
     fn shapes() -> impl Iterator<Item = Places> {
         let shape = |(partitions, chunk_pages, disks)| Places {

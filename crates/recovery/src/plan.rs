@@ -21,7 +21,7 @@ use perdura_wal::COPIED;
 use crate::anchor::Anchor;
 use crate::base::Base;
 use crate::image::{
-    DirEntry, Directory, ImageFile, LoadedDirectory, Places, folder, read_directory,
+    DirEntry, Directory, ImageFile, LoadedDirectory, Places, disk_of, folder, read_directory,
 };
 use crate::rule::ImageKind;
 
@@ -197,7 +197,7 @@ impl ImagePlan {
         self.sidecars = candidate.listed.sidecars;
         self.files.insert(slot, candidate.files);
         for partition in (0..anchor.geometry.partitions).map(PartitionId) {
-            let disk = usize::from(partition.0) % self.runs.len();
+            let disk = disk_of(partition, self.runs.len());
             let places = self.places;
             let runs = &mut self.runs[disk];
             let before = runs.len();
@@ -271,7 +271,7 @@ impl ImagePlan {
         for page in bad {
             let partition = geometry.partition_of_page(*page);
             let local = geometry.local_index(*page);
-            let disk = usize::from(partition.0) % self.runs.len();
+            let disk = disk_of(partition, self.runs.len());
             self.directory.set(partition, local, DirEntry::default());
             // A page the older image does not list is zeros there, which is what memory holds.
             let entry = stand_in.listed.directory.get(partition, local);

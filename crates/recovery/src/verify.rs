@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::anchor::Anchor;
 use crate::found::find;
 use crate::given::check_given;
-use crate::image::{ImageFile, PageSummer, Places, pages_path, read_directory};
+use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
 use crate::restart::{RestartOptions, Restarted, restart};
 
 /// What the checks found.
@@ -208,7 +208,7 @@ impl Checked<'_> {
                     let places = Places::of(&self.anchor);
                     let mut page = AlignedBuf::zeroed(PAGE_BYTES);
                     for partition in (0..geometry.partitions).map(PartitionId) {
-                        let file = &files[usize::from(partition.0) % files.len()];
+                        let file = &files[disk_of(partition, files.len())];
                         for (local, entry) in listed.directory.present(partition) {
                             let id = geometry
                                 .page_id(partition, local)

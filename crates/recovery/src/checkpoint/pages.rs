@@ -1,0 +1,127 @@
+//! The sweep's pages: from memory to the staging buffer to the pages files.
+
+#[cfg(feature = "flaws")]
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::to_u64;
+use perdura_base::{PageId, PartitionId, Result};
+use perdura_heap::Visit;
+
+use super::phase::{Event, Phase};
+use super::{Checkpointer, Staged, Sweep, VISIT_PAGES};
+use crate::component::Contract;
+use crate::image::{DirEntry, disk_of, folder};
+
+impl Checkpointer {
+    /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
+    pub(super) fn copy(&mut self, sweep: &Sweep, partition: u16, local: u32) -> Phase {
+        let id = PartitionId(partition);
+        self.staged.clear();
+        self.sidecar.clear();
+        let Checkpointer {
+            parts,
+            directories,
+            staging,
+            staged,
+            sidecar,
+            ..
+        } = self;
+        let pages = local..local.saturating_add(VISIT_PAGES);
+        let kind = (sweep.slot, sweep.k);
+        let take = |local: u32, page: PageId, visit: Visit<'_>| match visit {
+            Visit::Born | Visit::Untouched => {
+                directories[sweep.slot.index()].set(id, local, DirEntry::default());
+            }
+            Visit::Clean => {}
+            Visit::Dirty(bytes) => {
+                let room = staged.len() * PAGE_BYTES;
+                staging[room..room + PAGE_BYTES].copy_from_slice(bytes);
+                staged.push(Staged { local, page });
+            }
+        };
+        let next_local = parts.component.visit(id, pages, kind, sidecar, take);
+        Phase::Write {
+            partition,
+            next_local,
+            run: 0,
+        }
+    }
+
+    /// Writes staged pages from `run` on that lie side by side; returns the first not written.
+    pub(super) fn write_run(
+        &mut self,
+        sweep: &mut Sweep,
+        id: PartitionId,
+        run: usize,
+    ) -> Result<usize> {
+        let first = self.staged[run];
+        let place = self.places.place(first.page);
+        let side_by_side = self.staged[run..]
+            .iter()
+            .zip(place.0..)
+            .take_while(|(staged, expected)| self.places.place(staged.page).0 == *expected)
+            .count();
+        let end = run + side_by_side;
+        assert!(
+            run < end && end * PAGE_BYTES <= self.staging.len(),
+            "a run of staged pages lies in the staging buffer"
+        );
+        #[cfg(feature = "flaws")]
+        if armed(Flaw::CopyAfterLatch) {
+            self.recopy(id, run..end);
+        }
+        for at in run..end {
+            let Staged { local, page } = self.staged[at];
+            let bytes = &self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];
+            let entry = DirEntry::describe(page, bytes, sweep.k, &self.summer);
+            self.directories[sweep.slot.index()].set(id, local, entry);
+        }
+        let image = &sweep.images[disk_of(id, sweep.images.len())];
+        image.write(place, &self.staging[run * PAGE_BYTES..end * PAGE_BYTES])?;
+        sweep.pages += to_u64(side_by_side);
+        sweep.bytes += to_u64(side_by_side * PAGE_BYTES);
+        Ok(end)
+    }
+
+    /// After a batch: the next batch, or the partition's section and the next partition.
+    pub(super) fn finish_batch(
+        &mut self,
+        sweep: &mut Sweep,
+        partition: u16,
+        next_local: Option<u32>,
+    ) -> Result<(Event, Phase)> {
+        self.staged.clear();
+        if let Some(local) = next_local {
+            return Ok((Event::BatchWritten, Phase::Copy { partition, local }));
+        }
+        let directory = &self.directories[sweep.slot.index()];
+        let section = directory.encode_section(PartitionId(partition), &self.sidecar);
+        self.sidecar.clear();
+        if let Some(writer) = &mut sweep.writer {
+            writer.add_section(&section)?;
+        }
+        self.stats.partitions_done += 1;
+        if partition + 1 < self.parts.component.geometry().partitions {
+            let next = Phase::Copy {
+                partition: partition + 1,
+                local: 0,
+            };
+            return Ok((Event::BatchWritten, next));
+        }
+        assert_eq!(
+            self.stats.partitions_done,
+            u64::from(self.parts.component.geometry().partitions),
+            "the sweep ends when every partition has its section"
+        );
+        Ok((Event::LastBatchWritten, Phase::SyncPages))
+    }
+
+    pub(super) fn sync(&self, sweep: &Sweep) -> Result<()> {
+        for image in &sweep.images {
+            image.sync().inspect_err(|error| {
+                self.parts.wal.stop(folder(sweep.slot), error);
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! The states of a checkpoint: one table of what may follow what.
+//!
+//! Failures and giving up are events like the others. `Anchor` and `Truncate` cannot be abandoned:
+//! the anchor may name the image already.
+
+/// What a running checkpoint does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Copies pages of a partition under its latch.
+    Copy { partition: u16, local: u32 },
+    /// Writes the staged pages from `run` on. `next_local` is `None` once the partition's last page
+    /// was visited.
+    Write {
+        partition: u16,
+        next_local: Option<u32>,
+        run: usize,
+    },
+    /// Syncs the pages files.
+    SyncPages,
+    /// Completes the directory.
+    Directory,
+    /// Appends the end marks.
+    Mark,
+    /// Waits until the end marks are durable.
+    Await,
+    /// Names the image in the anchor.
+    Anchor,
+    /// Cuts the log and removes old directories.
+    Truncate,
+}
+
+/// A state of the checkpoint machine: a phase without its operands, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Idle,
+    Copy,
+    Write,
+    SyncPages,
+    Directory,
+    Mark,
+    Await,
+    Anchor,
+    Truncate,
+}
+
+/// What happens to a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The begin marks are appended and the checkpoint epoch is published.
+    Begin,
+    /// A batch of pages is staged.
+    Staged,
+    /// Staged pages that lie side by side are written.
+    RunWritten,
+    /// The batch is written, and pages are left to visit.
+    BatchWritten,
+    /// The batch is written, and it was the last partition's last one.
+    LastBatchWritten,
+    /// The pages files are synced.
+    Synced,
+    /// The directory is complete and durable.
+    Listed,
+    /// The end marks are appended.
+    Marked,
+    /// The end marks are not durable yet.
+    NotDurable,
+    /// The end marks are durable.
+    Durable,
+    /// The anchor was refused for want of space.
+    Refused,
+    /// The anchor names the image.
+    Named,
+    /// The log is cut as far as the disk allowed.
+    Truncated,
+    /// A step failed.
+    Fail,
+    /// The caller gives the checkpoint up.
+    Abandon,
+}
+
+impl Phase {
+    /// The state that the phase is.
+    pub(super) fn stage(self) -> Stage {
+        match self {
+            Phase::Copy { .. } => Stage::Copy,
+            Phase::Write { .. } => Stage::Write,
+            Phase::SyncPages => Stage::SyncPages,
+            Phase::Directory => Stage::Directory,
+            Phase::Mark => Stage::Mark,
+            Phase::Await => Stage::Await,
+            Phase::Anchor => Stage::Anchor,
+            Phase::Truncate => Stage::Truncate,
+        }
+    }
+}
+
+impl Stage {
+    /// The state after an event; `None` if the event cannot happen in this state.
+    pub(super) fn after(self, event: Event) -> Option<Stage> {
+        use Event as On;
+        use Stage as Is;
+        match (self, event) {
+            (Is::Idle, On::Begin) | (Is::Write, On::BatchWritten) => Some(Is::Copy),
+            (Is::Copy, On::Staged) | (Is::Write, On::RunWritten) => Some(Is::Write),
+            (Is::Write, On::LastBatchWritten) => Some(Is::SyncPages),
+            (Is::SyncPages, On::Synced) => Some(Is::Directory),
+            (Is::Directory, On::Listed) => Some(Is::Mark),
+            (Is::Mark, On::Marked) | (Is::Await, On::NotDurable) => Some(Is::Await),
+            (Is::Await, On::Durable) | (Is::Anchor, On::Refused) => Some(Is::Anchor),
+            (Is::Anchor, On::Named) => Some(Is::Truncate),
+            (Is::Truncate, On::Truncated)
+            | (Is::Write | Is::SyncPages | Is::Directory | Is::Await | Is::Anchor, On::Fail)
+            | (
+                Is::Copy | Is::Write | Is::SyncPages | Is::Directory | Is::Mark | Is::Await,
+                On::Abandon,
+            ) => Some(Is::Idle),
+            (
+                Is::Idle
+                | Is::Copy
+                | Is::Write
+                | Is::SyncPages
+                | Is::Directory
+                | Is::Mark
+                | Is::Await
+                | Is::Anchor
+                | Is::Truncate,
+                _,
+            ) => None,
+        }
+    }
+
+    /// The state after an event.
+    ///
+    /// # Panics
+    /// If the event cannot happen in this state: the machine is wrong, not the disk or the caller.
+    pub(super) fn advance(self, event: Event) -> Stage {
+        self.after(event)
+            .unwrap_or_else(|| panic!("{event:?} of a checkpoint that is {self:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: [Event; 15] = [
+        Event::Begin,
+        Event::Staged,
+        Event::RunWritten,
+        Event::BatchWritten,
+        Event::LastBatchWritten,
+        Event::Synced,
+        Event::Listed,
+        Event::Marked,
+        Event::NotDurable,
+        Event::Durable,
+        Event::Refused,
+        Event::Named,
+        Event::Truncated,
+        Event::Fail,
+        Event::Abandon,
+    ];
+
+    /// A row for each state, a cell for each event: the first letter of the next state, `D`
+    /// for Directory, `S` for SyncPages, `T` for Truncate, `.` for a pair that cannot happen.
+    const TABLE: [(Stage, &str); 9] = [
+        (Stage::Idle, "C.............."),
+        (Stage::Copy, ".W............I"),
+        (Stage::Write, "..WCS........II"),
+        (Stage::SyncPages, ".....D.......II"),
+        (Stage::Directory, "......M......II"),
+        (Stage::Mark, ".......w......I"),
+        (Stage::Await, "........wA...II"),
+        (Stage::Anchor, "..........AT.I."),
+        (Stage::Truncate, "............I.."),
+    ];
+
+    fn letter(stage: Stage) -> char {
+        match stage {
+            Stage::Idle => 'I',
+            Stage::Copy => 'C',
+            Stage::Write => 'W',
+            Stage::SyncPages => 'S',
+            Stage::Directory => 'D',
+            Stage::Mark => 'M',
+            Stage::Await => 'w',
+            Stage::Anchor => 'A',
+            Stage::Truncate => 'T',
+        }
+    }
+
+    #[test]
+    fn every_state_of_a_checkpoint_answers_every_event_as_the_table_says() {
+        for (stage, row) in TABLE {
+            assert_eq!(row.len(), EVENTS.len(), "{stage:?}");
+            for (event, cell) in EVENTS.into_iter().zip(row.chars()) {
+                let next = stage.after(event).map_or('.', letter);
+                assert_eq!(next, cell, "{event:?} of a checkpoint that is {stage:?}");
+                let advanced = std::panic::catch_unwind(|| stage.advance(event));
+                assert_eq!(advanced.ok(), stage.after(event));
+            }
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_the_anchor_may_name_cannot_be_abandoned() {
+        for (stage, _) in TABLE {
+            let is_named = matches!(stage, Stage::Anchor | Stage::Truncate | Stage::Idle);
+            assert_eq!(stage.after(Event::Abandon).is_none(), is_named);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Seeded bugs of the checkpoint that need code; see [`perdura_base::flaw`].
+
+use perdura_base::PartitionId;
+use perdura_base::limits::PAGE_BYTES;
+
+use super::Checkpointer;
+use crate::component::Contract;
+
+impl Checkpointer {
+    /// The seeded bug of copying a page "asynchronously": as it is when it is written.
+    pub(super) fn recopy(&mut self, id: PartitionId, staged: std::ops::Range<usize>) {
+        for at in staged {
+            let copy = &mut self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];
+            self.parts
+                .component
+                .copy_page(id, self.staged[at].local, copy);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The directory of an image in memory: an entry for each page.
+
+use perdura_base::checksum::{affine_constant, crc32c, crc32c_append, linear_digest};
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::{to_u32, to_u64, to_usize};
+use perdura_base::{CkptEpoch, PageId, PartitionId, Useq};
+use perdura_heap::Geometry;
+
+/// Bytes of a directory entry.
+const ENTRY_BYTES: usize = 28;
+/// Bytes of the logged region's complement at a page's start.
+const META_BYTES: usize = 16;
+
+/// What the directory says of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DirEntry {
+    /// The checkpoint that wrote the page into this slot; 0 if the page is not in the image.
+    pub epoch: CkptEpoch,
+    /// Its update number in the image.
+    pub useq: Useq,
+    /// CRC-32C of page number and bytes.
+    pub crc: u32,
+    /// XOR-linear digest of the logged region.
+    pub digest: u64,
+}
+
+impl DirEntry {
+    /// Describes a page as checkpoint `k` writes it.
+    #[must_use]
+    pub fn describe(page: PageId, bytes: &[u8], k: CkptEpoch, summer: &PageSummer) -> DirEntry {
+        DirEntry {
+            epoch: k,
+            useq: perdura_page::layout::useq(bytes),
+            crc: page_crc(page, bytes),
+            digest: summer.digest(bytes),
+        }
+    }
+
+    /// Whether the page is in the image.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.epoch.0 != 0
+    }
+}
+
+pub(super) fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
+    crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
+}
+
+/// Computes XOR-linear digests of pages.
+pub struct PageSummer {
+    zeros: u64,
+}
+
+impl PageSummer {
+    /// A summer.
+    #[must_use]
+    pub fn new() -> Self {
+        PageSummer {
+            zeros: affine_constant(PAGE_BYTES - META_BYTES),
+        }
+    }
+
+    /// The digest of a page's logged region.
+    #[must_use]
+    pub fn digest(&self, page: &[u8]) -> u64 {
+        linear_digest(&page[META_BYTES..], self.zeros)
+    }
+}
+
+impl Default for PageSummer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The entries of one image, in memory: by partition, by local page index.
+#[derive(Debug, Clone, Default)]
+pub struct Directory {
+    parts: Vec<Vec<DirEntry>>,
+}
+
+impl Directory {
+    /// A directory that lists nothing.
+    #[must_use]
+    pub fn empty(partitions: u16) -> Self {
+        Directory {
+            parts: vec![Vec::new(); usize::from(partitions)],
+        }
+    }
+
+    /// The entry of a page, present or not.
+    #[must_use]
+    pub fn get(&self, partition: PartitionId, local: u32) -> DirEntry {
+        let entries = &self.parts[usize::from(partition.0)];
+        entries
+            .get(to_usize(u64::from(local)))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Sets the entry of a page.
+    pub fn set(&mut self, partition: PartitionId, local: u32, entry: DirEntry) {
+        let entries = &mut self.parts[usize::from(partition.0)];
+        let at = to_usize(u64::from(local));
+        if entries.len() <= at {
+            entries.resize(at + 1, DirEntry::default());
+        }
+        entries[at] = entry;
+    }
+
+    /// The present pages of a partition, ascending.
+    pub fn present(&self, partition: PartitionId) -> impl Iterator<Item = (u32, DirEntry)> + '_ {
+        let entries = &self.parts[usize::from(partition.0)];
+        (0u32..)
+            .zip(entries.iter().copied())
+            .filter(|(_, entry)| entry.is_present())
+    }
+
+    /// How many pages are present.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        let present = |entries: &Vec<DirEntry>| entries.iter().filter(|e| e.is_present()).count();
+        to_u64(self.parts.iter().map(present).sum())
+    }
+
+    /// XOR of all present pages' digests.
+    #[must_use]
+    pub fn proof(&self) -> u64 {
+        self.parts
+            .iter()
+            .flatten()
+            .fold(0, |sum, entry| sum ^ entry.digest)
+    }
+
+    /// The encoded section of a partition.
+    #[must_use]
+    pub fn encode_section(&self, partition: PartitionId, sidecar: &[u8]) -> Vec<u8> {
+        let count = self.present(partition).count();
+        let mut out = Vec::with_capacity(4 + count * ENTRY_BYTES + sidecar.len());
+        out.put_u32(to_u32(count));
+        for (local, entry) in self.present(partition) {
+            out.put_u32(local);
+            out.put_u64(entry.epoch.0);
+            out.put_u32(entry.useq.0);
+            out.put_u32(entry.crc);
+            out.put_u64(entry.digest);
+        }
+        out.put(sidecar);
+        out
+    }
+
+    /// Reads a section's entries into this directory and returns the sidecar's bytes.
+    pub(super) fn decode_section<'a>(
+        &mut self,
+        partition: PartitionId,
+        bytes: &'a [u8],
+        k: CkptEpoch,
+        geometry: &Geometry,
+    ) -> Option<&'a [u8]> {
+        let mut r = Reader::new(bytes);
+        let count = r.u32()?;
+        let mut next = 0;
+        for _ in 0..count {
+            let local = r.u32()?;
+            let entry = DirEntry {
+                epoch: CkptEpoch(r.u64()?),
+                useq: Useq(r.u32()?),
+                crc: r.u32()?,
+                digest: r.u64()?,
+            };
+            let sound = local >= next && entry.is_present() && entry.epoch <= k;
+            if !sound || geometry.page_id(partition, local).is_none() {
+                return None;
+            }
+            next = local + 1;
+            self.set(partition, local, entry);
+        }
+        r.bytes(r.remaining())
+    }
+}

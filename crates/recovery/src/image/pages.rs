@@ -1,0 +1,163 @@
+//! The pages file of an image: its header, and pages side by side.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::Writer;
+use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
+use perdura_base::{Error, ImageSlot, PageId, Result, Uuid};
+use perdura_device::{Access, AlignedBuf, Disk, File};
+
+use super::directory::page_crc;
+use super::{DirEntry, Place, folder, pages_path};
+
+/// The pages file of an image.
+pub struct ImageFile {
+    file: Arc<dyn File>,
+    number: u8,
+}
+
+impl ImageFile {
+    /// Creates the folder and an empty pages file, durable on return. `number` is the disk's place
+    /// among those of the images.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn create(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid, number: u8) -> Result<()> {
+        disk.make_dir(folder(slot))?;
+        let tmp = format!("{}.tmp", pages_path(slot));
+        match disk.remove(&tmp) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let file = disk.create(&tmp, Access::Buffered)?;
+        file.write_at(0, &encode_pages_header(slot, uuid, number))?;
+        file.sync()?;
+        disk.rename(&tmp, &pages_path(slot))?;
+        disk.sync_dir(folder(slot))
+    }
+
+    /// Opens the pages file of a slot and checks whose it is.
+    pub fn open(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid) -> Result<ImageFile> {
+        let path = pages_path(slot);
+        let file = disk.open(&path, Access::Direct)?;
+        let mut head = AlignedBuf::zeroed(SECTOR_BYTES);
+        let got = file.read_at(0, &mut head)?;
+        let number = head[DISK_NUMBER];
+        if !is_pages_header(&head[..got], slot, uuid, number) {
+            return Err(wrong_pages_header(&path, &head[..got], uuid));
+        }
+        Ok(ImageFile { file, number })
+    }
+
+    /// Opens the pages file of a slot that is about to be rewritten whole: a header that does not
+    /// check out is written again, too.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for another database's file; the disk's.
+    pub fn open_to_rewrite(
+        disk: &dyn Disk,
+        slot: ImageSlot,
+        uuid: &Uuid,
+        number: u8,
+    ) -> Result<ImageFile> {
+        match ImageFile::open(disk, slot, uuid) {
+            Err(Error::Corrupt(_)) => {}
+            opened => return opened,
+        }
+        let file = disk.open(&pages_path(slot), Access::Direct)?;
+        let mut head = AlignedBuf::zeroed(SECTOR_BYTES);
+        head.copy_from_slice(&encode_pages_header(slot, uuid, number));
+        file.write_at(0, &head)?;
+        Ok(ImageFile { file, number })
+    }
+
+    /// The place among the images' disks that its disk was made for.
+    #[must_use]
+    pub fn disk_number(&self) -> u8 {
+        self.number
+    }
+
+    /// Writes pages that lie side by side, beginning with `first`. Not durable before
+    /// [`sync`](Self::sync).
+    pub fn write(&self, first: Place, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(first.offset(), bytes)
+    }
+
+    /// Reads pages that lie side by side. Whether they are the right ones the directory tells.
+    pub fn read(&self, first: Place, bytes: &mut [u8]) -> Result<usize> {
+        self.file.read_at(first.offset(), bytes)
+    }
+
+    /// Makes everything written durable.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync()
+    }
+
+    /// Whether `bytes` are what the directory lists for the page.
+    #[must_use]
+    pub fn is_listed(page: PageId, bytes: &[u8], entry: &DirEntry) -> bool {
+        page_crc(page, bytes) == entry.crc && perdura_page::layout::useq(bytes) == entry.useq
+    }
+}
+
+/// Where the header of a pages file has its disk's number.
+const DISK_NUMBER: usize = 7;
+
+/// What of a pages file's header is not zeros, its checksum aside.
+fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8) {
+    out.put(b"PIMG");
+    out.put_u16(FORMAT_VERSION);
+    out.put_u8(if slot == ImageSlot::A { 0 } else { 1 });
+    out.put_u8(number);
+    out.put(&uuid.0);
+}
+
+/// Whether the bytes are those of [`encode_pages_header`].
+fn is_pages_header(head: &[u8], slot: ImageSlot, uuid: &Uuid, number: u8) -> bool {
+    let mut fields = Vec::with_capacity(32);
+    put_pages_header(&mut fields, slot, uuid, number);
+    let (Some(rest), Some((body, crc))) =
+        (head.strip_prefix(&fields[..]), head.split_last_chunk::<4>())
+    else {
+        return false;
+    };
+    let zeros = rest.split_last_chunk::<4>();
+    head.len() == SECTOR_BYTES
+        && zeros.is_some_and(|(zeros, _)| zeros.iter().all(|byte| *byte == 0))
+        && crc32c(body) == u32::from_le_bytes(*crc)
+}
+
+fn encode_pages_header(slot: ImageSlot, uuid: &Uuid, number: u8) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SECTOR_BYTES);
+    put_pages_header(&mut out, slot, uuid, number);
+    out.put_zeros(SECTOR_BYTES - 4 - out.len());
+    out.put_u32(crc32c(&out));
+    out
+}
+
+fn wrong_pages_header(path: &str, head: &[u8], uuid: &Uuid) -> Error {
+    let whole = head.len() == SECTOR_BYTES
+        && head[SECTOR_BYTES - 4..] == crc32c(&head[..SECTOR_BYTES - 4]).to_le_bytes()
+        && head.starts_with(b"PIMG");
+    let owner: [u8; 16] = head.get(8..24).map_or([0; 16], |bytes| {
+        bytes.try_into().expect("sixteen bytes were taken")
+    });
+    if whole && owner != uuid.0 {
+        return Error::Foreign {
+            file: path.to_owned(),
+            why: format!(
+                "its header names another database, {}; the anchor is that of {uuid}. Nothing was \
+                 changed. Restore both from one backup",
+                Uuid(owner)
+            ),
+        };
+    }
+    Error::corrupt(
+        path,
+        0,
+        "the header of an image",
+        "other bytes",
+        "The image cannot be trusted; the other one is used if it is complete.",
+    )
+}
