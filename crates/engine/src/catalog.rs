@@ -30,6 +30,11 @@ pub(crate) fn put_table(
 ) -> Result<()> {
     let mut value = Vec::new();
     value.put_varint(u64::from(table.0));
+    assert_eq!(
+        TableKind::decode(kind.encode()),
+        Ok(kind),
+        "a restart reads it"
+    );
     value.put(&kind.encode());
     tx.put_catalog(CATALOG, &row_key(name), &value)
 }
@@ -38,7 +43,9 @@ pub(crate) fn put_table(
 pub(crate) fn put_next_id(tx: &mut Tx<'_>, next: u32) -> Result<()> {
     let mut value = Vec::new();
     value.put_varint(u64::from(next));
-    tx.put_catalog(CATALOG, NEXT_ID, &value)
+    tx.put_catalog(CATALOG, NEXT_ID, &value)?;
+    assert_eq!(read_next_id(tx)?, next, "the next transaction reads it");
+    Ok(())
 }
 
 /// The id of the next table: one that was never used.
@@ -52,7 +59,7 @@ pub(crate) fn read_next_id(tx: &Tx<'_>) -> Result<u32> {
     id.ok_or_else(|| damaged("the next table id"))
 }
 
-fn damaged(what: &str) -> Error {
+pub(crate) fn damaged(what: &str) -> Error {
     Error::corrupt(
         "catalog (table 0)",
         0,

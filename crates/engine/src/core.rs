@@ -14,14 +14,14 @@ use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::vouch::take_over;
 use perdura_recovery::{
-    AnchorCell, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind, ExecutorWindow,
-    LogMemory, Method, Progress, RestartReport, flush_all, resume, vouch,
+    AnchorCell, Catalog, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind,
+    ExecutorWindow, LogMemory, Method, Progress, RestartReport, flush_all, resume, vouch,
 };
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
 use perdura_wal::{FlushProgress, Mode, Scheme, Wal};
 
-use crate::catalog::read_catalog;
+use crate::catalog::{CATALOG, read_catalog};
 use crate::named::{NamedTables, Renewal};
 use crate::options::CoreOptions;
 use crate::purge::ExpiredListener;
@@ -128,22 +128,34 @@ impl Core {
             flushed: Mutex::default(),
             expired: OnceLock::new(),
         };
-        for id in (0..core.heap.geometry().partitions).map(PartitionId) {
-            let mut part = core.heap.lock(id);
-            part.set_orphan_limits(core.options.orphans);
-            for (table, kind) in &resumed.catalog {
+        core.attach_tables(&resumed.catalog);
+        let unnamed = core.tables.load(&core.heap)?;
+        if !unnamed.is_empty() {
+            let _durable_with_the_first_write = core.renew(unnamed.iter().copied())?;
+        }
+        let named = core
+            .tables
+            .places()
+            .all(|place| core.tables.at(place) != CATALOG);
+        assert!(named, "each name has a table");
+        core.start_reclaim();
+        core.checkpoints.shorten_chain()?;
+        Ok(core)
+    }
+
+    /// Makes the tables that a restart found known, also where they have no page.
+    fn attach_tables(&self, catalog: &Catalog) {
+        let anchored = self.anchor.with(|record| record.geometry);
+        assert_eq!(*self.heap.geometry(), anchored, "the heap is the anchor's");
+        for id in (0..self.heap.geometry().partitions).map(PartitionId) {
+            let mut part = self.heap.lock(id);
+            part.set_orphan_limits(self.options.orphans);
+            for (table, kind) in catalog {
                 match kind.component {
                     ComponentKind::Heap => part.attach_table(*table, kind.is_ordered()),
                 }
             }
         }
-        let unnamed = core.tables.load(&core.heap)?;
-        if !unnamed.is_empty() {
-            let _durable_with_the_first_write = core.renew(unnamed.iter().copied())?;
-        }
-        core.start_reclaim();
-        core.checkpoints.shorten_chain()?;
-        Ok(core)
     }
 
     /// Runs a transaction; see [`Executor::run`].
@@ -197,7 +209,9 @@ impl Core {
     #[must_use]
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
         let geometry = self.heap.geometry();
-        geometry.partition_of(geometry.hash(key))
+        let partition = geometry.partition_of(geometry.hash(key));
+        debug_assert!(partition.0 < geometry.partitions);
+        partition
     }
 
     /// Every partition.
@@ -380,6 +394,11 @@ impl Core {
             return true;
         }
         let record = self.anchor.get();
+        assert_eq!(
+            record.streams,
+            self.wal.streams(),
+            "the anchor is of this log"
+        );
         let from = match record.newest_image() {
             Some(slot) => record.image(slot).begin.clone(),
             None => vec![Pos(0); usize::from(record.streams)],

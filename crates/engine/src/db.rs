@@ -117,6 +117,11 @@ impl Db {
             shared.flushers.write().push(handle.thread().clone());
             threads.handles.lock().push(handle);
         }
+        assert_eq!(
+            shared.flushers.read().len(),
+            usize::from(streams),
+            "a flusher for each stream"
+        );
         let checkpointer = spawn(&shared, "checkpoint", |shared| shared.checkpointer())?;
         threads.handles.lock().push(checkpointer);
         let housekeeper = spawn(&shared, "housekeep", |shared| shared.housekeeper())?;
@@ -252,6 +257,7 @@ impl Db {
     pub fn begin_checkpoint(&self) -> Result<bool> {
         self.shared.core.wal().check()?;
         let mut book = self.shared.checkpoints.lock();
+        assert!(book.ended <= book.started, "what ended was begun");
         let running = book.started > book.ended;
         book.wanted |= !running;
         Ok(!running)
@@ -265,6 +271,7 @@ impl Db {
         let shared = &self.shared;
         let mut book = shared.checkpoints.lock();
         // One that is running began before this call: wait for the next.
+        assert!(book.ended <= book.started, "what ended was begun");
         let number = book.started + 1;
         book.wanted = true;
         while book.ended < number {

@@ -108,6 +108,7 @@ fn content(
         Kind::Header(shape) => {
             let home = row.home()?;
             let part = parts.get(usize::from(home.partition.0))?;
+            assert_eq!(part.id(), home.partition, "partitions are in their order");
             let elements = part.elements(table, home.id)?;
             let mut sum = Sum::new(shape, seed);
             for element in &elements {

@@ -65,6 +65,7 @@ impl Db {
                 is_within(key, &range) && greatest.is_none_or(|max: &Vec<u8>| key < max)
             };
             let ((keys, next), ticket) = self.step(database, at, wanted)?;
+            assert!(next.is_none_or(|next| next > at), "a scan goes on");
             (cursor, epoch) = (next, epoch.max(ticket.epoch));
             for key in keys {
                 least.push(key);
@@ -74,6 +75,7 @@ impl Db {
             }
         }
         self.wait(Ticket { epoch })?;
+        assert!(least.len() <= limit, "at most as many as were asked for");
         let mut keys = least.into_sorted_vec();
         keys.dedup();
         Ok(keys)
@@ -139,6 +141,7 @@ impl Iterator for Keys<'_> {
             });
             match durable {
                 Ok((keys, next)) => {
+                    assert!(next.is_none_or(|next| next > cursor), "a scan goes on");
                     self.cursor = next;
                     self.found = keys.into_iter();
                 }

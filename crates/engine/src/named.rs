@@ -13,7 +13,7 @@ use perdura_heap::{DetachedTable, Heap};
 use perdura_recovery::{KeyOrder, TableKind};
 use perdura_txn::Tx;
 
-use crate::catalog::{CATALOG, put_next_id, put_table, read_next_id, tables_of};
+use crate::catalog::{CATALOG, damaged, put_next_id, put_table, read_next_id, tables_of};
 
 /// The tables of a database, by name and by the name's place.
 pub struct NamedTables {
@@ -90,10 +90,9 @@ impl NamedTables {
         let mut next = read_next_id(tx)?;
         for place in places {
             let table = TableId(next);
-            assert!(
-                self.places().all(|place| self.at(place) != table),
-                "{table:?} was never used"
-            );
+            if self.places().any(|place| self.at(place) == table) {
+                return Err(damaged("a next table id that no name has"));
+            }
             self.put(tx, place, table)?;
             next += 1;
             tx.attach_table(table, false)?;
@@ -134,7 +133,13 @@ impl NamedTables {
             gone.remove(&self.at(place));
         }
         gone.remove(&CATALOG);
-        tx.detach_tables(gone)
+        let most = gone.len() * tx.partitions();
+        let detached = tx.detach_tables(gone)?;
+        assert!(
+            detached.len() <= most,
+            "a table has one part in a partition"
+        );
+        Ok(detached)
     }
 
     fn put(&self, tx: &mut Tx<'_>, place: u8, table: TableId) -> Result<()> {

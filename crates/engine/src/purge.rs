@@ -51,6 +51,7 @@ impl Core {
         }
         self.admit(PURGE_ROWS * 64)?;
         let parts = [id].into_iter().collect();
+        let most = PURGE_ROWS * self.tables().places().count();
         let ((expired, removed, freed), ticket) = self.transact(&parts, |tx| {
             let mut expired = Vec::new();
             for place in self.tables().places() {
@@ -71,6 +72,7 @@ impl Core {
             };
             Ok::<_, Error>((expired, removed, freed))
         })?;
+        assert!(expired.len() <= most, "a step is short");
         if let Some(listener) = self.expired.get().filter(|_| !expired.is_empty()) {
             listener(&expired, ticket.epoch);
         }
@@ -90,6 +92,7 @@ impl Core {
             let kept = flushed.len().saturating_sub(DROPPED_TABLES);
             flushed.split_off(kept)
         };
+        assert!(gone.len() <= DROPPED_TABLES, "a step is short");
         gone.len()
     }
 

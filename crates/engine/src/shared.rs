@@ -115,6 +115,7 @@ impl Shared {
     pub fn exposure(&self) -> Exposure {
         let wal = self.core.wal();
         let (durable, current) = (wal.durable(Rung::Disk), wal.current());
+        debug_assert!(durable <= current, "an epoch is durable when it has ended");
         let oldest_unsynced = (!wal.is_idle()).then_some(Epoch(durable.0 + 1));
         let age_us = self.core.unsynced_age_ns() / 1000;
         Exposure {

@@ -153,6 +153,10 @@ impl Db {
             result
         });
         if let Some(bytes) = behind {
+            assert!(
+                done.is_err(),
+                "a transaction that awaits the log has not committed"
+            );
             self.nudge();
             return Ok(Attempt::Behind { bytes });
         }

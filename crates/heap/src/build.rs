@@ -127,6 +127,8 @@ impl Partition {
         for table in self.tables.values_mut() {
             // Room was made for all rows, and elements have their places elsewhere.
             table.hash.shrink();
+            let ordered = table.ordered.as_ref();
+            assert!(ordered.is_none_or(|keys| keys.len() == table.hash.len()));
             stats.rows += u64::try_from(table.hash.len()).unwrap_or(u64::MAX);
             table.account(&self.pages.memory);
         }

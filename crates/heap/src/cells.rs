@@ -85,6 +85,10 @@ pub(crate) fn place(
     save_bit(pages, part, local, slot);
     layout::set_taken(pages.page_mut(local), slot, true);
     pages.state(local).free_slots -= 1;
+    debug_assert!(
+        pages.counts_free_slots(local),
+        "the bitmap has as many zeros"
+    );
     Ok(Entry::new(hash, local, slot))
 }
 
@@ -120,6 +124,7 @@ fn write_slot(
     row: &Row<'_>,
 ) {
     let at = class.slot_offset(slot);
+    debug_assert!(row.bytes() <= class.bytes(), "a row fits its slot");
     part.save(pages.page(local), local, at, class.bytes());
     row.encode(&mut pages.page_mut(local)[at..at + class.bytes()]);
 }
@@ -151,6 +156,7 @@ pub(crate) fn open_page(
     pages.check_room(id, 1)?;
     let local = pages.take(part)?;
     pages.format_slotted(part, local, id, class);
+    debug_assert_eq!(layout::taken_count(pages.page(local), class), 0);
     pages.state(local).flags |= flag::OPEN;
     list.push(local);
     Ok(local)
@@ -164,9 +170,17 @@ pub(crate) fn release_slot(
     entry: Entry,
 ) {
     let (local, slot) = (entry.local(), entry.slot());
+    debug_assert!(
+        layout::is_taken(pages.page(local), slot),
+        "an index names it"
+    );
     save_bit(pages, part, local, slot);
     layout::set_taken(pages.page_mut(local), slot, false);
     pages.state(local).free_slots += 1;
+    debug_assert!(
+        pages.counts_free_slots(local),
+        "the bitmap has as many zeros"
+    );
     let class = pages.class(local);
     if usize::from(pages.state(local).free_slots) == class.slots() {
         pages.free_page(part, local);

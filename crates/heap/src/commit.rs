@@ -76,6 +76,7 @@ impl Partition {
         } else {
             layout::epoch(page)
         };
+        debug_assert_eq!(layout::page_id(page), self.pages.page_id(local));
         let useq = layout::useq(page).next();
         layout::set_useq(self.pages.page_mut(local), useq);
         self.pages.state(local).dirty = DIRTY_BOTH;
@@ -132,12 +133,14 @@ impl Partition {
             Op::ExpiryAdded {
                 entry, expiry_ms, ..
             } => {
-                table.expiries.remove(&(expiry_ms, entry));
+                let was_there = table.expiries.remove(&(expiry_ms, entry));
+                debug_assert!(was_there, "the expiry that the transaction added");
             }
             Op::ExpiryRemoved {
                 entry, expiry_ms, ..
             } => {
-                table.expiries.insert((expiry_ms, entry));
+                let is_new = table.expiries.insert((expiry_ms, entry));
+                debug_assert!(is_new, "the expiry that the transaction removed");
             }
             Op::Edited { id, inverse, .. } => {
                 table.collections.edit(id, inverse);

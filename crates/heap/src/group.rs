@@ -54,6 +54,7 @@ impl GroupBuilder {
             self.out.extend_from_slice(&self.body[start..*end]);
             start = *end;
         }
+        debug_assert_eq!(start, self.body.len(), "each fragment is a record's");
         &self.out
     }
 
@@ -79,6 +80,11 @@ impl GroupBuilder {
             parts.push(&self.body[body_from..*body_end]);
             (head_from, body_from) = (head_end, *body_end);
         }
+        assert_eq!(
+            (head_from, body_from),
+            (self.out.len(), self.body.len()),
+            "each fragment is a record's"
+        );
         parts
     }
 
@@ -111,6 +117,8 @@ impl GroupBuilder {
     }
 
     pub(crate) fn push(&mut self, partition: PartitionId, head: RecordHead) {
+        let before = self.records.last().map_or(0, |(_, end)| *end);
+        debug_assert!(before < self.body.len(), "a record has fragments");
         self.partitions.insert(partition);
         self.tag_max = self.tag_max.max(head.tag);
         self.records.push((head, self.body.len()));

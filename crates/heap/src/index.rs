@@ -97,6 +97,11 @@ impl Table {
             if ordered.insert(key, entry).is_none() {
                 self.ordered_bytes += bytes;
             }
+            debug_assert_eq!(
+                ordered.len(),
+                self.hash.len(),
+                "both indexes have every key"
+            );
         }
     }
 
@@ -106,6 +111,11 @@ impl Table {
             && ordered.remove(key).is_some()
         {
             self.ordered_bytes -= bytes_of(key);
+            debug_assert_eq!(
+                ordered.len(),
+                self.hash.len(),
+                "both indexes have every key"
+            );
         }
     }
 

@@ -80,6 +80,7 @@ impl Heap {
 
     /// Publishes the checkpoint epoch of a sweep that begins, or at restart.
     pub fn set_ckpt_epoch(&self, epoch: CkptEpoch) {
-        self.ckpt_epoch.store(epoch.0, Ordering::SeqCst);
+        let before = self.ckpt_epoch.swap(epoch.0, Ordering::SeqCst);
+        assert!(before <= epoch.0, "G went back from {before} to {epoch}");
     }
 }

@@ -188,6 +188,8 @@ impl Partition {
             End::Back => ring.range(kept..).rev().copied().collect(),
         };
         table.collections.pop_items(list, end, count);
+        debug_assert_eq!(items(table, id, list)?.len(), kept);
+        debug_assert_eq!(popped.len(), count);
         part.popped(id, (list, end), &popped);
         runs::release(pages, table, part, &popped);
         table.account(&pages.memory);

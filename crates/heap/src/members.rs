@@ -173,6 +173,7 @@ impl Partition {
             release_slot(pages, table, part, old);
         }
         free_chain(pages, part, old.and_then(|(_, chain)| chain));
+        debug_assert!(ranks_each_name(table.collections.get(collection)));
         table.account(&pages.memory);
         Ok(old.is_none())
     }
@@ -209,6 +210,7 @@ impl Partition {
         edit(table, part, id, collection, Edit::Remove(entry));
         release_slot(pages, table, part, entry);
         free_chain(pages, part, chain);
+        debug_assert!(ranks_each_name(table.collections.get(collection)));
         table.account(&pages.memory);
         Ok(true)
     }
@@ -222,6 +224,14 @@ fn order_of(collection: Option<&Collection>) -> Option<&OrderIndex> {
 }
 
 /// Takes a member out of the order of scores.
+/// Whether a sorted set has as many scores as names.
+fn ranks_each_name(collection: Option<&Collection>) -> bool {
+    match collection.map(|collection| &collection.index) {
+        Some(Index::Scores(names, order)) => u64::try_from(names.len()) == Ok(order.len()),
+        Some(Index::Names(_) | Index::Items(_)) | None => true,
+    }
+}
+
 fn unrank(
     pages: &Pages,
     table: &mut Table,

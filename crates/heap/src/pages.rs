@@ -164,6 +164,7 @@ impl Pages {
             self.states
                 .resize(self.states.len() + chunk_pages, PageState::default());
         }
+        debug_assert_eq!(self.states.len(), self.chunks.len() * chunk_pages);
     }
 
     /// Refuses growth beyond the memory limit; the catalog may always grow.
@@ -201,6 +202,7 @@ impl Pages {
             return Err(self.out_of_memory());
         };
         self.grow_to(local);
+        debug_assert_eq!(layout::kind(self.page(local)), Some(PageKind::Free));
         self.fresh += 1;
         let epoch = self.ckpt_epoch();
         let page = self.page_mut(local);
@@ -255,6 +257,7 @@ impl Pages {
         content: &[&[u8]],
     ) {
         let used: usize = content.iter().map(|c| c.len()).sum();
+        debug_assert!(used <= PAGE_BYTES - HEADER_BYTES, "a piece fits its page");
         self.save_head(undo, local, None);
         undo.save(self.page(local), local, HEADER_BYTES, used);
         let page = self.page_mut(local);
@@ -358,6 +361,13 @@ impl Pages {
         })?;
         let (entry, row) = found?;
         Some(Located { place, entry, row })
+    }
+
+    /// Whether what is kept about a slotted page counts the free slots that its bitmap has.
+    pub(crate) fn counts_free_slots(&self, local: u32) -> bool {
+        let state = &self.states[index(local)];
+        let taken = layout::taken_count(self.page(local), state.class);
+        usize::from(state.free_slots) + taken == state.class.slots()
     }
 
     /// The class of a slotted page.

@@ -243,6 +243,10 @@ impl Partition {
 
     /// Notes the commit epoch of a write.
     pub fn set_last_write_epoch(&mut self, epoch: Epoch) {
+        debug_assert!(
+            epoch >= self.last_write_epoch,
+            "I2: a dependent write has no smaller epoch"
+        );
         self.last_write_epoch = epoch;
     }
 

@@ -314,6 +314,7 @@ impl Partition {
         old: Option<&Old>,
         row: &Row<'_>,
     ) -> Result<()> {
+        debug_assert_eq!(self.pages.geometry.partition_of(hash), self.pages.id);
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         let (pages, second) = (&mut self.pages, self.now_second);
         let old_entry = old.map(|old| old.entry);
@@ -375,7 +376,8 @@ fn set_expiry(
             entry,
             expiry_ms,
         });
-        table.expiries.remove(&(expiry_ms, entry));
+        let was_there = table.expiries.remove(&(expiry_ms, entry));
+        debug_assert!(was_there, "a row's expiry is in the set");
     }
     if let Some((entry, Some(expiry_ms))) = now {
         part.ops.push(Op::ExpiryAdded {
@@ -383,6 +385,7 @@ fn set_expiry(
             entry,
             expiry_ms,
         });
-        table.expiries.insert((expiry_ms, entry));
+        let is_new = table.expiries.insert((expiry_ms, entry));
+        debug_assert!(is_new, "a row has one expiry");
     }
 }

@@ -111,7 +111,9 @@ impl Undo {
             self.parts[self.active].partition = partition;
             self.active += 1;
         }
-        &mut self.parts[usize::from(*place)]
+        let part = &mut self.parts[usize::from(*place)];
+        debug_assert_eq!(part.partition, partition);
+        part
     }
 }
 

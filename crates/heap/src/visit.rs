@@ -48,6 +48,7 @@ impl Partition {
         if layout::epoch(page) == k && !armed(Flaw::BornPagesSwept) {
             return Visit::Born;
         }
+        debug_assert!(layout::epoch(page) <= k, "sweeps come in their order");
         layout::set_epoch(page, k);
         let state = self.pages.state(local);
         if state.dirty & dirty_bit(slot) == 0 {

@@ -54,6 +54,14 @@ const fn slots() -> [usize; CLASS_COUNT] {
     out
 }
 
+const _: () = assert!(SIZES[STEPPED - 1] == 2048, "eighths end at 2 KiB");
+const _: () = assert!(
+    SIZES[CLASS_COUNT - 1] == PAYLOAD,
+    "the biggest slot fills a page"
+);
+const _: () = assert!(SLOTS[0] <= 1024, "ten bits name a slot");
+const _: () = assert!(SLOTS[CLASS_COUNT - 1] == 1, "the biggest slot is alone");
+
 /// A slot class: an index into the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SlotClass(u16);

@@ -228,6 +228,8 @@ pub fn format(
     page[KIND] = kind.code();
     set(page, NEXT, &next.to_le_bytes());
     set(page, USED, &used.to_le_bytes());
+    debug_assert!(PageHeader::decode(page).is_some(), "a reader takes it");
+    debug_assert_eq!(self::class(page), Some(class));
 }
 
 /// The bytes of a slot.

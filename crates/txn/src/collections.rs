@@ -136,8 +136,10 @@ impl Tx<'_> {
                     self.element_put(to_table, to, field, value)?;
                 }
             }
+            assert!(next == 0 || next > cursor, "a copy goes on");
             cursor = next;
             if cursor == 0 {
+                debug_assert_eq!(self.elements(to_table, to)?.len(), count, "each is copied");
                 return Ok(());
             }
         }

@@ -23,7 +23,13 @@ impl Tx<'_> {
     pub fn begin_draft(&mut self, table: TableId, key: &[u8], shape: Shape) -> Result<Draft> {
         let _verb = self.verb();
         let (at, _) = self.place(key)?;
-        Draft::begin(self.heap, &mut self.guards[at].1, table, shape)
+        let draft = Draft::begin(self.heap, &mut self.guards[at].1, table, shape)?;
+        assert_eq!(
+            draft.home().partition,
+            self.guards[at].0,
+            "its home is its key's"
+        );
+        Ok(draft)
     }
 
     /// Makes a key of the draft's table the header of a draft, which must have an element. What the

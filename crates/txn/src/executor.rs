@@ -76,6 +76,7 @@ std::thread_local! {
 
 /// Marks this thread as running a transaction while it is alive.
 struct Running {
+    heap: usize,
     scratch: Option<Box<Scratch>>,
 }
 
@@ -93,6 +94,7 @@ impl Running {
             }
             thread.running.push(id);
             Ok(Running {
+                heap: id,
                 scratch: thread.scratch.take(),
             })
         })
@@ -108,7 +110,8 @@ impl Drop for Running {
         let scratch = self.scratch.take().filter(|scratch| scratch.is_small());
         PER_THREAD.with_borrow_mut(|thread| {
             // Closures nest, and so do their transactions.
-            thread.running.pop();
+            let ended = thread.running.pop();
+            debug_assert_eq!(ended, Some(self.heap), "the innermost ends first");
             thread.scratch = scratch;
         });
     }
@@ -189,7 +192,11 @@ impl Executor {
                 Outcome::Missed(_) if runs == RUNS_MAX => {
                     parts = PartitionSet::all(self.heap.geometry().partitions);
                 }
-                Outcome::Missed(missing) => parts.union(&missing),
+                Outcome::Missed(missing) => {
+                    let is_new = missing.iter().all(|id| !parts.contains(id));
+                    assert!(is_new, "what it missed was not latched");
+                    parts.union(&missing);
+                }
                 Outcome::Failed(error) => return Err(error),
                 Outcome::Panicked(panic) => resume_unwind(panic),
             }
@@ -205,34 +212,9 @@ impl Executor {
     ) -> Outcome<R, E> {
         let Scratch { undo, group } = scratch;
         undo.clear();
-        let mut guards = Guards::new();
-        for id in parts.iter() {
-            let mut part = self.heap.lock(id);
-            part.set_now(now_ms);
-            guards.push((id, part));
-        }
-        let memory = self.heap.memory().as_ref();
-        let out_of_memory = (!memory.has_room(0)).then(|| (memory.used(), memory.limit()));
-        let stream = self.wal.idlest();
         let marks = Marks::default();
-        let mut tx = Tx {
-            wal: &self.wal,
-            stream,
-            heap: &self.heap,
-            geometry: self.heap.geometry(),
-            guards,
-            undo,
-            marks: &marks,
-            appending: 0,
-            now_ms,
-            changed: SmallVec::new(),
-            value_bytes_max: self.options.value_bytes_max,
-            out_of_memory,
-            memory,
-            accounted: 0,
-            account_at: ACCOUNT_STEP_BYTES,
-            packing: Packing::FULL,
-        };
+        let mut tx = self.begin(self.latch(parts, now_ms), undo, &marks, now_ms);
+        let (stream, memory) = (tx.stream, tx.memory);
         // A panic must not let the latches go while pages hold half a transaction.
         let result = catch_unwind(AssertUnwindSafe(|| {
             let value = f(&mut tx)?;
@@ -279,6 +261,51 @@ impl Executor {
         }
     }
 
+    /// Takes latches in ascending order.
+    fn latch(&self, parts: &PartitionSet, now_ms: u64) -> Guards<'_> {
+        let mut guards = Guards::new();
+        for id in parts.iter() {
+            debug_assert!(
+                guards.last().is_none_or(|(last, _)| *last < id),
+                "no deadlock"
+            );
+            let mut part = self.heap.lock(id);
+            part.set_now(now_ms);
+            guards.push((id, part));
+        }
+        guards
+    }
+
+    /// A transaction that has done nothing yet.
+    fn begin<'a>(
+        &'a self,
+        guards: Guards<'a>,
+        undo: &'a mut Undo,
+        marks: &'a Marks,
+        now_ms: u64,
+    ) -> Tx<'a> {
+        let memory = self.heap.memory().as_ref();
+        let out_of_memory = (!memory.has_room(0)).then(|| (memory.used(), memory.limit()));
+        Tx {
+            wal: &self.wal,
+            stream: self.wal.idlest(),
+            heap: &self.heap,
+            geometry: self.heap.geometry(),
+            guards,
+            undo,
+            marks,
+            appending: 0,
+            now_ms,
+            changed: SmallVec::new(),
+            value_bytes_max: self.options.value_bytes_max,
+            out_of_memory,
+            memory,
+            accounted: 0,
+            account_at: ACCOUNT_STEP_BYTES,
+            packing: Packing::FULL,
+        }
+    }
+
     /// Takes back what a transaction has done and releases its latches.
     fn undo(&self, mut guards: Guards<'_>, undo: &mut Undo) {
         let fuse = Fuse::new(&self.wal);
@@ -306,15 +333,25 @@ impl Executor {
             }
         }
         if group.is_empty() {
-            let newest = guards.iter().map(|(_, part)| part.last_write_epoch()).max();
-            let epoch = newest
-                .filter(|_| !armed(Flaw::EagerReadReply))
-                .unwrap_or_default();
+            let ticket = self.ticket_of_reads(&guards);
             fuse.done();
-            return Ticket { epoch };
+            return ticket;
         }
         let partitions = group.partitions();
+        let is_latched = |id| guards.iter().any(|(latched, _)| *latched == id);
+        debug_assert!(
+            partitions.iter().all(is_latched),
+            "I1: the latches of all that is appended are held"
+        );
+        debug_assert!(
+            partitions.iter().all(|id| undo.partitions().contains(id)),
+            "what is logged can be taken back"
+        );
         let tag = group.tag_max();
+        debug_assert!(
+            tag <= self.heap.ckpt_epoch(),
+            "I1: a page's tag is of a sweep that has begun"
+        );
         let append = |payload: &[u8]| {
             self.wal
                 .append(stream, FrameKind::Group, payload, &partitions, tag)
@@ -334,10 +371,28 @@ impl Executor {
         } else {
             append(group.finish())
         };
+        debug_assert!(
+            self.ticket_of_reads(&guards).epoch <= epoch,
+            "I2: read under the latches, a commit's epoch is no smaller than what it rests on"
+        );
         for (_, part) in &mut guards {
             part.set_last_write_epoch(epoch);
         }
         fuse.done();
+        Ticket { epoch }
+    }
+
+    /// The ticket of a transaction that only read: the newest epoch that its partitions were written
+    /// in.
+    fn ticket_of_reads(&self, guards: &Guards<'_>) -> Ticket {
+        let newest = guards.iter().map(|(_, part)| part.last_write_epoch()).max();
+        let epoch = newest
+            .filter(|_| !armed(Flaw::EagerReadReply))
+            .unwrap_or_default();
+        debug_assert!(
+            epoch <= self.wal.current(),
+            "I3: what was read was written in an epoch that has begun, so it will be durable"
+        );
         Ticket { epoch }
     }
 }

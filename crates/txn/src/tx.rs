@@ -228,14 +228,15 @@ impl<'a> Tx<'a> {
         if let [(only, _)] = self.guards.as_slice()
             && *only == partition
         {
+            debug_assert_eq!(self.guards[0].1.id(), partition);
             return Ok(0);
         }
-        self.guards
-            .binary_search_by_key(&partition, |(id, _)| *id)
-            .map_err(|_| {
-                self.marks.miss(partition);
-                Error::Undeclared(partition)
-            })
+        let found = self.guards.binary_search_by_key(&partition, |(id, _)| *id);
+        debug_assert!(found.is_ok_and(|at| self.guards[at].1.id() == partition) || found.is_err());
+        found.map_err(|_| {
+            self.marks.miss(partition);
+            Error::Undeclared(partition)
+        })
     }
 
     /// The row of a key, which counts as used; a row past its expiry is not there.
@@ -341,6 +342,14 @@ impl<'a> Tx<'a> {
         let displaced = self.change(at, admitted, |part, undo| {
             part.put_kind(undo, table, (key, hash), (kind, value), expiry_ms)
         })?;
+        debug_assert_eq!(
+            self.guards[at]
+                .1
+                .peek(table, key, hash)
+                .map(|row| row.value_len()),
+            Some(value.len()),
+            "what is written is found"
+        );
         self.settle(table, displaced)
     }
 
@@ -372,7 +381,12 @@ impl<'a> Tx<'a> {
         self.admit(key.len() + bytes.len() + end.saturating_sub(len))?;
         let (guard, hash) = self.place(key)?;
         let part = &mut self.guards[guard].1;
-        part.write_at(self.undo, table, (key, hash), at, bytes)
+        let written = part.write_at(self.undo, table, (key, hash), at, bytes)?;
+        debug_assert!(
+            written == len.max(end) || bytes.is_empty(),
+            "no byte is lost"
+        );
+        Ok(written)
     }
 
     /// Whether a key may be written with a value of so many bytes.
@@ -412,6 +426,8 @@ impl<'a> Tx<'a> {
         let row = self.guards[at].1.get(table, key, hash);
         let alive = row.is_some_and(|row| is_alive(&row, now));
         let displaced = self.change(at, 0, |part, undo| Ok(part.delete(undo, table, key, hash)))?;
+        debug_assert!(displaced.is_some() || !alive, "what was found is removed");
+        debug_assert!(self.guards[at].1.peek(table, key, hash).is_none());
         if let Some(displaced) = displaced {
             self.settle(table, displaced)?;
         }
@@ -435,9 +451,17 @@ impl<'a> Tx<'a> {
         self.check_memory()?;
         self.admit(0)?;
         let (at, hash) = self.place(key)?;
-        self.change(at, Self::ROW_BYTES, |part, undo| {
+        let is_set = self.change(at, Self::ROW_BYTES, |part, undo| {
             part.set_expiry(undo, table, key, hash, expiry_ms)
-        })
+        })?;
+        debug_assert_eq!(
+            self.guards[at]
+                .1
+                .peek(table, key, hash)
+                .and_then(|row| row.expiry_ms()),
+            expiry_ms
+        );
+        Ok(is_set)
     }
 
     /// Keys of a table, those past their expiry but not yet removed included. Needs every

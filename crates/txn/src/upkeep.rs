@@ -20,6 +20,12 @@ impl Tx<'_> {
         Ok(f(&self.guards[at].1))
     }
 
+    /// Partitions of the database.
+    #[must_use]
+    pub fn partitions(&self) -> usize {
+        usize::from(self.geometry.partitions)
+    }
+
     /// Makes an empty table known in every partition; nothing of that is logged, and an abort leaves
     /// it. Needs every partition.
     ///
@@ -49,6 +55,7 @@ impl Tx<'_> {
         for table in tables {
             for (_, part) in &mut self.guards {
                 detached.extend(part.detach_table(table));
+                debug_assert!(part.is_empty(table), "no key of it is found any more");
             }
         }
         Ok(detached)
