@@ -1,7 +1,7 @@
-//! A disk that can only be read: what verbs use that must not change anything.
+//! A read-only disk, for verbs that must not change anything.
 //!
-//! Files are opened without the right to write, so that these verbs also work on a read-only
-//! mount, and no fault of theirs can do harm.
+//! It opens files without write permission, so these verbs also work on a read-only mount, and a bug
+//! in them cannot damage the data.
 
 use std::any::Any;
 use std::fs::{self, OpenOptions, TryLockError};

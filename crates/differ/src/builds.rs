@@ -68,7 +68,7 @@ pub struct Report {
     pub keys: u64,
 }
 
-/// A build's server over a directory of its own.
+/// A build's server, over a separate directory.
 struct Build {
     program: PathBuf,
     dir: TempDir,

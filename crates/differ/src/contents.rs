@@ -1,4 +1,4 @@
-//! All that one server holds, in a form that is equal for equal data.
+//! The complete contents of one server, in a form that is equal for equal data.
 
 use std::collections::BTreeMap;
 

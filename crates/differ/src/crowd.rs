@@ -1,4 +1,4 @@
-//! Steps of clients that wait or listen.
+//! Steps of clients that block on keys or subscribe to channels.
 
 use crate::pair::Side;
 use crate::play::{Divergence, Player};

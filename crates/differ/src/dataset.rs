@@ -1,4 +1,4 @@
-//! Both datasets, key by key.
+//! Compares both datasets, key by key.
 
 use crate::play::{Divergence, Player};
 use crate::script::Argv;

@@ -1,4 +1,4 @@
-//! Differences that are meant, each with its sentence in `docs/redis.md`.
+//! Intended differences, each with its sentence in `docs/redis.md`.
 
 use crate::reply::{Body, Reply};
 use crate::rules::name;

@@ -1,4 +1,4 @@
-//! Many seeds, and what they found.
+//! Runs many seeds and collects the divergences they find.
 
 use crate::pair::Pair;
 use crate::play::{Divergence, Player};

@@ -1,4 +1,4 @@
-//! Both servers, on Unix sockets of their own: no port can be taken by somebody else.
+//! Both servers, each on a separate Unix socket, so that no other process can take the port.
 
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,6 @@
-//! A script on both servers.
+//! Runs a script on both servers.
 //!
-//! Commands of one connection are sent in batches, so that neither server waits for us; the
+//! Commands of one connection are sent in batches, so that neither server waits for the client; the
 //! order across connections is the script's, because a batch is answered before another
 //! connection speaks.
 
@@ -137,7 +137,7 @@ impl<'a> Player<'a> {
         &mut self.control[index(side)]
     }
 
-    /// A word that nobody else says.
+    /// A word that occurs in no script.
     pub(crate) fn token(&mut self) -> String {
         self.tokens += 1;
         format!("__token {}", self.tokens)

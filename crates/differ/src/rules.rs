@@ -1,6 +1,6 @@
 //! What "the same" means for a command's replies.
 //!
-//! Almost always: the same bytes. The rest is here, and each rule gives up as little as it can.
+//! Almost always: the same bytes. This module has the exceptions; each rule relaxes as little as possible.
 
 use crate::exceptions;
 use crate::reply::{Body, Reply};

@@ -1,4 +1,4 @@
-//! Scenes of several connections: one waits or listens, another acts.
+//! Scenes of several connections: one blocks or subscribes, another acts.
 
 use crate::grammar::Sentence;
 use crate::script::{ACTOR, Argv, Step, Unit, WAITERS, call, calls};
@@ -22,7 +22,7 @@ const WAITS: [&str; 8] = [
     "BZMPOP wait #( zkey ) ( MIN | MAX ) [ COUNT small ]",
 ];
 
-/// What may serve those who wait, or not.
+/// Commands that may or may not serve the blocked clients.
 const ACTS: [&str; 14] = [
     "RPUSH lkey val+",
     "RPUSH lkey val+",

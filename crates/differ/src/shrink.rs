@@ -1,6 +1,6 @@
-//! The shortest script that still fails.
+//! Shrinks a script to the shortest one that still fails.
 //!
-//! Stretches of units are left out, half of the script first and then ever smaller ones, as long
+//! Removes ranges of units, half of the script first and then ever smaller ranges, as long
 //! as the same command still diverges.
 
 use crate::script::{Script, Unit};

@@ -1,4 +1,4 @@
-//! What can be wrong with a dump.
+//! The errors of reading a dump.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub enum Error {
     /// The input is no dump.
     #[error("this is no dump of Redis: it does not begin with REDIS and a version")]
     Foreign,
-    /// The dump is of a version that nobody here knows.
+    /// The dump has a version that this crate cannot read.
     #[error("version {found} of the dump format is newer than {newest}, the newest known")]
     Version {
         /// The dump's version.

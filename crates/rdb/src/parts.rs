@@ -1,4 +1,4 @@
-//! The collection in a payload, some elements at a time: for a reader that has other things to do in
+//! Reads the collection in a payload some elements at a time, so that the reader can do other work in
 //! between.
 //!
 //! Only the encodings of big collections are read so: those without packing, and lists of packed nodes.

@@ -1,8 +1,8 @@
 //! The payloads of DUMP and RESTORE: a type byte, the value, the version (2 bytes), and the checksum
 //! of all that (8 bytes), both little-endian.
 //!
-//! Any encoding is read; the plain ones are written. So a payload of ours is longer than Redis's own
-//! and not equal to it, and every Redis since 7.0 takes it.
+//! Reads every encoding and writes the plain ones. A payload is therefore longer than the one Redis writes
+//! and differs from it; every Redis since 7.0 accepts it.
 
 use crate::error::{Error, Result};
 use crate::source::{BUFFER_BYTES, CRC64, Source};

@@ -1,5 +1,5 @@
-//! Streams and modules' values, stepped over: what follows them can be read, and the import can
-//! name the keys that are not taken along.
+//! Skips streams and modules' values, so that the import reads what follows them and names the keys
+//! that it leaves out.
 
 use std::io::Read;
 

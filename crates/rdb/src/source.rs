@@ -19,7 +19,7 @@ pub const PREALLOCATED_MAX: usize = 4096;
 
 /// A reader with its position and the checksum of what was taken from it.
 ///
-/// The checksum is brought up to date when the buffer is refilled or somebody asks, so that taking
+/// The checksum is brought up to date when the buffer is refilled or the caller asks, so that taking
 /// single bytes costs no more than an index.
 pub struct Source<R> {
     input: R,

@@ -1,4 +1,4 @@
-//! A value from its type byte, whatever the encoding; and plain encodings for writing.
+//! Decodes a value of any encoding from its type byte, and writes the plain encodings.
 
 use std::io::Read;
 

@@ -209,7 +209,7 @@ impl<'k> Change<'k> {
         tx.element_put(self.table, home, name, value)
     }
 
-    /// Turns the collection into rows, unless it consists of them, and tells where they are. At
+    /// Turns the collection into rows, unless it consists of them, and returns where they are. At
     /// least one element must be there or follow.
     ///
     /// # Errors

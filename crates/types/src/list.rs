@@ -196,7 +196,7 @@ fn drop_rows(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, count: u64) -> 
     Ok(tx.list_pop(change.table(), home, end, to_usize(count))?)
 }
 
-/// Puts items at an end, one after the other, and tells how many the list has then; 0 if there is no
+/// Pushes items at one end, one after the other, and returns the length of the list; 0 if there is no
 /// list and none is to be made.
 ///
 /// # Errors

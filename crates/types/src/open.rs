@@ -177,7 +177,7 @@ impl Source<'_> {
 pub enum Entry<'a> {
     /// In the row of its key.
     Packed(Element<'a>),
-    /// In a row of its own.
+    /// In a separate row.
     Row(RowRef<'a>),
 }
 

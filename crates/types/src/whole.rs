@@ -62,7 +62,7 @@ pub enum Part<'a> {
     Scored(&'a [u8], f64),
 }
 
-/// Hands the whole of a key to `f`, part by part, and tells its expiry; `None` if there is no such
+/// Passes the whole value of a key to `f`, part by part, and returns its expiry; `None` if there is no such
 /// key.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What the kernel says of a process. Everything is `None` where it says nothing.
+//! The kernel's figures for a process. A figure is `None` if the kernel does not report it.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Values as the commands that make them.
+//! Encodes values as the commands that create them.
 
 use perdura_rdb::Value;
 

@@ -1,4 +1,4 @@
-//! Keys from a dump file of Redis.
+//! Reads keys from a Redis dump file.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! How far it is, on a terminal.
+//! Shows the progress of a transfer on a terminal.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What was moved, what was not, and why: for people and as JSON.
+//! Reports what was moved, what was left out, and why: as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Keys into a server.
+//! Writes keys to a server.
 //!
 //! Requests go out in batches while another thread reads the replies, so that neither side waits for
 //! the other. What a reply belongs to travels beside the requests, through a short channel: the batches

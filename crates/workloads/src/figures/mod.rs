@@ -82,7 +82,7 @@ pub struct Lab<'a> {
     pub seed: u64,
     /// Players of a restart: one a core.
     pub cores: usize,
-    /// Told what is being done, for those who wait.
+    /// Receives progress messages.
     pub says: &'a dyn Fn(&str),
     /// What playing costs, once it has been measured.
     costs: OnceCell<Costs>,

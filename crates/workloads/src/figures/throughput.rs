@@ -18,7 +18,7 @@ use crate::sms::{Driver, Pace, RunLimit, Speed, run_for};
 
 /// What a sync waits beside the transfer, microseconds: half a turn of the paper's disks.
 const SYNC_US: u64 = 4_170;
-/// A segment here: long, since each costs syncs of its own.
+/// Size of a segment: large, because every segment costs additional syncs.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// The slot size of the first panel.
 const PAPER_SLOT: usize = 256;
