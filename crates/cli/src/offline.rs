@@ -193,7 +193,7 @@ impl Offline {
             method,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: &perdura::catalog::read_catalog,
+            catalog: &perdura::catalog::CatalogRows,
             progress: Arc::new(Progress::default()),
         }
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_heap::{Heap, Partition};
+use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::tables::UnknownKind;
 use perdura_recovery::{Catalog, KeyOrder, TableKind};
 use perdura_txn::Tx;
@@ -122,8 +123,18 @@ pub(crate) fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
     fault.map_or(Ok(()), Err)
 }
 
+/// The catalog in the rows of table 0, as a restart reads it.
+#[derive(Debug, Clone, Copy)]
+pub struct CatalogRows;
+
+impl ReadCatalog for CatalogRows {
+    fn read_catalog(&self, heap: &Heap) -> Result<Catalog> {
+        read_catalog(heap)
+    }
+}
+
 /// The tables of a heap whose table 0 is indexed, for the restart.
-pub fn read_catalog(heap: &Heap) -> Result<Catalog> {
+fn read_catalog(heap: &Heap) -> Result<Catalog> {
     let mut catalog: Catalog = tables_of(heap)?.into_values().collect();
     catalog.insert(CATALOG, TableKind::heap(KeyOrder::Hashed));
     Ok(catalog)

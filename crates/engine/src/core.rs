@@ -21,7 +21,7 @@ use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
 use perdura_wal::{FlushProgress, Mode, Scheme, Wal};
 
-use crate::catalog::{CATALOG, read_catalog};
+use crate::catalog::{CATALOG, CatalogRows};
 use crate::named::{NamedTables, Renewal};
 use crate::options::CoreOptions;
 use crate::purge::ExpiredListener;
@@ -81,7 +81,7 @@ impl Core {
             method,
             dry_run: false,
             memory,
-            catalog: &read_catalog,
+            catalog: &CatalogRows,
             progress,
         };
         let restarted = match restart(&restart_options)? {

@@ -96,16 +96,8 @@ pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     Epoch(cut.epoch_max.max(cut.durable).0 + 1)
 }
 
-/// `G` after the restart: the next checkpoint's number is one more, and unused.
-pub(crate) fn next_ckpt_base(anchor: &Anchor, image: &ImagePlan, cut: &Cut) -> CkptEpoch {
-    if armed(Flaw::CkptEpochReused) {
-        return image.k;
-    }
-    let building = anchor
-        .images
-        .iter()
-        .map(|image| image.k)
-        .max()
-        .unwrap_or_default();
-    cut.ckpt_max.max(building).max(image.k)
+/// The least that `G` may be after the restart: the next checkpoint's number is one more, and unused.
+pub(crate) fn ckpt_floor(anchor: &Anchor, image: &ImagePlan) -> CkptEpoch {
+    let images = anchor.images.iter().map(|image| image.k);
+    images.max().unwrap_or_default().max(image.k)
 }

@@ -51,9 +51,12 @@ pub(crate) struct State<P, U> {
     pub units_left: usize,
     pub mergers_next: usize,
     pub mergers_left: usize,
+    pub log_end: Ending,
+    pub indexes: Indexes,
     /// When the first job of image and log began and the last ended.
     pub backup_span: Option<(u64, u64)>,
     pub log_span: Option<(u64, u64)>,
+    pub index_span: Option<(u64, u64)>,
     pub error: Option<Error>,
 }
 
@@ -64,6 +67,30 @@ pub(crate) enum Decided {
     Yes,
 }
 
+/// Whether the players were told that the log has ended.
+#[derive(PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Ending {
+    No,
+    Running,
+    Yes,
+}
+
+/// How far the indexes are.
+#[derive(PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Indexes {
+    /// The pages are not complete, or not made ready.
+    Due,
+    Beginning,
+    /// `next` is the first that no job has taken, `left` are not built yet.
+    Building {
+        count: usize,
+        next: usize,
+        left: usize,
+    },
+    Ending,
+    Done,
+}
+
 pub(crate) enum Job<P, U> {
     ReadPart(usize, usize),
     PlayPart(usize, P),
@@ -72,6 +99,33 @@ pub(crate) enum Job<P, U> {
     ReadUnit(usize, usize),
     PlayUnit(usize, Arc<U>),
     Merge(usize),
+    EndLog,
+    BeginIndexes,
+    BuildIndex(usize),
+    EndIndexes,
+}
+
+/// What a job's time counts as in the report.
+#[derive(PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Counts {
+    Image,
+    Log,
+    Index,
+    /// The second pass has a clock of its own.
+    Undo,
+}
+
+impl<P, U> Job<P, U> {
+    pub fn counts(&self) -> Counts {
+        match self {
+            Job::ReadPart(..) | Job::PlayPart(..) => Counts::Image,
+            Job::Scan(_) | Job::Decide | Job::ReadUnit(..) | Job::PlayUnit(..) | Job::Merge(_) => {
+                Counts::Log
+            }
+            Job::EndLog => Counts::Undo,
+            Job::BeginIndexes | Job::BuildIndex(_) | Job::EndIndexes => Counts::Index,
+        }
+    }
 }
 
 /// Who asks for a job.

@@ -1,4 +1,4 @@
-//! The four levels of parallel restart, as a schedule over four kinds of jobs.
+//! The four levels of parallel restart, as a schedule over five kinds of jobs.
 //!
 //! | job | does | waits for |
 //! |---|---|---|
@@ -6,6 +6,7 @@
 //! | BP | puts it into memory | its BR |
 //! | LR | finds the end of a stream, reads a part of it | levels 1, 2: all BP |
 //! | LP | holds its records against the rule, applies them | its LR; levels 1 to 3: all BP |
+//! | IB | builds the indexes of a partition | all LP; if LP needs them, all BP instead, and LP waits |
 //!
 //! | level | a disk and a processor at once | LR beside BP | LP beside BP |
 //! |---|---|---|---|
@@ -14,6 +15,7 @@
 //! | 3 | x | x | |
 //! | 4 | x | x | x |
 //!
+//! Which of them comes first, LP or IB, is the player's ([`IndexNeed`](crate::player::IndexNeed)).
 //! So a level is three edges (`Edges`), not a code path. One thread a disk reads, `threads`
 //! players do the rest. With `inline` set nothing is spawned: the caller's thread takes one job
 //! after the other, in an order that a seed picks among all that the edges allow, which is how the
@@ -138,4 +140,6 @@ pub struct Busy {
     pub backup_span: f64,
     /// From the first job of the log to the last.
     pub log_span: f64,
+    /// From the first job of the indexes to the last.
+    pub index_span: f64,
 }

@@ -27,6 +27,7 @@
 //! | [`plan`], [`load`] | the slots as an image: what is loaded, with fallback and page repair; loading it |
 //! | [`streams`] | the log's streams as a source |
 //! | [`replay`], `judge` | log to memory: the jobs' contents; what each player does with a frame |
+//! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
 //! | [`found`] | what lies on the disks: a database, nothing, or the remains of one |
@@ -53,6 +54,7 @@ pub mod found;
 mod given;
 pub mod image;
 pub mod images;
+pub mod indexing;
 mod jobs;
 mod judge;
 pub mod level;

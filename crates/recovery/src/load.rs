@@ -86,6 +86,9 @@ impl Image for ImagePlan {
 
     /// Puts a run's pages into memory, but for those that the directory does not vouch for.
     fn play(&self, heap: &Heap, loaded: &LoadedRun) -> Result<u64> {
+        if armed(Flaw::JunkBeyondDirectory) && (loaded.disk, loaded.run) == (0, 0) {
+            self.load_junk(heap)?;
+        }
         let run = &self.runs[loaded.disk][loaded.run];
         let Some((first, _)) = run.entries.first().copied() else {
             return Ok(0);
@@ -135,7 +138,7 @@ impl ImagePlan {
     /// # Errors
     /// The disk's.
     #[cold]
-    pub fn load_junk(&self, heap: &Heap) -> Result<()> {
+    fn load_junk(&self, heap: &Heap) -> Result<()> {
         let Some(files) = self.slot.and_then(|slot| self.files.get(&slot)) else {
             return Ok(());
         };

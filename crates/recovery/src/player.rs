@@ -49,7 +49,27 @@ pub enum Mergers {
     PerThread,
 }
 
+/// When the indexes are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexNeed {
+    /// After the log, which is played into pages.
+    AfterLog,
+    /// From the image alone, before the log is played: its records name rows by their keys.
+    BeforeLog,
+}
+
 impl Player {
+    /// When the indexes are built.
+    #[must_use]
+    pub fn indexes(&self) -> IndexNeed {
+        match self {
+            Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => {
+                IndexNeed::AfterLog
+            }
+            Player::Supplied(player) => player.indexes(),
+        }
+    }
+
     /// Which way the log is read.
     #[must_use]
     pub fn direction(&self) -> Direction {
@@ -101,6 +121,12 @@ pub trait Supplied: Debug + Send + Sync {
     /// image begins again, with other pages.
     fn begin(&self, heap: &Arc<Heap>);
 
+    /// When it needs the indexes. With [`IndexNeed::BeforeLog`] the heap that [`begin`](Self::begin)
+    /// gave has them, and the player may change rows as a transaction does.
+    fn indexes(&self) -> IndexNeed {
+        IndexNeed::AfterLog
+    }
+
     /// Plays a frame. A kind that the player does not expect is an error, not passed over.
     ///
     /// # Errors
@@ -113,7 +139,7 @@ pub trait Supplied: Debug + Send + Sync {
     /// What the life left unfinished cannot be taken back.
     fn end_of_life(&self, stream: StreamId, life: Incarnation) -> Result<()>;
 
-    /// Ends the log: all streams have been played. Indexes are built afterwards.
+    /// Ends the log: all streams have been played.
     ///
     /// # Errors
     /// The state is not one that a log can leave.

@@ -12,6 +12,7 @@ use perdura_device::Clock;
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 
 use crate::base::Image;
+use crate::indexing::{Indexing, Tables};
 use crate::level::{Busy, Schedule};
 use crate::method::Method;
 use crate::replay::{Replay, ReplayStats};
@@ -59,6 +60,8 @@ pub struct Means<'a> {
     pub clock: &'a dyn Clock,
     /// Where to say how far it is.
     pub progress: &'a Progress,
+    /// What the indexes are built with; `None` for a caller that wants pages alone.
+    pub indexing: Option<Indexing<'a>>,
 }
 
 /// What a recovery leaves.
@@ -68,6 +71,8 @@ pub struct State {
     /// Pages of the image that were damaged. If there are any, the state is void: the caller plans
     /// another image.
     pub damaged: u64,
+    /// The tables, indexed.
+    pub tables: Tables,
     /// Figures.
     pub stats: ReplayStats,
     /// Seconds that disks and players were busy.
@@ -89,10 +94,11 @@ pub fn recover<I: Image, S: LogSource>(
     let heap = Arc::new(Heap::new(means.geometry, Arc::clone(means.memory)));
     let replay = Replay::new(&heap, image, log, target, means);
     let busy = schedule::run(&replay, means.schedule, means.clock)?;
-    let attempt = replay.finish(means.schedule.threads)?;
+    let attempt = replay.finish();
     Ok(State {
         heap,
         damaged: attempt.damaged,
+        tables: attempt.tables,
         stats: attempt.stats,
         busy,
         undo_seconds: attempt.undo_seconds,

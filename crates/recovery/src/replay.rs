@@ -12,13 +12,16 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use perdura_base::num::to_u64;
-use perdura_base::{Epoch, Error, Incarnation, Result, StreamId};
+use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, Result, StreamId};
 use perdura_heap::{Heap, Replayed};
 use perdura_wal::Direction;
 
 use crate::base::Image;
+use crate::component::Component;
+use crate::indexing::{Indexer, Tables};
 use crate::judge::{Group, InLife, Passed, Play, PlayInOrder, Scene, StreamPlayer};
 use crate::merge::merge;
+use crate::player::IndexNeed;
 use crate::recover::{Means, Target};
 use crate::rule::Gate;
 use crate::schedule::run_threads;
@@ -77,6 +80,8 @@ struct Decided {
     units: Vec<usize>,
     /// The last epoch that the state has.
     target: Epoch,
+    /// The highest checkpoint epoch seen.
+    ckpt_max: CkptEpoch,
 }
 
 /// A unit of log in the hands of the players that need it: the first to need it opens it.
@@ -126,6 +131,8 @@ pub struct Replay<'a, I, S> {
     pub(crate) means: &'a Means<'a>,
     target: Target,
     players: Vec<StreamPlayer>,
+    component: Component,
+    indexer: Option<Indexer<'a>>,
     decided: OnceLock<Decided>,
     damaged: AtomicU64,
     stats: Mutex<ReplayStats>,
@@ -136,6 +143,8 @@ pub struct Replay<'a, I, S> {
 pub struct Attempt {
     /// Pages of the image that are damaged: the attempt is void.
     pub damaged: u64,
+    /// The tables, indexed.
+    pub tables: Tables,
     /// Figures.
     pub stats: ReplayStats,
     /// Seconds of undoing.
@@ -158,6 +167,8 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         let players = streams.map(|stream| StreamPlayer::new(player, stream));
         Replay {
             players: players.collect(),
+            component: Component::Heap(Arc::clone(heap)),
+            indexer: means.indexing.map(Indexer::new),
             heap,
             image,
             log,
@@ -185,15 +196,9 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         self.undo_ns.fetch_max(spent, Ordering::Relaxed);
     }
 
-    /// Ends the attempt and what the players left to do, unless pages must be loaded anew.
-    ///
-    /// # Errors
-    /// Those of reading the log again, and a supplied player's.
-    pub fn finish(self, threads: usize) -> Result<Attempt> {
-        let damaged = self.damaged.load(Ordering::Relaxed);
-        if damaged == 0 {
-            self.finish_players(threads)?;
-        }
+    /// What the attempt leaves, when the schedule is done.
+    #[must_use]
+    pub fn finish(self) -> Attempt {
         let stats = self.stats.into_inner();
         assert!(
             stats.applied <= stats.seen,
@@ -202,16 +207,23 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
             stats.seen
         );
         let undo_ns = self.undo_ns.into_inner();
-        Ok(Attempt {
-            damaged,
+        Attempt {
+            damaged: self.damaged.into_inner(),
+            tables: self.indexer.map(Indexer::into_tables).unwrap_or_default(),
             stats,
             undo_seconds: std::time::Duration::from_nanos(undo_ns).as_secs_f64(),
-        })
+        }
+    }
+
+    /// Whether pages of the image are damaged: they are loaded anew, in another attempt.
+    fn is_void(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed) > 0
     }
 
     /// Ends the log for the players, with a second pass if they leave something to undo: each part
     /// by itself.
-    fn finish_players(&self, threads: usize) -> Result<()> {
+    fn finish_players(&self) -> Result<()> {
+        let threads = self.means.schedule.threads;
         let mut losers = Vec::new();
         for (part, player) in self.players.iter().enumerate() {
             losers.extend(player.finish()?.into_iter().map(|lost| (part, lost)));
@@ -314,6 +326,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
         let decided = Decided {
             units: end.units,
             target,
+            ckpt_max: end.ckpt_max,
         };
         assert!(self.decided.set(decided).is_ok(), "decided once");
         Ok(units)
@@ -342,6 +355,11 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
         unit: &SharedUnit<S>,
         prepared: &mut dyn FnMut(),
     ) -> Result<()> {
+        if self.indexes_first() && self.is_void() {
+            // Pages that the indexes would be built from are missing.
+            prepared();
+            return Ok(());
+        }
         match &self.players[stream] {
             StreamPlayer::Group => {
                 // Nothing is learned on the way, so nothing waits.
@@ -362,5 +380,39 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
         next: &mut dyn FnMut(usize) -> Result<Option<Arc<SharedUnit<S>>>>,
     ) -> Result<()> {
         merge(self, worker, workers, next)
+    }
+
+    fn end_log(&self) -> Result<()> {
+        if self.is_void() {
+            return Ok(());
+        }
+        self.finish_players()
+    }
+
+    fn indexes_first(&self) -> bool {
+        match self.means.method.player.indexes() {
+            IndexNeed::AfterLog => false,
+            IndexNeed::BeforeLog => true,
+        }
+    }
+
+    fn begin_indexes(&self) -> Result<usize> {
+        match &self.indexer {
+            Some(indexer) if !self.is_void() => {
+                self.means.progress.enter(2);
+                indexer.begin(&self.component, self.heap, self.decided().ckpt_max)
+            }
+            Some(_) | None => Ok(0),
+        }
+    }
+
+    fn build_index(&self, number: usize) -> Result<()> {
+        let indexer = self.indexer.as_ref();
+        indexer.map_or(Ok(()), |indexer| indexer.build(&self.component, number))
+    }
+
+    fn end_indexes(&self) -> Result<()> {
+        let indexer = self.indexer.as_ref();
+        indexer.map_or(Ok(()), |indexer| indexer.end(&self.component))
     }
 }

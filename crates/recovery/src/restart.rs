@@ -13,31 +13,27 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Incarnation, PartitionId, Result};
+use perdura_base::{Error, Incarnation, Result};
 use perdura_device::{Clock, Disk};
 use perdura_heap::{Heap, MemoryAccount};
 use perdura_wal::anchor::AnchorFile;
-use perdura_wal::scheme::Scheme;
 use perdura_wal::{Cut, WalStart};
 
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
-use crate::close::{close_incarnation, first_epoch, make_durable, next_ckpt_base};
-use crate::component::{Component, Contract};
+use crate::close::{ckpt_floor, close_incarnation, first_epoch, make_durable};
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::Directory;
+use crate::indexing::{Indexing, ReadCatalog};
 use crate::level::Schedule;
 use crate::method::Method;
 use crate::plan::{BadPage, ImagePlan, plan_image};
 use crate::recover::{Means, State, Target, recover};
 use crate::replay::ReplayStats;
 use crate::report::{Bytes, Progress, Records, RestartReport};
-use crate::schedule::run_threads;
 use crate::streams::{Decided, Streams};
 
 pub use crate::create::{NewDatabase, create};
@@ -63,7 +59,7 @@ pub struct RestartOptions<'a> {
     /// The account that the heap is on.
     pub memory: Arc<MemoryAccount>,
     /// Reads the catalog from a heap whose table 0 is indexed.
-    pub catalog: &'a (dyn Fn(&Heap) -> Result<Catalog> + Sync),
+    pub catalog: &'a dyn ReadCatalog,
     /// Where to say how far it is.
     pub progress: Arc<Progress>,
 }
@@ -116,13 +112,9 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     }
     report.void_blocks = void_blocks;
     report_seconds(&mut report, &state);
-    let heap = state.heap;
-
-    progress.enter(2);
-    let since = clock.mono_ns();
-    heap.set_ckpt_epoch(next_ckpt_base(&anchor, &image, &cut));
-    let catalog = finish_pages(options, anchor.scheme, &heap, &image, &mut report)?;
-    report.seconds.index = seconds_since(clock, since);
+    report.rows = state.tables.rows;
+    report.rows_from_sidecar = state.tables.rows_from_sidecar;
+    let (heap, catalog) = (state.heap, state.tables.catalog);
 
     let mut record = anchor.clone();
     close_incarnation(&mut record, &cut, &image.damaged)?;
@@ -198,14 +190,6 @@ pub(crate) fn load(
     tolerance: Tolerance,
 ) -> Result<Loaded> {
     let geometry = anchor.geometry;
-    let means = Means {
-        geometry,
-        memory: &options.memory,
-        method: options.method,
-        schedule: &options.schedule,
-        clock: options.clock.as_ref(),
-        progress: &options.progress,
-    };
     let (mut bad, mut lost) = (BTreeSet::<BadPage>::new(), BTreeSet::new());
     loop {
         let (data, images) = (options.data.as_ref(), &options.images);
@@ -220,11 +204,17 @@ pub(crate) fn load(
             .progress
             .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
         let log = Streams::new(&options.logs, anchor, &image.begin);
+        let means = Means {
+            geometry,
+            memory: &options.memory,
+            method: options.method,
+            schedule: &options.schedule,
+            clock: options.clock.as_ref(),
+            progress: &options.progress,
+            indexing: Some(indexing(options, anchor, &image, tolerance)),
+        };
         let state = recover(&image, &log, Target::End, &means)?;
         let log = log.into_decided()?;
-        if armed(Flaw::JunkBeyondDirectory) {
-            image.load_junk(&state.heap)?;
-        }
         let damaged = image.take_bad();
         assert_eq!(
             damaged.is_empty(),
@@ -232,9 +222,6 @@ pub(crate) fn load(
             "a state is void exactly if pages of its image are damaged"
         );
         if damaged.is_empty() {
-            if anchor.scheme.counts_updates() {
-                state.heap.check_replayed()?;
-            }
             return Ok(Loaded { image, log, state });
         }
         // What stood in for damaged pages is damaged too: a third image there is not.
@@ -249,52 +236,34 @@ pub(crate) fn load(
     }
 }
 
+/// What the indexes are built with. Of a database that lacks pages, no sidecar is true, and nothing
+/// on the disks of the new database is what memory holds.
+fn indexing<'a>(
+    options: &'a RestartOptions<'_>,
+    anchor: &Anchor,
+    image: &'a ImagePlan,
+    tolerance: Tolerance,
+) -> Indexing<'a> {
+    Indexing {
+        scheme: anchor.scheme,
+        k: image.k,
+        slot: match tolerance {
+            Tolerance::None => image.trusted_slot(),
+            Tolerance::LostPages => None,
+        },
+        ckpt_floor: ckpt_floor(anchor, image),
+        sidecars: if image.lost.is_empty() {
+            &image.sidecars
+        } else {
+            &[]
+        },
+        catalog: options.catalog,
+    }
+}
+
 fn seconds_since(clock: &dyn Clock, since_ns: u64) -> f64 {
     let ns = clock.mono_ns().saturating_sub(since_ns);
     std::time::Duration::from_nanos(ns).as_secs_f64()
-}
-
-/// Ends the replay in every partition and builds the indexes of a scheme that has tables.
-pub(crate) fn finish_pages(
-    options: &RestartOptions<'_>,
-    scheme: Scheme,
-    heap: &Arc<Heap>,
-    image: &ImagePlan,
-    report: &mut RestartReport,
-) -> Result<Catalog> {
-    let component = Component::Heap(Arc::clone(heap));
-    let partitions = component.geometry().partitions;
-    let has_tables = scheme.has_tables();
-    for id in (0..partitions).map(PartitionId) {
-        component.end_replay(id, image.k, image.trusted_slot());
-        if has_tables {
-            component.index_catalog(id)?;
-        }
-    }
-    if !has_tables {
-        return Ok(Catalog::new());
-    }
-    let catalog = (options.catalog)(heap)?;
-    let next = AtomicU64::new(0);
-    let rows = AtomicU64::new(0);
-    let from_sidecar = AtomicU64::new(0);
-    run_threads(options.schedule.threads, || {
-        loop {
-            let taken = next.fetch_add(1, Ordering::Relaxed);
-            let Some(id) = u16::try_from(taken).ok().filter(|id| *id < partitions) else {
-                return Ok(());
-            };
-            let sidecar = &image.sidecars[usize::from(id)];
-            let sidecar = (!sidecar.is_empty()).then_some(sidecar.as_slice());
-            let stats = component.index(PartitionId(id), &catalog, sidecar)?;
-            rows.fetch_add(stats.rows, Ordering::Relaxed);
-            from_sidecar.fetch_add(stats.from_sidecar, Ordering::Relaxed);
-        }
-    })?;
-    component.settle()?;
-    report.rows = rows.into_inner();
-    report.rows_from_sidecar = from_sidecar.into_inner();
-    Ok(catalog)
 }
 
 fn begin_report(
@@ -325,6 +294,7 @@ fn report_seconds(report: &mut RestartReport, state: &State) {
     seconds.backup_span = busy.backup_span;
     seconds.log_span = busy.log_span + state.undo_seconds;
     seconds.undo = state.undo_seconds;
+    seconds.index = busy.index_span;
 }
 
 fn fill_report(

@@ -18,13 +18,13 @@ use serde::Serialize;
 
 use crate::anchor::{Anchor, open_anchor};
 use crate::anchor_cell::AnchorCell;
-use crate::close::{first_epoch, next_ckpt_base};
+use crate::close::{ckpt_floor, first_epoch};
 use crate::found::check_version;
 use crate::image::{Directory, Places, pages_path};
 use crate::mended::MendedLog;
 use crate::report::RestartReport;
 use crate::restart::{
-    Catalog, NewDatabase, RestartOptions, Restarted, Tolerance, create, finish_pages, load, restart,
+    Catalog, NewDatabase, RestartOptions, Restarted, Tolerance, create, load, restart,
 };
 use crate::resume::{LogMemory, flush_all, resume};
 use crate::window::ExecutorWindow;
@@ -390,15 +390,10 @@ fn carry_out(
         options
     };
     let loaded = load(options, &plan.anchor, tolerance)?;
-    let (mut image, heap, cut) = (loaded.image, loaded.state.heap, loaded.log.cut);
-    heap.set_ckpt_epoch(next_ckpt_base(anchor, &image, &cut));
-    if !image.lost.is_empty() {
-        image.sidecars.iter_mut().for_each(Vec::clear);
-    }
-    // Nothing on the disks of the new database is what memory holds.
-    image.damaged.extend(image.slot);
-    let mut report = RestartReport::default();
-    let catalog = finish_pages(options, plan.anchor.scheme, &heap, &image, &mut report)?;
+    let (image, state, cut) = (loaded.image, loaded.state, loaded.log.cut);
+    let (heap, tables) = (state.heap, state.tables);
+    // The anchor of the plan has given up images whose numbers were used all the same.
+    heap.set_ckpt_epoch(heap.ckpt_epoch().max(ckpt_floor(anchor, &image)));
     let slot = image.slot.unwrap_or(ImageSlot::A);
     let places = Places::of(&plan.anchor);
     let of_page = |page: &perdura_base::PageId| MissingPage {
@@ -415,9 +410,9 @@ fn carry_out(
             image_alone: plan.image_alone,
             log: plan.log,
             pages: image.lost.iter().map(of_page).collect(),
-            rows: report.rows,
+            rows: tables.rows,
         },
-        catalog,
+        catalog: tables.catalog,
         heap,
         anchor: anchor.clone(),
         cut,

@@ -13,7 +13,9 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::Clock;
 
-use crate::jobs::{Asker, Decided, DiskState, Job, Scan, State, StreamState};
+use crate::jobs::{
+    Asker, Counts, Decided, DiskState, Ending, Indexes, Job, Scan, State, StreamState,
+};
 use crate::level::{Busy, Edges, Schedule};
 use crate::work::Work;
 
@@ -22,6 +24,7 @@ struct Runner<'a, W: Work> {
     edges: Edges,
     pile_share: u64,
     mergers: usize,
+    indexes_first: bool,
     clock: &'a dyn Clock,
     state: Mutex<State<W::Part, W::Unit>>,
     changed: Condvar,
@@ -100,6 +103,7 @@ impl<'a, W: Work> Runner<'a, W> {
             edges: schedule.level.edges(),
             pile_share: schedule.pile_bytes / to_u64(work.streams().max(1)),
             mergers,
+            indexes_first: work.indexes_first(),
             clock,
             state: Mutex::new(State {
                 parts_left: disks.iter().map(|disk: &DiskState<_>| disk.parts).sum(),
@@ -109,8 +113,11 @@ impl<'a, W: Work> Runner<'a, W> {
                 units_left: 0,
                 mergers_next: 0,
                 mergers_left: mergers,
+                log_end: Ending::No,
+                indexes: Indexes::Due,
                 backup_span: None,
                 log_span: None,
+                index_span: None,
                 error: None,
             }),
             changed: Condvar::new(),
@@ -128,6 +135,14 @@ impl<'a, W: Work> Runner<'a, W> {
         let length = |span: Option<(u64, u64)>| span.map_or(0.0, |(from, to)| seconds(to - from));
         busy.backup_span = length(state.backup_span);
         busy.log_span = length(state.log_span);
+        busy.index_span = length(state.index_span);
+        assert!(
+            state
+                .disks
+                .iter()
+                .all(|disk| disk.open == 0 && disk.ready.is_empty()),
+            "every part that was read was played"
+        );
         Ok(busy)
     }
 
@@ -194,14 +209,19 @@ impl<'a, W: Work> Runner<'a, W> {
             Asker::Disk(disk) => state.disks[disk].next == state.disks[disk].parts,
             Asker::Stream(s) => decided && state.streams[s].next == state.streams[s].units,
             Asker::Player | Asker::Everyone(_) => {
-                let played = if self.mergers > 0 {
-                    state.mergers_left == 0
-                } else {
-                    state.units_left == 0
-                };
-                state.parts_left == 0 && decided && played
+                state.log_end == Ending::Yes && state.indexes == Indexes::Done
             }
         }
+    }
+
+    /// Whether image and log are in memory, all of both.
+    fn is_played(&self, state: &State<W::Part, W::Unit>) -> bool {
+        let played = if self.mergers > 0 {
+            state.mergers_left == 0
+        } else {
+            state.units_left == 0
+        };
+        state.parts_left == 0 && state.decided == Decided::Yes && played
     }
 
     fn take_job(
@@ -214,13 +234,14 @@ impl<'a, W: Work> Runner<'a, W> {
             Asker::Stream(stream) => self.take_log_read(state, stream),
             Asker::Player => (0..state.disks.len())
                 .find_map(|disk| take_part(state, disk))
-                .or_else(|| self.take_log_play(state, 0)),
+                .or_else(|| self.take_log_play(state, 0))
+                .or_else(|| self.take_end(state)),
             Asker::Everyone(pick) => {
                 let disks = state.disks.len();
                 let kinds = 2 * disks + state.streams.len() + 1;
                 let start = usize::try_from(pick % to_u64(kinds)).unwrap_or(0);
                 // From a start that the seed picks; with seed 0 what is read is played at once.
-                (0..kinds).map(|i| (start + i) % kinds).find_map(|kind| {
+                let taken = (0..kinds).map(|i| (start + i) % kinds).find_map(|kind| {
                     if kind < disks {
                         take_part(state, kind)
                     } else if kind < 2 * disks {
@@ -230,7 +251,8 @@ impl<'a, W: Work> Runner<'a, W> {
                     } else {
                         self.take_log_read(state, kind - 2 * disks - 1)
                     }
-                })
+                });
+                taken.or_else(|| self.take_end(state))
             }
         }
     }
@@ -291,7 +313,8 @@ impl<'a, W: Work> Runner<'a, W> {
         state: &mut State<W::Part, W::Unit>,
         pick: u64,
     ) -> Option<Job<W::Part, W::Unit>> {
-        let may_play = state.parts_left == 0 || !self.edges.log_play_waits;
+        let loaded = state.parts_left == 0 || !self.edges.log_play_waits;
+        let may_play = loaded && (!self.indexes_first || state.indexes == Indexes::Done);
         if !may_play || state.decided != Decided::Yes {
             return None;
         }
@@ -315,10 +338,40 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
+    /// What remains when all is played, and the indexes: behind the log, or ahead of it.
+    fn take_end(&self, state: &mut State<W::Part, W::Unit>) -> Option<Job<W::Part, W::Unit>> {
+        let is_indexed = state.indexes == Indexes::Done;
+        let may_end = self.is_played(state) && (is_indexed || !self.indexes_first);
+        if state.log_end == Ending::No && may_end {
+            state.log_end = Ending::Running;
+            return Some(Job::EndLog);
+        }
+        match state.indexes {
+            Indexes::Due => {
+                let loaded = state.parts_left == 0 && state.decided == Decided::Yes;
+                let may_begin = loaded && (self.indexes_first || state.log_end == Ending::Yes);
+                may_begin.then(|| {
+                    state.indexes = Indexes::Beginning;
+                    Job::BeginIndexes
+                })
+            }
+            Indexes::Building { left: 0, .. } => {
+                state.indexes = Indexes::Ending;
+                Some(Job::EndIndexes)
+            }
+            Indexes::Building { count, next, left } if next < count => {
+                let next = next + 1;
+                state.indexes = Indexes::Building { count, next, left };
+                Some(Job::BuildIndex(next - 1))
+            }
+            Indexes::Building { .. } | Indexes::Beginning | Indexes::Ending | Indexes::Done => None,
+        }
+    }
+
     fn perform(&self, job: Job<W::Part, W::Unit>, busy: &mut Busy) {
         let since = self.clock.mono_ns();
         let spent = || self.clock.mono_ns().saturating_sub(since);
-        let of_image = matches!(job, Job::ReadPart(..) | Job::PlayPart(..));
+        let counts = job.counts();
         let done = match job {
             Job::ReadPart(disk, part) => {
                 let read = self.work.read_part(disk, part);
@@ -352,45 +405,74 @@ impl<'a, W: Work> Runner<'a, W> {
                 state.decided = Decided::Yes;
             }),
             Job::ReadUnit(stream, unit) => self.read_unit(stream, unit).map(drop),
-            Job::PlayUnit(stream, unit) => {
-                let mut prepared = false;
-                let played = self.work.play_unit(stream, &unit, &mut || {
-                    prepared = true;
-                    self.state.lock().streams[stream].preparing = false;
-                    self.changed.notify_all();
-                });
-                busy.log_play += seconds(spent());
-                let bytes = self.work.unit_bytes(&unit);
-                drop(unit);
-                self.update(played, |state, ()| {
-                    let s = &mut state.streams[stream];
-                    s.preparing &= prepared;
-                    s.open -= 1;
-                    s.piled = s.piled.saturating_sub(bytes);
-                    state.units_left -= 1;
-                })
-            }
-            Job::Merge(worker) => {
-                let mut waited_ns = 0;
-                let merged = self.work.merge(worker, self.mergers, &mut |stream| {
-                    let since = self.clock.mono_ns();
-                    let next = self.next_for_merge(worker, stream);
-                    waited_ns += self.clock.mono_ns().saturating_sub(since);
-                    next
-                });
-                busy.log_play += seconds(spent().saturating_sub(waited_ns));
-                self.update(merged, |state, ()| state.mergers_left -= 1)
-            }
+            Job::PlayUnit(stream, unit) => self.play_unit(stream, unit, busy),
+            Job::Merge(worker) => self.merge(worker, busy),
+            Job::EndLog => self.update(self.work.end_log(), |state, ()| {
+                state.log_end = Ending::Yes;
+            }),
+            Job::BeginIndexes => self.update(self.work.begin_indexes(), |state, count| {
+                let (next, left) = (0, count);
+                state.indexes = Indexes::Building { count, next, left };
+            }),
+            Job::BuildIndex(number) => self.update(self.work.build_index(number), |state, ()| {
+                let Indexes::Building { left, .. } = &mut state.indexes else {
+                    unreachable!("indexes end after the last is built");
+                };
+                *left -= 1;
+            }),
+            Job::EndIndexes => self.update(self.work.end_indexes(), |state, ()| {
+                state.indexes = Indexes::Done;
+            }),
         };
+        self.end_job(counts, (since, since + spent()), done);
+    }
+
+    fn play_unit(&self, stream: usize, unit: Arc<W::Unit>, busy: &mut Busy) -> Result<()> {
+        let since = self.clock.mono_ns();
+        let mut prepared = false;
+        let played = self.work.play_unit(stream, &unit, &mut || {
+            prepared = true;
+            self.state.lock().streams[stream].preparing = false;
+            self.changed.notify_all();
+        });
+        busy.log_play += seconds(self.clock.mono_ns().saturating_sub(since));
+        let bytes = self.work.unit_bytes(&unit);
+        drop(unit);
+        self.update(played, |state, ()| {
+            let s = &mut state.streams[stream];
+            s.preparing &= prepared;
+            s.open -= 1;
+            s.piled = s.piled.saturating_sub(bytes);
+            state.units_left -= 1;
+        })
+    }
+
+    fn merge(&self, worker: usize, busy: &mut Busy) -> Result<()> {
+        let (begin, mut waited_ns) = (self.clock.mono_ns(), 0);
+        let merged = self.work.merge(worker, self.mergers, &mut |stream| {
+            let since = self.clock.mono_ns();
+            let next = self.next_for_merge(worker, stream);
+            waited_ns += self.clock.mono_ns().saturating_sub(since);
+            next
+        });
+        let spent = self.clock.mono_ns().saturating_sub(begin);
+        busy.log_play += seconds(spent.saturating_sub(waited_ns));
+        self.update(merged, |state, ()| state.mergers_left -= 1)
+    }
+
+    /// Notes when a job ran, and the error that ends all others.
+    fn end_job(&self, counts: Counts, (since, now): (u64, u64), done: Result<()>) {
         let mut state = self.state.lock();
-        let now = since + spent();
-        let span = if of_image {
-            &mut state.backup_span
-        } else {
-            &mut state.log_span
+        let span = match counts {
+            Counts::Image => Some(&mut state.backup_span),
+            Counts::Log => Some(&mut state.log_span),
+            Counts::Index => Some(&mut state.index_span),
+            Counts::Undo => None,
         };
-        let (from, to) = span.unwrap_or((since, now));
-        *span = Some((from.min(since), to.max(now)));
+        if let Some(span) = span {
+            let (from, to) = span.unwrap_or((since, now));
+            *span = Some((from.min(since), to.max(now)));
+        }
         if let Err(error) = done {
             // Damage has a place to tell of; others may have stopped because of it.
             let tells_more = matches!(error, Error::Corrupt(_))

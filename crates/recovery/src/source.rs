@@ -6,7 +6,7 @@
 //!
 //! The log's own streams are the first source ([`crate::streams`]).
 
-use perdura_base::{Epoch, Incarnation, Result};
+use perdura_base::{CkptEpoch, Epoch, Incarnation, Result};
 use perdura_wal::{Direction, Frame, Origin, RawUnit, Unit};
 
 /// A log to recover from. All methods may run on any thread.
@@ -41,6 +41,8 @@ pub trait LogSource: Sync {
 pub struct LogEnd {
     /// The newest epoch that the log holds in full.
     pub epoch: Epoch,
+    /// The highest checkpoint epoch seen.
+    pub ckpt_max: CkptEpoch,
     /// Units of each part.
     pub units: Vec<usize>,
     /// Bytes of frames.

@@ -94,6 +94,7 @@ impl LogSource for Streams<'_> {
         let units: Vec<_> = scans.iter().map(|scan| scan.units(UNIT_BYTES)).collect();
         let end = LogEnd {
             epoch: cut.durable,
+            ckpt_max: cut.ckpt_max,
             units: units.iter().map(Vec::len).collect(),
             bytes,
         };

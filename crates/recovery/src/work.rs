@@ -65,4 +65,28 @@ pub trait Work: Sync {
     ) -> Result<()>;
     /// How many workers merge, given this many players; 0 for an order-free scheme.
     fn mergers(&self, threads: usize) -> usize;
+
+    /// After the last LP: ends the log for its players, with a second pass if they need one.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn end_log(&self) -> Result<()>;
+
+    /// Whether LP needs the indexes: then they are built from the image alone, before it.
+    fn indexes_first(&self) -> bool;
+    /// Once the pages are complete: makes them ready to be indexed. Returns the number of indexes.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn begin_indexes(&self) -> Result<usize>;
+    /// IB: builds one of them.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn build_index(&self, number: usize) -> Result<()>;
+    /// After the last IB.
+    ///
+    /// # Errors
+    /// Any ends the restart.
+    fn end_indexes(&self) -> Result<()>;
 }

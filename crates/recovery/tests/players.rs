@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
-use perdura_recovery::player::Supplied;
+use perdura_recovery::indexing::{NoTables, ReadCatalog};
+use perdura_recovery::player::{IndexNeed, Supplied};
 use perdura_recovery::read_anchor;
-use perdura_recovery::restart::Catalog;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions, Schedule,
-    create, flush_all, restart, resume,
+    Catalog, Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions,
+    Schedule, create, flush_all, restart, resume,
 };
 use perdura_wal::{Direction, Frame, FrameKind, Origin, Role, Scheme, SegmentSizes, Wal};
 
@@ -53,7 +53,7 @@ impl Machine {
             method,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: &|_| Ok(Catalog::new()),
+            catalog: &NoTables,
             progress: Arc::new(Progress::default()),
         }
     }
@@ -261,5 +261,92 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
         let refused = machine.try_out(&of_this_log, Schedule::inline(Level::One, 0));
         let why = refused.map_err(|error| error.to_string()).unwrap_err();
         assert!(why.contains("a frame of kind"), "{}: {why}", method.name);
+    }
+}
+
+/// A player that names rows by their keys: it notes when it is called, and when the catalog is read.
+#[derive(Debug)]
+struct ByKey {
+    need: IndexNeed,
+    calls: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Supplied for ByKey {
+    fn begin(&self, _: &Arc<Heap>) {
+        self.calls.lock().clear();
+    }
+
+    fn indexes(&self) -> IndexNeed {
+        self.need
+    }
+
+    fn frame(&self, _: Frame<'_>, _: Origin) -> Result<()> {
+        self.calls.lock().push("frame");
+        Ok(())
+    }
+
+    fn end_of_life(&self, _: StreamId, _: Incarnation) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.calls.lock().push("finish");
+        Ok(())
+    }
+}
+
+impl ReadCatalog for ByKey {
+    fn read_catalog(&self, heap: &Heap) -> Result<Catalog> {
+        assert_eq!(heap.geometry().partitions, 2);
+        self.calls.lock().push("catalog");
+        Ok(Catalog::new())
+    }
+}
+
+#[test]
+fn a_player_from_above_has_its_indexes_before_the_log_or_after_it_as_it_says() {
+    let machine = Machine::new();
+    let wal = machine.open(&value_method(&Arc::default())).unwrap();
+    append(&wal, 0, b"a=1");
+    append(&wal, 1, b"b=2");
+    flush_all(&wal).unwrap();
+    drop(wal);
+    for need in [IndexNeed::BeforeLog, IndexNeed::AfterLog] {
+        for level in Level::ALL {
+            for schedule in [
+                Schedule::inline(level, 0),
+                Schedule::inline(level, 9),
+                Schedule::new(level, 2),
+            ] {
+                let calls = Arc::new(Mutex::new(Vec::new()));
+                let by_key = || ByKey {
+                    need,
+                    calls: Arc::clone(&calls),
+                };
+                let method = Method {
+                    name: "by key",
+                    schemes: &[Scheme::Differential],
+                    player: Player::Supplied(Arc::new(by_key())),
+                };
+                let options = RestartOptions {
+                    dry_run: true,
+                    catalog: &by_key(),
+                    ..machine.options(&method, schedule)
+                };
+                restart(&options).unwrap();
+                let calls = calls.lock();
+                let (first, last) = (calls.first().copied(), calls.last().copied());
+                let frames = calls.iter().filter(|call| **call == "frame").count();
+                assert_eq!(frames, 3, "two records and the frame of the restart");
+                match need {
+                    IndexNeed::BeforeLog => {
+                        assert_eq!((first, last), (Some("catalog"), Some("finish")));
+                    }
+                    IndexNeed::AfterLog => {
+                        assert_eq!((first, last), (Some("frame"), Some("catalog")));
+                    }
+                }
+            }
+        }
     }
 }

@@ -13,9 +13,9 @@ use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 use perdura_recovery::base::{Base, Image};
+use perdura_recovery::indexing::NoTables;
 use perdura_recovery::plan::plan_image;
 use perdura_recovery::recover::{Means, State, Target, recover};
-use perdura_recovery::restart::Catalog;
 use perdura_recovery::rule::ImageKind;
 use perdura_recovery::source::{Frames, LogEnd, LogSource, Raw};
 use perdura_recovery::streams::Streams;
@@ -126,6 +126,7 @@ impl LogSource for Archive {
         let shelves = self.parts.iter().flatten();
         Ok(LogEnd {
             epoch: self.end,
+            ckpt_max: CkptEpoch(0),
             units: self.parts.iter().map(Vec::len).collect(),
             bytes: shelves.map(Raw::bytes).sum(),
         })
@@ -257,7 +258,7 @@ impl Machine {
             method: &passes_over,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: &|_| Ok(Catalog::new()),
+            catalog: &NoTables,
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&options).unwrap().unwrap();
@@ -376,6 +377,7 @@ fn recovered<I: Image, S: LogSource>(
         schedule: &schedule,
         clock: &ManualClock::at(1),
         progress: &Progress::default(),
+        indexing: None,
     };
     recover(image, log, target, &means)
 }

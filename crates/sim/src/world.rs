@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use perdura::catalog::read_catalog;
+use perdura::catalog::CatalogRows;
 use perdura::{Core, CoreOptions, Env, Error, MemoryAccount, Progress};
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::{Method, RestartOptions, Schedule};
@@ -68,7 +68,7 @@ pub(crate) fn dry_run_options(
         method,
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: &read_catalog,
+        catalog: &CatalogRows,
         progress: Arc::new(Progress::default()),
     }
 }

@@ -11,8 +11,9 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionId, Result, StreamId, Uuid};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::SlotClass;
+use perdura_recovery::indexing::NoTables;
 use perdura_recovery::read_anchor;
-use perdura_recovery::restart::{Catalog, NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
 use perdura_recovery::{
     AnchorCell, CheckpointProgress, CheckpointStats, Method, Progress, RestartReport, vouch,
@@ -141,7 +142,7 @@ impl Steal {
             method,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(options.memory_limit)),
-            catalog: &|_: &Heap| Ok(Catalog::new()),
+            catalog: &NoTables,
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&restart_options)?.expect("its anchor was read just now");

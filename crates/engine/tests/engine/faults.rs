@@ -185,7 +185,8 @@ fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_an
 /// Found in review: 200 starts on such a disk, and none was possible any more.
 #[test]
 fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
-    use perdura_recovery::restart::{Catalog, RestartOptions, restart};
+    use perdura_recovery::indexing::NoTables;
+    use perdura_recovery::restart::{RestartOptions, restart};
     use perdura_recovery::{ExecutorWindow, LogMemory, Method, flush_all, resume};
     let disk = SimDisk::new(13);
     let options = || perdura::CoreOptions {
@@ -210,7 +211,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             method: Method::of(perdura_wal::Scheme::Differential),
             dry_run: false,
             memory: Arc::new(perdura_heap::MemoryAccount::new(u64::MAX)),
-            catalog: &|_| Ok(Catalog::new()),
+            catalog: &NoTables,
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&restart_options).unwrap().unwrap();

@@ -1,6 +1,5 @@
 //! The comparison after a restart, and the other ways to the same rows.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::error::Family;
@@ -8,6 +7,7 @@ use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, CrashProfile, SimDisk};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::image::{directory_path, folder};
+use perdura_recovery::indexing::NoTables;
 use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
 
@@ -143,7 +143,7 @@ impl World {
             method,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: &|_| Ok(BTreeMap::new()),
+            catalog: &NoTables,
             progress: Arc::new(Progress::default()),
         };
         match restart(&options) {

@@ -39,7 +39,7 @@ pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Fou
         method,
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: &perdura::catalog::read_catalog,
+        catalog: &perdura::catalog::CatalogRows,
         progress: Arc::new(Progress::default()),
     });
     let restarted = restarted.map_err(|error| error.to_string())?;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use perdura_device::{Clock, Disk, MemDisk, ModelDisk, SystemClock};
 use perdura_heap::MemoryAccount;
-use perdura_recovery::restart::{Catalog, RestartOptions, restart};
+use perdura_recovery::indexing::NoTables;
+use perdura_recovery::restart::{RestartOptions, restart};
 use perdura_recovery::{Level, Method, Progress, RestartReport, Schedule};
 use perdura_steal::{Steal, StealEnv};
 
@@ -198,7 +199,7 @@ impl Crash {
             method,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(MEMORY)),
-            catalog: &|_| Ok(Catalog::new()),
+            catalog: &NoTables,
             progress: Arc::new(Progress::default()),
         })?
         .context("the crash left a database")?;

@@ -1,0 +1,147 @@
+//! From pages to tables: the end of replay in every partition, the catalog, and each partition's
+//! indexes. The schedule runs it as jobs of its own.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, ImageSlot, PartitionId, Result};
+use perdura_heap::Heap;
+use perdura_wal::scheme::Scheme;
+
+use crate::component::{Component, Contract};
+use crate::tables::Catalog;
+
+/// Reads the catalog, which is rows of a table like any other: the layer above knows their form.
+pub trait ReadCatalog: Sync {
+    /// Reads it from a heap whose table 0 is indexed.
+    ///
+    /// # Errors
+    /// The rows are none of a catalog's.
+    fn read_catalog(&self, heap: &Heap) -> Result<Catalog>;
+}
+
+/// The catalog of a database that has no tables.
+#[derive(Debug, Clone, Copy)]
+pub struct NoTables;
+
+impl ReadCatalog for NoTables {
+    fn read_catalog(&self, _: &Heap) -> Result<Catalog> {
+        Ok(Catalog::new())
+    }
+}
+
+/// What the indexes are built with.
+#[derive(Clone, Copy)]
+pub struct Indexing<'a> {
+    /// What the log's records are.
+    pub scheme: Scheme,
+    /// The image's checkpoint epoch, which the pages are tagged with.
+    pub k: CkptEpoch,
+    /// The slot that holds the image's pages as they are.
+    pub slot: Option<ImageSlot>,
+    /// No checkpoint epoch up to this one is used again.
+    pub ckpt_floor: CkptEpoch,
+    /// Entries of the hash indexes by partition; none if they are not to be trusted.
+    pub sidecars: &'a [Vec<u8>],
+    /// Reads the catalog.
+    pub catalog: &'a dyn ReadCatalog,
+}
+
+/// The tables that were found.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Which there are.
+    pub catalog: Catalog,
+    /// Rows in them.
+    pub rows: u64,
+    /// Rows that the image's sidecar spared reading.
+    pub rows_from_sidecar: u64,
+}
+
+/// The indexes on their way.
+pub(crate) struct Indexer<'a> {
+    with: Indexing<'a>,
+    catalog: OnceLock<Catalog>,
+    rows: AtomicU64,
+    from_sidecar: AtomicU64,
+}
+
+impl<'a> Indexer<'a> {
+    pub fn new(with: Indexing<'a>) -> Self {
+        Indexer {
+            with,
+            catalog: OnceLock::new(),
+            rows: AtomicU64::new(0),
+            from_sidecar: AtomicU64::new(0),
+        }
+    }
+
+    /// Ends the replay in every partition, and reads the catalog of a scheme that has tables.
+    /// Returns the number of partitions to index.
+    pub fn begin(&self, component: &Component, heap: &Heap, ckpt_max: CkptEpoch) -> Result<usize> {
+        let with = &self.with;
+        if with.scheme.counts_updates() {
+            component.check_replayed()?;
+        }
+        component.set_ckpt_epoch(if armed(Flaw::CkptEpochReused) {
+            with.k
+        } else {
+            ckpt_max.max(with.ckpt_floor)
+        });
+        assert!(
+            component.ckpt_epoch() >= with.k,
+            "pages are not tagged with an epoch to come"
+        );
+        let partitions = component.geometry().partitions;
+        for id in (0..partitions).map(PartitionId) {
+            component.end_replay(id, with.k, with.slot);
+            if with.scheme.has_tables() {
+                component.index_catalog(id)?;
+            }
+        }
+        if !with.scheme.has_tables() {
+            return Ok(0);
+        }
+        let catalog = with.catalog.read_catalog(heap)?;
+        assert!(
+            self.catalog.set(catalog).is_ok(),
+            "the catalog is read once"
+        );
+        Ok(usize::from(partitions))
+    }
+
+    /// Builds the indexes of a partition.
+    pub fn build(&self, component: &Component, number: usize) -> Result<()> {
+        let id = u16::try_from(number).expect("a partition's number");
+        let catalog = self.catalog.get().expect("the catalog is read first");
+        let sidecar = self.with.sidecars.get(number);
+        let sidecar = sidecar.filter(|bytes| !bytes.is_empty()).map(Vec::as_slice);
+        let stats = component.index(PartitionId(id), catalog, sidecar)?;
+        self.rows.fetch_add(stats.rows, Ordering::Relaxed);
+        self.from_sidecar
+            .fetch_add(stats.from_sidecar, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Joins what lies in different partitions.
+    pub fn end(&self, component: &Component) -> Result<()> {
+        match self.catalog.get() {
+            Some(_) => component.settle(),
+            None => Ok(()),
+        }
+    }
+
+    pub fn into_tables(self) -> Tables {
+        let tables = Tables {
+            catalog: self.catalog.into_inner().unwrap_or_default(),
+            rows: self.rows.into_inner(),
+            rows_from_sidecar: self.from_sidecar.into_inner(),
+        };
+        assert!(
+            tables.rows_from_sidecar <= tables.rows,
+            "a sidecar lists rows"
+        );
+        tables
+    }
+}
