@@ -7,7 +7,7 @@
 //! that each write and then read across such fences, at least one sees the other's write.
 
 use crate::acl::prove::Proved;
-use crate::command::info::Fields;
+use crate::command::server::info::Fields;
 use crate::engine::{Db, Epoch, Error};
 use std::io;
 use std::sync::Arc;

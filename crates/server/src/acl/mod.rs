@@ -259,7 +259,7 @@ fn note(
     context: Context,
     name: Option<&[u8]>,
 ) {
-    let client = crate::command::client::line(session, state.now);
+    let client = crate::command::connection::client::line(session, state.now);
     let max = state.options.acllog_len_max;
     let name = name.unwrap_or(&session.user.name);
     state

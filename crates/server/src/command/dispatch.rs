@@ -58,7 +58,7 @@ pub(crate) fn execute(
         Err(error) => {
             // A request that may no longer run is judged no further; what comes next begins anew.
             state.forget_proof(session);
-            let error = super::block::broken_by(state, session, args, error);
+            let error = super::connection::block::broken_by(state, session, args, error);
             state.stats.errors += 1;
             Out::new(&mut replies.buf, session.resp3).error(&error);
             Effects::NONE
@@ -67,7 +67,7 @@ pub(crate) fn execute(
             session.last = Some(command);
             session.last_word = command.word_at(args);
             if session.block.is_some() && !command.has(flag::IMMEDIATE) {
-                super::block::enqueue(state, session, replies, command, args);
+                super::connection::block::enqueue(state, session, replies, command, args);
                 Effects::NONE
             } else {
                 match command.run {
@@ -123,7 +123,7 @@ pub(crate) fn execute(
         hush(session, replies, start, &pushed);
     }
     if let Some(command) = ran {
-        super::monitor::feed(state, session, command, args);
+        super::server::monitor::feed(state, session, command, args);
     }
     state.append_own(&mut replies.buf);
     replies.seal(rest, state.reached);
@@ -222,7 +222,7 @@ fn note_slow(
 ) {
     if state.is_slow(took) {
         let who = (session.peer.as_str(), session.name.as_slice());
-        super::slowlog::note(state, command, args, took, who);
+        super::server::slowlog::note(state, command, args, took, who);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Hashes.
 
-use super::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
+use super::keys::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::spec::{Command, ONE, data};
 use super::steps::{Parts, Walk, Whole};
 use super::{Data, DataFn, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
@@ -338,7 +338,7 @@ pub(crate) fn hrandfield(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
         out.array(0);
         return Ok(());
     };
-    super::sample::reply(
+    super::keys::sample::reply(
         data,
         &hash,
         count,

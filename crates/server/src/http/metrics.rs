@@ -1,7 +1,7 @@
 //! The figures of INFO in the text format of Prometheus: one row says which field becomes which
 //! metric. Base units: what INFO tells in microseconds is told in seconds here.
 
-use crate::command::info::Fields;
+use crate::command::server::info::Fields;
 use std::fmt::Write;
 
 /// What a field is multiplied with, as digits behind the point to shift.

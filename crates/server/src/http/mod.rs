@@ -5,7 +5,7 @@
 //! ask, and makes the texts itself. It holds a few connections at most, each for a limited time.
 //! A newcomer is always let in: the oldest connection of the address that holds the most is closed
 //! for it ([`places`]), so that readers that are slow or silent delay nobody else. The figures are
-//! those of INFO ([`crate::command::info`]), under other names ([`metrics`]); they may be ahead of
+//! those of INFO ([`crate::command::server::info`]), under other names ([`metrics`]); they may be ahead of
 //! the disk by a moment.
 //!
 //! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: whoever
@@ -18,7 +18,7 @@ mod status;
 
 pub(crate) use guard::{Guard, Host};
 
-use crate::command::info::Fields;
+use crate::command::server::info::Fields;
 use crate::control::{Control, Message};
 use crate::options::ServeError;
 use guard::Refused;

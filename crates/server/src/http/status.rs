@@ -1,6 +1,6 @@
 //! What the status page asks for twice a second.
 
-use crate::command::info::Fields;
+use crate::command::server::info::Fields;
 use serde_json::{Map, Value, json};
 
 /// Fields that the page shows as they are, if they are numbers.

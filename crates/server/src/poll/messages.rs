@@ -1,7 +1,7 @@
 //! What other threads tell the loop: see [`Message`].
 
 use super::{Ending, EventLoop};
-use crate::command::info::everything;
+use crate::command::server::info::everything;
 use crate::command::wait::answer;
 use crate::control::Message;
 use crate::engine::{Epoch, error_text};

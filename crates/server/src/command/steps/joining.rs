@@ -8,7 +8,7 @@
 use super::building::STEP_BYTES;
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
 use crate::command::event::Class;
-use crate::command::set_joins::{sources, store};
+use crate::command::sets::joins::{sources, store};
 use crate::command::{Data, Done, Stop};
 use crate::engine::Shape;
 use crate::engine::types::set::Join;

@@ -1,7 +1,7 @@
 //! A long string, read a page at a time: its bytes as a reply, its bits counted or searched.
 
 use super::{PAGE_COST, Progress, Step, Work, text_cost};
-use crate::command::ranges::Range as Bits;
+use crate::command::strings::ranges::Range as Bits;
 use crate::command::{Data, Done, Stop};
 use crate::engine::{RowRef, ValueCursor};
 use crate::resp::parse::Args;

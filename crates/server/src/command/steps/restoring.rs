@@ -5,8 +5,8 @@
 
 use super::building::{Building, STEP_BYTES, are_rows};
 use super::{Progress, Step, Work};
-use crate::command::dump::{Terms, refusal};
 use crate::command::event::Class;
+use crate::command::keys::dump::{Terms, refusal};
 use crate::command::{Data, Done, Stop};
 use crate::engine::Shape;
 use crate::resp::parse::Args;

@@ -6,7 +6,7 @@
 use super::building::STEP_BYTES;
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
 use crate::command::event::Class;
-use crate::command::sort::{Sorting, Weighed, number, store};
+use crate::command::keys::sort::{Sorting, Weighed, number, store};
 use crate::command::{Data, Done, Stop};
 use crate::engine::types::Texts;
 use crate::engine::{Shape, types};

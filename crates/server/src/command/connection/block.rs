@@ -1,0 +1,292 @@
+//! MULTI, EXEC and DISCARD.
+//!
+//! EXEC is one engine transaction over the union of its keys' partitions, in two steps. First
+//! the plain commands (SELECT, CLIENT, PING …) run once, in order, into a side buffer; they tell
+//! which database and protocol each data command sees. Then the data commands run inside the
+//! transaction, which may repeat them, and the replies are put together in order. A command that
+//! fails at run time replies its error and changes nothing; the others stand, as in Redis. If
+//! the engine refuses (memory, log), the whole block does not happen.
+//!
+//! Whether a watched key has changed is decided before the first step. A key that expires between
+//! then and the transaction, a moment later, counts as expired after the block was begun.
+
+use crate::acl;
+use crate::command::Group;
+use crate::command::dispatch::{add_partitions, failed};
+use crate::command::flag::{FAST, IMMEDIATE, LOADING, PROVES};
+use crate::command::spec::{Command, plain};
+use crate::command::{Cx, Data, Effects, Run, flag};
+use crate::engine::PartitionSet;
+use crate::replies::Replies;
+use crate::resp::parse::{Args, OwnedArgs};
+use crate::resp::reply::Out;
+use crate::session::{Block, Session};
+use crate::state::{Stage, State, unix_ms};
+use crate::stats::Counted;
+use crate::watch;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("discard", 1, LOADING | IMMEDIATE | FAST, discard).doc(
+        Group::Transactions,
+        "2.0.0",
+        "Drops the block that MULTI began.",
+    ),
+    plain("exec", 1, LOADING | IMMEDIATE | PROVES, exec).doc(
+        Group::Transactions,
+        "1.2.0",
+        "Runs the block that MULTI began, as one transaction.",
+    ),
+    plain("multi", 1, LOADING | IMMEDIATE | FAST, multi).doc(
+        Group::Transactions,
+        "1.2.0",
+        "Begins a block of commands.",
+    ),
+];
+
+/// What a queued command takes beside its arguments: its place in the queue, which may be half empty,
+/// and the allocator's heads of two buffers.
+const QUEUED_BYTES: usize = 2 * size_of::<(&Command, OwnedArgs)>() + 32;
+
+/// Keeps a command for EXEC.
+pub(crate) fn enqueue(
+    state: &State,
+    session: &mut Session,
+    replies: &mut Replies,
+    command: &'static Command,
+    args: &Args<'_>,
+) {
+    let mut out = Out::new(&mut replies.buf, session.resp3);
+    let Some(block) = &mut session.block else {
+        return;
+    };
+    if command.has(flag::NO_MULTI) {
+        block.broken = true;
+        return out.error("ERR Command not allowed inside a transaction");
+    }
+    block.proves |= command.has(PROVES);
+    let owned = OwnedArgs::copy(args);
+    block.bytes += owned.bytes() + QUEUED_BYTES;
+    if block.bytes > state.options.query_bytes_max {
+        block.broken = true;
+        block.queue.clear();
+        block.bytes = 0;
+        return out.error("ERR the transaction is too big (client-query-buffer-limit)");
+    }
+    block.queue.push((command, owned));
+    out.simple("QUEUED");
+}
+
+/// A command was refused: an open block will not run, and is over if the command was EXEC.
+/// Answers the error to reply with.
+pub(crate) fn broken_by(
+    state: &mut State,
+    session: &mut Session,
+    args: &Args<'_>,
+    error: String,
+) -> String {
+    if !args.at(0).eq_ignore_ascii_case(b"EXEC") {
+        if let Some(block) = &mut session.block {
+            block.broken = true;
+        }
+        return error;
+    }
+    session.block = None;
+    state.watches.forget(&mut session.watched);
+    let why = error.strip_prefix("ERR ").unwrap_or(&error);
+    format!("EXECABORT Transaction discarded because of: {why}")
+}
+
+/// `MULTI`
+pub(crate) fn multi(cx: &mut Cx<'_>, _: &Args<'_>) {
+    if cx.session.block.is_some() {
+        return cx.out.error("ERR MULTI calls can not be nested");
+    }
+    cx.session.block = Some(Block::default());
+    cx.out.ok();
+}
+
+/// `DISCARD`
+pub(crate) fn discard(cx: &mut Cx<'_>, _: &Args<'_>) {
+    match cx.session.block.take() {
+        Some(_) => {
+            cx.state.watches.forget(&mut cx.session.watched);
+            cx.out.ok();
+        }
+        None => cx.out.error("ERR DISCARD without MULTI"),
+    }
+}
+
+/// What the first step learned about one command.
+struct Step {
+    database: u8,
+    resp3: bool,
+    /// The reply of a plain command, in the side buffer.
+    reply: Option<Range<usize>>,
+}
+
+/// `EXEC`
+pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
+    let Some(block) = cx.session.block.take() else {
+        return cx.out.error("ERR EXEC without MULTI");
+    };
+    let mut watched = std::mem::take(&mut cx.session.watched);
+    let changed = cx.state.watches.changed(&watched) || watch::expired(&watched, unix_ms());
+    cx.state.watches.forget(&mut watched);
+    if block.broken {
+        let text = "EXECABORT Transaction discarded because of previous errors.";
+        return cx.out.error(text);
+    }
+    if changed {
+        // The change that it tells of may still be on its way to the disk.
+        cx.effects.epoch = cx.state.newest;
+        return cx.out.null_array();
+    }
+    let before = (cx.session.database, cx.session.resp3);
+    let mut partitions = PartitionSet::empty();
+    let mut aside = Vec::new();
+    let mut steps = Vec::with_capacity(block.queue.len());
+    for (command, owned) in &block.queue {
+        let (database, resp3) = (cx.session.database, cx.session.resp3);
+        let judged = acl::check_again(cx.state, cx.session, command, &owned.args());
+        let reply = match command.run {
+            _ if judged.is_err() => {
+                let start = aside.len();
+                if let Err(error) = judged {
+                    Out::new(&mut aside, resp3).error(&error);
+                }
+                Some(start..aside.len())
+            }
+            Run::Plain(run) => {
+                let start = aside.len();
+                run_plain(cx, &mut aside, run, &owned.args());
+                Some(start..aside.len())
+            }
+            Run::Data(_) => {
+                if let Stage::Ready(db) = &cx.state.stage {
+                    add_partitions(db, command, &owned.args(), &mut partitions);
+                }
+                None
+            }
+        };
+        steps.push(Step {
+            database,
+            resp3,
+            reply,
+        });
+    }
+    let start = cx.out.buf.len();
+    if let Err(error) = run_steps(cx, &block, &steps, &aside, &partitions) {
+        cx.out.buf.truncate(start);
+        cx.effects.held_back.clear();
+        // The block did not happen, and neither did its SELECT.
+        (cx.session.database, cx.session.resp3) = before;
+        failed(cx.state, &error, &mut cx.out);
+    }
+}
+
+fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: crate::command::PlainFn, args: &Args<'_>) {
+    let out = Out::new(aside, cx.session.resp3);
+    let mut inner = Cx {
+        state: cx.state,
+        session: cx.session,
+        out,
+        effects: Effects::NONE,
+        in_block: true,
+    };
+    run(&mut inner, args);
+    let effects = inner.effects;
+    cx.effects.add(effects);
+    cx.out.resp3 = cx.session.resp3;
+}
+
+/// Counts the commands of the block, with how long each took and what those replied that failed.
+fn count_steps(state: &mut State, block: &Block, ran: &[Duration], failed: &[(usize, Vec<u8>)]) {
+    let times = state.options.latency_tracking;
+    let mut failed = failed.iter().peekable();
+    for (at, ((command, owned), took)) in block.queue.iter().zip(ran).enumerate() {
+        let error = failed.next_if(|(failed, _)| *failed == at);
+        let Some((slot, _)) = state.lookup.find_slot(command.name.as_bytes()) else {
+            continue;
+        };
+        let reply = error.map_or(&b"+"[..], |(_, reply)| reply);
+        let counted = Counted::new(slot, command, &owned.args());
+        state.stats.by_command.ran(counted, *took, reply, times);
+    }
+}
+
+/// Shows the commands of the block to those who monitor.
+fn show_steps(cx: &mut Cx<'_>, block: &Block) {
+    for (command, owned) in &block.queue {
+        crate::command::server::monitor::feed(cx.state, cx.session, command, &owned.args());
+    }
+}
+
+fn run_steps(
+    cx: &mut Cx<'_>,
+    block: &Block,
+    steps: &[Step],
+    aside: &[u8],
+    partitions: &PartitionSet,
+) -> perdura_base::Result<()> {
+    let start = cx.out.buf.len();
+    let plain_only = block
+        .queue
+        .iter()
+        .all(|(command, _)| matches!(command.run, Run::Plain(_)));
+    let db = match &cx.state.stage {
+        Stage::Ready(db) if !plain_only => db,
+        _ => {
+            cx.out.array(steps.len());
+            cx.out.buf.extend_from_slice(aside);
+            let held_back = std::mem::take(&mut cx.effects.held_back);
+            cx.state.send_held_back(held_back, cx.state.newest);
+            show_steps(cx, block);
+            return Ok(());
+        }
+    };
+    let writes = block.writes();
+    let (state, out) = (&*cx.state, &mut cx.out);
+    let mut ran: Vec<Duration> = Vec::with_capacity(steps.len());
+    let mut failed: Vec<(usize, Vec<u8>)> = Vec::new();
+    let (outcome, ticket) = db.transact_at(partitions, state.wall_ms(), |tx| {
+        out.buf.truncate(start);
+        out.array(steps.len());
+        ran.clear();
+        failed.clear();
+        tx.expect_rows(writes, block.bytes)?;
+        let mut clock = Instant::now();
+        let mut data = Data::new(state, db, tx, 0);
+        data.hurry();
+        for ((command, owned), step) in block.queue.iter().zip(steps) {
+            let begin = out.buf.len();
+            match (command.run, &step.reply) {
+                (_, Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
+                (Run::Data(_), None) => {
+                    data.select(step.database);
+                    let mut reply = Out::new(out.buf, step.resp3);
+                    data.run(command, &owned.args(), &mut reply)?;
+                }
+                (Run::Plain(_), None) => {}
+            }
+            data.check_reply(out.buf.len() - start)?;
+            let now = Instant::now();
+            ran.push(now.saturating_duration_since(clock));
+            clock = now;
+            if out.buf.get(begin) == Some(&b'-') {
+                failed.push((ran.len() - 1, out.buf[begin..].to_vec()));
+            }
+        }
+        data.finish()
+    })?;
+    outcome.settle(cx.state, ticket.epoch);
+    let held_back = std::mem::take(&mut cx.effects.held_back);
+    cx.state
+        .send_held_back(held_back, ticket.epoch.max(cx.state.newest));
+    count_steps(cx.state, block, &ran, &failed);
+    show_steps(cx, block);
+    cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);
+    Ok(())
+}

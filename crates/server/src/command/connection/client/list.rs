@@ -1,0 +1,223 @@
+//! CLIENT LIST and CLIENT INFO: a line for each client.
+
+use crate::blocking::Waiter;
+use crate::command::{Cx, SYNTAX};
+use crate::connection::Connection;
+use crate::number::parse_i64;
+use crate::pubsub::Topic;
+use crate::resp::parse::Args;
+use crate::session::{Durability, Session};
+use crate::state::State;
+use std::time::Instant;
+
+/// The kinds of clients that may be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Normal,
+    Pubsub,
+    /// Masters and replicas, of which there are none.
+    Other,
+}
+
+impl Kind {
+    /// The kind that a word names.
+    pub(super) fn parse(word: &[u8]) -> Result<Kind, String> {
+        match word.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Kind::Normal),
+            b"pubsub" => Ok(Kind::Pubsub),
+            b"master" | b"replica" | b"slave" => Ok(Kind::Other),
+            _ => {
+                let word = String::from_utf8_lossy(word);
+                Err(format!("ERR Unknown client type '{word}'"))
+            }
+        }
+    }
+
+    /// The kind of a client. Who monitors counts as a replica.
+    pub(super) fn of(session: &Session) -> Kind {
+        if session.monitors {
+            Kind::Other
+        } else if session.subscriptions.is_some() {
+            Kind::Pubsub
+        } else {
+            Kind::Normal
+        }
+    }
+}
+
+/// `CLIENT INFO`
+pub(super) fn info(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let line = describe(cx.session, cx.state.now, Load::running(cx, args));
+    cx.out.text(&line);
+}
+
+enum Filter {
+    All,
+    Kind(Kind),
+    Ids(Vec<u64>),
+}
+
+/// `CLIENT LIST [TYPE type|ID id [id …]]`
+pub(super) fn list(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let filter = match filter(args) {
+        Ok(filter) => filter,
+        Err(error) => return cx.out.error(&error),
+    };
+    let now = cx.state.now;
+    let mut lines = Vec::new();
+    let wanted = |session: &Session| match &filter {
+        Filter::All => true,
+        Filter::Kind(kind) => Kind::of(session) == *kind,
+        Filter::Ids(ids) => ids.contains(&session.seat.id),
+    };
+    if wanted(cx.session) {
+        let line = describe(cx.session, now, Load::running(cx, args));
+        lines.push((cx.session.seat.id, line));
+    }
+    for (_, other) in cx.state.connections.iter() {
+        if wanted(&other.session) {
+            let line = describe(&other.session, now, Load::of(other, cx.state));
+            lines.push((other.session.seat.id, line));
+        }
+    }
+    lines.sort_unstable();
+    let text: String = lines.into_iter().map(|(_, line)| line).collect();
+    cx.out.text(&text);
+}
+
+fn filter(args: &Args<'_>) -> Result<Filter, String> {
+    if args.len() == 2 {
+        return Ok(Filter::All);
+    }
+    if args.len() == 4 && args.at(2).eq_ignore_ascii_case(b"TYPE") {
+        return Kind::parse(args.at(3)).map(Filter::Kind);
+    }
+    if args.len() > 3 && args.at(2).eq_ignore_ascii_case(b"ID") {
+        let id = |arg| parse_i64(arg).ok_or_else(|| String::from("ERR Invalid client ID"));
+        let ids: Result<Vec<i64>, String> = args.from(3).map(id).collect();
+        let ids = ids?.into_iter().filter_map(|id| u64::try_from(id).ok());
+        return Ok(Filter::Ids(ids.collect()));
+    }
+    Err(String::from(SYNTAX))
+}
+
+/// What waits for a client, and what it is doing.
+#[derive(Default)]
+struct Load {
+    input_bytes: usize,
+    input_free: usize,
+    argument_bytes: usize,
+    output_bytes: usize,
+    output_room: usize,
+    waits: bool,
+    doomed: bool,
+}
+
+impl Load {
+    fn of(connection: &Connection, state: &State) -> Load {
+        let (input_bytes, input_free) = connection.input_bytes();
+        let waiter = state.blocking.get(connection.session.seat.id);
+        Load {
+            input_bytes,
+            input_free,
+            argument_bytes: waiter.map_or(0, Waiter::argument_bytes),
+            output_bytes: connection.replies.unsent(),
+            output_room: connection.replies.buf.capacity(),
+            waits: waiter.is_some(),
+            doomed: connection.doomed || connection.closing,
+        }
+    }
+
+    /// The client whose request this is. It reads into a buffer that all clients share, so its
+    /// own one has no room.
+    fn running(cx: &Cx<'_>, args: &Args<'_>) -> Load {
+        Load {
+            input_bytes: cx.session.unread,
+            argument_bytes: args.from(0).map(<[u8]>::len).sum(),
+            output_room: cx.out.buf.capacity(),
+            ..Load::default()
+        }
+    }
+
+    /// Bytes that the client costs, the arguments left out where they lie in the input.
+    fn bytes(&self, block_bytes: usize) -> usize {
+        let buffers = self.input_bytes + self.input_free + self.output_room.max(self.output_bytes);
+        let arguments = if self.waits { self.argument_bytes } else { 0 };
+        size_of::<Connection>() + buffers + arguments + block_bytes
+    }
+}
+
+fn flags(session: &Session, load: &Load) -> String {
+    let all = [
+        (session.monitors, 'O'),
+        (session.subscriptions.is_some(), 'P'),
+        (session.block.is_some(), 'x'),
+        (load.waits, 'b'),
+        (load.doomed, 'A'),
+        (session.unix, 'U'),
+        (session.no_evict, 'e'),
+    ];
+    let held: String = all.iter().filter(|(on, _)| *on).map(|(_, c)| *c).collect();
+    if held.is_empty() {
+        String::from("N")
+    } else {
+        held
+    }
+}
+
+/// The line of a client, for those who only want to name it.
+pub(crate) fn line(session: &Session, now: Instant) -> String {
+    describe(session, now, Load::default())
+}
+
+/// The line of one client.
+fn describe(session: &Session, now: Instant, load: Load) -> String {
+    let multi = session
+        .block
+        .as_ref()
+        .map_or(String::from("-1"), |b| b.queue.len().to_string());
+    let block_bytes = session.block.as_ref().map_or(0, |b| b.bytes);
+    let subscribed = |topic| {
+        session
+            .subscriptions
+            .as_ref()
+            .map_or(0, |own| own.count(topic))
+    };
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} \
+         ssub={} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={} \
+         oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
+         durability={}\n",
+        session.seat.id,
+        session.peer,
+        session.local,
+        session.seat.index,
+        String::from_utf8_lossy(&session.name),
+        now.saturating_duration_since(session.since).as_secs(),
+        now.saturating_duration_since(session.active).as_secs(),
+        flags(session, &load),
+        session.database,
+        subscribed(Topic::Channel),
+        subscribed(Topic::Pattern),
+        subscribed(Topic::Shard),
+        multi,
+        load.input_bytes,
+        load.input_free,
+        load.argument_bytes,
+        block_bytes,
+        load.output_room,
+        load.output_room,
+        load.output_bytes,
+        load.output_bytes,
+        load.bytes(block_bytes),
+        session.last_name(),
+        String::from_utf8_lossy(session.user_name()),
+        if session.resp3 { 3 } else { 2 },
+        String::from_utf8_lossy(&session.library[0]),
+        String::from_utf8_lossy(&session.library[1]),
+        match session.durability {
+            Durability::Disk => "disk",
+            Durability::Mem => "mem",
+        },
+    )
+}

@@ -1,0 +1,207 @@
+//! Channels: SUBSCRIBE and its relatives, PUBLISH, and who listens (PUBSUB).
+//!
+//! SUBSCRIBE answers once for each name, in the form in which messages come, so that a client
+//! reads one stream of them.
+
+use crate::command::flag::{FAST, LOADING, PUBSUB};
+use crate::command::spec::{Command, family, plain};
+use crate::command::{Cx, Group};
+use crate::glob;
+use crate::pubsub::{Subscriptions, Topic};
+use crate::resp::parse::Args;
+
+/// The second words of PUBSUB.
+const WORDS: &[(&str, i8)] = &[
+    ("channels", -2),
+    ("help", 2),
+    ("numpat", 2),
+    ("numsub", -2),
+    ("shardchannels", -2),
+    ("shardnumsub", -2),
+];
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("psubscribe", -2, LOADING | PUBSUB, |cx, args| {
+        subscribe(cx, args, Topic::Pattern)
+    })
+    .doc(
+        Group::Pubsub,
+        "2.0.0",
+        "Listens to the channels that match patterns.",
+    ),
+    plain("publish", 3, LOADING | PUBSUB | FAST, |cx, args| {
+        publish(cx, args, Topic::Channel)
+    })
+    .doc(Group::Pubsub, "2.0.0", "Sends a message to a channel."),
+    family("pubsub", -2, LOADING | PUBSUB, WORDS, pubsub).doc(
+        Group::Pubsub,
+        "2.8.0",
+        "Tells who listens to what.",
+    ),
+    plain("punsubscribe", -1, LOADING | PUBSUB, |cx, args| {
+        unsubscribe(cx, args, Topic::Pattern)
+    })
+    .doc(
+        Group::Pubsub,
+        "2.0.0",
+        "Listens no more to patterns, or to any.",
+    ),
+    plain("spublish", 3, LOADING | PUBSUB | FAST, |cx, args| {
+        publish(cx, args, Topic::Shard)
+    })
+    .doc(
+        Group::Pubsub,
+        "7.0.0",
+        "Sends a message to a shard channel.",
+    ),
+    plain("ssubscribe", -2, LOADING | PUBSUB, |cx, args| {
+        subscribe(cx, args, Topic::Shard)
+    })
+    .doc(Group::Pubsub, "7.0.0", "Listens to shard channels."),
+    plain("subscribe", -2, LOADING | PUBSUB, |cx, args| {
+        subscribe(cx, args, Topic::Channel)
+    })
+    .doc(Group::Pubsub, "2.0.0", "Listens to channels."),
+    plain("sunsubscribe", -1, LOADING | PUBSUB, |cx, args| {
+        unsubscribe(cx, args, Topic::Shard)
+    })
+    .doc(
+        Group::Pubsub,
+        "7.0.0",
+        "Listens no more to shard channels, or to any.",
+    ),
+    plain("unsubscribe", -1, LOADING | PUBSUB, |cx, args| {
+        unsubscribe(cx, args, Topic::Channel)
+    })
+    .doc(
+        Group::Pubsub,
+        "2.0.0",
+        "Listens no more to channels, or to any.",
+    ),
+];
+
+fn confirm(cx: &mut Cx<'_>, word: &str, name: Option<&[u8]>, count: usize) {
+    let start = cx.out.buf.len();
+    cx.out.push(3);
+    cx.out.bulk(word.as_bytes());
+    match name {
+        Some(name) => cx.out.bulk(name),
+        None => cx.out.null(),
+    }
+    cx.out.count(u64::try_from(count).unwrap_or(u64::MAX));
+    cx.keep_push(start);
+}
+
+/// `SUBSCRIBE name [name …]`, for each kind of topic.
+fn subscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
+    let word = match topic {
+        Topic::Channel => "subscribe",
+        Topic::Pattern => "psubscribe",
+        Topic::Shard => "ssubscribe",
+    };
+    if cx.in_block && topic == Topic::Shard {
+        return cx
+            .out
+            .error("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client");
+    }
+    let mut own = cx.session.subscriptions.take().unwrap_or_default();
+    for name in args.from(1) {
+        let who = cx.session.seat;
+        cx.state.topics.add(&mut own, topic, name, who);
+        confirm(cx, word, Some(name), own.told(topic));
+    }
+    cx.session.subscriptions = Some(own);
+}
+
+/// `UNSUBSCRIBE [name …]`, for each kind of topic.
+fn unsubscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
+    let word = match topic {
+        Topic::Channel => "unsubscribe",
+        Topic::Pattern => "punsubscribe",
+        Topic::Shard => "sunsubscribe",
+    };
+    let mut own: Box<Subscriptions> = cx.session.subscriptions.take().unwrap_or_default();
+    let names: Vec<Vec<u8>> = if args.len() > 1 {
+        args.from(1).map(<[u8]>::to_vec).collect()
+    } else {
+        own.names(topic).map(<[u8]>::to_vec).collect()
+    };
+    if names.is_empty() {
+        confirm(cx, word, None, own.told(topic));
+    }
+    for name in &names {
+        let id = cx.session.seat.id;
+        cx.state.topics.remove(&mut own, topic, name, id);
+        confirm(cx, word, Some(name), own.told(topic));
+    }
+    if own.total() > 0 {
+        cx.session.subscriptions = Some(own);
+    }
+}
+
+/// `PUBLISH channel text`. The message of a client to itself comes before the reply. A message
+/// waits for what was written before it, and in a MULTI block for the block.
+fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
+    let (channel, text) = (args.at(1), args.at(2));
+    if cx.in_block {
+        let message = cx.state.message(topic, channel, text);
+        let count = message.count();
+        if count > 0 {
+            cx.effects.held_back.push(message);
+        }
+        return cx.out.count(count);
+    }
+    let count = cx.state.publish(topic, channel, text, cx.state.newest);
+    let start = cx.out.buf.len();
+    cx.state.append_own(cx.out.buf);
+    cx.keep_push(start);
+    cx.out.count(count);
+}
+
+/// `PUBSUB word …`
+fn pubsub(cx: &mut Cx<'_>, args: &Args<'_>) {
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"channels" => channels(cx, args, Topic::Channel),
+        b"shardchannels" => channels(cx, args, Topic::Shard),
+        b"numsub" => listeners(cx, args, Topic::Channel),
+        b"shardnumsub" => listeners(cx, args, Topic::Shard),
+        b"numpat" => {
+            let count = cx.state.topics.count(Topic::Pattern);
+            cx.out.count(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+        _ => cx.out.help(&[
+            "PUBSUB <subcommand> [<arg> ...]. Subcommands are:",
+            "CHANNELS [<pattern>]: the channels that somebody listens to.",
+            "NUMPAT: how many patterns are listened to.",
+            "NUMSUB [<channel> ...]: how many listen to each channel by its name.",
+            "SHARDCHANNELS [<pattern>], SHARDNUMSUB [<channel> ...]: the same of shard channels.",
+        ]),
+    }
+}
+
+fn channels(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
+    if args.len() > 3 {
+        let word = String::from_utf8_lossy(args.at(1)).into_owned();
+        return cx.out.error(&format!(
+            "ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
+        ));
+    }
+    let mut names = cx.state.topics.names(topic);
+    if args.len() == 3 {
+        names.retain(|name| glob::matches(args.at(2), name));
+    }
+    names.sort_unstable();
+    cx.out.array(names.len());
+    names.iter().for_each(|name| cx.out.bulk(name));
+}
+
+fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
+    // Redis answers a plain array here in RESP3, too.
+    cx.out.array((args.len() - 2) * 2);
+    for name in args.from(2) {
+        let count = cx.state.topics.listeners(topic, name).count();
+        cx.out.bulk(name);
+        cx.out.count(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+}

@@ -1,0 +1,58 @@
+//! WATCH and UNWATCH.
+
+use crate::command::Cx;
+use crate::command::Group;
+use crate::command::dispatch::failed;
+use crate::command::flag::{FAST, IMMEDIATE, LOADING};
+use crate::command::spec::{Command, EACH, plain};
+use crate::engine::Error;
+use crate::resp::parse::Args;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("unwatch", 1, LOADING | FAST, unwatch).doc(
+        Group::Transactions,
+        "2.2.0",
+        "Watches no key any more.",
+    ),
+    Command {
+        keys: EACH,
+        ..plain("watch", -2, LOADING | IMMEDIATE | FAST, watch)
+    }
+    .doc(
+        Group::Transactions,
+        "2.2.0",
+        "Makes EXEC depend on keys staying as they are.",
+    ),
+];
+
+/// `WATCH key [key …]`
+pub(crate) fn watch(cx: &mut Cx<'_>, args: &Args<'_>) {
+    if cx.session.block.is_some() {
+        return cx.out.error("ERR WATCH inside MULTI is not allowed");
+    }
+    let database = cx.session.database;
+    if let Some(db) = cx.state.db().cloned() {
+        let partitions = args.from(1).map(|key| db.partition_of(key)).collect();
+        let expiries = db.transact(&partitions, |tx| {
+            let table = db.database(database);
+            let expiry = |key| Ok(tx.peek(table, key)?.and_then(|row| row.expiry_ms()));
+            args.from(1).map(expiry).collect::<Result<Vec<_>, Error>>()
+        });
+        let expiries = match expiries {
+            Ok((expiries, _)) => expiries,
+            Err(error) => return failed(cx.state, &error, &mut cx.out),
+        };
+        for (key, expiry_ms) in args.from(1).zip(expiries) {
+            let own = &mut cx.session.watched;
+            cx.state.watches.add(own, database, key, expiry_ms);
+        }
+    }
+    cx.out.ok();
+}
+
+/// `UNWATCH`
+pub(crate) fn unwatch(cx: &mut Cx<'_>, _: &Args<'_>) {
+    cx.state.watches.forget(&mut cx.session.watched);
+    cx.out.ok();
+}

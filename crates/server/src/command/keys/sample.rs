@@ -1,0 +1,53 @@
+//! Random elements as replies: HRANDFIELD, SRANDMEMBER, ZRANDMEMBER.
+
+use crate::command::{Data, Done};
+use crate::engine::Source;
+use crate::engine::types::Entry;
+use crate::resp::reply::Out;
+
+/// Replies with `count` different elements, or as many as there are; with a negative count so
+/// many draws, in which an element may come again. An element of two parts is an array of its own
+/// in RESP3.
+pub(crate) fn reply(
+    data: &Data<'_, '_>,
+    source: &Source<'_>,
+    count: i64,
+    out: &mut Out<'_>,
+    parts: usize,
+    mut each: impl FnMut(&mut Out<'_>, &Entry<'_>),
+) -> Done {
+    let start = out.buf.len();
+    let nested = out.resp3 && parts > 1;
+    let mut one = |out: &mut Out<'_>, entry: &Entry<'_>| {
+        if nested {
+            out.array(parts);
+        }
+        each(out, entry);
+        data.check_reply(out.buf.len() - start)
+    };
+    let head = |out: &mut Out<'_>, len: usize| {
+        out.array(if nested {
+            len
+        } else {
+            len.saturating_mul(parts)
+        });
+    };
+    if count >= 0 {
+        let drawn = source.sample(count.unsigned_abs(), |below| fastrand::u64(..below));
+        head(out, drawn.len());
+        for entry in &drawn {
+            one(out, entry)?;
+        }
+        return Ok(());
+    }
+    // A reply that must become too long is refused before the work.
+    let draws = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    data.check_reply(draws.saturating_mul(parts))?;
+    head(out, draws);
+    for _ in 0..draws {
+        if let Some(entry) = source.random(fastrand::u64(..)) {
+            one(out, &entry)?;
+        }
+    }
+    Ok(())
+}

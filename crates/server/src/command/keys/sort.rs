@@ -1,0 +1,368 @@
+//! SORT: the elements of a list, a set or a sorted set in another order.
+//!
+//! `BY pattern` sorts by the values of other keys and `GET pattern` answers them: the first `*` of
+//! a pattern is replaced by the element, and what follows `->` is a field of a hash.
+
+use crate::command::data::WRONG_TYPE;
+use crate::command::event::Class;
+use crate::command::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
+use crate::command::spec::{Command, Keys, data};
+use crate::command::steps::{Sorted, Walk, Wanted};
+use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
+use crate::engine::types::{self, Source, Texts, list, score};
+use crate::engine::{End, Kind, Shape};
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use perdura_base::num::{to_u64, to_usize};
+use std::cmp::Ordering;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("sort", -2, WRITE | DENY_OOM | DANGEROUS, Keys::Sort, sort).doc(
+        Group::Generic,
+        "1.0.0",
+        "Answers or stores the elements of a key in order.",
+    ),
+    data("sort_ro", -2, READ | DANGEROUS, Keys::Sort, sort_ro).doc(
+        Group::Generic,
+        "7.0.0",
+        "Answers the elements of a key in order.",
+    ),
+];
+
+#[derive(Default)]
+struct Options<'a> {
+    by: Option<&'a [u8]>,
+    gets: Vec<&'a [u8]>,
+    limit: Option<(i64, i64)>,
+    descending: bool,
+    alpha: bool,
+    /// The argument behind STORE.
+    target: Option<usize>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: &Args<'a>, read_only: bool) -> Result<Self, Stop> {
+        let mut options = Options::default();
+        let mut at = 2;
+        while at < args.len() {
+            let (word, left) = (args.at(at), args.len() - at - 1);
+            let number = |n: usize| parse_i64(args.at(at + n)).ok_or(NOT_INTEGER);
+            match () {
+                () if word.eq_ignore_ascii_case(b"ASC") => options.descending = false,
+                () if word.eq_ignore_ascii_case(b"DESC") => options.descending = true,
+                () if word.eq_ignore_ascii_case(b"ALPHA") => options.alpha = true,
+                () if word.eq_ignore_ascii_case(b"LIMIT") && left >= 2 => {
+                    options.limit = Some((number(1)?, number(2)?));
+                    at += 2;
+                }
+                () if word.eq_ignore_ascii_case(b"STORE") && left >= 1 && !read_only => {
+                    options.target = Some(at + 1);
+                    at += 1;
+                }
+                () if word.eq_ignore_ascii_case(b"BY") && left >= 1 => {
+                    options.by = Some(args.at(at + 1));
+                    at += 1;
+                }
+                () if word.eq_ignore_ascii_case(b"GET") && left >= 1 => {
+                    options.gets.push(args.at(at + 1));
+                    at += 1;
+                }
+                () => return Err(SYNTAX.into()),
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+
+    /// The piece of `count` elements that is asked for.
+    fn piece(&self, count: usize) -> std::ops::Range<usize> {
+        let Some((offset, wanted)) = self.limit else {
+            return 0..count;
+        };
+        let start = usize::try_from(offset.max(0))
+            .unwrap_or(usize::MAX)
+            .min(count);
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        start..start.saturating_add(wanted).min(count)
+    }
+}
+
+/// What a pattern leads to for an element; `None` if there is no such string.
+fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+    if pattern == b"#" {
+        return Ok(Some(element.to_vec()));
+    }
+    let Some(star) = pattern.iter().position(|byte| *byte == b'*') else {
+        return Ok(None);
+    };
+    let behind = &pattern[star + 1..];
+    let arrow = behind.windows(2).position(|pair| pair == b"->");
+    let arrow = arrow.filter(|at| at + 2 < behind.len());
+    let (suffix, field) = match arrow {
+        Some(at) => (&behind[..at], Some(&behind[at + 2..])),
+        None => (behind, None),
+    };
+    let key = [&pattern[..star], element, suffix].concat();
+    let Some(row) = data.tx.get(data.table, &key)? else {
+        return Ok(None);
+    };
+    match field {
+        None => {
+            let is_string = row.kind() == Kind::String;
+            Ok(is_string.then(|| row.value().into_owned()))
+        }
+        Some(_) if row.kind().shape() != Some(Shape::Hash) => Ok(None),
+        Some(field) => {
+            let source = types::open::source(data.tx, data.table, row, Shape::Hash)?;
+            Ok(source.find(field).map(|entry| entry.value().to_vec()))
+        }
+    }
+}
+
+/// What may be sorted, and its shape.
+fn source<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<(Shape, Source<'d>)>, Stop> {
+    let Some(row) = data.tx.get(data.table, key)? else {
+        return Ok(None);
+    };
+    let shape = match row.kind().shape() {
+        Some(shape @ (Shape::List | Shape::Set | Shape::Zset)) => shape,
+        Some(Shape::Hash) | None => return Err(WRONG_TYPE.into()),
+    };
+    let source = types::open::source(data.tx, data.table, row, shape)?;
+    Ok(Some((shape, source)))
+}
+
+/// The elements of what may be sorted, in their own order, and what they are in.
+fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), Stop> {
+    let mut texts = Texts::default();
+    let Some((shape, source)) = source(data, key)? else {
+        return Ok((None, texts));
+    };
+    for entry in source.iter() {
+        match shape {
+            Shape::List => texts.push(&entry.item()),
+            Shape::Hash | Shape::Set | Shape::Zset => texts.push(&entry.key()),
+        }
+    }
+    Ok((Some(shape), texts))
+}
+
+/// The place of an element with the number that it is sorted by.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::command) struct Weighed {
+    /// Its place.
+    pub at: usize,
+    /// The number.
+    pub number: f64,
+}
+
+/// A weight as C reads it: up to a zero byte, blanks may come before it, nothing is zero.
+fn weight(text: &[u8]) -> Option<f64> {
+    match text.split(|byte| *byte == 0).next() {
+        None | Some(b"") => Some(0.0),
+        Some(text) => score::parse(text.trim_ascii_start()),
+    }
+}
+
+/// The number that a text is sorted by.
+pub(in crate::command) fn number(text: &[u8]) -> Result<f64, Stop> {
+    weight(text).ok_or("ERR One or more scores can't be converted into double".into())
+}
+
+/// Elements to be put in order.
+pub(in crate::command) struct Sorting<'a> {
+    elements: &'a Texts,
+    alpha: bool,
+    descending: bool,
+    /// What a pattern leads to for each element, if that is compared as text.
+    texts: Option<Vec<Option<Vec<u8>>>>,
+}
+
+impl<'a> Sorting<'a> {
+    /// Elements that are sorted by what they are.
+    pub(in crate::command) fn plain(elements: &'a Texts, wanted: &Wanted) -> Sorting<'a> {
+        Sorting {
+            elements,
+            alpha: wanted.alpha,
+            descending: wanted.descending,
+            texts: None,
+        }
+    }
+
+    /// Finds what each element is sorted by.
+    fn weigh(&mut self, data: &Data<'_, '_>, by: Option<&[u8]>) -> Result<Vec<Weighed>, Stop> {
+        let mut order = in_place(self.elements.len());
+        let Some(pattern) = by else {
+            if !self.alpha {
+                for weighed in &mut order {
+                    weighed.number = number(self.elements.get(weighed.at))?;
+                }
+            }
+            return Ok(order);
+        };
+        let mut texts = Vec::new();
+        for weighed in &mut order {
+            let text = follow(data, pattern, self.elements.get(weighed.at))?;
+            if self.alpha {
+                texts.push(text);
+            } else if let Some(text) = text {
+                weighed.number = number(&text)?;
+            }
+        }
+        self.texts = self.alpha.then_some(texts);
+        Ok(order)
+    }
+
+    /// Equal ones stay in the order that they had.
+    pub(in crate::command) fn compare(&self, a: &Weighed, b: &Weighed) -> Ordering {
+        let element = |weighed: &Weighed| self.elements.get(weighed.at);
+        let order = match &self.texts {
+            Some(texts) => texts[a.at].cmp(&texts[b.at]),
+            None if self.alpha => element(a).cmp(element(b)),
+            None => {
+                let by_number = a.number.total_cmp(&b.number);
+                by_number.then_with(|| element(a).cmp(element(b)))
+            }
+        };
+        let order = if self.descending {
+            order.reverse()
+        } else {
+            order
+        };
+        order.then(a.at.cmp(&b.at))
+    }
+
+    /// Puts the piece that is asked for in order, where it belongs; the rest stays in none.
+    fn sort(&self, order: &mut [Weighed], piece: &std::ops::Range<usize>) {
+        let mut wanted = order;
+        if piece.end < wanted.len() {
+            wanted.select_nth_unstable_by(piece.end, |a, b| self.compare(a, b));
+            wanted = &mut wanted[..piece.end];
+        }
+        if (1..wanted.len()).contains(&piece.start) {
+            wanted.select_nth_unstable_by(piece.start, |a, b| self.compare(a, b));
+            wanted = &mut wanted[piece.start..];
+        }
+        wanted.sort_unstable_by(|a, b| self.compare(a, b));
+    }
+}
+
+/// All elements as they are.
+fn in_place(count: usize) -> Vec<Weighed> {
+    (0..count).map(|at| Weighed { at, number: 0.0 }).collect()
+}
+
+/// `SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC|DESC] [ALPHA] [STORE key]`
+fn sort(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    run(data, args, out, false)
+}
+
+/// `SORT_RO key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC|DESC] [ALPHA]`
+fn sort_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    run(data, args, out, true)
+}
+
+/// The work on a large collection that is sorted by nothing but its elements.
+fn in_steps(
+    data: &Data<'_, '_>,
+    args: &Args<'_>,
+    options: &Options<'_>,
+) -> Result<Option<Sorted>, Stop> {
+    if options.by.is_some() || !options.gets.is_empty() {
+        return Ok(None);
+    }
+    let found = source(data, args.at(1))?;
+    let long = found.filter(|(_, source)| data.is_long(source.len()));
+    Ok(long.map(|(shape, source)| {
+        let wanted = Wanted {
+            alpha: options.alpha,
+            descending: options.descending,
+            piece: options.piece(to_usize(source.len())),
+            target: options.target,
+        };
+        Sorted::new(Walk::all(shape, source.len()), wanted)
+    }))
+}
+
+fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, read_only: bool) -> Done {
+    let mut options = Options::parse(args, read_only)?;
+    if let Some(work) = in_steps(data, args, &options)? {
+        return Err(Stop::Long(Box::new(work)));
+    }
+    let (shape, elements) = elements(data, args.at(1))?;
+    let target = options.target.map(|at| args.at(at));
+    let mut sorted = options.by.is_none_or(|pattern| pattern.contains(&b'*'));
+    if !sorted && target.is_some() && shape == Some(Shape::Set) {
+        // A set has no order of its own that could be stored.
+        (sorted, options.alpha, options.by) = (true, true, None);
+    }
+    let piece = options.piece(elements.len());
+    let mut order;
+    if sorted {
+        let mut sorting = Sorting {
+            elements: &elements,
+            alpha: options.alpha,
+            descending: options.descending,
+            texts: None,
+        };
+        order = sorting.weigh(data, options.by)?;
+        sorting.sort(&mut order, &piece);
+    } else {
+        order = in_place(elements.len());
+        if options.descending && shape == Some(Shape::Zset) {
+            order.reverse();
+        }
+    }
+    let chosen = order[piece].iter().map(|weighed| elements.get(weighed.at));
+    if options.gets.is_empty() {
+        return answer(data, target, chosen.map(Some), out);
+    }
+    let mut answers = Vec::new();
+    for element in chosen {
+        for pattern in &options.gets {
+            answers.push(follow(data, pattern, element)?);
+        }
+    }
+    answer(data, target, answers.iter().map(Option::as_deref), out)
+}
+
+/// Replies what was found, or stores it.
+fn answer<'t>(
+    data: &mut Data<'_, '_>,
+    target: Option<&[u8]>,
+    answers: impl ExactSizeIterator<Item = Option<&'t [u8]>>,
+    out: &mut Out<'_>,
+) -> Done {
+    if let Some(target) = target {
+        out.count(to_u64(answers.len()));
+        return store(data, target, answers);
+    }
+    out.array(answers.len());
+    for answer in answers {
+        match answer {
+            Some(bytes) => out.bulk(bytes),
+            None => out.null(),
+        }
+    }
+    Ok(())
+}
+
+/// Puts a list in the place of what a key holds, or nothing.
+pub(in crate::command) fn store<'t>(
+    data: &mut Data<'_, '_>,
+    target: &[u8],
+    answers: impl ExactSizeIterator<Item = Option<&'t [u8]>>,
+) -> Done {
+    let count = answers.len();
+    let was_there = data.tx.delete(data.table, target)?;
+    if count > 0 {
+        let items = answers.map(Option::unwrap_or_default);
+        list::push(data.tx, data.table, target, End::Back, items, false)?;
+        data.changed(Class::List, "sortstore", target);
+    } else if was_there {
+        data.changed(Class::Generic, "del", target);
+    }
+    Ok(())
+}

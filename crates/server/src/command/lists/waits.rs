@@ -1,0 +1,177 @@
+//! Popping off lists and sorted sets, and waiting until one of them has an element.
+//!
+//! Each command does what its namesake without the B does, and where that finds nothing it says what
+//! it waits for. It is run again from its start when a key it waits for may have become ready.
+
+use crate::blocking::{Nothing, Wait, parse_timeout};
+use crate::command::flag::{BLOCKING, DENY_OOM, FAST, WRITE};
+use crate::command::lists::moves::{self, FromSeveral};
+use crate::command::spec::{Command, TWO, data};
+use crate::command::zsets::pops;
+use crate::command::{Data, Done, Group, Keys, Stop};
+use crate::engine::{End, Shape};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use std::time::Duration;
+
+/// Keys, and then a timeout.
+const BEFORE_TIMEOUT: Keys = Keys::Range {
+    first: 1,
+    last: -2,
+    step: 1,
+};
+/// A timeout, and then how many keys there are.
+const BEHIND_TIMEOUT: Keys = Keys::Counted { at: 2, dest: false };
+const TAKES: u32 = WRITE | BLOCKING;
+const MOVES: u32 = WRITE | DENY_OOM | BLOCKING;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("blmove", 6, MOVES, TWO, blmove).doc(
+        Group::List,
+        "6.2.0",
+        "Moves an item between lists, once there is one.",
+    ),
+    data("blmpop", -5, TAKES, BEHIND_TIMEOUT, blmpop).doc(
+        Group::List,
+        "7.0.0",
+        "Takes items off the first list that has any, once there is one.",
+    ),
+    data("blpop", -3, TAKES, BEFORE_TIMEOUT, blpop).doc(
+        Group::List,
+        "2.0.0",
+        "Takes the first item off the first list that has any, once there is one.",
+    ),
+    data("brpop", -3, TAKES, BEFORE_TIMEOUT, brpop).doc(
+        Group::List,
+        "2.0.0",
+        "Takes the last item off the first list that has any, once there is one.",
+    ),
+    data("brpoplpush", 4, MOVES, TWO, brpoplpush).doc(
+        Group::List,
+        "2.2.0",
+        "Moves the last item of a list to the front of another one, once there is one.",
+    ),
+    data("bzmpop", -5, TAKES, BEHIND_TIMEOUT, bzmpop).doc(
+        Group::SortedSet,
+        "7.0.0",
+        "Takes members off the first sorted set that has any, once there is one.",
+    ),
+    data("bzpopmax", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmax).doc(
+        Group::SortedSet,
+        "5.0.0",
+        "Takes the last member off the first sorted set that has any, once there is one.",
+    ),
+    data("bzpopmin", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmin).doc(
+        Group::SortedSet,
+        "5.0.0",
+        "Takes the first member off the first sorted set that has any, once there is one.",
+    ),
+];
+
+fn shift_or_wait(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    ends: (End, End),
+) -> Done {
+    let timeout = parse_timeout(args.at(args.len() - 1))?;
+    if moves::shift(data, args, out, ends)? {
+        return Ok(());
+    }
+    Err(Stop::Wait(Wait {
+        shape: Shape::List,
+        keys: 1..2,
+        count: None,
+        timeout,
+        nothing: Nothing::Null,
+    }))
+}
+
+/// `BLMOVE source destination LEFT|RIGHT LEFT|RIGHT timeout`
+fn blmove(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let ends = (moves::end(args.at(3))?, moves::end(args.at(4))?);
+    shift_or_wait(data, args, out, ends)
+}
+
+/// `BRPOPLPUSH source destination timeout`
+fn brpoplpush(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    shift_or_wait(data, args, out, (End::Back, End::Front))
+}
+
+/// Pops off the first of the keys before a timeout, or waits for one of them.
+fn pop_or_wait(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    (shape, end): (Shape, End),
+) -> Done {
+    let last = args.len() - 1;
+    let timeout = parse_timeout(args.at(last))?;
+    let keys = args.from(1).take(last - 1);
+    let popped = match shape {
+        Shape::Zset => pops::pop_first(data, keys, out, end)?,
+        _ => moves::pop_first(data, keys, out, end)?,
+    };
+    if popped {
+        return Ok(());
+    }
+    Err(Stop::Wait(Wait {
+        shape,
+        keys: 1..last,
+        count: None,
+        timeout,
+        nothing: Nothing::NullArray,
+    }))
+}
+
+/// `BLPOP key [key …] timeout`
+fn blpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    pop_or_wait(data, args, out, (Shape::List, End::Front))
+}
+
+/// `BRPOP key [key …] timeout`
+fn brpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    pop_or_wait(data, args, out, (Shape::List, End::Back))
+}
+
+/// `BZPOPMIN key [key …] timeout`
+fn bzpopmin(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    pop_or_wait(data, args, out, (Shape::Zset, End::Front))
+}
+
+/// `BZPOPMAX key [key …] timeout`
+fn bzpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    pop_or_wait(data, args, out, (Shape::Zset, End::Back))
+}
+
+/// How to wait for one of several keys.
+fn wait(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> Stop {
+    Stop::Wait(Wait {
+        shape,
+        keys: several.keys.clone(),
+        count: Some(several.keys.start - 1),
+        timeout,
+        nothing: Nothing::NullArray,
+    })
+}
+
+/// `BLMPOP timeout numkeys key [key …] LEFT|RIGHT [COUNT count]`
+fn blmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let several = FromSeveral::parse(args, 2, |word| moves::end(word).is_ok())?;
+    let timeout = parse_timeout(args.at(1))?;
+    if moves::pop_several(data, args, out, &several)? {
+        return Ok(());
+    }
+    Err(wait(&several, Shape::List, timeout))
+}
+
+/// `BZMPOP timeout numkeys key [key …] MIN|MAX [COUNT count]`
+fn bzmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let several = FromSeveral::parse(args, 2, |word| pops::end(word).is_some())?;
+    let timeout = parse_timeout(args.at(1))?;
+    if pops::pop_several(data, args, out, &several)? {
+        return Ok(());
+    }
+    Err(wait(&several, Shape::Zset, timeout))
+}

@@ -1,0 +1,167 @@
+//! MEMORY: what a key costs, and what all costs.
+
+use crate::command::dispatch::failed;
+use crate::command::flag::LOADING;
+use crate::command::server::keyspace;
+use crate::command::spec::{Command, SECOND, family};
+use crate::command::{Cx, Group, NOT_INTEGER, SYNTAX};
+use crate::engine::{Error, RowRef, TableId, Tx};
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+
+const WORDS: &[(&str, i8)] = &[
+    ("doctor", 2),
+    ("help", 2),
+    ("malloc-stats", 2),
+    ("purge", 2),
+    ("stats", 2),
+    ("usage", -3),
+];
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[Command {
+    keys: SECOND,
+    ..family("memory", -2, LOADING, WORDS, memory)
+}
+.doc(
+    Group::Server,
+    "4.0.0",
+    "Tells what keys and the whole cost.",
+)];
+
+/// A row's head in its page and its place in an index, bytes.
+const ROW_BYTES: u64 = 24;
+/// Elements looked at unless MEMORY USAGE says how many.
+const SAMPLES: i64 = 5;
+
+fn length(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+/// `MEMORY word …`
+fn memory(cx: &mut Cx<'_>, args: &Args<'_>) {
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"usage" => usage(cx, args),
+        b"stats" => stats(cx),
+        b"purge" => cx.out.ok(),
+        b"doctor" => doctor(cx),
+        b"malloc-stats" => cx.out.text("Stats not supported for the current allocator"),
+        _ => cx.out.help(&[
+            "MEMORY <subcommand> [<arg> ...]. Subcommands are:",
+            "DOCTOR, MALLOC-STATS, PURGE: accepted; INFO memory says what there is to say.",
+            "STATS: what the whole costs.",
+            "USAGE <key> [SAMPLES <count>]: what a key costs, elements estimated from samples.",
+        ]),
+    }
+}
+
+/// `MEMORY USAGE key [SAMPLES count]`
+fn usage(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let samples = match args.len() {
+        3 => SAMPLES,
+        5 if args.at(3).eq_ignore_ascii_case(b"SAMPLES") => match parse_i64(args.at(4)) {
+            None => return cx.out.error(NOT_INTEGER),
+            Some(..0) => return cx.out.error(SYNTAX),
+            Some(0) => i64::MAX,
+            Some(count) => count,
+        },
+        _ => return cx.out.error(SYNTAX),
+    };
+    let Some(db) = cx.state.db().cloned() else {
+        return cx.out.null();
+    };
+    let (key, database) = (args.at(2), cx.session.database);
+    let samples = usize::try_from(samples).unwrap_or(usize::MAX);
+    let partitions = std::iter::once(db.partition_of(key)).collect();
+    let cost = db.transact(&partitions, |tx| {
+        cost(tx, db.database(database), key, samples)
+    });
+    match cost {
+        Ok((cost, ticket)) => {
+            cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);
+            match cost {
+                Some(bytes) => cx.out.count(bytes),
+                None => cx.out.null(),
+            }
+        }
+        Err(error) => failed(cx.state, &error, &mut cx.out),
+    }
+}
+
+fn cost(tx: &mut Tx<'_>, table: TableId, key: &[u8], samples: usize) -> Result<Option<u64>, Error> {
+    let Some(row) = tx.peek(table, key)? else {
+        return Ok(None);
+    };
+    let own = ROW_BYTES + length(key.len()) + length(row.value_len());
+    let Some(home) = row.home() else {
+        return Ok(Some(own));
+    };
+    let elements = tx.elements(table, home)?;
+    let (mut looked_at, mut bytes) = (0, 0);
+    for element in elements.iter().take(samples) {
+        looked_at += 1;
+        bytes += ROW_BYTES + size(&element);
+    }
+    let all = u128::from(bytes) * u128::from(elements.len());
+    let all = all.checked_div(looked_at).unwrap_or(0);
+    Ok(Some(
+        own.saturating_add(u64::try_from(all).unwrap_or(u64::MAX)),
+    ))
+}
+
+fn size(element: &RowRef<'_>) -> u64 {
+    length(element.field().len()) + length(element.value_len())
+}
+
+/// `MEMORY STATS`: those of Redis's fields that mean something here.
+fn stats(cx: &mut Cx<'_>) {
+    let Some(db) = cx.state.db().cloned() else {
+        return cx.out.map(0);
+    };
+    let used = db.memory().used();
+    let clients: usize = cx
+        .state
+        .connections
+        .iter()
+        .map(|(_, c)| size_of_val(c) + c.replies.buf.capacity() + c.input_bytes().0)
+        .sum();
+    let keys: u64 = match keyspace(&db) {
+        Ok((counts, epoch)) => {
+            cx.effects.epoch = cx.effects.epoch.max(epoch);
+            counts.iter().map(|(keys, _)| keys).sum()
+        }
+        Err(_) => 0,
+    };
+    let fields = [
+        ("total.allocated", used),
+        ("startup.allocated", 0),
+        ("replication.backlog", 0),
+        ("clients.slaves", 0),
+        ("clients.normal", length(clients)),
+        ("cluster.links", 0),
+        ("aof.buffer", 0),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", used.checked_div(keys).unwrap_or(0)),
+        ("dataset.bytes", used),
+    ];
+    cx.out.map(fields.len());
+    for (name, value) in fields {
+        cx.out.bulk(name.as_bytes());
+        cx.out.count(value);
+    }
+}
+
+fn doctor(cx: &mut Cx<'_>) {
+    let account = cx.state.db().map(|db| db.memory());
+    let (used, limit) = account.map_or((0, u64::MAX), |a| (a.used(), a.limit()));
+    let text = if limit == u64::MAX {
+        format!(
+            "{used} bytes are used; maxmemory sets no limit, so the machine's is the only one.\n"
+        )
+    } else {
+        format!(
+            "{used} bytes of {limit} are used. At the limit writes are refused, nothing is evicted.\n"
+        )
+    };
+    cx.out.text(&text);
+}

@@ -1,0 +1,107 @@
+//! MONITOR: a client that is shown every command that runs.
+
+use crate::command::flag::{ADMIN, LOADING};
+use crate::command::spec::{Command, flag, plain};
+use crate::command::{Cx, Group};
+use crate::engine::Epoch;
+use crate::pubsub::Seat;
+use crate::resp::parse::Args;
+use crate::session::Session;
+use crate::state::State;
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[plain("monitor", 1, LOADING | ADMIN, monitor).doc(
+    Group::Server,
+    "1.0.0",
+    "Shows every command that runs.",
+)];
+
+/// `MONITOR`
+fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
+    if cx.in_block {
+        let text = "ERR MONITOR isn't allowed for DENY BLOCKING client";
+        return cx.out.error(text);
+    }
+    if !cx.session.monitors {
+        cx.session.monitors = true;
+        cx.state.monitors.push(cx.session.seat);
+    }
+    cx.out.ok();
+}
+
+/// Shows a command that has run to all who want to see it. Those of administrators are not
+/// shown, and passwords neither.
+#[inline]
+pub(crate) fn feed(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
+    if !state.monitors.is_empty() {
+        show(state, session, command, args);
+    }
+}
+
+fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
+    if command.has(flag::ADMIN) || administers(command, args) {
+        return;
+    }
+    let secret = matches!(command.name, "auth" | "hello");
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let peer = if session.unix { "unix:" } else { "" };
+    let mut line = format!(
+        "{}.{:06} [{} {peer}{}]",
+        now.as_secs(),
+        now.subsec_micros(),
+        session.database,
+        session.peer,
+    );
+    for (at, arg) in args.from(0).enumerate() {
+        line.push(' ');
+        if secret && at > 0 {
+            line.push_str("\"(redacted)\"");
+        } else {
+            quote(arg, &mut line);
+        }
+    }
+    let seats: Vec<Seat> = state.monitors.clone();
+    for seat in seats {
+        state.append(seat, |out| out.simple(&line), Epoch(0));
+    }
+}
+
+/// CLIENT has words for everybody and words for administrators.
+fn administers(command: &Command, args: &Args<'_>) -> bool {
+    const WORDS: [&[u8]; 6] = [
+        b"list",
+        b"kill",
+        b"pause",
+        b"unpause",
+        b"unblock",
+        b"no-evict",
+    ];
+    let word = |known: &&[u8]| args.len() > 1 && args.at(1).eq_ignore_ascii_case(known);
+    command.name == "client" && WORDS.iter().any(word)
+}
+
+/// An argument between quotes, with escapes for what does not print.
+pub(crate) fn quote(arg: &[u8], line: &mut String) {
+    line.push('"');
+    for byte in arg {
+        match byte {
+            b'\\' | b'"' => {
+                line.push('\\');
+                line.push(char::from(*byte));
+            }
+            b'\n' => line.push_str("\\n"),
+            b'\r' => line.push_str("\\r"),
+            b'\t' => line.push_str("\\t"),
+            0x07 => line.push_str("\\a"),
+            0x08 => line.push_str("\\b"),
+            b' '..=b'~' => line.push(char::from(*byte)),
+            // Writing to a string cannot fail.
+            _ => drop(write!(line, "\\x{byte:02x}")),
+        }
+    }
+    line.push('"');
+}

@@ -1,0 +1,142 @@
+//! Commands about other servers: there are none. What Redis answers a server without replicas and
+//! without a cluster is answered here, and what would change that is refused.
+
+use crate::command::flag::{ADMIN, FAST, LOADING};
+use crate::command::spec::{Command, plain};
+use crate::command::{Cx, Group, NOT_INTEGER};
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("asking", 1, FAST, no_cluster).doc(Group::Connection, "3.0.0", NO_CLUSTER_DOC),
+    plain("cluster", -2, LOADING, no_cluster).doc(Group::Server, "3.0.0", NO_CLUSTER_DOC),
+    plain("failover", -1, ADMIN, failover).doc(
+        Group::Server,
+        "6.2.0",
+        "Refused: there are no replicas.",
+    ),
+    plain("psync", -3, ADMIN, no_replicas).doc(Group::Server, "2.8.0", NO_REPLICAS_DOC),
+    plain("readonly", 1, LOADING | FAST, no_cluster).doc(
+        Group::Connection,
+        "3.0.0",
+        NO_CLUSTER_DOC,
+    ),
+    plain("readwrite", 1, LOADING | FAST, no_cluster).doc(
+        Group::Connection,
+        "3.0.0",
+        NO_CLUSTER_DOC,
+    ),
+    plain("replconf", -1, LOADING | ADMIN, no_replicas).doc(
+        Group::Server,
+        "3.0.0",
+        NO_REPLICAS_DOC,
+    ),
+    plain("replicaof", 3, ADMIN, replicaof).doc(
+        Group::Server,
+        "5.0.0",
+        "NO ONE is accepted; anything else is refused.",
+    ),
+    plain("role", 1, LOADING | FAST, role).doc(
+        Group::Server,
+        "2.8.12",
+        "Says that it is a master without replicas.",
+    ),
+    plain("slaveof", 3, ADMIN, replicaof).doc(
+        Group::Server,
+        "1.0.0",
+        "NO ONE is accepted; anything else is refused.",
+    ),
+    plain("sync", 1, ADMIN, no_replicas).doc(Group::Server, "1.0.0", NO_REPLICAS_DOC),
+    plain("wait", 3, 0, wait).doc(
+        Group::Generic,
+        "3.0.0",
+        "Answers 0 replicas, once all before it is durable.",
+    ),
+    plain("waitaof", 4, 0, waitaof).doc(
+        Group::Generic,
+        "7.2.0",
+        "Waits until what was written is on the disk, also for `mem` clients.",
+    ),
+];
+
+const NO_CLUSTER_DOC: &str = "Refused: there is no cluster.";
+const NO_REPLICAS_DOC: &str = "Refused: there is no replication.";
+
+fn no_cluster(cx: &mut Cx<'_>, _: &Args<'_>) {
+    cx.out
+        .error("ERR This instance has cluster support disabled");
+}
+
+fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>) {
+    cx.out
+        .error("ERR replication is not supported; `perdura export` writes out all data");
+}
+
+/// `REPLICAOF host port`, `REPLICAOF NO ONE`
+fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let none = args.at(1).eq_ignore_ascii_case(b"NO") && args.at(2).eq_ignore_ascii_case(b"ONE");
+    if none {
+        cx.out.ok();
+    } else {
+        cx.out
+            .error("ERR replication is not supported; `perdura import` copies from a server");
+    }
+}
+
+/// `FAILOVER [ABORT|…]`
+fn failover(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let abort = args.len() == 2 && args.at(1).eq_ignore_ascii_case(b"ABORT");
+    cx.out.error(if abort {
+        "ERR No failover in progress."
+    } else {
+        "ERR FAILOVER requires connected replicas."
+    });
+}
+
+/// `ROLE`
+fn role(cx: &mut Cx<'_>, _: &Args<'_>) {
+    cx.out.array(3);
+    cx.out.bulk(b"master");
+    cx.out.integer(0);
+    cx.out.array(0);
+}
+
+/// The timeout of WAIT and WAITAOF, which is only checked: no replica will ever come.
+fn check_timeout(arg: &[u8]) -> Result<(), &'static str> {
+    match parse_i64(arg) {
+        None => Err("ERR timeout is not an integer or out of range"),
+        Some(..0) => Err("ERR timeout is negative"),
+        Some(_) => Ok(()),
+    }
+}
+
+/// `WAIT replicas milliseconds`
+fn wait(cx: &mut Cx<'_>, args: &Args<'_>) {
+    if parse_i64(args.at(1)).is_none() {
+        return cx.out.error(NOT_INTEGER);
+    }
+    match check_timeout(args.at(2)) {
+        Err(error) => cx.out.error(error),
+        Ok(()) => cx.out.integer(0),
+    }
+}
+
+/// `WAITAOF local replicas milliseconds`: the reply waits for the newest epoch that anybody has
+/// written in, whatever CLIENT DURABILITY says.
+fn waitaof(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let numbers = [1, 2].map(|at| parse_i64(args.at(at)));
+    let [Some(0..=1), Some(0..)] = numbers else {
+        let text = "ERR value is out of range, must be positive";
+        let known = numbers.iter().all(Option::is_some);
+        return cx.out.error(if known { text } else { NOT_INTEGER });
+    };
+    if let Err(error) = check_timeout(args.at(3)) {
+        return cx.out.error(error);
+    }
+    cx.effects.epoch = cx.state.newest;
+    cx.effects.firm = true;
+    cx.out.array(2);
+    cx.out.integer(1);
+    cx.out.integer(0);
+}

@@ -1,0 +1,180 @@
+//! Several sets at once: what they have in common, all of them together, what only the first has.
+
+use crate::command::event::Class;
+use crate::command::flag::{DENY_OOM, READ, WRITE};
+use crate::command::spec::{Command, EACH, Keys, data};
+use crate::command::steps::{Joined, Joining};
+use crate::command::{Data, DataFn, Done, Group, SYNTAX, Stop};
+use crate::engine::Source;
+use crate::engine::types::Texts;
+use crate::engine::types::set::{self, Join};
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+
+const fn joins(name: &'static str, run: DataFn, summary: &'static str) -> Command {
+    data(name, -2, READ, EACH, run).doc(Group::Set, "1.0.0", summary)
+}
+
+const fn stores(name: &'static str, run: DataFn, summary: &'static str) -> Command {
+    let flags = WRITE | DENY_OOM;
+    data(name, -3, flags, EACH, run).doc(Group::Set, "1.0.0", summary)
+}
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    joins(
+        "sdiff",
+        sdiff,
+        "Members of the first set that no other has.",
+    ),
+    stores("sdiffstore", sdiffstore, "Keeps what SDIFF finds."),
+    joins("sinter", sinter, "Members that all sets have."),
+    data(
+        "sintercard",
+        -3,
+        READ,
+        Keys::Counted { at: 1, dest: false },
+        sintercard,
+    )
+    .doc(
+        Group::Set,
+        "7.0.0",
+        "Counts the members that all sets have.",
+    ),
+    stores("sinterstore", sinterstore, "Keeps what SINTER finds."),
+    joins("sunion", sunion, "Members that any of the sets has."),
+    stores("sunionstore", sunionstore, "Keeps what SUNION finds."),
+];
+
+/// The sets of several keys; each must be a set or not there, whether it is needed or not.
+pub(in crate::command) fn sources<'d, 'k>(
+    data: &'d Data<'_, '_>,
+    keys: impl Iterator<Item = &'k [u8]>,
+) -> Result<Vec<Option<Source<'d>>>, Stop> {
+    let find = |key| Ok(set::source(data.tx, data.table, key)?);
+    keys.map(find).collect()
+}
+
+fn reply_join(data: &Data<'_, '_>, args: &Args<'_>, join: Join, out: &mut Out<'_>) -> Done {
+    let start = out.buf.len();
+    let sets = sources(data, args.from(1))?;
+    let keys = 1..args.len();
+    if let Some(work) = Joining::new(data, &sets, (join, Joined::Replied), keys) {
+        return Err(Stop::Long(Box::new(work)));
+    }
+    // How many there are is known only behind the last one, and the count goes before the first.
+    let (mut count, mut members) = (0, Vec::new());
+    let mut inner = Out::new(&mut members, out.resp3);
+    set::join(&sets, join, u64::MAX, |member| {
+        inner.bulk(&member);
+        count += 1;
+        Ok(data.check_reply(inner.buf.len())?)
+    })?;
+    out.set(count);
+    out.buf.extend_from_slice(&members);
+    Ok(data.check_reply(out.buf.len() - start)?)
+}
+
+fn store_join(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    (join, event): (Join, &'static str),
+    out: &mut Out<'_>,
+) -> Done {
+    let mut members = Texts::default();
+    let sets = sources(data, args.from(2))?;
+    let keys = 2..args.len();
+    if let Some(work) = Joining::new(data, &sets, (join, Joined::Stored(event)), keys) {
+        return Err(Stop::Long(Box::new(work)));
+    }
+    set::join(&sets, join, u64::MAX, |member| {
+        members.push(&member);
+        Ok(())
+    })?;
+    drop(sets);
+    store(data, args.at(1), event, &members)?;
+    out.count(u64::try_from(members.len()).unwrap_or(u64::MAX));
+    Ok(())
+}
+
+/// Puts a set in the place of what a key holds, or nothing.
+pub(in crate::command) fn store(
+    data: &mut Data<'_, '_>,
+    key: &[u8],
+    event: &'static str,
+    members: &Texts,
+) -> Done {
+    let was_there = set::store(data.tx, data.table, key, members.iter())?;
+    if !members.is_empty() {
+        data.changed(Class::Set, event, key);
+    } else if was_there {
+        data.changed(Class::Generic, "del", key);
+    }
+    Ok(())
+}
+
+/// `SINTER key [key …]`
+pub(crate) fn sinter(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    reply_join(data, args, Join::Intersection, out)
+}
+
+/// `SUNION key [key …]`
+pub(crate) fn sunion(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    reply_join(data, args, Join::Union, out)
+}
+
+/// `SDIFF key [key …]`
+pub(crate) fn sdiff(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    reply_join(data, args, Join::Difference, out)
+}
+
+/// `SINTERSTORE to key [key …]`
+pub(crate) fn sinterstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    store_join(data, args, (Join::Intersection, "sinterstore"), out)
+}
+
+/// `SUNIONSTORE to key [key …]`
+pub(crate) fn sunionstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    store_join(data, args, (Join::Union, "sunionstore"), out)
+}
+
+/// `SDIFFSTORE to key [key …]`
+pub(crate) fn sdiffstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    store_join(data, args, (Join::Difference, "sdiffstore"), out)
+}
+
+/// The number of keys at argument 1 and the limit behind them, 0 for none: SINTERCARD and
+/// ZINTERCARD.
+pub(crate) fn count_and_limit(args: &Args<'_>) -> Result<(usize, u64), Stop> {
+    let count = parse_i64(args.at(1)).filter(|count| *count > 0);
+    let count = count.ok_or("ERR numkeys should be greater than 0")?;
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    if count > args.len() - 2 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    let (mut limit, mut at) = (0, count + 2);
+    while at < args.len() {
+        if !args.at(at).eq_ignore_ascii_case(b"LIMIT") || at + 1 == args.len() {
+            return Err(SYNTAX.into());
+        }
+        let wanted = parse_i64(args.at(at + 1)).and_then(|limit| u64::try_from(limit).ok());
+        limit = wanted.ok_or("ERR LIMIT can't be negative")?;
+        at += 2;
+    }
+    Ok((count, limit))
+}
+
+/// `SINTERCARD numkeys key [key …] [LIMIT limit]`
+pub(crate) fn sintercard(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (keys, limit) = count_and_limit(args)?;
+    let sets = sources(data, args.from(2).take(keys))?;
+    let max = if limit == 0 { u64::MAX } else { limit };
+    let mut count = 0;
+    set::join(&sets, Join::Intersection, max, |_| {
+        count += 1;
+        Ok(())
+    })?;
+    out.count(count);
+    Ok(())
+}

@@ -1,0 +1,448 @@
+//! Strings: SET and its relatives.
+
+pub(crate) mod bitfield;
+pub(crate) mod bits;
+pub(crate) mod counters;
+pub(crate) mod lcs;
+pub(crate) mod ranges;
+
+use super::Group;
+use super::event::Class;
+use super::flag::{DENY_OOM, FAST, READ, WRITE};
+use super::keys::expiry::{Deadline, deadline_option};
+use super::spec::{Command, EACH, ONE, PAIRS, data};
+use super::steps::{Given, Origin, Reading, Writing};
+use super::strings::ranges::write_over;
+use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, TOO_LONG, wrong_arity};
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("append", 3, WRITE | DENY_OOM | FAST, ONE, append).doc(
+        Group::String,
+        "2.0.0",
+        "Appends to a string.",
+    ),
+    data("get", 2, READ | FAST, ONE, get).doc(Group::String, "1.0.0", "Answers a string."),
+    data("getdel", 2, WRITE | FAST, ONE, getdel).doc(
+        Group::String,
+        "6.2.0",
+        "Answers a string and removes it.",
+    ),
+    data("getex", -2, WRITE | FAST, ONE, getex).doc(
+        Group::String,
+        "6.2.0",
+        "Answers a string and sets when it expires.",
+    ),
+    data("getset", 3, WRITE | DENY_OOM | FAST, ONE, getset).doc(
+        Group::String,
+        "1.0.0",
+        "Writes a string and answers the one before.",
+    ),
+    data("mget", -2, READ | FAST, EACH, mget).doc(
+        Group::String,
+        "1.0.0",
+        "Answers several strings.",
+    ),
+    data("mset", -3, WRITE | DENY_OOM, PAIRS, mset).doc(
+        Group::String,
+        "1.0.1",
+        "Writes several strings.",
+    ),
+    data("msetnx", -3, WRITE | DENY_OOM, PAIRS, msetnx).doc(
+        Group::String,
+        "1.0.1",
+        "Writes several strings if none of the keys is there.",
+    ),
+    data("psetex", 4, WRITE | DENY_OOM, ONE, psetex).doc(
+        Group::String,
+        "2.6.0",
+        "Writes a string that expires after milliseconds.",
+    ),
+    data("set", -3, WRITE | DENY_OOM, ONE, set).doc(Group::String, "1.0.0", "Writes a string."),
+    data("setex", 4, WRITE | DENY_OOM, ONE, setex).doc(
+        Group::String,
+        "2.0.0",
+        "Writes a string that expires after seconds.",
+    ),
+    data("setnx", 3, WRITE | DENY_OOM | FAST, ONE, setnx).doc(
+        Group::String,
+        "1.0.0",
+        "Writes a string if the key is not there.",
+    ),
+    data("strlen", 2, READ | FAST, ONE, strlen).doc(Group::String, "2.2.0", "Bytes of a string."),
+];
+
+/// Appends the value of a row as a reply.
+macro_rules! reply_row {
+    ($out:expr, $row:expr) => {
+        match $row.value_slice() {
+            Some(value) => $out.bulk(value),
+            None => {
+                $out.bulk_head($row.value_len());
+                $row.copy_value($out.buf);
+                $out.end();
+            }
+        }
+    };
+}
+
+/// Replies with the value of `key`, or with nothing; tells whether it was there, and its expiry.
+fn reply_value(
+    data: &mut Data<'_, '_>,
+    key: &[u8],
+    out: &mut Out<'_>,
+) -> Result<Option<Option<u64>>, Stop> {
+    let found = match data.string(key)? {
+        Some(row) => {
+            reply_row!(out, row);
+            Some(row.expiry_ms())
+        }
+        None => {
+            out.null();
+            None
+        }
+    };
+    data.looked_up(found.is_some());
+    Ok(found)
+}
+
+/// Writes an argument whose expiry may already have passed, which leaves nothing.
+fn write(
+    data: &mut Data<'_, '_>,
+    (args, value): (&Args<'_>, usize),
+    expiry: Option<u64>,
+    out: &Out<'_>,
+) -> Done {
+    let key = args.at(1);
+    if expiry.is_some_and(|at| at <= data.tx.now_ms()) {
+        if data.tx.delete(data.table, key)? {
+            data.changed(Class::Generic, "del", key);
+        }
+        return Ok(());
+    }
+    put(data, (args, value), expiry, out)?;
+    if expiry.is_some() {
+        data.changed(Class::Generic, "expire", key);
+    }
+    Ok(())
+}
+
+/// Writes an argument as the string of the first one, whatever the key held.
+fn put(
+    data: &mut Data<'_, '_>,
+    (args, value): (&Args<'_>, usize),
+    expiry: Option<u64>,
+    out: &Out<'_>,
+) -> Done {
+    let key = args.at(1);
+    if !data.name_text(data.database, key, expiry)? {
+        let (target, origin) = ((data.database, 1), Origin::Given(0, Given::Arg(value)));
+        Writing::if_long(data, args, target, origin, out.resp3)?;
+        data.tx.put(data.table, key, args.at(value), expiry)?;
+    }
+    data.changed(Class::String, "set", key);
+    Ok(())
+}
+
+/// `GET key`
+pub(crate) fn get(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let found = data.string(args.at(1))?;
+    let is_found = found.is_some();
+    match found.map(|row| (row.value_slice(), row)) {
+        None => out.null(),
+        Some((Some(value), _)) => out.bulk(value),
+        Some((None, row)) => {
+            let reading = Reading::bytes(&row, 0..row.value_len());
+            return reading.counted().run(data, args, out);
+        }
+    }
+    data.looked_up(is_found);
+    Ok(())
+}
+
+#[derive(Default)]
+struct ValueOptions {
+    only_new: bool,
+    only_old: bool,
+    reply_old: bool,
+    keep_expiry: bool,
+    drop_expiry: bool,
+    deadline: Option<Deadline>,
+}
+
+/// The options from argument `at` on; those about writing only if it is SET that `writes`.
+fn value_options(args: &Args<'_>, mut at: usize, writes: bool) -> Option<ValueOptions> {
+    let mut options = ValueOptions::default();
+    while at < args.len() {
+        let word = args.at(at);
+        let free = options.deadline.is_none();
+        if word.eq_ignore_ascii_case(b"PERSIST") && free && !writes {
+            options.drop_expiry = true;
+        } else if word.eq_ignore_ascii_case(b"NX") && !options.only_old && writes {
+            options.only_new = true;
+        } else if word.eq_ignore_ascii_case(b"XX") && !options.only_new && writes {
+            options.only_old = true;
+        } else if word.eq_ignore_ascii_case(b"GET") && writes {
+            options.reply_old = true;
+        } else if word.eq_ignore_ascii_case(b"KEEPTTL") && free && writes {
+            options.keep_expiry = true;
+        } else {
+            let kind = deadline_option(word)?;
+            let same = options.deadline.as_ref().is_none_or(|d| d.kind == kind);
+            let fixed = options.keep_expiry || options.drop_expiry;
+            if fixed || !same || at + 1 == args.len() {
+                return None;
+            }
+            at += 1;
+            options.deadline = Some(Deadline { kind, arg: at });
+        }
+        at += 1;
+    }
+    Some(options)
+}
+
+/// `SET key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL]`
+pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (key, value) = (args.at(1), args.at(2));
+    if value.len() > data.value_bytes_max {
+        return Err(TOO_LONG.into());
+    }
+    if args.len() == 3 {
+        put(data, (args, 2), None, out)?;
+        out.ok();
+        return Ok(());
+    }
+    let Some(options) = value_options(args, 3, true) else {
+        return Err(SYNTAX.into());
+    };
+    let mut expiry = None;
+    if let Some(deadline) = &options.deadline {
+        match deadline.resolve(args, data.tx.now_ms(), "set") {
+            Ok(at) => expiry = Some(at),
+            Err(error) => {
+                return Err(error.into());
+            }
+        }
+    }
+    let old = if options.reply_old {
+        reply_value(data, key, out)?
+    } else if options.only_new || options.only_old || options.keep_expiry {
+        data.tx.get(data.table, key)?.map(|row| row.expiry_ms())
+    } else {
+        None
+    };
+    if (options.only_new && old.is_some()) || (options.only_old && old.is_none()) {
+        if !options.reply_old {
+            out.null();
+        }
+        return Ok(());
+    }
+    if options.keep_expiry {
+        expiry = old.flatten();
+    }
+    if options.keep_expiry {
+        put(data, (args, 2), expiry, out)?;
+    } else {
+        write(data, (args, 2), expiry, out)?;
+    }
+    if !options.reply_old {
+        out.ok();
+    }
+    Ok(())
+}
+
+/// `SETNX key value`
+pub(crate) fn setnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if args.at(2).len() > data.value_bytes_max {
+        return Err(TOO_LONG.into());
+    }
+    let absent = data.tx.get(data.table, args.at(1))?.is_none();
+    if absent {
+        put(data, (args, 2), None, out)?;
+    }
+    out.integer(i64::from(absent));
+    Ok(())
+}
+
+fn set_with_ttl(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    (option, name): (&[u8], &str),
+) -> Done {
+    if args.at(3).len() > data.value_bytes_max {
+        return Err(TOO_LONG.into());
+    }
+    let Some(kind) = deadline_option(option) else {
+        return Err(SYNTAX.into());
+    };
+    let at = (Deadline { kind, arg: 2 }).resolve(args, data.tx.now_ms(), name)?;
+    write(data, (args, 3), Some(at), out)?;
+    out.ok();
+    Ok(())
+}
+
+/// `SETEX key seconds value`
+pub(crate) fn setex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    set_with_ttl(data, args, out, (b"EX", "setex"))
+}
+
+/// `PSETEX key milliseconds value`
+pub(crate) fn psetex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    set_with_ttl(data, args, out, (b"PX", "psetex"))
+}
+
+/// `GETSET key value`
+pub(crate) fn getset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if args.at(2).len() > data.value_bytes_max {
+        return Err(TOO_LONG.into());
+    }
+    reply_value(data, args.at(1), out)?;
+    put(data, (args, 2), None, out)
+}
+
+/// `GETDEL key`
+pub(crate) fn getdel(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if reply_value(data, args.at(1), out)?.is_some() {
+        data.tx.delete(data.table, args.at(1))?;
+        data.changed(Class::Generic, "del", args.at(1));
+    }
+    Ok(())
+}
+
+/// `GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST]`
+pub(crate) fn getex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let key = args.at(1);
+    let Some(options) = value_options(args, 2, false) else {
+        return Err(SYNTAX.into());
+    };
+    let start = out.buf.len();
+    let Some(before) = reply_value(data, key, out)? else {
+        return Ok(());
+    };
+    let mut expiry = None;
+    if let Some(deadline) = &options.deadline {
+        match deadline.resolve(args, data.tx.now_ms(), "getex") {
+            Ok(at) => expiry = Some(at),
+            Err(error) => {
+                out.buf.truncate(start);
+                return Err(error.into());
+            }
+        }
+    }
+    match expiry {
+        Some(at) if at <= data.tx.now_ms() => {
+            data.tx.delete(data.table, key)?;
+            data.changed(Class::Generic, "del", key);
+        }
+        Some(_) => {
+            data.tx.set_expiry(data.table, key, expiry)?;
+            data.changed(Class::Generic, "expire", key);
+        }
+        None if options.drop_expiry && before.is_some() => {
+            data.tx.set_expiry(data.table, key, None)?;
+            data.changed(Class::Generic, "persist", key);
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// `STRLEN key`
+pub(crate) fn strlen(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let len = data.string(args.at(1))?.map(|row| row.value_len());
+    data.looked_up(len.is_some());
+    out.count(u64::try_from(len.unwrap_or(0)).unwrap_or(u64::MAX));
+    Ok(())
+}
+
+/// `APPEND key value`
+pub(crate) fn append(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (key, piece) = (args.at(1), args.at(2));
+    let old = data.string(key)?.map_or(0, |row| row.value_len());
+    if old + piece.len() > data.value_bytes_max {
+        return Err(TOO_LONG.into());
+    }
+    let bytes = write_over(data, args, (old, Given::Arg(2)), out)?;
+    data.changed(Class::String, "append", key);
+    out.count(u64::try_from(bytes).unwrap_or(u64::MAX));
+    Ok(())
+}
+
+/// `MGET key [key …]`
+pub(crate) fn mget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let start = out.buf.len();
+    out.array(args.len() - 1);
+    for key in args.from(1) {
+        // A key of another type is none to MGET.
+        match reply_value(data, key, out) {
+            Err(Stop::Error(_)) => out.null(),
+            done => _ = done?,
+        }
+        data.check_reply(out.buf.len() - start)?;
+    }
+    Ok(())
+}
+
+/// Whether the pairs behind MSET or MSETNX are whole and within the limits; answers if not.
+fn check_pairs(data: &Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, name: &str) -> bool {
+    if args.len().is_multiple_of(2) {
+        out.error(&wrong_arity(name));
+        return false;
+    }
+    if args
+        .from(2)
+        .step_by(2)
+        .any(|value| value.len() > data.value_bytes_max)
+    {
+        out.error(TOO_LONG);
+        return false;
+    }
+    true
+}
+
+fn put_pairs(data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
+    data.tx.expect_rows(args.len() / 2, args.extent())?;
+    for (key, value) in args.from(1).step_by(2).zip(args.from(2).step_by(2)) {
+        data.tx.put(data.table, key, value, None)?;
+        data.changed(Class::String, "set", key);
+    }
+    Ok(())
+}
+
+/// `MSET key value [key value …]`
+pub(crate) fn mset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if check_pairs(data, args, out, "mset") {
+        put_pairs(data, args)?;
+        out.ok();
+    }
+    Ok(())
+}
+
+/// `MSETNX key value [key value …]`: all or nothing.
+pub(crate) fn msetnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if !check_pairs(data, args, out, "msetnx") {
+        return Ok(());
+    }
+    for key in args.from(1).step_by(2) {
+        if data.tx.get(data.table, key)?.is_some() {
+            out.integer(0);
+            return Ok(());
+        }
+    }
+    put_pairs(data, args)?;
+    out.integer(1);
+    Ok(())
+}
+
+/// An integer argument, or the error as a reply.
+pub(crate) fn integer_arg(arg: &[u8], out: &mut Out<'_>) -> Option<i64> {
+    let value = parse_i64(arg);
+    if value.is_none() {
+        out.error(NOT_INTEGER);
+    }
+    value
+}
