@@ -232,7 +232,7 @@ impl Db {
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let wal = self.shared.core.wal();
-        wal.is_behind(bytes) && !wal.is_disk_full() && wal.failure().is_none()
+        wal.is_behind(bytes) && !wal.is_stuck_at_full_disk() && wal.failure().is_none()
     }
 
     /// Waits until a ticket is durable.

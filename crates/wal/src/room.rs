@@ -138,6 +138,13 @@ impl Wal {
         self.troubles.has(Trouble::Full) || self.troubles.has(Trouble::Refused)
     }
 
+    /// Whether a full disk keeps the flushers from making progress, so that waiting for them is in
+    /// vain. While every stream still has room in the files there are, a full disk does not.
+    #[must_use]
+    pub fn is_stuck_at_full_disk(&self) -> bool {
+        self.is_disk_full() && self.is_stuck()
+    }
+
     /// Whether the log cannot be written or extended now, for whatever reason: accepted blocks wait,
     /// and writes are refused once those would not fit into the files there are.
     #[must_use]

@@ -1,7 +1,11 @@
 //! Files that are prepared for a writer which is refused after all.
 
-use perdura_base::StreamId;
-use perdura_device::{FaultPlan, SimDisk};
+use std::sync::Arc;
+
+use perdura_base::{Epoch, StreamId};
+use perdura_device::{Disk, FaultPlan, ManualClock, SimDisk};
+use perdura_wal::segment::LOG_DIR;
+use perdura_wal::{SegmentSizes, Wal, WalOptions, WalStart};
 
 use crate::setup::*;
 
@@ -40,4 +44,63 @@ fn what_was_prepared_for_a_writer_that_a_full_disk_refuses_is_given_back() {
     assert!(wal.admit(s, middle).is_err() && wal.is_refused_for_now(s, middle));
     while wal.prepare_segment(s, &|| {}).unwrap() {}
     wal.admit(s, middle).unwrap();
+}
+
+/// The event loop let such a writer on in every round until the queue was shorter.
+#[test]
+fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_of_trying_again() {
+    let disk = SimDisk::new(18);
+    let life: Arc<dyn Disk> = disk.life();
+    life.make_dir(LOG_DIR).unwrap();
+    let history = anchor(1);
+    let start = WalStart {
+        uuid: history.uuid,
+        incarnation: history.incarnation,
+        start: history.open_start(),
+        epoch: Epoch(1),
+        durable: Epoch(0),
+        wall_us: 0,
+    };
+    let options = WalOptions {
+        segments: SegmentSizes::fixed(1 << 20),
+        block_bytes_max: 8192,
+        queue_bytes_max: 64 << 10,
+    };
+    let clock = Arc::new(ManualClock::at(1));
+    let wal = Wal::open(&[life], clock, options, start, |_| true).unwrap();
+    wal.prepare_by(|| {});
+    let s = StreamId(0);
+    while wal.prepare_segment(s, &|| {}).unwrap() {}
+    disk.set_plan(FaultPlan {
+        capacity_bytes: Some(disk.files().iter().map(|(_, len)| len).sum()),
+        ..FaultPlan::default()
+    });
+    wal.admit(s, 4 << 20).unwrap_err();
+    assert!(wal.prepare_segment(s, &|| {}).unwrap_err().is_disk_full());
+    assert!(wal.is_disk_full() && wal.has_room_ahead(s));
+    // What the server asks before each attempt; see `Db::is_behind`.
+    let waits = || wal.is_behind(100) && !wal.is_stuck_at_full_disk();
+    let (mut attempts, mut refused) = (0, 0);
+    let mut appended = 0;
+    while appended < 10 {
+        if waits() {
+            flush(&wal);
+            assert!(!waits(), "the queue is empty");
+        }
+        attempts += 1;
+        match wal.admit(s, 100) {
+            Ok(()) => {
+                append(&wal, 0, &[7; 20_000]);
+                appended += 1;
+            }
+            Err(_) => refused += 1,
+        }
+        assert!(attempts < 100, "it is tried in every round");
+    }
+    assert_eq!((attempts, refused), (10, 0));
+    // With a queue as long as it may be a write is refused, though only for now: it has to wait.
+    while wal.admit(s, 100).is_ok() {
+        append(&wal, 0, &[7; 20_000]);
+    }
+    assert!(wal.is_refused_for_now(s, 100) && waits());
 }
