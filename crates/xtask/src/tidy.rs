@@ -1,14 +1,29 @@
 //! House rules that can be read from the text of the sources.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::census::{self, Counts};
 use crate::scan::{Kind, lines, without_strings};
 
 /// A file longer than this holds more than one idea.
 const LINES_MAX: usize = 700;
+
+/// The least assertions in a thousand lines of each storage crate, as `cargo xtask census` counts
+/// them. A floor is raised when a crate has come above it, and never lowered.
+const ASSERTIONS: [(&str, usize); 8] = [
+    ("base", 16),
+    ("page", 11),
+    ("device", 5),
+    ("wal", 12),
+    ("heap", 12),
+    ("txn", 12),
+    ("recovery", 5),
+    ("engine", 5),
+];
 
 /// Crates below the engine: no clock, no threads, no files of their own, no output.
 const BELOW_ENGINE: [&str; 7] = ["base", "page", "device", "wal", "heap", "txn", "recovery"];
@@ -52,7 +67,21 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
             }
         }
     }
+    faults.extend(too_few(&census::count(root)?));
     Ok(faults)
+}
+
+/// A fault for each storage crate that asserts less than it did.
+fn too_few(crates: &BTreeMap<String, Counts>) -> Vec<String> {
+    let fault = |(name, floor): (&str, usize)| {
+        let density = crates.get(name).map_or(0, Counts::density);
+        (density < floor).then(|| {
+            format!(
+                "crates/{name}: {density} assertions in a thousand lines, and there were {floor}"
+            )
+        })
+    };
+    ASSERTIONS.into_iter().filter_map(fault).collect()
 }
 
 /// Every Rust source of the crates below `root`, in the order of their paths.
@@ -237,6 +266,24 @@ mod tests {
             judge("crates/wal/src/lib.rs", "fn f() {}\n", false).len(),
             1
         );
+    }
+
+    #[test]
+    fn a_crate_that_asserts_less_than_its_floor_is_a_fault() {
+        let counts = |assertions| Counts {
+            lines: 1000,
+            assertions,
+            ..Counts::default()
+        };
+        let mut crates: BTreeMap<String, Counts> = ASSERTIONS
+            .into_iter()
+            .map(|(name, floor)| (name.to_owned(), counts(floor)))
+            .collect();
+        assert!(too_few(&crates).is_empty());
+        crates.insert("wal".to_owned(), counts(0));
+        assert_eq!(too_few(&crates).len(), 1);
+        crates.remove("txn");
+        assert_eq!(too_few(&crates).len(), 2);
     }
 
     #[test]
