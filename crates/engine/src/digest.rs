@@ -100,7 +100,7 @@ fn content(
                 match shape {
                     Shape::Hash => sum.add(&element.key, &element.value),
                     Shape::List | Shape::Set => sum.add(&element.key, &[]),
-                    Shape::Zset => sum.add(&element.key, &element.score().to_le_bytes()),
+                    Shape::Zset => sum.add(&element.key, &score_bytes(element.score())),
                 }
             }
             sum.finish()
@@ -117,7 +117,7 @@ fn content(
                     // Its field is a label: an order number, and no data.
                     Shape::List => sum.add(&element.value(), &[]),
                     Shape::Set => sum.add(&element.field(), &[]),
-                    Shape::Zset => sum.add(&element.field(), &element.score().to_le_bytes()),
+                    Shape::Zset => sum.add(&element.field(), &score_bytes(element.score())),
                 }
             }
             sum.finish().filter(|_| sum.count == elements.len())
@@ -125,6 +125,11 @@ fn content(
         // An element is no key.
         Kind::Element(_) => None,
     }
+}
+
+/// A score without the sign of zero, which packing a score drops, as in Redis.
+fn score_bytes(score: f64) -> [u8; 8] {
+    (score + 0.0).to_le_bytes()
 }
 
 /// A collection's elements, summed up. Only a list's have places.

@@ -59,7 +59,7 @@ fn equal_data_has_an_equal_digest_whatever_its_history_and_form() {
             each("ZADD z", 0..100, member),
             each("ZADD zz", 0..500, member),
         ],
-        words(&["SELECT 3", "SADD u 1"]),
+        words(&["ZADD zz 0 zero", "SELECT 3", "SADD u 1"]),
     ]
     .concat();
     // The long way: other tables, other homes, rows that once were many, items pushed from the
@@ -90,11 +90,18 @@ fn equal_data_has_an_equal_digest_whatever_its_history_and_form() {
             "SET t text PXAT 99999999999999",
         ]),
         words(&["APPEND s te", "DEL s", "APPEND s te", "APPEND s xt"]),
+        // A score of -0, which an export and its import make 0.
+        words(&[
+            "ZADD q 0 zero",
+            "ZUNIONSTORE zz 2 zz q WEIGHTS 1 -1",
+            "DEL q",
+        ]),
     ]
     .concat();
     let digest = after(&mut one, &short);
     assert_eq!(digest.len(), 41, "{digest}");
     assert_eq!(after(&mut other, &long), digest);
+    assert_eq!(other.send("ZSCORE zz zero"), "\"-0\"");
 }
 
 #[test]
