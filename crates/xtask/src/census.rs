@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::files::{is_test_file, sources};
 use crate::scan::{Kind, lines, without_strings};
-use crate::tidy::{is_test_file, sources};
 
 /// A function of more lines than this is counted as long.
 const FUNCTION_LINES: usize = 70;

@@ -7,6 +7,7 @@
 //! The checks print every fault with its place and end with exit code 1 if there is one.
 
 mod census;
+mod files;
 mod layers;
 mod scan;
 mod tidy;
