@@ -244,20 +244,22 @@ fn stale(sign: &str) -> Error {
     )
 }
 
-/// Refuses images that are missing, of another database, or newer than the anchor.
+/// Refuses images that are missing, of another database, or newer than the anchor. `pages` are the
+/// pages files of both slots, as they were opened on the disks of the images.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
 pub(crate) fn check_images(
     data: &dyn Disk,
     images: &[Arc<dyn Disk>],
+    pages: [Vec<Result<ImageFile>>; 2],
     anchor: &Anchor,
 ) -> Result<()> {
     let newest = anchor.images.iter().map(|image| image.k).max();
     let newest = newest.unwrap_or_default().max(anchor.ckpt_max);
-    for slot in ImageSlot::ALL {
-        for disk in images {
-            match ImageFile::open(disk.as_ref(), slot, &anchor.uuid) {
+    for (slot, pages) in ImageSlot::ALL.into_iter().zip(pages) {
+        for (disk, opened) in images.iter().zip(pages) {
+            match opened {
                 Err(error) if is_missing(&error) => {
                     let file = format!("{}/{}", disk.name(), pages_path(slot));
                     return Err(missing_image(anchor, slot, file, "the pages"));

@@ -37,19 +37,26 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
         .check(anchor.scheme, options.schedule.level)
         .map_err(Error::Usage)?;
     check_places(&options.logs)?;
-    check_image_places(&options.images, &anchor.uuid)?;
-    check_images(options.data.as_ref(), &options.images, anchor)?;
+    let pages = open_pages(&options.images, &anchor.uuid);
+    check_image_places(&options.images, &pages)?;
+    check_images(options.data.as_ref(), &options.images, pages, anchor)?;
     check_logs(&options.logs, anchor)
+}
+
+/// The pages files of both slots, as far as they can be opened, in the order of the images' disks.
+fn open_pages(images: &[Arc<dyn Disk>], uuid: &Uuid) -> [Vec<Result<ImageFile>>; 2] {
+    ImageSlot::ALL.map(|slot| {
+        let open = |disk: &Arc<dyn Disk>| ImageFile::open(disk.as_ref(), slot, uuid);
+        images.iter().map(open).collect()
+    })
 }
 
 /// Refuses image directories in another order than before, by the number that each pages file has.
 /// Files that cannot be read are for the loading of the image to judge.
-fn check_image_places(images: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<()> {
-    for (place, disk) in (0u8..).zip(images) {
-        for slot in ImageSlot::ALL {
-            if let Ok(file) = ImageFile::open(disk.as_ref(), slot, uuid)
-                && file.disk_number() != place
-            {
+fn check_image_places(images: &[Arc<dyn Disk>], pages: &[Vec<Result<ImageFile>>; 2]) -> Result<()> {
+    for (place, disk) in images.iter().enumerate() {
+        for file in pages.iter().filter_map(|slot| slot[place].as_ref().ok()) {
+            if usize::from(file.disk_number()) != place {
                 return Err(Error::Usage(format!(
                     "{} is given as image directory {place} and was made as number {}: give the \
                      image directories in the order in which the database was made with them",

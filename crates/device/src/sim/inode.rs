@@ -7,39 +7,18 @@
 //! `stale` ranges. A sync or a crash therefore costs what was changed, not what the file holds:
 //! that is what makes a thousand crashes a second possible.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
-
 use std::mem;
 use std::ops::Range;
 
 use fastrand::Rng;
 
 use super::Meters;
+use super::content::Content;
 
 /// The unit of a torn write, bytes. Disks promise no more than this.
 pub(super) const TORN_BYTES: usize = 512;
 /// The most bytes of a lost range that are filled with garbage; the rest are zeros.
 const GARBAGE_BYTES_MAX: usize = 16 * 1024;
-
-/// A file's bytes, shared with snapshots until either side changes them: taking a snapshot, which
-/// the simulator does all the time, costs no copy.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Content(Arc<Vec<u8>>);
-
-impl Deref for Content {
-    type Target = Vec<u8>;
-
-    fn deref(&self) -> &Vec<u8> {
-        &self.0
-    }
-}
-
-impl DerefMut for Content {
-    fn deref_mut(&mut self) -> &mut Vec<u8> {
-        Arc::make_mut(&mut self.0)
-    }
-}
 
 /// A change that no sync has made durable.
 #[derive(Clone)]
@@ -85,7 +64,7 @@ impl Inode {
     pub(super) fn write(&mut self, seq: u64, offset: usize, data: &[u8]) {
         let end = offset + data.len();
         let dirty = self.live.len().min(offset)..end;
-        overwrite(&mut self.live, offset, data);
+        self.live.write(offset, data);
         self.pending.push(Pending {
             seq,
             change: Change::Write {
@@ -98,7 +77,7 @@ impl Inode {
 
     pub(super) fn resize(&mut self, seq: u64, len: usize) {
         let old = self.live.len();
-        self.live.resize(len, 0);
+        self.live.resize(len);
         let dirty = old.min(len)..old.max(len);
         self.pending.push(Pending {
             seq,
@@ -107,27 +86,28 @@ impl Inode {
         });
     }
 
-    /// Makes all pending changes durable.
+    /// Makes all pending changes durable. Where no failed sync has left readers with bytes that the
+    /// disk does not hold, the disk shares what readers see.
     pub(super) fn sync(&mut self) {
-        if self.shares_after_sync() {
-            self.pending.clear();
-            self.durable = self.live.clone();
-            return;
-        }
-        for pending in self.pending.drain(..) {
-            match pending.change {
-                Change::Write { offset, data } => overwrite(&mut self.durable, offset, &data),
-                Change::Resize { len } => self.durable.resize(len, 0),
+        let Inode {
+            live,
+            durable,
+            pending,
+            stale,
+            ..
+        } = self;
+        for one in pending.drain(..) {
+            match one.change {
+                _ if stale.is_empty() => durable.share(live, &one.dirty),
+                Change::Write { offset, data } => durable.write(offset, &data),
+                Change::Resize { len } => durable.resize(len),
             }
         }
-    }
-
-    /// Whether the pending changes are so much of the file that readers and the disk share its
-    /// bytes from then on, rather than the disk gets a copy: a segment that is prepared, or a file
-    /// that is written once. The next change copies the file, which costs no more.
-    fn shares_after_sync(&self) -> bool {
-        let changed: usize = self.pending.iter().map(|one| one.dirty.len()).sum();
-        self.stale.is_empty() && changed > 0 && changed >= self.live.len() / 2
+        #[cfg(test)]
+        assert!(
+            !stale.is_empty() || live.to_vec() == durable.to_vec(),
+            "a sync left a change behind"
+        );
     }
 
     /// A failed sync after which reads still show the new bytes: some sectors are durable, and
@@ -177,30 +157,25 @@ impl Inode {
             stale,
             ..
         } = self;
-        // What is shared with a snapshot, or with the disk, stays shared if nothing differs.
         if live.len() != durable.len() {
-            live.resize(durable.len(), 0);
+            live.resize(durable.len());
         }
-        for range in pending
-            .drain(..)
-            .map(|one| one.dirty)
-            .chain(stale.drain(..))
-        {
-            let range = range.start.min(durable.len())..range.end.min(durable.len());
-            if range.is_empty() {
-                continue;
-            }
-            live[range.clone()].copy_from_slice(&durable[range]);
+        let changed = pending.drain(..).map(|one| one.dirty);
+        for range in changed.chain(stale.drain(..)) {
+            live.share(durable, &range);
         }
         #[cfg(test)]
-        assert_eq!(live, durable, "a difference outside the dirty ranges");
+        assert!(
+            live.to_vec() == durable.to_vec(),
+            "a difference outside the dirty ranges"
+        );
     }
 
     fn persist(&mut self, one: &Pending, fate: Fate, rng: &mut Rng, meters: &mut Meters) {
         let durable = &mut self.durable;
         match (&one.change, fate) {
             (_, Fate::Lost) => meters.add("lost_write", 1),
-            (Change::Write { offset, data }, Fate::Kept) => overwrite(durable, *offset, data),
+            (Change::Write { offset, data }, Fate::Kept) => durable.write(*offset, data),
             (Change::Write { offset, data }, Fate::TornPrefix | Fate::TornSubset) => {
                 let first = offset / TORN_BYTES;
                 let sectors = (offset + data.len()).div_ceil(TORN_BYTES) - first;
@@ -218,7 +193,7 @@ impl Inode {
             (Change::Resize { len }, Fate::LengthOnly) if *len > durable.len() => {
                 lengthen(durable, *len, rng, meters);
             }
-            (Change::Resize { len }, _) => durable.resize(*len, 0),
+            (Change::Resize { len }, _) => durable.resize(*len),
         }
     }
 
@@ -226,10 +201,7 @@ impl Inode {
     pub(super) fn flip(&mut self, byte: usize, mask: u8) -> bool {
         let mut found = false;
         for bytes in [&mut self.live, &mut self.durable] {
-            if let Some(byte) = bytes.get_mut(byte) {
-                *byte ^= mask;
-                found = true;
-            }
+            found |= bytes.flip(byte, mask);
         }
         for one in &mut self.pending {
             if let Change::Write { offset, data } = &mut one.change
@@ -244,8 +216,7 @@ impl Inode {
     /// Zeroes all bytes from `at` on wherever they are held.
     pub(super) fn zero_from(&mut self, at: usize) {
         for bytes in [&mut self.live, &mut self.durable] {
-            let at = at.min(bytes.len());
-            bytes[at..].fill(0);
+            bytes.zero_from(at);
         }
         for one in &mut self.pending {
             if let Change::Write { offset, data } = &mut one.change {
@@ -257,8 +228,9 @@ impl Inode {
 
     /// Cuts the file to `len` bytes wherever they are held.
     pub(super) fn truncate(&mut self, len: usize) {
-        self.live.truncate(len);
-        self.durable.truncate(len);
+        for bytes in [&mut self.live, &mut self.durable] {
+            bytes.resize(len.min(bytes.len()));
+        }
         for one in &mut self.pending {
             match &mut one.change {
                 Change::Write { offset, data } => data.truncate(len.saturating_sub(*offset)),
@@ -273,21 +245,10 @@ impl Inode {
     }
 }
 
-fn overwrite(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
-    if offset >= bytes.len() {
-        bytes.resize(offset, 0);
-        bytes.extend_from_slice(data);
-        return;
-    }
-    let (over, beyond) = data.split_at(data.len().min(bytes.len() - offset));
-    bytes[offset..offset + over.len()].copy_from_slice(over);
-    bytes.extend_from_slice(beyond);
-}
-
 /// Writes the sectors of a write that `keep` chooses by their number in the file. Returns how
 /// many it did not choose.
 fn tear(
-    bytes: &mut Vec<u8>,
+    bytes: &mut Content,
     offset: usize,
     data: &[u8],
     mut keep: impl FnMut(usize) -> bool,
@@ -297,7 +258,7 @@ fn tear(
         let sector = at / TORN_BYTES;
         let next = end.min((sector + 1) * TORN_BYTES);
         if keep(sector) {
-            overwrite(bytes, at, &data[at - offset..next - offset]);
+            bytes.write(at, &data[at - offset..next - offset]);
         } else {
             lost += 1;
         }
@@ -307,15 +268,16 @@ fn tear(
 }
 
 /// Makes the bytes `len` long, with zeros or garbage at the end.
-fn lengthen(bytes: &mut Vec<u8>, len: usize, rng: &mut Rng, meters: &mut Meters) {
+fn lengthen(bytes: &mut Content, len: usize, rng: &mut Rng, meters: &mut Meters) {
     let old = bytes.len();
     if len <= old {
         return;
     }
-    bytes.resize(len, 0);
+    bytes.resize(len);
     if rng.bool() {
-        let end = len.min(old + GARBAGE_BYTES_MAX);
-        rng.fill(&mut bytes[old..end]);
+        let mut garbage = vec![0; (len - old).min(GARBAGE_BYTES_MAX)];
+        rng.fill(&mut garbage);
+        bytes.write(old, &garbage);
         meters.add("garbage_tail", 1);
     } else {
         meters.add("zero_tail", 1);

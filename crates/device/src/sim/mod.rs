@@ -18,6 +18,7 @@
 //! * The same seed, operations, plans and crashes give the same bytes, errors and counts.
 //! * What a sync has returned `Ok` for survives every crash; a name with its directory's sync.
 
+mod content;
 mod file;
 mod inode;
 mod names;

@@ -220,7 +220,7 @@ impl State {
             .unwrap_or(usize::MAX)
             .min(bytes.len());
         let count = buf.len().min(bytes.len() - start);
-        buf[..count].copy_from_slice(&bytes[start..start + count]);
+        bytes.read(start, &mut buf[..count]);
         Ok(count)
     }
 

@@ -124,7 +124,7 @@ fn is_pages_header(head: &[u8], slot: ImageSlot, uuid: &Uuid, number: u8) -> boo
     };
     let zeros = rest.split_last_chunk::<4>();
     head.len() == SECTOR_BYTES
-        && zeros.is_some_and(|(zeros, _)| zeros.iter().all(|byte| *byte == 0))
+        && zeros.is_some_and(|(zeros, _)| *zeros == [0; SECTOR_BYTES][..zeros.len()])
         && crc32c(body) == u32::from_le_bytes(*crc)
 }
 

@@ -1,6 +1,7 @@
 //! The anchor's file: two copies, each synced before the other is touched.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::FORMAT_VERSION;
@@ -25,15 +26,15 @@ const SECTOR: u64 = 4096;
 /// other is touched: the second if both are equal, the first if it is newer. So the first write of a
 /// life begins with the second copy as it was read, unless the first is the newer.
 pub struct AnchorFile {
-    file: std::sync::Arc<dyn File>,
+    file: Arc<dyn File>,
     writes: parking_lot::Mutex<Writes>,
 }
 
 /// What the copies still have to hold.
 #[derive(Default)]
 struct Writes {
-    /// Copies with their records, in the order in which they are written and synced.
-    due: VecDeque<(u64, Record)>,
+    /// Copies with their bytes, in the order in which they are written and synced.
+    due: VecDeque<(u64, Arc<AlignedBuf>)>,
     /// A sync or a write has failed for good.
     failed: bool,
 }
@@ -124,7 +125,7 @@ impl AnchorFile {
             notes.push("an update of the anchor was interrupted".to_owned());
         }
         // Written with the first update: opening alone changes nothing.
-        let doubtful = (!first_is_newer && !second_alone).then(|| (1, record.clone()));
+        let doubtful = (!first_is_newer && !second_alone).then(|| (1, sectors(&record)));
         let writes = Writes {
             due: doubtful.into_iter().collect(),
             failed: false,
@@ -144,7 +145,9 @@ impl AnchorFile {
     /// more is written in this life.
     pub fn write(&self, record: &Record) -> Result<(), Failure> {
         let mut writes = self.writes.lock();
-        writes.due.extend([0, 1].map(|copy| (copy, record.clone())));
+        let bytes = sectors(record);
+        let copies = [0, 1].map(|copy| (copy, Arc::clone(&bytes)));
+        writes.due.extend(copies);
         self.write_due(&mut writes)
     }
 
@@ -161,9 +164,10 @@ impl AnchorFile {
             let why = "an update of the anchor failed before";
             return Err(Failure::Final(Error::Stopped(why.into())));
         }
-        while let Some((copy, record)) = writes.due.front() {
+        while let Some((copy, bytes)) = writes.due.front() {
             let written = self
-                .write_copy(*copy, record)
+                .file
+                .write_at(copy * to_u64(COPY_BYTES), bytes)
                 .map_err(Failure::of_write)
                 .and_then(|()| match armed(Flaw::AnchorOneSync) && *copy == 0 {
                     true => Ok(()),
@@ -175,13 +179,14 @@ impl AnchorFile {
         }
         Ok(())
     }
+}
 
-    fn write_copy(&self, copy: u64, record: &Record) -> Result<()> {
-        let bytes = record.encode();
-        let mut buf = AlignedBuf::zeroed(to_usize(round_up(to_u64(bytes.len()), SECTOR)));
-        buf[..bytes.len()].copy_from_slice(&bytes);
-        self.file.write_at(copy * to_u64(COPY_BYTES), &buf)
-    }
+/// The bytes of a copy, in whole sectors.
+fn sectors(record: &Record) -> Arc<AlignedBuf> {
+    let bytes = record.encode();
+    let mut sectors = AlignedBuf::zeroed(to_usize(round_up(to_u64(bytes.len()), SECTOR)));
+    sectors[..bytes.len()].copy_from_slice(&bytes);
+    Arc::new(sectors)
 }
 
 fn unknown_scheme(code: u8) -> Error {

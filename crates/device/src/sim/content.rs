@@ -1,0 +1,185 @@
+//! The bytes of a simulated file, in chunks that files, snapshots and the two views of one file
+//! share until one of them changes.
+//!
+//! Most of a file is zeros that nothing ever wrote, and most crashes and syncs touch little of it:
+//! a chunk of zeros takes no memory, and one that is made durable changes hands by reference.
+//!
+//! # Invariants
+//!
+//! There are as many chunks as the length needs, and the last one holds zeros beyond the length.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The unit of sharing, bytes.
+const CHUNK_BYTES: usize = 4096;
+
+#[derive(Clone, Default)]
+pub(super) struct Content {
+    len: usize,
+    /// `None` for zeros.
+    chunks: Vec<Option<Arc<[u8]>>>,
+}
+
+/// The parts of a range, chunk by chunk: the chunk's number, and the range within it.
+fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let left = range.end.checked_sub(at).filter(|left| *left > 0)?;
+        let (chunk, start) = (at / CHUNK_BYTES, at % CHUNK_BYTES);
+        let count = left.min(CHUNK_BYTES - start);
+        at += count;
+        Some((chunk, start..start + count))
+    })
+}
+
+impl Content {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Fills `out` with the bytes from `start` on, all of which are within the length.
+    pub(super) fn read(&self, start: usize, mut out: &mut [u8]) {
+        assert!(start + out.len() <= self.len, "a read beyond the end");
+        for (chunk, range) in parts(start..start + out.len()) {
+            let (now, rest) = out.split_at_mut(range.len());
+            match &self.chunks[chunk] {
+                Some(bytes) => now.copy_from_slice(&bytes[range]),
+                None => now.fill(0),
+            }
+            out = rest;
+        }
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut out = vec![0; self.len];
+        self.read(0, &mut out);
+        out
+    }
+
+    /// A chunk that only this file has.
+    fn own(&mut self, chunk: usize) -> &mut [u8] {
+        let bytes = &mut self.chunks[chunk];
+        Arc::make_mut(bytes.get_or_insert_with(|| Arc::from(&[0; CHUNK_BYTES][..])))
+    }
+
+    /// Writes over what is there, and makes the file longer if it ends before.
+    pub(super) fn write(&mut self, offset: usize, mut data: &[u8]) {
+        let end = offset + data.len();
+        if end > self.len {
+            self.resize(end);
+        }
+        for (chunk, range) in parts(offset..end) {
+            let (now, rest) = data.split_at(range.len());
+            if now.len() == CHUNK_BYTES {
+                self.chunks[chunk] = Some(Arc::from(now));
+            } else {
+                self.own(chunk)[range].copy_from_slice(now);
+            }
+            data = rest;
+        }
+    }
+
+    /// Cuts the file, or makes it longer with zeros.
+    pub(super) fn resize(&mut self, len: usize) {
+        self.chunks.resize(len.div_ceil(CHUNK_BYTES), None);
+        let used = len % CHUNK_BYTES;
+        if len < self.len && used > 0 && self.chunks.last().is_some_and(Option::is_some) {
+            self.own(len / CHUNK_BYTES)[used..].fill(0);
+        }
+        self.len = len;
+    }
+
+    /// Takes the length of another file, and every chunk that the range touches.
+    pub(super) fn share(&mut self, other: &Content, range: &Range<usize>) {
+        self.resize(other.len);
+        let first = range.start / CHUNK_BYTES;
+        let end = range.end.min(other.len).div_ceil(CHUNK_BYTES);
+        for chunk in first..end {
+            self.chunks[chunk].clone_from(&other.chunks[chunk]);
+        }
+    }
+
+    /// Flips bits of a byte. Returns whether the file is that long.
+    pub(super) fn flip(&mut self, byte: usize, mask: u8) -> bool {
+        let found = byte < self.len;
+        if found {
+            self.own(byte / CHUNK_BYTES)[byte % CHUNK_BYTES] ^= mask;
+        }
+        found
+    }
+
+    /// Zeroes all bytes from `at` on.
+    pub(super) fn zero_from(&mut self, at: usize) {
+        let len = self.len;
+        self.resize(at.min(len));
+        self.resize(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fastrand::Rng;
+
+    use super::*;
+
+    /// A range within `len` and a little beyond, short or as long as some chunks.
+    fn range(rng: &mut Rng, len: usize) -> Range<usize> {
+        let start = rng.usize(0..=len);
+        let most = [5, CHUNK_BYTES, 3 * CHUNK_BYTES][rng.usize(0..3)];
+        start..start + rng.usize(0..most)
+    }
+
+    #[test]
+    fn shared_chunks_read_as_bytes_that_nobody_shares() {
+        for seed in 0..200 {
+            let mut rng = Rng::with_seed(seed);
+            let mut files = [Content::default(), Content::default()];
+            let mut twins = [Vec::new(), Vec::new()];
+            for _ in 0..60 {
+                let at = rng.usize(0..2);
+                let (file, twin) = (&mut files[at], &mut twins[at]);
+                let Range { start, end } = range(&mut rng, twin.len());
+                match rng.u8(0..6) {
+                    0..3 => {
+                        let data: Vec<u8> = (start..end).map(|_| rng.u8(..)).collect();
+                        file.write(start, &data);
+                        if !data.is_empty() {
+                            twin.resize(end.max(twin.len()), 0);
+                            twin[start..end].copy_from_slice(&data);
+                        }
+                    }
+                    3 => {
+                        file.resize(end);
+                        twin.resize(end, 0);
+                    }
+                    4 => {
+                        file.zero_from(start);
+                        twin[start..].fill(0);
+                    }
+                    _ => {
+                        assert_eq!(file.flip(start, 4), start < twin.len());
+                        twin.iter_mut()
+                            .skip(start)
+                            .take(1)
+                            .for_each(|byte| *byte ^= 4);
+                    }
+                }
+                // All differences lie within the range: sharing it makes the files equal.
+                if rng.u8(0..8) == 0 {
+                    files[1 - at] = files[at].clone();
+                    twins[1 - at] = twins[at].clone();
+                    let data = vec![7; end - start];
+                    files[at].write(start, &data);
+                    let whole = files[at].clone();
+                    files[1 - at].share(&whole, &(start..end));
+                    twins = [files[at].to_vec(), files[at].to_vec()];
+                }
+                for (file, twin) in files.iter().zip(&twins) {
+                    assert!(file.to_vec() == *twin, "seed {seed}");
+                    assert_eq!(file.len(), twin.len(), "seed {seed}");
+                }
+            }
+        }
+    }
+}
