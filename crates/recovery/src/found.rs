@@ -161,7 +161,7 @@ pub fn find(
 }
 
 /// Whether a file or directory is not there, or something else is in its place.
-fn is_missing(error: &Error) -> bool {
+pub(crate) fn is_missing(error: &Error) -> bool {
     error.is_not_found() || error.is_of_another_kind()
 }
 
@@ -179,20 +179,22 @@ pub fn missing_log(disk: &str, stream: StreamId) -> Error {
 }
 
 /// Refuses logs that are missing, of another database, or of a life that the anchor does not know.
+/// `segments` are those that each log directory lists; `None` for a missing one.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
-pub(crate) fn check_logs(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<()> {
+pub(crate) fn check_logs(
+    logs: &[Arc<dyn Disk>],
+    segments: &[Option<Vec<SegmentId>>],
+    anchor: &Anchor,
+) -> Result<()> {
     let mut header = vec![0; SECTOR_BYTES];
-    for (stream, disk) in (0u8..).map(StreamId).zip(logs) {
-        let names = match disk.list(LOG_DIR) {
-            Ok(names) => names,
-            Err(error) if is_missing(&error) => return Err(missing_log(&disk.name(), stream)),
-            Err(error) => return Err(error),
+    for ((stream, disk), ids) in (0u8..).map(StreamId).zip(logs).zip(segments) {
+        let Some(ids) = ids else {
+            return Err(missing_log(&disk.name(), stream));
         };
-        let ids = names.iter().filter_map(|name| SegmentId::parse(name));
-        for id in ids.filter(|id| id.stream == stream) {
-            check_segment(disk.as_ref(), id, anchor, &mut header)?;
+        for id in ids.iter().filter(|id| id.stream == stream) {
+            check_segment(disk.as_ref(), *id, anchor, &mut header)?;
         }
     }
     Ok(())

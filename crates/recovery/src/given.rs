@@ -10,7 +10,7 @@ use perdura_device::Disk;
 use perdura_wal::segment::{LOG_DIR, SegmentId};
 
 use crate::anchor::Anchor;
-use crate::found::{check_images, check_logs};
+use crate::found::{check_images, check_logs, is_missing};
 use crate::image::ImageFile;
 use crate::restart::RestartOptions;
 
@@ -36,11 +36,12 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
         .method
         .check(anchor.scheme, options.schedule.level)
         .map_err(Error::Usage)?;
-    check_places(&options.logs)?;
+    let segments = list_segments(&options.logs)?;
+    check_places(&options.logs, &segments)?;
     let pages = open_pages(&options.images, &anchor.uuid);
     check_image_places(&options.images, &pages)?;
     check_images(options.data.as_ref(), &options.images, pages, anchor)?;
-    check_logs(&options.logs, anchor)
+    check_logs(&options.logs, &segments, anchor)
 }
 
 /// The pages files of both slots, as far as they can be opened, in the order of the images' disks.
@@ -69,19 +70,28 @@ fn check_image_places(images: &[Arc<dyn Disk>], pages: &[Vec<Result<ImageFile>>;
     Ok(())
 }
 
+/// The segments in each log directory; `None` where the directory is missing.
+fn list_segments(logs: &[Arc<dyn Disk>]) -> Result<Vec<Option<Vec<SegmentId>>>> {
+    let list = |disk: &Arc<dyn Disk>| match disk.list(LOG_DIR) {
+        Ok(names) => Ok(Some(
+            names
+                .iter()
+                .filter_map(|name| SegmentId::parse(name))
+                .collect(),
+        )),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(error),
+    };
+    logs.iter().map(list).collect()
+}
+
 /// Refuses log directories in another order than before. A young log has nothing else to notice it
 /// by: no stream would find a segment of its own, and the database would open empty, for ever.
-fn check_places(logs: &[Arc<dyn Disk>]) -> Result<()> {
-    let mut found: Vec<BTreeSet<StreamId>> = Vec::new();
-    for disk in logs {
-        let names = match disk.list(LOG_DIR) {
-            Ok(names) => names,
-            Err(error) if error.is_not_found() || error.is_of_another_kind() => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let ids = names.iter().filter_map(|name| SegmentId::parse(name));
-        found.push(ids.map(|id| id.stream).collect());
-    }
+fn check_places(logs: &[Arc<dyn Disk>], segments: &[Option<Vec<SegmentId>>]) -> Result<()> {
+    let found: Vec<BTreeSet<StreamId>> = segments
+        .iter()
+        .map(|ids| ids.iter().flatten().map(|id| id.stream).collect())
+        .collect();
     for (stream, disk) in (0u8..).zip(logs) {
         let id = StreamId(stream);
         let elsewhere = found.iter().position(|streams| streams.contains(&id));

@@ -41,8 +41,9 @@ impl SegmentId {
         // No log gets that far; a name that says so is not of ours.
         const START_MAX: u64 = 1 << 62;
         let rest = name.strip_prefix('s')?.strip_suffix(".log")?;
-        let (stream, rest) = rest.split_once("-i")?;
-        let (incarnation, start) = rest.split_once("-p")?;
+        let (stream, rest) = rest.split_once('-')?;
+        let (incarnation, start) = rest.strip_prefix('i')?.split_once('-')?;
+        let start = start.strip_prefix('p')?;
         let id = SegmentId {
             stream: StreamId(padded(stream, 2)?.try_into().ok()?),
             incarnation: Incarnation(padded(incarnation, 10)?.try_into().ok()?),

@@ -2,7 +2,8 @@
 //! share until one of them changes.
 //!
 //! Most of a file is zeros that nothing ever wrote, and most crashes and syncs touch little of it:
-//! a chunk of zeros takes no memory, and one that is made durable changes hands by reference.
+//! a chunk of zeros takes no memory, and one that is made durable changes hands by reference. A
+//! write's bytes are remembered as the chunks that it left.
 //!
 //! # Invariants
 //!
@@ -114,6 +115,85 @@ impl Content {
         let len = self.len;
         self.resize(at.min(len));
         self.resize(len);
+    }
+}
+
+/// The bytes of a write: the chunks of its file that it touched, as it left them.
+#[derive(Clone)]
+pub(super) struct Written {
+    range: Range<usize>,
+    /// Their first byte is at a chunk's border of the file.
+    chunks: Content,
+}
+
+impl Written {
+    /// The bytes of a range that has just been written to `file`.
+    pub(super) fn of(file: &Content, range: Range<usize>) -> Written {
+        let first = range.start / CHUNK_BYTES;
+        let chunks = file.chunks[first..range.end.div_ceil(CHUNK_BYTES)].to_vec();
+        let len = range.end - first * CHUNK_BYTES;
+        assert_eq!(
+            chunks.len(),
+            len.div_ceil(CHUNK_BYTES),
+            "the chunks hold the range"
+        );
+        Written {
+            range,
+            chunks: Content { len, chunks },
+        }
+    }
+
+    /// Where the write lies in its file.
+    pub(super) fn range(&self) -> &Range<usize> {
+        &self.range
+    }
+
+    /// The byte of the file with which the chunks begin.
+    fn base(&self) -> usize {
+        self.range.start / CHUNK_BYTES * CHUNK_BYTES
+    }
+
+    /// Writes a part of it into the same place of another file.
+    pub(super) fn put(&self, part: Range<usize>, file: &mut Content) {
+        assert!(
+            self.range.start <= part.start && part.end <= self.range.end,
+            "the part lies in the write"
+        );
+        if part.end > file.len {
+            file.resize(part.end);
+        }
+        let base = self.base() / CHUNK_BYTES;
+        for (chunk, range) in parts(part) {
+            let bytes = &self.chunks.chunks[chunk - base];
+            if range.len() == CHUNK_BYTES {
+                file.chunks[chunk].clone_from(bytes);
+            } else if let Some(bytes) = bytes {
+                file.own(chunk)[range.clone()].copy_from_slice(&bytes[range]);
+            } else if file.chunks[chunk].is_some() {
+                file.own(chunk)[range].fill(0);
+            }
+        }
+    }
+
+    /// Flips bits of a byte of the file, if the write holds it.
+    pub(super) fn flip(&mut self, byte: usize, mask: u8) {
+        if self.range.contains(&byte) {
+            self.chunks.flip(byte - self.base(), mask);
+        }
+    }
+
+    /// Zeroes what lies at `at` of the file or behind it.
+    pub(super) fn zero_from(&mut self, at: usize) {
+        self.chunks.zero_from(at.saturating_sub(self.base()));
+    }
+
+    /// Cuts it where a file of `len` bytes ends. Returns whether anything is left.
+    pub(super) fn truncate(&mut self, len: usize) -> bool {
+        let end = self.range.end.min(len).max(self.range.start);
+        let left = end - self.base();
+        self.chunks.resize(left);
+        self.range.end = end;
+        !self.range.is_empty()
     }
 }
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 use fastrand::Rng;
 
 use super::Meters;
-use super::content::Content;
+use super::content::{Content, Written};
 
 /// The unit of a torn write, bytes. Disks promise no more than this.
 pub(super) const TORN_BYTES: usize = 512;
@@ -32,7 +32,7 @@ pub(super) struct Pending {
 
 #[derive(Clone)]
 enum Change {
-    Write { offset: usize, data: Vec<u8> },
+    Write(Written),
     Resize { len: usize },
 }
 
@@ -67,10 +67,7 @@ impl Inode {
         self.live.write(offset, data);
         self.pending.push(Pending {
             seq,
-            change: Change::Write {
-                offset,
-                data: data.to_vec(),
-            },
+            change: Change::Write(Written::of(&self.live, offset..end)),
             dirty,
         });
     }
@@ -99,7 +96,7 @@ impl Inode {
         for one in pending.drain(..) {
             match one.change {
                 _ if stale.is_empty() => durable.share(live, &one.dirty),
-                Change::Write { offset, data } => durable.write(offset, &data),
+                Change::Write(written) => written.put(written.range().clone(), durable),
                 Change::Resize { len } => durable.resize(len),
             }
         }
@@ -175,20 +172,20 @@ impl Inode {
         let durable = &mut self.durable;
         match (&one.change, fate) {
             (_, Fate::Lost) => meters.add("lost_write", 1),
-            (Change::Write { offset, data }, Fate::Kept) => durable.write(*offset, data),
-            (Change::Write { offset, data }, Fate::TornPrefix | Fate::TornSubset) => {
-                let first = offset / TORN_BYTES;
-                let sectors = (offset + data.len()).div_ceil(TORN_BYTES) - first;
+            (Change::Write(written), Fate::Kept) => written.put(written.range().clone(), durable),
+            (Change::Write(written), Fate::TornPrefix | Fate::TornSubset) => {
+                let first = written.range().start / TORN_BYTES;
+                let sectors = written.range().end.div_ceil(TORN_BYTES) - first;
                 let kept = rng.usize(0..=sectors);
-                let lost = tear(durable, *offset, data, |sector| match fate {
+                let lost = tear(durable, written, |sector| match fate {
                     Fate::TornPrefix => sector - first < kept,
                     _ => rng.bool(),
                 });
                 meters.add("torn_sector", lost);
             }
-            (Change::Write { offset, data }, Fate::LengthOnly) => {
+            (Change::Write(written), Fate::LengthOnly) => {
                 meters.add("lost_write", 1);
-                lengthen(durable, offset + data.len(), rng, meters);
+                lengthen(durable, written.range().end, rng, meters);
             }
             (Change::Resize { len }, Fate::LengthOnly) if *len > durable.len() => {
                 lengthen(durable, *len, rng, meters);
@@ -204,10 +201,8 @@ impl Inode {
             found |= bytes.flip(byte, mask);
         }
         for one in &mut self.pending {
-            if let Change::Write { offset, data } = &mut one.change
-                && let Some(byte) = byte.checked_sub(*offset).and_then(|at| data.get_mut(at))
-            {
-                *byte ^= mask;
+            if let Change::Write(written) = &mut one.change {
+                written.flip(byte, mask);
             }
         }
         found
@@ -219,9 +214,8 @@ impl Inode {
             bytes.zero_from(at);
         }
         for one in &mut self.pending {
-            if let Change::Write { offset, data } = &mut one.change {
-                let at = at.saturating_sub(*offset).min(data.len());
-                data[at..].fill(0);
+            if let Change::Write(written) = &mut one.change {
+                written.zero_from(at);
             }
         }
     }
@@ -231,34 +225,28 @@ impl Inode {
         for bytes in [&mut self.live, &mut self.durable] {
             bytes.resize(len.min(bytes.len()));
         }
-        for one in &mut self.pending {
-            match &mut one.change {
-                Change::Write { offset, data } => data.truncate(len.saturating_sub(*offset)),
-                Change::Resize { len: to } => *to = len.min(*to),
-            }
+        self.pending.retain_mut(|one| {
             one.dirty = one.dirty.start.min(len)..one.dirty.end.min(len);
-        }
-        self.pending.retain(|one| match &one.change {
-            Change::Write { data, .. } => !data.is_empty(),
-            Change::Resize { .. } => true,
+            match &mut one.change {
+                Change::Write(written) => written.truncate(len),
+                Change::Resize { len: to } => {
+                    *to = len.min(*to);
+                    true
+                }
+            }
         });
     }
 }
 
 /// Writes the sectors of a write that `keep` chooses by their number in the file. Returns how
 /// many it did not choose.
-fn tear(
-    bytes: &mut Content,
-    offset: usize,
-    data: &[u8],
-    mut keep: impl FnMut(usize) -> bool,
-) -> usize {
-    let (mut at, end, mut lost) = (offset, offset + data.len(), 0);
+fn tear(bytes: &mut Content, written: &Written, mut keep: impl FnMut(usize) -> bool) -> usize {
+    let (mut at, end, mut lost) = (written.range().start, written.range().end, 0);
     while at < end {
         let sector = at / TORN_BYTES;
         let next = end.min((sector + 1) * TORN_BYTES);
         if keep(sector) {
-            bytes.write(at, &data[at - offset..next - offset]);
+            written.put(at..next, bytes);
         } else {
             lost += 1;
         }
