@@ -191,6 +191,7 @@ impl Offline {
             clock: Arc::new(SystemClock::new()),
             schedule: *schedule,
             method,
+            supplied: &[],
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: &perdura::catalog::CatalogRows,

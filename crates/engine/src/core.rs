@@ -79,6 +79,7 @@ impl Core {
             clock: Arc::clone(&env.clock),
             schedule: options.schedule,
             method,
+            supplied: &[],
             dry_run: false,
             memory,
             catalog: &CatalogRows,

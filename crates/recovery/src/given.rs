@@ -13,6 +13,7 @@ use crate::anchor::Anchor;
 use crate::found::{check_images, check_logs, is_missing};
 use crate::image::ImageFile;
 use crate::restart::RestartOptions;
+use crate::route::Players;
 
 /// Refuses options that do not fit the anchor.
 ///
@@ -36,6 +37,7 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
         .method
         .check(anchor.scheme, options.schedule.level)
         .map_err(Error::Usage)?;
+    Players::plan(options.method, options.supplied)?;
     let segments = list_segments(&options.logs)?;
     check_places(&options.logs, &segments)?;
     let pages = open_pages(&options.images, &anchor.uuid);

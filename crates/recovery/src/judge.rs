@@ -1,7 +1,7 @@
 //! From a unit's frames to changes of pages: what each player of a stream does with a frame.
 //!
-//! A player reads records of one kind. It refuses those of another, so that records of a new kind are
-//! never passed over.
+//! A player reads records of one kind, and [`Players::route`](crate::route::Players::route) hands it
+//! no others: frames of another kind go to the player that claims them, or end the restart.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, Result, StreamId};
 use perdura_heap::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_page::{TxnRecord, Update, decode_txn_record};
 use perdura_wal::frame::EndRecord;
-use perdura_wal::{Frame, FrameKind, Origin, Role};
+use perdura_wal::{Frame, Origin, Role};
 
 use crate::base::{Base, Image};
 use crate::fates::{Backward, Forward, Losers};
 use crate::player::{Player, Supplied};
 use crate::replay::ReplayStats;
+use crate::route::Players;
 use crate::rule::{Gate, ImageKind, Skip, gate, gate_tag};
 
 /// What the frames of a unit are held against.
@@ -57,26 +58,35 @@ pub(crate) trait Play {
     ) -> Result<()>;
 }
 
-/// The verbs of a player that takes the units of a stream in their order.
-pub(crate) trait PlayInOrder: Play {
-    fn end_of_life(&mut self, life: Incarnation) -> Result<()>;
+/// The verb of a player that takes the units of a stream in their order.
+pub(crate) trait InOrder {
+    /// Forgets what is true of one life of the database only.
+    fn end_of_life(&mut self);
 }
 
-/// A player that learns on its way, and the life of the database that it is in.
+/// The method's player of one stream, the supplied players that take frames of the stream in the same
+/// pass, and the life of the database that they are in.
 pub(crate) struct InLife<P> {
     pub player: P,
+    stream: StreamId,
+    supplied: Vec<Arc<dyn Supplied>>,
     life: Option<Incarnation>,
 }
 
-impl<P: PlayInOrder> InLife<P> {
-    fn new(player: P) -> Mutex<Self> {
-        Mutex::new(InLife { player, life: None })
+impl<P: InOrder> InLife<P> {
+    fn new(player: P, stream: StreamId, supplied: &[Arc<dyn Supplied>]) -> Mutex<Self> {
+        Mutex::new(InLife {
+            player,
+            stream,
+            supplied: supplied.to_vec(),
+            life: None,
+        })
     }
 
     /// Notes the life of the next frames.
     pub fn enter(&mut self, life: Incarnation) -> Result<()> {
         match self.life.replace(life) {
-            Some(before) if before != life => self.player.end_of_life(before),
+            Some(before) if before != life => self.end_of_life(before),
             Some(_) | None => Ok(()),
         }
     }
@@ -85,46 +95,62 @@ impl<P: PlayInOrder> InLife<P> {
     fn leave(&mut self) -> Result<()> {
         self.life
             .take()
-            .map_or(Ok(()), |life| self.player.end_of_life(life))
+            .map_or(Ok(()), |life| self.end_of_life(life))
+    }
+
+    fn end_of_life(&mut self, life: Incarnation) -> Result<()> {
+        self.player.end_of_life();
+        let mut supplied = self.supplied.iter();
+        supplied.try_for_each(|player| player.end_of_life(self.stream, life))
     }
 }
 
-/// The player of one stream.
+/// The players of one stream.
 pub(crate) enum StreamPlayer {
-    /// Learns nothing on its way: units of one stream are prepared side by side.
+    /// The group player alone. It learns nothing on its way, so units of one stream are prepared side
+    /// by side.
     Group,
+    /// The group player, and supplied players that need the order.
+    GroupInOrder(Mutex<InLife<Group>>),
     Fate(Mutex<InLife<Backward>>),
     TwoPass(Mutex<InLife<TwoPass>>),
-    /// Played with all other streams, by [`crate::merge`].
-    Merged,
-    Supplied(Mutex<InLife<Outsider>>),
+    /// The method's frames are played with those of all other streams, by [`crate::merge`].
+    Merged(Mutex<InLife<NoPlayer>>),
+    /// The method's own player is a supplied one.
+    Supplied(Mutex<InLife<NoPlayer>>),
 }
 
 impl StreamPlayer {
-    pub fn new(player: &Player, stream: StreamId) -> StreamPlayer {
-        match player {
-            Player::Group(_) => StreamPlayer::Group,
-            Player::Fate => StreamPlayer::Fate(InLife::new(Backward::default())),
-            Player::TwoPass => StreamPlayer::TwoPass(InLife::new(TwoPass::default())),
-            Player::Merge(_) => StreamPlayer::Merged,
-            Player::Supplied(player) => StreamPlayer::Supplied(InLife::new(Outsider {
-                stream,
-                player: Arc::clone(player),
-            })),
+    pub fn new(players: &Players<'_>, stream: StreamId) -> StreamPlayer {
+        let supplied = players.supplied();
+        match players.method() {
+            Player::Group(_) if supplied.is_empty() => StreamPlayer::Group,
+            Player::Group(_) => StreamPlayer::GroupInOrder(InLife::new(Group, stream, supplied)),
+            Player::Fate => StreamPlayer::Fate(InLife::new(Backward::default(), stream, supplied)),
+            Player::TwoPass => {
+                StreamPlayer::TwoPass(InLife::new(TwoPass::default(), stream, supplied))
+            }
+            Player::Merge(_) => StreamPlayer::Merged(InLife::new(NoPlayer, stream, supplied)),
+            Player::Supplied(_) => StreamPlayer::Supplied(InLife::new(NoPlayer, stream, supplied)),
         }
     }
 
     /// Ends the stream. Returns what a second pass undoes.
     pub fn finish(&self) -> Result<Vec<Losers>> {
         match self {
-            StreamPlayer::Group | StreamPlayer::Fate(_) | StreamPlayer::Merged => Ok(Vec::new()),
+            StreamPlayer::Group => {}
+            StreamPlayer::GroupInOrder(player) => player.lock().leave()?,
+            StreamPlayer::Fate(player) => player.lock().leave()?,
             StreamPlayer::TwoPass(player) => {
                 let mut player = player.lock();
                 player.leave()?;
-                Ok(std::mem::take(&mut player.player.lost))
+                return Ok(std::mem::take(&mut player.player.lost));
             }
-            StreamPlayer::Supplied(player) => player.lock().leave().map(|()| Vec::new()),
+            StreamPlayer::Merged(player) | StreamPlayer::Supplied(player) => {
+                player.lock().leave()?;
+            }
         }
+        Ok(Vec::new())
     }
 }
 
@@ -143,8 +169,7 @@ impl Play for Group {
         passed: &mut Passed<PageRecord<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
-            Role::Records if frame.kind == FrameKind::Group => {}
-            Role::Records => return Err(foreign(frame, origin)),
+            Role::Records => {}
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         let group = decode_group(frame.payload)
@@ -163,6 +188,10 @@ impl Play for Group {
     }
 }
 
+impl InOrder for Group {
+    fn end_of_life(&mut self) {}
+}
+
 impl Play for Backward {
     type Change<'r> = SlotChange<'r>;
 
@@ -175,8 +204,7 @@ impl Play for Backward {
         passed: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
-            Role::Records if frame.kind == FrameKind::Record => {}
-            Role::Records => return Err(foreign(frame, origin)),
+            Role::Records => {}
             Role::BeginMark => {
                 if begun_by(frame.payload).map(ImageKind::Sweep) == Some(scene.image.kind()) {
                     self.pass_begin();
@@ -201,10 +229,9 @@ impl Play for Backward {
     }
 }
 
-impl PlayInOrder for Backward {
-    fn end_of_life(&mut self, _: Incarnation) -> Result<()> {
+impl InOrder for Backward {
+    fn end_of_life(&mut self) {
         self.end_life();
-        Ok(())
     }
 }
 
@@ -227,8 +254,7 @@ impl Play for TwoPass {
         passed: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
         match frame.kind.role() {
-            Role::Records if frame.kind == FrameKind::Record => {}
-            Role::Records => return Err(foreign(frame, origin)),
+            Role::Records => {}
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         let record = txn_record(frame.payload, origin)?;
@@ -239,21 +265,16 @@ impl Play for TwoPass {
     }
 }
 
-impl PlayInOrder for TwoPass {
-    fn end_of_life(&mut self, _: Incarnation) -> Result<()> {
+impl InOrder for TwoPass {
+    fn end_of_life(&mut self) {
         self.lost.extend(self.open.end_life());
-        Ok(())
     }
 }
 
-/// A supplied player in one stream.
-pub(crate) struct Outsider {
-    stream: StreamId,
-    player: Arc<dyn Supplied>,
-}
+/// Stands for the method's player in a stream where no frame is routed to it.
+pub(crate) struct NoPlayer;
 
-impl Play for Outsider {
-    /// It makes its changes itself.
+impl Play for NoPlayer {
     type Change<'r> = SlotChange<'r>;
 
     fn frame<'r, I: Image>(
@@ -263,14 +284,12 @@ impl Play for Outsider {
         origin: &Origin,
         _: &mut Passed<SlotChange<'r>>,
     ) -> Result<()> {
-        self.player.frame(frame, *origin)
+        Err(foreign(frame, origin))
     }
 }
 
-impl PlayInOrder for Outsider {
-    fn end_of_life(&mut self, life: Incarnation) -> Result<()> {
-        self.player.end_of_life(self.stream, life)
-    }
+impl InOrder for NoPlayer {
+    fn end_of_life(&mut self) {}
 }
 
 impl<'r> Passed<SlotChange<'r>> {
@@ -334,7 +353,7 @@ pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
     )
 }
 
-/// The error for records of another kind than the player's.
+/// The error for records that no player of the restart claims.
 #[cold]
 pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     Error::corrupt(
@@ -354,7 +373,7 @@ mod tests {
     #[test]
     fn what_one_life_says_of_a_transaction_is_not_held_against_another_lifes_records() {
         let (txn, epoch) = (TxnId(7), Epoch(5));
-        let player = InLife::new(Backward::default());
+        let player = InLife::new(Backward::default(), StreamId(0), &[]);
         let mut held = player.lock();
         let of_change = |held: &InLife<Backward>| {
             let (tag, image) = (CkptEpoch(3), ImageKind::Sweep(CkptEpoch(1)));

@@ -70,6 +70,7 @@ pub mod replay;
 pub mod report;
 pub mod restart;
 pub mod resume;
+mod route;
 pub mod rule;
 pub mod salvage;
 pub mod schedule;

@@ -24,12 +24,13 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Incarnation, PartitionId, Result};
 use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord, decode_txn_record};
-use perdura_wal::{Frame, FrameKind, Origin, Role};
+use perdura_wal::{Frame, Origin, Role};
 
 use crate::base::Image;
 use crate::fates::Forward;
-use crate::judge::{begun_by, foreign, no_record, txn_record};
+use crate::judge::{begun_by, no_record, txn_record};
 use crate::replay::{Replay, ReplayStats, SharedUnit};
+use crate::route::Route;
 use crate::rule::gate_begun;
 use crate::source::{Frames, LogSource};
 use crate::undo::undo_losers;
@@ -163,8 +164,19 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         let opened = unit.open()?;
         let mut entries = Vec::new();
         let mut last = 0;
-        let direction = replay.means.method.player.direction();
-        opened.for_each(direction, |frame, origin| {
+        let is_first = self.worker == 0;
+        if is_first {
+            replay.enter_merged_life(stream, life)?;
+        }
+        opened.for_each(replay.players.direction(), |frame, origin| {
+            if let Route::Supplied(number) = replay.players.route(frame, origin)? {
+                // Every worker reads every unit; the supplied players see each frame once.
+                return if is_first {
+                    replay.players.supplied()[number].frame(frame, *origin)
+                } else {
+                    Ok(())
+                };
+            }
             if let Some(numbered) = self.frame(stream, unit.number, frame, origin)? {
                 last = numbered.number;
                 if numbered.is_played {
@@ -180,7 +192,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             number: last,
             payload: None,
         });
-        if self.worker == 0 {
+        if is_first {
             let bytes = to_u64(opened.joined().len());
             self.stats.bytes += bytes;
             replay.means.progress.add_done(bytes);
@@ -202,8 +214,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         let replay = self.replay;
         let head = &mut self.heads[stream];
         match frame.kind.role() {
-            Role::Records if frame.kind == FrameKind::Record => {}
-            Role::Records => return Err(foreign(frame, origin)),
+            Role::Records => {}
             Role::BeginMark => {
                 head.begun.extend(begun_by(frame.payload));
                 return Ok(None);

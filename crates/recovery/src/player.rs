@@ -13,14 +13,15 @@
 //! | supplied | the caller's | the caller's | the caller's |
 //!
 //! The set is closed but for the last: a player of another kind of record, which may need layers
-//! above this one, is an implementation of [`Supplied`].
+//! above this one, is an implementation of [`Supplied`]. It plays the log alone, as a method's
+//! player, or beside one: [`crate::route`] decides which of them takes a frame.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use perdura_base::{Incarnation, Result, StreamId};
 use perdura_heap::Heap;
-use perdura_wal::{Direction, Frame, Origin};
+use perdura_wal::{Direction, Frame, FrameKind, Origin, Role};
 
 /// What a restart does with the log.
 #[derive(Debug, Clone)]
@@ -80,6 +81,19 @@ impl Player {
         }
     }
 
+    /// Whether it plays the records in frames of this kind.
+    #[must_use]
+    pub fn plays(&self, kind: FrameKind) -> bool {
+        match (self, kind.role()) {
+            (_, Role::BeginMark | Role::EndMark | Role::Log) => false,
+            (Player::Group(_), Role::Records) => kind == FrameKind::Group,
+            (Player::Fate | Player::TwoPass | Player::Merge(_), Role::Records) => {
+                kind == FrameKind::Record
+            }
+            (Player::Supplied(player), Role::Records) => player.plays(kind),
+        }
+    }
+
     /// How many workers merge all streams, given this many threads; 0 if each stream is played by
     /// itself.
     #[must_use]
@@ -92,31 +106,22 @@ impl Player {
     }
 }
 
-impl Player {
-    /// Begins an attempt with these pages.
-    pub(crate) fn begin(&self, heap: &Arc<Heap>) {
-        match self {
-            Player::Supplied(player) => player.begin(heap),
-            Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => {}
-        }
-    }
-
-    /// Ends it, when all streams have been played.
-    pub(crate) fn finish(&self) -> Result<()> {
-        match self {
-            Player::Supplied(player) => player.finish(),
-            Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => Ok(()),
-        }
-    }
-}
-
 /// A player from a layer above: for records that only a catalog, or a transaction, can replay.
 ///
 /// The calls for one stream come one after the other, in the order of the log; those for different
 /// streams come side by side. Only frames that count are played: what lies beyond the cut is not
 /// among them. Pages are complete from the first call on, unless the schedule's level lets the log
 /// be played beside the image. The first error ends the restart.
+///
+/// As a method's player it also takes the frames that carry no records; beside a method's player it
+/// takes the frames that it [`plays`](Self::plays) and no others.
 pub trait Supplied: Debug + Send + Sync {
+    /// Its name in errors.
+    fn name(&self) -> &'static str;
+
+    /// Whether it plays the records in frames of this kind. No other player of the restart may.
+    fn plays(&self, kind: FrameKind) -> bool;
+
     /// Begins with pages that hold nothing of the log. A restart that meets a damaged page of its
     /// image begins again, with other pages.
     fn begin(&self, heap: &Arc<Heap>);
@@ -127,7 +132,7 @@ pub trait Supplied: Debug + Send + Sync {
         IndexNeed::AfterLog
     }
 
-    /// Plays a frame. A kind that the player does not expect is an error, not passed over.
+    /// Plays a frame. A payload that the player cannot read is an error, not passed over.
     ///
     /// # Errors
     /// The frame does not parse, or its change cannot be made.

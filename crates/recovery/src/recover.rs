@@ -1,7 +1,7 @@
 //! (image, log, target) → state.
 //!
 //! [`recover`] knows neither the anchor nor the files: it loads an [`Image`] and plays a
-//! [`LogSource`] up to a [`Target`] by the player of a method's row. Restart is a caller that takes
+//! [`LogSource`] up to a [`Target`] by the player of a method's row and the supplied players. Restart is a caller that takes
 //! image and log from the anchor and closes the incarnation afterwards; a restore to a point in time
 //! or a replica are callers with another source or target.
 
@@ -15,6 +15,7 @@ use crate::base::Image;
 use crate::indexing::{Indexing, Tables};
 use crate::level::{Busy, Schedule};
 use crate::method::Method;
+use crate::player::Supplied;
 use crate::replay::{Replay, ReplayStats};
 use crate::report::Progress;
 use crate::schedule;
@@ -52,8 +53,10 @@ pub struct Means<'a> {
     pub geometry: Geometry,
     /// The account that the heap is on.
     pub memory: &'a Arc<MemoryAccount>,
-    /// The method.
+    /// The method, whose player takes the heap's records.
     pub method: &'a Method,
+    /// Players of other kinds of records in the same log.
+    pub supplied: &'a [Arc<dyn Supplied>],
     /// Level and threads.
     pub schedule: &'a Schedule,
     /// Time, for the report.
@@ -84,7 +87,8 @@ pub struct State {
 /// Recovers the state that an image and a log hold at a target.
 ///
 /// # Errors
-/// Those of the image, the log and the method's player.
+/// Those of the image, the log and the players; [`Error::Usage`] if one pass over the log cannot serve
+/// all players.
 pub fn recover<I: Image, S: LogSource>(
     image: &I,
     log: &S,
@@ -92,7 +96,7 @@ pub fn recover<I: Image, S: LogSource>(
     means: &Means<'_>,
 ) -> Result<State> {
     let heap = Arc::new(Heap::new(means.geometry, Arc::clone(means.memory)));
-    let replay = Replay::new(&heap, image, log, target, means);
+    let replay = Replay::new(&heap, image, log, target, means)?;
     let busy = schedule::run(&replay, means.schedule, means.clock)?;
     let attempt = replay.finish();
     Ok(State {

@@ -19,10 +19,11 @@ use perdura_wal::Direction;
 use crate::base::Image;
 use crate::component::Component;
 use crate::indexing::{Indexer, Tables};
-use crate::judge::{Group, InLife, Passed, Play, PlayInOrder, Scene, StreamPlayer};
+use crate::judge::{Group, InLife, InOrder, Passed, Play, Scene, StreamPlayer};
 use crate::merge::merge;
 use crate::player::IndexNeed;
 use crate::recover::{Means, Target};
+use crate::route::{Players, Route};
 use crate::rule::Gate;
 use crate::schedule::run_threads;
 use crate::source::{Frames, LogSource, Raw};
@@ -129,8 +130,9 @@ pub struct Replay<'a, I, S> {
     pub(crate) image: &'a I,
     pub(crate) log: &'a S,
     pub(crate) means: &'a Means<'a>,
+    pub(crate) players: Players<'a>,
     target: Target,
-    players: Vec<StreamPlayer>,
+    streams: Vec<StreamPlayer>,
     component: Component,
     indexer: Option<Indexer<'a>>,
     decided: OnceLock<Decided>,
@@ -153,20 +155,23 @@ pub struct Attempt {
 
 impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
     /// An attempt that has not begun.
-    #[must_use]
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the players of `means` cannot play one pass together.
     pub fn new(
         heap: &'a Arc<Heap>,
         image: &'a I,
         log: &'a S,
         target: Target,
         means: &'a Means<'a>,
-    ) -> Self {
-        let player = &means.method.player;
-        player.begin(heap);
+    ) -> Result<Self> {
+        let players = Players::plan(means.method, means.supplied)?;
+        players.begin(heap);
         let streams = (0u8..).map(StreamId).take(log.parts());
-        let players = streams.map(|stream| StreamPlayer::new(player, stream));
-        Replay {
-            players: players.collect(),
+        let streams = streams.map(|stream| StreamPlayer::new(&players, stream));
+        Ok(Replay {
+            streams: streams.collect(),
+            players,
             component: Component::Heap(Arc::clone(heap)),
             indexer: means.indexing.map(Indexer::new),
             heap,
@@ -178,7 +183,7 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
             damaged: AtomicU64::new(0),
             stats: Mutex::new(ReplayStats::default()),
             undo_ns: AtomicU64::new(0),
-        }
+        })
     }
 
     fn decided(&self) -> &Decided {
@@ -225,10 +230,10 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
     fn finish_players(&self) -> Result<()> {
         let threads = self.means.schedule.threads;
         let mut losers = Vec::new();
-        for (part, player) in self.players.iter().enumerate() {
+        for (part, player) in self.streams.iter().enumerate() {
             losers.extend(player.finish()?.into_iter().map(|lost| (part, lost)));
         }
-        self.means.method.player.finish()?;
+        self.players.finish()?;
         let since = self.means.clock.mono_ns();
         let next = AtomicUsize::new(0);
         run_threads(threads.min(losers.len()), || {
@@ -243,7 +248,8 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         Ok(())
     }
 
-    /// Hands a unit's frames to a player.
+    /// Hands a unit's frames to the method's player and, by kind, to the supplied ones. If there are
+    /// any of these, the caller takes the units of a stream in order.
     #[inline]
     fn take_frames<'r, P: Play>(
         &self,
@@ -258,15 +264,30 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
             unit,
         };
         let mut passed = Passed::default();
-        let direction = self.means.method.player.direction();
-        opened.for_each(direction, |frame, origin| {
-            player.frame(&scene, frame, origin, &mut passed)
+        let supplied = self.players.supplied();
+        opened.for_each(self.players.direction(), |frame, origin| {
+            match self.players.route(frame, origin)? {
+                Route::Method => player.frame(&scene, frame, origin, &mut passed),
+                Route::Supplied(number) => supplied[number].frame(frame, *origin),
+            }
         })?;
         passed.stats.bytes += to_u64(opened.joined().len());
         Ok(passed)
     }
 
-    fn play_in_order<P: PlayInOrder>(
+    /// Tells the supplied players that read a merged log beside the mergers which life comes next.
+    pub(crate) fn enter_merged_life(&self, stream: usize, life: Incarnation) -> Result<()> {
+        match &self.streams[stream] {
+            StreamPlayer::Merged(supplied) => supplied.lock().enter(life),
+            StreamPlayer::Group
+            | StreamPlayer::GroupInOrder(_)
+            | StreamPlayer::Fate(_)
+            | StreamPlayer::TwoPass(_)
+            | StreamPlayer::Supplied(_) => unreachable!("a stream of a merged log"),
+        }
+    }
+
+    fn play_in_order<P: Play + InOrder>(
         &self,
         player: &Mutex<InLife<P>>,
         unit: &SharedUnit<S>,
@@ -333,7 +354,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
     }
 
     fn read_unit(&self, stream: usize, unit: usize) -> Result<SharedUnit<S>> {
-        let number = match self.means.method.player.direction() {
+        let number = match self.players.direction() {
             Direction::Forward => unit,
             Direction::Backward => self.decided().units[stream] - 1 - unit,
         };
@@ -346,7 +367,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
     }
 
     fn mergers(&self, threads: usize) -> usize {
-        self.means.method.player.mergers(threads)
+        self.players.method().mergers(threads)
     }
 
     fn play_unit(
@@ -360,7 +381,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
             prepared();
             return Ok(());
         }
-        match &self.players[stream] {
+        match &self.streams[stream] {
             StreamPlayer::Group => {
                 // Nothing is learned on the way, so nothing waits.
                 prepared();
@@ -368,8 +389,9 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
             }
             StreamPlayer::Fate(player) => self.play_in_order(player, unit, prepared),
             StreamPlayer::TwoPass(player) => self.play_in_order(player, unit, prepared),
+            StreamPlayer::GroupInOrder(player) => self.play_in_order(player, unit, prepared),
             StreamPlayer::Supplied(player) => self.play_in_order(player, unit, prepared),
-            StreamPlayer::Merged => unreachable!("the units of a merged log go to the mergers"),
+            StreamPlayer::Merged(_) => unreachable!("the units of a merged log go to the mergers"),
         }
     }
 
@@ -390,7 +412,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
     }
 
     fn indexes_first(&self) -> bool {
-        match self.means.method.player.indexes() {
+        match self.players.indexes() {
             IndexNeed::AfterLog => false,
             IndexNeed::BeforeLog => true,
         }

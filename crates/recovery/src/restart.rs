@@ -31,6 +31,7 @@ use crate::indexing::{Indexing, ReadCatalog};
 use crate::level::Schedule;
 use crate::method::Method;
 use crate::plan::{BadPage, ImagePlan, plan_image};
+use crate::player::Supplied;
 use crate::recover::{Means, State, Target, recover};
 use crate::replay::ReplayStats;
 use crate::report::{Bytes, Progress, Records, RestartReport};
@@ -52,8 +53,10 @@ pub struct RestartOptions<'a> {
     pub clock: Arc<dyn Clock>,
     /// Level, threads, memory.
     pub schedule: Schedule,
-    /// The method.
+    /// The method, whose player takes the heap's records.
     pub method: &'a Method,
+    /// Players of other kinds of records in the same log.
+    pub supplied: &'a [Arc<dyn Supplied>],
     /// Leave the data as it is.
     pub dry_run: bool,
     /// The account that the heap is on.
@@ -87,7 +90,8 @@ pub struct Restarted {
 /// # Errors
 /// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair;
 /// [`Error::Stopped`] if log or anchor cannot be written at its end, after which it is simply taken
-/// again; [`Error::Usage`] if the method or level is not for this log: then nothing was changed.
+/// again; [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was
+/// changed.
 pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let progress = options.progress.as_ref();
@@ -208,6 +212,7 @@ pub(crate) fn load(
             geometry,
             memory: &options.memory,
             method: options.method,
+            supplied: options.supplied,
             schedule: &options.schedule,
             clock: options.clock.as_ref(),
             progress: &options.progress,

@@ -12,12 +12,13 @@
 use perdura_base::{PartitionId, Result};
 use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord};
-use perdura_wal::{Direction, FrameKind, Role};
+use perdura_wal::{Direction, Role};
 
 use crate::base::Image;
 use crate::fates::Losers;
-use crate::judge::{foreign, txn_record};
+use crate::judge::txn_record;
 use crate::replay::{Replay, ReplayStats};
+use crate::route::Route;
 use crate::source::{Frames, LogSource, Raw};
 
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
@@ -37,10 +38,10 @@ pub(crate) fn undo_losers<I: Image, S: LogSource>(
         let unit = replay.log.read(part, number)?.open()?;
         let mut batch = Batch::<SlotChange<'_>>::new();
         unit.for_each(Direction::Backward, |frame, origin| {
-            match frame.kind.role() {
-                Role::Records if frame.kind == FrameKind::Record => {}
-                Role::Records => return Err(foreign(frame, origin)),
-                Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
+            match (replay.players.route(frame, origin)?, frame.kind.role()) {
+                (Route::Method, Role::Records) => {}
+                (Route::Method, Role::BeginMark | Role::EndMark | Role::Log)
+                | (Route::Supplied(_), _) => return Ok(()),
             }
             let update = match txn_record(frame.payload, origin)? {
                 TxnRecord::Update(update) => update,

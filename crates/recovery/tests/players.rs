@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId, Uuid};
+use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId, TxnId, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
+use perdura_page::txn_record::encode_commit;
 use perdura_recovery::indexing::{NoTables, ReadCatalog};
-use perdura_recovery::player::{IndexNeed, Supplied};
+use perdura_recovery::player::{IndexNeed, Mergers, Supplied};
 use perdura_recovery::read_anchor;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
@@ -51,6 +52,7 @@ impl Machine {
             clock: Arc::new(ManualClock::at(1)),
             schedule,
             method,
+            supplied: &[],
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: &NoTables,
@@ -60,7 +62,15 @@ impl Machine {
 
     /// The log of the next life.
     fn open(&self, method: &Method) -> Result<Arc<Wal>> {
-        let options = self.options(method, Schedule::inline(Level::Three, 0));
+        self.open_beside(method, &[])
+    }
+
+    /// The same, by a method and players of other records.
+    fn open_beside(&self, method: &Method, supplied: &[Arc<dyn Supplied>]) -> Result<Arc<Wal>> {
+        let options = RestartOptions {
+            supplied,
+            ..self.options(method, Schedule::inline(Level::Three, 0))
+        };
         let restarted = restart(&options)?.expect("it was made");
         let memory = LogMemory {
             block_bytes_max: 4096,
@@ -80,8 +90,11 @@ impl Machine {
 }
 
 fn append(wal: &Wal, stream: u8, payload: &[u8]) {
+    append_kind(wal, stream, FrameKind::Group, payload);
+}
+
+fn append_kind(wal: &Wal, stream: u8, kind: FrameKind, payload: &[u8]) {
     let none = PartitionSet::empty();
-    let kind = FrameKind::Group;
     wal.append(StreamId(stream), kind, payload, &none, CkptEpoch(0));
 }
 
@@ -96,10 +109,19 @@ struct Seen {
     begun: u32,
     table: BTreeMap<String, String>,
     ends_of_life: Vec<(StreamId, Incarnation)>,
+    frames: u32,
     finished: u32,
 }
 
 impl Supplied for Values {
+    fn name(&self) -> &'static str {
+        "values"
+    }
+
+    fn plays(&self, kind: FrameKind) -> bool {
+        kind == FrameKind::Group
+    }
+
     fn begin(&self, _: &Arc<Heap>) {
         let mut seen = self.seen.lock();
         *seen = Seen {
@@ -123,6 +145,7 @@ impl Supplied for Values {
             !seen.ends_of_life.contains(&(origin.stream, origin.life)),
             "and before their life's"
         );
+        seen.frames += 1;
         seen.table.insert(key.into(), value.into());
         Ok(())
     }
@@ -249,19 +272,93 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
         };
         let machine = Machine::new();
         let wal = machine.open(&METHODS[0]).unwrap();
-        let none = PartitionSet::empty();
-        wal.append(StreamId(1), other, b"x", &none, CkptEpoch(0));
+        append_kind(&wal, 1, other, b"x");
         flush_all(&wal).unwrap();
         drop(wal);
-        let of_this_log = Method {
-            schemes: &[Scheme::Differential],
-            player: method.player.clone(),
-            name: method.name,
-        };
+        let of_this_log = for_any_log(&method.player);
         let refused = machine.try_out(&of_this_log, Schedule::inline(Level::One, 0));
         let why = refused.map_err(|error| error.to_string()).unwrap_err();
         assert!(why.contains("a frame of kind"), "{}: {why}", method.name);
     }
+}
+
+/// A method whose player takes `Record` frames, for a log of any scheme.
+fn for_any_log(player: &Player) -> Method {
+    Method {
+        name: "any",
+        schemes: &[Scheme::Differential],
+        player: player.clone(),
+    }
+}
+
+#[test]
+fn methods_that_need_an_order_play_beside_a_supplied_player_which_sees_each_frame_once() {
+    let players = [
+        Player::TwoPass,
+        Player::Merge(Mergers::One),
+        Player::Merge(Mergers::PerThread),
+    ];
+    for player in players {
+        let machine = Machine::new();
+        let values = Arc::new(Values::default());
+        let supplied = [Arc::clone(&values) as Arc<dyn Supplied>];
+        let method = for_any_log(&player);
+        for life in 1..=3 {
+            let wal = machine.open_beside(&method, &supplied).unwrap();
+            for turn in 0..20u64 {
+                for stream in 0..STREAMS {
+                    let value = format!("{stream}={life}.{turn}");
+                    append(&wal, stream, value.as_bytes());
+                    let mut commit = Vec::new();
+                    encode_commit(&mut commit, TxnId(turn));
+                    append_kind(&wal, stream, FrameKind::Record, &commit);
+                }
+                flush_all(&wal).unwrap();
+            }
+        }
+        for level in [Level::One, Level::Two, Level::Three] {
+            let inline = (0..4).map(|order| Schedule::inline(level, order));
+            for schedule in inline.chain([Schedule::new(level, 3)]) {
+                let options = RestartOptions {
+                    dry_run: true,
+                    supplied: &supplied,
+                    ..machine.options(&method, schedule)
+                };
+                let report = restart(&options).unwrap().unwrap().report;
+                assert_eq!(report.transactions, 3 * 20 * u64::from(STREAMS));
+                let seen = values.seen.lock();
+                let table: Vec<&str> = seen.table.values().map(String::as_str).collect();
+                assert_eq!(table, ["3.19", "3.19"], "{player:?}");
+                assert_eq!((seen.frames, seen.finished), (120, 1), "each frame once");
+                let mut ends = seen.ends_of_life.clone();
+                ends.sort_unstable();
+                let lives = [1, 2, 3].map(Incarnation);
+                let expected = [0, 1].map(StreamId).into_iter();
+                let mut expected = expected.flat_map(|s| lives.map(|life| (s, life)));
+                assert!(ends.into_iter().eq(expected.by_ref()), "{player:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn players_that_one_pass_cannot_serve_are_refused_before_anything_is_read() {
+    let machine = Machine::new();
+    let values = Arc::new(Values::default());
+    let supplied = [Arc::clone(&values) as Arc<dyn Supplied>];
+    let before = read_anchor(machine.disk.as_ref()).unwrap();
+    for (player, expected) in [
+        (Player::Fate, "reads the log newest first"),
+        (Player::Group(Direction::Forward), "claimed by two players"),
+    ] {
+        let refused = machine.open_beside(&for_any_log(&player), &supplied);
+        let Err(Error::Usage(why)) = refused.map(drop) else {
+            panic!("{player:?} must be refused")
+        };
+        assert!(why.contains(expected) && why.contains("values"), "{why}");
+    }
+    assert_eq!(values.seen.lock().begun, 0);
+    assert_eq!(read_anchor(machine.disk.as_ref()).unwrap(), before);
 }
 
 /// A player that names rows by their keys: it notes when it is called, and when the catalog is read.
@@ -272,6 +369,14 @@ struct ByKey {
 }
 
 impl Supplied for ByKey {
+    fn name(&self) -> &'static str {
+        "by key"
+    }
+
+    fn plays(&self, kind: FrameKind) -> bool {
+        kind == FrameKind::Group
+    }
+
     fn begin(&self, _: &Arc<Heap>) {
         self.calls.lock().clear();
     }

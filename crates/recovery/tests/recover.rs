@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use perdura_base::{
     CkptEpoch, Epoch, Incarnation, PageId, PartitionSet, Result, StreamId, Useq, Uuid,
 };
@@ -15,6 +16,7 @@ use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 use perdura_recovery::base::{Base, Image};
 use perdura_recovery::indexing::NoTables;
 use perdura_recovery::plan::plan_image;
+use perdura_recovery::player::Supplied;
 use perdura_recovery::recover::{Means, State, Target, recover};
 use perdura_recovery::rule::ImageKind;
 use perdura_recovery::source::{Frames, LogEnd, LogSource, Raw};
@@ -220,6 +222,11 @@ struct Machine {
 impl Machine {
     /// A database with some epochs of random changes, in two lives.
     fn new(seed: u64) -> Machine {
+        Machine::with_records(seed, 0)
+    }
+
+    /// One whose log also has this many records of another kind in each epoch.
+    fn with_records(seed: u64, records: u32) -> Machine {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
         let logs = vec![Arc::clone(&disk); usize::from(STREAMS)];
         let machine = Machine { disk, logs };
@@ -236,14 +243,14 @@ impl Machine {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut useq = [0; PAGES as usize];
         for _ in 0..2 {
-            machine.live(&mut rng, &mut useq);
+            machine.live(&mut rng, &mut useq, records);
         }
         machine
     }
 
     /// A life of the database. Its pages are no pages of rows: they are never indexed, because a
     /// player that passes everything over restarts this log.
-    fn live(&self, rng: &mut fastrand::Rng, useq: &mut [u32]) {
+    fn live(&self, rng: &mut fastrand::Rng, useq: &mut [u32], records: u32) {
         let passes_over = Method {
             name: "nothing",
             schemes: &[Scheme::Differential],
@@ -256,6 +263,7 @@ impl Machine {
             clock: Arc::new(ManualClock::at(1)),
             schedule: Schedule::inline(Level::Two, 0),
             method: &passes_over,
+            supplied: &[],
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: &NoTables,
@@ -280,6 +288,11 @@ impl Machine {
                 let stream = StreamId(rng.u8(0..STREAMS));
                 wal.append(stream, FrameKind::Group, &payload, &parts, CkptEpoch(0));
             }
+            for _ in 0..records {
+                let (stream, payload) = (StreamId(rng.u8(0..STREAMS)), rng.u64(..).to_le_bytes());
+                let none = PartitionSet::empty();
+                wal.append(stream, FrameKind::Record, &payload, &none, CkptEpoch(0));
+            }
             flush_all(&wal).unwrap();
         }
         assert!(wal.durable(Rung::Disk) > Epoch(0));
@@ -287,12 +300,22 @@ impl Machine {
 
     /// What the streams hold, by the product's own source.
     fn by_streams(&self, target: Target, schedule: Schedule) -> Result<State> {
+        self.by_streams_beside(target, schedule, &METHODS[0], &[])
+    }
+
+    fn by_streams_beside(
+        &self,
+        target: Target,
+        schedule: Schedule,
+        method: &Method,
+        supplied: &[Arc<dyn Supplied>],
+    ) -> Result<State> {
         let anchor = read_anchor(self.disk.as_ref()).unwrap().unwrap();
         let images = [Arc::clone(&self.disk)];
         let (none, data) = (BTreeSet::new(), self.disk.as_ref());
         let plan = plan_image(&GEOMETRY, data, &images, &anchor, &none, &BTreeSet::new()).unwrap();
         let streams = Streams::new(&self.logs, &anchor, &plan.begin);
-        recovered(&plan, &streams, target, schedule, &METHODS[0])
+        recovered_beside(&plan, &streams, target, schedule, method, supplied)
     }
 
     /// Every frame of the log that counts, and its durable epoch.
@@ -327,7 +350,15 @@ impl Machine {
 #[derive(Debug)]
 struct Deaf;
 
-impl perdura_recovery::player::Supplied for Deaf {
+impl Supplied for Deaf {
+    fn name(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn plays(&self, _: FrameKind) -> bool {
+        true
+    }
+
     fn begin(&self, _: &Arc<Heap>) {}
 
     fn frame(&self, _: Frame<'_>, _: Origin) -> Result<()> {
@@ -370,10 +401,22 @@ fn recovered<I: Image, S: LogSource>(
     schedule: Schedule,
     method: &Method,
 ) -> Result<State> {
+    recovered_beside(image, log, target, schedule, method, &[])
+}
+
+fn recovered_beside<I: Image, S: LogSource>(
+    image: &I,
+    log: &S,
+    target: Target,
+    schedule: Schedule,
+    method: &Method,
+    supplied: &[Arc<dyn Supplied>],
+) -> Result<State> {
     let means = Means {
         geometry: GEOMETRY,
         memory: &Arc::new(MemoryAccount::new(u64::MAX)),
         method,
+        supplied,
         schedule: &schedule,
         clock: &ManualClock::at(1),
         progress: &Progress::default(),
@@ -467,4 +510,89 @@ fn a_target_behind_the_end_of_the_log_is_refused() {
     let refused = machine.by_streams(behind, Schedule::inline(Level::One, 0));
     let why = refused.map(drop).unwrap_err().to_string();
     assert!(why.contains("the log ends with epoch"), "{why}");
+}
+
+/// What a player of another kind of record was called with.
+#[derive(Debug, Default)]
+struct Notes {
+    frames: Mutex<Vec<(FrameKind, Origin, Vec<u8>)>>,
+    lives: Mutex<Vec<(StreamId, Incarnation)>>,
+}
+
+impl Supplied for Notes {
+    fn name(&self) -> &'static str {
+        "notes"
+    }
+
+    fn plays(&self, kind: FrameKind) -> bool {
+        kind == FrameKind::Record
+    }
+
+    fn begin(&self, _: &Arc<Heap>) {
+        self.frames.lock().clear();
+        self.lives.lock().clear();
+    }
+
+    fn frame(&self, frame: Frame<'_>, origin: Origin) -> Result<()> {
+        let end = (origin.stream, origin.life);
+        assert!(
+            !self.lives.lock().contains(&end),
+            "{origin:?} after its life"
+        );
+        let noted = (frame.kind, origin, frame.payload.to_vec());
+        self.frames.lock().push(noted);
+        Ok(())
+    }
+
+    fn end_of_life(&self, stream: StreamId, life: Incarnation) -> Result<()> {
+        self.lives.lock().push((stream, life));
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        assert_eq!(self.lives.lock().len(), 2 * usize::from(STREAMS));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_supplied_player_and_the_heaps_play_one_log_in_one_pass_and_each_has_its_own_frames() {
+    let backward = Method {
+        player: Player::Group(Direction::Backward),
+        ..METHODS[0]
+    };
+    for seed in 0..4 {
+        let machine = Machine::with_records(seed, 3);
+        let (kept, end) = machine.frames();
+        let (records, others): (Vec<_>, Vec<_>) = kept
+            .into_iter()
+            .partition(|frame| frame.kind == FrameKind::Record);
+        assert_eq!(records.len(), 36, "three in each of twelve epochs");
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let heaps_own = archive(others, end, &mut rng);
+        for (schedule, method) in
+            schedules().flat_map(|schedule| [(schedule, &METHODS[0]), (schedule, &backward)])
+        {
+            let notes = Arc::new(Notes::default());
+            let supplied = [Arc::clone(&notes) as Arc<dyn Supplied>];
+            let both = machine
+                .by_streams_beside(Target::End, schedule, method, &supplied)
+                .unwrap();
+            let none = Copies::none();
+            let alone = recovered(&none, &heaps_own, Target::End, schedule, &METHODS[0]).unwrap();
+            assert_eq!(pages(&both.heap), pages(&alone.heap), "seed {seed}");
+            assert_eq!(both.stats.seen, alone.stats.seen);
+            let frames = notes.frames.lock();
+            assert_eq!(frames.len(), records.len(), "each once");
+            for stream in (0..STREAMS).map(StreamId) {
+                let noted = frames.iter().filter(|noted| noted.1.stream == stream);
+                let of_stream = records.iter().filter(|kept| kept.origin.stream == stream);
+                let in_order = of_stream.map(|kept| (kept.kind, kept.origin, &kept.payload));
+                assert!(noted.map(|n| (n.0, n.1, &n.2)).eq(in_order), "{stream}");
+            }
+        }
+        let unplayed = machine.by_streams(Target::End, Schedule::inline(Level::Four, seed));
+        let why = unplayed.map(drop).unwrap_err().to_string();
+        assert!(why.contains("a frame of kind 6"), "{why}");
+    }
 }

@@ -66,6 +66,7 @@ pub(crate) fn dry_run_options(
         clock: Arc::clone(&env.clock),
         schedule,
         method,
+        supplied: &[],
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: &CatalogRows,

@@ -140,6 +140,7 @@ impl Steal {
             clock: Arc::clone(&env.clock),
             schedule: options.schedule,
             method,
+            supplied: &[],
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(options.memory_limit)),
             catalog: &NoTables,

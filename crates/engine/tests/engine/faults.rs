@@ -209,6 +209,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             clock: env.clock,
             schedule: options().schedule,
             method: Method::of(perdura_wal::Scheme::Differential),
+            supplied: &[],
             dry_run: false,
             memory: Arc::new(perdura_heap::MemoryAccount::new(u64::MAX)),
             catalog: &NoTables,

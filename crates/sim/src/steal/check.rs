@@ -141,6 +141,7 @@ impl World {
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             schedule,
             method,
+            supplied: &[],
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: &NoTables,

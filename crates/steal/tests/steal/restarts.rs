@@ -37,6 +37,7 @@ pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Fou
         clock: Arc::new(SystemClock::new()),
         schedule,
         method,
+        supplied: &[],
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: &perdura::catalog::CatalogRows,

@@ -197,6 +197,7 @@ impl Crash {
             clock: env.clock,
             schedule: Schedule::new(level, how.threads),
             method,
+            supplied: &[],
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(MEMORY)),
             catalog: &NoTables,
