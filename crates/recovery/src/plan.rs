@@ -18,12 +18,15 @@ use perdura_device::Disk;
 use perdura_heap::Geometry;
 use perdura_wal::COPIED;
 
+use self::choice::{Choice, Fact, Facts, Rank, choose};
 use crate::anchor::Anchor;
 use crate::base::Base;
 use crate::image::{
     DirEntry, Directory, ImageFile, LoadedDirectory, Places, disk_of, folder, read_directory,
 };
 use crate::rule::ImageKind;
+
+mod choice;
 
 /// Pages read at once.
 const RUN_PAGES: usize = 64;
@@ -94,37 +97,113 @@ pub fn plan_image(
     bad: &BTreeSet<BadPage>,
     lost: &BTreeSet<PageId>,
 ) -> Result<ImagePlan> {
-    let mut slots: Vec<ImageSlot> = ImageSlot::ALL
-        .into_iter()
-        .filter(|slot| anchor.image(*slot).is_complete())
-        .collect();
-    slots.sort_by_key(|slot| std::cmp::Reverse(anchor.image(*slot).k));
-    let mut plan = ImagePlan::empty(anchor, images.len());
-    let mut last_error = None;
-    for (rank, slot) in slots.iter().enumerate() {
-        match open_candidate(geometry, data, images, anchor, *slot) {
-            Ok(candidate) => {
-                plan.take(geometry, anchor, candidate);
-                let of_slot = bad.iter().filter(|(in_slot, _)| in_slot == slot);
-                let pages = of_slot.map(|(_, page)| *page);
-                let bad: BTreeSet<PageId> = pages.filter(|page| !lost.contains(page)).collect();
-                plan.do_without(geometry, lost);
-                if !bad.is_empty() {
-                    let older = slots.get(rank + 1).copied();
-                    plan.replace(geometry, data, images, anchor, older, &bad)?;
-                }
+    let mut candidates = Candidates {
+        geometry,
+        data,
+        images,
+        anchor,
+        slots: by_age(anchor),
+        opened: [None, None],
+    };
+    let bad: [BTreeSet<PageId>; 2] = candidates.slots.map(|slot| {
+        let of_slot = bad.iter().filter(|(in_slot, _)| Some(*in_slot) == slot);
+        let pages = of_slot.map(|(_, page)| *page);
+        pages.filter(|page| !lost.contains(page)).collect()
+    });
+    loop {
+        let facts = Facts {
+            images: [Rank::Newer, Rank::Older].map(|rank| candidates.fact(rank)),
+            has_bad: [Rank::Newer, Rank::Older].map(|rank| !bad[rank.index()].is_empty()),
+        };
+        match choose(facts) {
+            Choice::Open(rank) => candidates.open(rank),
+            Choice::Nothing => return Ok(ImagePlan::empty(anchor, images.len())),
+            Choice::Load(rank) => return Ok(candidates.plan(rank, lost)),
+            Choice::Rebuild => {
+                let mut plan = candidates.plan(Rank::Newer, lost);
+                let stand_in = candidates.take(Rank::Older);
+                plan.replace(geometry, anchor, stand_in, &bad[Rank::Newer.index()]);
                 return Ok(plan);
             }
-            Err(error) if is_damage(&error) => {
-                plan.notes
-                    .push(format!("image {slot} cannot be used: {error}"));
-                last_error = Some(error);
-                plan.damaged.push(*slot);
+            Choice::Fail(rank) => return Err(candidates.error(rank)),
+            Choice::NoOther(rank) => {
+                let why = "the other image is not complete";
+                return Err(candidates.plan(rank, lost).give_up(&bad[rank.index()], why));
             }
-            Err(error) => return Err(error),
+            Choice::OtherUnusable => {
+                let plan = candidates.plan(Rank::Newer, lost);
+                let error = candidates.error(Rank::Older);
+                let why = format!("the other image cannot be read either: {error}");
+                return Err(plan.give_up(&bad[Rank::Newer.index()], &why));
+            }
         }
     }
-    last_error.map_or(Ok(plan), Err)
+}
+
+/// The slots of the complete images, by [`Rank::index`].
+fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
+    let mut slots = ImageSlot::ALL.map(|slot| anchor.image(slot).is_complete().then_some(slot));
+    slots.sort_by_key(|slot| std::cmp::Reverse(slot.map(|slot| anchor.image(slot).k)));
+    slots
+}
+
+/// The complete images, as far as they have been opened. The arrays are indexed by [`Rank::index`].
+struct Candidates<'a> {
+    geometry: &'a Geometry,
+    data: &'a dyn Disk,
+    images: &'a [Arc<dyn Disk>],
+    anchor: &'a Anchor,
+    slots: [Option<ImageSlot>; 2],
+    opened: [Option<Result<Candidate>>; 2],
+}
+
+impl Candidates<'_> {
+    fn fact(&self, rank: Rank) -> Fact {
+        match (self.slots[rank.index()], &self.opened[rank.index()]) {
+            (None, _) => Fact::Absent,
+            (Some(_), None) => Fact::Unopened,
+            (Some(_), Some(Ok(_))) => Fact::Usable,
+            (Some(_), Some(Err(error))) if error.is_unreadable() => Fact::Unreadable,
+            (Some(_), Some(Err(error))) if is_damage(error) => Fact::Damaged,
+            (Some(_), Some(Err(_))) => Fact::Failed,
+        }
+    }
+
+    fn open(&mut self, rank: Rank) {
+        let slot = self.slots[rank.index()].expect("an absent image is not chosen");
+        let opened = open_candidate(self.geometry, self.data, self.images, self.anchor, slot);
+        self.opened[rank.index()] = Some(opened);
+    }
+
+    fn take(&mut self, rank: Rank) -> Candidate {
+        match self.opened[rank.index()].take() {
+            Some(Ok(candidate)) => candidate,
+            Some(Err(_)) | None => unreachable!("an image that is loaded was opened"),
+        }
+    }
+
+    /// The error that opening an image returned.
+    fn error(&mut self, rank: Rank) -> Error {
+        match self.opened[rank.index()].take() {
+            Some(Err(error)) => error,
+            Some(Ok(_)) | None => unreachable!("an image that the choice fails with was refused"),
+        }
+    }
+
+    /// The plan that loads this image, with a note on the newer image if that was passed over.
+    fn plan(&mut self, rank: Rank, lost: &BTreeSet<PageId>) -> ImagePlan {
+        let mut plan = ImagePlan::empty(self.anchor, self.images.len());
+        let newer = (self.slots[0], &self.opened[0]);
+        if let (Rank::Older, (Some(slot), Some(Err(error)))) = (rank, newer) {
+            plan.notes
+                .push(format!("image {slot} cannot be used: {error}"));
+            plan.damaged.push(slot);
+        }
+        let candidate = self.take(rank);
+        plan.take(self.geometry, self.anchor, candidate);
+        plan.do_without(self.geometry, lost);
+        plan
+    }
 }
 
 /// What an older image can stand in for: a file that is not there or is none, and a disk that does
@@ -250,23 +329,14 @@ impl ImagePlan {
     fn replace(
         &mut self,
         geometry: &Geometry,
-        data: &dyn Disk,
-        images: &[Arc<dyn Disk>],
         anchor: &Anchor,
-        older: Option<ImageSlot>,
+        stand_in: Candidate,
         bad: &BTreeSet<PageId>,
-    ) -> Result<()> {
-        let older = older.ok_or_else(|| self.give_up(bad, "the other image is not complete"))?;
-        let stand_in = open_candidate(geometry, data, images, anchor, older).map_err(|error| {
-            // A disk that returns nothing at all is not a damaged image; nothing is lost by it.
-            if error.is_unreadable() {
-                return error;
-            }
-            let why = format!("the other image cannot be read either: {error}");
-            self.give_up(bad, &why)
-        })?;
+    ) {
+        let older = stand_in.slot;
         let slot = self.slot.unwrap_or(older);
         self.older = Self::base(anchor, older);
+        assert_ne!(slot, older, "an image stands in for the other one");
         self.leave_out(geometry, bad);
         for page in bad {
             let partition = geometry.partition_of_page(*page);
@@ -293,7 +363,6 @@ impl ImagePlan {
         for (begin, older) in self.begin.iter_mut().zip(self.older.begin()) {
             *begin = (*begin).min(*older);
         }
-        Ok(())
     }
 
     /// Pages that turned out to be damaged while they were loaded.

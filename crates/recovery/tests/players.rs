@@ -342,7 +342,7 @@ fn methods_that_need_an_order_play_beside_a_supplied_player_which_sees_each_fram
 }
 
 #[test]
-fn players_that_one_pass_cannot_serve_are_refused_before_anything_is_read() {
+fn players_that_one_pass_cannot_serve_are_refused_by_name_and_nothing_changes() {
     let machine = Machine::new();
     let values = Arc::new(Values::default());
     let supplied = [Arc::clone(&values) as Arc<dyn Supplied>];
