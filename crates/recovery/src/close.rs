@@ -7,8 +7,8 @@ use perdura_wal::{ChainLink, Cut, StreamScan, Vouched};
 
 use crate::anchor::Anchor;
 use crate::image::folder;
+use crate::options::RestartOptions;
 use crate::plan::ImagePlan;
-use crate::restart::RestartOptions;
 
 /// What this restart believed is on the disks before the anchor says so: a dead process may have
 /// written blocks, and given files their names, without having synced either.

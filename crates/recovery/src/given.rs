@@ -12,7 +12,7 @@ use perdura_wal::segment::{LOG_DIR, SegmentId};
 use crate::anchor::Anchor;
 use crate::found::{check_images, check_logs, is_missing};
 use crate::image::ImageFile;
-use crate::restart::RestartOptions;
+use crate::options::RestartOptions;
 use crate::route::Players;
 
 /// Refuses options that do not fit the anchor.

@@ -16,9 +16,9 @@ use perdura_wal::{Frame, Origin, Role};
 use crate::base::{Base, Image};
 use crate::fates::{Backward, Forward, Losers};
 use crate::player::{Player, Supplied};
-use crate::replay::ReplayStats;
-use crate::route::Players;
+use crate::route::{Players, foreign};
 use crate::rule::{Gate, ImageKind, Skip, gate, gate_tag};
+use crate::stats::ReplayStats;
 
 /// What the frames of a unit are held against.
 pub(crate) struct Scene<'s, I> {
@@ -349,18 +349,6 @@ pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
         origin.pos.0,
         expected,
         "bytes that are none",
-        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
-    )
-}
-
-/// The error for records that no player of the restart claims.
-#[cold]
-pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
-    Error::corrupt(
-        format!("log stream {}", origin.stream),
-        origin.pos.0,
-        "records of the scheme that the anchor names",
-        format!("a frame of kind {}", frame.kind.code()),
         "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
     )
 }

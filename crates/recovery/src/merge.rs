@@ -29,10 +29,11 @@ use perdura_wal::{Frame, Origin, Role};
 use crate::base::Image;
 use crate::fates::Forward;
 use crate::judge::{begun_by, no_record, txn_record};
-use crate::replay::{Replay, ReplayStats, SharedUnit};
+use crate::pass::{Pass, SharedUnit};
 use crate::route::Route;
 use crate::rule::gate_begun;
 use crate::source::{Frames, LogSource};
+use crate::stats::ReplayStats;
 use crate::undo::undo_losers;
 
 /// One change in a unit: its order number and which of the unit's frames it is. The last entry of
@@ -78,7 +79,7 @@ impl<S: LogSource> Head<S> {
 }
 
 struct Merger<'m, 'a, I, S: LogSource> {
-    replay: &'m Replay<'a, I, S>,
+    pass: &'m Pass<'a, I, S>,
     worker: usize,
     workers: usize,
     heads: Vec<Head<S>>,
@@ -87,16 +88,16 @@ struct Merger<'m, 'a, I, S: LogSource> {
 }
 
 pub(crate) fn merge<I: Image, S: LogSource>(
-    replay: &Replay<'_, I, S>,
+    pass: &Pass<'_, I, S>,
     worker: usize,
     workers: usize,
     next: &mut Next<'_, S>,
 ) -> Result<()> {
     assert!(worker < workers, "worker {worker} of {workers}");
-    let parts = replay.log.parts();
+    let parts = pass.log.parts();
     let heads: Result<Vec<_>> = (0..parts).map(|part| next(part).map(Head::new)).collect();
     let mut merger = Merger {
-        replay,
+        pass,
         worker,
         workers,
         heads: heads?,
@@ -110,7 +111,7 @@ pub(crate) fn merge<I: Image, S: LogSource>(
         merger.play_life(life, next)?;
         merger.end_of_life()?;
     }
-    replay.add_stats(merger.stats);
+    pass.add_stats(merger.stats);
     Ok(())
 }
 
@@ -160,19 +161,19 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             return Ok(());
         }
         assert_eq!(unit.life, life, "a round ends before the next life begins");
-        let replay = self.replay;
+        let pass = self.pass;
         let opened = unit.open()?;
         let mut entries = Vec::new();
         let mut last = 0;
         let is_first = self.worker == 0;
         if is_first {
-            replay.enter_merged_life(stream, life)?;
+            pass.enter_merged_life(stream, life)?;
         }
-        opened.for_each(replay.players.direction(), |frame, origin| {
-            if let Route::Supplied(number) = replay.players.route(frame, origin)? {
+        opened.for_each(pass.players.direction(), |frame, origin| {
+            if let Route::Supplied(number) = pass.players.route(frame, origin)? {
                 // Every worker reads every unit; the supplied players see each frame once.
                 return if is_first {
-                    replay.players.supplied()[number].frame(frame, *origin)
+                    pass.players.supplied()[number].frame(frame, *origin)
                 } else {
                     Ok(())
                 };
@@ -195,7 +196,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         if is_first {
             let bytes = to_u64(opened.joined().len());
             self.stats.bytes += bytes;
-            replay.means.progress.add_done(bytes);
+            pass.means.progress.add_done(bytes);
         }
         let head = &mut self.heads[stream];
         (head.unit, head.entries, head.at) = (Some(unit), entries, 0);
@@ -211,7 +212,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         frame: Frame<'_>,
         origin: &Origin,
     ) -> Result<Option<Numbered>> {
-        let replay = self.replay;
+        let pass = self.pass;
         let head = &mut self.heads[stream];
         match frame.kind.role() {
             Role::Records => {}
@@ -233,11 +234,11 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         };
         let number = order_number(&update.change)
             .ok_or_else(|| no_record(origin, "before and after images"))?;
-        let Some(base) = replay.image.base_of(update.page) else {
+        let Some(base) = pass.image.base_of(update.page) else {
             return Ok(None);
         };
         let decision = gate_begun(base.sweep()?, |k| head.begun.contains(&k));
-        let partition = replay.heap.geometry().partition_of_page(update.page);
+        let partition = pass.heap.geometry().partition_of_page(update.page);
         let is_own = is_own(partition, self.worker, self.workers);
         Ok(Some(Numbered {
             number,
@@ -247,7 +248,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
 
     /// Plays in order up to the end of any stream's unit.
     fn play_until_a_unit_ends(&mut self) -> Result<()> {
-        let heap = self.replay.heap;
+        let heap = self.pass.heap;
         let units: Vec<_> = self.heads.iter().map(|head| head.unit.clone()).collect();
         let mut batch = Batch::<SlotChange<'_>>::new();
         loop {
@@ -281,19 +282,19 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
 
     /// Undoes what the life left open, on this worker's partitions.
     fn end_of_life(&mut self) -> Result<()> {
-        let since = self.replay.means.clock.mono_ns();
+        let since = self.pass.means.clock.mono_ns();
         let (worker, workers) = (self.worker, self.workers);
         let mut any = false;
         for stream in 0..self.fates.len() {
             if let Some(losers) = self.fates[stream].end_life() {
                 any = true;
-                undo_losers(self.replay, stream, &losers, &|partition| {
+                undo_losers(self.pass, stream, &losers, &|partition| {
                     is_own(partition, worker, workers)
                 })?;
             }
         }
         if any {
-            self.replay.add_undo(since);
+            self.pass.add_undo(since);
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Incarnation, Result};
-use perdura_device::{Clock, Disk};
-use perdura_heap::{Heap, MemoryAccount};
+use perdura_device::Clock;
+use perdura_heap::Heap;
 use perdura_wal::anchor::AnchorFile;
 use perdura_wal::{Cut, WalStart};
 
@@ -27,45 +27,17 @@ use crate::close::{ckpt_floor, close_incarnation, first_epoch, make_durable};
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::Directory;
-use crate::indexing::{Indexing, ReadCatalog};
-use crate::level::Schedule;
-use crate::method::Method;
+use crate::indexing::Indexing;
 use crate::plan::{BadPage, ImagePlan, plan_image};
-use crate::player::Supplied;
 use crate::recover::{Means, State, Target, recover};
-use crate::replay::ReplayStats;
-use crate::report::{Bytes, Progress, Records, RestartReport};
+use crate::report::{Bytes, Records, RestartReport};
+use crate::stats::ReplayStats;
 use crate::streams::{Decided, Streams};
 
 pub use crate::create::{NewDatabase, create};
 
+pub use crate::options::RestartOptions;
 pub use crate::tables::Catalog;
-
-/// What a restart works with.
-pub struct RestartOptions<'a> {
-    /// The disk of the anchor and the images' directories.
-    pub data: Arc<dyn Disk>,
-    /// The disks of the images' pages: partition p's are on disk `p % images.len()`.
-    pub images: Vec<Arc<dyn Disk>>,
-    /// The disk of each log stream.
-    pub logs: Vec<Arc<dyn Disk>>,
-    /// Time, for the report.
-    pub clock: Arc<dyn Clock>,
-    /// Level, threads, memory.
-    pub schedule: Schedule,
-    /// The method, whose player takes the heap's records.
-    pub method: &'a Method,
-    /// Players of other kinds of records in the same log.
-    pub supplied: &'a [Arc<dyn Supplied>],
-    /// Leave the data as it is.
-    pub dry_run: bool,
-    /// The account that the heap is on.
-    pub memory: Arc<MemoryAccount>,
-    /// Reads the catalog from a heap whose table 0 is indexed.
-    pub catalog: &'a dyn ReadCatalog,
-    /// Where to say how far it is.
-    pub progress: Arc<Progress>,
-}
 
 /// A database that is back.
 pub struct Restarted {

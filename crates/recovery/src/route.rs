@@ -24,7 +24,6 @@ use perdura_base::{Error, Result};
 use perdura_heap::Heap;
 use perdura_wal::{Direction, Frame, FrameKind, Origin};
 
-use crate::judge::foreign;
 use crate::method::Method;
 use crate::player::{IndexNeed, Player, Supplied};
 
@@ -177,6 +176,18 @@ fn indexes(method: &Method, others: &[Arc<dyn Supplied>]) -> Result<IndexNeed> {
             )))
         }
     }
+}
+
+/// The error for records that no player of the restart claims.
+#[cold]
+pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
+    Error::corrupt(
+        format!("log stream {}", origin.stream),
+        origin.pos.0,
+        "records of the scheme that the anchor names",
+        format!("a frame of kind {}", frame.kind.code()),
+        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+    )
 }
 
 #[cfg(test)]

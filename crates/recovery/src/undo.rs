@@ -17,28 +17,29 @@ use perdura_wal::{Direction, Role};
 use crate::base::Image;
 use crate::fates::Losers;
 use crate::judge::txn_record;
-use crate::replay::{Replay, ReplayStats};
+use crate::pass::Pass;
 use crate::route::Route;
 use crate::source::{Frames, LogSource, Raw};
+use crate::stats::ReplayStats;
 
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
 ///
 /// # Errors
 /// Those of reading the log again.
 pub(crate) fn undo_losers<I: Image, S: LogSource>(
-    replay: &Replay<'_, I, S>,
+    pass: &Pass<'_, I, S>,
     part: usize,
     losers: &Losers,
     own: &dyn Fn(PartitionId) -> bool,
 ) -> Result<()> {
-    let (heap, image) = (replay.heap, replay.image);
+    let (heap, image) = (pass.heap, pass.image);
     let geometry = heap.geometry();
     let mut stats = ReplayStats::default();
     for number in losers.units.clone().rev() {
-        let unit = replay.log.read(part, number)?.open()?;
+        let unit = pass.log.read(part, number)?.open()?;
         let mut batch = Batch::<SlotChange<'_>>::new();
         unit.for_each(Direction::Backward, |frame, origin| {
-            match (replay.players.route(frame, origin)?, frame.kind.role()) {
+            match (pass.players.route(frame, origin)?, frame.kind.role()) {
                 (Route::Method, Role::Records) => {}
                 (Route::Method, Role::BeginMark | Role::EndMark | Role::Log)
                 | (Route::Supplied(_), _) => return Ok(()),
@@ -72,6 +73,6 @@ pub(crate) fn undo_losers<I: Image, S: LogSource>(
         })?;
         batch.play(heap)?;
     }
-    replay.add_stats(stats);
+    pass.add_stats(stats);
     Ok(())
 }

@@ -11,7 +11,7 @@ use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
 use perdura_device::AlignedBuf;
 use perdura_heap::{Geometry, decode_group};
 use perdura_page::{TxnRecord, decode_txn_record};
-use perdura_wal::{Check, Direction, FrameKind, RestartRecord, scan_stream};
+use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan, scan_stream};
 use serde::Serialize;
 
 use crate::anchor::Anchor;
@@ -248,75 +248,11 @@ impl Checked<'_> {
                 Err(error) => return found.problem(format!("log stream {stream}"), &error),
             }
         }
-        let cut = match self.anchor.decide_cut(&scans) {
-            Ok(cut) => Some(cut),
-            Err(error) => {
-                found.problem("log", &error);
-                None
-            }
-        };
-        for scan in &mut scans {
+        let cut = self.anchor.decide_cut(&scans);
+        let cut = cut.inspect_err(|error| found.problem("log", error)).ok();
+        for scan in scans {
             let ends_at = cut.as_ref().map(|cut| cut.cut[usize::from(scan.stream.0)]);
-            if let Some(end) = ends_at {
-                let before = scan.blocks.len();
-                scan.cut_at(end);
-                let void = before - scan.blocks.len();
-                if void > 0 {
-                    let stream = scan.stream;
-                    found.notes.push(format!(
-                        "log stream {stream}: {void} void block(s) at its end"
-                    ));
-                }
-            }
-            found.notes.append(&mut scan.notes);
-            let (mut groups, mut records) = (0, 0);
-            for unit in scan.units(1 << 20) {
-                let read = scan.read_unit(unit, Direction::Forward, |frame, block| {
-                    let sound = match frame.kind {
-                        FrameKind::Group => decode_group(frame.payload).is_some_and(|group| {
-                            groups += 1;
-                            records += group.records;
-                            true
-                        }),
-                        FrameKind::Record => {
-                            decode_txn_record(frame.payload).is_some_and(|record| {
-                                match record {
-                                    TxnRecord::Begin { .. } => groups += 1,
-                                    TxnRecord::Update(_) => records += 1,
-                                    TxnRecord::Commit { .. } | TxnRecord::Abort { .. } => {}
-                                }
-                                true
-                            })
-                        }
-                        FrameKind::Restart => RestartRecord::decode(frame.payload).is_some(),
-                        FrameKind::BeginCheckpoint
-                        | FrameKind::EndCheckpoint
-                        | FrameKind::Beacon => true,
-                    };
-                    if sound {
-                        return Ok(());
-                    }
-                    Err(Error::corrupt(
-                        format!("log stream {}", scan.stream),
-                        block.pos.0,
-                        format!("a frame of kind {:?}", frame.kind),
-                        "bytes that do not parse",
-                        "The checksums hold, so this is a bug in the writer. Keep a copy.",
-                    ))
-                });
-                if let Err(error) = read {
-                    found.problem(format!("log stream {}", scan.stream), &error);
-                }
-            }
-            found.streams.push(StreamFindings {
-                stream: scan.stream.0,
-                blocks: scan.blocks.len(),
-                bytes: scan.bytes_read,
-                groups,
-                records,
-                valid_end: scan.valid_end.0,
-                cut: ends_at.map(|pos| pos.0),
-            });
+            check_stream(scan, ends_at, found);
         }
         if let Some(cut) = &cut {
             found.durable_epoch = Some(cut.durable.0);
@@ -341,9 +277,82 @@ impl Checked<'_> {
         }
     }
 
-    fn scan(&self, stream: StreamId, from: Pos) -> Result<perdura_wal::StreamScan> {
+    fn scan(&self, stream: StreamId, from: Pos) -> Result<StreamScan> {
         let disk = self.options.logs[usize::from(stream.0)].as_ref();
         scan_stream(disk, &self.anchor.lives(), stream, from, Check::All)
+    }
+}
+
+/// Checks every frame of a stream up to its cut, if there is one.
+fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings) {
+    let stream = scan.stream;
+    if let Some(end) = ends_at {
+        let before = scan.blocks.len();
+        scan.cut_at(end);
+        let void = before - scan.blocks.len();
+        if void > 0 {
+            found.notes.push(format!(
+                "log stream {stream}: {void} void block(s) at its end"
+            ));
+        }
+    }
+    found.notes.append(&mut scan.notes);
+    let mut counts = Counts::default();
+    for unit in scan.units(1 << 20) {
+        let read = scan.read_unit(unit, Direction::Forward, |frame, block| {
+            if counts.parses(frame) {
+                return Ok(());
+            }
+            Err(Error::corrupt(
+                format!("log stream {stream}"),
+                block.pos.0,
+                format!("a frame of kind {:?}", frame.kind),
+                "bytes that do not parse",
+                "The checksums hold, so this is a bug in the writer. Keep a copy.",
+            ))
+        });
+        if let Err(error) = read {
+            found.problem(format!("log stream {stream}"), &error);
+        }
+    }
+    found.streams.push(StreamFindings {
+        stream: stream.0,
+        blocks: scan.blocks.len(),
+        bytes: scan.bytes_read,
+        groups: counts.groups,
+        records: counts.records,
+        valid_end: scan.valid_end.0,
+        cut: ends_at.map(|pos| pos.0),
+    });
+}
+
+/// What the frames of a stream hold.
+#[derive(Default)]
+struct Counts {
+    groups: u64,
+    records: u64,
+}
+
+impl Counts {
+    /// Counts what a frame holds. Returns whether its payload parses.
+    fn parses(&mut self, frame: Frame<'_>) -> bool {
+        match frame.kind {
+            FrameKind::Group => decode_group(frame.payload).is_some_and(|group| {
+                self.groups += 1;
+                self.records += group.records;
+                true
+            }),
+            FrameKind::Record => decode_txn_record(frame.payload).is_some_and(|record| {
+                match record {
+                    TxnRecord::Begin { .. } => self.groups += 1,
+                    TxnRecord::Update(_) => self.records += 1,
+                    TxnRecord::Commit { .. } | TxnRecord::Abort { .. } => {}
+                }
+                true
+            }),
+            FrameKind::Restart => RestartRecord::decode(frame.payload).is_some(),
+            FrameKind::BeginCheckpoint | FrameKind::EndCheckpoint | FrameKind::Beacon => true,
+        }
     }
 }
 

@@ -1,0 +1,38 @@
+//! What the caller gives a restart: disks, clock, memory, and how to play the log.
+
+use std::sync::Arc;
+
+use perdura_device::{Clock, Disk};
+use perdura_heap::MemoryAccount;
+
+use crate::indexing::ReadCatalog;
+use crate::level::Schedule;
+use crate::method::Method;
+use crate::player::Supplied;
+use crate::report::Progress;
+
+/// What a restart works with.
+pub struct RestartOptions<'a> {
+    /// The disk of the anchor and the images' directories.
+    pub data: Arc<dyn Disk>,
+    /// The disks of the images' pages: partition p's are on disk `p % images.len()`.
+    pub images: Vec<Arc<dyn Disk>>,
+    /// The disk of each log stream.
+    pub logs: Vec<Arc<dyn Disk>>,
+    /// Time, for the report.
+    pub clock: Arc<dyn Clock>,
+    /// Level, threads, memory.
+    pub schedule: Schedule,
+    /// The method, whose player takes the heap's records.
+    pub method: &'a Method,
+    /// Players of other kinds of records in the same log.
+    pub supplied: &'a [Arc<dyn Supplied>],
+    /// Leave the data as it is.
+    pub dry_run: bool,
+    /// The account that the heap is on.
+    pub memory: Arc<MemoryAccount>,
+    /// Reads the catalog from a heap whose table 0 is indexed.
+    pub catalog: &'a dyn ReadCatalog,
+    /// Where to say how far it is.
+    pub progress: Arc<Progress>,
+}

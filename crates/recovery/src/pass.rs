@@ -1,0 +1,132 @@
+//! One pass over a log: what its players share, on whichever thread they play.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use perdura_base::{Error, Incarnation, Result, StreamId};
+use perdura_heap::Heap;
+
+use crate::judge::StreamPlayer;
+use crate::means::Means;
+use crate::route::Players;
+use crate::source::{LogSource, Raw};
+use crate::stats::ReplayStats;
+
+/// One pass over a log.
+pub(crate) struct Pass<'a, I, S> {
+    pub heap: &'a Arc<Heap>,
+    pub image: &'a I,
+    pub log: &'a S,
+    pub means: &'a Means<'a>,
+    pub players: Players<'a>,
+    /// The players of each part of the log.
+    pub streams: Vec<StreamPlayer>,
+    stats: Mutex<ReplayStats>,
+    undo_ns: AtomicU64,
+}
+
+impl<'a, I, S: LogSource> Pass<'a, I, S> {
+    /// Begins a pass.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if one pass cannot serve the players of `means`.
+    pub fn begin(
+        heap: &'a Arc<Heap>,
+        image: &'a I,
+        log: &'a S,
+        means: &'a Means<'a>,
+    ) -> Result<Self> {
+        let players = Players::plan(means.method, means.supplied)?;
+        players.begin(heap);
+        let streams = (0u8..).map(StreamId).take(log.parts());
+        let streams = streams.map(|stream| StreamPlayer::new(&players, stream));
+        Ok(Pass {
+            streams: streams.collect(),
+            heap,
+            image,
+            log,
+            means,
+            players,
+            stats: Mutex::new(ReplayStats::default()),
+            undo_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// Adds the figures of a unit or a worker.
+    pub fn add_stats(&self, stats: ReplayStats) {
+        self.stats.lock().merge(stats);
+    }
+
+    /// Counts the time since `since_ns` as undoing. Workers undo side by side, so the longest counts.
+    pub fn add_undo(&self, since_ns: u64) {
+        let spent = self.means.clock.mono_ns().saturating_sub(since_ns);
+        self.undo_ns.fetch_max(spent, Ordering::Relaxed);
+    }
+
+    /// The figures, and the seconds of undoing, when all is played.
+    pub fn into_figures(self) -> (ReplayStats, f64) {
+        let stats = self.stats.into_inner();
+        let skipped: u64 = stats.skipped.values().sum();
+        assert_eq!(
+            stats.applied + skipped,
+            stats.seen,
+            "each record is applied or skipped"
+        );
+        let undo_ns = self.undo_ns.into_inner();
+        let undo = std::time::Duration::from_nanos(undo_ns);
+        (stats, undo.as_secs_f64())
+    }
+
+    /// Tells the supplied players that read a merged log beside the mergers which life comes next.
+    pub(crate) fn enter_merged_life(&self, stream: usize, life: Incarnation) -> Result<()> {
+        match &self.streams[stream] {
+            StreamPlayer::Merged(supplied) => supplied.lock().enter(life),
+            StreamPlayer::Group
+            | StreamPlayer::GroupInOrder(_)
+            | StreamPlayer::Fate(_)
+            | StreamPlayer::TwoPass(_)
+            | StreamPlayer::Supplied(_) => unreachable!("a stream of a merged log"),
+        }
+    }
+}
+
+/// A unit of log in the hands of the players that need it: the first to need it opens it.
+pub(crate) struct SharedUnit<S: LogSource> {
+    /// Its number among its part's, oldest first.
+    pub number: usize,
+    /// The life of the database that wrote it.
+    pub life: Incarnation,
+    /// Bytes of memory that it took when it was read.
+    pub bytes: u64,
+    raw: Mutex<Option<S::Raw>>,
+    open: OnceLock<<S::Raw as Raw>::Open>,
+}
+
+impl<S: LogSource> SharedUnit<S> {
+    pub fn new(number: usize, raw: S::Raw) -> Self {
+        SharedUnit {
+            number,
+            life: raw.life(),
+            bytes: raw.bytes(),
+            raw: Mutex::new(Some(raw)),
+            open: OnceLock::new(),
+        }
+    }
+
+    /// The frames.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a block is damaged.
+    pub fn open(&self) -> Result<&<S::Raw as Raw>::Open> {
+        let mut raw = self.raw.lock();
+        if let Some(raw) = raw.take() {
+            let unit = raw.open()?;
+            return Ok(self.open.get_or_init(|| unit));
+        }
+        drop(raw);
+        self.open
+            .get()
+            .ok_or_else(|| Error::Stopped("this unit of log is damaged".into()))
+    }
+}

@@ -1,0 +1,50 @@
+//! Figures of a replay.
+
+use std::collections::BTreeMap;
+
+use crate::rule::Gate;
+
+/// What replay did.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayStats {
+    /// Committed transactions seen.
+    pub groups: u64,
+    /// Records seen.
+    pub seen: u64,
+    /// Records applied.
+    pub applied: u64,
+    /// Records of unfinished transactions undone by a second pass.
+    pub undone: u64,
+    /// Records skipped, by reason.
+    pub skipped: BTreeMap<&'static str, u64>,
+    /// Bytes of frames read.
+    pub bytes: u64,
+}
+
+impl ReplayStats {
+    /// Adds another player's.
+    pub fn merge(&mut self, other: ReplayStats) {
+        self.groups += other.groups;
+        self.seen += other.seen;
+        self.applied += other.applied;
+        self.undone += other.undone;
+        self.bytes += other.bytes;
+        for (reason, count) in other.skipped {
+            *self.skipped.entry(reason).or_default() += count;
+        }
+    }
+
+    pub(crate) fn decided(&mut self, gate: Gate) -> bool {
+        self.seen += 1;
+        match gate {
+            Gate::Apply => {
+                self.applied += 1;
+                true
+            }
+            Gate::Skip(why) => {
+                *self.skipped.entry(why.name()).or_default() += 1;
+                false
+            }
+        }
+    }
+}
