@@ -1,6 +1,5 @@
 //! A stopped database, opened to be read.
 
-use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,12 +12,11 @@ use perdura_base::{PartitionId, Pos, StreamId};
 use perdura_device::{Disk, SystemClock};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::{PageKind, layout};
-use perdura_recovery::found::{find, is_database, missing_log};
+use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Anchor, read_anchor};
 use perdura_recovery::{Level, Method, Schedule};
-use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{Check, StreamScan, scan_stream};
 
 use crate::exit::Usage;
@@ -40,28 +38,26 @@ pub struct Place {
     pub image_dir: Vec<PathBuf>,
 }
 
-/// What must be there for a database to be opened.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Demand {
-    /// Every directory.
-    Whole,
-    /// The anchor alone.
-    Anchor,
+impl Place {
+    /// The directories.
+    pub fn paths(&self) -> Paths {
+        Paths {
+            data: self.data.clone(),
+            images: self.image_dir.clone(),
+            logs: self.log_dir.clone(),
+        }
+    }
 }
 
 /// A stopped database.
 pub struct Offline {
-    /// The disk of the anchor and the images' directories.
-    pub data: Arc<dyn Disk>,
-    /// The disks of the images' pages.
-    pub images: Vec<Arc<dyn Disk>>,
-    /// The disk of each stream.
-    pub logs: Vec<Arc<dyn Disk>>,
+    /// The disks.
+    pub disks: Disks,
     /// What the anchor says.
     pub anchor: Anchor,
     /// What is wrong with the anchor although it can be read.
     pub anchor_notes: Vec<String>,
-    _locks: Vec<Box<dyn Any + Send + Sync>>,
+    _locks: Locks,
 }
 
 impl Offline {
@@ -70,7 +66,7 @@ impl Offline {
     /// # Errors
     /// A directory without a database, one of another version, and one that a server has open.
     pub fn open(place: &Place) -> Result<Offline> {
-        Offline::opened(place, Demand::Whole)
+        Offline::opened(place, Demand::All)
     }
 
     /// Opens what is left of a database that a restart would refuse.
@@ -83,7 +79,6 @@ impl Offline {
 
     fn opened(place: &Place, demand: Demand) -> Result<Offline> {
         let dir = place.data.display();
-        let data: Arc<dyn Disk> = Arc::new(ReadDisk::open(&place.data));
         if !place.data.is_dir() {
             let why = match place.data.exists() {
                 true => "it is not a directory",
@@ -91,25 +86,22 @@ impl Offline {
             };
             bail!("there is no database in {dir}: {why}");
         }
-        is_database(data.as_ref()).with_context(|| data.name())?;
-        let mut locks = vec![lock(data.as_ref(), "LOCK")?];
-        let given: Vec<Arc<dyn Disk>> = place
-            .log_dir
-            .iter()
-            .map(|dir| Arc::new(ReadDisk::open(dir)) as Arc<dyn Disk>)
-            .collect();
-        let Some((_, anchor, notes)) = find(data.as_ref(), &given).with_context(|| data.name())?
-        else {
+        let paths = place.paths();
+        let open = |dir: &Path| Ok(Arc::new(ReadDisk::open(dir)) as Arc<dyn Disk>);
+        let opening = Opening::begin(&paths, &open).map_err(|error| match error {
+            locked @ Error::Locked { .. } => stopped(locked),
+            other => anyhow::Error::new(other).context(dir.to_string()),
+        })?;
+        let found = opening.anchor().with_context(|| dir.to_string())?;
+        let Some((anchor, anchor_notes)) = found else {
             bail!("there is no database in {dir}");
         };
-        let logs = log_disks(place, demand, &anchor, &data, &mut locks)?;
-        let images = image_disks(place, &anchor, &data)?;
+        let opened = opening.finish(anchor.streams, usize::from(anchor.images.disks), demand);
+        let (disks, locks) = opened.map_err(stopped)?;
         Ok(Offline {
-            data,
-            images,
-            logs,
+            disks,
             anchor,
-            anchor_notes: notes,
+            anchor_notes,
             _locks: locks,
         })
     }
@@ -127,17 +119,12 @@ impl Offline {
     /// Scans one stream.
     pub fn scan(&self, stream: StreamId, from: Pos) -> perdura::Result<StreamScan> {
         scan_stream(
-            self.logs[usize::from(stream.0)].as_ref(),
+            self.disks.logs[usize::from(stream.0)].as_ref(),
             &self.anchor.lives(),
             stream,
             from,
             Check::All,
         )
-    }
-
-    /// The disk that holds a partition's pages of the images.
-    pub fn image_disk(&self, partition: PartitionId) -> &dyn Disk {
-        self.images[perdura_recovery::image::disk_of(partition, self.images.len())].as_ref()
     }
 
     /// The method called `name` and the level with this number, if they are for this database;
@@ -170,7 +157,7 @@ impl Offline {
         schedule: &Schedule,
     ) -> Result<(Restarted, String)> {
         let options = self.restart_options(method, schedule);
-        let dir = || self.data.name();
+        let dir = || self.disks.data.name();
         let restarted = restart(&options).with_context(dir)?;
         let mut restarted = restarted.context("there is no database")?;
         let (rows, digest) = described(&restarted).with_context(dir)?;
@@ -185,9 +172,7 @@ impl Offline {
         schedule: &Schedule,
     ) -> RestartOptions<'static> {
         RestartOptions {
-            data: Arc::clone(&self.data),
-            images: self.images.clone(),
-            logs: self.logs.clone(),
+            disks: self.disks.clone(),
             clock: Arc::new(SystemClock::new()),
             schedule: *schedule,
             method,
@@ -224,66 +209,6 @@ pub fn taken_slots(heap: &Heap) -> u64 {
     .sum()
 }
 
-/// The disk of each stream. A directory that is not there is named rather than taken for an empty
-/// log.
-fn log_disks(
-    place: &Place,
-    demand: Demand,
-    anchor: &Anchor,
-    data: &Arc<dyn Disk>,
-    locks: &mut Vec<Box<dyn Any + Send + Sync>>,
-) -> Result<Vec<Arc<dyn Disk>>> {
-    let streams = usize::from(anchor.streams);
-    if place.log_dir.len() > 1 && place.log_dir.len() != streams {
-        bail!(Usage(format!(
-            "{} log directories for {streams} stream(s)",
-            place.log_dir.len()
-        )));
-    }
-    let mut logs = Vec::new();
-    for stream in 0..streams {
-        let dir = place.log_dir.get(stream).or(place.log_dir.first());
-        logs.push(match dir {
-            None => Arc::clone(data),
-            Some(dir) => {
-                let disk: Arc<dyn Disk> = Arc::new(ReadDisk::open(dir));
-                if demand == Demand::Whole && !dir.join(LOG_DIR).is_dir() {
-                    let id = StreamId(u8::try_from(stream)?);
-                    bail!(missing_log(&dir.display().to_string(), id));
-                }
-                locks.push(lock(disk.as_ref(), &format!("LOCK.s{stream:02}"))?);
-                disk
-            }
-        });
-    }
-    Ok(logs)
-}
-
-fn image_disks(place: &Place, anchor: &Anchor, data: &Arc<dyn Disk>) -> Result<Vec<Arc<dyn Disk>>> {
-    let disks = usize::from(anchor.images.disks);
-    match place.image_dir.len() {
-        0 if disks == 1 => return Ok(vec![Arc::clone(data)]),
-        given if given != disks => bail!(Usage(format!(
-            "{given} image directories; the images of this database are spread over {disks}"
-        ))),
-        _ => {}
-    }
-    let open = |(at, dir): (usize, &PathBuf)| {
-        let disk: Arc<dyn Disk> = Arc::new(ReadDisk::open(dir));
-        if !dir.is_dir() {
-            bail!(Error::corrupt(
-                dir.display().to_string(),
-                0,
-                format!("the directory of image disk {at}"),
-                "no such directory",
-                "Pages of both images are in it. Mount the disk or restore it from a backup.",
-            ));
-        }
-        Ok(disk)
-    };
-    place.image_dir.iter().enumerate().map(open).collect()
-}
-
 /// `0` means one thread a core.
 pub fn threads_or_cores(threads: usize) -> usize {
     match threads {
@@ -303,12 +228,13 @@ pub fn hex(digest: u64) -> String {
     format!("{digest:016x}")
 }
 
-fn lock(disk: &dyn Disk, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
-    disk.lock(path).map_err(|error| match error {
+/// An error of opening, with what to do if a server has the database open.
+fn stopped(error: Error) -> anyhow::Error {
+    match error {
         locked @ Error::Locked { .. } => anyhow::Error::new(locked)
             .context("this verb works on a stopped database: stop the server first"),
         other => other.into(),
-    })
+    }
 }
 
 /// The anchor of the database in a directory, if there is one that can be read.

@@ -123,7 +123,7 @@ flags!(
 flags!(
     /// How a database is opened that is only read; the verb says where it is.
     ReaderArgs,
-    |row| ["log-dir", "maxmemory", "restart-level", "threads"].contains(&row.name)
+    |row| ["log-dir", "image-dir", "maxmemory", "restart-level", "threads"].contains(&row.name)
 );
 
 flags!(

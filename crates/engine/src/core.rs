@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
-use perdura_device::{Clock, Disk};
+use perdura_device::Clock;
 use perdura_heap::{DetachedTable, Geometry, Heap, MemoryAccount};
+use perdura_recovery::disks::Disks;
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::vouch::take_over;
@@ -29,10 +30,8 @@ use crate::purge::ExpiredListener;
 /// What comes from outside.
 #[derive(Clone)]
 pub struct Env {
-    /// The disk of anchor and images.
-    pub data: Arc<dyn Disk>,
-    /// The disk of each log stream.
-    pub logs: Vec<Arc<dyn Disk>>,
+    /// The disks.
+    pub disks: Disks,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness: a new database's uuid and hash seed come from it.
@@ -73,9 +72,7 @@ impl Core {
         let memory = Arc::new(MemoryAccount::new(options.memory_limit));
         let method = Method::of(Scheme::Differential);
         let restart_options = RestartOptions {
-            data: Arc::clone(&env.data),
-            images: vec![Arc::clone(&env.data)],
-            logs: env.logs.clone(),
+            disks: env.disks.clone(),
             clock: Arc::clone(&env.clock),
             schedule: options.schedule,
             method,
@@ -89,13 +86,7 @@ impl Core {
             Some(restarted) => restarted,
             None => {
                 let new = new_database(&env, &options);
-                create(
-                    &env.data,
-                    &restart_options.images,
-                    &env.logs,
-                    env.clock.as_ref(),
-                    &new,
-                )?;
+                create(&env.disks, env.clock.as_ref(), &new)?;
                 restart(&restart_options)?.expect("the database was made just now")
             }
         };
@@ -467,7 +458,7 @@ impl Core {
 
 /// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.
 fn check_scheme(env: &Env) -> Result<()> {
-    let Some(anchor) = read_anchor(env.data.as_ref())? else {
+    let Some(anchor) = read_anchor(env.disks.data.as_ref())? else {
         return Ok(());
     };
     let scheme = anchor.scheme;
@@ -476,7 +467,7 @@ fn check_scheme(env: &Env) -> Result<()> {
         Mode::Steal => Err(Error::Usage(format!(
             "the database in {} is of the logging scheme {}, which this engine does not serve; \
              `perdura restart` brings it back and shows what is in it",
-            env.data.name(),
+            env.disks.data.name(),
             scheme.name()
         ))),
     }
@@ -493,7 +484,7 @@ fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {
             chunk_pages: options.chunk_pages,
             hash_seed: mix64(env.seed.wrapping_add(0x5851_f42d_4c95_7f2d)),
         },
-        streams: u8::try_from(env.logs.len()).expect("at most 16 streams"),
+        streams: u8::try_from(env.disks.logs.len()).expect("at most 16 streams"),
         segments: options.segment_sizes(),
         scheme: Scheme::Differential,
     }

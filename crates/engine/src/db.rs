@@ -22,13 +22,14 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, StreamId, TableId};
 use perdura_device::{Clock, SystemClock};
 use perdura_heap::MemoryAccount;
+use perdura_recovery::disks::{Disks, Locks};
 use perdura_recovery::{Progress, RestartReport};
 use perdura_txn::{Ticket, Tx};
 use perdura_wal::{Reached, Rung};
 
 use crate::core::{Core, Env, Flushed};
 use crate::delays::{Delayed, Delays};
-use crate::files::{self, OpenedFiles};
+use crate::files;
 use crate::named::Renewal;
 use crate::options::Options;
 use crate::pace::FlushPacer;
@@ -64,8 +65,8 @@ impl Db {
     /// # Errors
     /// As [`Db::open`].
     pub fn open_with_progress(options: Options, progress: Arc<Progress>) -> Result<Db> {
-        let files = files::open(&options)?;
-        Db::open_on(options, files, progress)
+        let (disks, locks) = files::open(&options)?;
+        Db::open_on(options, disks, locks, progress)
     }
 
     /// The same on disks that the caller supplies: what `options` says of directories is not
@@ -73,12 +74,16 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::open`].
-    pub fn open_on(options: Options, files: OpenedFiles, progress: Arc<Progress>) -> Result<Db> {
+    pub fn open_on(
+        options: Options,
+        disks: Disks,
+        locks: Locks,
+        progress: Arc<Progress>,
+    ) -> Result<Db> {
         let core_options = options.core()?;
         let clock = Arc::new(SystemClock::new());
         let env = Env {
-            data: files.data,
-            logs: files.logs,
+            disks,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             seed: seed(clock.as_ref()),
         };
@@ -108,7 +113,7 @@ impl Db {
         let threads = Arc::new(Threads {
             shared: Arc::clone(&shared),
             handles: Mutex::new(Vec::new()),
-            _locks: files.locks,
+            _locks: locks,
         });
         for stream in (0..streams).map(StreamId) {
             let handle = spawn(&shared, &format!("flush-{stream}"), move |s| {

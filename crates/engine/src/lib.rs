@@ -119,6 +119,7 @@ pub use perdura_heap::{
     Shape, Text, ValueCursor,
     texts::{TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES},
 };
+pub use perdura_recovery::disks::{Disks, Locks};
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_txn::{Packing, Ticket, Tx};
 pub use perdura_types as types;

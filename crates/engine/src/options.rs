@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
 use perdura_heap::OrphanLimits;
-use perdura_recovery::{Level, Schedule};
+use perdura_recovery::disks::Paths;
+use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
 use perdura_wal::SegmentSizes;
 
 /// The tables that a database has unless its options say otherwise: Redis's sixteen databases.
@@ -70,6 +71,9 @@ pub struct Options {
     pub data: PathBuf,
     /// A directory for each log stream; empty: all streams in the data directory.
     pub log_dirs: Vec<PathBuf>,
+    /// A directory for each disk that the images' pages are spread over; empty: the data directory.
+    /// Their number and order are fixed at creation; a directory may move.
+    pub image_dirs: Vec<PathBuf>,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,
     /// Virtual partitions, a power of two up to 256. Fixed at creation.
@@ -98,6 +102,7 @@ impl Options {
         Options {
             data: data.into(),
             log_dirs: Vec::new(),
+            image_dirs: Vec::new(),
             streams: 1,
             partitions: core.partitions,
             segment_bytes: core.segment_bytes,
@@ -107,6 +112,16 @@ impl Options {
             value_bytes_max: core.value_bytes_max,
             restart_level: Level::Four,
             threads: 0,
+        }
+    }
+
+    /// The directories.
+    #[must_use]
+    pub fn paths(&self) -> Paths {
+        Paths {
+            data: self.data.clone(),
+            images: self.image_dirs.clone(),
+            logs: self.log_dirs.clone(),
         }
     }
 
@@ -139,13 +154,13 @@ impl Options {
                 self.streams
             )));
         }
-        let dirs = self.log_dirs.len();
-        if dirs > 1 && dirs != usize::from(self.streams) {
+        if self.image_dirs.len() > usize::from(IMAGE_DISKS_MAX) {
             return Err(Error::Usage(format!(
-                "{dirs} log directories for {} stream(s); give one for each, one for all, or none",
-                self.streams
+                "{} image directories; there are at most {IMAGE_DISKS_MAX}",
+                self.image_dirs.len()
             )));
         }
+        self.paths().check_logs(self.streams)?;
         Ok(core)
     }
 }

@@ -45,12 +45,13 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
-use perdura_device::{AlignedBuf, Clock, Disk};
+use perdura_device::{AlignedBuf, Clock};
 use perdura_heap::MemoryUse;
 use perdura_wal::{Rung, Wal};
 
 use crate::anchor_cell::AnchorCell;
 use crate::component::{Component, Contract};
+use crate::disks::Disks;
 use crate::image::{
     Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path,
     remove_old_directories,
@@ -146,10 +147,8 @@ pub struct CheckpointParts {
     pub wal: Arc<Wal>,
     /// The anchor.
     pub anchor: Arc<AnchorCell>,
-    /// The disk of anchor and directories.
-    pub disk: Arc<dyn Disk>,
-    /// The disks of the images' pages, at least one: partition p is on disk p modulo their number.
-    pub images: Vec<Arc<dyn Disk>>,
+    /// The disks.
+    pub disks: Disks,
     /// What the transactions need around the window's ends.
     pub window: Arc<dyn Window>,
     /// Time, for the report only.
@@ -232,8 +231,7 @@ impl Checkpointer {
             component,
             wal,
             anchor,
-            disk,
-            images,
+            disks,
             window,
             clock,
         } = &self.parts;
@@ -242,12 +240,13 @@ impl Checkpointer {
         let slot = record.newest_image().map_or(ImageSlot::A, ImageSlot::other);
         let k = CkptEpoch(component.ckpt_epoch().0 + 1);
         let images = (0u8..)
-            .zip(images)
+            .zip(&disks.images)
             .map(|(number, disk)| {
                 ImageFile::open_to_rewrite(disk.as_ref(), slot, &record.uuid, number)
             })
             .collect::<Result<Vec<_>>>()?;
-        let writer = DirectoryWriter::create(disk, slot, k, &record.uuid, component.geometry())?;
+        let writer =
+            DirectoryWriter::create(&disks.data, slot, k, &record.uuid, component.geometry())?;
         if self.staging.is_empty() {
             self.staging = AlignedBuf::zeroed(STAGING_BYTES);
             let staging = to_u64(STAGING_BYTES);
@@ -450,7 +449,7 @@ impl Checkpointer {
         let (slot, k) = (*slot, *k);
         self.assert_named(slot, k, floor);
         let segments = self.parts.wal.truncate(floor);
-        remove_old_directories(self.parts.disk.as_ref(), slot, k)?;
+        remove_old_directories(self.parts.disks.data.as_ref(), slot, k)?;
         segments?;
         self.leftover = None;
         Ok(())
@@ -539,7 +538,7 @@ impl Checkpointer {
         let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
         // On a full disk it would be in the way; if it cannot go now, the next complete checkpoint
         // of this slot removes it.
-        let _gone_or_later = self.parts.disk.remove(&tmp);
+        let _gone_or_later = self.parts.disks.data.remove(&tmp);
         if armed(Flaw::FailedWriteClean) {
             return;
         }

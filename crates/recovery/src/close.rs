@@ -18,16 +18,16 @@ pub(crate) fn make_durable(
     scans: &[StreamScan],
 ) -> Result<()> {
     for scan in scans {
-        let disk = options.logs[usize::from(scan.stream.0)].as_ref();
+        let disk = options.disks.logs[usize::from(scan.stream.0)].as_ref();
         scan.write_again(disk, anchor)?;
     }
     for slot in ImageSlot::ALL {
-        for disk in &options.images {
+        for disk in &options.disks.images {
             disk.sync_dir(folder(slot))?;
         }
-        options.data.sync_dir(folder(slot))?;
+        options.disks.data.sync_dir(folder(slot))?;
     }
-    options.data.sync_dir("")
+    options.disks.data.sync_dir("")
 }
 
 /// Ends the incarnation that crashed and begins the next: in the anchor, before any work.

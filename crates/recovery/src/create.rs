@@ -1,9 +1,7 @@
 //! Making a new database.
 
-use std::sync::Arc;
-
 use perdura_base::{Error, Result, Uuid};
-use perdura_device::{Clock, Disk};
+use perdura_device::Clock;
 use perdura_heap::Geometry;
 use perdura_wal::anchor::AnchorFile;
 use perdura_wal::scheme::Scheme;
@@ -11,6 +9,7 @@ use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{History, SegmentSizes};
 
 use crate::anchor::Anchor;
+use crate::disks::Disks;
 use crate::image::create_images;
 use crate::images::IMAGE_DISKS_MAX;
 
@@ -33,13 +32,8 @@ pub struct NewDatabase {
 ///
 /// # Errors
 /// The disks'.
-pub fn create(
-    data: &Arc<dyn Disk>,
-    images: &[Arc<dyn Disk>],
-    logs: &[Arc<dyn Disk>],
-    clock: &dyn Clock,
-    new: &NewDatabase,
-) -> Result<()> {
+pub fn create(disks: &Disks, clock: &dyn Clock, new: &NewDatabase) -> Result<()> {
+    let Disks { data, images, logs } = disks;
     let image_disks = u8::try_from(images.len()).ok();
     let image_disks = image_disks
         .filter(|disks| (1..=IMAGE_DISKS_MAX).contains(disks))

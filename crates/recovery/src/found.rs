@@ -71,6 +71,19 @@ pub fn is_database(data: &dyn Disk) -> Result<bool> {
     Ok(false)
 }
 
+/// The error for an image disk whose directory is not there, or holds no pages file.
+#[must_use]
+pub fn missing_image_dir(dir: &str, number: usize) -> Error {
+    Error::corrupt(
+        dir,
+        0,
+        format!("the pages files of image disk {number}"),
+        "no such file",
+        "Pages of both images are in it. Mount the disk or restore the directory from a backup; \
+         --image-dir names the place if it has moved.",
+    )
+}
+
 fn refuse_log_without_anchor(data: &dyn Disk, log: &dyn Disk) -> Result<()> {
     let names = match log.list(LOG_DIR) {
         Ok(names) => names,

@@ -20,7 +20,7 @@ use crate::route::Players;
 /// # Errors
 /// [`Error::Usage`] with the reason; a log disk's.
 pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
-    let (streams, disks) = (options.logs.len(), options.images.len());
+    let (streams, disks) = (options.disks.logs.len(), options.disks.images.len());
     if usize::from(anchor.streams) != streams {
         return Err(Error::Usage(format!(
             "the database has {} log stream(s), {streams} log director(ies) were given",
@@ -38,12 +38,17 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
         .check(anchor.scheme, options.schedule.level)
         .map_err(Error::Usage)?;
     Players::plan(options.method, options.supplied)?;
-    let segments = list_segments(&options.logs)?;
-    check_places(&options.logs, &segments)?;
-    let pages = open_pages(&options.images, &anchor.uuid);
-    check_image_places(&options.images, &pages)?;
-    check_images(options.data.as_ref(), &options.images, pages, anchor)?;
-    check_logs(&options.logs, &segments, anchor)
+    let segments = list_segments(&options.disks.logs)?;
+    check_places(&options.disks.logs, &segments)?;
+    let pages = open_pages(&options.disks.images, &anchor.uuid);
+    check_image_places(&options.disks.images, &pages)?;
+    check_images(
+        options.disks.data.as_ref(),
+        &options.disks.images,
+        pages,
+        anchor,
+    )?;
+    check_logs(&options.disks.logs, &segments, anchor)
 }
 
 /// The pages files of both slots, as far as they can be opened, in the order of the images' disks.

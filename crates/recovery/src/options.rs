@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use perdura_device::{Clock, Disk};
+use perdura_device::Clock;
 use perdura_heap::MemoryAccount;
 
+use crate::disks::Disks;
 use crate::indexing::ReadCatalog;
 use crate::level::Schedule;
 use crate::method::Method;
@@ -13,12 +14,8 @@ use crate::report::Progress;
 
 /// What a restart works with.
 pub struct RestartOptions<'a> {
-    /// The disk of the anchor and the images' directories.
-    pub data: Arc<dyn Disk>,
-    /// The disks of the images' pages: partition p's are on disk `p % images.len()`.
-    pub images: Vec<Arc<dyn Disk>>,
-    /// The disk of each log stream.
-    pub logs: Vec<Arc<dyn Disk>>,
+    /// The disks.
+    pub disks: Disks,
     /// Time, for the report.
     pub clock: Arc<dyn Clock>,
     /// Level, threads, memory.

@@ -69,7 +69,8 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let progress = options.progress.as_ref();
     let begin = clock.mono_ns();
     progress.start(begin);
-    let Some((file, anchor, notes)) = find(options.data.as_ref(), &options.logs)? else {
+    let Some((file, anchor, notes)) = find(options.disks.data.as_ref(), &options.disks.logs)?
+    else {
         return Ok(None);
     };
     check_given(options, &anchor)?;
@@ -168,7 +169,7 @@ pub(crate) fn load(
     let geometry = anchor.geometry;
     let (mut bad, mut lost) = (BTreeSet::<BadPage>::new(), BTreeSet::new());
     loop {
-        let (data, images) = (options.data.as_ref(), &options.images);
+        let (data, images) = (options.disks.data.as_ref(), &options.disks.images);
         let image = match plan_image(&geometry, data, images, anchor, &bad, &lost) {
             Err(_) if tolerance == Tolerance::LostPages && !bad.is_empty() => {
                 lost.extend(std::mem::take(&mut bad).into_iter().map(|(_, page)| page));
@@ -179,7 +180,7 @@ pub(crate) fn load(
         options
             .progress
             .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
-        let log = Streams::new(&options.logs, anchor, &image.begin);
+        let log = Streams::new(&options.disks.logs, anchor, &image.begin);
         let means = Means {
             geometry,
             memory: &options.memory,

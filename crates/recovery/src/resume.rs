@@ -65,7 +65,7 @@ pub fn resume(
         })
     };
     let wal = Arc::new(Wal::open(
-        &options.logs,
+        &options.disks.logs,
         Arc::clone(&options.clock),
         WalOptions {
             segments: record.segments,
@@ -80,8 +80,7 @@ pub fn resume(
         component: Component::Heap(Arc::clone(&restarted.heap)),
         wal: Arc::clone(&wal),
         anchor: Arc::clone(&anchor),
-        disk: Arc::clone(&options.data),
-        images: options.images.clone(),
+        disks: options.disks.clone(),
         window,
         clock: Arc::clone(&options.clock),
     };

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::anchor::{Anchor, open_anchor};
 use crate::anchor_cell::AnchorCell;
 use crate::close::{ckpt_floor, first_epoch};
+use crate::disks::Disks;
 use crate::found::check_version;
 use crate::image::{Directory, Places, pages_path};
 use crate::mended::MendedLog;
@@ -112,32 +113,33 @@ pub fn salvage(
     let refused = match restart(options) {
         Ok(Some(_)) => return Ok(Condition::Whole),
         Ok(None) => {
-            let dir = options.data.name();
+            let dir = options.disks.data.name();
             return Err(Error::Usage(format!("there is no database in {dir}")));
         }
         Err(error) => error,
     };
-    check_version(options.data.as_ref())?;
-    let Some((_, anchor, _)) = open_anchor(options.data.as_ref())? else {
+    check_version(options.disks.data.as_ref())?;
+    let Some((_, anchor, _)) = open_anchor(options.disks.data.as_ref())? else {
         return Err(refused);
     };
     if !anchor.scheme.has_tables() {
         return Err(refused);
     }
     let mended = RestartOptions {
-        data: Arc::clone(&options.data),
-        images: options.images.clone(),
-        logs: (0u8..)
-            .map(StreamId)
-            .zip(&options.logs)
-            .map(|(stream, disk)| MendedLog::open(disk, &anchor, stream))
-            .collect::<Result<_>>()?,
+        disks: Disks {
+            logs: (0u8..)
+                .map(StreamId)
+                .zip(&options.disks.logs)
+                .map(|(stream, disk)| MendedLog::open(disk, &anchor, stream))
+                .collect::<Result<_>>()?,
+            ..options.disks.clone()
+        },
         clock: Arc::clone(&options.clock),
         memory: Arc::clone(&options.memory),
         progress: Arc::clone(&options.progress),
         ..*options
     };
-    for plan in plans(&mended.logs, &anchor)? {
+    for plan in plans(&mended.disks.logs, &anchor)? {
         match carry_out(&mended, &anchor, plan, &refused) {
             Ok(salvaged) if is_usable(&salvaged.catalog) => {
                 return Ok(Condition::Salvaged(Box::new(salvaged)));
@@ -377,9 +379,10 @@ fn carry_out(
     let without_log;
     let options = if plan.image_alone {
         without_log = RestartOptions {
-            logs: options.logs.iter().map(MendedLog::empty).collect(),
-            data: Arc::clone(&options.data),
-            images: options.images.clone(),
+            disks: Disks {
+                logs: options.disks.logs.iter().map(MendedLog::empty).collect(),
+                ..options.disks.clone()
+            },
             clock: Arc::clone(&options.clock),
             memory: Arc::clone(&options.memory),
             progress: Arc::clone(&options.progress),
@@ -445,8 +448,8 @@ pub fn build(
         scheme: anchor.scheme,
     };
     let clock = options.clock.as_ref();
-    create(&options.data, &options.images, &options.logs, clock, &new)?;
-    let opened = open_anchor(options.data.as_ref())?;
+    create(&options.disks, clock, &new)?;
+    let opened = open_anchor(options.disks.data.as_ref())?;
     let (file, made, _) = opened.expect("the anchor was written just now");
     let cell = AnchorCell::new(file, made);
     let zeros = vec![Pos(0); usize::from(anchor.streams)];

@@ -124,7 +124,7 @@ pub fn verify(
     describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
 ) -> Result<Option<Verified>> {
     assert!(options.dry_run, "verify changes nothing");
-    let Some((_, anchor, notes)) = find(options.data.as_ref(), &options.logs)? else {
+    let Some((_, anchor, notes)) = find(options.disks.data.as_ref(), &options.disks.logs)? else {
         return Ok(None);
     };
     check_given(options, &anchor)?;
@@ -192,6 +192,7 @@ impl Checked<'_> {
         let pages_path = pages_path(slot);
         let files: Result<Vec<ImageFile>, Error> = self
             .options
+            .disks
             .images
             .iter()
             .map(|disk| ImageFile::open(disk.as_ref(), slot, &self.anchor.uuid))
@@ -199,7 +200,12 @@ impl Checked<'_> {
         let files = files.inspect_err(|error| found.problem(&pages_path, error));
         if let (Ok(files), true) = (files, status.is_complete()) {
             let geometry = self.geometry();
-            let listed = read_directory(self.options.data.as_ref(), &self.anchor, slot, &geometry);
+            let listed = read_directory(
+                self.options.disks.data.as_ref(),
+                &self.anchor,
+                slot,
+                &geometry,
+            );
             match listed {
                 Err(error) => found.problem(format!("directory of image {slot}"), &error),
                 Ok(listed) => {
@@ -278,7 +284,7 @@ impl Checked<'_> {
     }
 
     fn scan(&self, stream: StreamId, from: Pos) -> Result<StreamScan> {
-        let disk = self.options.logs[usize::from(stream.0)].as_ref();
+        let disk = self.options.disks.logs[usize::from(stream.0)].as_ref();
         scan_stream(disk, &self.anchor.lives(), stream, from, Check::All)
     }
 }

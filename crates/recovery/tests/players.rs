@@ -8,6 +8,7 @@ use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId
 use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::txn_record::encode_commit;
+use perdura_recovery::Disks;
 use perdura_recovery::indexing::{NoTables, ReadCatalog};
 use perdura_recovery::player::{IndexNeed, Mergers, Supplied};
 use perdura_recovery::read_anchor;
@@ -38,17 +39,14 @@ impl Machine {
             segments: SegmentSizes::fixed(64 << 10),
             scheme: Scheme::Differential,
         };
-        let images = [Arc::clone(&disk)];
-        let logs = vec![Arc::clone(&disk); usize::from(STREAMS)];
-        create(&disk, &images, &logs, &ManualClock::at(1), &new).unwrap();
+        let disks = Disks::on_one(Arc::clone(&disk), usize::from(STREAMS));
+        create(&disks, &ManualClock::at(1), &new).unwrap();
         Machine { disk }
     }
 
     fn options<'a>(&self, method: &'a Method, schedule: Schedule) -> RestartOptions<'a> {
         RestartOptions {
-            data: Arc::clone(&self.disk),
-            images: vec![Arc::clone(&self.disk)],
-            logs: vec![Arc::clone(&self.disk); usize::from(STREAMS)],
+            disks: Disks::on_one(Arc::clone(&self.disk), usize::from(STREAMS)),
             clock: Arc::new(ManualClock::at(1)),
             schedule,
             method,

@@ -13,6 +13,7 @@ use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
+use perdura_recovery::Disks;
 use perdura_recovery::base::{Base, Image};
 use perdura_recovery::indexing::NoTables;
 use perdura_recovery::plan::plan_image;
@@ -215,8 +216,7 @@ fn pages(heap: &Heap) -> BTreeMap<PageId, Vec<u8>> {
 
 /// A log on a disk, and all that it holds.
 struct Machine {
-    disk: Arc<dyn Disk>,
-    logs: Vec<Arc<dyn Disk>>,
+    disks: Disks,
 }
 
 impl Machine {
@@ -228,8 +228,8 @@ impl Machine {
     /// One whose log also has this many records of another kind in each epoch.
     fn with_records(seed: u64, records: u32) -> Machine {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
-        let logs = vec![Arc::clone(&disk); usize::from(STREAMS)];
-        let machine = Machine { disk, logs };
+        let disks = Disks::on_one(disk, usize::from(STREAMS));
+        let machine = Machine { disks };
         let new = NewDatabase {
             uuid: Uuid([3; 16]),
             geometry: GEOMETRY,
@@ -237,9 +237,8 @@ impl Machine {
             segments: SegmentSizes::fixed(64 << 10),
             scheme: Scheme::Differential,
         };
-        let images = [Arc::clone(&machine.disk)];
         let clock = ManualClock::at(1);
-        create(&machine.disk, &images, &machine.logs, &clock, &new).unwrap();
+        create(&machine.disks, &clock, &new).unwrap();
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut useq = [0; PAGES as usize];
         for _ in 0..2 {
@@ -257,9 +256,7 @@ impl Machine {
             player: Player::Supplied(Arc::new(Deaf)),
         };
         let options = RestartOptions {
-            data: Arc::clone(&self.disk),
-            images: vec![Arc::clone(&self.disk)],
-            logs: self.logs.clone(),
+            disks: self.disks.clone(),
             clock: Arc::new(ManualClock::at(1)),
             schedule: Schedule::inline(Level::Two, 0),
             method: &passes_over,
@@ -310,19 +307,19 @@ impl Machine {
         method: &Method,
         supplied: &[Arc<dyn Supplied>],
     ) -> Result<State> {
-        let anchor = read_anchor(self.disk.as_ref()).unwrap().unwrap();
-        let images = [Arc::clone(&self.disk)];
-        let (none, data) = (BTreeSet::new(), self.disk.as_ref());
-        let plan = plan_image(&GEOMETRY, data, &images, &anchor, &none, &BTreeSet::new()).unwrap();
-        let streams = Streams::new(&self.logs, &anchor, &plan.begin);
+        let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
+        let Disks { data, images, .. } = &self.disks;
+        let (none, data) = (BTreeSet::new(), data.as_ref());
+        let plan = plan_image(&GEOMETRY, data, images, &anchor, &none, &BTreeSet::new()).unwrap();
+        let streams = Streams::new(&self.disks.logs, &anchor, &plan.begin);
         recovered_beside(&plan, &streams, target, schedule, method, supplied)
     }
 
     /// Every frame of the log that counts, and its durable epoch.
     fn frames(&self) -> (Vec<Kept>, Epoch) {
-        let anchor = read_anchor(self.disk.as_ref()).unwrap().unwrap();
+        let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let begin = vec![perdura_base::Pos(0); usize::from(STREAMS)];
-        let streams = Streams::new(&self.logs, &anchor, &begin);
+        let streams = Streams::new(&self.disks.logs, &anchor, &begin);
         for part in 0..streams.parts() {
             streams.scan(part).unwrap();
         }

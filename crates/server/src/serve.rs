@@ -51,10 +51,10 @@ pub fn serve(
     }
     options.check()?;
     // Another process may have the database: then its port is none of this one's business.
-    let files = files::open(&db)?;
+    let (disks, locks) = files::open(&db)?;
     let mut prepared = Prepared::new(options, db.clone(), Arc::new(log), Some(ours))?;
     prepared.event_loop.supervise();
-    prepared.open_with(move |progress| Db::open_on(db, files, progress));
+    prepared.open_with(move |progress| Db::open_on(db, disks, locks, progress));
     prepared.run()
 }
 
@@ -86,8 +86,8 @@ impl Server {
     ) -> Result<Server, ServeError> {
         options.check()?;
         let described = db.clone();
-        let files = files::open(&db)?;
-        let open = move |progress| Db::open_on(db, files, progress);
+        let (disks, locks) = files::open(&db)?;
+        let open = move |progress| Db::open_on(db, disks, locks, progress);
         Server::start_prepared(options, described, open, Arc::new(log))
     }
 

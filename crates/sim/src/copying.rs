@@ -16,6 +16,7 @@ use perdura::databases::names_databases;
 use perdura::{Core, Env, Error, Progress};
 use perdura_base::num::to_u64;
 use perdura_device::{Access, Clock, Disk, MemDisk};
+use perdura_recovery::Disks;
 use perdura_recovery::Method;
 use perdura_recovery::salvage::{Condition, salvage};
 use perdura_wal::Scheme;
@@ -163,8 +164,7 @@ impl Copier {
         }
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let env = Env {
-            data: Arc::clone(&disk),
-            logs: vec![disk; usize::from(world.swarm.streams)],
+            disks: Disks::on_one(disk, usize::from(world.swarm.streams)),
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
         };

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use perdura::catalog::CatalogRows;
 use perdura::{Core, CoreOptions, Env, Error, MemoryAccount, Progress};
 use perdura_device::{Clock, Disk, SimDisk};
+use perdura_recovery::Disks;
 use perdura_recovery::{Method, RestartOptions, Schedule};
 
 use crate::drafting::Drafting;
@@ -60,9 +61,7 @@ pub(crate) fn dry_run_options(
     schedule: Schedule,
 ) -> RestartOptions<'static> {
     RestartOptions {
-        data: Arc::clone(&env.data),
-        images: vec![Arc::clone(&env.data)],
-        logs: env.logs.clone(),
+        disks: env.disks.clone(),
         clock: Arc::clone(&env.clock),
         schedule,
         method,
@@ -103,9 +102,13 @@ impl World {
                 false => disks[0].life() as Arc<dyn Disk>,
             })
             .collect();
+        let data = disks[0].life() as Arc<dyn Disk>;
         Env {
-            data: disks[0].life(),
-            logs,
+            disks: Disks {
+                images: vec![Arc::clone(&data)],
+                data,
+                logs,
+            },
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: self.seed,
         }

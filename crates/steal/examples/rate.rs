@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use perdura_base::PartitionId;
 use perdura_device::{Clock, Disk, MemDisk, SystemClock};
+use perdura_recovery::Disks;
 use perdura_steal::{Place, Steal, StealEnv, StealOptions};
 use perdura_wal::Scheme;
 
@@ -18,9 +19,11 @@ fn main() -> perdura_base::Result<()> {
     let disk = || -> Arc<dyn Disk> { Arc::new(MemDisk::new()) };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let env = StealEnv {
-        data: disk(),
-        logs: vec![disk()],
-        images: vec![disk()],
+        disks: Disks {
+            data: disk(),
+            images: vec![disk()],
+            logs: vec![disk()],
+        },
         clock: Arc::clone(&clock),
         seed: 1,
     };

@@ -90,10 +90,10 @@ impl Steal {
     /// disks'.
     pub fn create(env: StealEnv, options: StealOptions) -> Result<Steal> {
         options.check(&env)?;
-        if read_anchor(env.data.as_ref())?.is_some() {
+        if read_anchor(env.disks.data.as_ref())?.is_some() {
             return Err(Error::Usage(format!(
                 "there is a database in {} already",
-                env.data.name()
+                env.disks.data.name()
             )));
         }
         let mut uuid = [0; 16];
@@ -106,11 +106,11 @@ impl Steal {
                 chunk_pages: options.chunk_pages,
                 hash_seed: 0,
             },
-            streams: u8::try_from(env.logs.len()).expect("at most 16 streams"),
+            streams: u8::try_from(env.disks.logs.len()).expect("at most 16 streams"),
             segments: SegmentSizes::fixed(options.segment_bytes),
             scheme: options.scheme,
         };
-        create(&env.data, &env.images, &env.logs, env.clock.as_ref(), &new)?;
+        create(&env.disks, env.clock.as_ref(), &new)?;
         let opened = Steal::open(env, options)?;
         Ok(opened.expect("the database was made just now"))
     }
@@ -121,22 +121,20 @@ impl Steal {
     /// # Errors
     /// See [`restart`]; nothing was changed if it fails before the anchor is updated.
     pub fn open(env: StealEnv, options: StealOptions) -> Result<Option<Steal>> {
-        let Some(found) = read_anchor(env.data.as_ref())? else {
+        let Some(found) = read_anchor(env.disks.data.as_ref())? else {
             return Ok(None);
         };
         if found.scheme.mode() != Mode::Steal {
             return Err(Error::Usage(format!(
                 "the database in {} is of the logging scheme {}: open it with the product's engine",
-                env.data.name(),
+                env.disks.data.name(),
                 found.scheme.name()
             )));
         }
         let class = options.check_open()?;
         let method = Method::by_name(options.method, found.scheme).map_err(Error::Usage)?;
         let restart_options = RestartOptions {
-            data: Arc::clone(&env.data),
-            images: env.images.clone(),
-            logs: env.logs.clone(),
+            disks: env.disks.clone(),
             clock: Arc::clone(&env.clock),
             schedule: options.schedule,
             method,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, PARTITIONS_MAX, SECTOR_BYTES, STREAMS_MAX};
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Result};
-use perdura_device::{Clock, Disk};
+use perdura_device::Clock;
 use perdura_page::SlotClass;
+use perdura_recovery::Disks;
 use perdura_recovery::IMAGE_DISKS_MAX;
 use perdura_recovery::{Level, Schedule};
 use perdura_wal::block::BLOCK_BYTES_MAX;
@@ -15,12 +16,8 @@ use perdura_wal::{Mode, Scheme};
 /// What comes from outside.
 #[derive(Clone)]
 pub struct StealEnv {
-    /// The disk of the anchor and the images' directories.
-    pub data: Arc<dyn Disk>,
-    /// The disk of each log stream.
-    pub logs: Vec<Arc<dyn Disk>>,
-    /// The disks of the images' pages, at least one.
-    pub images: Vec<Arc<dyn Disk>>,
+    /// The disks.
+    pub disks: Disks,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness: a new database's uuid comes from it.
@@ -157,16 +154,16 @@ impl StealOptions {
                 16 * sector
             ));
         }
-        if env.logs.is_empty() || env.logs.len() > usize::from(STREAMS_MAX) {
+        if env.disks.logs.is_empty() || env.disks.logs.len() > usize::from(STREAMS_MAX) {
             return bad(format!(
                 "1 to {STREAMS_MAX} log disks, not {}",
-                env.logs.len()
+                env.disks.logs.len()
             ));
         }
-        if env.images.is_empty() || env.images.len() > usize::from(IMAGE_DISKS_MAX) {
+        if env.disks.images.is_empty() || env.disks.images.len() > usize::from(IMAGE_DISKS_MAX) {
             return bad(format!(
                 "1 to {IMAGE_DISKS_MAX} image disks, not {}",
-                env.images.len()
+                env.disks.images.len()
             ));
         }
         Ok(())

@@ -10,6 +10,7 @@ use perdura::databases::names_databases;
 use perdura::{MemoryAccount, Progress};
 use perdura_base::Uuid;
 use perdura_device::{Access, Clock, Disk, FileDisk, SystemClock};
+use perdura_recovery::Disks;
 use perdura_recovery::found::{VERSION_PATH, write_version};
 use perdura_recovery::salvage::{Condition, Missing, Salvaged, build, salvage};
 use perdura_recovery::{LogMemory, RestartOptions, Schedule};
@@ -119,9 +120,7 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
     let clock = Arc::new(SystemClock::new());
     let uuid = new_uuid(clock.as_ref());
     let options = RestartOptions {
-        data: Arc::clone(&disk),
-        images: vec![Arc::clone(&disk)],
-        logs: vec![Arc::clone(&disk); from.logs.len()],
+        disks: Disks::on_one(Arc::clone(&disk), from.disks.logs.len()),
         clock,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         progress: Arc::new(Progress::default()),

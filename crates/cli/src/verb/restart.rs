@@ -73,6 +73,7 @@ fn product(args: &Args, offline: Offline, level: Level) -> Result<RestartReport>
     let mut options = perdura::Options::new(&args.place.data);
     options.streams = offline.anchor.streams;
     options.log_dirs.clone_from(&args.place.log_dir);
+    options.image_dirs.clone_from(&args.place.image_dir);
     options.restart_level = level;
     options.threads = args.threads;
     // Its locks are shared, and stand in the way of the one that follows.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use perdura_base::PartitionId;
 use perdura_device::{Disk, FileDisk, SystemClock};
+use perdura_recovery::Disks;
 use perdura_steal::{Route, Steal, StealEnv, StealOptions};
 use perdura_wal::Scheme;
 
@@ -69,9 +70,11 @@ impl Crashed {
         let images = dirs("image", IMAGES);
         let disk = |dir: &PathBuf| -> Arc<dyn Disk> { Arc::new(FileDisk::new(dir).unwrap()) };
         let env = StealEnv {
-            data: disk(&data),
-            logs: logs.iter().map(disk).collect(),
-            images: images.iter().map(disk).collect(),
+            disks: Disks {
+                data: disk(&data),
+                images: images.iter().map(disk).collect(),
+                logs: logs.iter().map(disk).collect(),
+            },
             clock: Arc::new(SystemClock::new()),
             seed: 1,
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use perdura::{Core, CoreOptions, Env, PartitionSet, Progress, Renewal, Ticket};
+use perdura::{Core, CoreOptions, Disks, Env, PartitionSet, Progress, Renewal, Ticket};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_wal::{Check, Direction, FlushProgress, FrameKind, Rung, scan_stream};
@@ -20,8 +20,7 @@ pub fn small() -> CoreOptions {
 pub fn env(disk: &Arc<SimDisk>, streams: usize) -> Env {
     let life: Arc<dyn Disk> = disk.life();
     Env {
-        data: Arc::clone(&life),
-        logs: vec![life; streams],
+        disks: Disks::on_one(life, streams),
         clock: Arc::new(ManualClock::at(1_000_000)) as Arc<dyn Clock>,
         seed: 7,
     }
@@ -468,8 +467,11 @@ fn damage_that_nothing_can_repair_is_reported_and_changes_nothing() {
 fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     let (data, logs) = (SimDisk::new(1), [SimDisk::new(2), SimDisk::new(3)]);
     let with_logs = |order: [usize; 2]| Env {
-        data: data.life(),
-        logs: order.map(|at| logs[at].life() as Arc<dyn Disk>).to_vec(),
+        disks: Disks {
+            images: vec![data.life()],
+            data: data.life(),
+            logs: order.map(|at| logs[at].life() as Arc<dyn Disk>).to_vec(),
+        },
         clock: Arc::new(ManualClock::at(1_000_000)) as Arc<dyn Clock>,
         seed: 7,
     };

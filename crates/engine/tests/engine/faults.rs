@@ -203,9 +203,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
         disk.crash(CrashProfile::Everything, life);
         let env = env(&disk, 1);
         let restart_options = RestartOptions {
-            images: vec![Arc::clone(&env.data)],
-            data: env.data,
-            logs: env.logs,
+            disks: env.disks,
             clock: env.clock,
             schedule: options().schedule,
             method: Method::of(perdura_wal::Scheme::Differential),

@@ -4,6 +4,7 @@ mod collection_log;
 mod collections;
 mod core_steps;
 mod damage;
+mod directories;
 mod drafts;
 mod embedded;
 mod faults;

@@ -9,7 +9,7 @@ fn options(dir: &tempfile::TempDir) -> Options {
     }
 }
 
-fn set(db: &Db, key: &[u8], value: &[u8]) -> perdura::Ticket {
+pub fn set(db: &Db, key: &[u8], value: &[u8]) -> perdura::Ticket {
     let parts = [db.partition_of(key)].into_iter().collect();
     db.transact(&parts, |tx| tx.put(db.database(0), key, value, None))
         .expect("a put")

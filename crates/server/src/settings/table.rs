@@ -142,6 +142,22 @@ pub static SETTINGS: &[Setting] = &[
     .many()
     .default("the data directory"),
     row(
+        "image-dir",
+        Group::Database,
+        Kind::Path,
+        "Directory of the images' pages; once for each disk that they are spread over. Their number and \
+         order are fixed when the database is made.",
+        database!(
+            |o| o.image_dirs.iter().map(|p| p.display().to_string()).collect(),
+            |o, v| {
+                o.image_dirs = v.iter().map(PathBuf::from).collect();
+                Ok(())
+            }
+        ),
+    )
+    .many()
+    .default("the data directory"),
+    row(
         "streams",
         Group::Database,
         Kind::Integer {

@@ -1,7 +1,7 @@
 //! A server over a log whose disk does not finish its syncs until the test says so.
 
 use super::client::{Client, Running, local, small};
-use perdura::files::{self, OpenedFiles};
+use perdura::files;
 use perdura::{Db, Result};
 use perdura_device::{Access, Disk, File};
 use perdura_server::Server;
@@ -132,10 +132,9 @@ fn start() -> (Running, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let theirs = Arc::clone(&gate);
     let open = move |progress| {
-        let files = files::open(&data)?;
-        let log: Arc<dyn Disk> = Arc::new(GatedDisk(Arc::clone(&files.data), theirs));
-        let logs = vec![log];
-        Db::open_on(data, OpenedFiles { logs, ..files }, progress)
+        let (mut disks, locks) = files::open(&data)?;
+        disks.logs = vec![Arc::new(GatedDisk(Arc::clone(&disks.data), theirs))];
+        Db::open_on(data, disks, locks, progress)
     };
     let mut options = local();
     options.enable_debug_command = perdura_server::DebugAccess::Yes;

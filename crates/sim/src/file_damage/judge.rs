@@ -10,6 +10,7 @@ use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::{ImageSlot, PartitionId, Uuid};
 use perdura_device::{AlignedBuf, Clock, Disk, MemDisk};
 use perdura_recovery::Anchor;
+use perdura_recovery::Disks;
 use perdura_recovery::image::{ImageFile, Places, read_directory};
 use perdura_recovery::read_anchor;
 use perdura_recovery::salvage::{Condition, build, salvage};
@@ -56,8 +57,7 @@ impl Sweep<'_> {
         let disk: Arc<dyn Disk> = Arc::new(disk_of(files, folders)?);
         let world = &self.subject.world;
         let env = Env {
-            data: Arc::clone(&disk),
-            logs: vec![Arc::clone(&disk); usize::from(world.swarm.streams)],
+            disks: Disks::on_one(Arc::clone(&disk), usize::from(world.swarm.streams)),
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
         };
@@ -123,9 +123,7 @@ impl Sweep<'_> {
         let missing = salvaged.missing.clone();
         let target: Arc<dyn Disk> = Arc::new(MemDisk::new());
         let into = RestartOptions {
-            data: Arc::clone(&target),
-            images: vec![Arc::clone(&target)],
-            logs: vec![Arc::clone(&target); env.logs.len()],
+            disks: Disks::on_one(target, env.disks.logs.len()),
             clock: Arc::clone(&env.clock),
             memory: Arc::clone(&options.memory),
             progress: Arc::clone(&options.progress),
@@ -141,8 +139,7 @@ impl Sweep<'_> {
         };
         build(salvaged, &into, Uuid([7; 16]), limits).map_err(text)?;
         let env = Env {
-            data: Arc::clone(&target),
-            logs: into.logs,
+            disks: into.disks,
             ..env.clone()
         };
         let opened = Core::open(env, world.options(), Arc::new(Progress::default()));
@@ -164,7 +161,7 @@ impl Sweep<'_> {
     /// database's beginning and each image is incomplete, or without a readable header, directory or
     /// page (docs/operations.md).
     fn may_refuse(&self, options: &RestartOptions<'_>, error: Error) -> Result<(), Wrong> {
-        let Ok(Some(anchor)) = read_anchor(options.data.as_ref()) else {
+        let Ok(Some(anchor)) = read_anchor(options.disks.data.as_ref()) else {
             return Ok(());
         };
         let suffices = |slot: &ImageSlot| {
@@ -215,8 +212,8 @@ impl Sweep<'_> {
 /// Whether an image and all of its pages can be read.
 fn is_readable(options: &RestartOptions<'_>, anchor: &Anchor, slot: ImageSlot) -> bool {
     let geometry = anchor.geometry;
-    let file = ImageFile::open(options.images[0].as_ref(), slot, &anchor.uuid);
-    let listed = read_directory(options.data.as_ref(), anchor, slot, &geometry);
+    let file = ImageFile::open(options.disks.images[0].as_ref(), slot, &anchor.uuid);
+    let listed = read_directory(options.disks.data.as_ref(), anchor, slot, &geometry);
     let (Ok(file), Ok(listed)) = (file, listed) else {
         return false;
     };

@@ -135,9 +135,7 @@ impl World {
     ) -> Check<String> {
         let env = self.env(disks);
         let options = RestartOptions {
-            data: env.data,
-            images: env.images,
-            logs: env.logs,
+            disks: env.disks,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             schedule,
             method,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura_base::PageId;
 use perdura_device::{Clock, Disk, SimDisk};
+use perdura_recovery::Disks;
 use perdura_steal::{Place, Steal, StealEnv, Txn};
 
 use crate::machine::Machine;
@@ -108,16 +109,18 @@ impl World {
         let disk = |at: usize| disks[at].life() as Arc<dyn Disk>;
         let first_image = self.first_image();
         StealEnv {
-            data: disk(0),
-            logs: (0..usize::from(self.swarm.streams))
-                .map(|s| disk(if self.swarm.logs_apart { s + 1 } else { 0 }))
-                .collect(),
-            images: (0..usize::from(self.swarm.image_disks))
-                .map(|i| match self.swarm.images_apart {
-                    true => disk(first_image + i),
-                    false => disk(0),
-                })
-                .collect(),
+            disks: Disks {
+                data: disk(0),
+                images: (0..usize::from(self.swarm.image_disks))
+                    .map(|i| match self.swarm.images_apart {
+                        true => disk(first_image + i),
+                        false => disk(0),
+                    })
+                    .collect(),
+                logs: (0..usize::from(self.swarm.streams))
+                    .map(|s| disk(if self.swarm.logs_apart { s + 1 } else { 0 }))
+                    .collect(),
+            },
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: self.seed,
         }

@@ -121,8 +121,7 @@ fn the_product_refuses_a_database_of_interleaved_transactions_and_the_other_way_
 
     let core = |disks: &Disks| {
         let env = Env {
-            data: Arc::clone(&disks.env.data),
-            logs: disks.env.logs.clone(),
+            disks: disks.env.disks.clone(),
             clock: Arc::clone(&disks.env.clock),
             seed: 1,
         };

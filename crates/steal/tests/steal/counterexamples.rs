@@ -532,7 +532,7 @@ fn pages_of_a_partition_are_on_its_image_disk() {
         let file = disk.open("image-a/pages", perdura_device::Access::Buffered);
         file.unwrap().len().unwrap()
     };
-    assert_eq!(bytes(disks.env.images[0].as_ref()), 4096, "no page");
-    assert!(bytes(disks.env.images[1].as_ref()) > 4096);
+    assert_eq!(bytes(disks.env.disks.images[0].as_ref()), 4096, "no page");
+    assert!(bytes(disks.env.disks.images[1].as_ref()) > 4096);
     assert_eq!(steal.anchor().get().images.disks, 2);
 }

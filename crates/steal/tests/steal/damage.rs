@@ -37,7 +37,7 @@ enum Damage {
 impl Damage {
     /// Damage to the newest of two complete images.
     fn draw(rng: &mut fastrand::Rng, disks: &Disks) -> Option<Damage> {
-        let anchor = read_anchor(disks.env.data.as_ref()).unwrap().unwrap();
+        let anchor = read_anchor(disks.env.disks.data.as_ref()).unwrap().unwrap();
         let complete = |image: &perdura_recovery::ImageStatus| image.is_complete();
         if !anchor.images.iter().all(complete) {
             return None;
@@ -54,14 +54,14 @@ impl Damage {
         match self {
             Damage::Directory(slot, k) => {
                 let path = directory_path(*slot, *k);
-                let file = disks.env.data.open(&path, Access::Buffered).unwrap();
+                let file = disks.env.disks.data.open(&path, Access::Buffered).unwrap();
                 flip_byte(file.as_ref(), 30);
             }
             Damage::Pages(slot, pages, at) => {
-                let anchor = read_anchor(disks.env.data.as_ref()).unwrap().unwrap();
+                let anchor = read_anchor(disks.env.disks.data.as_ref()).unwrap().unwrap();
                 for page in pages {
                     let partition = usize::from(geometry.partition_of_page(*page).0);
-                    let disk = &disks.env.images[partition % disks.env.images.len()];
+                    let disk = &disks.env.disks.images[partition % disks.env.disks.images.len()];
                     let path = format!("{}/pages", folder(*slot));
                     let file = disk.open(&path, Access::Buffered).unwrap();
                     let place = Places::of(&anchor).place(*page);
@@ -216,7 +216,7 @@ fn a_damaged_image_is_made_good_by_the_older_one_and_the_log_in_every_life() {
 fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places() {
     let mut disks = Disks::new(1, 2);
     let images = [SimDisk::new(1), SimDisk::new(2)];
-    disks.env.images = images.each_ref().map(|disk| disk.life() as _).to_vec();
+    disks.env.disks.images = images.each_ref().map(|disk| disk.life() as _).to_vec();
     let steal = Steal::create(disks.env.clone(), options(Scheme::Dl1p, Records::Full)).unwrap();
     assert_eq!(steal.fill((0..300).map(row)).unwrap(), 300);
     steal.checkpoint_now().unwrap();

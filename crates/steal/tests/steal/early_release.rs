@@ -13,7 +13,7 @@ fn overwritten(disks: &Disks, steal: &Steal) -> (Place, Committed) {
     let place = steal.insert(&mut first, &row(1)).unwrap().unwrap();
     let _durable = steal.commit(first);
     steal.flush_all().unwrap();
-    assert_eq!(disks.env.logs.len(), 2);
+    assert_eq!(disks.env.disks.logs.len(), 2);
     let mut writer = steal.begin();
     assert!(steal.update(&mut writer, place, &row(2)).unwrap());
     (place, steal.commit(writer))

@@ -25,9 +25,11 @@ impl Disks {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
         Disks {
             env: StealEnv {
-                data: disk(),
-                logs: (0..streams).map(|_| disk()).collect(),
-                images: (0..images).map(|_| disk()).collect(),
+                disks: perdura_recovery::disks::Disks {
+                    data: disk(),
+                    images: (0..images).map(|_| disk()).collect(),
+                    logs: (0..streams).map(|_| disk()).collect(),
+                },
                 clock,
                 seed: 7,
             },

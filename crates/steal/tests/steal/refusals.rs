@@ -28,12 +28,12 @@ fn a_database_made_on_anothers_image_disk_is_refused_and_the_other_is_whole() {
         drop(steal);
         let mut two = Disks::new(1, 1);
         two.env.seed = 8;
-        two.env.images = one.env.images.clone();
+        two.env.disks.images = one.env.disks.images.clone();
         let refused = Steal::create(two.env.clone(), base()).map(drop);
         assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
         let steal = Steal::open(one.env, base()).unwrap().unwrap();
         assert_eq!(rows(&steal), before);
-        two.env.images = Disks::new(1, 1).env.images;
+        two.env.disks.images = Disks::new(1, 1).env.disks.images;
         Steal::create(two.env, base()).map(drop).unwrap();
     }
 }
@@ -45,12 +45,13 @@ fn a_creation_that_was_cut_short_is_replaced_and_a_page_beside_no_anchor_is_not(
     for with_page in [false, true] {
         let mut again = Disks::new(1, 1);
         again.env.seed = 8;
-        again.env.images = vec![again.env.data.clone()];
+        again.env.disks.images = vec![again.env.disks.data.clone()];
         let uuid = perdura_base::Uuid([3; 16]);
-        let images = again.env.images.clone();
-        perdura_recovery::image::create_images(again.env.data.as_ref(), &images, &uuid).unwrap();
+        let images = again.env.disks.images.clone();
+        perdura_recovery::image::create_images(again.env.disks.data.as_ref(), &images, &uuid)
+            .unwrap();
         if with_page {
-            let disk = &again.env.data;
+            let disk = &again.env.disks.data;
             let file = disk.open("image-b/pages", perdura_device::Access::Buffered);
             file.unwrap()
                 .write_at(PAGES_HEADER_BYTES, &[1; 16])

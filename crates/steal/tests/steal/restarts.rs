@@ -31,9 +31,7 @@ pub fn methods(scheme: Scheme) -> Vec<&'static Method> {
 /// Restarts and changes nothing on the disks.
 pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Found, String> {
     let restarted = restart(&RestartOptions {
-        data: Arc::clone(&disks.env.data),
-        images: disks.env.images.clone(),
-        logs: disks.env.logs.clone(),
+        disks: disks.env.disks.clone(),
         clock: Arc::new(SystemClock::new()),
         schedule,
         method,

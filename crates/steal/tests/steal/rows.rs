@@ -40,19 +40,12 @@ fn back(disks: &Disks, method: &Method) -> Result<Seen, String> {
 
 /// A database of the product: overwritten and deleted rows, two lives.
 fn product() -> (Disks, u64) {
-    let disks = Disks::new(1, 1);
-    let data = Arc::clone(&disks.env.data);
-    let disks = Disks {
-        env: perdura_steal::StealEnv {
-            images: vec![Arc::clone(&data)],
-            ..disks.env
-        },
-    };
+    let mut disks = Disks::new(1, 1);
+    disks.env.disks.images = vec![Arc::clone(&disks.env.disks.data)];
     let mut sum = 0;
     for life in 0..2u8 {
         let env = Env {
-            data: Arc::clone(&data),
-            logs: disks.env.logs.clone(),
+            disks: disks.env.disks.clone(),
             clock: Arc::clone(&disks.env.clock),
             seed: 7,
         };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use perdura_device::{Clock, Disk, MemDisk, ModelDisk, SystemClock};
 use perdura_heap::MemoryAccount;
+use perdura_recovery::Disks;
 use perdura_recovery::indexing::NoTables;
 use perdura_recovery::restart::{RestartOptions, restart};
 use perdura_recovery::{Level, Method, Progress, RestartReport, Schedule};
@@ -85,9 +86,11 @@ impl Plant {
         };
         let logs = slowed(&self.logs, speeds.log, latency_us);
         let env = StealEnv {
-            data: Arc::clone(&self.data) as Arc<dyn Disk>,
-            logs: any(&logs),
-            images: any(&slowed(&self.images, speeds.image, 0)),
+            disks: Disks {
+                data: Arc::clone(&self.data) as Arc<dyn Disk>,
+                images: any(&slowed(&self.images, speeds.image, 0)),
+                logs: any(&logs),
+            },
             clock: Arc::clone(&self.clock),
             seed,
         };
@@ -191,9 +194,7 @@ impl Crash {
         let level = Level::new(how.level).context("a level is 1 to 4")?;
         let method = Method::by_name(how.method, self.sms.scheme).map_err(|why| anyhow!(why))?;
         let restarted = restart(&RestartOptions {
-            data: env.data,
-            logs: env.logs,
-            images: env.images,
+            disks: env.disks,
             clock: env.clock,
             schedule: Schedule::new(level, how.threads),
             method,

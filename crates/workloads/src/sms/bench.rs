@@ -1,11 +1,12 @@
 //! A run on given disks, from nothing to a report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use perdura_device::{Clock, Disk, FileDisk, MemDisk, ModelDisk, SystemClock};
+use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
 use perdura_steal::{Records, Steal, StealEnv};
 
 use super::{Driver, Pace, RunLimit, SmsOptions, SmsReport, Speed, run_for, run_steps};
@@ -41,7 +42,7 @@ pub struct SmsBench {
 /// A data directory that is in use, a crash after a time instead of a count, the store's.
 pub fn bench(bench: &SmsBench) -> Result<SmsReport> {
     let sms = &bench.sms;
-    let disks = Disks::open(bench)?;
+    let disks = Site::open(bench)?;
     let mut store = sms.store();
     store.memory_limit = u64::MAX;
     let steal = Arc::new(Steal::create(disks.env, store)?);
@@ -107,22 +108,15 @@ pub fn bench(bench: &SmsBench) -> Result<SmsReport> {
     Ok(report)
 }
 
-/// The disks of a run, with their directories locked.
-struct Disks {
+/// What a run works on, with its directories locked.
+struct Site {
     env: StealEnv,
-    _locks: Vec<Box<dyn std::any::Any + Send + Sync>>,
+    _locks: Locks,
 }
 
-impl Disks {
-    fn open(bench: &SmsBench) -> Result<Disks> {
+impl Site {
+    fn open(bench: &SmsBench) -> Result<Site> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let streams = usize::from(bench.streams);
-        ensure!(
-            bench.log_dirs.len() <= 1 || bench.log_dirs.len() == streams,
-            "{} streams and {} log directories: give one for all or one for each",
-            bench.streams,
-            bench.log_dirs.len()
-        );
         let (mbps, latency_us) = bench.disk;
         let slowed = |disk: Arc<dyn Disk>| -> Arc<dyn Disk> {
             if mbps == 0 && latency_us == 0 {
@@ -131,52 +125,48 @@ impl Disks {
             let clock = Arc::clone(&clock);
             Arc::new(ModelDisk::new(disk, mbps, latency_us, clock, std::thread::sleep).laid_out())
         };
-        let mut locks = Vec::new();
-        let Some(dir) = &bench.data else {
-            let logs = (0..streams).map(|_| slowed(Arc::new(MemDisk::new())));
-            let images = 0..bench.image_dirs.len().max(1);
-            return Ok(Disks {
-                env: StealEnv {
-                    data: Arc::new(MemDisk::new()),
-                    logs: logs.collect(),
-                    images: images.map(|_| slowed(Arc::new(MemDisk::new()))).collect(),
-                    clock,
-                    seed: bench.sms.seed,
-                },
-                _locks: locks,
-            });
-        };
-        let data: Arc<dyn Disk> = Arc::new(FileDisk::new(dir)?);
-        ensure!(
-            !data.list("")?.iter().any(|name| name == "anchor"),
-            "{} holds a database; give a new directory",
-            dir.display()
-        );
-        locks.push(data.lock("LOCK")?);
-        let open = |dirs: &[PathBuf], count: usize| -> Result<Vec<Arc<dyn Disk>>> {
-            let mut disks = Vec::new();
-            for number in 0..count {
-                let dir = dirs.get(if dirs.len() == 1 { 0 } else { number });
-                disks.push(slowed(match dir {
-                    None => Arc::clone(&data),
-                    Some(dir) => Arc::new(
-                        FileDisk::new(dir).with_context(|| format!("opening {}", dir.display()))?,
-                    ),
-                }));
+        let (mut disks, locks) = match &bench.data {
+            None => {
+                let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
+                let disks = Disks {
+                    data: memory(),
+                    images: bench.image_dirs.iter().map(|_| memory()).collect(),
+                    logs: (0..bench.streams).map(|_| memory()).collect(),
+                };
+                (disks, Vec::new())
             }
-            Ok(disks)
+            Some(data) => {
+                let paths = Paths {
+                    data: data.clone(),
+                    images: bench.image_dirs.clone(),
+                    logs: bench.log_dirs.clone(),
+                };
+                let opening = Opening::begin(&paths, &open_dir)?;
+                ensure!(
+                    !opening.exists(),
+                    "{} holds a database; give a new directory",
+                    data.display()
+                );
+                opening.finish(bench.streams, paths.image_disks(), Demand::OfExisting)?
+            }
         };
-        let logs = open(&bench.log_dirs, streams)?;
-        let images = open(&bench.image_dirs, bench.image_dirs.len().max(1))?;
-        Ok(Disks {
+        if disks.images.is_empty() {
+            disks.images.push(Arc::new(MemDisk::new()));
+        }
+        for disk in disks.images.iter_mut().chain(&mut disks.logs) {
+            *disk = slowed(Arc::clone(disk));
+        }
+        Ok(Site {
             env: StealEnv {
-                data,
-                logs,
-                images,
+                disks,
                 clock,
                 seed: bench.sms.seed,
             },
             _locks: locks,
         })
     }
+}
+
+fn open_dir(dir: &Path) -> perdura_base::Result<Arc<dyn Disk>> {
+    Ok(Arc::new(FileDisk::new(dir)?))
 }

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
         };
         if status.is_complete() {
             let listed = read_directory(
-                offline.data.as_ref(),
+                offline.disks.data.as_ref(),
                 &offline.anchor,
                 slot,
                 &offline.geometry(),

@@ -91,13 +91,22 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let geometry = offline.geometry();
     let id = PageId(args.page);
-    let listed = read_directory(offline.data.as_ref(), &offline.anchor, slot, &geometry)?;
+    let listed = read_directory(
+        offline.disks.data.as_ref(),
+        &offline.anchor,
+        slot,
+        &geometry,
+    )?;
     let partition = geometry.partition_of_page(id);
     let entry = listed.directory.get(partition, geometry.local_index(id));
     if !entry.is_present() {
         bail!(Usage(format!("page {id} is not in image {slot}")));
     }
-    let file = ImageFile::open(offline.image_disk(partition), slot, &offline.anchor.uuid)?;
+    let file = ImageFile::open(
+        offline.disks.of_partition(partition).as_ref(),
+        slot,
+        &offline.anchor.uuid,
+    )?;
     let mut page = AlignedBuf::zeroed(PAGE_BYTES);
     let place = Places::of(&offline.anchor).place(id);
     let got = file.read(place, &mut page)?;

@@ -1,5 +1,6 @@
 //! A restart for good of a database of interleaved transactions.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -8,6 +9,7 @@ use perdura_base::PartitionId;
 use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_heap::Heap;
 use perdura_page::{PageKind, SlotClass, layout};
+use perdura_recovery::disks::{Demand, Opening};
 use perdura_recovery::{Method, Schedule};
 use perdura_steal::{Steal, StealEnv, StealOptions};
 
@@ -24,32 +26,14 @@ pub fn restart(
     let (seen, _) = offline.restart_by(method, schedule)?;
     let slot_bytes = class_of(&seen.heap).unwrap_or_default().bytes();
     drop(seen);
-    let (scheme, streams) = (offline.anchor.scheme, offline.logs.len());
+    let (scheme, streams) = (offline.anchor.scheme, offline.anchor.streams);
     // Its locks are shared, and stand in the way of the ones that follow.
     drop(offline);
-    let open =
-        |dir: &std::path::PathBuf| -> Result<Arc<dyn Disk>> { Ok(Arc::new(FileDisk::new(dir)?)) };
-    let data = open(&place.data)?;
-    let mut locks = vec![data.lock("LOCK")?];
-    let mut logs = Vec::new();
-    for stream in 0..streams {
-        logs.push(match place.log_dir.get(stream).or(place.log_dir.first()) {
-            None => Arc::clone(&data),
-            Some(dir) => {
-                let disk = open(dir)?;
-                locks.push(disk.lock(&format!("LOCK.s{stream:02}"))?);
-                disk
-            }
-        });
-    }
-    let mut images: Vec<_> = place.image_dir.iter().map(open).collect::<Result<_>>()?;
-    if images.is_empty() {
-        images.push(Arc::clone(&data));
-    }
+    let paths = place.paths();
+    let opening = Opening::begin(&paths, &open_dir)?;
+    let (disks, _locks) = opening.finish(streams, paths.image_disks(), Demand::All)?;
     let env = StealEnv {
-        data,
-        logs,
-        images,
+        disks,
         clock: Arc::new(SystemClock::new()),
         seed: 0,
     };
@@ -63,6 +47,10 @@ pub fn restart(
     let mut report = with_digest(opened.report().clone(), opened.digest());
     report.rows = taken_slots(opened.heap());
     Ok(report)
+}
+
+fn open_dir(dir: &Path) -> perdura::Result<Arc<dyn Disk>> {
+    Ok(Arc::new(FileDisk::new(dir)?))
 }
 
 /// The class of the first page that has slots; all have the same.

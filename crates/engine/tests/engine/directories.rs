@@ -1,0 +1,94 @@
+//! A database over several directories.
+
+use std::path::{Path, PathBuf};
+
+use perdura::{Db, Error, Options};
+
+use crate::with_threads::set;
+
+/// Images on two disks, two streams on two more.
+fn spread(root: &Path) -> Options {
+    let dirs = |names: [&str; 2]| -> Vec<PathBuf> { names.map(|name| root.join(name)).to_vec() };
+    Options {
+        segment_bytes: 1 << 20,
+        partitions: 4,
+        streams: 2,
+        log_dirs: dirs(["log-0", "log-1"]),
+        image_dirs: dirs(["images-0", "images-1"]),
+        ..Options::new(root.join("data"))
+    }
+}
+
+fn refusal(options: Options) -> Error {
+    Db::open(options).map(drop).expect_err("it is refused")
+}
+
+fn pages_bytes(dir: &Path) -> u64 {
+    let file = |slot| dir.join(slot).join("pages").metadata();
+    ["image-a", "image-b"]
+        .map(|slot| file(slot).expect("a pages file").len())
+        .iter()
+        .sum()
+}
+
+#[test]
+fn images_spread_over_disks_come_back_and_a_disk_that_is_missing_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let options = spread(root.path());
+    let db = Db::open(options.clone()).unwrap();
+    for i in 0..2000u32 {
+        let ticket = set(&db, &i.to_le_bytes(), &[7; 100]);
+        if i % 1000 == 999 {
+            db.wait(ticket).unwrap();
+            db.checkpoint().unwrap();
+        }
+    }
+    db.wait(set(&db, b"after the checkpoint", b"value"))
+        .unwrap();
+    let digest = db.digest().unwrap();
+    db.abandon();
+    for dir in &options.image_dirs {
+        assert!(pages_bytes(dir) > 2 * 4096, "{} holds pages", dir.display());
+    }
+    assert!(!root.path().join("data/image-a/pages").exists());
+
+    let mut swapped = options.clone();
+    swapped.image_dirs.reverse();
+    let why = refusal(swapped).to_string();
+    assert!(why.contains("is given as image directory 0"), "{why}");
+    let one = Options {
+        image_dirs: Vec::new(),
+        ..options.clone()
+    };
+    let why = refusal(one).to_string();
+    assert!(why.contains("images lie on 2 disk(s)"), "{why}");
+    let (away, gone) = (root.path().join("away"), &options.image_dirs[1]);
+    std::fs::rename(gone, &away).unwrap();
+    let why = refusal(options.clone()).to_string();
+    assert!(
+        why.contains("image disk 1") && why.contains("--image-dir"),
+        "{why}"
+    );
+    assert!(!gone.exists(), "a directory that is missing is not made");
+    std::fs::rename(&away, gone).unwrap();
+
+    let db = Db::open(options).unwrap();
+    assert_eq!(db.digest().unwrap(), digest);
+    db.close().unwrap();
+}
+
+/// The pages of a disk apart may belong to a database whose anchor is elsewhere.
+#[test]
+fn a_new_database_does_not_take_the_image_disk_of_another() {
+    let root = tempfile::tempdir().unwrap();
+    let first = spread(&root.path().join("first"));
+    Db::open(first.clone()).unwrap().close().unwrap();
+    let mut second = spread(&root.path().join("second"));
+    second.image_dirs.clone_from(&first.image_dirs);
+    let why = refusal(second.clone());
+    assert!(matches!(why, Error::Foreign { .. }), "{why}");
+    let db = Db::open(first).unwrap();
+    let why = refusal(second);
+    assert!(matches!(why, Error::Locked { .. }), "{why}");
+    db.close().unwrap();
+}

@@ -1,0 +1,233 @@
+//! The disks of a database, and the directories that hold them.
+//!
+//! Servers, offline verbs and the harness open their directories here, in one order: the data
+//! directory, its lock, then the logs', then the images'. Whoever opens a database to write holds
+//! each lock alone, and readers share them.
+
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use perdura_base::{Error, ImageSlot, PartitionId, Result, StreamId};
+use perdura_device::Disk;
+use perdura_wal::segment::LOG_DIR;
+
+use crate::anchor::Anchor;
+use crate::found::{find, is_database, missing_image_dir, missing_log, write_version};
+use crate::image::{disk_of, pages_path};
+
+const LOCK_PATH: &str = "LOCK";
+
+/// The disks of a database.
+#[derive(Clone)]
+pub struct Disks {
+    /// Of the anchor and the images' directories.
+    pub data: Arc<dyn Disk>,
+    /// Of the images' pages, at least one; [`of_partition`](Self::of_partition) says which.
+    pub images: Vec<Arc<dyn Disk>>,
+    /// Of each log stream.
+    pub logs: Vec<Arc<dyn Disk>>,
+}
+
+impl Disks {
+    /// All files on one disk.
+    #[must_use]
+    pub fn on_one(disk: Arc<dyn Disk>, streams: usize) -> Disks {
+        Disks {
+            images: vec![Arc::clone(&disk)],
+            logs: vec![Arc::clone(&disk); streams],
+            data: disk,
+        }
+    }
+
+    /// The disk that holds a partition's pages of the images.
+    #[must_use]
+    pub fn of_partition(&self, partition: PartitionId) -> &Arc<dyn Disk> {
+        &self.images[disk_of(partition, self.images.len())]
+    }
+}
+
+/// The directories of a database.
+#[derive(Debug, Clone, Default)]
+pub struct Paths {
+    /// The data directory.
+    pub data: PathBuf,
+    /// One for each disk of the images' pages, in the order in which the database was made with
+    /// them. Empty: they are in the data directory.
+    pub images: Vec<PathBuf>,
+    /// One for all log streams, or one for each. Empty: they are in the data directory.
+    pub logs: Vec<PathBuf>,
+}
+
+impl Paths {
+    /// The directory of a stream, if it is not the data directory.
+    fn log(&self, stream: StreamId) -> Option<&PathBuf> {
+        match self.logs.len() {
+            1 => self.logs.first(),
+            _ => self.logs.get(usize::from(stream.0)),
+        }
+    }
+
+    /// The number of image disks that they name.
+    #[must_use]
+    pub fn image_disks(&self) -> usize {
+        self.images.len().max(1)
+    }
+
+    /// Checks that they name a directory for each stream, one for all, or none.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn check_logs(&self, streams: u8) -> Result<()> {
+        let logs = self.logs.len();
+        if logs > 1 && logs != usize::from(streams) {
+            return Err(Error::Usage(format!(
+                "{logs} log directories for {streams} stream(s); give one for each, one for all, or \
+                 none"
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_images(&self, disks: usize) -> Result<()> {
+        if self.image_disks() != disks {
+            return Err(Error::Usage(format!(
+                "{} image directories; the images of this database are spread over {disks}",
+                self.images.len()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Which directories must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    /// All, if the database exists; those of a new one are made.
+    OfExisting,
+    /// All that hold what a restart needs.
+    All,
+    /// The data directory, with an anchor that can be read. The others are read as far as they are
+    /// there.
+    Anchor,
+}
+
+/// Locks that are held until they are dropped.
+pub type Locks = Vec<Box<dyn Any + Send + Sync>>;
+
+/// A database whose data directory is open and locked.
+pub struct Opening<'a> {
+    paths: &'a Paths,
+    open: &'a dyn Fn(&Path) -> Result<Arc<dyn Disk>>,
+    data: Arc<dyn Disk>,
+    exists: bool,
+    locks: Locks,
+}
+
+impl<'a> Opening<'a> {
+    /// Opens and locks the data directory. `open` gives the disk of a directory.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::Version`]; [`Error::Foreign`] for a directory of other files.
+    pub fn begin(
+        paths: &'a Paths,
+        open: &'a dyn Fn(&Path) -> Result<Arc<dyn Disk>>,
+    ) -> Result<Self> {
+        let data = open(&paths.data)?;
+        let exists = is_database(data.as_ref())?;
+        let locks = vec![data.lock(LOCK_PATH)?];
+        Ok(Opening {
+            paths,
+            open,
+            data,
+            exists,
+            locks,
+        })
+    }
+
+    /// Whether the data directory holds a database.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.exists
+    }
+
+    /// Names the format's version in the data directory, if nothing does.
+    ///
+    /// # Errors
+    /// [`Error::Version`]; the disk's.
+    pub fn write_version(&self) -> Result<()> {
+        write_version(self.data.as_ref())
+    }
+
+    /// The anchor, with what is wrong with it although it can be read; `None` if there is no
+    /// database.
+    ///
+    /// # Errors
+    /// Those of [`find`].
+    pub fn anchor(&self) -> Result<Option<(Anchor, Vec<String>)>> {
+        let logs = self.paths.logs.iter().map(|dir| (self.open)(dir));
+        let logs = logs.collect::<Result<Vec<_>>>()?;
+        let found = find(self.data.as_ref(), &logs)?;
+        Ok(found.map(|(_, anchor, notes)| (anchor, notes)))
+    }
+
+    /// Opens and locks the directories of the logs and the images.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the paths are too many or too few; [`Error::Corrupt`] for a directory
+    /// that is demanded and not there; [`Error::Locked`].
+    pub fn finish(
+        mut self,
+        streams: u8,
+        image_disks: usize,
+        demand: Demand,
+    ) -> Result<(Disks, Locks)> {
+        self.paths.check_logs(streams)?;
+        self.paths.check_images(image_disks)?;
+        let demanded = match demand {
+            Demand::OfExisting => self.exists,
+            Demand::All => true,
+            Demand::Anchor => false,
+        };
+        let mut logs = Vec::new();
+        for stream in (0..streams).map(StreamId) {
+            logs.push(match self.paths.log(stream) {
+                None => Arc::clone(&self.data),
+                // A directory that is not there, or empty, is a disk that was not mounted, or a
+                // wrong name, and must not be made.
+                Some(dir) if demanded && !dir.join(LOG_DIR).is_dir() => {
+                    return Err(missing_log(&dir.display().to_string(), stream));
+                }
+                Some(dir) => self.open_locked(dir, &format!("{LOCK_PATH}.s{:02}", stream.0))?,
+            });
+        }
+        let mut images = Vec::new();
+        for (number, dir) in self.paths.images.iter().enumerate() {
+            let held = ImageSlot::ALL.map(|slot| dir.join(pages_path(slot)));
+            if demanded && !held.iter().any(|path| path.is_file()) {
+                return Err(missing_image_dir(&dir.display().to_string(), number));
+            }
+            images.push(self.open_locked(dir, &format!("{LOCK_PATH}.i{number:02}"))?);
+        }
+        if images.is_empty() {
+            images.push(Arc::clone(&self.data));
+        }
+        assert_eq!(
+            (images.len(), logs.len()),
+            (image_disks, usize::from(streams)),
+            "as many disks as the database has"
+        );
+        let disks = Disks {
+            data: self.data,
+            images,
+            logs,
+        };
+        Ok((disks, self.locks))
+    }
+
+    fn open_locked(&mut self, dir: &Path, lock: &str) -> Result<Arc<dyn Disk>> {
+        let disk = (self.open)(dir)?;
+        self.locks.push(disk.lock(lock)?);
+        Ok(disk)
+    }
+}
