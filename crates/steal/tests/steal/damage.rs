@@ -237,8 +237,9 @@ fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places()
             .find(|note| note.contains("rebuilt"));
         assert_eq!(rebuilt, None, "read {nth}");
     }
+    // Before them come two headers in the check of what was given, and one in the load.
     assert!(
-        images[0].faults()["read_failed"] > 4,
+        images[0].faults()["read_failed"] > 3,
         "the pages were not reached"
     );
 }
