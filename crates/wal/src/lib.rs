@@ -54,7 +54,7 @@ pub use anchor::{ChainLink, History, Vouched};
 pub use append::Appended;
 pub use block::BlockHeader;
 pub use cursor::{DurableBlock, LogCursor};
-pub use cut::{COPIED, Cut, Elsewhere, decide_cut};
+pub use cut::{Cut, Elsewhere, decide_cut};
 pub use flush::{Failure, FlushProgress};
 pub use frame::{
     ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
@@ -62,7 +62,7 @@ pub use frame::{
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};
 pub use rung::{Reached, Rung};
-pub use scan::{BlockRef, Check, StreamScan, scan_stream};
+pub use scan::{BlockRef, COPIED, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};
 pub use seal::Sealed;
 pub use sizes::{SegmentSizes, Span};

@@ -12,10 +12,13 @@ use perdura_base::{
 use perdura_device::{Access, Disk, File};
 
 use crate::block::{self, BlockHeader, HEADER_BYTES};
-use crate::cut::COPIED;
 use crate::lives::Lives;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
+
+/// What a damaged database can be, too, without a fault of any disk.
+pub const COPIED: &str = "If this is a copy of a running database, a checkpoint or writes went on \
+                          while it was copied: copy it again as docs/operations.md says.";
 
 /// How much is read at once, bytes.
 const READ_BYTES: usize = 1 << 20;

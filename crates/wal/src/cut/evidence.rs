@@ -1,0 +1,126 @@
+//! What anchor and scans say about the end of the log.
+
+use std::borrow::Cow;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Pos};
+
+use crate::anchor::History;
+use crate::scan::{BlockRef, StreamScan};
+
+use super::verdict::{Facts, Log, Vouch};
+
+/// An epoch with the place in each stream where it ends.
+#[derive(Clone)]
+pub(super) struct Ended<'a> {
+    pub epoch: Epoch,
+    pub ends: Cow<'a, [Pos]>,
+}
+
+/// The block that names the highest durable epoch.
+#[derive(Clone, Copy)]
+pub(super) struct Proof {
+    pub epoch: Epoch,
+    pub pos: Pos,
+    /// The number of the scan that found it.
+    pub witness: usize,
+}
+
+/// Everything that the decision and its errors need.
+pub(super) struct Known<'a> {
+    pub anchor: &'a History,
+    pub scans: &'a [StreamScan],
+    /// The highest epoch that the blocks show to be held in full, or the last one of the life before.
+    pub log: Ended<'a>,
+    by: Log,
+    pub proof: Option<Proof>,
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn gather(anchor: &'a History, scans: &'a [StreamScan]) -> Known<'a> {
+        let mut log = Ended {
+            epoch: anchor.chain.last().map_or(Epoch(0), |link| link.durable),
+            ends: anchor.open_start().into(),
+        };
+        let (mut by, mut proof) = (Log::LifeBefore, None::<Proof>);
+        for (witness, scan) in scans.iter().enumerate() {
+            for (epoch, ends) in &scan.evidence.ends {
+                if *epoch > log.epoch && are_held(scans, ends) {
+                    by = Log::Ends;
+                    log = Ended {
+                        epoch: *epoch,
+                        ends: ends.into(),
+                    };
+                }
+            }
+            if let Some((epoch, pos)) = scan.evidence.durable
+                && proof.is_none_or(|best| epoch > best.epoch)
+            {
+                proof = Some(Proof {
+                    epoch,
+                    pos,
+                    witness,
+                });
+            }
+        }
+        Known {
+            anchor,
+            scans,
+            log,
+            by,
+            proof,
+        }
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        let vouched = &self.anchor.vouched;
+        let (candidate, _) = self.candidate();
+        Facts {
+            log: self.by,
+            vouch: match vouched.epoch > self.log.epoch {
+                false => Vouch::Reached,
+                true if are_held(self.scans, &vouched.ends) => Vouch::Held,
+                true => Vouch::Short,
+            },
+            proven_beyond: self.proof.is_some_and(|proof| proof.epoch > candidate),
+            out_of_reach: self.out_of_reach().is_some(),
+            stray: self.stray().is_some(),
+        }
+    }
+
+    /// The epoch that becomes D unless evidence contradicts it, and its ends.
+    pub(super) fn candidate(&self) -> (Epoch, &[Pos]) {
+        let vouched = &self.anchor.vouched;
+        match vouched.epoch > self.log.epoch {
+            true => (vouched.epoch, &vouched.ends),
+            false => (self.log.epoch, &self.log.ends),
+        }
+    }
+
+    /// The first stream with a block that was written after a sync of what is missing before it, and
+    /// that block's position.
+    pub(super) fn out_of_reach(&self) -> Option<(&StreamScan, Pos)> {
+        let mut scans = self.scans.iter();
+        scans.find_map(|scan| scan.evidence.out_of_reach.map(|pos| (scan, pos)))
+    }
+
+    /// The first block before the candidate's cut whose epoch is above the candidate.
+    pub(super) fn stray(&self) -> Option<(&StreamScan, &BlockRef)> {
+        if armed(Flaw::CutIgnored) {
+            return None;
+        }
+        let (epoch, cut) = self.candidate();
+        self.scans.iter().find_map(|scan| {
+            let end = cut[usize::from(scan.stream.0)];
+            let mut blocks = scan.blocks.iter();
+            let stray = blocks.find(|block| block.pos < end && block.epoch > epoch);
+            stray.map(|block| (scan, block))
+        })
+    }
+}
+
+/// Whether every stream reaches its end. A block of another number of streams proves nothing.
+fn are_held(scans: &[StreamScan], ends: &[Pos]) -> bool {
+    let mut ended = scans.iter().zip(ends);
+    ends.len() == scans.len() && ended.all(|(scan, end)| scan.valid_end >= *end)
+}

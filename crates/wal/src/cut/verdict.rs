@@ -1,0 +1,188 @@
+//! What a restart does with the log: one table over what the scans and the anchor prove.
+//!
+//! The *candidate* is the higher of two epochs: the one that the log holds in full, and the one that
+//! the anchor vouches for. Either the candidate becomes the durable epoch D, or evidence contradicts
+//! it and the database refuses to start. The log is never cut short of an acknowledged block.
+
+/// The highest epoch that the log's blocks show to be held in full by every stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Log {
+    /// The last epoch of the life before: the newest life has completed none.
+    LifeBefore,
+    /// An epoch whose ends a block gives.
+    Ends,
+}
+
+/// The epoch that the anchor vouches for, compared with what the log holds in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vouch {
+    /// Not higher.
+    Reached,
+    /// Higher, and every stream reaches the ends that the anchor gives: the block with the ends of
+    /// that epoch may have been written but is not needed.
+    Held,
+    /// Higher, and a stream ends before its end.
+    Short,
+}
+
+/// All that the decision depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub log: Log,
+    pub vouch: Vouch,
+    /// A block names a durable epoch above the candidate.
+    pub proven_beyond: bool,
+    /// A valid block lies so far behind the end of its stream that a sync had passed the end before
+    /// the block was written.
+    pub out_of_reach: bool,
+    /// A block before the candidate's cut has an epoch above the candidate.
+    pub stray: bool,
+}
+
+/// What a restart does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// D is the last durable epoch of the life before: the newest life keeps nothing.
+    KeepLifeBefore,
+    /// D is the highest epoch whose ends every stream reaches.
+    KeepEnds,
+    /// D is the epoch that the anchor vouches for.
+    KeepVouched,
+    /// Refused: the log ends before the epoch that the anchor vouches for.
+    ShortOfVouched,
+    /// Refused: a block proves that a higher epoch was durable.
+    ProvenMissing,
+    /// Refused: a block proves that a sync passed the end of its stream.
+    SyncedMissing,
+    /// Refused: the order of epochs and positions is broken.
+    Contradiction,
+}
+
+impl Facts {
+    /// The one decision. Evidence of loss comes before a contradiction, because its error says what
+    /// is lost; the anchor's comes first, because it names the epochs.
+    pub(super) fn decide(self) -> Verdict {
+        let Facts {
+            log,
+            vouch,
+            proven_beyond,
+            out_of_reach,
+            stray,
+        } = self;
+        match (vouch, proven_beyond, out_of_reach, stray, log) {
+            (
+                Vouch::Short,
+                true | false,
+                true | false,
+                true | false,
+                Log::LifeBefore | Log::Ends,
+            ) => Verdict::ShortOfVouched,
+            (
+                Vouch::Reached | Vouch::Held,
+                true,
+                true | false,
+                true | false,
+                Log::LifeBefore | Log::Ends,
+            ) => Verdict::ProvenMissing,
+            (
+                Vouch::Reached | Vouch::Held,
+                false,
+                true,
+                true | false,
+                Log::LifeBefore | Log::Ends,
+            ) => Verdict::SyncedMissing,
+            (Vouch::Reached | Vouch::Held, false, false, true, Log::LifeBefore | Log::Ends) => {
+                Verdict::Contradiction
+            }
+            (Vouch::Held, false, false, false, Log::LifeBefore | Log::Ends) => Verdict::KeepVouched,
+            (Vouch::Reached, false, false, false, Log::Ends) => Verdict::KeepEnds,
+            (Vouch::Reached, false, false, false, Log::LifeBefore) => Verdict::KeepLifeBefore,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A row for each pair of log and vouch. A column for each set of the other facts: nothing, `s`
+    /// stray, `o` out of reach, `os`, `p` proven beyond, `ps`, `po`, `pos`. `b` keeps the life before,
+    /// `e` ends, `v` vouched; `V` is short of vouched, `P` proven missing, `S` synced missing, `C` a
+    /// contradiction.
+    const TABLE: [(Log, Vouch, &str); 6] = [
+        (Log::LifeBefore, Vouch::Reached, "bCSSPPPP"),
+        (Log::LifeBefore, Vouch::Held, "vCSSPPPP"),
+        (Log::LifeBefore, Vouch::Short, "VVVVVVVV"),
+        (Log::Ends, Vouch::Reached, "eCSSPPPP"),
+        (Log::Ends, Vouch::Held, "vCSSPPPP"),
+        (Log::Ends, Vouch::Short, "VVVVVVVV"),
+    ];
+
+    fn letter(verdict: Verdict) -> char {
+        match verdict {
+            Verdict::KeepLifeBefore => 'b',
+            Verdict::KeepEnds => 'e',
+            Verdict::KeepVouched => 'v',
+            Verdict::ShortOfVouched => 'V',
+            Verdict::ProvenMissing => 'P',
+            Verdict::SyncedMissing => 'S',
+            Verdict::Contradiction => 'C',
+        }
+    }
+
+    /// All combinations, each with the letter that the table gives.
+    pub(in super::super) fn all() -> impl Iterator<Item = (Facts, char)> {
+        TABLE.into_iter().flat_map(|(log, vouch, row)| {
+            assert_eq!(row.len(), 8);
+            row.chars().zip(0u8..).map(move |(cell, column)| {
+                let facts = Facts {
+                    log,
+                    vouch,
+                    proven_beyond: column & 4 != 0,
+                    out_of_reach: column & 2 != 0,
+                    stray: column & 1 != 0,
+                };
+                (facts, cell)
+            })
+        })
+    }
+
+    #[test]
+    fn every_combination_of_what_is_known_of_the_log_is_decided_as_the_table_says() {
+        assert_eq!(all().count(), 48);
+        for (facts, cell) in all() {
+            assert_eq!(letter(facts.decide()), cell, "{facts:?}");
+        }
+    }
+
+    /// The rule in one sentence each, independent of the table: nothing acknowledged is cut off, and
+    /// nothing is refused without evidence.
+    #[test]
+    fn a_log_is_kept_if_and_only_if_no_evidence_contradicts_the_candidate() {
+        for (facts, _) in all() {
+            let evidence = facts.vouch == Vouch::Short
+                || facts.proven_beyond
+                || facts.out_of_reach
+                || facts.stray;
+            let kept = match facts.decide() {
+                Verdict::KeepLifeBefore => {
+                    assert_eq!((facts.log, facts.vouch), (Log::LifeBefore, Vouch::Reached));
+                    true
+                }
+                Verdict::KeepEnds => {
+                    assert_eq!((facts.log, facts.vouch), (Log::Ends, Vouch::Reached));
+                    true
+                }
+                Verdict::KeepVouched => {
+                    assert_eq!(facts.vouch, Vouch::Held);
+                    true
+                }
+                Verdict::ShortOfVouched
+                | Verdict::ProvenMissing
+                | Verdict::SyncedMissing
+                | Verdict::Contradiction => false,
+            };
+            assert_eq!(kept, !evidence, "{facts:?}");
+        }
+    }
+}
