@@ -3,7 +3,7 @@
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Result};
-use perdura_wal::{ChainLink, Cut, StreamScan, Vouched};
+use perdura_wal::{BlockRef, ChainLink, Cut, StreamScan, Vouched};
 
 use crate::anchor::Anchor;
 use crate::image::folder;
@@ -17,6 +17,11 @@ pub(crate) fn make_durable(
     anchor: &Anchor,
     scans: &[StreamScan],
 ) -> Result<()> {
+    assert_eq!(
+        scans.len(),
+        options.disks.logs.len(),
+        "what is written again is every stream"
+    );
     for scan in scans {
         let disk = options.disks.logs[usize::from(scan.stream.0)].as_ref();
         scan.write_again(disk, anchor)?;
@@ -28,6 +33,29 @@ pub(crate) fn make_durable(
         options.disks.data.sync_dir(folder(slot))?;
     }
     options.disks.data.sync_dir("")
+}
+
+/// I8: the anchor that is about to be written vouches for nothing that [`make_durable`] did not write
+/// again and the last anchor did not vouch for.
+///
+/// # Panics
+/// If it does.
+pub(crate) fn assert_believed_is_durable(before: &Anchor, record: &Anchor, scans: &[StreamScan]) {
+    for scan in scans {
+        let stream = usize::from(scan.stream.0);
+        let written = scan.blocks.last().map(BlockRef::end);
+        let durable = before.vouched.ends[stream].max(written.unwrap_or_default());
+        let named = record.vouched.ends[stream];
+        assert!(
+            named <= durable,
+            "the anchor names position {named} of stream {stream}, durable is {durable}"
+        );
+    }
+    assert_eq!(
+        record.incarnation,
+        Incarnation(before.incarnation.0 + 1),
+        "a restart begins one life"
+    );
 }
 
 /// Ends the incarnation that crashed and begins the next: in the anchor, before any work.
@@ -93,7 +121,9 @@ pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     if armed(Flaw::EpochReused) {
         return Epoch(cut.durable.0 + 1);
     }
-    Epoch(cut.epoch_max.max(cut.durable).0 + 1)
+    let first = Epoch(cut.epoch_max.max(cut.durable).0 + 1);
+    assert!(first > cut.durable, "epoch {first} is durable already");
+    first
 }
 
 /// The least that `G` may be after the restart: the next checkpoint's number is one more, and unused.

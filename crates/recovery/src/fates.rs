@@ -174,6 +174,11 @@ impl Forward {
     /// Ends a life of the database: what is open is lost.
     pub fn end_life(&mut self) -> Option<Losers> {
         let first = self.open.values().copied().min()?;
+        assert!(
+            first < self.units_end,
+            "a transaction begins in unit {first}, and records end before {}",
+            self.units_end
+        );
         Some(Losers {
             txns: self.open.drain().map(|(txn, _)| txn).collect(),
             units: first..self.units_end,
@@ -182,6 +187,11 @@ impl Forward {
 
     /// Notes a record and the unit it is in.
     pub fn note(&mut self, record: &TxnRecord<'_>, unit: usize) {
+        debug_assert!(
+            self.units_end <= unit + 1,
+            "unit {unit} comes after {}",
+            self.units_end
+        );
         self.units_end = unit + 1;
         match record {
             TxnRecord::Begin { txn } => {

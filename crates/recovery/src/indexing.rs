@@ -65,6 +65,7 @@ pub(crate) struct Indexer<'a> {
     catalog: OnceLock<Catalog>,
     rows: AtomicU64,
     from_sidecar: AtomicU64,
+    built: AtomicU64,
 }
 
 impl<'a> Indexer<'a> {
@@ -74,6 +75,7 @@ impl<'a> Indexer<'a> {
             catalog: OnceLock::new(),
             rows: AtomicU64::new(0),
             from_sidecar: AtomicU64::new(0),
+            built: AtomicU64::new(0),
         }
     }
 
@@ -121,15 +123,22 @@ impl<'a> Indexer<'a> {
         self.rows.fetch_add(stats.rows, Ordering::Relaxed);
         self.from_sidecar
             .fetch_add(stats.from_sidecar, Ordering::Relaxed);
+        self.built.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Joins what lies in different partitions.
     pub fn end(&self, component: &Component) -> Result<()> {
-        match self.catalog.get() {
-            Some(_) => component.settle(),
-            None => Ok(()),
+        let due = match self.catalog.get() {
+            Some(_) => u64::from(component.geometry().partitions),
+            None => 0,
+        };
+        let built = self.built.load(Ordering::Relaxed);
+        assert_eq!(built, due, "each partition is indexed once");
+        if due == 0 {
+            return Ok(());
         }
+        component.settle()
     }
 
     pub fn into_tables(self) -> Tables {

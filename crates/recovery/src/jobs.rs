@@ -34,6 +34,52 @@ pub(crate) struct StreamState<U> {
     pub busy_ns: u64,
 }
 
+impl<P> DiskState<P> {
+    /// Holds the counts of a disk against each other, after each change of them.
+    pub fn check(&self) {
+        assert!(
+            self.next <= self.parts && self.open <= self.next,
+            "{} parts are open, {} of {} were taken",
+            self.open,
+            self.next,
+            self.parts
+        );
+        assert!(
+            self.ready.len() + usize::from(self.reading) <= self.open,
+            "{} parts are ready and {} are open",
+            self.ready.len(),
+            self.open
+        );
+    }
+}
+
+impl<U> StreamState<U> {
+    /// Holds the counts of a stream against each other, after each change of them.
+    pub fn check(&self) {
+        assert!(
+            self.next <= self.units && self.open <= self.next,
+            "{} units are open, {} of {} were taken",
+            self.open,
+            self.next,
+            self.units
+        );
+        assert!(
+            self.ready.len() + usize::from(self.reading) <= self.open,
+            "{} units are ready and {} are open",
+            self.ready.len(),
+            self.open
+        );
+        assert!(
+            self.taken.iter().all(|taken| *taken <= self.next),
+            "a worker has taken a unit that no job read"
+        );
+        assert!(
+            self.units == 0 || self.scan == Scan::Done,
+            "units are known of a stream that was not scanned"
+        );
+    }
+}
+
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Scan {
     Due,
@@ -58,6 +104,54 @@ pub(crate) struct State<P, U> {
     pub log_span: Option<(u64, u64)>,
     pub index_span: Option<(u64, u64)>,
     pub error: Option<Error>,
+}
+
+impl<P, U> State<P, U> {
+    /// A part of the image was played.
+    pub fn end_part(&mut self, disk: usize) {
+        self.disks[disk].open -= 1;
+        self.disks[disk].check();
+        self.parts_left -= 1;
+        let unread: usize = self.disks.iter().map(|d| d.parts - d.next).sum();
+        assert!(
+            unread <= self.parts_left,
+            "{unread} parts are unread and {} unplayed",
+            self.parts_left
+        );
+    }
+
+    /// The log's end is known, and with it the units of each stream.
+    pub fn decide(&mut self, units: Vec<usize>) {
+        assert_eq!(units.len(), self.streams.len(), "units of every stream");
+        self.units_left = units.iter().sum();
+        for (s, units) in self.streams.iter_mut().zip(units) {
+            s.units = units;
+            s.check();
+        }
+        self.decided = Decided::Yes;
+    }
+
+    /// All players have ended the log.
+    pub fn end_log(&mut self) {
+        assert!(
+            self.streams.iter().all(|s| s.next == s.units),
+            "the log ends after its last unit"
+        );
+        self.log_end = Ending::Yes;
+    }
+
+    /// An index was built; `indexes_first` says whether the log waits for it.
+    pub fn end_index(&mut self, indexes_first: bool) {
+        let Indexes::Building { left, .. } = &mut self.indexes else {
+            unreachable!("indexes end after the last is built");
+        };
+        *left -= 1;
+        let units: usize = self.streams.iter().map(|s| s.units).sum();
+        assert!(
+            !indexes_first || self.units_left == units,
+            "a unit was played before the indexes that it needs"
+        );
+    }
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]

@@ -11,7 +11,7 @@ use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, Result, StreamId};
 use perdura_heap::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_page::{TxnRecord, Update, decode_txn_record};
 use perdura_wal::frame::EndRecord;
-use perdura_wal::{Frame, Origin, Role};
+use perdura_wal::{Direction, Frame, Origin, Role};
 
 use crate::base::{Base, Image};
 use crate::fates::{Backward, Forward, Losers};
@@ -70,15 +70,17 @@ pub(crate) struct InLife<P> {
     pub player: P,
     stream: StreamId,
     supplied: Vec<Arc<dyn Supplied>>,
+    direction: Direction,
     life: Option<Incarnation>,
 }
 
 impl<P: InOrder> InLife<P> {
-    fn new(player: P, stream: StreamId, supplied: &[Arc<dyn Supplied>]) -> Mutex<Self> {
+    fn new(player: P, stream: StreamId, players: &Players<'_>) -> Mutex<Self> {
         Mutex::new(InLife {
             player,
             stream,
-            supplied: supplied.to_vec(),
+            supplied: players.supplied().to_vec(),
+            direction: players.direction(),
             life: None,
         })
     }
@@ -86,7 +88,15 @@ impl<P: InOrder> InLife<P> {
     /// Notes the life of the next frames.
     pub fn enter(&mut self, life: Incarnation) -> Result<()> {
         match self.life.replace(life) {
-            Some(before) if before != life => self.end_of_life(before),
+            Some(before) if before != life => {
+                assert_eq!(
+                    self.direction == Direction::Forward,
+                    before < life,
+                    "life {life} of stream {} comes after {before}",
+                    self.stream
+                );
+                self.end_of_life(before)
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -122,16 +132,15 @@ pub(crate) enum StreamPlayer {
 
 impl StreamPlayer {
     pub fn new(players: &Players<'_>, stream: StreamId) -> StreamPlayer {
-        let supplied = players.supplied();
         match players.method() {
-            Player::Group(_) if supplied.is_empty() => StreamPlayer::Group,
-            Player::Group(_) => StreamPlayer::GroupInOrder(InLife::new(Group, stream, supplied)),
-            Player::Fate => StreamPlayer::Fate(InLife::new(Backward::default(), stream, supplied)),
+            Player::Group(_) if players.supplied().is_empty() => StreamPlayer::Group,
+            Player::Group(_) => StreamPlayer::GroupInOrder(InLife::new(Group, stream, players)),
+            Player::Fate => StreamPlayer::Fate(InLife::new(Backward::default(), stream, players)),
             Player::TwoPass => {
-                StreamPlayer::TwoPass(InLife::new(TwoPass::default(), stream, supplied))
+                StreamPlayer::TwoPass(InLife::new(TwoPass::default(), stream, players))
             }
-            Player::Merge(_) => StreamPlayer::Merged(InLife::new(NoPlayer, stream, supplied)),
-            Player::Supplied(_) => StreamPlayer::Supplied(InLife::new(NoPlayer, stream, supplied)),
+            Player::Merge(_) => StreamPlayer::Merged(InLife::new(NoPlayer, stream, players)),
+            Player::Supplied(_) => StreamPlayer::Supplied(InLife::new(NoPlayer, stream, players)),
         }
     }
 
@@ -356,12 +365,15 @@ pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::method::Method;
     use perdura_base::TxnId;
+    use perdura_wal::Scheme;
 
     #[test]
     fn what_one_life_says_of_a_transaction_is_not_held_against_another_lifes_records() {
         let (txn, epoch) = (TxnId(7), Epoch(5));
-        let player = InLife::new(Backward::default(), StreamId(0), &[]);
+        let players = Players::plan(Method::of(Scheme::Dl1p), &[]).unwrap();
+        let player = InLife::new(Backward::default(), StreamId(0), &players);
         let mut held = player.lock();
         let of_change = |held: &InLife<Backward>| {
             let (tag, image) = (CkptEpoch(3), ImageKind::Sweep(CkptEpoch(1)));

@@ -82,6 +82,7 @@ pub mod source;
 mod stats;
 pub mod streams;
 pub mod tables;
+mod threads;
 pub mod truncate;
 mod undo;
 pub mod verify;

@@ -76,6 +76,11 @@ impl Image for ImagePlan {
                 }
             }
         }
+        assert!(
+            got <= bytes.len() && last >= first,
+            "{got} bytes of {} were read, pages {first} to {last}",
+            bytes.len()
+        );
         Ok(LoadedRun {
             disk,
             run: part,
@@ -94,6 +99,12 @@ impl Image for ImagePlan {
             return Ok(0);
         };
         let geometry = heap.geometry();
+        assert_eq!(
+            disk_of(run.partition, self.runs.len()),
+            loaded.disk,
+            "the pages of partition {} are on one disk",
+            run.partition
+        );
         let mut bad = Vec::new();
         let mut sound = Vec::with_capacity(run.entries.len());
         for (local, entry) in &run.entries {
@@ -108,6 +119,11 @@ impl Image for ImagePlan {
                 bad.push((run.slot, page));
             }
         }
+        assert_eq!(
+            sound.len() + bad.len(),
+            run.entries.len(),
+            "each page of a run is sound or damaged"
+        );
         heap.load_pages(run.partition, &sound);
         let damaged = to_u64(bad.len());
         self.bad.lock().extend(bad);

@@ -111,6 +111,13 @@ pub(crate) fn merge<I: Image, S: LogSource>(
         merger.play_life(life, next)?;
         merger.end_of_life()?;
     }
+    assert!(
+        merger
+            .heads
+            .iter()
+            .all(|head| head.ended && head.parked.is_none()),
+        "a worker plays every stream to its end"
+    );
     pass.add_stats(merger.stats);
     Ok(())
 }
@@ -156,6 +163,11 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
 
     /// Makes a unit the stream's current one, or parks it for a later round.
     fn place(&mut self, stream: usize, unit: Arc<SharedUnit<S>>, life: Incarnation) -> Result<()> {
+        assert!(
+            self.heads[stream].parked.is_none(),
+            "stream {stream} has given a unit of a later life than {}",
+            unit.life
+        );
         if unit.life > life {
             self.heads[stream].parked = Some(unit);
             return Ok(());

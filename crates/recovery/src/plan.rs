@@ -265,6 +265,12 @@ impl ImagePlan {
 
     fn take(&mut self, geometry: &Geometry, anchor: &Anchor, candidate: Candidate) {
         let slot = candidate.slot;
+        assert_eq!(
+            candidate.files.len(),
+            self.runs.len(),
+            "a pages file on each disk"
+        );
+        assert!(self.slot.is_none(), "{:?} is loaded already", self.slot);
         self.slot = Some(slot);
         self.newest = Self::base(anchor, slot);
         self.k = anchor.image(slot).k;
@@ -300,6 +306,11 @@ impl ImagePlan {
         for runs in &mut self.runs {
             runs.sort_by_key(|run| self.places.place(run.first));
         }
+        assert_eq!(
+            self.pages_in_runs(),
+            self.pages,
+            "each page that the directory lists is in one run"
+        );
     }
 
     /// Leaves pages empty, whatever the image and the log have of them.
@@ -311,6 +322,11 @@ impl ImagePlan {
         }
         self.lost.clone_from(lost);
         self.leave_out(geometry, lost);
+    }
+
+    fn pages_in_runs(&self) -> u64 {
+        let runs = self.runs.iter().flatten();
+        runs.map(|run| to_u64(run.entries.len())).sum()
     }
 
     /// Takes pages out of the runs.
@@ -363,6 +379,15 @@ impl ImagePlan {
         for (begin, older) in self.begin.iter_mut().zip(self.older.begin()) {
             *begin = (*begin).min(*older);
         }
+        assert_eq!(
+            self.begin.len(),
+            self.older.begin().len(),
+            "both images have a beginning in each stream"
+        );
+        assert!(
+            self.pages_in_runs() <= self.pages,
+            "a page is loaded from one image"
+        );
     }
 
     /// Pages that turned out to be damaged while they were loaded.

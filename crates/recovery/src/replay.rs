@@ -24,9 +24,9 @@ use crate::merge::merge;
 use crate::pass::{Pass, SharedUnit};
 use crate::player::IndexNeed;
 use crate::route::Route;
-use crate::schedule::run_threads;
 use crate::source::{Frames, LogSource, Raw};
 use crate::stats::ReplayStats;
+use crate::threads::run_threads;
 use crate::undo::undo_losers;
 use crate::work::Work;
 
@@ -117,6 +117,13 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         }
         self.pass.players.finish()?;
         let since = self.pass.means.clock.mono_ns();
+        let units = &self.decided().units;
+        assert!(
+            losers
+                .iter()
+                .all(|(part, losers)| losers.units.end <= units[*part]),
+            "losers are undone by units that count"
+        );
         let next = AtomicUsize::new(0);
         run_threads(threads.min(losers.len()), || {
             while let Some((part, losers)) = losers.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -153,6 +160,11 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
                 Route::Supplied(number) => supplied[number].frame(frame, *origin),
             }
         })?;
+        assert_eq!(
+            to_u64(passed.batch.len()),
+            passed.stats.applied,
+            "what passed the gate is played, and nothing else"
+        );
         passed.stats.bytes += to_u64(opened.joined().len());
         Ok(passed)
     }
@@ -231,9 +243,11 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
     }
 
     fn read_unit(&self, stream: usize, unit: usize) -> Result<SharedUnit<S>> {
+        let units = self.decided().units[stream];
+        assert!(unit < units, "unit {unit} of {units} in stream {stream}");
         let number = match self.pass.players.direction() {
             Direction::Forward => unit,
-            Direction::Backward => self.decided().units[stream] - 1 - unit,
+            Direction::Backward => units - 1 - unit,
         };
         let raw = self.pass.log.read(stream, number)?;
         Ok(SharedUnit::new(number, raw))

@@ -23,7 +23,9 @@ use perdura_wal::{Cut, WalStart};
 
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
-use crate::close::{ckpt_floor, close_incarnation, first_epoch, make_durable};
+use crate::close::{
+    assert_believed_is_durable, ckpt_floor, close_incarnation, first_epoch, make_durable,
+};
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::Directory;
@@ -99,6 +101,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         None
     } else {
         make_durable(options, &anchor, &scans)?;
+        assert_believed_is_durable(&anchor, &record, &scans);
         Some(publish(file, anchor, &record)?)
     };
     let wal_start = WalStart {
@@ -131,7 +134,8 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     }))
 }
 
-/// Makes the anchor say what the restart decided: from here on it is durable.
+/// Makes the anchor say what the restart decided: from here on it is durable. I8: no other update of
+/// the anchor came before.
 fn publish(file: AnchorFile, anchor: Anchor, record: &Anchor) -> Result<AnchorCell> {
     let cell = AnchorCell::new(file, anchor);
     let updated = cell.update(|durable| {
@@ -139,7 +143,13 @@ fn publish(file: AnchorFile, anchor: Anchor, record: &Anchor) -> Result<AnchorCe
         durable.clone_from(record);
         durable.seq = seq;
     });
-    updated.map_err(|failure| Error::Stopped(format!("anchor: {}", Error::from(failure))))?;
+    let stopped = |failure| Error::Stopped(format!("anchor: {}", Error::from(failure)));
+    let updated = updated.map_err(stopped)?;
+    assert_eq!(
+        updated.seq,
+        record.seq + 1,
+        "the anchor changed while the restart ran"
+    );
     Ok(cell)
 }
 
@@ -194,6 +204,10 @@ pub(crate) fn load(
         let state = recover(&image, &log, Target::End, &means)?;
         let log = log.into_decided()?;
         let damaged = image.take_bad();
+        assert!(
+            damaged.is_disjoint(&bad),
+            "a page that is known to be damaged was loaded again"
+        );
         assert_eq!(
             damaged.is_empty(),
             state.damaged == 0,

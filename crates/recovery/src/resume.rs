@@ -58,6 +58,15 @@ pub fn resume(
     window: Arc<dyn Window>,
 ) -> Result<Resumed> {
     let record = &restarted.record;
+    assert_eq!(
+        *restarted.heap.geometry(),
+        record.geometry,
+        "pages lie where the anchor says"
+    );
+    assert_eq!(
+        restarted.report.durable_epoch, restarted.wal_start.durable.0,
+        "the log goes on where it was cut"
+    );
     let chain = record.chain.clone();
     let is_live = |id: &SegmentId| {
         chain.iter().any(|link| {
@@ -75,6 +84,11 @@ pub fn resume(
         restarted.wal_start,
         is_live,
     )?);
+    assert_eq!(
+        usize::from(wal.streams()),
+        options.disks.logs.len(),
+        "a stream for each log directory"
+    );
     let anchor = Arc::new(restarted.anchor.expect("a dry run resumes nothing"));
     let parts = CheckpointParts {
         component: Component::Heap(Arc::clone(&restarted.heap)),

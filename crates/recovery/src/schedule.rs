@@ -17,6 +17,7 @@ use crate::jobs::{
     Asker, Counts, Decided, DiskState, Ending, Indexes, Job, Scan, State, StreamState,
 };
 use crate::level::{Busy, Edges, Schedule};
+use crate::threads::OnPanic;
 use crate::work::Work;
 
 struct Runner<'a, W: Work> {
@@ -142,6 +143,19 @@ impl<'a, W: Work> Runner<'a, W> {
                 .iter()
                 .all(|disk| disk.open == 0 && disk.ready.is_empty()),
             "every part that was read was played"
+        );
+        assert!(
+            self.mergers > 0
+                || state
+                    .streams
+                    .iter()
+                    .all(|s| s.open == 0 && s.ready.is_empty()),
+            "every unit that was read was played"
+        );
+        let is_taken = |s: &StreamState<W::Unit>| s.taken.iter().all(|taken| *taken == s.units);
+        assert!(
+            state.streams.iter().all(is_taken),
+            "every merging worker has taken every unit"
         );
         Ok(busy)
     }
@@ -380,15 +394,13 @@ impl<'a, W: Work> Runner<'a, W> {
                     d.reading = false;
                     d.busy_ns += spent();
                     d.ready.push_back(part);
+                    d.check();
                 })
             }
             Job::PlayPart(disk, part) => {
                 let played = self.work.play_part(part);
                 busy.backup_play += seconds(spent());
-                self.update(played, |state, ()| {
-                    state.disks[disk].open -= 1;
-                    state.parts_left -= 1;
-                })
+                self.update(played, |state, ()| state.end_part(disk))
             }
             Job::Scan(stream) => {
                 let scanned = self.work.scan(stream);
@@ -397,28 +409,17 @@ impl<'a, W: Work> Runner<'a, W> {
                     state.streams[stream].busy_ns += spent();
                 })
             }
-            Job::Decide => self.update(self.work.decide(), |state, units| {
-                state.units_left = units.iter().sum();
-                for (s, units) in state.streams.iter_mut().zip(units) {
-                    s.units = units;
-                }
-                state.decided = Decided::Yes;
-            }),
+            Job::Decide => self.update(self.work.decide(), State::decide),
             Job::ReadUnit(stream, unit) => self.read_unit(stream, unit).map(drop),
             Job::PlayUnit(stream, unit) => self.play_unit(stream, unit, busy),
             Job::Merge(worker) => self.merge(worker, busy),
-            Job::EndLog => self.update(self.work.end_log(), |state, ()| {
-                state.log_end = Ending::Yes;
-            }),
+            Job::EndLog => self.update(self.work.end_log(), |state, ()| state.end_log()),
             Job::BeginIndexes => self.update(self.work.begin_indexes(), |state, count| {
                 let (next, left) = (0, count);
                 state.indexes = Indexes::Building { count, next, left };
             }),
             Job::BuildIndex(number) => self.update(self.work.build_index(number), |state, ()| {
-                let Indexes::Building { left, .. } = &mut state.indexes else {
-                    unreachable!("indexes end after the last is built");
-                };
-                *left -= 1;
+                state.end_index(self.indexes_first);
             }),
             Job::EndIndexes => self.update(self.work.end_indexes(), |state, ()| {
                 state.indexes = Indexes::Done;
@@ -443,7 +444,13 @@ impl<'a, W: Work> Runner<'a, W> {
             s.preparing &= prepared;
             s.open -= 1;
             s.piled = s.piled.saturating_sub(bytes);
+            s.check();
             state.units_left -= 1;
+            assert!(
+                state.parts_left == 0 || !self.edges.log_play_waits,
+                "a unit was played before {} parts of the image, which it waits for",
+                state.parts_left
+            );
         })
     }
 
@@ -504,6 +511,7 @@ impl<'a, W: Work> Runner<'a, W> {
             s.busy_ns += self.clock.mono_ns().saturating_sub(since);
             s.piled += self.work.unit_bytes(&unit);
             s.ready.push_back(Arc::new(unit));
+            s.check();
         })
     }
 
@@ -552,16 +560,14 @@ impl<'a, W: Work> Runner<'a, W> {
             }
             s.dropped += 1;
         }
-    }
-}
-
-struct OnPanic<F: Fn()>(F);
-
-impl<F: Fn()> Drop for OnPanic<F> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            (self.0)();
-        }
+        s.check();
+        assert!(
+            s.dropped + s.ready.len() <= s.next,
+            "{} units were dropped, {} are ready, {} were read",
+            s.dropped,
+            s.ready.len(),
+            s.next
+        );
     }
 }
 
@@ -572,22 +578,4 @@ fn take_part<P, U>(state: &mut State<P, U>, disk: usize) -> Option<Job<P, U>> {
 
 fn seconds(ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
-}
-
-/// Runs `work` on the caller's thread and on `threads - 1` others; the first error wins.
-pub(crate) fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
-    if threads <= 1 {
-        return work();
-    }
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
-        let mut result = work();
-        for other in others {
-            let ended = other
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            result = result.and(ended);
-        }
-        result
-    })
 }

@@ -80,6 +80,13 @@ impl LogSource for Streams<'_> {
         scans.sort_by_key(|scan| scan.stream);
         assert_eq!(scans.len(), self.disks.len(), "every stream is scanned");
         let cut = self.anchor.decide_cut(&scans)?;
+        assert!(
+            scans
+                .iter()
+                .zip(0u8..)
+                .all(|(scan, number)| scan.stream == StreamId(number)),
+            "every stream is scanned once"
+        );
         let (mut void_blocks, mut bytes) = (0, 0);
         for scan in &mut scans {
             let blocks = scan.blocks.len();
@@ -92,6 +99,15 @@ impl LogSource for Streams<'_> {
                 .sum::<u64>();
         }
         let units: Vec<_> = scans.iter().map(|scan| scan.units(UNIT_BYTES)).collect();
+        for (scan, units) in scans.iter().zip(&units) {
+            let in_units: usize = units.iter().map(ExactSizeIterator::len).sum();
+            assert_eq!(
+                in_units,
+                scan.blocks.len(),
+                "each block of stream {} is in one unit",
+                scan.stream
+            );
+        }
         let end = LogEnd {
             epoch: cut.durable,
             ckpt_max: cut.ckpt_max,

@@ -22,7 +22,7 @@ const ASSERTIONS: [(&str, usize); 8] = [
     ("wal", 12),
     ("heap", 12),
     ("txn", 12),
-    ("recovery", 5),
+    ("recovery", 9),
     ("engine", 5),
 ];
 
