@@ -6,6 +6,7 @@
 //!
 //! The two slots of a database are the first image ([`crate::plan`], [`crate::load`]).
 
+use perdura_base::cursor::Reader;
 use perdura_base::{CkptEpoch, Epoch, Error, PageId, Pos, Result, StreamId};
 use perdura_heap::Heap;
 
@@ -92,4 +93,9 @@ impl Base {
             ))),
         }
     }
+}
+
+/// The checkpoint of a begin mark.
+pub(crate) fn begun_by(payload: &[u8]) -> Option<CkptEpoch> {
+    Reader::new(payload).varint().map(CkptEpoch)
 }

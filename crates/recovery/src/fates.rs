@@ -19,12 +19,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use perdura_base::checksum::mix64;
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, TxnId};
 use perdura_page::txn_record::TxnRecord;
-use perdura_wal::frame::ActiveTxn;
+use perdura_wal::Frame;
 
-use crate::rule::{Fate, Gate, ImageKind, Skip, gate_fate};
+use self::seeded::Printed;
+use crate::rule::{Fate, Gate, ImageKind, gate_fate};
+
+mod seeded;
 
 /// A hash for transaction numbers, which nobody outside chooses.
 #[derive(Default)]
@@ -52,18 +54,7 @@ type ById<V> = HashMap<TxnId, V, BuildHasherDefault<IdHasher>>;
 #[derive(Default)]
 pub struct Backward {
     fates: ById<Fate>,
-    /// Where algorithm 3 is, and its ATT, for its printed form only.
     printed: Printed,
-    att: BTreeSet<TxnId>,
-}
-
-/// The phases of algorithm 3 as printed.
-#[derive(Default)]
-enum Printed {
-    #[default]
-    AfterEnd,
-    Window,
-    BeforeBegin,
 }
 
 impl Backward {
@@ -72,26 +63,26 @@ impl Backward {
         self.fates.clear();
     }
 
-    /// Notes the end mark of the checkpoint that the image comes from, with the transactions that
-    /// were active then.
-    pub fn pass_end(&mut self, active: Vec<ActiveTxn>) {
-        let open = active.into_iter().map(|entry| entry.txn);
-        let open = open.filter(|txn| !matches!(self.fates.get(txn), Some(Fate::Committed(_))));
-        self.att = open.collect();
-        self.printed = Printed::Window;
-    }
-
-    /// Notes the begin mark of that checkpoint.
-    pub fn pass_begin(&mut self) {
-        self.printed = Printed::BeforeBegin;
+    /// Notes a mark of a checkpoint. The rule needs none: tags and fates decide.
+    #[inline]
+    pub(crate) fn note_mark(&mut self, mark: Frame<'_>, image: ImageKind) {
+        if let ImageKind::Sweep(k) = image
+            && Printed::is_armed()
+        {
+            let is_committed =
+                |txn: TxnId| matches!(self.fates.get(&txn), Some(Fate::Committed(_)));
+            self.printed.note_mark(mark, k, is_committed);
+        }
     }
 
     /// Notes a record that is no change. `epoch` is its block's.
     pub fn note(&mut self, record: &TxnRecord<'_>, epoch: Epoch) {
+        if Printed::is_armed() {
+            self.printed.note(record);
+        }
         match record {
             TxnRecord::Begin { txn } => {
                 self.fates.remove(txn);
-                self.att.remove(txn);
             }
             TxnRecord::Commit { txn } => {
                 self.fates.insert(*txn, Fate::Committed(epoch));
@@ -107,9 +98,6 @@ impl Backward {
                     Fate::AbortedClean(*ckpt)
                 };
                 self.fates.insert(*txn, fate);
-                if matches!(self.printed, Printed::Window) {
-                    self.att.insert(*txn);
-                }
             }
             TxnRecord::Update(_) => {}
         }
@@ -120,9 +108,10 @@ impl Backward {
     pub fn gate(&self, txn: TxnId, tag: CkptEpoch, image: ImageKind, target: Epoch) -> Gate {
         let fate = self.fates.get(&txn).copied();
         if let ImageKind::Sweep(k) = image
-            && (armed(Flaw::PrintedRule) || armed(Flaw::ListRace))
+            && Printed::is_armed()
         {
-            return self.printed_gate(txn, fate, tag, k);
+            let is_committed = matches!(fate, Some(Fate::Committed(_)));
+            return self.printed.gate(txn, is_committed, tag, k);
         }
         // Lost after the image was complete: what is read here lies behind the image's begin, and
         // no image is begun in one life and ended in another.
@@ -132,23 +121,6 @@ impl Backward {
             fate.unwrap_or(Fate::Lost(CkptEpoch(u64::MAX))),
             target,
         )
-    }
-
-    /// Algorithm 3 with the one-bit BackupID, the parity of the tag.
-    #[cold]
-    fn printed_gate(&self, txn: TxnId, fate: Option<Fate>, tag: CkptEpoch, k: CkptEpoch) -> Gate {
-        let committed = matches!(fate, Some(Fate::Committed(_)));
-        let same_id = tag.0 % 2 == k.0 % 2;
-        let apply = match self.printed {
-            Printed::AfterEnd => committed,
-            Printed::Window => committed == same_id,
-            Printed::BeforeBegin => self.att.contains(&txn),
-        };
-        if apply {
-            Gate::Apply
-        } else {
-            Gate::Skip(Skip::NotWanted)
-        }
     }
 }
 

@@ -6,18 +6,16 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use perdura_base::cursor::Reader;
-use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, Result, StreamId};
+use perdura_base::{Epoch, Error, Incarnation, Result, StreamId};
 use perdura_heap::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_page::{TxnRecord, Update, decode_txn_record};
-use perdura_wal::frame::EndRecord;
 use perdura_wal::{Direction, Frame, Origin, Role};
 
 use crate::base::{Base, Image};
 use crate::fates::{Backward, Forward, Losers};
 use crate::player::{Player, Supplied};
 use crate::route::{Players, foreign};
-use crate::rule::{Gate, ImageKind, Skip, gate, gate_tag};
+use crate::rule::{Gate, Skip, gate, gate_tag};
 use crate::stats::ReplayStats;
 
 /// What the frames of a unit are held against.
@@ -214,18 +212,8 @@ impl Play for Backward {
     ) -> Result<()> {
         match frame.kind.role() {
             Role::Records => {}
-            Role::BeginMark => {
-                if begun_by(frame.payload).map(ImageKind::Sweep) == Some(scene.image.kind()) {
-                    self.pass_begin();
-                }
-                return Ok(());
-            }
-            Role::EndMark => {
-                if let Some(mark) = EndRecord::decode(frame.payload)
-                    && ImageKind::Sweep(mark.k) == scene.image.kind()
-                {
-                    self.pass_end(mark.active.unwrap_or_default());
-                }
+            Role::BeginMark | Role::EndMark => {
+                self.note_mark(frame, scene.image.kind());
                 return Ok(());
             }
             Role::Log => return Ok(()),
@@ -340,11 +328,6 @@ impl<'r> Passed<SlotChange<'r>> {
     }
 }
 
-/// The checkpoint of a begin mark.
-pub(crate) fn begun_by(payload: &[u8]) -> Option<CkptEpoch> {
-    Reader::new(payload).varint().map(CkptEpoch)
-}
-
 /// Decodes an interleaved transaction's record.
 #[inline]
 pub(crate) fn txn_record<'r>(payload: &'r [u8], origin: &Origin) -> Result<TxnRecord<'r>> {
@@ -366,7 +349,8 @@ pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
 mod tests {
     use super::*;
     use crate::method::Method;
-    use perdura_base::TxnId;
+    use crate::rule::ImageKind;
+    use perdura_base::{CkptEpoch, TxnId};
     use perdura_wal::Scheme;
 
     #[test]

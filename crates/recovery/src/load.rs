@@ -3,7 +3,7 @@
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{Epoch, Error, PageId, PartitionId, Result};
+use perdura_base::{Epoch, Error, PageId, Result};
 use perdura_device::AlignedBuf;
 use perdura_heap::Heap;
 
@@ -12,6 +12,8 @@ use crate::component::Contract;
 use crate::image::{ImageFile, Place, disk_of};
 use crate::plan::{ImagePlan, page_of};
 use crate::rule::ImageKind;
+
+mod seeded;
 
 /// A run's bytes.
 pub struct LoadedRun {
@@ -145,35 +147,5 @@ impl Image for ImagePlan {
             format!("nothing valid beyond epoch {end}"),
             "Acknowledged transactions are missing. Restore the log's files from a backup.",
         ))
-    }
-}
-
-impl ImagePlan {
-    /// The seeded bug of believing whatever stands in the files beyond the image's directory.
-    ///
-    /// # Errors
-    /// The disk's.
-    #[cold]
-    fn load_junk(&self, heap: &Heap) -> Result<()> {
-        let Some(files) = self.slot.and_then(|slot| self.files.get(&slot)) else {
-            return Ok(());
-        };
-        let geometry = heap.geometry();
-        let mut buf = AlignedBuf::zeroed(PAGE_BYTES);
-        for partition in (0..geometry.partitions).map(PartitionId) {
-            for local in 0..u32::from(geometry.chunk_pages) {
-                let Some(page) = geometry.page_id(partition, local) else {
-                    break;
-                };
-                let disk = disk_of(partition, files.len());
-                let got = files[disk].read(self.places.place(page), &mut buf)?;
-                let whole = got == PAGE_BYTES && perdura_page::layout::page_id(&buf) == page;
-                let listed = self.directory.get(partition, local).is_present();
-                if !listed && whole && buf.iter().any(|b| *b != 0) {
-                    heap.lock(partition).load_page(local, &buf);
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -26,9 +26,9 @@ use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord, decode_txn_record};
 use perdura_wal::{Frame, Origin, Role};
 
-use crate::base::Image;
+use crate::base::{Image, begun_by};
 use crate::fates::Forward;
-use crate::judge::{begun_by, no_record, txn_record};
+use crate::judge::{no_record, txn_record};
 use crate::pass::{Pass, SharedUnit};
 use crate::route::Route;
 use crate::rule::gate_begun;
