@@ -379,9 +379,6 @@ impl Checkpointer {
                 if let Some(writer) = sweep.writer.take() {
                     sweep.directory_crc = writer.finish()?;
                 }
-                if armed(Flaw::ListRace) {
-                    self.parts.window.list_early();
-                }
                 (Event::Listed, Phase::Mark)
             }
             Phase::Mark => {

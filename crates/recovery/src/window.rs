@@ -50,9 +50,6 @@ pub trait Window: Send + Sync {
 
     /// Ends it without marks: the checkpoint was cancelled.
     fn cancel(&self);
-
-    /// The seeded bug of listing the active transactions before the end marks are appended.
-    fn list_early(&self) {}
 }
 
 /// The window of executor mode: nothing but the marks.

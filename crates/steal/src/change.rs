@@ -14,7 +14,6 @@
 use std::sync::atomic::Ordering;
 
 use perdura_base::checksum::mix64;
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, PageId, PartitionId, Pos, Result, StreamId, TxnId};
 use perdura_page::txn_record::encode_commit;
 
@@ -22,7 +21,7 @@ use crate::engine::Steal;
 use crate::options::{Records, Route};
 use crate::record::Change;
 use crate::space::{Holder, SlotKey, Space};
-use crate::txn::{Buffers, Committed, Held, Pending, Place, Slotted, Txn, Undo};
+use crate::txn::{Buffers, Committed, Held, Place, Slotted, Txn, Undo};
 
 /// About what a change's record takes of the log beside its images, bytes.
 const RECORD_BYTES: usize = 64;
@@ -46,6 +45,7 @@ impl Steal {
             stream,
             first: None,
             rollback: None,
+            #[cfg(feature = "flaws")]
             pending: None,
             buffers: self.pool.lock().pop().unwrap_or_default(),
             updates: 0,
@@ -109,6 +109,7 @@ impl Steal {
     /// stays as it is until the transaction ends. Returns false if another transaction has the slot
     /// or it is free.
     pub fn lock(&self, txn: &mut Txn, place: Place) -> bool {
+        #[cfg(feature = "flaws")]
         self.settle(txn);
         self.hold_at(txn, place).is_some()
     }
@@ -143,6 +144,7 @@ impl Steal {
             txn.rollback.is_none(),
             "a transaction rolls back or commits"
         );
+        #[cfg(feature = "flaws")]
         self.settle(&mut txn);
         let mut committed = Committed {
             txn: txn.id,
@@ -220,6 +222,7 @@ impl Steal {
         if txn.rollback.is_some() {
             return Err(Error::Usage("the transaction is being rolled back".into()));
         }
+        #[cfg(feature = "flaws")]
         self.settle(txn);
         self.wal
             .admit(txn.stream, 2 * self.class.bytes() + RECORD_BYTES)
@@ -252,9 +255,16 @@ impl Steal {
 
     /// Changes a slot the transaction has: to a row, or to free. `tag` is given only by a seeded
     /// bug that read it earlier.
-    fn change(&self, txn: &mut Txn, held: usize, row: Option<&[u8]>, tag: Option<CkptEpoch>) {
+    pub(crate) fn change(
+        &self,
+        txn: &mut Txn,
+        held: usize,
+        row: Option<&[u8]>,
+        tag: Option<CkptEpoch>,
+    ) {
         let at = txn.buffers.held[held].at;
         txn.buffers.held[held].taken = row.is_some();
+        #[cfg(feature = "flaws")]
         if tag.is_none() && self.defer_change(txn, held, row) {
             return;
         }
@@ -298,42 +308,6 @@ impl Steal {
         txn.updates += 1;
         txn.record_bytes += bytes;
     }
-
-    /// The seeded bug of step 2 as printed: outside a window the tag is read without the latch,
-    /// and the page is changed later. Returns whether it took the change.
-    fn defer_change(&self, txn: &mut Txn, held: usize, row: Option<&[u8]>) -> bool {
-        let at = txn.buffers.held[held].at;
-        if !armed(Flaw::FlagOutsideLatch) || *self.streams.gate() || !is_odd(txn.id, at.slot) {
-            return false;
-        }
-        let part = self.heap.lock(at.partition);
-        let Some(tag) = part.slot(at.local, at.slot).map(|slot| slot.tag) else {
-            return false;
-        };
-        let row = row.map(<[u8]>::to_vec);
-        txn.pending = Some(Pending::Half { held, row, tag });
-        true
-    }
-
-    /// Finishes what a seeded bug left unfinished: the transaction's next action.
-    pub fn settle(&self, txn: &mut Txn) {
-        match txn.pending.take() {
-            None => {}
-            Some(Pending::Half { held, row, tag }) => {
-                self.change(txn, held, row.as_deref(), Some(tag));
-            }
-            Some(Pending::Late {
-                record,
-                partition,
-                tag,
-            }) => self.append_record(txn.stream, &record, partition, tag),
-        }
-    }
-}
-
-/// Half of the changes, the same in every run: those that the seeded bugs of algorithm 1 strike.
-pub(crate) fn is_odd(txn: TxnId, slot: u16) -> bool {
-    mix64(txn.0 ^ u64::from(slot) << 40) & 1 == 1
 }
 
 /// Locks a slot that nobody has.

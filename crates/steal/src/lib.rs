@@ -55,6 +55,8 @@ pub mod growth;
 pub mod options;
 pub mod record;
 pub mod rollback;
+#[cfg(feature = "flaws")]
+mod seeded;
 pub mod space;
 pub mod streams;
 pub mod txn;

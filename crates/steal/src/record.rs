@@ -10,7 +10,6 @@
 
 use std::sync::atomic::Ordering;
 
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, PageId, PartitionId, PartitionSet, StreamId, TxnId};
 use perdura_page::layout::HEADER_BYTES;
 use perdura_page::txn_record::{
@@ -18,10 +17,9 @@ use perdura_page::txn_record::{
 };
 use perdura_wal::{ActiveTxn, Appended, FrameKind, Guard};
 
-use crate::change::is_odd;
 use crate::engine::Steal;
 use crate::streams::{Active, remove_active};
-use crate::txn::{Pending, Recorder, Slotted};
+use crate::txn::{Recorder, Slotted};
 
 /// One change, ready to be recorded.
 pub(crate) struct Change<'a> {
@@ -112,13 +110,8 @@ impl Steal {
 
     fn append_change(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
         let (partition, tag) = (change.at.partition, change.tag);
-        if armed(Flaw::LateAppendSteal) && is_odd(to.id, change.at.slot) {
-            let record = to.record.clone();
-            *to.pending = Some(Pending::Late {
-                record,
-                partition,
-                tag,
-            });
+        #[cfg(feature = "flaws")]
+        if crate::seeded::defer_append(to, change) {
             return;
         }
         self.append_record(to.stream, to.record, partition, tag);

@@ -41,6 +41,7 @@ impl Steal {
         if txn.rollback.is_some() {
             return;
         }
+        #[cfg(feature = "flaws")]
         self.settle(txn);
         if txn.first.is_none() {
             txn.rollback = Some(Rollback::Done);
@@ -74,6 +75,7 @@ impl Steal {
             self.abort_begin(txn);
             return txn.rollback == Some(Rollback::Done);
         };
+        #[cfg(feature = "flaws")]
         self.settle(txn);
         let compensated = rollback == Rollback::Compensated;
         if rollback == Rollback::Done {
@@ -126,6 +128,7 @@ impl Steal {
 
     fn append_abort(&self, txn: &mut Txn, compensated: bool) {
         // A seeded bug may have left the last compensation's record for later: this is later.
+        #[cfg(feature = "flaws")]
         self.settle(txn);
         let record = &mut txn.buffers.record;
         record.clear();

@@ -11,10 +11,12 @@
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId, TxnId};
 use perdura_recovery::{Window, WindowEnd};
 use perdura_wal::{ActiveTxn, Wal, encode_active};
+
+#[cfg(feature = "flaws")]
+mod seeded;
 
 /// The transactions of one stream that have a record and no end.
 pub(crate) type Active = Vec<ActiveTxn>;
@@ -24,8 +26,8 @@ pub(crate) struct Streams {
     /// Whether a window is open.
     gate: RwLock<bool>,
     active: Vec<CachePadded<Mutex<Active>>>,
-    /// The seeded bug's lists, taken too early.
-    early: Mutex<Option<Vec<Active>>>,
+    #[cfg(feature = "flaws")]
+    early: seeded::EarlyLists,
 }
 
 impl Streams {
@@ -33,7 +35,8 @@ impl Streams {
         Streams {
             gate: RwLock::new(false),
             active: (0..streams).map(|_| CachePadded::default()).collect(),
-            early: Mutex::new(None),
+            #[cfg(feature = "flaws")]
+            early: seeded::EarlyLists::default(),
         }
     }
 
@@ -61,20 +64,22 @@ impl Window for Streams {
         let numbering: Vec<_> = self.active.iter().map(|active| active.lock()).collect();
         let begin = mark();
         drop(numbering);
+        #[cfg(feature = "flaws")]
+        self.list_early();
         *open = true;
         begin
     }
 
     fn end(&self, wal: &Wal, k: CkptEpoch) -> WindowEnd {
-        let early = self.early.lock().take();
         let (mut ends, mut undo_low) = (Vec::new(), Vec::new());
         let mut newest = Epoch(0);
         for (stream, active) in (0u8..).zip(&self.active) {
             let active = active.lock();
-            let listed = match &early {
-                Some(early) if armed(Flaw::ListRace) => &early[usize::from(stream)],
-                Some(_) | None => &*active,
-            };
+            let listed = &*active;
+            #[cfg(feature = "flaws")]
+            let listed = &self
+                .listed_early(StreamId(stream))
+                .unwrap_or_else(|| listed.clone());
             let mut extra = Vec::new();
             encode_active(listed, &mut extra);
             let (end, epoch) = wal.mark_end(StreamId(stream), k, &extra);
@@ -93,11 +98,6 @@ impl Window for Streams {
 
     fn cancel(&self) {
         *self.gate.write() = false;
-    }
-
-    fn list_early(&self) {
-        let lists = self.active.iter().map(|active| active.lock().clone());
-        *self.early.lock() = Some(lists.collect());
     }
 }
 

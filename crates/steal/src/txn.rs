@@ -62,24 +62,6 @@ pub(crate) enum Rollback {
     Done,
 }
 
-/// A change that the seeded bugs of the printed algorithm 1 leave unfinished until the
-/// transaction's next action.
-#[derive(Debug)]
-pub(crate) enum Pending {
-    /// The tag was read; the page has not been changed.
-    Half {
-        held: usize,
-        row: Option<Vec<u8>>,
-        tag: perdura_base::CkptEpoch,
-    },
-    /// The page was changed; the record has not been appended.
-    Late {
-        record: Vec<u8>,
-        partition: PartitionId,
-        tag: perdura_base::CkptEpoch,
-    },
-}
-
 /// Buffers that go from transaction to transaction.
 #[derive(Default)]
 pub(crate) struct Buffers {
@@ -111,7 +93,8 @@ pub struct Txn {
     /// Where its records begin, once there are any.
     pub(crate) first: Option<Pos>,
     pub(crate) rollback: Option<Rollback>,
-    pub(crate) pending: Option<Pending>,
+    #[cfg(feature = "flaws")]
+    pub(crate) pending: Option<crate::seeded::Pending>,
     pub(crate) buffers: Buffers,
     pub(crate) updates: u64,
     pub(crate) record_bytes: u64,
@@ -124,7 +107,8 @@ pub(crate) struct Recorder<'a> {
     pub id: TxnId,
     pub stream: StreamId,
     pub first: &'a mut Option<Pos>,
-    pub pending: &'a mut Option<Pending>,
+    #[cfg(feature = "flaws")]
+    pub pending: &'a mut Option<crate::seeded::Pending>,
     pub record: &'a mut Vec<u8>,
     pub scratch: &'a mut Vec<u8>,
 }
@@ -145,6 +129,7 @@ impl Txn {
             id: self.id,
             stream: self.stream,
             first: &mut self.first,
+            #[cfg(feature = "flaws")]
             pending: &mut self.pending,
             record: &mut buffers.record,
             scratch: &mut buffers.scratch,

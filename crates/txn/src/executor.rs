@@ -15,6 +15,9 @@ use crate::packing::Packing;
 use crate::tx::{ACCOUNT_STEP_BYTES, Guards, Tx};
 use crate::verb::Marks;
 
+#[cfg(feature = "flaws")]
+mod seeded;
+
 /// When an answer may be given: once the durable epoch has reached `epoch`. Epoch 0 is at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "an answer given before its ticket's epoch is durable can be a lie after a crash"]
@@ -357,9 +360,10 @@ impl Executor {
                 .append(stream, FrameKind::Group, payload, &partitions, tag)
                 .epoch
         };
+        #[cfg(feature = "flaws")]
         if armed(Flaw::LateAppend) {
             fuse.done();
-            return late_append(guards, group, append);
+            return seeded::late_append(guards, group, append);
         }
         let epoch = if group.is_large() {
             let kind = FrameKind::Group;
@@ -395,26 +399,4 @@ impl Executor {
         );
         Ticket { epoch }
     }
-}
-
-/// The seeded bug of Algorithm 1 as printed (step 6 after step 5): the latches are released and
-/// only then, perhaps much later, is the group appended.
-#[cold]
-fn late_append(
-    mut guards: Guards<'_>,
-    group: &mut GroupBuilder,
-    append: impl Fn(&[u8]) -> Epoch,
-) -> Ticket {
-    std::thread_local! {
-        static LATE: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
-    }
-    let earlier = LATE.replace(Some(group.finish().to_vec()));
-    let epoch = match earlier {
-        Some(payload) => append(&payload),
-        None => Epoch(0),
-    };
-    for (_, part) in &mut guards {
-        part.set_last_write_epoch(epoch);
-    }
-    Ticket { epoch }
 }

@@ -27,6 +27,9 @@ use crate::shelf::sync_log_dir;
 use crate::sizes::Span;
 use crate::sync::Ordering;
 
+#[cfg(feature = "flaws")]
+mod seeded;
+
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushProgress {
@@ -102,8 +105,8 @@ pub(crate) struct FlushState {
     placed: Option<Segment>,
     /// The last step was delayed: what was written before it is synced meanwhile.
     delayed: bool,
-    /// The seeded bug: a refused block that counts already.
-    late: Option<(Arc<dyn File>, u64, AlignedBuf)>,
+    #[cfg(feature = "flaws")]
+    late: Option<seeded::LateBlock>,
 }
 
 impl FlushState {
@@ -117,6 +120,7 @@ impl FlushState {
             unsynced: Vec::new(),
             placed: None,
             delayed: false,
+            #[cfg(feature = "flaws")]
             late: None,
         }
     }
@@ -133,9 +137,8 @@ impl Wal {
         let s = &self.streams[usize::from(stream.0)];
         let mut state = s.flush.lock();
         let state = &mut *state;
-        if let Some((file, at, bytes)) = state.late.take() {
-            file.write_at(at, &bytes)?;
-        }
+        #[cfg(feature = "flaws")]
+        state.write_late()?;
         if state.tail.is_empty() && state.written_end.is_none() {
             self.seal_step(stream, s, &mut state.tail);
             if state.tail.is_empty() {
@@ -193,14 +196,10 @@ impl Wal {
         let (bytes, names) = (block.bytes(), block.names);
         let at = SEGMENT_HEADER_BYTES + (pos.0 - segment.span.start.0);
         let written = segment.file.write_at(at, bytes);
-        match written.map_err(|error| self.note_refused(stream, error)) {
-            Err(Failure::Delay(_)) if armed(Flaw::RefusedBlockLate) => {
-                let mut late = AlignedBuf::zeroed(bytes.len());
-                late.copy_from_slice(bytes);
-                state.late = Some((Arc::clone(&segment.file), at, late));
-            }
-            other => other?,
-        }
+        let written = written.map_err(|error| self.note_refused(stream, error));
+        #[cfg(feature = "flaws")]
+        let written = seeded::count_refused(&mut state.late, written, &segment.file, at, bytes);
+        written?;
         assert!(
             state.written_end.is_none_or(|written| written == pos),
             "the block at {pos} does not follow what is written"

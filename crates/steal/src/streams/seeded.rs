@@ -1,0 +1,27 @@
+//! Seeded bugs of the streams that need code; see [`perdura_base::flaw`].
+
+use parking_lot::Mutex;
+use perdura_base::StreamId;
+use perdura_base::flaw::{Flaw, armed};
+
+use super::{Active, Streams};
+
+/// The active list of each stream as the window began.
+pub(super) type EarlyLists = Mutex<Vec<Active>>;
+
+impl Streams {
+    /// The seeded bug of listing the active transactions before the end marks are appended: when
+    /// the window begins.
+    pub(super) fn list_early(&self) {
+        if armed(Flaw::ListRace) {
+            let lists = self.active.iter().map(|active| active.lock().clone());
+            *self.early.lock() = lists.collect();
+        }
+    }
+
+    /// What the end mark of a stream lists instead of the transactions that are active.
+    pub(super) fn listed_early(&self, stream: StreamId) -> Option<Active> {
+        let early = self.early.lock();
+        armed(Flaw::ListRace).then(|| early[usize::from(stream.0)].clone())
+    }
+}
