@@ -14,6 +14,9 @@ use crate::report::Tally;
 use crate::run::{account, guarded};
 use crate::world::Check;
 
+#[cfg(test)]
+mod tests;
+
 /// A run counts with so many transactions.
 const TRANSACTIONS_MIN: u64 = 20;
 /// How deep crashes within restarts go.

@@ -10,7 +10,7 @@ use perdura_base::{Error, StreamId};
 use perdura_device::{CrashProfile, ManualClock, SimDisk};
 use perdura_recovery::CheckpointProgress;
 use perdura_steal::{Committed, Steal};
-use perdura_wal::{FlushProgress, Rung, Wal};
+use perdura_wal::{FlushProgress, Rung};
 
 use crate::content::scramble;
 use crate::report::Tally;
@@ -23,8 +23,17 @@ pub trait Engine {
 
     /// The epoch that must survive once the client is told, if it may be told now.
     fn due(&self, promise: &Self::Promise) -> Option<u64>;
-    /// Its log.
-    fn wal(&self) -> &Wal;
+    /// Every epoch up to here is durable.
+    fn durable(&self) -> u64;
+    /// Whether a failure has stopped the log for good.
+    fn has_failed(&self) -> bool;
+    /// Whether the log has nothing left to write or to sync.
+    fn is_idle(&self) -> bool;
+    /// One step of what prepares a stream's segments.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn prepare_segment(&self, stream: StreamId) -> Result<(), Error>;
     /// Closes the epoch.
     fn close_epoch(&self);
     /// One step of a stream's flusher.
@@ -60,8 +69,20 @@ macro_rules! engine {
                 $due(self, promise)
             }
 
-            fn wal(&self) -> &Wal {
-                $engine::wal(self)
+            fn durable(&self) -> u64 {
+                self.wal().durable(Rung::Disk).0
+            }
+
+            fn has_failed(&self) -> bool {
+                self.wal().failure().is_some()
+            }
+
+            fn is_idle(&self) -> bool {
+                self.wal().is_idle()
+            }
+
+            fn prepare_segment(&self, stream: StreamId) -> Result<(), Error> {
+                self.wal().prepare_segment(stream, &|| {}).map(drop)
             }
 
             fn close_epoch(&self) {
@@ -92,8 +113,7 @@ macro_rules! engine {
 }
 
 engine!(Core, Promise, |core: &Core, promise: &Promise| {
-    let durable = core.wal().durable(Rung::Disk).0;
-    (promise.ticket <= durable).then_some(promise.needs)
+    (promise.ticket <= core.durable()).then_some(promise.needs)
 });
 engine!(Steal, Committed, |steal: &Steal, promise: &Committed| {
     steal.is_acked(promise).then_some(promise.epoch.0)
@@ -211,7 +231,7 @@ impl<E: Engine> Machine<E> {
     /// The client looks which of its answers may be given now.
     pub(crate) fn observe(&mut self) {
         let Some(engine) = &self.engine else { return };
-        if self.promises.is_empty() || engine.wal().failure().is_some() {
+        if self.promises.is_empty() || engine.has_failed() {
             return;
         }
         let (must_survive, tally) = (&mut self.must_survive, &mut self.tally);
@@ -242,7 +262,7 @@ impl<E: Engine> Machine<E> {
             return Err(format!("{step} failed without a fault: {error}"));
         }
         // Whatever has not stopped the log is tried again.
-        let failed = |engine: &E| engine.wal().failure().is_some();
+        let failed = |engine: &E| engine.has_failed();
         self.stopped |= self.engine.as_ref().is_some_and(failed);
         Ok(())
     }
@@ -254,15 +274,15 @@ impl<E: Engine> Machine<E> {
 
     /// One step of what prepares segments.
     pub(crate) fn prepare(&mut self, stream: StreamId) -> Check {
-        match self.engine().wal().prepare_segment(stream, &|| {}) {
-            Ok(_) => Ok(()),
+        match self.engine().prepare_segment(stream) {
+            Ok(()) => Ok(()),
             Err(error) => self.tolerate("prepare_segment", &error),
         }
     }
 
     /// The anchor vouches for what is durable.
     pub(crate) fn vouch(&mut self) -> Check {
-        let durable = self.engine().wal().durable(Rung::Disk).0;
+        let durable = self.engine().durable();
         match self.engine().vouch() {
             Ok(_) => {
                 self.evidence = self.evidence.max(durable);
@@ -288,7 +308,7 @@ impl<E: Engine> Machine<E> {
     /// One step of a flusher; `None` if it failed as it may.
     fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
         let s = usize::from(stream);
-        let durable = self.engine().wal().durable(Rung::Disk).0;
+        let durable = self.engine().durable();
         match self.engine().flush_step(StreamId(stream)) {
             Ok(progress) => {
                 match progress {
@@ -364,7 +384,7 @@ impl<E: Engine> Machine<E> {
                 Some(CheckpointProgress::Waiting) => {
                     self.flush_all()?;
                     // The log's disk is full: it waits on.
-                    if !self.engine().wal().is_idle() {
+                    if !self.engine().is_idle() {
                         break;
                     }
                 }
