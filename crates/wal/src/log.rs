@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Clock, Disk};
 
@@ -303,13 +304,22 @@ impl Wal {
             .sum()
     }
 
-    /// Frees segments that lie wholly below `floor` in their stream. The caller has made sure
-    /// that no restart needs them; see the truncation rule in the recovery crate.
+    /// Frees segments that lie wholly below `floor` in their stream. The caller guarantees that no
+    /// restart needs them (`recovery::truncate`).
+    ///
+    /// # Panics
+    /// If a floor lies ahead of what is durable in its stream: no image that is durable begins there.
     ///
     /// # Errors
     /// The first of the log disks'; what could not be freed is met again by the next call.
     pub fn truncate(&self, floor: &[Pos]) -> Result<usize> {
         assert_eq!(floor.len(), self.streams.len(), "a floor for each stream");
+        let durable = self.durable_end(Rung::Disk).ends;
+        let mut reached = floor.iter().zip(&durable);
+        assert!(
+            armed(Flaw::AnchorBeforeLog) || reached.all(|(floor, end)| floor <= end),
+            "the log is cut at {floor:?}, and durable up to {durable:?}"
+        );
         let mut freed = Ok(0);
         for (s, floor) in self.streams.iter().zip(floor) {
             let mut shelf = s.shelf.lock();

@@ -1,15 +1,16 @@
-//! Appends, closings and flushes of several threads under every schedule that a seeded search
+//! Appends, closings, flushes, truncations and a cursor's reads, by several threads, under every schedule that a seeded search
 //! finds. Run with `--features shuttle`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId, Uuid};
+use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, PartitionSet, Pos, StreamId, Uuid};
 use perdura_device::{Clock, Disk, ManualClock, MemDisk};
+use perdura_wal::frame::for_each_frame;
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Check, Direction, FlushProgress, FrameKind, History, Rung, Scheme, SegmentSizes, StreamScan,
-    Wal, WalOptions, WalStart, decide_cut, scan_stream,
+    Check, Direction, FlushProgress, FrameKind, History, LogCursor, Rung, Scheme, SegmentSizes,
+    StreamScan, Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 use shuttle::sync::Mutex;
 use shuttle::thread;
@@ -135,6 +136,102 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
         found, expected,
         "each group in a block of the epoch its writer was told"
     );
+}
+
+/// A writer, a flusher, and a reader whose place in the log is where a checkpointer truncates. What
+/// the cursor returns is what was appended, each group once and in its order, at every moment.
+fn read_while_appending() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    disk.make_dir(LOG_DIR).unwrap();
+    let wal = open(&disk);
+    let stream = StreamId(0);
+    let start = Pos(0);
+    let cursor = LogCursor::open(Arc::clone(&disk), &anchor(), stream, start).unwrap();
+    let reader = Arc::new(Mutex::new(Reader {
+        cursor,
+        bytes: Vec::new(),
+        groups: Vec::new(),
+    }));
+    let writer = Arc::clone(&wal);
+    let flusher = Arc::clone(&wal);
+    let reading = (Arc::clone(&wal), Arc::clone(&reader));
+    let truncating = (Arc::clone(&wal), Arc::clone(&reader));
+    let threads = [
+        thread::spawn(move || {
+            for payload in 0..GROUPS {
+                let (bytes, none) = (vec![payload; GROUP_BYTES], PartitionSet::empty());
+                writer.append(stream, FrameKind::Group, &bytes, &none, CkptEpoch(0));
+            }
+        }),
+        thread::spawn(move || {
+            for _ in 0..4 {
+                flusher.close_epoch();
+                while flusher.flush_step(stream).unwrap() != FlushProgress::Idle {}
+            }
+        }),
+        thread::spawn(move || {
+            for _ in 0..6 {
+                reading.1.lock().unwrap().read(&reading.0);
+                thread::yield_now();
+            }
+        }),
+        thread::spawn(move || {
+            for _ in 0..4 {
+                let at = truncating.1.lock().unwrap().cursor.at();
+                truncating.0.truncate(&[at, Pos(0)]).unwrap();
+                thread::yield_now();
+            }
+        }),
+    ];
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    wal.close_epoch();
+    for stream in (0..STREAMS).map(StreamId) {
+        while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
+    }
+    let mut reader = reader.lock().unwrap();
+    reader.read(&wal);
+    assert_eq!(reader.groups, (0..GROUPS).collect::<Vec<u8>>());
+}
+
+const GROUPS: u8 = 9;
+/// Nine of them fill the first segment and begin the second.
+const GROUP_BYTES: usize = 16_000;
+
+struct Reader {
+    cursor: LogCursor,
+    /// Bodies since the last frame that was whole.
+    bytes: Vec<u8>,
+    groups: Vec<u8>,
+}
+
+impl Reader {
+    fn read(&mut self, wal: &Wal) {
+        let durable = wal.durable_end(Rung::Disk);
+        while let Some(block) = self.cursor.read(&durable).unwrap() {
+            assert!(block.header.epoch <= durable.epoch);
+            self.bytes.extend_from_slice(block.body());
+            let groups = &mut self.groups;
+            let end = for_each_frame(&self.bytes, Direction::Forward, |frame| {
+                assert!(frame.payload.iter().all(|b| *b == frame.payload[0]));
+                assert_eq!(frame.payload.len(), GROUP_BYTES);
+                groups.push(frame.payload[0]);
+                Ok::<_, Error>(())
+            });
+            self.bytes.drain(..end.unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_cursor_returns_each_durable_group_once_under_random_schedules() {
+    shuttle::check_random(read_while_appending, 1000);
+}
+
+#[test]
+fn a_cursor_returns_each_durable_group_once_under_preempting_schedules() {
+    shuttle::check_pct(read_while_appending, 700, 3);
 }
 
 #[test]

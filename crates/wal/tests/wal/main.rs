@@ -7,3 +7,4 @@ mod round_trip;
 mod sealed;
 mod setup;
 mod spares;
+mod threads;
