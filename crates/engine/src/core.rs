@@ -392,7 +392,7 @@ impl Core {
             "the anchor is of this log"
         );
         let from = match record.newest_image() {
-            Some(slot) => record.image(slot).begin.clone(),
+            Some(slot) => record.image(slot).cover.begin.clone(),
             None => vec![Pos(0); usize::from(record.streams)],
         };
         self.wal.bytes_since(&from) >= self.options.checkpoint_log_bytes

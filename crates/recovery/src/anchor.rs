@@ -124,7 +124,7 @@ impl Anchor {
     pub fn decide_cut(&self, scans: &[StreamScan]) -> Result<Cut> {
         let newest = self.newest_image().map(|slot| self.image(slot));
         let elsewhere = newest.map(|image| Elsewhere {
-            epoch: image.end_epoch,
+            epoch: image.cover.end_epoch,
             wall_us: image.wall_us,
         });
         perdura_wal::decide_cut(&self.history, scans, elsewhere)

@@ -51,6 +51,7 @@ use perdura_wal::{Rung, Wal};
 
 use crate::anchor_cell::AnchorCell;
 use crate::component::{Component, Contract};
+use crate::cover::{Cover, Covering};
 use crate::disks::Disks;
 use crate::image::{
     Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path,
@@ -58,7 +59,7 @@ use crate::image::{
 };
 use crate::images::Completion;
 use crate::truncate::truncation_floor;
-use crate::window::{Window, WindowEnd};
+use crate::window::Window;
 
 mod pages;
 mod phase;
@@ -78,7 +79,6 @@ const STAGING_BYTES: usize = 16 * PAGE_BYTES;
 struct Sweep {
     slot: ImageSlot,
     k: CkptEpoch,
-    begin: Vec<Pos>,
     begin_us: u64,
     begin_ns: u64,
     /// The pages files, one on each image disk.
@@ -86,21 +86,9 @@ struct Sweep {
     /// `None` once the file has been completed.
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
-    /// Where the window ended; `None` before the end marks are appended.
-    end: Option<WindowEnd>,
-    /// How far the log may be cut, as the anchor that names the image says; `None` before.
-    floor: Option<Vec<Pos>>,
+    covering: Covering,
     pages: u64,
     bytes: u64,
-}
-
-impl Sweep {
-    /// Where its window ended.
-    fn ended(&self) -> &WindowEnd {
-        self.end
-            .as_ref()
-            .expect("the end marks are appended before the sweep waits for them")
-    }
 }
 
 /// What the machine is doing.
@@ -123,6 +111,17 @@ struct Taken {
     event: Event,
     next: Option<Phase>,
     progress: CheckpointProgress,
+}
+
+impl Taken {
+    /// A step that wrote nothing to the image.
+    fn worked(event: Event, next: Phase) -> Taken {
+        Taken {
+            event,
+            next: Some(next),
+            progress: CheckpointProgress::Working(0),
+        }
+    }
 }
 
 /// A complete image behind which old segments and directories may still lie.
@@ -259,22 +258,20 @@ impl Checkpointer {
             })?;
         }
         // The marks of all streams come before G is published: a record tagged k lies behind them.
-        let begin = window.begin(&mut || {
-            let begin = wal.begin_checkpoint(k);
+        let marks = window.begin(&mut || {
+            let marks = wal.begin_checkpoint(k);
             component.set_ckpt_epoch(k);
-            begin
+            marks
         });
         let sweep = Sweep {
             slot,
             k,
-            begin,
             begin_us: clock.wall_us(),
             begin_ns,
             images,
             writer: Some(writer),
             directory_crc: 0,
-            end: None,
-            floor: None,
+            covering: Covering::Open { marks },
             pages: 0,
             bytes: 0,
         };
@@ -347,7 +344,6 @@ impl Checkpointer {
 
     /// Does what the phase says.
     fn take(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
-        let mut progress = CheckpointProgress::Working(0);
         let (event, next) = match phase {
             Phase::Copy { partition, local } => (Event::Staged, self.copy(sweep, partition, local)),
             Phase::Write {
@@ -355,14 +351,7 @@ impl Checkpointer {
                 next_local,
                 run,
             } if run < self.staged.len() => {
-                let end = self.write_run(sweep, PartitionId(partition), run)?;
-                progress = CheckpointProgress::Working(to_u64((end - run) * PAGE_BYTES));
-                let next = Phase::Write {
-                    partition,
-                    next_local,
-                    run: end,
-                };
-                (Event::RunWritten, next)
+                return self.write(sweep, partition, next_local, run);
             }
             Phase::Write {
                 partition,
@@ -382,49 +371,75 @@ impl Checkpointer {
                 (Event::Listed, Phase::Mark)
             }
             Phase::Mark => {
-                sweep.end = Some(self.parts.window.end(&self.parts.wal, sweep.k));
+                let Checkpointer { parts, .. } = self;
+                let cover = parts
+                    .window
+                    .end(&parts.wal, sweep.k, sweep.covering.marks());
+                sweep.covering = Covering::Closed(cover);
                 (Event::Marked, Phase::Await)
             }
-            Phase::Await => {
-                self.parts.wal.check()?;
-                if self.is_durable(sweep.ended()) {
-                    (Event::Durable, Phase::Anchor)
-                } else {
-                    progress = CheckpointProgress::Waiting;
-                    (Event::NotDurable, Phase::Await)
-                }
-            }
+            Phase::Await => return self.await_log(sweep),
             Phase::Anchor => {
                 self.name_image(sweep)?;
                 (Event::Named, Phase::Truncate)
             }
-            Phase::Truncate => {
-                let floor = sweep.floor.take();
-                self.leftover = Some(Leftover {
-                    slot: sweep.slot,
-                    k: sweep.k,
-                    floor: floor.expect("the anchor was named before the log is cut"),
-                });
-                // The image counts; what cannot be removed now waits, and the driver of the
-                // checkpoints learns of it from `clear_away`.
-                let _later = self.remove_old();
-                return Ok(Taken {
-                    event: Event::Truncated,
-                    next: None,
-                    progress: CheckpointProgress::Done,
-                });
-            }
+            Phase::Truncate => return Ok(self.cut_log(sweep)),
+        };
+        Ok(Taken::worked(event, next))
+    }
+
+    /// Writes staged pages from `run` on.
+    fn write(
+        &mut self,
+        sweep: &mut Sweep,
+        partition: u16,
+        next_local: Option<u32>,
+        run: usize,
+    ) -> Result<Taken> {
+        let end = self.write_run(sweep, PartitionId(partition), run)?;
+        let next = Phase::Write {
+            partition,
+            next_local,
+            run: end,
         };
         Ok(Taken {
-            event,
-            next: Some(next),
-            progress,
+            progress: CheckpointProgress::Working(to_u64((end - run) * PAGE_BYTES)),
+            ..Taken::worked(Event::RunWritten, next)
         })
     }
 
+    /// Looks whether the cover is durable.
+    fn await_log(&self, sweep: &Sweep) -> Result<Taken> {
+        self.parts.wal.check()?;
+        if self.is_durable(sweep.covering.closed()) {
+            return Ok(Taken::worked(Event::Durable, Phase::Anchor));
+        }
+        Ok(Taken {
+            progress: CheckpointProgress::Waiting,
+            ..Taken::worked(Event::NotDurable, Phase::Await)
+        })
+    }
+
+    /// Cuts the log behind an image that the anchor names. The image counts: segments and directories
+    /// that cannot be removed now wait, and the driver of the checkpoints learns of them from
+    /// [`clear_away`](Self::clear_away).
+    fn cut_log(&mut self, sweep: &Sweep) -> Taken {
+        self.leftover = Some(Leftover {
+            slot: sweep.slot,
+            k: sweep.k,
+            floor: sweep.covering.floor().to_vec(),
+        });
+        let _later = self.remove_old();
+        Taken {
+            event: Event::Truncated,
+            next: None,
+            progress: CheckpointProgress::Done,
+        }
+    }
+
     /// Whether everything that the image reflects is durable.
-    fn is_durable(&self, end: &WindowEnd) -> bool {
-        self.parts.wal.durable(Rung::Disk) >= end.epoch || armed(Flaw::AnchorBeforeLog)
+    fn is_durable(&self, cover: &Cover) -> bool {
+        self.parts.wal.durable(Rung::Disk) >= cover.end_epoch || armed(Flaw::AnchorBeforeLog)
     }
 
     /// Removes log segments and directories that the last checkpoint could not remove. Does nothing
@@ -461,7 +476,7 @@ impl Checkpointer {
                 image.is_complete() && image.k == k,
                 "the log is cut after the anchor names checkpoint {k}"
             );
-            let mut reach = floor.iter().zip(&image.begin);
+            let mut reach = floor.iter().zip(&image.cover.begin);
             assert!(
                 reach.all(|(floor, begin)| floor <= begin),
                 "the log is cut ahead of where a restart from checkpoint {k} begins"
@@ -472,11 +487,11 @@ impl Checkpointer {
     /// I5: the image is named only once every record that it reflects is durable.
     fn name_image(&mut self, sweep: &mut Sweep) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
-            self.parts.wal.truncate(&sweep.begin)?;
+            self.parts.wal.truncate(&sweep.covering.closed().begin)?;
         }
-        let end = sweep.ended();
+        let cover = sweep.covering.closed();
         assert!(
-            self.is_durable(end),
+            self.is_durable(cover),
             "checkpoint {} is named before the log of its window is durable",
             sweep.k
         );
@@ -492,10 +507,8 @@ impl Checkpointer {
             .update_running(&self.parts.wal, |record| {
                 let completion = Completion {
                     directory_crc: sweep.directory_crc,
-                    end_epoch: end.epoch,
                     wall_us: now,
-                    begin: reach(&sweep.begin, end.undo_low.as_deref()),
-                    end: end.ends.clone(),
+                    cover: cover.clone(),
                 };
                 let image = record.image_mut(sweep.slot);
                 if armed(Flaw::NoBuildingMark) {
@@ -512,7 +525,7 @@ impl Checkpointer {
                 });
                 cut_below = floor;
             })?;
-        sweep.floor = Some(cut_below);
+        sweep.covering = Covering::Named { floor: cut_below };
         Ok(())
     }
 
@@ -529,7 +542,7 @@ impl Checkpointer {
     /// Pages that were copied but perhaps not written are dirty again for the slot.
     fn cancel(&mut self, sweep: &Sweep) {
         self.stats.cancelled += 1;
-        if sweep.end.is_none() {
+        if sweep.covering.is_open() {
             self.parts.window.cancel();
         }
         let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
@@ -544,15 +557,6 @@ impl Checkpointer {
             let id = component.geometry().partition_of_page(staged.page);
             component.mark_dirty(id, staged.local, sweep.slot);
         }
-    }
-}
-
-/// How far back a restart from an image reads each stream: to the window's begin, or to the first
-/// record of a transaction that the window's end found active.
-fn reach(begin: &[Pos], undo_low: Option<&[Pos]>) -> Vec<Pos> {
-    match undo_low {
-        None => begin.to_vec(),
-        Some(low) => begin.iter().zip(low).map(|(a, b)| *a.min(b)).collect(),
     }
 }
 

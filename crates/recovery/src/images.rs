@@ -3,6 +3,8 @@
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot, Pos};
 
+use crate::cover::Cover;
+
 /// The most disks that images can be spread over.
 pub const IMAGE_DISKS_MAX: u8 = 16;
 
@@ -74,14 +76,10 @@ impl ImageEvent {
 pub struct Completion {
     /// CRC-32C of its directory file.
     pub directory_crc: u32,
-    /// The commit epoch that had to be durable before it counted.
-    pub end_epoch: Epoch,
     /// Wall clock at its end, microseconds since 1970.
     pub wall_us: u64,
-    /// Where each stream's window begins; a restart reads the log from here.
-    pub begin: Vec<Pos>,
-    /// Where each stream's window ends.
-    pub end: Vec<Pos>,
+    /// The part of the log that it rests on.
+    pub cover: Cover,
 }
 
 /// What the anchor knows of one image.
@@ -92,14 +90,10 @@ pub struct ImageStatus {
     pub k: CkptEpoch,
     /// CRC-32C of its directory file.
     pub directory_crc: u32,
-    /// The commit epoch that had to be durable before it counted.
-    pub end_epoch: Epoch,
     /// Wall clock at its end, microseconds since 1970.
     pub wall_us: u64,
-    /// Where each stream's window begins; a restart reads the log from here.
-    pub begin: Vec<Pos>,
-    /// Where each stream's window ends.
-    pub end: Vec<Pos>,
+    /// The part of the log that it rests on.
+    pub cover: Cover,
 }
 
 impl ImageStatus {
@@ -110,10 +104,8 @@ impl ImageStatus {
             state: ImageState::Empty,
             k: CkptEpoch(0),
             directory_crc: 0,
-            end_epoch: Epoch(0),
             wall_us: 0,
-            begin: vec![Pos(0); usize::from(streams)],
-            end: vec![Pos(0); usize::from(streams)],
+            cover: Cover::empty(streams),
         }
     }
 
@@ -145,24 +137,21 @@ impl ImageStatus {
         self.advance(ImageEvent::Complete);
         let Completion {
             directory_crc,
-            end_epoch,
             wall_us,
-            begin,
-            end,
+            cover,
         } = completion;
+        let streams = |cover: &Cover| (cover.begin.len(), cover.end.len());
         assert_eq!(
-            (begin.len(), end.len()),
-            (self.begin.len(), self.end.len()),
+            streams(&cover),
+            streams(&self.cover),
             "a window in every stream"
         );
         *self = ImageStatus {
             state: self.state,
             k,
             directory_crc,
-            end_epoch,
             wall_us,
-            begin,
-            end,
+            cover,
         };
     }
 
@@ -238,9 +227,9 @@ impl Images {
             out.put_zeros(3);
             out.put_u32(image.directory_crc);
             out.put_u64(image.k.0);
-            out.put_u64(image.end_epoch.0);
+            out.put_u64(image.cover.end_epoch.0);
             out.put_u64(image.wall_us);
-            let positions = image.begin.iter().chain(&image.end);
+            let positions = image.cover.begin.iter().chain(&image.cover.end);
             positions.for_each(|pos| out.put_u64(pos.0));
         }
         out
@@ -271,14 +260,19 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
     let positions = |r: &mut Reader<'_>| -> Option<Vec<Pos>> {
         (0..streams).map(|_| r.u64().map(Pos)).collect()
     };
-    Some(ImageStatus {
-        state,
-        directory_crc: r.u32()?,
-        k: CkptEpoch(r.u64()?),
-        end_epoch: Epoch(r.u64()?),
-        wall_us: r.u64()?,
+    let (directory_crc, k) = (r.u32()?, CkptEpoch(r.u64()?));
+    let (end_epoch, wall_us) = (Epoch(r.u64()?), r.u64()?);
+    let cover = Cover {
         begin: positions(r)?,
         end: positions(r)?,
+        end_epoch,
+    };
+    Some(ImageStatus {
+        state,
+        k,
+        directory_crc,
+        wall_us,
+        cover,
     })
 }
 
@@ -327,8 +321,7 @@ mod tests {
                     ImageEvent::Begin => image.mark_building(CkptEpoch(8)),
                     ImageEvent::Complete => {
                         let completion = Completion {
-                            begin: vec![Pos(1)],
-                            end: vec![Pos(2)],
+                            cover: Cover::of_window(&[Pos(1)], vec![Pos(2)], Epoch(3)),
                             ..Completion::default()
                         };
                         image.mark_complete(CkptEpoch(7), completion);

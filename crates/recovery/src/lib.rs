@@ -15,6 +15,7 @@
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
 //! | [`component`], [`tables`] | data components, and what restart and checkpoint use of them; kinds of tables |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
+//! | [`cover`] | the part of the log that a checkpoint covers, from the sweep to the anchor |
 //! | [`window`] | what transactions need around a checkpoint's window |
 //! | [`mod@vouch`] | how far the anchor says that the log is durable |
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
@@ -48,6 +49,7 @@ pub mod base;
 pub mod checkpoint;
 mod close;
 pub mod component;
+pub mod cover;
 mod create;
 pub mod disks;
 pub mod fates;
@@ -94,6 +96,7 @@ pub use anchor::{Anchor, open_anchor, read_anchor};
 pub use anchor_cell::AnchorCell;
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use component::{Component, Contract};
+pub use cover::Cover;
 pub use disks::Disks;
 pub use image::{DirEntry, Directory};
 pub use images::{IMAGE_DISKS_MAX, ImageState, ImageStatus, Images};
@@ -106,4 +109,4 @@ pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
 pub use resume::{Checkpoints, LogMemory, Resumed, flush_all, resume};
 pub use tables::{Addressing, Catalog, ComponentKind, KeyOrder, TableKind};
 pub use vouch::vouch;
-pub use window::{ExecutorWindow, Window, WindowEnd};
+pub use window::{ExecutorWindow, Window};

@@ -260,7 +260,7 @@ impl ImagePlan {
 
     fn base(anchor: &Anchor, slot: ImageSlot) -> Base {
         let status = anchor.image(slot);
-        Base::new(ImageKind::Sweep(status.k), status.begin.clone())
+        Base::new(ImageKind::Sweep(status.k), status.cover.begin.clone())
     }
 
     fn take(&mut self, geometry: &Geometry, anchor: &Anchor, candidate: Candidate) {
@@ -274,7 +274,7 @@ impl ImagePlan {
         self.slot = Some(slot);
         self.newest = Self::base(anchor, slot);
         self.k = anchor.image(slot).k;
-        self.end_epoch = anchor.image(slot).end_epoch;
+        self.end_epoch = anchor.image(slot).cover.end_epoch;
         self.begin = self.newest.begin().to_vec();
         self.pages = candidate.listed.directory.pages();
         self.bytes = candidate.listed.bytes + self.pages * to_u64(PAGE_BYTES);

@@ -195,11 +195,11 @@ fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Res
     let streams = usize::from(anchor.streams);
     let from = slots.last().map_or_else(
         || vec![Pos(0); streams],
-        |slot| anchor.image(*slot).begin.clone(),
+        |slot| anchor.image(*slot).cover.begin.clone(),
     );
     let needs = slots
         .first()
-        .map_or(Epoch(0), |slot| anchor.image(*slot).end_epoch);
+        .map_or(Epoch(0), |slot| anchor.image(*slot).cover.end_epoch);
     let oldest = anchor.lives_until(0);
     let is_there_from_the_start = oldest.open_start.iter().all(|start| *start == Pos(0));
     if slots.is_empty() && !is_there_from_the_start {
@@ -322,7 +322,7 @@ fn cut_off(
 /// An image without any log.
 fn image_alone(anchor: &Anchor, slot: ImageSlot) -> Plan {
     let image = anchor.image(slot);
-    let (durable, begin) = (image.end_epoch, image.begin.clone());
+    let (durable, begin) = (image.cover.end_epoch, image.cover.begin.clone());
     let mut ended = anchor.clone();
     ended.chain = vec![ChainLink {
         incarnation: anchor.incarnation,

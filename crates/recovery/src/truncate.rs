@@ -16,7 +16,7 @@ pub fn truncation_floor(anchor: &Anchor, archived: Option<&[Pos]>) -> Vec<Pos> {
     let complete = || anchor.images.iter().filter(|image| image.is_complete());
     let floor: Vec<Pos> = (0..usize::from(anchor.streams))
         .map(|s| {
-            let images = complete().map(|image| image.begin[s]);
+            let images = complete().map(|image| image.cover.begin[s]);
             let reach = if armed(Flaw::TruncateAtNewer) {
                 images.max()
             } else {
@@ -27,7 +27,7 @@ pub fn truncation_floor(anchor: &Anchor, archived: Option<&[Pos]>) -> Vec<Pos> {
             archive.map_or(reach, |archive| reach.min(archive))
         })
         .collect();
-    let safe = |s: usize, image: &ImageStatus| floor[s] <= image.begin[s];
+    let safe = |s: usize, image: &ImageStatus| floor[s] <= image.cover.begin[s];
     assert!(
         armed(Flaw::TruncateAtNewer)
             || (0..floor.len()).all(|s| complete().all(|image| safe(s, image))

@@ -270,8 +270,8 @@ impl Checked<'_> {
     fn check_end(&self, durable: Epoch, found: &mut Findings) {
         for slot in ImageSlot::ALL {
             let image = self.anchor.image(slot);
-            if image.is_complete() && image.end_epoch > durable {
-                let needs = image.end_epoch;
+            if image.is_complete() && image.cover.end_epoch > durable {
+                let needs = image.cover.end_epoch;
                 found.problems.push(Problem {
                     file: "log".into(),
                     offset: None,
@@ -369,6 +369,6 @@ pub fn log_begin(anchor: &Anchor) -> Vec<Pos> {
     let oldest = complete.min_by_key(|image| image.k);
     oldest.map_or_else(
         || vec![Pos(0); usize::from(anchor.streams)],
-        |image| image.begin.clone(),
+        |image| image.cover.begin.clone(),
     )
 }

@@ -1,4 +1,4 @@
-//! What whoever runs transactions needs around a checkpoint's window.
+//! What the layer that runs transactions does around a checkpoint's window.
 //!
 //! The *window* of checkpoint k reaches from its begin marks to its end marks. In executor mode a
 //! partition's latch covers whole transactions, so that nothing else is needed. Where transactions
@@ -23,20 +23,10 @@
 //! undone by a restart. The paper has neither this nor the gate for rollbacks, and does not say that
 //! begin marks are one instant.
 
-use perdura_base::{CkptEpoch, Epoch, Pos};
+use perdura_base::{CkptEpoch, Pos};
 use perdura_wal::Wal;
 
-/// Where a window ended.
-#[derive(Debug, Clone)]
-pub struct WindowEnd {
-    /// The end mark of each stream.
-    pub ends: Vec<Pos>,
-    /// The first record of any transaction active in each stream at its end mark, or the end mark;
-    /// `None` where transactions are never active.
-    pub undo_low: Option<Vec<Pos>>,
-    /// The newest commit epoch of the marks: once it is durable, so is all that the image reflects.
-    pub epoch: Epoch,
-}
+use crate::cover::Cover;
 
 /// The two ends of a window, as the transactions see them.
 pub trait Window: Send + Sync {
@@ -45,8 +35,9 @@ pub trait Window: Send + Sync {
     /// number is numbered or appended meanwhile, in any stream: the marks are one instant.
     fn begin(&self, mark: &mut dyn FnMut() -> Vec<Pos>) -> Vec<Pos>;
 
-    /// Ends it: appends the end marks of checkpoint `k`.
-    fn end(&self, wal: &Wal, k: CkptEpoch) -> WindowEnd;
+    /// Ends it: appends the end marks of checkpoint `k`. Returns what the window covers; `marks` are
+    /// its begin marks.
+    fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover;
 
     /// Ends it without marks: the checkpoint was cancelled.
     fn cancel(&self);
@@ -61,13 +52,9 @@ impl Window for ExecutorWindow {
         mark()
     }
 
-    fn end(&self, wal: &Wal, k: CkptEpoch) -> WindowEnd {
+    fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover {
         let (ends, epoch) = wal.end_checkpoint(k);
-        WindowEnd {
-            ends,
-            undo_low: None,
-            epoch,
-        }
+        Cover::of_window(marks, ends, epoch)
     }
 
     fn cancel(&self) {}

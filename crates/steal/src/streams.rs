@@ -12,7 +12,7 @@
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId, TxnId};
-use perdura_recovery::{Window, WindowEnd};
+use perdura_recovery::{Cover, Window};
 use perdura_wal::{ActiveTxn, Wal, encode_active};
 
 #[cfg(feature = "flaws")]
@@ -70,7 +70,7 @@ impl Window for Streams {
         begin
     }
 
-    fn end(&self, wal: &Wal, k: CkptEpoch) -> WindowEnd {
+    fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover {
         let (mut ends, mut undo_low) = (Vec::new(), Vec::new());
         let mut newest = Epoch(0);
         for (stream, active) in (0u8..).zip(&self.active) {
@@ -89,11 +89,7 @@ impl Window for Streams {
             newest = newest.max(epoch);
         }
         *self.gate.write() = false;
-        WindowEnd {
-            ends,
-            undo_low: Some(undo_low),
-            epoch: newest,
-        }
+        Cover::of_window(marks, ends, newest).reaching(&undo_low)
     }
 
     fn cancel(&self) {

@@ -38,7 +38,12 @@ pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
     let (from, to, life, behind) = match blocks {
         Blocks::OfTheWindow => {
             let image = anchor.image(slot);
-            (&image.begin, &image.end, anchor.incarnation, Epoch(0))
+            (
+                &image.cover.begin,
+                &image.cover.end,
+                anchor.incarnation,
+                Epoch(0),
+            )
         }
         Blocks::OfAnEndedLife => {
             let link = anchor.chain.first().ok_or("no life has ended")?;
@@ -50,7 +55,12 @@ pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
             }
             files.remove(&directory_path(slot, anchor.image(slot).k));
             let older = anchor.image(slot.other());
-            (&older.end, &link.cut, link.incarnation, older.end_epoch)
+            (
+                &older.cover.end,
+                &link.cut,
+                link.incarnation,
+                older.cover.end_epoch,
+            )
         }
     };
     let mut sweep = Sweep {

@@ -89,10 +89,10 @@ impl ShownImage {
         ShownImage {
             state: image.state().name(),
             checkpoint: image.k.0,
-            end_epoch: image.end_epoch.0,
+            end_epoch: image.cover.end_epoch.0,
             ended: moment(image.wall_us),
-            begin: image.begin.iter().map(|pos| pos.0).collect(),
-            end: image.end.iter().map(|pos| pos.0).collect(),
+            begin: image.cover.begin.iter().map(|pos| pos.0).collect(),
+            end: image.cover.end.iter().map(|pos| pos.0).collect(),
         }
     }
 }

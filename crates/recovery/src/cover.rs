@@ -1,0 +1,180 @@
+//! The part of the log that a checkpoint covers, from the sweep to the anchor.
+//!
+//! A cover is built once, by the [`Window`](crate::window::Window) that ends the sweep, from the begin
+//! marks and the end marks. The checkpointer waits until its epoch is durable and puts it into the
+//! anchor as it is; a restart reads it there.
+
+use perdura_base::{Epoch, Pos};
+
+/// What an image rests on: where the log of each stream is read from, and up to where it must be
+/// durable.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cover {
+    /// Where a restart from the image begins to read each stream: the window's begin mark, or the
+    /// first record of a transaction that was active at its end.
+    pub begin: Vec<Pos>,
+    /// Where each stream's window ends: its end mark.
+    pub end: Vec<Pos>,
+    /// The newest commit epoch of the end marks: once it is durable, so is every record that the
+    /// image reflects.
+    pub end_epoch: Epoch,
+}
+
+impl Cover {
+    /// That of an image that was never written.
+    #[must_use]
+    pub fn empty(streams: u8) -> Cover {
+        Cover {
+            begin: vec![Pos(0); usize::from(streams)],
+            end: vec![Pos(0); usize::from(streams)],
+            end_epoch: Epoch(0),
+        }
+    }
+
+    /// That of a window between these marks.
+    ///
+    /// # Panics
+    /// If an end mark is missing or stands ahead of its stream's begin mark.
+    #[must_use]
+    pub fn of_window(begin: &[Pos], end: Vec<Pos>, end_epoch: Epoch) -> Cover {
+        assert_eq!(begin.len(), end.len(), "a window in every stream");
+        assert!(
+            begin.iter().zip(&end).all(|(begin, end)| begin <= end),
+            "a window ends behind its begin"
+        );
+        Cover {
+            begin: begin.to_vec(),
+            end,
+            end_epoch,
+        }
+    }
+
+    /// The same, reaching back to `undo_low`: in each stream the first record of any transaction that
+    /// the window's end found active, or the end mark.
+    ///
+    /// # Panics
+    /// If it lies behind a stream's end mark.
+    #[must_use]
+    pub fn reaching(mut self, undo_low: &[Pos]) -> Cover {
+        assert_eq!(undo_low.len(), self.end.len(), "a list in every stream");
+        for ((begin, low), end) in self.begin.iter_mut().zip(undo_low).zip(&self.end) {
+            assert!(low <= end, "an active transaction began ahead of the mark");
+            *begin = (*begin).min(*low);
+        }
+        self
+    }
+}
+
+/// How far the cover of a running checkpoint is.
+pub(crate) enum Covering {
+    /// The begin marks are appended.
+    Open { marks: Vec<Pos> },
+    /// The end marks are appended.
+    Closed(Cover),
+    /// The anchor has the cover. It says that no restart needs the log below `floor`.
+    Named { floor: Vec<Pos> },
+}
+
+impl Covering {
+    /// The begin marks of the window that is open.
+    pub fn marks(&self) -> &[Pos] {
+        match self {
+            Covering::Open { marks } => marks,
+            Covering::Closed(_) | Covering::Named { .. } => panic!("a window ends once"),
+        }
+    }
+
+    /// The cover of a window that has ended and that the anchor does not name yet.
+    pub fn closed(&self) -> &Cover {
+        match self {
+            Covering::Closed(cover) => cover,
+            Covering::Open { .. } => panic!("the end marks are appended before they are awaited"),
+            Covering::Named { .. } => panic!("an image is named once"),
+        }
+    }
+
+    /// Whether the window is open: its end marks are not appended.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Covering::Open { .. })
+    }
+
+    /// How far the log may be cut.
+    pub fn floor(&self) -> &[Pos] {
+        match self {
+            Covering::Named { floor } => floor,
+            Covering::Open { .. } | Covering::Closed(_) => {
+                panic!("the anchor names the image before the log is cut")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn positions<const N: usize>(of: [u64; N]) -> Vec<Pos> {
+        of.map(Pos).to_vec()
+    }
+
+    #[test]
+    fn a_cover_reaches_back_to_the_first_record_of_an_active_transaction_and_no_further() {
+        let begin = positions([10, 20, 30]);
+        let cover = Cover::of_window(&begin, positions([11, 25, 30]), Epoch(7));
+        assert_eq!(cover.begin, begin);
+        let cover = cover.reaching(&positions([3, 22, 30]));
+        assert_eq!(cover.begin, positions([3, 20, 30]));
+        assert_eq!(
+            (cover.end, cover.end_epoch),
+            (positions([11, 25, 30]), Epoch(7))
+        );
+    }
+
+    #[test]
+    fn marks_that_no_window_has_panic() {
+        let window = |begin: &[u64], end: &[u64], low: &[u64]| {
+            let of = |positions: &[u64]| positions.iter().copied().map(Pos).collect::<Vec<_>>();
+            let (begin, end, low) = (of(begin), of(end), of(low));
+            std::panic::catch_unwind(|| Cover::of_window(&begin, end, Epoch(1)).reaching(&low))
+                .is_ok()
+        };
+        assert!(window(&[1, 1], &[2, 1], &[2, 1]));
+        assert!(!window(&[1, 1], &[2], &[2]), "a stream without an end mark");
+        assert!(
+            !window(&[1, 2], &[2, 1], &[1, 1]),
+            "an end before its begin"
+        );
+        assert!(
+            !window(&[1, 1], &[2, 2], &[2, 3]),
+            "active since a record behind the mark"
+        );
+        assert!(!window(&[1, 1], &[2, 2], &[2]), "a stream without a list");
+    }
+
+    #[test]
+    fn the_cover_of_a_running_checkpoint_is_read_in_its_state_only() {
+        let cover = Cover::of_window(&[Pos(1)], vec![Pos(2)], Epoch(3));
+        let states = || {
+            [
+                Covering::Open {
+                    marks: vec![Pos(1)],
+                },
+                Covering::Closed(cover.clone()),
+                Covering::Named {
+                    floor: vec![Pos(1)],
+                },
+            ]
+        };
+        for (at, state) in states().into_iter().enumerate() {
+            let reads = |read: fn(&Covering) -> usize| {
+                let state = std::panic::AssertUnwindSafe(&state);
+                std::panic::catch_unwind(|| read(&state)).ok()
+            };
+            let one = |is: usize| (at == is).then_some(1);
+            assert_eq!(reads(|state| state.marks().len()), one(0));
+            assert_eq!(reads(|state| state.closed().end.len()), one(1));
+            assert_eq!(reads(|state| state.floor().len()), one(2));
+            assert_eq!(state.is_open(), at == 0);
+        }
+    }
+}
