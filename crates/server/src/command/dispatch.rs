@@ -47,51 +47,101 @@ pub(crate) fn execute(
     }
     state.stats.commands += 1;
     state.begin_running(session.seat, session.resp3);
-    let start = replies.buf.len();
     let queues = session.block.is_some();
-    let ran = checked
-        .as_ref()
-        .ok()
-        .copied()
-        .filter(|command| !queues || command.has(flag::IMMEDIATE));
+    let runs = |command: &&Command| !queues || command.has(flag::IMMEDIATE);
+    let request = Request {
+        found,
+        ran: checked.as_ref().ok().copied().filter(runs),
+        args,
+        start: replies.buf.len(),
+    };
     let effects = match checked {
+        Ok(command) => carry_out(state, session, replies, command, args),
         Err(error) => {
-            // A request that may no longer run is judged no further; what comes next begins anew.
-            state.forget_proof(session);
-            let error = super::connection::block::broken_by(state, session, args, error);
-            state.stats.errors += 1;
-            Out::new(&mut replies.buf, session.resp3).error(&error);
+            refuse(state, session, replies, args, error);
             Effects::NONE
         }
-        Ok(command) => {
-            session.last = Some(command);
-            session.last_word = command.word_at(args);
-            if session.block.is_some() && !command.has(flag::IMMEDIATE) {
-                super::connection::block::enqueue(state, session, replies, command, args);
-                Effects::NONE
-            } else {
-                match command.run {
-                    Run::Data(_) => {
-                        let begun = Begun { command, vainly: 0 };
-                        let (epoch, after) = run_data(state, session, replies, begun, args);
-                        Effects::of(epoch, after)
-                    }
-                    Run::Plain(run) => {
-                        let out = Out::new(&mut replies.buf, session.resp3);
-                        let mut cx = Cx {
-                            state,
-                            session,
-                            out,
-                            effects: Effects::NONE,
-                            in_block: false,
-                        };
-                        run(&mut cx, args);
-                        cx.effects
-                    }
-                }
-            }
-        }
     };
+    consume(state, session, replies, &request, effects)
+}
+
+/// A request whose command has run, was queued or was refused.
+struct Request<'a> {
+    /// Its command, if there is one of that name.
+    found: Option<(usize, &'static Command)>,
+    /// The same, if it ran.
+    ran: Option<&'static Command>,
+    args: &'a Args<'a>,
+    /// Where its reply begins.
+    start: usize,
+}
+
+/// Refuses a request that may not run now.
+fn refuse(
+    state: &mut State,
+    session: &mut Session,
+    replies: &mut Replies,
+    args: &Args<'_>,
+    error: String,
+) {
+    // A request that may no longer run is judged no further; what comes next begins anew.
+    state.forget_proof(session);
+    let error = super::connection::block::broken_by(state, session, args, error);
+    state.stats.errors += 1;
+    Out::new(&mut replies.buf, session.resp3).error(&error);
+}
+
+/// Runs a command, or queues it for EXEC.
+#[inline]
+fn carry_out(
+    state: &mut State,
+    session: &mut Session,
+    replies: &mut Replies,
+    command: &'static Command,
+    args: &Args<'_>,
+) -> Effects {
+    session.last = Some(command);
+    session.last_word = command.word_at(args);
+    if session.block.is_some() && !command.has(flag::IMMEDIATE) {
+        super::connection::block::enqueue(state, session, replies, command, args);
+        return Effects::NONE;
+    }
+    match command.run {
+        Run::Data(_) => {
+            let begun = Begun { command, vainly: 0 };
+            let (epoch, after) = run_data(state, session, replies, begun, args);
+            Effects::of(epoch, after)
+        }
+        Run::Plain(run) => {
+            let out = Out::new(&mut replies.buf, session.resp3);
+            let mut cx = Cx {
+                state,
+                session,
+                out,
+                effects: Effects::NONE,
+                in_block: false,
+            };
+            run(&mut cx, args);
+            cx.effects
+        }
+    }
+}
+
+/// Consumes what a request leaves, in the order that the module's page gives.
+#[inline]
+fn consume(
+    state: &mut State,
+    session: &mut Session,
+    replies: &mut Replies,
+    request: &Request<'_>,
+    effects: Effects,
+) -> After {
+    let Request {
+        found,
+        ran,
+        args,
+        start,
+    } = *request;
     let Effects {
         epoch,
         after,
@@ -100,6 +150,10 @@ pub(crate) fn execute(
         held_back,
     } = effects;
     debug_assert!(held_back.is_empty(), "EXEC has sent them or dropped them");
+    debug_assert!(
+        start <= replies.buf.len(),
+        "what was replied before this request stays"
+    );
     if let After::Behind(bytes) = after {
         return keep_back(state, session, replies, start, bytes);
     }
