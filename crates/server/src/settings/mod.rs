@@ -23,6 +23,7 @@ pub mod ignored;
 pub mod kind;
 mod packed;
 mod redis_conf;
+mod row;
 pub mod table;
 mod texts;
 pub mod units;

@@ -3,7 +3,7 @@
 //! A number beyond that is kept and shown, and the row's limit holds.
 
 use super::kind::{Kind, number};
-use super::table::row;
+use super::row::row;
 use super::{Field, Group, Setting};
 use crate::engine::Packing;
 use std::str::FromStr;

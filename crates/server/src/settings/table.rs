@@ -1,112 +1,14 @@
 //! The table of our settings, in the order of the documentation.
 
 use super::kind::{Kind, SECOND_US, boolean, number, yes_no};
-use super::{ClientShare, Field, Group, Setting, packed, texts};
+use super::row::{
+    ANY_BYTES, I32_MAX, addresses, count, database, one, path, put_addresses, put_path, row,
+    seconds, server,
+};
+use super::{ClientShare, Group, Setting, packed, texts};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-
-pub(super) const fn row(
-    name: &'static str,
-    group: Group,
-    kind: Kind,
-    doc: &'static str,
-    field: Field,
-) -> Setting {
-    Setting {
-        name,
-        redis: None,
-        group,
-        kind,
-        many: false,
-        live: false,
-        doc,
-        default: None,
-        field,
-    }
-}
-
-impl Setting {
-    const fn redis(mut self, name: &'static str) -> Self {
-        self.redis = Some(name);
-        self
-    }
-
-    pub(super) const fn live(mut self) -> Self {
-        self.live = true;
-        self
-    }
-
-    const fn many(mut self) -> Self {
-        self.many = true;
-        self
-    }
-
-    const fn default(mut self, words: &'static str) -> Self {
-        self.default = Some(words);
-        self
-    }
-}
-
-macro_rules! server {
-    ($get:expr, $set:expr) => {
-        Field::Server {
-            get: $get,
-            set: $set,
-        }
-    };
-}
-
-macro_rules! database {
-    ($get:expr, $set:expr) => {
-        Field::Database {
-            get: $get,
-            set: $set,
-        }
-    };
-}
-
-const fn count(max: i64) -> Kind {
-    Kind::Integer { min: 0, max }
-}
-
-const fn seconds(max: i64) -> Kind {
-    Kind::Time {
-        unit_us: SECOND_US,
-        min: 0,
-        max,
-    }
-}
-
-const ANY_BYTES: Kind = Kind::Bytes {
-    min: 0,
-    max: u64::MAX,
-};
-const I32_MAX: i64 = 2_147_483_647;
-
-fn one(value: impl ToString) -> Vec<String> {
-    vec![value.to_string()]
-}
-
-fn path(value: Option<&PathBuf>) -> Vec<String> {
-    value.iter().map(|p| p.display().to_string()).collect()
-}
-
-fn addresses(values: &[SocketAddr]) -> Vec<String> {
-    values.iter().map(ToString::to_string).collect()
-}
-
-fn put_path(field: &mut Option<PathBuf>, values: &[String]) -> Result<(), String> {
-    *field = values.first().map(PathBuf::from);
-    Ok(())
-}
-
-fn put_addresses(field: &mut Vec<SocketAddr>, values: &[String]) -> Result<(), String> {
-    let parsed: Result<Vec<SocketAddr>, _> = values.iter().map(|text| text.parse()).collect();
-    *field = parsed.map_err(|error| error.to_string())?;
-    Ok(())
-}
 
 /// All of them.
 pub static SETTINGS: &[Setting] = &[
