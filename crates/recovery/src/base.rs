@@ -1,10 +1,10 @@
-//! An image to recover from: what `recover` asks of it, whatever it is read from.
+//! The interface of an image to recover from.
 //!
-//! An image has disks, each disk has parts, and parts arrive in memory in any order. Records of a
-//! page are held against the page's [`Base`], which may be another image's than its neighbour's: a
-//! page that the newest image has damaged comes from an older one.
+//! An image has disks, each disk has parts, and parts may reach memory in any order. The records of a page
+//! are tested against the page's [`Base`]. Two pages may have different bases: a page that is damaged in
+//! the newest image comes from an older one.
 //!
-//! The two slots of a database are the first image ([`crate::plan`], [`crate::load`]).
+//! The first implementation is the two slots of a database ([`crate::plan`], [`crate::load`]).
 
 use perdura_base::cursor::Reader;
 use perdura_base::{CkptEpoch, Epoch, Error, PageId, Pos, Result, StreamId};
@@ -20,7 +20,7 @@ pub trait Image: Sync {
     /// What the image's pages hold, but for those that have another base.
     fn kind(&self) -> ImageKind;
 
-    /// What a page's records are held against; `None` for a page that is given up.
+    /// What the records of a page are tested against; `None` for a page that is given up.
     fn base_of(&self, page: PageId) -> Option<&Base>;
 
     /// Parts on each disk.
@@ -50,7 +50,7 @@ pub trait Image: Sync {
     fn check_end(&self, end: Epoch) -> Result<()>;
 }
 
-/// What the records of a page are held against.
+/// What the records of a page are tested against.
 #[derive(Debug, Clone, Default)]
 pub struct Base {
     /// What the page's image holds.
@@ -71,7 +71,7 @@ impl Base {
         &self.begin
     }
 
-    /// Whether a record at this position may concern the image at all: those before its begin do
+    /// Whether a record at this position may concern the image: records before the image's begin do
     /// not, whatever their tag.
     #[must_use]
     pub fn reaches(&self, stream: StreamId, pos: Pos) -> bool {

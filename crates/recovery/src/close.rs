@@ -1,5 +1,5 @@
-//! The end of a restart: the incarnation that crashed is closed in the anchor, and the numbers that
-//! the next one begins with lie above every number seen.
+//! Ends a restart: closes the crashed incarnation in the anchor, and gives the next one numbers above all
+//! that were seen.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Result};

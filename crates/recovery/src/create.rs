@@ -1,4 +1,4 @@
-//! Making a new database.
+//! Creates a database.
 
 use perdura_base::{Error, Result, Uuid};
 use perdura_device::Clock;

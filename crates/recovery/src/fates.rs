@@ -1,19 +1,18 @@
-//! What became of each transaction of a stream, learned while the stream is read.
+//! Learns the outcome of each transaction while its stream is read.
 //!
-//! A transaction never leaves its stream, so each stream has tables of its own and no two players
-//! share one.
+//! A transaction stays in one stream, so each stream has separate tables and players share none.
 //!
-//! [`Backward`] meets a transaction's end before its records: one pass decides. [`Forward`] meets
-//! the records first: what is still open at the end of a life is what the second pass undoes.
+//! [`Backward`] reads a transaction's end before its changes, so one pass decides. [`Forward`] reads the
+//! changes first; the second pass undoes the transactions that are still open at the end of a life.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 3: `Backward` is its CTT and ATT.
 //!
 //! # Deviations
-//! CTT and ATT are one table of fates, because the tag is tested in every phase and not only
-//! within the window; a transaction without an entry was lost in the crash. A life of the database
-//! ends where its log was cut. The tables are emptied there: no transaction outlives its incarnation, and no
-//! later incarnation uses its number.
+//! CTT and ATT are one table of fates, because the tag is tested in every phase and not only within the
+//! window. A transaction without an entry was lost in the crash. The tables are cleared where a life of
+//! the database ends, which is where its log was cut: transactions do not outlive their incarnation, and
+//! later incarnations do not reuse their numbers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -28,7 +27,7 @@ use crate::rule::{Fate, Gate, ImageKind, gate_fate};
 
 mod seeded;
 
-/// A hash for transaction numbers, which nobody outside chooses.
+/// A hash for transaction numbers, which no client chooses.
 #[derive(Default)]
 struct IdHasher(u64);
 

@@ -1,10 +1,10 @@
-//! What lies on the disks: a database, nothing, or the remains of one.
+//! Finds out what the disks hold: a database, nothing, or the remains of a database.
 //!
-//! Every caller that opens a database asks here first: a restart for good, a dry run and `verify`
-//! refuse the same directories with the same words. A file that a database always has is
-//! *missing* rather than not found: the error says what it held, what that costs, and what can
-//! replace it. What is merely damaged is left to the loading of the image and the scan of the log,
-//! which know what can stand in.
+//! Every caller that opens a database asks this module first, so a restart, a dry run and `verify` refuse
+//! the same directories with the same words. A file that every database has is reported as *missing*
+//! rather than not found: the error says what the file held, what its loss costs, and what can replace it.
+//! Damaged files are left to the loading of the image and the scan of the log, which know the
+//! alternatives.
 
 use std::sync::Arc;
 

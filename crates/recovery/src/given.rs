@@ -1,6 +1,6 @@
-//! Whether what a restart was given is what the database was made with: as many directories, in their
-//! order, and a method and level that its log allows. All of it is refused before anything is read
-//! for good, because a restart with the wrong directories would decide on the wrong evidence.
+//! Validates restart options against the anchor: the same number of directories in the same order, a
+//! method and level that the scheme allows, and players that one pass can serve. Checked first, because a
+//! restart with the wrong directories would compute a wrong cut.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -92,8 +92,8 @@ fn list_segments(logs: &[Arc<dyn Disk>]) -> Result<Vec<Option<Vec<SegmentId>>>> 
     logs.iter().map(list).collect()
 }
 
-/// Refuses log directories in another order than before. A young log has nothing else to notice it
-/// by: no stream would find a segment of its own, and the database would open empty, for ever.
+/// Refuses log directories in another order than before. In a young log nothing else reveals the
+/// mistake: each stream would find only segments of other streams, and the database would open empty.
 fn check_places(logs: &[Arc<dyn Disk>], segments: &[Option<Vec<SegmentId>>]) -> Result<()> {
     let found: Vec<BTreeSet<StreamId>> = segments
         .iter()

@@ -1,5 +1,5 @@
-//! From pages to tables: the end of replay in every partition, the catalog, and each partition's
-//! indexes. The schedule runs it as jobs of its own.
+//! Builds tables from pages: ends the replay in every partition, reads the catalog, and builds the indexes
+//! of each partition. The schedule runs these steps as separate jobs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

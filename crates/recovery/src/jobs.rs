@@ -1,4 +1,4 @@
-//! What a schedule knows of the work's progress, and the jobs that follow from it.
+//! The progress of a schedule: what each disk and stream has read and played, and the jobs that follow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -142,10 +142,14 @@ impl<P, U> State<P, U> {
 
     /// An index was built; `indexes_first` says whether the log waits for it.
     pub fn end_index(&mut self, indexes_first: bool) {
-        let Indexes::Building { left, .. } = &mut self.indexes else {
+        let Indexes::Building { count, next, left } = &mut self.indexes else {
             unreachable!("indexes end after the last is built");
         };
         *left -= 1;
+        assert!(
+            *next <= *count && *count - *next <= *left,
+            "{next} of {count} indexes were begun and {left} are left"
+        );
         let units: usize = self.streams.iter().map(|s| s.units).sum();
         assert!(
             !indexes_first || self.units_left == units,
@@ -161,7 +165,7 @@ pub(crate) enum Decided {
     Yes,
 }
 
-/// Whether the players were told that the log has ended.
+/// Whether the players have ended the log.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Ending {
     No,
@@ -205,7 +209,7 @@ pub(crate) enum Counts {
     Image,
     Log,
     Index,
-    /// The second pass has a clock of its own.
+    /// The second pass is timed separately.
     Undo,
 }
 
@@ -222,7 +226,7 @@ impl<P, U> Job<P, U> {
     }
 }
 
-/// Who asks for a job.
+/// The thread that asks for a job.
 #[derive(Clone, Copy)]
 pub(crate) enum Asker {
     Disk(usize),

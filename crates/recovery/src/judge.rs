@@ -1,7 +1,7 @@
-//! From a unit's frames to changes of pages: what each player of a stream does with a frame.
+//! Turns the frames of a unit into changes of pages: what each player does with a frame of its stream.
 //!
-//! A player reads records of one kind, and [`Players::route`](crate::route::Players::route) hands it
-//! no others: frames of another kind go to the player that claims them, or end the restart.
+//! A player reads records of one kind, and [`Players::route`](crate::route::Players::route) hands it no
+//! others: frames of another kind go to the player that claims them, or end the restart.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Incarnation, Result, StreamId};
 use perdura_heap::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
 use perdura_page::{TxnRecord, Update, decode_txn_record};
-use perdura_wal::{Direction, Frame, Origin, Role};
+use perdura_wal::{Direction, Frame, FrameKind, Origin, Role};
 
 use crate::base::{Base, Image};
 use crate::fates::{Backward, Forward, Losers};
@@ -18,7 +18,7 @@ use crate::route::{Players, foreign};
 use crate::rule::{Gate, Skip, gate, gate_tag};
 use crate::stats::ReplayStats;
 
-/// What the frames of a unit are held against.
+/// What the records of a unit are tested against.
 pub(crate) struct Scene<'s, I> {
     pub geometry: &'s Geometry,
     pub image: &'s I,
@@ -161,7 +161,7 @@ impl StreamPlayer {
     }
 }
 
-/// Groups of committed transactions: every record against the epochs.
+/// Plays groups of committed transactions: tests every record against the epochs.
 pub(crate) struct Group;
 
 impl Play for Group {
@@ -179,6 +179,7 @@ impl Play for Group {
             Role::Records => {}
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
+        debug_assert_eq!(frame.kind, FrameKind::Group, "routed to the group player");
         let group = decode_group(frame.payload)
             .ok_or_else(|| no_record(origin, "a group of page records"))?;
         passed.stats.groups += 1;
@@ -218,6 +219,7 @@ impl Play for Backward {
             }
             Role::Log => return Ok(()),
         }
+        debug_assert_eq!(frame.kind, FrameKind::Record, "routed to the fate player");
         let record = txn_record(frame.payload, origin)?;
         self.note(&record, origin.epoch);
         passed.take(scene, record, origin, |update, base| {
@@ -254,6 +256,7 @@ impl Play for TwoPass {
             Role::Records => {}
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
+        debug_assert_eq!(frame.kind, FrameKind::Record, "routed to two passes");
         let record = txn_record(frame.payload, origin)?;
         self.open.note(&record, scene.unit);
         passed.take(scene, record, origin, |update, base| {

@@ -15,14 +15,15 @@
 //! | 3 | x | x | |
 //! | 4 | x | x | x |
 //!
-//! Which of them comes first, LP or IB, is the player's ([`IndexNeed`](crate::player::IndexNeed)).
-//! So a level is three edges (`Edges`), not a code path. One thread a disk reads, `threads`
-//! players do the rest. With `inline` set nothing is spawned: the caller's thread takes one job
-//! after the other, in an order that a seed picks among all that the edges allow, which is how the
-//! simulator reaches the orders that threads would.
+//! The player decides whether LP or IB comes first ([`IndexNeed`](crate::player::IndexNeed)).
+//! A level is therefore three edges (`Edges`) and needs no separate code. One thread reads each disk,
+//! and `threads` players do the rest. With `inline` set, the caller's thread performs one job after
+//! the other, in an order that a seed picks among those the edges allow; this is how the simulator
+//! reaches the orders that threads would produce.
 //!
-//! Records read ahead of their play are on a budget, a share for each stream; a stream that has
-//! spent its share reads on when its records are played: level 3 then falls back to level 2.
+//! Records that are read before they can be played share a budget, split evenly between the streams. A
+//! stream that has spent its share reads on when its records are played: level 3 then falls back to
+//! level 2.
 //!
 //! # Source
 //! *Differential Logging* (000), section 4.2 and table 1.
@@ -103,7 +104,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A level with so many players, each disk read by a thread of its own.
+    /// A level with this many players and one reading thread for each disk.
     #[must_use]
     pub fn new(level: Level, threads: usize) -> Schedule {
         Schedule {

@@ -1,6 +1,6 @@
 //! Recovery: checkpoints while the database runs, and the way back after a crash.
 //!
-//! Everything here is one thought: **(image, log, target) → state**, with two predicates.
+//! Everything here follows from one idea: **(image, log, target) → state**, with two predicates.
 //! `reflected(record, image)`: did the image see the change? `wanted(transaction, target)`: should
 //! the state have it? A commuting record is applied iff the two differ. Crash restart, the
 //! fallback to the older image and the repair of a single page are callers of [`recover::recover`] that
@@ -22,22 +22,23 @@
 //! | [`rule`] | the two predicates, and what an image holds |
 //! | [`method`] | the restart methods as rows |
 //! | [`player`] | the players that rows name, and the one that a layer above supplies |
-//! | [`level`], [`work`], `jobs`, [`schedule`] | what a level means; the jobs; how far they are; who does which next |
+//! | [`level`], [`work`], `jobs`, [`schedule`] | what a level means; the jobs; their progress; which thread performs which job next |
 //! | [`mod@recover`] | (image, log, target) → state |
 //! | [`base`], [`source`] | what an image and a log must be able to do to be recovered from |
 //! | [`plan`], [`load`] | the slots as an image: what is loaded, with fallback and page repair; loading it |
 //! | [`streams`] | the log's streams as a source |
-//! | [`replay`], `judge` | log to memory: the jobs' contents; what each player does with a frame |
+//! | `route`, `pass` | which player takes a frame; what the players of one pass share |
+//! | `replay`, `judge` | the jobs of the schedule; what each player does with a frame |
 //! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
-//! | [`found`] | what lies on the disks: a database, nothing, or the remains of one |
+//! | [`found`] | what the disks hold: a database, nothing, or the remains of one |
 //! | `create` | making a new database |
-//! | `given`, [`mod@restart`], `close` | what a restart is refused for; its phases in order; closing the incarnation |
+//! | `options`, `given`, [`mod@restart`], `close` | what a restart is given, and refused for; its phases in order; closing the incarnation |
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
-//! | [`salvage`], `mended` | what can be had of a database that a restart refuses |
+//! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
-//! | [`report`] | what a restart says of itself |
+//! | [`report`] | the progress of a restart, and its report |
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 2 and 3 and section 4.2, with the corrections that

@@ -1,4 +1,5 @@
-//! The image of a plan into memory: its runs read, checked against the directory, put in place.
+//! Loads the image of a plan: reads its runs, checks each page against the directory, and puts the sound
+//! pages into memory.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;

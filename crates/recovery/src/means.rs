@@ -1,4 +1,4 @@
-//! What the caller gives a recovery beside image and log, and how far the state is to reach.
+//! The arguments of a recovery besides image and log, and how far the recovered state reaches.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A stream's log as [`salvage`](crate::salvage) wants to see it: without files that are not the
-//! stream's, and with zeros where a file is shorter than it must be.
+//! A stream's log as [`salvage`](crate::salvage) reads it: without files of other streams or databases,
+//! and with zeros where a file is shorter than its segment.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -1,18 +1,18 @@
-//! Playing streams whose records have an order: each worker merges all of them by the global
-//! serial number and applies the changes of the partitions that are its own.
+//! Plays streams whose records have an order. Each worker merges all streams by the global serial number
+//! and applies the changes of its own partitions.
 //!
-//! With one worker this is the paper's PL2P: the disks are read in parallel, the play is
-//! sequential. With several it is what one would build today; a slot's changes are all in one
-//! worker's hands, so their order is kept.
+//! With one worker this is the paper's PL2P: disks are read in parallel and one thread plays. PL2P with
+//! several workers is what one would build today. One worker applies all changes of a slot, which keeps
+//! their order.
 //!
-//! A life of the database is a round: what it left unfinished is undone before the next life's
-//! records, which may have changed the same slots after the restart in between took it back.
+//! The workers play one life of the database after another. They undo what a life left unfinished before
+//! they play the next life, whose records may change the same slots again.
 //!
-//! Redo begins at the begin-checkpoint frame of the page's image in *every* stream. One stream may
-//! be read from further back, for the sake of a transaction that was open then; to redo what it
-//! holds there would bring back bytes that another stream changed before its own frame. The premise
-//! is that the frames of all streams are one instant in the order of serial numbers: whoever numbers
-//! changes must not number any between two of them (`Window::begin`).
+//! Redo begins at the begin mark of the page's image in *every* stream. A stream may be read from further
+//! back because a transaction was open when the checkpoint began. Redoing the records before the mark
+//! would restore bytes that another stream changed before its own mark. This relies on one premise: the
+//! begin marks of all streams are one instant in the order of serial numbers. `Window::begin` must
+//! therefore number no change between two of them.
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.1: "merges them by the serialization order".
@@ -36,9 +36,9 @@ use crate::source::{Frames, LogSource};
 use crate::stats::ReplayStats;
 use crate::undo::undo_losers;
 
-/// One change in a unit: its order number and which of the unit's frames it is. The last entry of
-/// a unit stands for its end and has no frame: a worker must not run ahead of records that are not
-/// its own, or the streams' units could not be dropped in step.
+/// One change in a unit: its order number and where its payload lies. The last entry is an end-of-unit
+/// sentinel without a payload. Every worker stops at the same unit boundary, so units can be freed in
+/// lockstep.
 struct Entry {
     number: u64,
     payload: Option<Range<usize>>,
@@ -234,6 +234,11 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             }
             Role::EndMark | Role::Log => return Ok(None),
         }
+        debug_assert!(
+            pass.players.method().plays(frame.kind),
+            "a frame of kind {} was routed to the mergers",
+            frame.kind.code()
+        );
         let record = txn_record(frame.payload, origin)?;
         self.fates[stream].note(&record, unit);
         let update = match record {
@@ -263,6 +268,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         let heap = self.pass.heap;
         let units: Vec<_> = self.heads.iter().map(|head| head.unit.clone()).collect();
         let mut batch = Batch::<SlotChange<'_>>::new();
+        let mut last = 0;
         loop {
             let first = self.heads.iter().enumerate();
             let first = first
@@ -271,7 +277,14 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
                 .map(|(stream, _)| stream);
             let Some(stream) = first else { break };
             let head = &mut self.heads[stream];
-            let payload = head.entries[head.at].payload.clone();
+            let entry = &head.entries[head.at];
+            debug_assert!(
+                last <= entry.number,
+                "change {} of stream {stream} comes after {last}",
+                entry.number
+            );
+            last = entry.number;
+            let payload = entry.payload.clone();
             head.at += 1;
             let (Some(payload), Some(unit)) = (payload, &units[stream]) else {
                 break;

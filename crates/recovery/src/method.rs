@@ -1,11 +1,11 @@
 //! Restart methods as rows: a name, the schemes whose log the method reads, and its player.
 //!
-//! What a method does with a log is its [`Player`]'s. What a log demands of any method, above all the
-//! order of its records, is its [`Scheme`]'s.
+//! The [`Player`] defines what a method does with a log. The [`Scheme`] defines what a log demands of any
+//! method, above all the order of its records.
 //!
 //! # Source
-//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several
-//! workers play one log, each the pages that are its own, which is what one would build today.
+//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers
+//! replay the same log, each only its own partitions. It is the baseline one would build today.
 
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};

@@ -1,4 +1,4 @@
-//! What the caller gives a restart: disks, clock, memory, and how to play the log.
+//! The arguments of a restart: disks, clock, memory, and how to play the log.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One pass over a log: what its players share, on whichever thread they play.
+//! One pass over a log: the state that its players share, on any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,9 +40,12 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
         let players = Players::plan(means.method, means.supplied)?;
         players.begin(heap);
         let streams = (0u8..).map(StreamId).take(log.parts());
-        let streams = streams.map(|stream| StreamPlayer::new(&players, stream));
+        let streams: Vec<_> = streams
+            .map(|stream| StreamPlayer::new(&players, stream))
+            .collect();
+        assert_eq!(streams.len(), log.parts(), "players for each part");
         Ok(Pass {
-            streams: streams.collect(),
+            streams,
             heap,
             image,
             log,

@@ -84,6 +84,12 @@ impl Places {
         let partition = u32::from(self.geometry.partition_of_page(page).0);
         let local = self.geometry.local_index(page);
         let extent = Extent::of(local, u32::from(self.geometry.chunk_pages));
+        debug_assert!(
+            (extent.start..extent.start + extent.pages).contains(&local),
+            "page {local} lies in {} pages from {} on",
+            extent.pages,
+            extent.start
+        );
         // Partitions on the same disk, and how many of them come before this one.
         let others = u32::from(self.geometry.partitions) - partition % self.disks;
         let here = u64::from(others.div_ceil(self.disks));

@@ -1,11 +1,11 @@
-//! What memory is loaded from: which image, and which of its pages from where.
+//! Plans what memory is loaded from: which image, and which pages from the other one.
 //!
-//! The newest image that can be read is taken, each page only if the directory vouches for it. A
-//! page that does not check out is taken from the older image instead, with the older image's
-//! epoch as its base: the same rule with a smaller k, and the log read from further back. That is
-//! why both images are kept and the log reaches back to the older one. What is damaged shows only
-//! while pages are loaded, when records may already have been played, so the restart then plans
-//! again with the damaged pages known, and begins anew; nothing durable has changed until then.
+//! The restart loads the newest image that can be read and accepts a page only if the directory vouches
+//! for it. It takes a damaged page from the older image, whose epoch is then the page's base: the same
+//! rule applies with a smaller k, and the log is read from further back. This is why a database keeps
+//! both images, and the log back to the older one. Damaged pages are found while pages are loaded, when
+//! records may already have been played. The restart then plans again with the damaged pages known and
+//! starts over; nothing durable has changed by then. The module `choice` holds the decision as a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -206,8 +206,9 @@ impl Candidates<'_> {
     }
 }
 
-/// What an older image can stand in for: a file that is not there or is none, and a disk that does
-/// not return a sector, which has lost it as well as one that returns another. Other failures (no rights, no file handles) say nothing of the image.
+/// Whether an error is damage that an older image can replace: a missing file, something else in its
+/// place, or a sector that the disk does not return. Other failures (no rights, no file handles) do not
+/// prove the image damaged.
 fn is_damage(error: &Error) -> bool {
     error.is_not_found()
         || error.is_of_another_kind()
@@ -322,6 +323,10 @@ impl ImagePlan {
         }
         self.lost.clone_from(lost);
         self.leave_out(geometry, lost);
+        assert!(
+            self.pages_in_runs() + to_u64(lost.len()) >= self.pages,
+            "a page was left out that is not given up"
+        );
     }
 
     fn pages_in_runs(&self) -> u64 {
@@ -387,6 +392,10 @@ impl ImagePlan {
         assert!(
             self.pages_in_runs() <= self.pages,
             "a page is loaded from one image"
+        );
+        assert!(
+            self.lost.is_disjoint(&self.rebuilt),
+            "a page that is given up was rebuilt"
         );
     }
 

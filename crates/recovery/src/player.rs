@@ -1,8 +1,8 @@
 //! The players: what a restart does with the frames of a log.
 //!
-//! A player has three verbs. `frame` takes a frame of a stream and holds its records against the
-//! gate; `end_of_life` forgets what is true of one life of the database only; `finish` does what
-//! remains when the log has been played.
+//! A player has three verbs. `frame` takes a frame of a stream and tests its records against the gate;
+//! `end_of_life` drops what holds for one life of the database only; `finish` does the rest when the
+//! log has been played.
 //!
 //! | player | `frame` | `end_of_life` | `finish` |
 //! |---|---|---|---|
@@ -14,7 +14,7 @@
 //!
 //! The set is closed but for the last: a player of another kind of record, which may need layers
 //! above this one, is an implementation of [`Supplied`]. It plays the log alone, as a method's
-//! player, or beside one: [`crate::route`] decides which of them takes a frame.
+//! player, or beside one: `crate::route` decides which of them takes a frame.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub enum Player {
     Supplied(Arc<dyn Supplied>),
 }
 
-/// How many workers merge. Each plays the partitions that are its own.
+/// How many workers merge. Each plays only its own partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mergers {
     /// One plays everything.

@@ -1,9 +1,9 @@
 //! (image, log, target) → state.
 //!
-//! [`recover`] knows neither the anchor nor the files: it loads an [`Image`] and plays a
-//! [`LogSource`] up to a [`Target`] by the player of a method's row and the supplied players. Restart is a caller that takes
-//! image and log from the anchor and closes the incarnation afterwards; a restore to a point in time
-//! or a replica are callers with another source or target.
+//! [`recover`] uses neither the anchor nor files. It loads an [`Image`] and plays a [`LogSource`] up to a
+//! [`Target`], with the player of a method's row and the supplied players. A restart calls it with the
+//! image and the log that the anchor names and closes the incarnation afterwards; a restore to a point in
+//! time or a replica would call it with another source or target.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct State {
 /// Recovers the state that an image and a log hold at a target.
 ///
 /// # Errors
-/// Those of the image, the log and the players; [`Error::Usage`] if one pass over the log cannot serve
+/// Those of the image, the log and the players; [`perdura_base::Error::Usage`] if one pass over the log cannot serve
 /// all players.
 pub fn recover<I: Image, S: LogSource>(
     image: &I,

@@ -1,10 +1,10 @@
-//! The jobs of a restart between anchor and indexes: image to memory, log to memory. The schedule
-//! says when and on which thread, the method says how; this file is the how.
+//! Implements the jobs of a restart from the anchor to the indexes: load the image, play the log, build
+//! the indexes. The schedule decides when each job runs and on which thread.
 //!
-//! A unit of log is *prepared* (checked, decoded, each record held against the gate, in the order
-//! of its stream, because fates are learned on the way) and then *played*: what passed the gate is
-//! sorted by partition and applied. Preparing is cheap and kept in order, playing waits for memory
-//! and is done by whoever is free.
+//! A unit of log is first *prepared*: its blocks are checked, its frames decoded and its records tested
+//! against the gate. The units of a stream are prepared in order, because some players learn the fates of
+//! transactions on the way. The unit is then *played*: the records that passed the gate are sorted by
+//! partition and applied. Preparing is cheap; playing waits for memory and runs on any free thread.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

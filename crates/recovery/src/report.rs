@@ -1,4 +1,4 @@
-//! What a restart says of itself: while it runs, and when it is done.
+//! The progress of a restart while it runs, and its report afterwards.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::Serialize;
 /// The phases, in order.
 pub const PHASES: [&str; 4] = ["start", "load", "index", "done"];
 
-/// How far a restart is; shared with whoever answers clients meanwhile.
+/// The progress of a restart, shared with the threads that answer clients meanwhile.
 #[derive(Debug, Default)]
 pub struct Progress {
     phase: AtomicU8,

@@ -1,15 +1,15 @@
-//! The phases of a restart, in order. Nothing durable is written before all of them are done, so a
-//! crash during a restart changes nothing and the restart is simply taken again.
+//! Runs the phases of a restart in order. Nothing durable changes before the last of them, so a crash
+//! during a restart changes nothing, and the next start runs the same restart again.
 //!
 //! # Source
-//! *Differential Logging* (000), algorithm 3, in its order-free form: the image is loaded, the
-//! durable epoch decided from block headers, every record of every stream held against the rule.
+//! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable
+//! epoch from block headers, test every record of every stream against the rule.
 //!
 //! # Deviations
-//! The paper ends where the state is right. A restart must also make sure of the next one: all
-//! pages are dirty for the other image, whose slot may hold half a checkpoint; pages that the log
-//! touched are dirty for this one; epochs and incarnation numbers seen anywhere are never used
-//! again; what lies beyond the cut is void for ever, in the anchor, before new work is accepted.
+//! The paper ends when the state is correct. A restart must also prepare the next one. It marks all pages
+//! dirty for the other image, whose slot may hold half a checkpoint, and the pages that the log changed
+//! dirty for this one. It never reuses an epoch or an incarnation number that it has seen anywhere. Before
+//! it accepts new work, it records in the anchor that everything beyond the cut is void for ever.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -79,7 +79,11 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let mut report = begin_report(options, &anchor, notes);
 
     progress.enter(1);
-    let Loaded { image, log, state } = load(options, &anchor, Tolerance::None)?;
+    let Loaded {
+        mut image,
+        log,
+        state,
+    } = load(options, &anchor, Tolerance::None)?;
     let Decided {
         mut scans,
         cut,
@@ -113,13 +117,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         wall_us: cut.wall_us,
     };
     fill_report(&mut report, &image, &cut, &state.stats, &record);
-    let mut directories = [
-        Directory::empty(record.geometry.partitions),
-        Directory::empty(record.geometry.partitions),
-    ];
-    if let Some(slot) = image.trusted_slot() {
-        directories[slot.index()] = image.directory;
-    }
+    let directories = trusted_directories(&mut image, &record);
     report.notes.extend(image.notes);
     report.seconds.total = seconds_since(clock, begin);
     progress.enter(3);
@@ -132,6 +130,20 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         catalog,
         report,
     }))
+}
+
+/// What the images list, as far as memory was loaded from them.
+fn trusted_directories(image: &mut ImagePlan, record: &Anchor) -> [Directory; 2] {
+    let none = || Directory::empty(record.geometry.partitions);
+    let mut directories = [none(), none()];
+    if let Some(slot) = image.trusted_slot() {
+        assert!(
+            record.image(slot).is_complete() && record.image(slot).k == image.k,
+            "the anchor gives up image {slot}, which memory was loaded from"
+        );
+        directories[slot.index()] = std::mem::replace(&mut image.directory, none());
+    }
+    directories
 }
 
 /// Makes the anchor say what the restart decided: from here on it is durable. I8: no other update of

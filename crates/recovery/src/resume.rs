@@ -1,5 +1,5 @@
-//! From a restart to a running database: the log of the new life is opened, the checkpointer set
-//! up, the restart noted in the log. What runs transactions comes on top.
+//! Turns a restarted database into a running one: opens the log of the new life, sets up the checkpointer,
+//! and logs the restart. The layer above adds the transactions.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_heap::Heap;
 use perdura_wal::segment::SegmentId;
-use perdura_wal::{FlushProgress, RestartRecord, Wal, WalOptions};
+use perdura_wal::{FlushProgress, RestartRecord, Rung, Wal, WalOptions};
 
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
@@ -44,6 +44,28 @@ pub struct LogMemory {
     pub queue_bytes_max: u64,
 }
 
+/// What a restart hands over comes from one database.
+///
+/// # Panics
+/// If it does not.
+fn assert_one_database(restarted: &Restarted) {
+    let record = &restarted.record;
+    assert_eq!(
+        *restarted.heap.geometry(),
+        record.geometry,
+        "pages lie where the anchor says"
+    );
+    assert_eq!(
+        restarted.report.durable_epoch, restarted.wal_start.durable.0,
+        "the log goes on where it was cut"
+    );
+    assert_eq!(
+        restarted.report.cut.len(),
+        restarted.wal_start.start.len(),
+        "the log goes on in each stream that was cut"
+    );
+}
+
 /// Opens the log and the checkpointer of a database that is back.
 ///
 /// # Errors
@@ -58,15 +80,7 @@ pub fn resume(
     window: Arc<dyn Window>,
 ) -> Result<Resumed> {
     let record = &restarted.record;
-    assert_eq!(
-        *restarted.heap.geometry(),
-        record.geometry,
-        "pages lie where the anchor says"
-    );
-    assert_eq!(
-        restarted.report.durable_epoch, restarted.wal_start.durable.0,
-        "the log goes on where it was cut"
-    );
+    assert_one_database(&restarted);
     let chain = record.chain.clone();
     let is_live = |id: &SegmentId| {
         chain.iter().any(|link| {
@@ -88,6 +102,11 @@ pub fn resume(
         usize::from(wal.streams()),
         options.disks.logs.len(),
         "a stream for each log directory"
+    );
+    assert_eq!(
+        wal.durable(Rung::Disk).0,
+        restarted.report.durable_epoch,
+        "nothing becomes durable before the restart is noted"
     );
     let anchor = Arc::new(restarted.anchor.expect("a dry run resumes nothing"));
     let parts = CheckpointParts {
@@ -121,7 +140,7 @@ pub fn resume(
     })
 }
 
-/// The checkpoint machine for whoever may step it, one at a time.
+/// The checkpoint machine, stepped by one caller at a time.
 pub struct Checkpoints {
     wal: Arc<Wal>,
     /// A step holds it for one latch or one I/O.

@@ -85,7 +85,7 @@ impl<'a> Players<'a> {
                 (owner, _) => Ok(owner.map(|(route, _)| route)),
             }
         };
-        Ok(Players {
+        let players = Players {
             direction,
             indexes,
             groups: owner(FrameKind::Group)?,
@@ -93,7 +93,19 @@ impl<'a> Players<'a> {
             no_records: to_method,
             method: &method.player,
             supplied,
-        })
+        };
+        for (kind, route) in [
+            (FrameKind::Group, players.groups),
+            (FrameKind::Record, players.records),
+        ] {
+            let plays = match route {
+                None => continue,
+                Some(Route::Method) => players.method.plays(kind),
+                Some(Route::Supplied(number)) => players.supplied[number].plays(kind),
+            };
+            assert!(plays, "frames of kind {} go to {route:?}", kind.code());
+        }
+        Ok(players)
     }
 
     /// Which player takes a frame.

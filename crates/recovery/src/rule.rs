@@ -1,17 +1,17 @@
-//! The two predicates, and the rule made of them.
+//! The two predicates, and the rule that follows from them.
 //!
 //! # Source
 //! *Differential Logging* (000), section 3.4: the BackupID test of algorithm 3.
 //!
 //! # Deviations
-//! A page carries a checkpoint *epoch* that is assigned, where the paper toggles one bit: a
-//! cancelled sweep then leaves no mixed parity, and the test needs no page header, only the
-//! image's number. In executor mode every logged record is committed, so `wanted` is "its epoch is
-//! at most the target", which the cut has already decided for whole blocks. In steal mode it is
-//! the transaction's [`Fate`] that decides. The tag is tested for every record, where the paper
-//! tests it only within the window of the last checkpoint: the answer is the same there, and no
-//! phase of the scan has to be known. It does not excuse an append after the latch is released
-//! (algorithm 1, step 6 after 5): a change that the image has and the log lost cannot be undone.
+//! A page carries an assigned checkpoint *epoch*, where the paper toggles one bit. A cancelled sweep
+//! therefore leaves no mixed parity, and the test reads the image's number instead of a page header. In
+//! executor mode every logged record is committed: `wanted` means that its epoch is at most the target,
+//! which the cut has already decided for whole blocks. In steal mode the transaction's [`Fate`] decides.
+//! The tag of every record is tested, where the paper tests tags only within the window of the last
+//! checkpoint. The answer there is the same, and the phase of the scan need not be known. The test does
+//! not permit an append after the latch is released (algorithm 1, step 6 after 5): a change that the image
+//! contains and the log has lost cannot be undone.
 
 use perdura_base::{CkptEpoch, Epoch};
 

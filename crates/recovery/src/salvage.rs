@@ -1,11 +1,11 @@
-//! What can be had of a database that a restart refuses, in memory, and a new database made of it.
+//! Recovers what is left of a database that a restart refuses, in memory, and makes a new database of it.
 //!
-//! The damaged directory is only read. The newest state that is whole is looked for: an image that
-//! can be read, and the longest log behind it that every stream holds in full, however much more the
-//! anchor or later blocks say there was. If no log reaches an image's end, a log that is there from
-//! the database's beginning is played without an image, and after that the image alone is taken.
-//! Pages that no image has are left empty, and so are their records. What is missing is listed;
-//! whether that is acceptable is for the operator to say.
+//! The damaged directory is only read. Salvage looks for the newest intact state: a readable image and the
+//! longest log after it that every stream holds in full, even if the anchor or later blocks prove that
+//! there was more. If no log reaches the end of an image, it plays a log that is complete from the
+//! database's beginning, without an image; failing that, it takes the image without the log. It leaves
+//! pages empty that no image holds, and skips their records. It lists everything that is missing, and the
+//! operator decides whether that is acceptable.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! The runner of a schedule: who does which job next.
+//! Runs a schedule: hands jobs to threads as the level's edges allow.
 //!
-//! All that is known of the work's progress is under one mutex; a job is taken under it, done
-//! outside, and its end noted under it. Whoever finds no job that the level's edges allow waits for
-//! the next change. A thread that reads a disk ends when all of it is read, a player when all is
-//! played or a job has failed.
+//! One mutex protects the progress of the work. A thread takes a job under the mutex, performs it without
+//! the mutex, and records its end under the mutex. A thread that finds no allowed job waits for the next
+//! change. A disk's thread ends when its disk has been read; a player's thread ends when everything has
+//! been played or a job has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,6 +42,10 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
     } else {
         threads
     });
+    assert!(
+        mergers <= threads,
+        "{mergers} workers merge on {threads} threads"
+    );
     let runner = Runner::new(work, schedule, mergers, clock);
     if let Some(seed) = schedule.inline {
         let mut busy = Busy::default();
@@ -126,10 +130,15 @@ impl<'a, W: Work> Runner<'a, W> {
     }
 
     fn finish(self, mut busy: Busy) -> Result<Busy> {
+        let is_played = self.is_played(&self.state.lock());
         let state = self.state.into_inner();
         if let Some(error) = state.error {
             return Err(error);
         }
+        assert!(
+            is_played,
+            "a schedule without an error ends when image and log are played"
+        );
         let busiest = |ns: Option<u64>| seconds(ns.unwrap_or(0));
         busy.backup_read = busiest(state.disks.iter().map(|d| d.busy_ns).max());
         busy.log_read = busiest(state.streams.iter().map(|s| s.busy_ns).max());
@@ -481,10 +490,10 @@ impl<'a, W: Work> Runner<'a, W> {
             *span = Some((from.min(since), to.max(now)));
         }
         if let Err(error) = done {
-            // Damage has a place to tell of; others may have stopped because of it.
-            let tells_more = matches!(error, Error::Corrupt(_))
+            // Damage names a place; other jobs may have stopped because of it.
+            let names_a_place = matches!(error, Error::Corrupt(_))
                 && !matches!(state.error, Some(Error::Corrupt(_)));
-            if state.error.is_none() || tells_more {
+            if state.error.is_none() || names_a_place {
                 state.error = Some(error);
             }
             self.changed.notify_all();
@@ -527,6 +536,10 @@ impl<'a, W: Work> Runner<'a, W> {
             }
             let s = &mut state.streams[stream];
             let wanted = s.taken[worker];
+            assert!(
+                s.dropped <= wanted,
+                "unit {wanted} of stream {stream} was dropped before worker {worker} took it"
+            );
             if wanted == s.units {
                 return Ok(None);
             }

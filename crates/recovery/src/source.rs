@@ -1,10 +1,10 @@
-//! A log to recover from: what `recover` asks of it, whatever it is read from.
+//! The interface of a log to recover from.
 //!
-//! A log has parts, which are read side by side, and each part has units, which are read one after
-//! the other. A unit of one part comes from one life of the database. Every frame is handed on with
-//! its [`Origin`], so that a player needs nothing else of the log.
+//! A log has parts, which are read in parallel. A part has units, which are read one after the other, and
+//! the frames of a unit come from one life of the database. Each frame comes with its [`Origin`], so a
+//! player needs nothing else from the log.
 //!
-//! The log's own streams are the first source ([`crate::streams`]).
+//! The first implementation is the log's streams ([`crate::streams`]).
 
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Result};
 use perdura_wal::{Direction, Frame, Origin, RawUnit, Unit};

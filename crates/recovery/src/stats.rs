@@ -1,4 +1,4 @@
-//! Figures of a replay.
+//! The figures of a replay.
 
 use std::collections::BTreeMap;
 

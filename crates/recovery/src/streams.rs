@@ -1,4 +1,4 @@
-//! The log's streams as a source: each stream is a part, and the durable epoch is the log's end.
+//! The log's streams as a source: each stream is a part, and the log ends at the durable epoch.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! Threads that work side by side and end together.
+//! Runs threads side by side and ends them together.
 
 use perdura_base::Result;
 

@@ -1,14 +1,15 @@
-//! The second pass: taking out what transactions did that never ended.
+//! The second pass: undoes the changes of transactions that never ended.
 //!
-//! Their records are read backward, from the end of the life they were lost in to the first of
-//! them. For a scheme that commutes every record of a loser is XORed once more, compensations
-//! included, for all of them are in the state by then. For before images the order matters, which
-//! is the record's own, backward; compensations are passed over, since the record they take back
-//! is undone anyway.
+//! It reads their records backward, from the end of the life in which they were lost to the first of
+//! their records. If the scheme commutes, it XORs every record of a loser once more, compensations
+//! included, because all of them are in the state by then. Before-images must be restored in the reverse
+//! order of the changes; compensations are skipped, because the changes that they reverted are undone in
+//! the same pass.
 //!
 //! # Source
 //! *Differential Logging* (000), section 2.2, step 3, and section 5.1 (PL2P, DL2P).
 
+use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, Result};
 use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord};
@@ -34,7 +35,12 @@ pub(crate) fn undo_losers<I: Image, S: LogSource>(
 ) -> Result<()> {
     let (heap, image) = (pass.heap, pass.image);
     let geometry = heap.geometry();
-    let mut stats = ReplayStats::default();
+    let (mut stats, mut to_play) = (ReplayStats::default(), 0);
+    assert!(
+        losers.txns.is_empty() || !losers.units.is_empty(),
+        "{} losers without a unit",
+        losers.txns.len()
+    );
     for number in losers.units.clone().rev() {
         let unit = pass.log.read(part, number)?.open()?;
         let mut batch = Batch::<SlotChange<'_>>::new();
@@ -71,8 +77,13 @@ pub(crate) fn undo_losers<I: Image, S: LogSource>(
             }
             Ok(())
         })?;
+        to_play += to_u64(batch.len());
         batch.play(heap)?;
     }
+    assert_eq!(
+        stats.undone, to_play,
+        "each record that counts as undone is played"
+    );
     pass.add_stats(stats);
     Ok(())
 }

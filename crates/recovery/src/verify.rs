@@ -1,9 +1,8 @@
-//! Every byte that a restart could need, checked; then the restart itself, in memory.
+//! Checks every byte that a restart could need, then restarts the database in memory.
 //!
-//! The restart is the judge: what it refuses is refused, in the same words, by a dry run and by
-//! opening for good, because all three are the one function. The checks before it look at what a
-//! restart would not read (the older image, the log that only the older image needs), so damage
-//! can be found that costs nothing yet.
+//! The restart decides: opening the database, a dry run and `verify` call one function, so they refuse the
+//! same databases with the same words. The checks before it read what a restart would not (the older
+//! image, and the log that only the older image needs), so they find damage before it costs anything.
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -260,6 +259,11 @@ impl Checked<'_> {
             let ends_at = cut.as_ref().map(|cut| cut.cut[usize::from(scan.stream.0)]);
             check_stream(scan, ends_at, found);
         }
+        assert_eq!(
+            found.streams.len(),
+            usize::from(self.anchor.streams),
+            "findings of every stream"
+        );
         if let Some(cut) = &cut {
             found.durable_epoch = Some(cut.durable.0);
             self.check_end(cut.durable, found);

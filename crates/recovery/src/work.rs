@@ -1,5 +1,5 @@
-//! What a restart has to do, as its schedule sees it: parts of an image and units of a log that can
-//! be read and played, and nothing of what is in them.
+//! The work of a restart as its schedule sees it: parts of an image and units of a log that can be read
+//! and played. The schedule does not know what they contain.
 
 use std::sync::Arc;
 

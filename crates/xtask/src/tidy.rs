@@ -22,7 +22,7 @@ const ASSERTIONS: [(&str, usize); 8] = [
     ("wal", 12),
     ("heap", 12),
     ("txn", 12),
-    ("recovery", 9),
+    ("recovery", 10),
     ("engine", 5),
 ];
 
