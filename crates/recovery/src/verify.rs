@@ -10,6 +10,7 @@ use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
 use perdura_device::AlignedBuf;
 use perdura_heap::{Geometry, decode_group};
 use perdura_page::{TxnRecord, decode_txn_record};
+use perdura_wal::anchor::COMBINED;
 use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan, scan_stream};
 use serde::Serialize;
 
@@ -160,13 +161,15 @@ impl Checked<'_> {
     }
 
     fn check_anchor(&self, notes: &[String], found: &mut Findings) {
+        let is_combined = notes.iter().any(|note| note.starts_with(COMBINED));
+        let other = match is_combined {
+            true => "the other copy has that part whole",
+            false => "the other copy is whole",
+        };
         for note in notes {
             // An update that was interrupted between the copies is no damage.
             if note.starts_with("anchor copy") {
-                let (file, what) = (
-                    "anchor".to_owned(),
-                    format!("{note}; the other copy is whole"),
-                );
+                let (file, what) = ("anchor".to_owned(), format!("{note}; {other}"));
                 found.problems.push(Problem {
                     file,
                     offset: None,

@@ -167,6 +167,33 @@ impl Record {
     }
 }
 
+/// The record that two damaged copies of one update make together, with the sections that the
+/// `other` contributes. The log's part, table included, must be whole and the same in both.
+pub(super) fn combine(one: &[u8], other: &[u8]) -> Option<(Record, Vec<Tag>)> {
+    let mut r = Reader::new(one);
+    r.bytes(6)?;
+    let count = r.u16()?;
+    let len = to_usize(u64::from(r.u32()?));
+    let log_part = one.get(..len)?;
+    if other.get(..len) != Some(log_part) {
+        return None;
+    }
+    let table = len.checked_sub(4 + usize::from(count) * ENTRY_BYTES)?;
+    let mut r = Reader::new(log_part.get(table..)?);
+    let (mut bytes, mut from, mut taken) = (one.to_vec(), len, Vec::new());
+    for _ in 0..count {
+        let entry = entry(&mut r)?;
+        let payload = from..from.checked_add(entry.len)?;
+        if crc32c(bytes.get(payload.clone())?) != entry.crc {
+            bytes[payload.clone()].copy_from_slice(other.get(payload.clone())?);
+            taken.push(entry.tag);
+        }
+        from = payload.end;
+    }
+    let record = Record::decode(&bytes).ok()?;
+    Some((record, taken))
+}
+
 fn out_of_range(r: &Reader<'_>) -> DecodeError {
     damaged(r.at(), "fields out of their ranges")
 }

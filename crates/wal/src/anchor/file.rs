@@ -4,17 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::limits::FORMAT_VERSION;
 use perdura_base::num::{round_up, to_u64, to_usize};
 use perdura_base::{Error, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
-use super::codec::{DecodeError, SCHEME_OFFSET, stated_len};
+use super::copies::{Copies, SECTOR};
 use super::{ANCHOR_PATH, COPY_BYTES, Record};
 use crate::flush::Failure;
-use crate::scheme::Scheme;
-
-const SECTOR: u64 = 4096;
 
 /// The anchor's file, open for updates.
 ///
@@ -59,82 +55,30 @@ impl AnchorFile {
         Ok(anchor_file)
     }
 
-    /// Opens the file and reads the newer valid copy. `Ok(None)` if there is no database here.
-    /// The second value says which copies were damaged or stale and should be rewritten.
+    /// Opens the file and reads the newer whole copy, or combines two damaged ones of one update.
+    /// `Ok(None)` if there is no database here. The strings say which copies are damaged or stale; the
+    /// next update writes both.
     pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Record, Vec<String>)>> {
         let file = match disk.open(ANCHOR_PATH, Access::Direct) {
             Ok(file) => file,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut found: Vec<Record> = Vec::new();
-        let mut notes = Vec::new();
-        let mut version = None;
-        let mut unreadable = None;
-        let mut second_is_whole = false;
-        let mut damaged_at = None;
-        for copy in 0..2u64 {
-            let bytes = match read_copy(file.as_ref(), copy) {
-                Ok(bytes) => bytes,
-                Err(error) if !error.is_unreadable() => return Err(error),
-                Err(error) => {
-                    notes.push(format!("anchor copy {copy} cannot be read: {error}"));
-                    unreadable = Some(error);
-                    continue;
-                }
-            };
-            match Record::decode(&bytes) {
-                Ok(record) => {
-                    second_is_whole |= copy == 1;
-                    found.push(record);
-                }
-                Err(DecodeError::Damaged { at, why }) => {
-                    damaged_at.get_or_insert(copy * to_u64(COPY_BYTES) + at);
-                    notes.push(format!("anchor copy {copy} has {why}"));
-                }
-                Err(DecodeError::Version(other)) => version = Some(other),
-                Err(DecodeError::Scheme(code)) => return Err(unknown_scheme(code)),
-            }
-        }
-        if let Some(found) = version {
-            let file = ANCHOR_PATH.to_owned();
-            return Err(Error::Version {
-                file,
-                found,
-                supported: FORMAT_VERSION,
-            });
-        }
-        let seq = |at: usize| found[at].history.seq;
-        let first_is_newer = second_is_whole && found.len() == 2 && seq(0) > seq(1);
-        let second_alone = second_is_whole && found.len() == 1;
-        found.sort_by_key(|record| record.history.seq);
-        let stale = found.len() == 2 && found[0].history.seq != found[1].history.seq;
-        let Some(record) = found.pop() else {
-            if let Some(error) = unreadable {
-                return Err(error);
-            }
-            return Err(Error::corrupt(
-                ANCHOR_PATH,
-                damaged_at.unwrap_or(0),
-                "at least one whole copy of the anchor",
-                notes.join("; "),
-                "Without it nothing says which image and log are the newest. Restore a backup.",
-            ));
-        };
-        if stale {
-            notes.push("an update of the anchor was interrupted".to_owned());
-        }
+        let chosen = Copies::read(file.as_ref())?.choose()?;
         // Written with the first update: opening alone changes nothing.
-        let doubtful = (!first_is_newer && !second_alone).then(|| (1, sectors(&record)));
+        let doubtful = chosen.second_is_doubtful;
         let writes = Writes {
-            due: doubtful.into_iter().collect(),
+            due: doubtful
+                .then(|| (1, sectors(&chosen.record)))
+                .into_iter()
+                .collect(),
             failed: false,
         };
         let anchor_file = AnchorFile {
             file,
             writes: parking_lot::Mutex::new(writes),
         };
-        Ok(Some((anchor_file, record, notes)))
+        Ok(Some((anchor_file, chosen.record, chosen.notes)))
     }
 
     /// Writes both copies, each synced before the next is touched. Durable on return.
@@ -189,33 +133,6 @@ fn sectors(record: &Record) -> Arc<AlignedBuf> {
     Arc::new(sectors)
 }
 
-fn unknown_scheme(code: u8) -> Error {
-    let known: Vec<&str> = Scheme::ALL.iter().map(|scheme| scheme.name()).collect();
-    Error::corrupt(
-        ANCHOR_PATH,
-        SCHEME_OFFSET,
-        format!(
-            "a logging scheme that this build knows ({})",
-            known.join(", ")
-        ),
-        format!("scheme number {code}"),
-        "The checksum holds, so another build wrote it. Use that build.",
-    )
-}
-
-/// The bytes of one copy, as many as its own length fields say, if that can be.
-fn read_copy(file: &dyn File, copy: u64) -> Result<AlignedBuf> {
-    let from = copy * to_u64(COPY_BYTES);
-    let mut buf = AlignedBuf::zeroed(to_usize(SECTOR));
-    file.read_at(from, &mut buf)?;
-    let len = stated_len(&buf).unwrap_or(0);
-    if len > SECTOR && len <= to_u64(COPY_BYTES) {
-        buf = AlignedBuf::zeroed(to_usize(round_up(len, SECTOR)));
-        file.read_at(from, &mut buf)?;
-    }
-    Ok(buf)
-}
-
 #[cfg(test)]
 mod tests {
     use perdura_base::checksum::crc32c;
@@ -223,9 +140,11 @@ mod tests {
     use perdura_base::{Epoch, Incarnation, Pos};
     use perdura_device::MemDisk;
 
+    use super::super::codec::SCHEME_OFFSET;
     use super::super::tests::example;
     use super::super::{ChainLink, Tag};
     use super::*;
+    use crate::scheme::Scheme;
 
     #[test]
     fn one_damaged_copy_never_takes_the_database_back_in_time() {

@@ -2,6 +2,7 @@
 #![doc = include_str!("../../../../docs/formats/anchor.md")]
 
 mod codec;
+mod copies;
 mod file;
 mod sections;
 
@@ -10,6 +11,7 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, Uuid};
 use crate::scheme::Scheme;
 use crate::sizes::SegmentSizes;
 
+pub use copies::COMBINED;
 pub use file::AnchorFile;
 pub use sections::{Section, Sections, Tag};
 

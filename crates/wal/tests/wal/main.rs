@@ -2,6 +2,7 @@
 
 mod cursor;
 mod damage;
+mod full_disk;
 mod newer;
 mod round_trip;
 mod sealed;

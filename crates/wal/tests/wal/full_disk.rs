@@ -1,0 +1,385 @@
+//! A log whose disk is full, or whose files are too few: what is accepted, what waits, and what is refused.
+
+use perdura_base::{Error, StreamId};
+use perdura_device::{CrashProfile, SimDisk};
+use perdura_wal::{Direction, FlushProgress, History, Rung, SegmentSizes};
+
+use crate::setup::{anchor, append, flush, groups, open, scan};
+
+#[test]
+fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
+    use perdura_device::FaultPlan;
+    let disk = SimDisk::new(6);
+    let wal = open(&disk, &anchor(1), 1);
+    append(&wal, 0, b"first");
+    flush(&wal);
+    let plan = FaultPlan {
+        enospc_at: Some((1, u64::MAX)),
+        ..FaultPlan::default()
+    };
+    disk.set_plan(plan);
+    let mut accepted = 1;
+    let refused = loop {
+        if let Err(error) = wal.admit(StreamId(0), 3000) {
+            break error;
+        }
+        append(&wal, 0, &[7; 3000]);
+        accepted += 1;
+        wal.close_epoch();
+        loop {
+            match wal.flush_step(StreamId(0)) {
+                Ok(FlushProgress::Idle) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    assert!(error.is_disk_full(), "{error}");
+                    break;
+                }
+            }
+        }
+        // The housekeeper prepares ahead, which is how fullness is noticed in time.
+        assert!(
+            wal.prepare_segment(StreamId(0), &|| {})
+                .is_ok_and(|made| !made)
+                || wal.is_disk_full()
+        );
+    };
+    assert!(matches!(refused, Error::LogFull(text) if text.contains("no space")));
+    assert!(accepted > 5);
+    assert_eq!(
+        wal.durable(Rung::Disk).0,
+        accepted,
+        "nothing that was accepted waits for space"
+    );
+    disk.set_plan(FaultPlan::default());
+    wal.prepare_segment(StreamId(0), &|| {}).unwrap();
+    wal.admit(StreamId(0), 3000).unwrap();
+    for _ in 0..40 {
+        append(&wal, 0, &[8; 3000]);
+        flush(&wal);
+    }
+    assert!(wal.is_idle());
+}
+
+/// Found in review: once the disk had been full, segments that a checkpoint freed were not used.
+#[test]
+fn segments_freed_while_the_disk_is_full_let_writes_go_on() {
+    use perdura_device::FaultPlan;
+    let disk = SimDisk::new(9);
+    let wal = open(&disk, &anchor(1), 1);
+    // Not quite half of a segment is in use when the disk fills up.
+    for _ in 0..21 {
+        append(&wal, 0, &[1; 20_000]);
+        flush(&wal);
+    }
+    disk.set_plan(FaultPlan {
+        enospc_at: Some((1, u64::MAX)),
+        ..FaultPlan::default()
+    });
+    while wal.prepare_segment(StreamId(0), &|| {}).is_ok() {
+        append(&wal, 0, &[1; 5000]);
+        flush(&wal);
+    }
+    assert!(wal.is_disk_full());
+    let floor = wal.begin_checkpoint(perdura_base::CkptEpoch(1));
+    flush(&wal);
+    assert!(wal.truncate(&floor).unwrap() > 0);
+    assert!(!wal.prepare_segment(StreamId(0), &|| {}).unwrap());
+    assert!(!wal.is_disk_full());
+    for _ in 0..3 {
+        wal.admit(StreamId(0), 20_000).unwrap();
+        append(&wal, 0, &[1; 20_000]);
+        flush(&wal);
+    }
+    assert!(wal.is_idle());
+}
+
+/// A copy-on-write file system finds no space for an overwrite, perhaps after a part of it.
+#[test]
+fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_counts() {
+    use perdura_device::FaultPlan;
+    // The last turn has fewer writes than that, and refuses none.
+    for nth in 1.. {
+        let (disk, anchor) = (SimDisk::new(nth), anchor(1));
+        let wal = open(&disk, &anchor, 1);
+        append(&wal, 0, &[1; 3000]);
+        flush(&wal);
+        disk.set_plan(FaultPlan {
+            refuse_write_at: Some((nth, 3)),
+            ..FaultPlan::default()
+        });
+        let mut refused = 0;
+        // Longer than a segment, so that its header and the mark of the one before are refused too.
+        for value in 2..30 {
+            append(&wal, 0, &[value; 3000]);
+            wal.close_epoch();
+            loop {
+                match wal.flush_step(StreamId(0)) {
+                    Ok(FlushProgress::Idle) => break,
+                    Ok(_) => {}
+                    Err(error) => {
+                        refused += 1;
+                        assert!(error.is_disk_full(), "{error}");
+                        assert_eq!(wal.failure(), None);
+                        assert!(wal.is_disk_full());
+                        let refusal = wal.admit(StreamId(0), 1);
+                        assert!(matches!(refusal, Err(Error::LogFull(_))), "{refusal:?}");
+                    }
+                }
+            }
+        }
+        if refused == 0 {
+            assert!(
+                nth > 28 + 2,
+                "every block, a header and a mark were refused"
+            );
+            break;
+        }
+        assert_eq!(refused, 3, "write {nth}");
+        assert!(wal.is_idle() && !wal.is_short());
+        wal.admit(StreamId(0), 1).unwrap();
+        drop(wal);
+        disk.crash(CrashProfile::Nothing, 1);
+        let (scans, cut) = scan(&disk, &anchor).unwrap();
+        let kept: usize = groups(&scans, 0, Direction::Forward)
+            .iter()
+            .map(Vec::len)
+            .sum();
+        assert_eq!((kept, cut.durable.0), (29, 29), "write {nth}");
+    }
+}
+
+/// Found in review: fullness was noticed by whoever prepares segments, and small ones were used up
+/// before: writes were accepted that then waited for space.
+#[test]
+fn no_write_is_accepted_that_waits_for_space_however_small_the_segments_are() {
+    use perdura_device::FaultPlan;
+    let doubling = SegmentSizes {
+        first: 64 << 10,
+        max: 512 << 10,
+    };
+    for sizes in [SegmentSizes::fixed(64 << 10), doubling] {
+        for (seed, spare_bytes) in (1..).zip((0..2_000_000).step_by(30_000)) {
+            let disk = SimDisk::new(seed);
+            let anchor = History {
+                segments: sizes,
+                ..anchor(1)
+            };
+            let wal = open(&disk, &anchor, 1);
+            append(&wal, 0, b"first");
+            flush(&wal);
+            let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
+            disk.set_plan(FaultPlan {
+                capacity_bytes: Some(used + spare_bytes),
+                ..FaultPlan::default()
+            });
+            let lengths = [10usize, 3000, 100, 30_000, 150_000, 1];
+            let mut accepted = 0u64;
+            let refused = lengths.iter().cycle().take(1000).find_map(|len| {
+                if let Err(error) = wal.admit(StreamId(0), *len) {
+                    return Some(error);
+                }
+                append(&wal, 0, &vec![7; *len]);
+                accepted += 1;
+                // Several writes share an epoch; none of them meets a full disk.
+                if accepted.is_multiple_of(3) {
+                    flush(&wal);
+                }
+                None
+            });
+            let refused = refused.expect("the disk is full before that");
+            assert!(refused.to_string().contains("no space"), "{refused}");
+            flush(&wal);
+            assert!(wal.is_idle(), "{spare_bytes} bytes of space");
+            disk.set_plan(FaultPlan::default());
+            wal.admit(StreamId(0), 150_000).unwrap();
+            append(&wal, 0, &[8; 150_000]);
+            flush(&wal);
+            assert!(wal.is_idle() && !wal.is_short());
+        }
+    }
+}
+
+#[test]
+fn where_a_thread_prepares_segments_writers_are_held_back_until_it_has() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let disk = SimDisk::new(12);
+    let anchor = History {
+        segments: SegmentSizes {
+            first: 64 << 10,
+            max: 256 << 10,
+        },
+        ..anchor(1)
+    };
+    let wal = open(&disk, &anchor, 1);
+    let calls = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&calls);
+    wal.prepare_by(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let s = StreamId(0);
+    let refused = wal.admit(s, 400_000);
+    assert!(matches!(&refused, Err(Error::LogFull(why)) if why.contains("being prepared")));
+    assert!(wal.is_behind(400_000) && !wal.is_short());
+    assert!(calls.load(Ordering::SeqCst) > 0);
+    // 64, 128 and 256 KiB hold it, once block headers and the reserve are counted twice.
+    let mut made = 0;
+    while wal
+        .prepare_segment(s, &|| panic!("a writer waits"))
+        .unwrap()
+    {
+        made += 1;
+    }
+    assert!((3..=4).contains(&made), "{made}");
+    wal.admit(s, 400_000).unwrap();
+    assert!(!wal.is_behind(400_000));
+    append(&wal, 0, &vec![1; 400_000]);
+    flush(&wal);
+    assert!(wal.is_idle());
+}
+
+/// A restart begins with the smallest size again, perhaps on a disk that large spares have filled.
+#[test]
+fn spares_of_sizes_that_are_not_needed_make_way_on_a_full_disk() {
+    use perdura_device::{Disk, FaultPlan};
+    let disk = SimDisk::new(13);
+    let anchor = History {
+        segments: SegmentSizes {
+            first: 64 << 10,
+            max: 256 << 10,
+        },
+        ..anchor(1)
+    };
+    let life = disk.life();
+    life.make_dir("log").unwrap();
+    for number in 0..3 {
+        let path = format!("log/spare-s00-{number}.log");
+        let file = life
+            .create(&path, perdura_device::Access::Buffered)
+            .unwrap();
+        file.set_len(256 << 10).unwrap();
+    }
+    let wal = open(&disk, &anchor, 1);
+    disk.set_plan(FaultPlan {
+        capacity_bytes: Some(768 << 10),
+        ..FaultPlan::default()
+    });
+    let mut accepted = 0;
+    while wal.admit(StreamId(0), 10_000).is_ok() {
+        append(&wal, 0, &[1; 10_000]);
+        flush(&wal);
+        accepted += 1;
+    }
+    // 64, 128 and 256 KiB, less the reserve.
+    assert!(accepted > 30, "{accepted}");
+    assert!(wal.is_idle() && wal.is_disk_full());
+}
+
+/// Found in review: what went wrong in one stream was forgotten when another one did well.
+#[test]
+fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
+    use perdura_device::{Clock, Disk, FaultPlan, ManualClock};
+    use perdura_wal::{FlushProgress, Wal, WalOptions, WalStart};
+    use std::sync::Arc;
+    let disks = [SimDisk::new(14), SimDisk::new(15)];
+    let anchor = anchor(2);
+    let lives: Vec<Arc<dyn Disk>> = disks.iter().map(|d| d.life() as Arc<dyn Disk>).collect();
+    lives.iter().for_each(|life| life.make_dir("log").unwrap());
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
+    let options = WalOptions {
+        segments: anchor.segments,
+        block_bytes_max: 8192,
+        ..WalOptions::default()
+    };
+    let start = WalStart {
+        uuid: anchor.uuid,
+        incarnation: anchor.incarnation,
+        start: anchor.open_start(),
+        epoch: perdura_base::Epoch(1),
+        durable: perdura_base::Epoch(0),
+        wall_us: 0,
+    };
+    let wal = Wal::open(&lives, clock, options, start, |_| true).unwrap();
+    for stream in 0..2 {
+        append(&wal, stream, b"first");
+    }
+    flush(&wal);
+    let refuses = |nth| FaultPlan {
+        refuse_write_at: Some((nth, 2)),
+        ..FaultPlan::default()
+    };
+    disks[1].set_plan(refuses(1));
+    for stream in 0..2 {
+        append(&wal, stream, b"second");
+    }
+    wal.close_epoch();
+    assert!(wal.flush_step(StreamId(1)).is_err());
+    while wal.flush_step(StreamId(0)).unwrap() != FlushProgress::Idle {}
+    while wal.prepare_segment(StreamId(0), &|| {}).unwrap() {}
+    assert!(wal.is_short(), "stream 1 still cannot write");
+    for stream in 0..2 {
+        let refused = wal.admit(StreamId(stream), 1);
+        assert!(matches!(refused, Err(Error::LogFull(_))), "stream {stream}");
+    }
+    assert!(wal.flush_step(StreamId(1)).is_err());
+    while wal.flush_step(StreamId(1)).unwrap() != FlushProgress::Idle {}
+    assert!(wal.is_idle() && !wal.is_short());
+    wal.admit(StreamId(0), 1).unwrap();
+
+    // A file that cannot be named is no trouble of preparing, and lasts.
+    disks[1].set_plan(FaultPlan {
+        fail_name_at: Some(2),
+        ..FaultPlan::default()
+    });
+    let mut failed = 0;
+    for _ in 0..12 {
+        append(&wal, 1, &[2; 8000]);
+        wal.close_epoch();
+        while wal.flush_step(StreamId(0)).unwrap() != FlushProgress::Idle {}
+        loop {
+            match wal.flush_step(StreamId(1)) {
+                Ok(FlushProgress::Idle) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    failed += 1;
+                    assert!(!wal.is_disk_full(), "{error}");
+                    for stream in 0..2 {
+                        while wal.prepare_segment(StreamId(stream), &|| {}).unwrap() {}
+                    }
+                    assert!(wal.is_short(), "{error}");
+                }
+            }
+        }
+    }
+    assert!(failed == 1 && wal.is_idle() && !wal.is_short());
+}
+
+/// Found in review: such a writer was told to wait again and again once the files ahead sufficed for
+/// the common write.
+#[test]
+fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_back_for_ever() {
+    use perdura_device::FaultPlan;
+    let disk = SimDisk::new(16);
+    let wal = open(&disk, &anchor(1), 1);
+    wal.prepare_by(|| {});
+    let s = StreamId(0);
+    while wal.prepare_segment(s, &|| {}).unwrap() {}
+    let used = disk.files().iter().map(|(_, len)| len).sum();
+    disk.set_plan(FaultPlan {
+        capacity_bytes: Some(used),
+        ..FaultPlan::default()
+    });
+    let refused = wal.admit(s, 400_000).unwrap_err().to_string();
+    assert!(refused.contains("being prepared"), "{refused}");
+    assert!(wal.is_refused_for_now(s, 400_000) && wal.is_behind(400_000));
+    assert!(wal.prepare_segment(s, &|| {}).unwrap_err().is_disk_full());
+    // The next turn finds that nothing is due.
+    assert!(!wal.prepare_segment(s, &|| {}).unwrap() && !wal.is_short());
+    let refused = wal.admit(s, 400_000).unwrap_err().to_string();
+    assert!(refused.contains("no space"), "{refused}");
+    assert!(!wal.is_refused_for_now(s, 400_000) && !wal.is_behind(400_000));
+    wal.admit(s, 100).unwrap();
+    disk.set_plan(FaultPlan::default());
+    while wal.prepare_segment(s, &|| {}).unwrap() {}
+    wal.admit(s, 400_000).unwrap();
+}
