@@ -18,8 +18,9 @@ use perdura_wal::Direction;
 
 use crate::model::State;
 use crate::ops::{is_row, key_bytes, key_number};
+use crate::report::Check;
 use crate::swarm::{draw_schedule, pick};
-use crate::world::{Check, World, dry_run_options};
+use crate::world::{World, dry_run_options};
 
 /// The method with its streams read backwards.
 static BACKWARD: Method = Method {

@@ -13,8 +13,9 @@ use perdura_base::num::to_u64;
 use perdura_device::{CrashProfile, FaultPlan, SimDisk};
 
 use crate::lives::Lives;
+use crate::report::Check;
 use crate::swarm::Swarm;
-use crate::world::{Check, World};
+use crate::world::World;
 
 /// What was damaged and how it ended.
 #[derive(Debug, Clone, Default)]

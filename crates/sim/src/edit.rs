@@ -1,17 +1,18 @@
-//! Changes of collections: each is drawn, applied to the model, and run by the product's own
-//! types, and the two replies must be the same.
+//! Changes of collections: each is drawn and applied to the model here, and `engine` runs it by the
+//! product's own types. The two replies must be the same.
+
+mod engine;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use fastrand::Rng;
-use perdura::types::{Fault, Left, Texts, hash, list, set, zset};
-use perdura::{End, Home, Shape, TableId, Tx};
+use perdura::{End, Shape};
 use perdura_base::num::to_u64;
 
 use crate::content::{Content, scramble};
 use crate::swarm::{Swarm, pick};
-use crate::value::{Name, Score, Value, digest, name_bytes, score_of};
+use crate::value::{Name, Score, Value, digest, name_bytes};
 
 /// One change of one collection.
 #[derive(Debug, Clone)]
@@ -221,7 +222,7 @@ impl Edit {
 
     fn to_list(&self, mut held: Rc<Vec<Content>>) -> (Value, u64) {
         let items = Rc::make_mut(&mut held);
-        let place = |at: usize| at.checked_rem(items.len());
+        let item_at = |at: usize| at.checked_rem(items.len()).map(|at| items[at]);
         let reply = match self {
             Edit::Push(end, new) => {
                 for item in new {
@@ -238,16 +239,9 @@ impl Edit {
                 };
                 digest_of(gone.iter().map(|item| digest(&bytes_of(*item))))
             }
-            Edit::Insert(at, before, new) => match place(*at).map(|at| items[at]) {
+            Edit::Insert(at, before, new) => match item_at(*at) {
                 None => 0,
-                Some(pivot) => {
-                    for item in new {
-                        let found = items.iter().position(|other| *other == pivot);
-                        let at = found.map_or(0, |at| at + usize::from(!before));
-                        items.insert(at, *item);
-                    }
-                    to_u64(items.len())
-                }
+                Some(pivot) => insert_at(items, pivot, *before, new),
             },
             Edit::Replace(at, item) => match items.get_mut(*at) {
                 Some(place) => {
@@ -256,205 +250,59 @@ impl Edit {
                 }
                 None => u64::from(!items.is_empty()),
             },
-            Edit::Remove(at, count) => match place(*at).map(|at| items[at]) {
+            Edit::Remove(at, count) => match item_at(*at) {
                 None => removed(0, true),
-                Some(gone) => {
-                    let equal = (0..items.len()).filter(|at| items[*at] == gone);
-                    let mut equal: Vec<usize> = equal.collect();
-                    if *count < 0 {
-                        equal.reverse();
-                    }
-                    if *count != 0 {
-                        let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-                        equal.truncate(count);
-                    }
-                    let mut at = 0;
-                    items.retain(|_| {
-                        at += 1;
-                        !equal.contains(&(at - 1))
-                    });
-                    removed(equal.len(), items.is_empty())
-                }
+                Some(gone) => remove_equal(items, gone, *count),
             },
-            Edit::Trim(from, to) => {
-                let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
-                let absolute = |at: i64| if at < 0 { at + len } else { at };
-                let kept = absolute(*from).max(0)..=absolute(*to);
-                let mut at = 0;
-                items.retain(|_| {
-                    at += 1;
-                    kept.contains(&(at - 1))
-                });
-                match len {
-                    0 => 0,
-                    _ => 1 + u64::from(items.is_empty()),
-                }
-            }
+            Edit::Trim(from, to) => trim(items, *from, *to),
             _ => 0,
         };
         (Value::List(held), reply)
     }
+}
 
-    /// The same on the engine. `held` is what the model has, which names an item to look for.
-    pub(crate) fn run(
-        &self,
-        tx: &mut Tx<'_>,
-        table: TableId,
-        key: &[u8],
-        held: Option<&Value>,
-    ) -> Result<Reply, perdura::Error> {
-        match self.attempt(tx, table, key, held) {
-            Ok(reply) => Ok(Some(reply)),
-            Err(Fault::WrongType) => Ok(None),
-            Err(Fault::Abort(abort)) => Err(abort),
-        }
+/// Puts items before, or behind, the first one that equals the pivot; returns how many there are.
+fn insert_at(items: &mut Vec<Content>, pivot: Content, before: bool, new: &[Content]) -> u64 {
+    for item in new {
+        let found = items.iter().position(|other| *other == pivot);
+        let at = found.map_or(0, |at| at + usize::from(!before));
+        items.insert(at, *item);
     }
+    to_u64(items.len())
+}
 
-    /// The same on the elements of a draft, of which there are so many. False: it is nothing that is
-    /// done to a draft.
-    pub(crate) fn write(
-        &self,
-        tx: &mut Tx<'_>,
-        (table, home): (TableId, Home),
-        held: usize,
-    ) -> Result<bool, perdura::Error> {
-        match self {
-            Edit::Fields(pairs) => {
-                for (name, value) in pairs {
-                    tx.element_put(table, home, &name_bytes(*name), &bytes_of(*value))?;
-                }
-            }
-            Edit::Members(names) => {
-                for name in names {
-                    tx.element_put(table, home, &name_bytes(*name), &[])?;
-                }
-            }
-            Edit::Scores(pairs) => {
-                for (name, score) in pairs {
-                    let score = score_of(*score).to_le_bytes();
-                    tx.element_put(table, home, &name_bytes(*name), &score)?;
-                }
-            }
-            Edit::FieldsGone(names) | Edit::MembersGone(names) | Edit::ScoresGone(names) => {
-                for name in names {
-                    tx.element_delete(table, home, &name_bytes(*name))?;
-                }
-            }
-            Edit::Push(end, items) => {
-                let items: Vec<_> = items.iter().map(|item| bytes_of(*item)).collect();
-                let items: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
-                tx.list_push(table, home, *end, &items)?;
-            }
-            Edit::Pop(end, count) => tx.list_pop(table, home, *end, (*count).min(held))?,
-            Edit::ScorePop(..)
-            | Edit::Insert(..)
-            | Edit::Replace(..)
-            | Edit::Remove(..)
-            | Edit::Trim(..) => return Ok(false),
-        }
-        Ok(true)
+/// Removes so many items that equal one, from the back if negative, and all of them if 0.
+fn remove_equal(items: &mut Vec<Content>, gone: Content, count: i64) -> u64 {
+    let equal = (0..items.len()).filter(|at| items[*at] == gone);
+    let mut equal: Vec<usize> = equal.collect();
+    if count < 0 {
+        equal.reverse();
     }
+    if count != 0 {
+        let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        equal.truncate(count);
+    }
+    let mut at = 0;
+    items.retain(|_| {
+        at += 1;
+        !equal.contains(&(at - 1))
+    });
+    removed(equal.len(), items.is_empty())
+}
 
-    fn attempt(
-        &self,
-        tx: &mut Tx<'_>,
-        table: TableId,
-        key: &[u8],
-        held: Option<&Value>,
-    ) -> Result<u64, Fault> {
-        let bytes = |names: &[Name]| names.iter().map(|n| name_bytes(*n)).collect::<Vec<_>>();
-        let contents = |items: &[Content]| items.iter().map(|c| bytes_of(*c)).collect::<Vec<_>>();
-        let item_at = |at: usize| match held {
-            Some(Value::List(items)) => Some(bytes_of(items[at.checked_rem(items.len())?])),
-            _ => None,
-        };
-        let count_of = |(count, left): (u64, Left)| count * 2 + u64::from(left == Left::Nothing);
-        Ok(match self {
-            Edit::Fields(pairs) => {
-                let pair = |(f, v): &(Name, Content)| (name_bytes(*f), bytes_of(*v));
-                let pairs: Vec<_> = pairs.iter().map(pair).collect();
-                let pairs = pairs.iter().map(|(f, v)| (f.as_slice(), v.as_slice()));
-                hash::set(tx, table, key, pairs)?
-            }
-            Edit::FieldsGone(names) => {
-                let names = bytes(names);
-                count_of(hash::remove(
-                    tx,
-                    table,
-                    key,
-                    names.iter().map(Vec::as_slice),
-                )?)
-            }
-            Edit::Members(names) => {
-                let names = bytes(names);
-                set::add(tx, table, key, names.iter().map(Vec::as_slice))?
-            }
-            Edit::MembersGone(names) => {
-                let names = bytes(names);
-                count_of(set::remove(
-                    tx,
-                    table,
-                    key,
-                    names.iter().map(Vec::as_slice),
-                )?)
-            }
-            Edit::Scores(pairs) => {
-                let pair = |(name, score): &(Name, Score)| (name_bytes(*name), score_of(*score));
-                let pairs: Vec<_> = pairs.iter().map(pair).collect();
-                let pairs = pairs.iter().map(|(name, score)| (name.as_slice(), *score));
-                let added = zset::add(tx, table, key, zset::Conditions::default(), pairs)?;
-                added.new * 1000 + added.changed
-            }
-            Edit::ScoresGone(names) => {
-                let names = bytes(names);
-                count_of(zset::remove(
-                    tx,
-                    table,
-                    key,
-                    names.iter().map(Vec::as_slice),
-                )?)
-            }
-            Edit::ScorePop(end, count) => {
-                let gone = zset::pop(tx, table, key, *end, to_u64(*count))?;
-                let gone = gone.map_or_else(Vec::new, |(gone, _)| gone);
-                digest_of(
-                    gone.iter()
-                        .map(|(name, score)| digest(name) ^ score.to_bits()),
-                )
-            }
-            Edit::Push(end, items) => {
-                let items = contents(items);
-                let items = items.iter().map(Vec::as_slice);
-                list::push(tx, table, key, *end, items, false)?
-            }
-            Edit::Pop(end, count) => {
-                let gone = list::pop(tx, table, key, *end, to_u64(*count))?;
-                let gone = gone.map_or_else(Texts::default, |(gone, _)| gone);
-                digest_of(gone.iter().map(digest))
-            }
-            Edit::Insert(at, before, items) => {
-                let pivot = item_at(*at).unwrap_or_default();
-                let mut reply = 0;
-                for item in contents(items) {
-                    let len = list::insert(tx, table, key, (&pivot, *before), &item)?;
-                    reply = len.map_or(0, |len| len.unwrap_or(u64::MAX));
-                }
-                reply
-            }
-            Edit::Replace(at, item) => {
-                let at = i64::try_from(*at).unwrap_or(i64::MAX);
-                let done = list::set(tx, table, key, at, &bytes_of(*item))?;
-                done.map_or(0, |done| 1 + u64::from(done))
-            }
-            Edit::Remove(at, count) => {
-                let item = item_at(*at).unwrap_or_default();
-                count_of(list::remove(tx, table, key, *count, &item)?)
-            }
-            Edit::Trim(from, to) => {
-                let left = list::trim(tx, table, key, *from, *to)?;
-                left.map_or(0, |left| 1 + u64::from(left == Left::Nothing))
-            }
-        })
+/// Keeps the items between two places, each counted from the back if negative.
+fn trim(items: &mut Vec<Content>, from: i64, to: i64) -> u64 {
+    let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    let absolute = |at: i64| if at < 0 { at + len } else { at };
+    let kept = absolute(from).max(0)..=absolute(to);
+    let mut at = 0;
+    items.retain(|_| {
+        at += 1;
+        kept.contains(&(at - 1))
+    });
+    match len {
+        0 => 0,
+        _ => 1 + u64::from(items.is_empty()),
     }
 }
 

@@ -18,8 +18,9 @@ use perdura_wal::anchor::AnchorFile;
 
 use crate::content::Content;
 use crate::ops::Op;
+use crate::report::Check;
 use crate::swarm::Swarm;
-use crate::world::{Check, World};
+use crate::world::World;
 
 /// A step of a small history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

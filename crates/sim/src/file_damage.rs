@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::world::Check;
+use crate::report::Check;
 use judge::{Verdict, Wrong};
 use subject::{Files, Subject, disk_of};
 

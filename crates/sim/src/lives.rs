@@ -2,17 +2,17 @@
 //! what an engine is opened by, what a step is, and what must be there after a restart.
 
 use std::ops::DerefMut;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use perdura_base::Error;
 use perdura_base::error::Family;
 use perdura_device::{CrashProfile, SimDisk};
 
+use crate::content::scramble;
 use crate::faults;
 use crate::machine::{Engine, Machine};
-use crate::report::Tally;
-use crate::run::{account, guarded};
-use crate::world::Check;
+use crate::report::{Check, Tally};
 
 #[cfg(test)]
 mod tests;
@@ -237,5 +237,24 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
             self.note(started.unwrap_or(u64::MAX));
         }
         Ok(())
+    }
+}
+
+/// A panic of the engine is a contradiction like any other.
+fn guarded(run: impl FnOnce() -> Check) -> Check {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    })
+}
+
+/// What was struck and done on the disks belongs to the run's account.
+fn account(tally: &mut Tally, trace: &mut u64, disks: &[Arc<SimDisk>]) {
+    for disk in disks {
+        for (kind, count) in disk.faults() {
+            *tally.faults.entry(kind).or_default() += count;
+        }
+        *trace = scramble(*trace ^ disk.ops());
     }
 }

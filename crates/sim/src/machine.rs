@@ -4,17 +4,14 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use perdura::Core;
 use perdura_base::error::Family;
 use perdura_base::{Error, StreamId};
 use perdura_device::{CrashProfile, ManualClock, SimDisk};
 use perdura_recovery::CheckpointProgress;
-use perdura_steal::{Committed, Steal};
-use perdura_wal::{FlushProgress, Rung};
+use perdura_wal::FlushProgress;
 
 use crate::content::scramble;
-use crate::report::Tally;
-use crate::world::{Check, Promise};
+use crate::report::{Check, Tally};
 
 /// What the simulator asks of an engine beside its transactions.
 pub trait Engine {
@@ -60,9 +57,10 @@ pub trait Engine {
     fn checkpoint_is_running(&self) -> bool;
 }
 
+/// A database of the product or of steal mode as the simulator's engine: both have these methods.
 macro_rules! engine {
     ($engine:ident, $promise:ident, $due:expr) => {
-        impl Engine for $engine {
+        impl $crate::machine::Engine for $engine {
             type Promise = $promise;
 
             fn due(&self, promise: &$promise) -> Option<u64> {
@@ -70,7 +68,7 @@ macro_rules! engine {
             }
 
             fn durable(&self) -> u64 {
-                self.wal().durable(Rung::Disk).0
+                self.wal().durable(perdura_wal::Rung::Disk).0
             }
 
             fn has_failed(&self) -> bool {
@@ -81,7 +79,10 @@ macro_rules! engine {
                 self.wal().is_idle()
             }
 
-            fn prepare_segment(&self, stream: StreamId) -> Result<(), Error> {
+            fn prepare_segment(
+                &self,
+                stream: perdura_base::StreamId,
+            ) -> Result<(), perdura_base::Error> {
                 self.wal().prepare_segment(stream, &|| {}).map(drop)
             }
 
@@ -89,19 +90,24 @@ macro_rules! engine {
                 $engine::close_epoch(self);
             }
 
-            fn flush_step(&self, stream: StreamId) -> Result<FlushProgress, Error> {
+            fn flush_step(
+                &self,
+                stream: perdura_base::StreamId,
+            ) -> Result<perdura_wal::FlushProgress, perdura_base::Error> {
                 $engine::flush_step(self, stream)
             }
 
-            fn vouch(&self) -> Result<bool, Error> {
+            fn vouch(&self) -> Result<bool, perdura_base::Error> {
                 $engine::vouch(self)
             }
 
-            fn checkpoint_begin(&self) -> Result<(), Error> {
+            fn checkpoint_begin(&self) -> Result<(), perdura_base::Error> {
                 $engine::checkpoint_begin(self)
             }
 
-            fn checkpoint_step(&self) -> Result<CheckpointProgress, Error> {
+            fn checkpoint_step(
+                &self,
+            ) -> Result<perdura_recovery::CheckpointProgress, perdura_base::Error> {
                 $engine::checkpoint_step(self)
             }
 
@@ -112,12 +118,7 @@ macro_rules! engine {
     };
 }
 
-engine!(Core, Promise, |core: &Core, promise: &Promise| {
-    (promise.ticket <= core.durable()).then_some(promise.needs)
-});
-engine!(Steal, Committed, |steal: &Steal, promise: &Committed| {
-    steal.is_acked(promise).then_some(promise.epoch.0)
-});
+pub(crate) use engine;
 
 /// What a run's lives have in common: the part of a swarm that every world has.
 #[derive(Debug, Clone)]

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use perdura::types::{Fault, Source, copy, open};
-use perdura::{Core, Error, Packing, RowRef, Shape, TableId, Tx};
+use perdura::{Core, Error, Packing, Renewal, RowRef, Shape, TableId, Tx};
 
 use crate::content::Content;
 use crate::edit::Edit;
 use crate::model::{Change, Place, Row, State};
+use crate::report::Check;
 use crate::swarm::Swarm;
 use crate::value::Value;
-use crate::world::Check;
 
 /// One operation of a transaction.
 #[derive(Debug, Clone)]
@@ -210,107 +210,154 @@ pub(crate) fn perform(
     ops: &[Op],
     view: &mut View<'_>,
     scratch: &mut Vec<u8>,
-    renewal: &mut perdura::Renewal,
+    renewal: &mut Renewal,
 ) -> Result<Check, Error> {
+    let mut beside = Beside {
+        core,
+        tx,
+        view,
+        scratch,
+        renewal,
+    };
     for op in ops {
-        let table = |database| match renewal.table(database) {
-            Some(table) => table,
-            None => core.database(database),
-        };
-        let wrong = match op {
-            Op::Get(place) => {
-                let table = table(place.0);
-                let row = tx.get(table, &key_bytes(place.1))?;
-                let same = match (row, view.visible(*place)) {
-                    (None, None) => true,
-                    (Some(row), Some(expected)) => is_all(tx, table, row, expected, scratch)?,
-                    _ => false,
-                };
-                (!same).then_some("a read differs from the model")
-            }
-            Op::Put(place, content, expiry_ms) => {
-                content.fill(scratch);
-                tx.put(table(place.0), &key_bytes(place.1), scratch, *expiry_ms)?;
-                let value = Value::String(*content);
-                let expiry_ms = *expiry_ms;
-                view.put(*place, Row { value, expiry_ms });
-                None
-            }
-            Op::Edit(place, edit) => {
-                let held = view.visible(*place);
-                let expiry_ms = held.and_then(|row| row.expiry_ms);
-                let held = held.map(|row| &row.value);
-                tx.set_packing(packing(view.now_ms));
-                let reply = edit.run(tx, table(place.0), &key_bytes(place.1), held)?;
-                let (after, expected) = edit.apply(held);
-                match after {
-                    Some(value) => view.put(*place, Row { value, expiry_ms }),
-                    None if held.is_some() => view.delete(*place),
-                    None => {}
-                }
-                (reply != expected).then_some("the reply to a change differs from the model")
-            }
-            Op::Delete(place) => {
-                let was_there = tx.delete(table(place.0), &key_bytes(place.1))?;
-                let wrong = was_there != view.visible(*place).is_some();
-                view.delete(*place);
-                wrong.then_some("a delete differs from the model")
-            }
-            Op::Expire(place, expiry_ms) => {
-                let key = key_bytes(place.1);
-                let was_there = tx.set_expiry(table(place.0), &key, *expiry_ms)?;
-                let row = view.visible(*place).cloned();
-                let wrong = was_there != row.is_some();
-                if let Some(row) = row {
-                    let expiry_ms = *expiry_ms;
-                    view.put(*place, Row { expiry_ms, ..row });
-                }
-                wrong.then_some("an expiry differs from the model")
-            }
-            Op::Rename(from, to) | Op::Copy(from, to) => {
-                let keys = [from, to].map(|place| (table(place.0), key_bytes(place.1)));
-                let [(table, key), (to_table, to_key)] = &keys;
-                let moves = matches!(op, Op::Rename(..));
-                let was_there = if moves {
-                    tx.rename(*table, key, *to_table, to_key)?
-                } else {
-                    match copy(tx, (*table, key), (*to_table, to_key)) {
-                        Ok(was_there) => was_there,
-                        Err(Fault::Abort(abort)) => return Err(abort),
-                        Err(Fault::WrongType) => return Ok(Err("a copy of no type".into())),
-                    }
-                };
-                let row = view.visible(*from).cloned();
-                let wrong = was_there != row.is_some();
-                if let Some(row) = row.filter(|_| from != to) {
-                    view.put(*to, row);
-                    if moves {
-                        view.delete(*from);
-                    }
-                }
-                wrong.then_some("a rename or a copy differs from the model")
-            }
-            Op::Count(database) => {
-                let count = tx.len(table(*database))?;
-                let wrong = usize::try_from(count).ok() != Some(view.count(*database));
-                wrong.then_some("a count differs from the model")
-            }
-            Op::Flush(database) => {
-                core.begin_flush(tx, Some(*database), renewal)?;
-                view.flush(*database);
-                None
-            }
-            Op::Swap(a, b) => {
-                core.swap_databases(tx, [*a, *b], renewal)?;
-                view.swap(*a, *b);
-                None
-            }
-        };
-        if let Some(wrong) = wrong {
+        if let Some(wrong) = beside.perform(op)? {
             return Ok(Err(format!("{wrong}: {op:?}")));
         }
     }
     Ok(Ok(()))
+}
+
+/// What is wrong with a reply, if anything is.
+type Wrong = Option<&'static str>;
+
+/// A transaction of the engine beside the model's view of it.
+struct Beside<'a, 't, 'v> {
+    core: &'a Core,
+    tx: &'a mut Tx<'t>,
+    view: &'a mut View<'v>,
+    scratch: &'a mut Vec<u8>,
+    renewal: &'a mut Renewal,
+}
+
+impl Beside<'_, '_, '_> {
+    fn perform(&mut self, op: &Op) -> Result<Wrong, Error> {
+        match op {
+            Op::Get(place) => self.get(*place),
+            Op::Put(place, content, expiry_ms) => self.put(*place, *content, *expiry_ms),
+            Op::Edit(place, edit) => self.edit(*place, edit),
+            Op::Delete(place) => self.delete(*place),
+            Op::Expire(place, expiry_ms) => self.expire(*place, *expiry_ms),
+            Op::Rename(from, to) => self.transfer(*from, *to, true),
+            Op::Copy(from, to) => self.transfer(*from, *to, false),
+            Op::Count(database) => self.count(*database),
+            Op::Flush(database) => {
+                self.core
+                    .begin_flush(self.tx, Some(*database), self.renewal)?;
+                self.view.flush(*database);
+                Ok(None)
+            }
+            Op::Swap(a, b) => {
+                self.core.swap_databases(self.tx, [*a, *b], self.renewal)?;
+                self.view.swap(*a, *b);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The table of a database, as this transaction's own flushes and swaps have left it.
+    fn table(&self, database: u8) -> TableId {
+        let renewed = self.renewal.table(database);
+        renewed.unwrap_or_else(|| self.core.database(database))
+    }
+
+    fn get(&mut self, place: Place) -> Result<Wrong, Error> {
+        let table = self.table(place.0);
+        let row = self.tx.get(table, &key_bytes(place.1))?;
+        let same = match (row, self.view.visible(place)) {
+            (None, None) => true,
+            (Some(row), Some(expected)) => is_all(self.tx, table, row, expected, self.scratch)?,
+            _ => false,
+        };
+        Ok((!same).then_some("a read differs from the model"))
+    }
+
+    fn put(
+        &mut self,
+        place: Place,
+        content: Content,
+        expiry_ms: Option<u64>,
+    ) -> Result<Wrong, Error> {
+        content.fill(self.scratch);
+        let (table, key) = (self.table(place.0), key_bytes(place.1));
+        self.tx.put(table, &key, self.scratch, expiry_ms)?;
+        let value = Value::String(content);
+        self.view.put(place, Row { value, expiry_ms });
+        Ok(None)
+    }
+
+    fn edit(&mut self, place: Place, edit: &Edit) -> Result<Wrong, Error> {
+        let table = self.table(place.0);
+        let held = self.view.visible(place);
+        let expiry_ms = held.and_then(|row| row.expiry_ms);
+        let held = held.map(|row| &row.value);
+        self.tx.set_packing(packing(self.view.now_ms));
+        let reply = edit.run(self.tx, table, &key_bytes(place.1), held)?;
+        let (after, expected) = edit.apply(held);
+        match after {
+            Some(value) => self.view.put(place, Row { value, expiry_ms }),
+            None if held.is_some() => self.view.delete(place),
+            None => {}
+        }
+        Ok((reply != expected).then_some("the reply to a change differs from the model"))
+    }
+
+    fn delete(&mut self, place: Place) -> Result<Wrong, Error> {
+        let was_there = self.tx.delete(self.table(place.0), &key_bytes(place.1))?;
+        let wrong = was_there != self.view.visible(place).is_some();
+        self.view.delete(place);
+        Ok(wrong.then_some("a delete differs from the model"))
+    }
+
+    fn expire(&mut self, place: Place, expiry_ms: Option<u64>) -> Result<Wrong, Error> {
+        let (table, key) = (self.table(place.0), key_bytes(place.1));
+        let was_there = self.tx.set_expiry(table, &key, expiry_ms)?;
+        let row = self.view.visible(place).cloned();
+        let wrong = was_there != row.is_some();
+        if let Some(row) = row {
+            self.view.put(place, Row { expiry_ms, ..row });
+        }
+        Ok(wrong.then_some("an expiry differs from the model"))
+    }
+
+    /// A rename, or a copy.
+    fn transfer(&mut self, from: Place, to: Place, moves: bool) -> Result<Wrong, Error> {
+        let keys = [from, to].map(|place| (self.table(place.0), key_bytes(place.1)));
+        let [(table, key), (to_table, to_key)] = &keys;
+        let was_there = if moves {
+            self.tx.rename(*table, key, *to_table, to_key)?
+        } else {
+            match copy(self.tx, (*table, key), (*to_table, to_key)) {
+                Ok(was_there) => was_there,
+                Err(Fault::Abort(abort)) => return Err(abort),
+                Err(Fault::WrongType) => return Ok(Some("a copy of no type")),
+            }
+        };
+        let row = self.view.visible(from).cloned();
+        let wrong = was_there != row.is_some();
+        if let Some(row) = row.filter(|_| from != to) {
+            self.view.put(to, row);
+            if moves {
+                self.view.delete(from);
+            }
+        }
+        Ok(wrong.then_some("a rename or a copy differs from the model"))
+    }
+
+    fn count(&mut self, database: u8) -> Result<Wrong, Error> {
+        let count = self.tx.len(self.table(database))?;
+        let wrong = usize::try_from(count).ok() != Some(self.view.count(database));
+        Ok(wrong.then_some("a count differs from the model"))
+    }
 }
 
 fn draw_place(rng: &mut Rng, swarm: &Swarm) -> Place {

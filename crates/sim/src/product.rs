@@ -11,8 +11,9 @@ use crate::drafting::Drafting;
 use crate::faults;
 use crate::lives::{Lives, Rarity};
 use crate::ops::Op;
+use crate::report::Check;
 use crate::swarm::{draw_schedule, pick};
-use crate::world::{Check, World};
+use crate::world::World;
 
 /// Purge steps after which no orphan is left.
 const PURGES_MAX: u32 = 100_000;

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use perdura_device::CrashProfile;
 use serde::Serialize;
 
+/// What a step returns: its result, or a contradiction in words.
+pub type Check<T = ()> = Result<T, String>;
+
 /// Which of the two engines is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {

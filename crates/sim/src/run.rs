@@ -1,16 +1,13 @@
 //! Runs, one seed after another: the mode of each, and the report.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-
 use fastrand::Rng;
-use perdura_device::{Clock, SimDisk, SystemClock};
+use perdura_device::{Clock, SystemClock};
 
 use crate::content::scramble;
 use crate::lives::Lives;
-use crate::report::{CrashOptions, CrashReport, Mode, Tally, Violation};
+use crate::report::{Check, CrashOptions, CrashReport, Mode, Tally, Violation};
 use crate::swarm::Swarm;
-use crate::world::{Check, World};
+use crate::world::World;
 
 /// Runs between two reports of progress.
 const PROGRESS_RUNS: u64 = 256;
@@ -76,25 +73,6 @@ fn mode_of(seed: u64, options: &CrashOptions) -> Mode {
         Mode::Both if seed.is_multiple_of(2) => Mode::Steal,
         Mode::Both => Mode::Executor,
         mode => mode,
-    }
-}
-
-/// A panic of the engine is a contradiction like any other.
-pub(crate) fn guarded(run: impl FnOnce() -> Check) -> Check {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    })
-}
-
-/// What was struck and done on the disks belongs to the run's account.
-pub(crate) fn account(tally: &mut Tally, trace: &mut u64, disks: &[Arc<SimDisk>]) {
-    for disk in disks {
-        for (kind, count) in disk.faults() {
-            *tally.faults.entry(kind).or_default() += count;
-        }
-        *trace = scramble(*trace ^ disk.ops());
     }
 }
 

@@ -1,5 +1,8 @@
 //! What a step of a life does: the client's transactions, and every piece of background work.
 
+mod draft;
+mod scan;
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use perdura::{Error, PartitionSet, Renewal, Ticket};
@@ -7,7 +10,8 @@ use perdura_device::Clock;
 
 use crate::model::{Change, Place, Row};
 use crate::ops::{self, Op, View, key_bytes, perform};
-use crate::world::{Check, Promise, World};
+use crate::report::Check;
+use crate::world::{Promise, World};
 
 /// What the closure of a client that panics ends with; no hook prints it.
 struct ChangedMind;

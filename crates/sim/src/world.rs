@@ -11,13 +11,10 @@ use perdura_recovery::Disks;
 use perdura_recovery::{Method, RestartOptions, Schedule};
 
 use crate::drafting::Drafting;
-use crate::machine::Machine;
+use crate::machine::{Machine, engine};
 use crate::model::Model;
 use crate::scanning::Scanning;
 use crate::swarm::Swarm;
-
-/// What a step may end with: a contradiction, in words.
-pub type Check<T = ()> = Result<T, String>;
 
 /// An answer that waits for its epoch.
 pub struct Promise {
@@ -26,6 +23,10 @@ pub struct Promise {
     /// The newest epoch that what it is told follows from.
     pub(crate) needs: u64,
 }
+
+engine!(Core, Promise, |core: &Core, promise: &Promise| {
+    (promise.ticket <= core.durable()).then_some(promise.needs)
+});
 
 /// Everything a run consists of.
 pub struct World {

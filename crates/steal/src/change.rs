@@ -11,6 +11,9 @@
 //! Step 2 takes the latch always, not only while a checkpoint runs; step 6, the append, comes
 //! before step 5, the latch's release.
 
+#[cfg(feature = "flaws")]
+mod seeded;
+
 use std::sync::atomic::Ordering;
 
 use perdura_base::checksum::mix64;

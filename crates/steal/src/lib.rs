@@ -55,8 +55,6 @@ pub mod growth;
 pub mod options;
 pub mod record;
 pub mod rollback;
-#[cfg(feature = "flaws")]
-mod seeded;
 pub mod space;
 pub mod streams;
 pub mod txn;

@@ -8,6 +8,9 @@
 //! *Differential Logging* (000), section 3.1: the differential record; the physical one with both
 //! images is section 5's PL2P.
 
+#[cfg(feature = "flaws")]
+mod seeded;
+
 use std::sync::atomic::Ordering;
 
 use perdura_base::{CkptEpoch, PageId, PartitionId, PartitionSet, StreamId, TxnId};
@@ -111,7 +114,7 @@ impl Steal {
     fn append_change(&self, to: &mut Recorder<'_>, change: &Change<'_>) {
         let (partition, tag) = (change.at.partition, change.tag);
         #[cfg(feature = "flaws")]
-        if crate::seeded::defer_append(to, change) {
+        if seeded::defer_append(to, change) {
             return;
         }
         self.append_record(to.stream, to.record, partition, tag);

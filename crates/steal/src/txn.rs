@@ -1,5 +1,8 @@
 //! A transaction's own state.
 
+#[cfg(feature = "flaws")]
+pub(crate) mod seeded;
+
 use perdura_base::{Epoch, PageId, PartitionId, Pos, StreamId, TxnId};
 
 /// Where a row is.
@@ -94,7 +97,7 @@ pub struct Txn {
     pub(crate) first: Option<Pos>,
     pub(crate) rollback: Option<Rollback>,
     #[cfg(feature = "flaws")]
-    pub(crate) pending: Option<crate::seeded::Pending>,
+    pub(crate) pending: Option<seeded::Pending>,
     pub(crate) buffers: Buffers,
     pub(crate) updates: u64,
     pub(crate) record_bytes: u64,
@@ -108,7 +111,7 @@ pub(crate) struct Recorder<'a> {
     pub stream: StreamId,
     pub first: &'a mut Option<Pos>,
     #[cfg(feature = "flaws")]
-    pub pending: &'a mut Option<crate::seeded::Pending>,
+    pub pending: &'a mut Option<seeded::Pending>,
     pub record: &'a mut Vec<u8>,
     pub scratch: &'a mut Vec<u8>,
 }

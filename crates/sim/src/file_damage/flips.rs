@@ -12,7 +12,7 @@ use perdura_wal::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 use perdura_wal::{BlockRef, Check as Bodies, scan_stream};
 
 use super::{Age, FOLDERS, Subject, Sweep, Swept, disk_of};
-use crate::world::Check;
+use crate::report::Check;
 
 /// Where [`flips`] looks for blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

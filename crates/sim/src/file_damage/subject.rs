@@ -9,7 +9,8 @@ use perdura_device::{Access, CrashProfile, Disk, MemDisk};
 
 use crate::damage::empty;
 use crate::model::{Model, State};
-use crate::world::{Check, World};
+use crate::report::Check;
+use crate::world::World;
 
 /// Files by path.
 pub(super) type Files = BTreeMap<String, Arc<Vec<u8>>>;

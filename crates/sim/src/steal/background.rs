@@ -1,6 +1,6 @@
 //! Which step comes next.
 
-use crate::world::Check;
+use crate::report::Check;
 
 use super::world::World;
 

@@ -13,8 +13,8 @@ use perdura_steal::Steal;
 
 use crate::check::{anchor_of, damage_page};
 use crate::lives::Lives;
+use crate::report::Check;
 use crate::swarm::draw_schedule;
-use crate::world::Check;
 
 use super::oracle::State;
 use super::swarm::{draw_level, legal};

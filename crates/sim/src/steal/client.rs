@@ -2,7 +2,7 @@
 
 use perdura_base::PartitionId;
 
-use crate::world::Check;
+use crate::report::Check;
 
 use super::oracle::Spot;
 use super::row::Row;

@@ -10,8 +10,7 @@ use perdura_steal::Steal;
 use crate::content::scramble;
 use crate::faults;
 use crate::lives::{Lives, Rarity};
-use crate::report::{CrashOptions, Tally};
-use crate::world::Check;
+use crate::report::{Check, CrashOptions, Tally};
 
 use super::oracle::State;
 use super::row::Row;

@@ -39,6 +39,17 @@ pub(crate) struct Swarm {
 /// Kinds of step.
 pub(crate) const KINDS: usize = 16;
 
+/// Schemes, each as often as it is drawn.
+const SCHEMES: [Scheme; 7] = [
+    Scheme::Dl1p,
+    Scheme::Dl1p,
+    Scheme::Dl1p,
+    Scheme::Dl1p,
+    Scheme::Dl2p,
+    Scheme::Pl2p,
+    Scheme::Pl2p,
+];
+
 /// The methods that are legal for a log at a level.
 pub(crate) fn legal(scheme: Scheme, level: Level) -> Vec<&'static Method> {
     let legal = |method: &&Method| method.check(scheme, level).is_ok();
@@ -57,41 +68,56 @@ pub(crate) fn draw_level(rng: &mut Rng, scheme: Scheme) -> (&'static Method, Sch
     }
 }
 
+fn draw_options(rng: &mut Rng, scheme: Scheme) -> StealOptions {
+    let (method, schedule) = draw_level(rng, scheme);
+    StealOptions {
+        scheme,
+        records: pick(rng, &[Records::Full, Records::Sparse]),
+        slot_bytes: pick(rng, &[64, 64, 256, 2048, 5448]),
+        partitions: pick(rng, &[1, 2, 2, 4]),
+        chunk_pages: pick(rng, &[1, 2, 4]),
+        segment_bytes: 65536,
+        block_bytes_max: pick(rng, &[8192, 16384]),
+        queue_bytes_max: pick(rng, &[65536, 8 << 20, 8 << 20, 8 << 20]),
+        route: pick(rng, &[Route::Idlest, Route::Scattered, Route::Scattered]),
+        memory_limit: u64::MAX,
+        schedule,
+        method: method.name,
+    }
+}
+
+/// Odds of the kinds of step, as weights.
+fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
+    let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
+    let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
+    [
+        shift(rng, 10),
+        shift(rng, 14),
+        shift(rng, 8),
+        sometimes(rng, 6),
+        shift(rng, 12),
+        sometimes(rng, 6),
+        shift(rng, 1),
+        shift(rng, 3),
+        shift(rng, 10),
+        shift(rng, 1),
+        shift(rng, 9),
+        sometimes(rng, 1),
+        sometimes(rng, 1),
+        sometimes(rng, 1),
+        if rng.u8(0..3) == 0 { 1 } else { 0 },
+        sometimes(rng, 2),
+    ]
+}
+
 impl Swarm {
     /// The character that a seed gives.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
-        let scheme = pick(
-            rng,
-            &[
-                Scheme::Dl1p,
-                Scheme::Dl1p,
-                Scheme::Dl1p,
-                Scheme::Dl1p,
-                Scheme::Dl2p,
-                Scheme::Pl2p,
-                Scheme::Pl2p,
-            ],
-        );
+        let scheme = pick(rng, &SCHEMES);
         let long = rng.u8(0..24) == 0;
-        let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
-        let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
         let image_disks = pick(rng, &[1, 1, 1, 2, 3]);
-        let (method, schedule) = draw_level(rng, scheme);
-        let options = StealOptions {
-            scheme,
-            records: pick(rng, &[Records::Full, Records::Sparse]),
-            slot_bytes: pick(rng, &[64, 64, 256, 2048, 5448]),
-            partitions: pick(rng, &[1, 2, 2, 4]),
-            chunk_pages: pick(rng, &[1, 2, 4]),
-            segment_bytes: 65536,
-            block_bytes_max: pick(rng, &[8192, 16384]),
-            queue_bytes_max: pick(rng, &[65536, 8 << 20, 8 << 20, 8 << 20]),
-            route: pick(rng, &[Route::Idlest, Route::Scattered, Route::Scattered]),
-            memory_limit: u64::MAX,
-            schedule,
-            method: method.name,
-        };
+        let options = draw_options(rng, scheme);
         let rot = rng.u8(0..24) == 0;
         Swarm {
             scheme,
@@ -108,24 +134,7 @@ impl Swarm {
             },
             rows_max: pick(rng, &[4, 12, 40]),
             filled: rng.u8(0..4) == 0,
-            odds: [
-                shift(rng, 10),
-                shift(rng, 14),
-                shift(rng, 8),
-                sometimes(rng, 6),
-                shift(rng, 12),
-                sometimes(rng, 6),
-                shift(rng, 1),
-                shift(rng, 3),
-                shift(rng, 10),
-                shift(rng, 1),
-                shift(rng, 9),
-                sometimes(rng, 1),
-                sometimes(rng, 1),
-                sometimes(rng, 1),
-                if rng.u8(0..3) == 0 { 1 } else { 0 },
-                sometimes(rng, 2),
-            ],
+            odds: draw_odds(rng),
             stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
             faults: pick(rng, &[0, 30, 70]),
             nested: pick(rng, &[0, 0, 10, 40]),

@@ -7,9 +7,9 @@ use fastrand::Rng;
 use perdura_base::PageId;
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
-use perdura_steal::{Place, Steal, StealEnv, Txn};
+use perdura_steal::{Committed, Place, Steal, StealEnv, Txn};
 
-use crate::machine::Machine;
+use crate::machine::{Machine, engine};
 
 use super::oracle::{Oracle, Spot, Write};
 use super::row::Row;
@@ -31,6 +31,10 @@ impl Client {
         last.map(|(_, row)| *row)
     }
 }
+
+engine!(Steal, Committed, |steal: &Steal, promise: &Committed| {
+    steal.is_acked(promise).then_some(promise.epoch.0)
+});
 
 /// Everything a run consists of.
 pub(crate) struct World {

@@ -19,9 +19,8 @@ use super::{Lives, Rarity};
 use crate::content::scramble;
 use crate::faults;
 use crate::machine::{Course, Engine, Machine};
-use crate::report::Tally;
+use crate::report::{Check, Tally};
 use crate::swarm::pick;
-use crate::world::Check;
 
 const KEYS: u64 = 24;
 

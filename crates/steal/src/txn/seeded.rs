@@ -1,0 +1,27 @@
+//! What the seeded bugs of the printed algorithm 1 leave unfinished; see [`perdura_base::flaw`].
+
+use perdura_base::checksum::mix64;
+use perdura_base::{CkptEpoch, PartitionId, TxnId};
+
+/// A change that the seeded bugs of the printed algorithm 1 leave unfinished until the
+/// transaction's next action.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// The tag was read; the page has not been changed.
+    Half {
+        held: usize,
+        row: Option<Vec<u8>>,
+        tag: CkptEpoch,
+    },
+    /// The page was changed; the record has not been appended.
+    Late {
+        record: Vec<u8>,
+        partition: PartitionId,
+        tag: CkptEpoch,
+    },
+}
+
+/// Half of the changes, the same in every run: those that the seeded bugs of algorithm 1 strike.
+pub(crate) fn is_odd(txn: TxnId, slot: u16) -> bool {
+    mix64(txn.0 ^ u64::from(slot) << 40) & 1 == 1
+}
