@@ -20,11 +20,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use perdura_base::checksum::mix64;
 use perdura_base::{CkptEpoch, Epoch, TxnId};
 use perdura_page::txn_record::TxnRecord;
-use perdura_wal::Frame;
 
-use self::seeded::Printed;
 use crate::rule::{Fate, Gate, ImageKind, gate_fate};
 
+#[cfg(feature = "flaws")]
 mod seeded;
 
 /// A hash for transaction numbers, which no client chooses.
@@ -53,7 +52,8 @@ type ById<V> = HashMap<TxnId, V, BuildHasherDefault<IdHasher>>;
 #[derive(Default)]
 pub struct Backward {
     fates: ById<Fate>,
-    printed: Printed,
+    #[cfg(feature = "flaws")]
+    printed: seeded::Printed,
 }
 
 impl Backward {
@@ -62,23 +62,10 @@ impl Backward {
         self.fates.clear();
     }
 
-    /// Notes a mark of a checkpoint. The rule needs none: tags and fates decide.
-    #[inline]
-    pub(crate) fn note_mark(&mut self, mark: Frame<'_>, image: ImageKind) {
-        if let ImageKind::Sweep(k) = image
-            && Printed::is_armed()
-        {
-            let is_committed =
-                |txn: TxnId| matches!(self.fates.get(&txn), Some(Fate::Committed(_)));
-            self.printed.note_mark(mark, k, is_committed);
-        }
-    }
-
     /// Notes a record that is no change. `epoch` is its block's.
     pub fn note(&mut self, record: &TxnRecord<'_>, epoch: Epoch) {
-        if Printed::is_armed() {
-            self.printed.note(record);
-        }
+        #[cfg(feature = "flaws")]
+        self.printed.note(record);
         match record {
             TxnRecord::Begin { txn } => {
                 self.fates.remove(txn);
@@ -106,11 +93,9 @@ impl Backward {
     #[must_use]
     pub fn gate(&self, txn: TxnId, tag: CkptEpoch, image: ImageKind, target: Epoch) -> Gate {
         let fate = self.fates.get(&txn).copied();
-        if let ImageKind::Sweep(k) = image
-            && Printed::is_armed()
-        {
-            let is_committed = matches!(fate, Some(Fate::Committed(_)));
-            return self.printed.gate(txn, is_committed, tag, k);
+        #[cfg(feature = "flaws")]
+        if let Some(gate) = self.printed.gate(txn, fate, tag, image) {
+            return gate;
         }
         // Lost after the image was complete: what is read here lies behind the image's begin, and
         // no image is begun in one life and ended in another.

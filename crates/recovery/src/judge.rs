@@ -214,6 +214,7 @@ impl Play for Backward {
         match frame.kind.role() {
             Role::Records => {}
             Role::BeginMark | Role::EndMark => {
+                #[cfg(feature = "flaws")]
                 self.note_mark(frame, scene.image.kind());
                 return Ok(());
             }

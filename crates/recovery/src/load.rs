@@ -14,6 +14,7 @@ use crate::image::{ImageFile, Place, disk_of};
 use crate::plan::{ImagePlan, page_of};
 use crate::rule::ImageKind;
 
+#[cfg(feature = "flaws")]
 mod seeded;
 
 /// A run's bytes.
@@ -94,6 +95,7 @@ impl Image for ImagePlan {
 
     /// Puts a run's pages into memory, but for those that the directory does not vouch for.
     fn play(&self, heap: &Heap, loaded: &LoadedRun) -> Result<u64> {
+        #[cfg(feature = "flaws")]
         if armed(Flaw::JunkBeyondDirectory) && (loaded.disk, loaded.run) == (0, 0) {
             self.load_junk(heap)?;
         }

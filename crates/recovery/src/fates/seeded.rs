@@ -9,8 +9,9 @@ use perdura_page::TxnRecord;
 use perdura_wal::frame::EndRecord;
 use perdura_wal::{Frame, Role};
 
+use super::Backward;
 use crate::base::begun_by;
-use crate::rule::{Gate, Skip};
+use crate::rule::{Fate, Gate, ImageKind, Skip};
 
 /// Where the algorithm is in its stream, and its table of active transactions.
 #[derive(Default)]
@@ -27,39 +28,41 @@ enum Phase {
     BeforeBegin,
 }
 
-impl Printed {
-    /// Whether the algorithm takes the place of the rule.
-    pub fn is_armed() -> bool {
-        armed(Flaw::PrintedRule) || armed(Flaw::ListRace)
-    }
+/// Whether the algorithm takes the place of the rule.
+fn is_armed() -> bool {
+    armed(Flaw::PrintedRule) || armed(Flaw::ListRace)
+}
 
-    /// Notes a mark of the image's checkpoint `k`. The transactions that an end mark lists as active
-    /// are open, but for those that committed after it.
-    #[cold]
-    pub fn note_mark(
-        &mut self,
-        frame: Frame<'_>,
-        k: CkptEpoch,
-        is_committed: impl Fn(TxnId) -> bool,
-    ) {
+impl Backward {
+    /// Notes a mark of a checkpoint, which the rule has no use for. The transactions that the end mark
+    /// of the image's checkpoint lists as active are open, but for those that committed after it.
+    pub(crate) fn note_mark(&mut self, frame: Frame<'_>, image: ImageKind) {
+        let ImageKind::Sweep(k) = image else { return };
         match frame.kind.role() {
             Role::BeginMark if begun_by(frame.payload) == Some(k) => {
-                self.phase = Phase::BeforeBegin;
+                self.printed.phase = Phase::BeforeBegin;
             }
             Role::EndMark => {
                 if let Some(mark) = EndRecord::decode(frame.payload).filter(|mark| mark.k == k) {
                     let active = mark.active.unwrap_or_default();
                     let open = active.into_iter().map(|entry| entry.txn);
-                    self.att = open.filter(|txn| !is_committed(*txn)).collect();
-                    self.phase = Phase::Window;
+                    self.printed.att = open
+                        .filter(|txn| !is_committed(self.fates.get(txn).copied()))
+                        .collect();
+                    self.printed.phase = Phase::Window;
                 }
             }
             Role::BeginMark | Role::Records | Role::Log => {}
         }
     }
+}
 
+fn is_committed(fate: Option<Fate>) -> bool {
+    matches!(fate, Some(Fate::Committed(_)))
+}
+
+impl Printed {
     /// Notes a record that is no change.
-    #[cold]
     pub fn note(&mut self, record: &TxnRecord<'_>) {
         match record {
             TxnRecord::Begin { txn } => {
@@ -72,19 +75,30 @@ impl Printed {
         }
     }
 
-    /// What to do with a change of `txn`: the BackupID is the parity of the tag.
-    #[cold]
-    pub fn gate(&self, txn: TxnId, is_committed: bool, tag: CkptEpoch, k: CkptEpoch) -> Gate {
+    /// What to do with a change of `txn`, if the algorithm decides. The BackupID is the parity of the tag.
+    pub fn gate(
+        &self,
+        txn: TxnId,
+        fate: Option<Fate>,
+        tag: CkptEpoch,
+        image: ImageKind,
+    ) -> Option<Gate> {
+        let ImageKind::Sweep(k) = image else {
+            return None;
+        };
+        if !is_armed() {
+            return None;
+        }
         let same_id = tag.0 % 2 == k.0 % 2;
         let apply = match self.phase {
-            Phase::AfterEnd => is_committed,
-            Phase::Window => is_committed == same_id,
+            Phase::AfterEnd => is_committed(fate),
+            Phase::Window => is_committed(fate) == same_id,
             Phase::BeforeBegin => self.att.contains(&txn),
         };
-        if apply {
+        Some(if apply {
             Gate::Apply
         } else {
             Gate::Skip(Skip::NotWanted)
-        }
+        })
     }
 }
