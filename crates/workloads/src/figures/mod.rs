@@ -136,11 +136,6 @@ impl<'a> Lab<'a> {
 }
 
 /// A scheme as the paper writes it.
-fn scheme_label(scheme: Scheme) -> &'static str {
-    match scheme {
-        Scheme::Differential => "differential",
-        Scheme::Dl1p => "DL1P",
-        Scheme::Dl2p => "DL2P",
-        Scheme::Pl2p => "PL2P",
-    }
+fn scheme_label(scheme: Scheme) -> String {
+    scheme.name().to_uppercase()
 }

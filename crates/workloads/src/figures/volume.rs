@@ -303,7 +303,7 @@ fn plot(lab: &Lab<'_>, volumes: &[Volume], by_aborts: &[Volume]) -> Plot {
     let bars = volumes
         .iter()
         .map(|volume| Bar {
-            label: scheme_label(volume.scheme).into(),
+            label: scheme_label(volume.scheme),
             parts: vec![("records".into(), f64_of(volume.crash.log_bytes) / 1e6)],
         })
         .collect();
