@@ -189,7 +189,7 @@ impl Offline {
 pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
     let heap = &restarted.heap;
     if restarted.record.scheme.has_tables() {
-        return Ok((restarted.report.rows, hex(digest(heap)?)));
+        return Ok((restarted.report.rows, hex(digest(heap.as_ref())?)));
     }
     Ok((taken_slots(heap), perdura_steal::digest(heap)))
 }

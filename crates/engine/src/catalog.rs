@@ -94,33 +94,32 @@ pub(crate) fn tables_of(heap: &Heap) -> Result<Tables> {
 }
 
 /// Adds the tables whose rows one partition holds.
-pub(crate) fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
-    let mut fault = None;
+fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
+    let mut read = Ok(());
     part.for_each(CATALOG, |row| {
-        let key = row.key();
-        let Some(name) = key.strip_prefix(b"t") else {
-            return;
-        };
-        let mut value = Vec::new();
-        row.copy_value(&mut value);
-        let mut r = Reader::new(&value);
-        let parsed = (|| {
-            let table = TableId(u32::try_from(r.varint()?).ok()?);
-            let kind = [r.u8()?, r.u8()?];
-            let name = String::from_utf8(name.to_vec()).ok()?;
-            (r.remaining() == 0).then_some((name, table, kind))
-        })();
-        let read = parsed.ok_or_else(|| damaged("a table's row"));
-        let read = read.and_then(|(name, table, kind)| match TableKind::decode(kind) {
-            Ok(kind) => Ok((name, (table, kind))),
-            Err(unknown) => Err(unknown_kind(&name, unknown)),
-        });
-        match read {
-            Ok((name, table)) => drop(tables.insert(name, table)),
-            Err(error) => fault = Some(error),
+        if let Err(error) = read_row(&row.key(), &row.value(), tables) {
+            read = Err(error);
         }
     });
-    fault.map_or(Ok(()), Err)
+    read
+}
+
+/// Adds the table that a row of the catalog names, if it names one.
+pub(crate) fn read_row(key: &[u8], value: &[u8], tables: &mut Tables) -> Result<()> {
+    let Some(name) = key.strip_prefix(b"t") else {
+        return Ok(());
+    };
+    let mut r = Reader::new(value);
+    let parsed = (|| {
+        let table = TableId(u32::try_from(r.varint()?).ok()?);
+        let kind = [r.u8()?, r.u8()?];
+        let name = String::from_utf8(name.to_vec()).ok()?;
+        (r.remaining() == 0).then_some((name, table, kind))
+    })();
+    let (name, table, kind) = parsed.ok_or_else(|| damaged("a table's row"))?;
+    let kind = TableKind::decode(kind).map_err(|unknown| unknown_kind(&name, unknown))?;
+    tables.insert(name, (table, kind));
+    Ok(())
 }
 
 /// The catalog in the rows of table 0, as a restart reads it.

@@ -452,7 +452,7 @@ impl Core {
     /// # Errors
     /// [`Error::Corrupt`] for a row that cannot be read.
     pub fn digest(&self) -> Result<u64> {
-        crate::digest::digest(&self.heap)
+        crate::digest::digest(self.heap.as_ref())
     }
 }
 

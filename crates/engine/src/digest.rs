@@ -5,68 +5,57 @@
 //! whatever partition they are and whatever number the collection has there. So equal data gives an
 //! equal digest, whatever history, method of recovery or export it came from.
 
+use std::collections::BTreeMap;
+
 use perdura_base::checksum::{hash64, mix64};
-use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_heap::{Heap, PartitionGuard, RowRef};
-use perdura_recovery::ComponentKind;
-use perdura_txn::{Kind, Shape};
+use perdura_base::{Error, Result};
+use perdura_recovery::Contract;
+use perdura_recovery::component::{Element, KeyContent, Value};
+use perdura_txn::Shape;
 use perdura_types::small::Packed;
 
-use crate::catalog::{Tables, read_tables};
+use crate::catalog::{CATALOG, Tables, read_row};
 
-/// The logical digest of a heap whose indexes are built, at one moment: every latch is held.
+/// The logical digest of a component whose indexes are built, at one moment. The component lists its keys, the
+/// catalog's first; what a client reads of each is summed up here.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read: the digest of
 /// what is left would look like that of a smaller database.
-pub fn digest(heap: &Heap) -> Result<u64> {
-    let ids = (0..heap.geometry().partitions).map(PartitionId);
-    let parts: Vec<PartitionGuard<'_>> = ids.map(|id| heap.lock(id)).collect();
+pub fn digest(component: &impl Contract) -> Result<u64> {
+    let (mut tables, mut names) = (Tables::new(), BTreeMap::new());
     let mut sum = 0u64;
-    let mut tables = Tables::new();
-    for part in &parts {
-        read_tables(part, &mut tables)?;
-    }
-    for (name, (table, kind)) in tables {
-        sum = sum.wrapping_add(match kind.component {
-            ComponentKind::Heap => of_heap(&parts, &name, table)?,
-        });
-    }
+    component.contents(|table, content| {
+        if table == CATALOG {
+            let Some(Value::String(value)) = &content.value else {
+                return Err(refused("catalog (table 0)".into(), "strings", "other rows"));
+            };
+            return read_row(&content.key, value, &mut tables);
+        }
+        if names.is_empty() {
+            let by_id = tables
+                .iter()
+                .map(|(name, (table, _))| (*table, name.clone()));
+            names.extend(by_id);
+        }
+        if let Some(name) = names.get(&table) {
+            sum = sum.wrapping_add(of_key(name, content)?);
+        }
+        Ok(())
+    })?;
     Ok(sum)
 }
 
-/// The digest of a table of the heap.
-fn of_heap(parts: &[PartitionGuard<'_>], name: &str, table: TableId) -> Result<u64> {
-    let mut sum = 0u64;
-    let seed = hash64(0, name.as_bytes());
-    for (index, part) in parts.iter().enumerate() {
-        let mut rows = 0u64;
-        let mut lacking = None;
-        part.for_each(table, |row| {
-            rows += 1;
-            let key = row.key();
-            match content(parts, table, &row, hash64(seed, &key)) {
-                Some(content) => {
-                    let expiry = row.expiry_ms().map_or(0, |ms| ms.wrapping_add(1));
-                    sum = sum.wrapping_add(mix64(content ^ mix64(expiry)));
-                }
-                None => lacking = Some(key.into_owned()),
-            }
-        });
-        if let Some(key) = lacking {
-            let key = String::from_utf8_lossy(&key).into_owned();
-            let place = format!("{name}, key {key:?}");
-            return Err(refused(place, "a value", "one that does not parse"));
-        }
-        if rows != part.len(table) {
-            return Err(refused(
-                format!("partition {index}, {name}"),
-                &format!("the {} rows that its index names", part.len(table)),
-                &format!("{rows} rows"),
-            ));
-        }
-    }
-    Ok(sum)
+/// The digest of a key of a table.
+fn of_key(table: &str, content: KeyContent<'_>) -> Result<u64> {
+    let seed = hash64(hash64(0, table.as_bytes()), &content.key);
+    let Some(value) = content.value.and_then(|value| of_value(value, seed)) else {
+        let key = String::from_utf8_lossy(&content.key);
+        let place = format!("{table}, key {key:?}");
+        return Err(refused(place, "a value", "one that does not parse"));
+    };
+    let expiry = content.expiry_ms.map_or(0, |ms| ms.wrapping_add(1));
+    Ok(mix64(value ^ mix64(expiry)))
 }
 
 fn refused(place: String, expected: &str, found: &str) -> Error {
@@ -79,51 +68,32 @@ fn refused(place: String, expected: &str, found: &str) -> Error {
     )
 }
 
-/// The digest of a key's type and value under `seed`, which stands for table and key. `None` if the
-/// row does not parse, or heads a collection that is not there.
-fn content(
-    parts: &[PartitionGuard<'_>],
-    table: TableId,
-    row: &RowRef<'_>,
-    seed: u64,
-) -> Option<u64> {
-    match row.kind() {
-        Kind::String => Some(mix64(hash64(seed, &row.value()))),
-        Kind::Small(shape) => {
-            let value = row.value();
+/// The digest of a type and a value under `seed`, which stands for table and key. `None` if the
+/// value is a collection without elements, or lacks some.
+fn of_value(value: Value<'_>, seed: u64) -> Option<u64> {
+    match value {
+        Value::String(value) => Some(mix64(hash64(seed, &value))),
+        Value::Packed(shape, value) => {
             let Some(packed) = Packed::parse(&*value, shape) else {
                 // The caller of `Tx::put_small` packed it in a form that only the caller knows.
                 return Some(mix64(hash64(seed, &value)));
             };
             let mut sum = Sum::new(shape, seed);
             for element in packed.iter() {
-                match shape {
-                    Shape::Hash => sum.add(&element.key, &element.value),
-                    Shape::List | Shape::Set => sum.add(&element.key, &[]),
-                    Shape::Zset => sum.add(&element.key, &score_bytes(element.score())),
-                }
+                let score = match shape {
+                    Shape::Zset => element.score(),
+                    Shape::Hash | Shape::List | Shape::Set => 0.0,
+                };
+                sum.add(&element.key, &element.value, score);
             }
             sum.finish()
         }
-        Kind::Header(shape) => {
-            let home = row.home()?;
-            let part = parts.get(usize::from(home.partition.0))?;
-            assert_eq!(part.id(), home.partition, "partitions are in their order");
-            let elements = part.elements(table, home.id)?;
-            let mut sum = Sum::new(shape, seed);
-            for element in &elements {
-                match shape {
-                    Shape::Hash => sum.add(&element.field(), &element.value()),
-                    // Its field is a label: an order number, and no data.
-                    Shape::List => sum.add(&element.value(), &[]),
-                    Shape::Set => sum.add(&element.field(), &[]),
-                    Shape::Zset => sum.add(&element.field(), &score_bytes(element.score())),
-                }
-            }
-            sum.finish().filter(|_| sum.count == elements.len())
+        Value::Elements(elements) => {
+            let mut sum = Sum::new(elements.shape, seed);
+            let add = |e: Element<'_>| sum.add(&e.name, &e.value, e.score);
+            elements.each.for_each(add);
+            sum.finish().filter(|_| sum.count == elements.count)
         }
-        // An element is no key.
-        Kind::Element(_) => None,
     }
 }
 
@@ -156,7 +126,13 @@ impl Sum {
         }
     }
 
-    fn add(&mut self, name: &[u8], value: &[u8]) {
+    fn add(&mut self, name: &[u8], value: &[u8], score: f64) {
+        let score = score_bytes(score);
+        let value: &[u8] = match self.shape {
+            Shape::Hash => value,
+            Shape::List | Shape::Set => &[],
+            Shape::Zset => &score,
+        };
         self.count += 1;
         let place = if self.shape == Shape::List {
             self.count

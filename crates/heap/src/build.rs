@@ -159,18 +159,13 @@ impl Partition {
         rows: &mut BTreeMap<TableId, usize>,
         stats: &mut IndexStats,
     ) -> Result<()> {
-        let page = self.pages.page(local);
-        let header = PageHeader::decode(page)
-            .ok_or_else(|| damaged(&self.pages, local, None, "a page header", "another"))?;
+        let id = self.pages.page_id(local);
+        let header = check_page(id, self.pages.page(local))?;
         self.pages.resync(local);
         if header.kind == PageKind::Free {
             return Ok(());
         }
         stats.pages += 1;
-        if header.page_id != self.pages.page_id(local) {
-            let found = format!("page id {}", header.page_id);
-            return Err(damaged(&self.pages, local, None, "its own page id", &found));
-        }
         let salts = self.pages.salts();
         if let btree_map::Entry::Vacant(unknown) = self.tables.entry(header.table) {
             match ordered(header.table) {
@@ -183,12 +178,6 @@ impl Partition {
         if header.kind == PageKind::Slotted {
             let page = self.pages.page(local);
             *rows.entry(header.table).or_default() += layout::taken_count(page, header.class);
-            if let Some(slot) = layout::taken(page, header.class).last()
-                && slot >= header.class.slots()
-            {
-                let found = "a bit beyond the last slot";
-                return Err(damaged(&self.pages, local, Some(slot), "a zero bit", found));
-            }
             if let Some(table) = self.tables.get_mut(&header.table) {
                 list_open(&mut self.pages, table, local, header.class);
             }
@@ -277,6 +266,28 @@ impl Partition {
         let all_seen = |seen: &Seen| seen.iter().map(|word| word.count_ones()).sum::<u32>();
         Ok(seen.is_none_or(|seen| all_seen(seen) == keys_seen))
     }
+}
+
+/// Checks the header and the bitmap of a page, which do not depend on any other page.
+///
+/// # Errors
+/// `Corrupt` names the page, and the slot if there is one.
+pub fn check_page(id: PageId, page: &[u8]) -> Result<PageHeader> {
+    let damage = |slot, expected: &str, found: &str| Err(damage_in(id, slot, expected, found));
+    let Some(header) = PageHeader::decode(page) else {
+        return damage(None, "a page header", "another");
+    };
+    if header.kind != PageKind::Free && header.page_id != id {
+        let found = format!("page id {}", header.page_id);
+        return damage(None, "its own page id", &found);
+    }
+    if header.kind == PageKind::Slotted
+        && let Some(slot) = layout::taken(page, header.class).last()
+        && slot >= header.class.slots()
+    {
+        return damage(Some(slot), "a zero bit", "a bit beyond the last slot");
+    }
+    Ok(header)
 }
 
 /// Checks one row and enters it where it is not yet.

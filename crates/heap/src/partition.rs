@@ -143,6 +143,11 @@ impl Partition {
         u64::try_from((0..self.pages.fresh).filter(held).count()).unwrap_or(u64::MAX)
     }
 
+    /// The tables that are attached here, in ascending order.
+    pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
+        self.tables.keys().copied()
+    }
+
     /// Every key of a table, in no order.
     pub fn for_each(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
         let Some(table) = self.tables.get(&table) else {

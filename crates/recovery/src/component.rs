@@ -1,4 +1,4 @@
-//! Data components: what a restart and a checkpoint use of whatever holds the rows.
+//! Data components: what restart, checkpoint, digest and verify use of whatever holds the rows.
 //!
 //! [`Contract`] names the verbs, and [`Component`] is the closed set of components that have them.
 //! Callers hold a `Component`; the one `match` of this module forwards each verb to a component's
@@ -10,6 +10,8 @@
 //! | `check_replayed`, `end_replay` | restart: image and log are in memory |
 //! | `index_catalog`, `index`, `settle` | restart: from pages to tables |
 //! | `visit`, `mark_dirty`, `copy_page` | checkpoint |
+//! | `contents` | digest: every key with what a client reads of it |
+//! | `check_page` | verify: a page of an image that no restart may ever load |
 //! | `ckpt_epoch`, `set_ckpt_epoch` | both |
 //!
 //! Redo is not among them. The kind of a frame chooses the player, and a player replays into the
@@ -18,19 +20,18 @@
 //! # A second component
 //! It implements [`Contract`], gets a variant of [`Component`] and an arm of `forward!`, a code in
 //! [`tables::ComponentKind`](crate::tables::ComponentKind), and a player for the kind of frames that
-//! it writes. The compiler then names the digest (`perdura::digest`), which decides what a client
-//! reads of its rows. The conformance suite below runs for it with one more line.
+//! it writes. The conformance suite below runs for it with one more line.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result};
+use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Result, TableId};
 use perdura_heap::{Geometry, Heap, IndexStats, MemoryAccount, Visit};
 
 use crate::tables::Catalog;
 
-/// What a restart and a checkpoint use of a data component. Every verb takes the partition's latch
-/// itself and releases it before it returns.
+/// What restart, checkpoint, digest and verify use of a data component. Every verb takes the latches that it
+/// needs itself and releases them before it returns.
 pub trait Contract {
     /// How pages are dealt out to partitions.
     fn geometry(&self) -> &Geometry;
@@ -51,7 +52,7 @@ pub trait Contract {
     /// records, before [`end_replay`](Self::end_replay).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] names a page whose updates have a gap or a duplicate.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) names a page whose updates have a gap or a duplicate.
     fn check_replayed(&self) -> Result<()>;
 
     /// Tags a partition's pages with the image's epoch, and marks those dirty that image `slot`
@@ -61,13 +62,13 @@ pub trait Contract {
     /// Builds the index of table 0, so that the catalog can be read.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] names a page and a slot.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) names a page and a slot.
     fn index_catalog(&self, partition: PartitionId) -> Result<()>;
 
     /// Builds a partition's indexes; a sidecar of the image spares reading rows of unchanged pages.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] names a page and a slot.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) names a page and a slot.
     fn index(
         &self,
         partition: PartitionId,
@@ -78,7 +79,7 @@ pub trait Contract {
     /// Joins what lies in different partitions, after all of them are indexed.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] names what has no counterpart.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) names what has no counterpart.
     fn settle(&self) -> Result<()>;
 
     /// Visits some pages of a partition for checkpoint `k` into `slot`, under one latch, which is
@@ -98,6 +99,20 @@ pub trait Contract {
 
     /// Copies a page as it is now; `false` beyond the partition's pages.
     fn copy_page(&self, partition: PartitionId, local: u32, out: &mut [u8]) -> bool;
+
+    /// Passes every key of every table to `take`, with what a client reads of it, at one moment: every latch
+    /// is held. Tables come in ascending order, so that table 0, the catalog, is first.
+    ///
+    /// # Errors
+    /// The first error of `take`; [`Error::Corrupt`](perdura_base::Error::Corrupt) if a row that an index names cannot be read.
+    fn contents(&self, take: impl FnMut(TableId, KeyContent<'_>) -> Result<()>) -> Result<()>;
+
+    /// Checks the structure of a page that an image holds, without loading it. The caller has
+    /// checked the page's checksum.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) names the page and what is wrong in it.
+    fn check_page(&self, id: PageId, bytes: &[u8]) -> Result<()>;
 }
 
 /// The data components.
@@ -185,104 +200,20 @@ impl Contract for Component {
     fn copy_page(&self, partition: PartitionId, local: u32, out: &mut [u8]) -> bool {
         forward!(self, copy_page(partition, local, out))
     }
-}
 
-impl Contract for Heap {
-    fn geometry(&self) -> &Geometry {
-        Heap::geometry(self)
+    fn contents(&self, take: impl FnMut(TableId, KeyContent<'_>) -> Result<()>) -> Result<()> {
+        forward!(self, contents(take))
     }
 
-    fn memory(&self) -> &Arc<MemoryAccount> {
-        Heap::memory(self)
-    }
-
-    fn ckpt_epoch(&self) -> CkptEpoch {
-        Heap::ckpt_epoch(self)
-    }
-
-    fn set_ckpt_epoch(&self, k: CkptEpoch) {
-        Heap::set_ckpt_epoch(self, k);
-    }
-
-    fn load_pages(&self, partition: PartitionId, pages: &[(u32, &[u8])]) {
-        let mut part = self.lock(partition);
-        for (local, bytes) in pages {
-            part.load_page(*local, bytes);
-        }
-    }
-
-    fn check_replayed(&self) -> Result<()> {
-        for id in (0..Heap::geometry(self).partitions).map(PartitionId) {
-            if let Some(gap) = self.lock(id).useq_gaps().into_iter().next() {
-                return Err(Error::corrupt(
-                    format!("page {}", gap.page),
-                    0,
-                    format!("every update after number {} once", gap.image_useq.0),
-                    format!("{gap:?}"),
-                    "The log lost or repeated a record of this page. Restore a backup.",
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn end_replay(&self, partition: PartitionId, k: CkptEpoch, slot: Option<ImageSlot>) {
-        self.lock(partition).finish_restart(k, slot);
-    }
-
-    fn index_catalog(&self, partition: PartitionId) -> Result<()> {
-        self.lock(partition).build_catalog_index()
-    }
-
-    fn index(
-        &self,
-        partition: PartitionId,
-        catalog: &Catalog,
-        sidecar: Option<&[u8]>,
-    ) -> Result<IndexStats> {
-        let ordered = |table| catalog.get(&table).map(|kind| kind.is_ordered());
-        self.lock(partition).build_indexes(&ordered, sidecar)
-    }
-
-    fn settle(&self) -> Result<()> {
-        self.settle_collections().map(drop)
-    }
-
-    fn visit(
-        &self,
-        partition: PartitionId,
-        pages: Range<u32>,
-        (slot, k): (ImageSlot, CkptEpoch),
-        sidecar: &mut Vec<u8>,
-        mut take: impl FnMut(u32, PageId, Visit<'_>),
-    ) -> Option<u32> {
-        let mut part = self.lock(partition);
-        let end = part.pages().min(pages.end);
-        for local in pages.start..end {
-            let id = Heap::geometry(self).page_id(partition, local);
-            let id = id.expect("a page there is has an id");
-            take(local, id, part.visit(local, slot, k));
-        }
-        if end < part.pages() {
-            return Some(end);
-        }
-        part.sidecar(sidecar);
-        None
-    }
-
-    fn mark_dirty(&self, partition: PartitionId, local: u32, slot: ImageSlot) {
-        self.lock(partition).mark_dirty(local, slot);
-    }
-
-    fn copy_page(&self, partition: PartitionId, local: u32, out: &mut [u8]) -> bool {
-        let part = self.lock(partition);
-        let page = part.page_bytes(local);
-        if let Some(page) = page {
-            out.copy_from_slice(page);
-        }
-        page.is_some()
+    fn check_page(&self, id: PageId, bytes: &[u8]) -> Result<()> {
+        forward!(self, check_page(id, bytes))
     }
 }
+
+mod contents;
+mod heap;
+
+pub use contents::{Element, Elements, KeyContent, Value};
 
 #[cfg(test)]
 mod conformance;

@@ -31,7 +31,13 @@ pub enum KeyOrder {
     Ordered,
 }
 
-/// What the log records of a table name.
+/// What the log records of a table name. It decides what a record must find before it is replayed.
+///
+/// Page addressing needs no index: the restart builds the indexes after the log. A key-addressed
+/// table adds a variant here, a code in `encode` and `decode`, a kind of frame
+/// ([`perdura_wal::FrameKind`]) and a player of those frames
+/// ([`Supplied`](crate::player::Supplied)), whose
+/// [`IndexNeed::BeforeLog`](crate::player::IndexNeed::BeforeLog) has the indexes built first. A build refuses a table whose addressing it does not know, by the table's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressing {
     /// A page and bytes within it.

@@ -4,17 +4,20 @@
 //! same databases with the same words. The checks before it read what a restart would not (the older
 //! image, and the log that only the older image needs), so they find damage before it costs anything.
 
+use std::sync::Arc;
+
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
 use perdura_device::AlignedBuf;
-use perdura_heap::{Geometry, decode_group};
+use perdura_heap::{Geometry, Heap, MemoryAccount, decode_group};
 use perdura_page::{TxnRecord, decode_txn_record};
 use perdura_wal::anchor::COMBINED;
 use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan, scan_stream};
 use serde::Serialize;
 
 use crate::anchor::Anchor;
+use crate::component::{Component, Contract};
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
@@ -212,6 +215,8 @@ impl Checked<'_> {
                 Err(error) => found.problem(format!("directory of image {slot}"), &error),
                 Ok(listed) => {
                     image.proof = Some(format!("{:016x}", listed.directory.proof()));
+                    let memory = Arc::new(MemoryAccount::new(u64::MAX));
+                    let component = Component::Heap(Arc::new(Heap::new(geometry, memory)));
                     let summer = PageSummer::new();
                     let places = Places::of(&self.anchor);
                     let mut page = AlignedBuf::zeroed(PAGE_BYTES);
@@ -235,7 +240,10 @@ impl Checked<'_> {
                                 Ok(_) if summer.digest(&page) != entry.digest => {
                                     format!("the digest of page {id} is not the one listed")
                                 }
-                                Ok(_) => continue,
+                                Ok(_) => match component.check_page(id, &page) {
+                                    Ok(()) => continue,
+                                    Err(error) => error.to_string(),
+                                },
                             };
                             let (file, offset) = (pages_path.clone(), Some(place.offset()));
                             found.problems.push(Problem { file, offset, what });

@@ -308,7 +308,7 @@ impl World {
     ) -> Check<u64> {
         let env = self.env(disks);
         match restart(&dry_run_options(&env, method, schedule)) {
-            Ok(Some(restarted)) => perdura::digest::digest(&restarted.heap)
+            Ok(Some(restarted)) => perdura::digest::digest(restarted.heap.as_ref())
                 .map_err(|error| format!("the digest: {error}")),
             Ok(None) => Ok(0),
             Err(error) => Err(format!("dry run: {error}")),

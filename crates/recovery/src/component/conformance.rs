@@ -217,6 +217,66 @@ fn after_a_restart_the_other_image_lacks_every_page_and_this_one_the_changed<S: 
     assert_eq!(restarted(None).sweep(A, 3).pages.len(), image.pages.len());
 }
 
+fn its_contents_are_every_key_with_what_a_client_reads<S: Subject>() {
+    let source = tested::<S>();
+    for key in 0..20 {
+        source.subject.write(key, key + 1);
+    }
+    assert_eq!(contents(&source.component), source.subject.rows());
+    let image = source.sweep(A, 1);
+    let record = source.subject.write(7, 99);
+    let t = tested::<S>();
+    t.load(&image);
+    t.subject.redo(&record);
+    t.finish(&image, 1, Some(A), true);
+    assert_eq!(contents(&t.component), source.subject.rows());
+    let mut taken = 0;
+    let stopped = t.component.contents(|_, _| {
+        taken += 1;
+        Err(perdura_base::Error::Stopped(String::new()))
+    });
+    assert!(matches!(stopped, Err(perdura_base::Error::Stopped(_))));
+    assert_eq!(taken, 1, "an error of the reader ends the list");
+}
+
+/// What [`Contract::contents`] lists, by the first byte of each key and value.
+fn contents(component: &Component) -> BTreeMap<u8, u8> {
+    let mut rows = BTreeMap::new();
+    let listed = component.contents(|_, content| {
+        let Some(Value::String(value)) = &content.value else {
+            panic!("the suite writes strings");
+        };
+        let twin = rows.insert(content.key[0], value[0]);
+        assert_eq!(twin, None, "a key comes once");
+        Ok(())
+    });
+    listed.expect("sound rows");
+    rows
+}
+
+fn a_page_is_sound_under_its_own_id_only<S: Subject>() {
+    let t = tested::<S>();
+    for key in 0..20 {
+        t.subject.write(key, 1);
+    }
+    let image = t.sweep(A, 1);
+    for ((id, local), bytes) in &image.pages {
+        let page = |local| t.component.geometry().page_id(*id, local);
+        let (own, other) = (
+            page(*local).expect("an id"),
+            page(local ^ 1).expect("an id"),
+        );
+        t.component
+            .check_page(own, bytes)
+            .expect("as it was copied");
+        let error = t.component.check_page(other, bytes).expect_err("another's");
+        assert!(
+            error.to_string().contains(&format!("page {other}")),
+            "{error}"
+        );
+    }
+}
+
 macro_rules! suite {
     ($name:ident, $subject:ty: $($test:ident)*) => {
         mod $name {
@@ -235,6 +295,8 @@ macro_rules! suite {
             image_and_records_come_in_any_order
             a_lost_or_doubled_record_is_named
             after_a_restart_the_other_image_lacks_every_page_and_this_one_the_changed
+            its_contents_are_every_key_with_what_a_client_reads
+            a_page_is_sound_under_its_own_id_only
         })*
     };
 }

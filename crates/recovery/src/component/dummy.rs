@@ -1,16 +1,17 @@
 //! A component for tests: one page for each key, its value in the first byte. It keeps no sidecar and
 //! has no index; its records name a page, an update number and a difference.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::limits::PAGE_BYTES;
-use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result};
+use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, TableId};
 use perdura_heap::{Geometry, IndexStats, MemoryAccount, Visit};
 
-use super::Contract;
+use super::{Contract, KeyContent, Value};
 use crate::tables::Catalog;
 
 const GEOMETRY: Geometry = Geometry {
@@ -21,7 +22,7 @@ const GEOMETRY: Geometry = Geometry {
 
 #[derive(Clone)]
 struct Page {
-    /// Value, then the update number.
+    /// Value, update number, key.
     bytes: Vec<u8>,
     epoch: CkptEpoch,
     lacks: [bool; 2],
@@ -30,9 +31,11 @@ struct Page {
 }
 
 impl Page {
-    fn new(epoch: CkptEpoch) -> Page {
+    fn new(key: u8, epoch: CkptEpoch) -> Page {
+        let mut bytes = vec![0; PAGE_BYTES];
+        bytes[2] = key;
         Page {
-            bytes: vec![0; PAGE_BYTES],
+            bytes,
             epoch,
             lacks: [true; 2],
             replayed: Vec::new(),
@@ -59,7 +62,7 @@ impl Dummy {
     pub(super) fn write(&self, key: u8, value: u8) -> Vec<u8> {
         let epoch = *self.ckpt_epoch.lock();
         let mut pages = self.pages.lock();
-        let page = pages.entry(key).or_insert_with(|| Page::new(epoch));
+        let page = pages.entry(key).or_insert_with(|| Page::new(key, epoch));
         let difference = page.bytes[0] ^ value;
         page.bytes[0] = value;
         page.bytes[1] += 1;
@@ -71,7 +74,7 @@ impl Dummy {
         let mut pages = self.pages.lock();
         let page = pages
             .entry(record[0])
-            .or_insert_with(|| Page::new(CkptEpoch(0)));
+            .or_insert_with(|| Page::new(record[0], CkptEpoch(0)));
         page.replayed.push(record[1]);
         page.bytes[0] ^= record[2];
     }
@@ -108,7 +111,7 @@ impl Contract for Dummy {
         for (local, bytes) in loaded {
             let page = pages
                 .entry(key(*local))
-                .or_insert_with(|| Page::new(CkptEpoch(0)));
+                .or_insert_with(|| Page::new(key(*local), CkptEpoch(0)));
             page.bytes[0] ^= bytes[0];
             page.bytes[1] = bytes[1];
             page.is_loaded = true;
@@ -199,5 +202,25 @@ impl Contract for Dummy {
             out.copy_from_slice(&page.bytes);
         }
         page.is_some()
+    }
+
+    fn contents(&self, mut take: impl FnMut(TableId, KeyContent<'_>) -> Result<()>) -> Result<()> {
+        for (key, page) in self.pages.lock().iter() {
+            let content = KeyContent {
+                key: Cow::Owned(vec![*key]),
+                expiry_ms: None,
+                value: Some(Value::String(Cow::Borrowed(&page.bytes[..1]))),
+            };
+            take(TableId(1), content)?;
+        }
+        Ok(())
+    }
+
+    fn check_page(&self, id: PageId, bytes: &[u8]) -> Result<()> {
+        if u32::from(bytes[2]) == id.0 {
+            return Ok(());
+        }
+        let (expected, found) = (format!("page {id}"), format!("page {}", bytes[2]));
+        Err(Error::corrupt(expected.clone(), 0, expected, found, ""))
     }
 }

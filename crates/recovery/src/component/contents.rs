@@ -1,0 +1,45 @@
+//! What a client reads of a key, as [`Contract::contents`](super::Contract::contents) lists it.
+
+use std::borrow::Cow;
+
+use perdura_heap::Shape;
+
+/// A key and what it holds.
+pub struct KeyContent<'a> {
+    /// The key.
+    pub key: Cow<'a, [u8]>,
+    /// When it expires, milliseconds since 1970.
+    pub expiry_ms: Option<u64>,
+    /// Its value; `None` if the row does not parse, or heads a collection that does not exist.
+    pub value: Option<Value<'a>>,
+}
+
+/// A value.
+pub enum Value<'a> {
+    /// A string.
+    String(Cow<'a, [u8]>),
+    /// A collection in one row, in a form that the layer above the component packs and reads.
+    Packed(Shape, Cow<'a, [u8]>),
+    /// A collection of rows.
+    Elements(Elements<'a>),
+}
+
+/// A collection's elements.
+pub struct Elements<'a> {
+    /// What the collection is.
+    pub shape: Shape,
+    /// How many elements the collection has.
+    pub count: u64,
+    /// The elements: those of a list in their order, others in any.
+    pub each: Box<dyn Iterator<Item = Element<'a>> + 'a>,
+}
+
+/// An element.
+pub struct Element<'a> {
+    /// A hash's field, a list's item, a member.
+    pub name: Cow<'a, [u8]>,
+    /// The value of a hash's field; empty otherwise.
+    pub value: Cow<'a, [u8]>,
+    /// The score of a member of a sorted set; 0 otherwise.
+    pub score: f64,
+}
