@@ -3,10 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::to_u64;
 use perdura_base::{Error, Result, StreamId};
 use perdura_device::Clock;
 use perdura_heap::MemoryUse;
 use perdura_recovery::CheckpointProgress;
+use perdura_recovery::checkpoint::VISIT_PAGES;
+use perdura_wal::Rung;
 
 use crate::delays::Work;
 use crate::pace::ImagePacer;
@@ -54,6 +58,11 @@ impl Shared {
                 }
             }
             let mut book = self.checkpoints.lock();
+            assert_eq!(
+                book.ended + 1,
+                book.started,
+                "one checkpoint runs at a time"
+            );
             book.ended = book.started;
             book.error = outcome.err().map(|error| error.to_string());
             self.checkpoint_ended.notify_all();
@@ -71,8 +80,25 @@ impl Shared {
                 return Err(Error::Stopped("the database is being closed".into()));
             }
             match self.core.checkpoint_step()? {
-                CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
+                CheckpointProgress::Idle => return Ok(()),
+                CheckpointProgress::Done => {
+                    let k = self.core.checkpoint_stats().last_k;
+                    let named = self.core.anchor().with(|record| {
+                        let newest = record.newest_image();
+                        newest.map(|slot| record.image(slot).k.0)
+                    });
+                    assert_eq!(
+                        named,
+                        Some(k),
+                        "I6: the anchor names the checkpoint that is done"
+                    );
+                    return Ok(());
+                }
                 CheckpointProgress::Working(bytes) => {
+                    assert!(
+                        bytes <= to_u64(PAGE_BYTES) * u64::from(VISIT_PAGES),
+                        "a step writes what was copied under one latch"
+                    );
                     let wait = pacer.wait_after(bytes, self.clock.mono_ns());
                     let hurry = self.hurry.load(Ordering::SeqCst);
                     if bytes > 0 && !wait.is_zero() && !hurry {
@@ -153,8 +179,14 @@ impl Shared {
             if !due || self.core.wal().failure().is_some() {
                 continue;
             }
+            let durable = self.core.wal().durable(Rung::Disk);
             match self.core.vouch() {
                 Ok(written) => {
+                    let vouched = self.core.anchor().with(|record| record.vouched.epoch);
+                    assert!(
+                        durable <= vouched,
+                        "I13: the anchor vouches for what was durable before"
+                    );
                     self.delays.done(Work::Vouch);
                     not_before_ns = now_ns + u64::from(written) * VOUCH_NS;
                 }

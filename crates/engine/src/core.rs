@@ -1,6 +1,6 @@
 //! The database without a thread. A commit returns a ticket; flushing, checkpointing, expiry and
-//! reclaiming are steps that somebody else takes: threads in [`crate::Db`], a seed in the
-//! simulator.
+//! reclaiming are steps that the caller takes: the threads of [`crate::Db`], or the simulator in the
+//! order that its seed chooses.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::vouch::take_over;
 use perdura_recovery::{
     AnchorCell, Catalog, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind,
-    ExecutorWindow, LogMemory, Method, Progress, RestartReport, flush_all, resume, vouch,
+    ExecutorWindow, LogMemory, Method, Progress, RestartReport, Resumed, flush_all, resume, vouch,
 };
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
@@ -25,7 +25,6 @@ use perdura_wal::{FlushProgress, Mode, Scheme, Wal};
 use crate::catalog::{CATALOG, CatalogRows};
 use crate::named::{NamedTables, Renewal};
 use crate::options::CoreOptions;
-use crate::purge::ExpiredListener;
 
 /// What comes from outside.
 #[derive(Clone)]
@@ -37,6 +36,10 @@ pub struct Env {
     /// Randomness: a new database's uuid and hash seed come from it.
     pub seed: u64,
 }
+
+/// Hears of keys that the purge removed because they were past their expiry: the places of their
+/// tables' names, which are the numbers of Redis's databases, the keys, and the epoch of the removal.
+pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 
 /// The indexes of flushed tables, to be dropped when no latch is held.
 #[must_use = "`reclaim_flushed` hands the tables' indexes and pages to the purge"]
@@ -69,36 +72,7 @@ impl Core {
     pub fn open(env: Env, options: CoreOptions, progress: Arc<Progress>) -> Result<Core> {
         options.check()?;
         check_scheme(&env)?;
-        let memory = Arc::new(MemoryAccount::new(options.memory_limit));
-        let method = Method::of(Scheme::Differential);
-        let restart_options = RestartOptions {
-            disks: env.disks.clone(),
-            clock: Arc::clone(&env.clock),
-            schedule: options.schedule,
-            method,
-            supplied: &[],
-            dry_run: false,
-            memory,
-            catalog: &CatalogRows,
-            progress,
-        };
-        let restarted = match restart(&restart_options)? {
-            Some(restarted) => restarted,
-            None => {
-                let new = new_database(&env, &options);
-                create(&env.disks, env.clock.as_ref(), &new)?;
-                restart(&restart_options)?.expect("the database was made just now")
-            }
-        };
-        let resumed = resume(
-            restarted,
-            &restart_options,
-            LogMemory {
-                block_bytes_max: options.block_bytes_max,
-                queue_bytes_max: options.queue_bytes_max,
-            },
-            Arc::new(ExecutorWindow),
-        )?;
+        let resumed = bring_back(&env, &options, progress)?;
         let (heap, wal) = (resumed.heap, resumed.wal);
         let executor_options = ExecutorOptions {
             value_bytes_max: options.value_bytes_max,
@@ -121,6 +95,7 @@ impl Core {
             expired: OnceLock::new(),
         };
         core.attach_tables(&resumed.catalog);
+        core.assert_resumed();
         let unnamed = core.tables.load(&core.heap)?;
         if !unnamed.is_empty() {
             let _durable_with_the_first_write = core.renew(unnamed.iter().copied())?;
@@ -133,6 +108,24 @@ impl Core {
         core.start_reclaim();
         core.checkpoints.shorten_chain()?;
         Ok(core)
+    }
+
+    /// What log, anchor and heap know of each other when a life begins.
+    fn assert_resumed(&self) {
+        assert_eq!(
+            usize::from(self.wal.streams()),
+            self.env.disks.logs.len(),
+            "the log has a stream on each of its disks"
+        );
+        assert!(
+            Epoch(self.report.durable_epoch) < self.wal.current(),
+            "I7: the first epoch of a life lies behind what the restart found"
+        );
+        let ckpt_max = self.anchor.with(|record| record.ckpt_max);
+        assert!(
+            ckpt_max <= self.heap.ckpt_epoch(),
+            "I7: the next checkpoint has a number that the anchor does not know"
+        );
     }
 
     /// Makes the tables that a restart found known, also where they have no page.
@@ -173,7 +166,12 @@ impl Core {
         now_ms: u64,
         f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        self.executor.run(parts, now_ms, f)
+        let (value, ticket) = self.executor.run(parts, now_ms, f)?;
+        debug_assert!(
+            ticket.epoch <= self.wal.current(),
+            "a ticket names an epoch that has begun"
+        );
+        Ok((value, ticket))
     }
 
     /// How long ago the oldest write was made that is not durable, nanoseconds; 0 if all are.
@@ -194,7 +192,10 @@ impl Core {
     /// The partition that a cursor of [`Tx::scan_keys`] stands in; `None` beyond the last.
     #[must_use]
     pub fn partition_of_cursor(&self, cursor: u64) -> Option<PartitionId> {
-        self.heap.geometry().partition_of_cursor(cursor)
+        let geometry = self.heap.geometry();
+        let found = geometry.partition_of_cursor(cursor);
+        debug_assert!(found.is_none_or(|id| id.0 < geometry.partitions));
+        found
     }
 
     /// The partition of a key.
@@ -334,7 +335,12 @@ impl Core {
 
     /// Closes the open epoch, if it has anything.
     pub fn close_epoch(&self) -> Option<Epoch> {
-        self.wal.close_epoch()
+        let closed = self.wal.close_epoch();
+        assert!(
+            closed.is_none_or(|epoch| epoch < self.wal.current()),
+            "no commit joins an epoch that is closed"
+        );
+        closed
     }
 
     /// One step of a stream's flusher.
@@ -395,6 +401,11 @@ impl Core {
             Some(slot) => record.image(slot).cover.begin.clone(),
             None => vec![Pos(0); usize::from(record.streams)],
         };
+        assert_eq!(
+            from.len(),
+            usize::from(self.wal.streams()),
+            "an image covers each stream"
+        );
         self.wal.bytes_since(&from) >= self.options.checkpoint_log_bytes
     }
 
@@ -431,7 +442,14 @@ impl Core {
             return self.wal.check();
         }
         match self.vouch() {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let vouched = self.anchor.with(|record| record.vouched.epoch);
+                assert!(
+                    Epoch(self.report.durable_epoch) <= vouched,
+                    "I13: the anchor vouches for what the restart found"
+                );
+                Ok(())
+            }
             // The voucher goes on trying.
             Err(_) => self.wal.check(),
         }
@@ -471,6 +489,38 @@ fn check_scheme(env: &Env) -> Result<()> {
             scheme.name()
         ))),
     }
+}
+
+/// Restarts the database on these disks, which is made if there is none, and resumes its log.
+fn bring_back(env: &Env, options: &CoreOptions, progress: Arc<Progress>) -> Result<Resumed> {
+    let restart_options = RestartOptions {
+        disks: env.disks.clone(),
+        clock: Arc::clone(&env.clock),
+        schedule: options.schedule,
+        method: Method::of(Scheme::Differential),
+        supplied: &[],
+        dry_run: false,
+        memory: Arc::new(MemoryAccount::new(options.memory_limit)),
+        catalog: &CatalogRows,
+        progress,
+    };
+    let restarted = match restart(&restart_options)? {
+        Some(restarted) => restarted,
+        None => {
+            create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
+            restart(&restart_options)?.expect("the database was made just now")
+        }
+    };
+    let log_memory = LogMemory {
+        block_bytes_max: options.block_bytes_max,
+        queue_bytes_max: options.queue_bytes_max,
+    };
+    resume(
+        restarted,
+        &restart_options,
+        log_memory,
+        Arc::new(ExecutorWindow),
+    )
 }
 
 fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {

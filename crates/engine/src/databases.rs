@@ -1,6 +1,6 @@
 //! Redis's sixteen databases: the tables `db0` to `db15`, by number.
 //!
-//! A thin layer over the tables that [`Core`] knows by name. It is here and not in the server because
+//! A thin layer over the tables that [`Core`] knows by name. It belongs to the engine because
 //! FLUSHALL and SWAPDB are renewals of names within transactions, and because a program that embeds
 //! the engine opens the same directory and must find the same databases.
 
@@ -8,6 +8,7 @@ use perdura_base::{Result, TableId};
 use perdura_recovery::Catalog;
 use perdura_txn::{Ticket, Tx};
 
+use crate::catalog::CATALOG;
 use crate::core::Core;
 use crate::db::Db;
 use crate::named::Renewal;
@@ -45,7 +46,9 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn database(&self, index: u8) -> TableId {
-        self.tables().at(place(index))
+        let table = self.tables().at(place(index));
+        debug_assert_ne!(table, CATALOG, "a database is a table of its name");
+        table
     }
 
     /// Empties one database, or all.

@@ -27,13 +27,12 @@ use perdura_recovery::{Progress, RestartReport};
 use perdura_txn::{Ticket, Tx};
 use perdura_wal::{Reached, Rung};
 
-use crate::core::{Core, Env, Flushed};
+use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
 use crate::files;
 use crate::named::Renewal;
 use crate::options::Options;
 use crate::pace::FlushPacer;
-use crate::purge::ExpiredListener;
 use crate::shared::{Checkpoints, Exposure, Shared};
 use crate::stats::Stats;
 
@@ -208,8 +207,8 @@ impl Db {
         self.shared.delays.list()
     }
 
-    /// Names who is to hear of keys that the purge removes because they are past their expiry,
-    /// with the epoch of the removal; it may tell others when that is durable. Called once.
+    /// Sets the listener for keys that the purge removes because they are past their expiry. It gets
+    /// the epoch of the removal, and may tell others when that is durable. Called once.
     pub fn on_expired(&self, f: ExpiredListener) {
         self.shared.core.on_expired(f);
     }
@@ -220,7 +219,7 @@ impl Db {
         self.shared.listeners.write().push(f);
     }
 
-    /// Says that somebody waits: the flusher starts at once.
+    /// Says that a caller waits: the flusher starts at once.
     pub fn nudge(&self) {
         self.shared.nudge();
     }

@@ -92,6 +92,10 @@ impl Delays {
             next_ns: 0,
         });
         let pause_ns = entry.pause_ns;
+        assert!(
+            pause_ns <= work.longest_ns(),
+            "a pause is within its work's bound"
+        );
         entry.error = error.to_string();
         entry.attempts = entry.attempts.saturating_add(1);
         entry.next_ns = now_ns.saturating_add(pause_ns);
@@ -104,6 +108,11 @@ impl Delays {
     pub fn done(&self, work: Work) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut table = self.table.lock();
+            assert_eq!(
+                self.count.load(Ordering::Relaxed),
+                table.len(),
+                "the count changes under the table's lock"
+            );
             table.remove(&work);
             self.count.store(table.len(), Ordering::Relaxed);
         }

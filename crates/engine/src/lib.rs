@@ -98,6 +98,7 @@ pub mod digest;
 pub mod files;
 mod flusher;
 mod keys;
+mod machine;
 mod named;
 pub mod options;
 pub mod pace;
@@ -106,9 +107,8 @@ mod shared;
 pub mod stats;
 mod transact;
 
-pub use crate::core::{Core, Env, Flushed};
+pub use crate::core::{Core, Env, ExpiredListener, Flushed};
 pub use crate::named::{NamedTables, Renewal};
-pub use crate::purge::ExpiredListener;
 pub use db::Db;
 pub use delays::Delayed;
 pub use keys::Keys;

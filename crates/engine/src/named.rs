@@ -66,10 +66,11 @@ impl NamedTables {
     /// The catalog is damaged.
     pub fn load(&self, heap: &Heap) -> Result<Vec<u8>> {
         let tables = tables_of(heap)?;
-        let mut missing = Vec::new();
+        let (mut missing, mut taken) = (Vec::new(), BTreeSet::from([CATALOG]));
         for (place, name) in self.places().zip(self.names) {
             match tables.get(*name) {
-                Some((id, _)) => self.set(place, *id),
+                Some((id, _)) if taken.insert(*id) => self.set(place, *id),
+                Some(_) => return Err(damaged("a table that no other name has")),
                 None => missing.push(place),
             }
         }
@@ -133,6 +134,12 @@ impl NamedTables {
             gone.remove(&self.at(place));
         }
         gone.remove(&CATALOG);
+        let ids: BTreeSet<TableId> = self.places().map(|place| self.at(place)).collect();
+        assert_eq!(
+            ids.len(),
+            self.places().count(),
+            "each name has a table that no other name has"
+        );
         let most = gone.len() * tx.partitions();
         let detached = tx.detach_tables(gone)?;
         assert!(

@@ -136,7 +136,7 @@ impl Options {
             value_bytes_max: self.value_bytes_max,
             memory_limit: self
                 .memory_limit
-                .unwrap_or_else(crate::files::default_memory_limit),
+                .unwrap_or_else(crate::machine::default_memory_limit),
             checkpoint_log_bytes: self.checkpoint_log_bytes,
             schedule: Schedule::new(
                 self.restart_level,

@@ -39,6 +39,11 @@ impl FlushPacer {
 
     /// Notes that a flush took from `start_ns` to `end_ns` and used `cpu_ns` of CPU.
     pub fn note(&mut self, start_ns: u64, end_ns: u64, cpu_ns: u64) {
+        assert!(
+            self.last_start_ns <= start_ns,
+            "flushes of the first stream follow one another"
+        );
+        assert!(start_ns <= end_ns, "a flush ends after it has begun");
         self.last_start_ns = start_ns;
         self.wall_ns = (self.wall_ns * 7 + end_ns.saturating_sub(start_ns)) / 8;
         self.cost_ns = (self.cost_ns * 7 + cpu_ns) / 8;
@@ -148,6 +153,10 @@ impl ImagePacer {
 
     /// How long to wait after `bytes` more were written.
     pub fn wait_after(&mut self, bytes: u64, now_ns: u64) -> Duration {
+        assert!(
+            self.started_ns <= now_ns,
+            "both times are of the clock that the image was begun by"
+        );
         self.written += bytes;
         let due_ns = u128::from(self.written) * 1_000_000_000 / u128::from(self.bytes_per_second);
         let due_ns = self.started_ns + u64::try_from(due_ns).unwrap_or(u64::MAX / 2);

@@ -1,26 +1,20 @@
-//! The purge: what is over is removed in the background, by steps that are transactions.
+//! The purge removes data that is no longer visible, in background steps that are transactions.
 //!
-//! Keys past their expiry are hidden from readers at once and wait here to be removed, elements
-//! of collections whose key is gone wait for their turn, and so do the pages and indexes of flushed
-//! tables.
-//! Nothing is lost if a step fails or never comes: a restart finds the same work.
+//! A key past its expiry is hidden from readers at once and removed here later, as are the elements
+//! of a collection without a key, and the pages and indexes of flushed tables. A step that fails or
+//! is never taken loses nothing: a restart finds the same work.
 
 use std::sync::atomic::Ordering;
 
-use perdura_base::{Epoch, Error, PartitionId, Result};
+use perdura_base::{Error, PartitionId, Result};
 
-use crate::core::Core;
+use crate::core::{Core, ExpiredListener};
 
 /// Rows removed, or pages freed, by one purge step at most.
 const PURGE_ROWS: usize = 32;
 const RECLAIM_PAGES: usize = 8;
 /// Flushed tables, each of one partition, whose indexes one purge step drops at most.
 const DROPPED_TABLES: usize = 16;
-
-/// Hears of keys that the purge removed because they were past their expiry, with the
-/// places of their tables' names, which are the numbers of Redis's databases, and the epoch of the
-/// removal.
-pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 
 impl Core {
     /// One step of the purge, for the next partition in turn: removes keys past their expiry
@@ -73,19 +67,27 @@ impl Core {
             Ok::<_, Error>((expired, removed, freed))
         })?;
         assert!(expired.len() <= most, "a step is short");
+        assert!(
+            removed - expired.len() <= self.options().orphans.step_rows,
+            "a step removes no more elements than it was given"
+        );
         if let Some(listener) = self.expired.get().filter(|_| !expired.is_empty()) {
             listener(&expired, ticket.epoch);
         }
         if freed > 0 {
             self.start_reclaim();
         } else if reclaim {
-            self.reclaim_left.fetch_sub(1, Ordering::Relaxed);
+            let left = self.reclaim_left.fetch_sub(1, Ordering::Relaxed);
+            assert!(
+                (1..=partitions).contains(&left),
+                "a partition is passed once"
+            );
         }
         Ok(removed + freed + dropped)
     }
 
-    /// Drops the indexes of some tables that were flushed: millions of entries take a while, and
-    /// the caller of a flush may be a thread that serves other clients. How many.
+    /// Drops the indexes of some tables that were flushed, because a thread that flushes millions of
+    /// entries may serve other clients, too. Returns how many tables.
     fn drop_flushed(&self) -> usize {
         let gone = {
             let mut flushed = self.flushed.lock();
@@ -96,12 +98,12 @@ impl Core {
         gone.len()
     }
 
-    /// Names who is to hear of keys that the purge removes. The first one named stays.
+    /// Sets the listener for keys that the purge removes. The first one set stays.
     pub fn on_expired(&self, listener: ExpiredListener) {
         let _the_first_stays = self.expired.set(listener);
     }
 
-    /// Whether somebody hears of the purge's removals, and so waits for them to be durable.
+    /// Whether a listener is set, which waits for the purge's removals to be durable.
     pub(crate) fn tells_of_expired(&self) -> bool {
         self.expired.get().is_some()
     }

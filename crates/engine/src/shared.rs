@@ -1,4 +1,4 @@
-//! What the handles and the threads of an open database share.
+//! The state that the handles and the threads of an open database share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,9 +50,9 @@ pub(crate) struct Shared {
     pub stopping: AtomicBool,
     /// Flusher threads, to be unparked.
     pub flushers: RwLock<Vec<Thread>>,
-    /// Set when somebody wants a flush; cleared by the flusher that starts one.
+    /// Set when a thread wants a flush; cleared by the flusher that starts one.
     pub wanted: AtomicBool,
-    /// Held by whoever ends epochs and flushes the first stream.
+    /// Held by the thread that ends epochs and flushes the first stream.
     pub turn: Mutex<FlushPacer>,
     pub waiting: Mutex<usize>,
     pub progressed: Condvar,
@@ -89,6 +89,10 @@ impl Shared {
 
     pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         let wal = self.core.wal();
+        debug_assert!(
+            epoch <= wal.current(),
+            "an epoch is awaited after it has begun"
+        );
         if wal.durable(rung) >= epoch {
             return Ok(());
         }
@@ -141,6 +145,11 @@ impl Shared {
         let memory = self.core.heap().memory();
         let wal = self.core.wal();
         let log = wal.stats();
+        let vouched = self.core.anchor().with(|record| record.vouched.epoch);
+        assert!(
+            vouched <= wal.durable(Rung::Disk),
+            "I13: the anchor vouches for at most D"
+        );
         Stats {
             memory: MemoryStats {
                 used: memory.used(),
@@ -162,7 +171,7 @@ impl Shared {
                 file_bytes: log.file_bytes,
                 epoch: wal.current().0,
                 durable_epoch: wal.durable(Rung::Disk).0,
-                vouched_epoch: self.core.anchor().with(|record| record.vouched.epoch.0),
+                vouched_epoch: vouched.0,
                 durable_lag_us: self.exposure().age_us,
                 flush_cpu_us: self.flush_cpu_ns.load(Ordering::Relaxed) / 1000,
                 spaced: self.spaced.load(Ordering::Relaxed),

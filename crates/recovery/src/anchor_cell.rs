@@ -58,7 +58,18 @@ impl AnchorCell {
             }
         }
         let mut next = self.get();
+        let before = (next.uuid, next.seq, next.incarnation, next.vouched.epoch);
         change(&mut next);
+        let after = (next.uuid, next.seq, next.incarnation, next.vouched.epoch);
+        assert_eq!(
+            (before.0, before.1),
+            (after.0, after.1),
+            "an update keeps the database's identity, and its number is given here"
+        );
+        assert!(
+            before.2 <= after.2 && before.3 <= after.3,
+            "lives and what is vouched for only grow"
+        );
         next.seq += 1;
         if let Err(failure) = self.file.write(&next.to_record()) {
             *unfinished = Some(next);

@@ -49,6 +49,7 @@ use perdura_device::{AlignedBuf, Clock};
 use perdura_heap::MemoryUse;
 use perdura_wal::{Rung, Wal};
 
+use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
 use crate::component::{Component, Contract};
 use crate::cover::{Cover, Covering};
@@ -244,6 +245,11 @@ impl Checkpointer {
                 ImageFile::open_to_rewrite(disk.as_ref(), slot, &record.uuid, number)
             })
             .collect::<Result<Vec<_>>>()?;
+        assert!(
+            k > record.ckpt_max,
+            "checkpoint {k} was begun before: the anchor knows {}",
+            record.ckpt_max
+        );
         let writer =
             DirectoryWriter::create(&disks.data, slot, k, &record.uuid, component.geometry())?;
         if self.staging.is_empty() {
@@ -531,6 +537,12 @@ impl Checkpointer {
 
     fn complete(&mut self, sweep: &Sweep) {
         let clock = &self.parts.clock;
+        let newest = self.parts.anchor.with(Anchor::newest_image);
+        assert_eq!(
+            newest,
+            Some(sweep.slot),
+            "the anchor's newest image is the one that was completed"
+        );
         self.stats.completed += 1;
         self.stats.last_k = sweep.k.0;
         self.stats.last_pages = sweep.pages;

@@ -37,7 +37,19 @@ pub fn take_over(record: &mut History, wal: &Wal) {
         durable.epoch >= record.vouched.epoch,
         "what is durable never becomes less"
     );
-    let ends = durable.ends.iter().zip(&record.vouched.ends);
-    assert!(ends.into_iter().all(|(now, before)| now >= before));
+    assert_eq!(
+        durable.ends.len(),
+        record.vouched.ends.len(),
+        "the anchor is of this log: it has an end for each stream"
+    );
+    let mut ends = durable.ends.iter().zip(&record.vouched.ends);
+    assert!(
+        ends.all(|(now, before)| now >= before),
+        "no stream ends ahead of what was vouched for"
+    );
     record.vouched = durable;
+    assert!(
+        record.vouched.epoch <= wal.durable(Rung::Disk),
+        "the anchor vouches for at most D"
+    );
 }

@@ -22,8 +22,8 @@ const ASSERTIONS: [(&str, usize); 8] = [
     ("wal", 12),
     ("heap", 12),
     ("txn", 12),
-    ("recovery", 10),
-    ("engine", 5),
+    ("recovery", 12),
+    ("engine", 12),
 ];
 
 /// Crates below the engine: no clock, no threads, no files of their own, no output.

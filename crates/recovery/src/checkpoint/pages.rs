@@ -76,6 +76,16 @@ impl Checkpointer {
             let entry = DirEntry::describe(page, bytes, sweep.k, &self.summer);
             self.directories[sweep.slot.index()].set(id, local, entry);
         }
+        assert!(
+            self.staged[run..end].iter().all(|staged| {
+                self.parts
+                    .component
+                    .geometry()
+                    .partition_of_page(staged.page)
+                    == id
+            }),
+            "the staged pages are those of the partition whose image is written"
+        );
         let image = &sweep.images[disk_of(id, sweep.images.len())];
         image.write(place, &self.staging[run * PAGE_BYTES..end * PAGE_BYTES])?;
         sweep.pages += to_u64(side_by_side);
@@ -100,6 +110,11 @@ impl Checkpointer {
         if let Some(writer) = &mut sweep.writer {
             writer.add_section(&section)?;
         }
+        assert_eq!(
+            u64::from(partition),
+            self.stats.partitions_done,
+            "sections stand in the order of the partitions"
+        );
         self.stats.partitions_done += 1;
         if partition + 1 < self.parts.component.geometry().partitions {
             let next = Phase::Copy {

@@ -147,6 +147,11 @@ impl Directory {
             out.put_u32(entry.crc);
             out.put_u64(entry.digest);
         }
+        assert_eq!(
+            out.len(),
+            4 + count * ENTRY_BYTES,
+            "an entry has the length by which it is read"
+        );
         out.put(sidecar);
         out
     }

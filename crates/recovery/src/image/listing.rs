@@ -26,9 +26,32 @@ pub struct DirectoryWriter {
     sections: u16,
 }
 
+/// Bytes of a head's fields, which its table of sections follows.
+const HEAD_FIELDS_BYTES: usize = 40;
+/// The bytes of the fields that a reader ignores: see docs/formats/image.md.
+const IGNORED: [usize; 5] = [7, 36, 37, 38, 39];
+
 /// Bytes of a directory's head before it is padded.
 fn head_bytes(partitions: u16) -> usize {
-    40 + 20 * usize::from(partitions) + 4
+    HEAD_FIELDS_BYTES + 20 * usize::from(partitions) + 4
+}
+
+fn put_head_fields(
+    head: &mut Vec<u8>,
+    slot: ImageSlot,
+    k: CkptEpoch,
+    uuid: &Uuid,
+    geometry: &Geometry,
+) {
+    head.put(b"PDIR");
+    head.put_u16(FORMAT_VERSION);
+    head.put_u8(if slot == ImageSlot::A { 0 } else { 1 });
+    head.put_u8(0);
+    head.put(&uuid.0);
+    head.put_u64(k.0);
+    head.put_u16(geometry.partitions);
+    head.put_u16(geometry.chunk_pages);
+    head.put_u32(0);
 }
 
 fn head_room(partitions: u16) -> u64 {
@@ -51,15 +74,7 @@ impl DirectoryWriter {
         }
         let file = disk.create(&tmp, Access::Buffered)?;
         let mut head = Vec::with_capacity(head_bytes(geometry.partitions));
-        head.put(b"PDIR");
-        head.put_u16(FORMAT_VERSION);
-        head.put_u8(if slot == ImageSlot::A { 0 } else { 1 });
-        head.put_u8(0);
-        head.put(&uuid.0);
-        head.put_u64(k.0);
-        head.put_u16(geometry.partitions);
-        head.put_u16(geometry.chunk_pages);
-        head.put_u32(0);
+        put_head_fields(&mut head, slot, k, uuid, geometry);
         let head_room = head_room(geometry.partitions);
         Ok(DirectoryWriter {
             disk: Arc::clone(disk),
@@ -76,6 +91,10 @@ impl DirectoryWriter {
 
     /// Appends the next partition's section.
     pub fn add_section(&mut self, bytes: &[u8]) -> Result<()> {
+        assert!(
+            self.sections < self.partitions,
+            "a partition has one section"
+        );
         self.file.write_at(self.at, bytes)?;
         self.head.put_u64(self.at);
         self.head.put_u64(to_u64(bytes.len()));
@@ -94,6 +113,11 @@ impl DirectoryWriter {
         );
         let crc = crc32c(&self.head);
         self.head.put_u32(crc);
+        assert_eq!(
+            self.head.len(),
+            head_bytes(self.partitions),
+            "the head has the length by which it is read"
+        );
         self.head.resize(to_usize(self.head_room), 0);
         self.file.write_at(0, &self.head)?;
         self.file.sync()?;
@@ -140,91 +164,103 @@ pub fn read_directory(
     slot: ImageSlot,
     geometry: &Geometry,
 ) -> Result<LoadedDirectory> {
-    let status = anchor.image(slot);
-    let (k, head_crc, uuid) = (status.k, status.directory_crc, &anchor.uuid);
+    let k = anchor.image(slot).k;
     let path = directory_path(slot, k);
-    let bad = |offset: u64, expected: &str, found: &str| {
+    let listing = Listing {
+        file: disk.open(&path, Access::Buffered)?,
+        path,
+        k,
+        geometry,
+    };
+    let head = listing.read_head(anchor, slot)?;
+    let mut out = LoadedDirectory {
+        directory: Directory::empty(geometry.partitions),
+        sidecars: Vec::new(),
+        bytes: head_room(geometry.partitions),
+    };
+    let mut table = Reader::new(&head[HEAD_FIELDS_BYTES..]);
+    for partition in (0..geometry.partitions).map(PartitionId) {
+        listing.read_section(&mut table, partition, &mut out)?;
+    }
+    assert_eq!(
+        out.sidecars.len(),
+        usize::from(geometry.partitions),
+        "a sidecar for each partition"
+    );
+    Ok(out)
+}
+
+/// An open directory file, with what it must be of.
+struct Listing<'a> {
+    file: Arc<dyn File>,
+    path: String,
+    k: CkptEpoch,
+    geometry: &'a Geometry,
+}
+
+impl Listing<'_> {
+    fn bad(&self, offset: u64, expected: &str, found: &str) -> Error {
         Error::corrupt(
-            path.clone(),
+            self.path.clone(),
             offset,
             expected,
             found,
             "The image cannot be used; the other one is, if it is complete.",
         )
-    };
-    let file = disk.open(&path, Access::Buffered)?;
-    let mut head = vec![0; to_usize(head_room(geometry.partitions))];
-    read_exact_at(file.as_ref(), 0, &mut head)?;
-    let used = head_bytes(geometry.partitions);
-    let (covered, crc) = head[..used].split_at(used - 4);
-    if crc != crc32c(covered).to_le_bytes() || crc32c(covered) != head_crc {
-        return Err(bad(
-            0,
-            "the directory head that the anchor names",
-            "another checksum",
-        ));
     }
-    let mut r = Reader::new(covered);
-    let fields = (|| {
-        let magic = r.array::<4>()?;
-        let version = r.u16()?;
-        let of_slot = r.u8()?;
-        r.u8()?;
-        Some((
-            magic,
-            version,
-            of_slot,
-            Uuid(r.array()?),
-            CkptEpoch(r.u64()?),
-            r.u16()?,
-            r.u16()?,
-        ))
-    })();
-    let slot_byte = u8::from(slot == ImageSlot::B);
-    let expected = (
-        *b"PDIR",
-        FORMAT_VERSION,
-        slot_byte,
-        *uuid,
-        k,
-        geometry.partitions,
-        geometry.chunk_pages,
-    );
-    if fields != Some(expected) {
-        return Err(bad(
-            0,
-            "this database's directory of this checkpoint",
-            "another one's fields",
-        ));
-    }
-    let mut out = LoadedDirectory {
-        directory: Directory::empty(geometry.partitions),
-        sidecars: Vec::new(),
-        bytes: to_u64(head.len()),
-    };
-    let mut table = Reader::new(&covered[40..]);
-    for partition in (0..geometry.partitions).map(PartitionId) {
-        let place = (|| Some((table.u64()?, table.u64()?, table.u32()?)))();
-        let Some((offset, len, crc)) = place else {
-            return Err(bad(0, "a section for every partition", "fewer"));
-        };
-        if len > file.len()? {
-            return Err(bad(offset, "a section within the file", "a longer one"));
-        }
-        let mut section = vec![0; to_usize(len)];
-        read_exact_at(file.as_ref(), offset, &mut section)?;
-        if crc32c(&section) != crc {
-            return Err(bad(
-                offset,
-                "the section the head names",
+
+    /// The head without its checksum and padding.
+    fn read_head(&self, anchor: &Anchor, slot: ImageSlot) -> Result<Vec<u8>> {
+        let geometry = self.geometry;
+        let mut head = vec![0; to_usize(head_room(geometry.partitions))];
+        read_exact_at(self.file.as_ref(), 0, &mut head)?;
+        head.truncate(head_bytes(geometry.partitions));
+        let crc = head.split_off(head.len() - 4);
+        let computed = crc32c(&head);
+        if crc != computed.to_le_bytes() || computed != anchor.image(slot).directory_crc {
+            return Err(self.bad(
+                0,
+                "the directory head that the anchor names",
                 "another checksum",
             ));
         }
+        let mut expected = Vec::with_capacity(HEAD_FIELDS_BYTES);
+        put_head_fields(&mut expected, slot, self.k, &anchor.uuid, geometry);
+        let differs = |at: usize| head[at] != expected[at] && !IGNORED.contains(&at);
+        if (0..HEAD_FIELDS_BYTES).any(differs) {
+            return Err(self.bad(
+                0,
+                "this database's directory of this checkpoint",
+                "another one's fields",
+            ));
+        }
+        Ok(head)
+    }
+
+    /// Reads the section that is next in the head's table.
+    fn read_section(
+        &self,
+        table: &mut Reader<'_>,
+        partition: PartitionId,
+        out: &mut LoadedDirectory,
+    ) -> Result<()> {
+        let place = (|| Some((table.u64()?, table.u64()?, table.u32()?)))();
+        let Some((offset, len, crc)) = place else {
+            return Err(self.bad(0, "a section for every partition", "fewer"));
+        };
+        if len > self.file.len()? {
+            return Err(self.bad(offset, "a section within the file", "a longer one"));
+        }
+        let mut section = vec![0; to_usize(len)];
+        read_exact_at(self.file.as_ref(), offset, &mut section)?;
+        if crc32c(&section) != crc {
+            return Err(self.bad(offset, "the section the head names", "another checksum"));
+        }
         let sidecar = out
             .directory
-            .decode_section(partition, &section, k, geometry);
+            .decode_section(partition, &section, self.k, self.geometry);
         let Some(sidecar) = sidecar else {
-            return Err(bad(
+            return Err(self.bad(
                 offset,
                 "a well-formed section",
                 "fields out of their ranges",
@@ -232,6 +268,6 @@ pub fn read_directory(
         };
         out.sidecars.push(sidecar.to_vec());
         out.bytes += len;
+        Ok(())
     }
-    Ok(out)
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::Writer;
-use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
+use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::{Error, ImageSlot, PageId, Result, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
 use super::directory::page_crc;
-use super::{DirEntry, Place, folder, pages_path};
+use super::{DirEntry, PAGES_HEADER_BYTES, Place, folder, pages_path};
 
 /// The pages file of an image.
 pub struct ImageFile {
@@ -81,6 +81,10 @@ impl ImageFile {
     /// Writes pages that lie side by side, beginning with `first`. Not durable before
     /// [`sync`](Self::sync).
     pub fn write(&self, first: Place, bytes: &[u8]) -> Result<()> {
+        assert!(
+            bytes.len().is_multiple_of(PAGE_BYTES) && first.offset() >= PAGES_HEADER_BYTES,
+            "whole pages are written, behind the header"
+        );
         self.file.write_at(first.offset(), bytes)
     }
 
@@ -133,6 +137,10 @@ fn encode_pages_header(slot: ImageSlot, uuid: &Uuid, number: u8) -> Vec<u8> {
     put_pages_header(&mut out, slot, uuid, number);
     out.put_zeros(SECTOR_BYTES - 4 - out.len());
     out.put_u32(crc32c(&out));
+    assert!(
+        is_pages_header(&out, slot, uuid, number),
+        "the header that is written is the one that is read"
+    );
     out
 }
 
