@@ -302,7 +302,10 @@ impl File for RealFile {
             let (file, direct) = self.route(at, rest);
             match file.read_at(rest, at) {
                 Ok(0) => break,
-                Ok(n) => done += n,
+                Ok(n) => {
+                    assert!(n <= rest.len(), "{n} bytes were read into {}", rest.len());
+                    done += n;
+                }
                 Err(e) if self.try_again(direct, &e) => {}
                 Err(e) => return Err(self.error("read", e)),
             }

@@ -55,7 +55,8 @@ impl Tree {
             ));
         }
         let bytes = Bytes::default();
-        self.files.insert(path.to_owned(), Arc::clone(&bytes));
+        let before = self.files.insert(path.to_owned(), Arc::clone(&bytes));
+        assert!(before.is_none(), "{path} is created where it is free");
         Ok(bytes)
     }
 }
@@ -227,6 +228,12 @@ impl File for MemFile {
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
+        assert!(
+            end <= bytes.len() && end - start == data.len(),
+            "{} bytes are written to {start}..{end} of {}",
+            data.len(),
+            bytes.len()
+        );
         bytes[start..end].copy_from_slice(data);
         Ok(())
     }

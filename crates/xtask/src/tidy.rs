@@ -18,7 +18,7 @@ const LINES_MAX: usize = 700;
 const ASSERTIONS: [(&str, usize); 8] = [
     ("base", 16),
     ("page", 11),
-    ("device", 5),
+    ("device", 15),
     ("wal", 12),
     ("heap", 12),
     ("txn", 12),

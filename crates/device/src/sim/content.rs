@@ -70,6 +70,11 @@ impl Content {
         if end > self.len {
             self.resize(end);
         }
+        assert!(
+            self.len <= self.chunks.len() * CHUNK_BYTES,
+            "the chunks hold {} bytes",
+            self.len
+        );
         for (chunk, range) in parts(offset..end) {
             let (now, rest) = data.split_at(range.len());
             if now.len() == CHUNK_BYTES {
@@ -94,6 +99,11 @@ impl Content {
     /// Takes the length of another file, and every chunk that the range touches.
     pub(super) fn share(&mut self, other: &Content, range: &Range<usize>) {
         self.resize(other.len);
+        assert_eq!(
+            self.chunks.len(),
+            other.chunks.len(),
+            "files of one length have as many chunks"
+        );
         let first = range.start / CHUNK_BYTES;
         let end = range.end.min(other.len).div_ceil(CHUNK_BYTES);
         for chunk in first..end {
@@ -162,6 +172,10 @@ impl Written {
         if part.end > file.len {
             file.resize(part.end);
         }
+        assert!(
+            part.end <= file.len && part.end <= self.base() + self.chunks.len,
+            "both files hold the part"
+        );
         let base = self.base() / CHUNK_BYTES;
         for (chunk, range) in parts(part) {
             let bytes = &self.chunks.chunks[chunk - base];
@@ -191,6 +205,11 @@ impl Written {
     pub(super) fn truncate(&mut self, len: usize) -> bool {
         let end = self.range.end.min(len).max(self.range.start);
         let left = end - self.base();
+        assert!(
+            left <= self.chunks.len,
+            "a write of {} bytes is cut to {left}",
+            self.chunks.len
+        );
         self.chunks.resize(left);
         self.range.end = end;
         !self.range.is_empty()

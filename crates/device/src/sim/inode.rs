@@ -65,22 +65,28 @@ impl Inode {
         let end = offset + data.len();
         let dirty = self.live.len().min(offset)..end;
         self.live.write(offset, data);
-        self.pending.push(Pending {
-            seq,
-            change: Change::Write(Written::of(&self.live, offset..end)),
-            dirty,
-        });
+        assert!(
+            end <= self.live.len(),
+            "a write up to {end} leaves {} bytes",
+            self.live.len()
+        );
+        let change = Change::Write(Written::of(&self.live, offset..end));
+        self.push(seq, change, dirty);
     }
 
     pub(super) fn resize(&mut self, seq: u64, len: usize) {
         let old = self.live.len();
         self.live.resize(len);
         let dirty = old.min(len)..old.max(len);
-        self.pending.push(Pending {
-            seq,
-            change: Change::Resize { len },
-            dirty,
-        });
+        self.push(seq, Change::Resize { len }, dirty);
+    }
+
+    fn push(&mut self, seq: u64, change: Change, dirty: Range<usize>) {
+        assert!(
+            self.pending.last().is_none_or(|last| last.seq < seq),
+            "changes of a file are pending in their order"
+        );
+        self.pending.push(Pending { seq, change, dirty });
     }
 
     /// Makes all pending changes durable. Where no failed sync has left readers with bytes that the
@@ -100,6 +106,10 @@ impl Inode {
                 Change::Resize { len } => durable.resize(len),
             }
         }
+        assert!(
+            !stale.is_empty() || live.len() == durable.len(),
+            "a sync makes the length durable"
+        );
         #[cfg(test)]
         assert!(
             !stale.is_empty() || live.to_vec() == durable.to_vec(),
@@ -161,6 +171,11 @@ impl Inode {
         for range in changed.chain(stale.drain(..)) {
             live.share(durable, &range);
         }
+        assert_eq!(
+            live.len(),
+            durable.len(),
+            "readers see the length that the disk has"
+        );
         #[cfg(test)]
         assert!(
             live.to_vec() == durable.to_vec(),
@@ -181,6 +196,7 @@ impl Inode {
                     Fate::TornPrefix => sector - first < kept,
                     _ => rng.bool(),
                 });
+                assert!(lost <= sectors, "{lost} of {sectors} sectors are lost");
                 meters.add("torn_sector", lost);
             }
             (Change::Write(written), Fate::LengthOnly) => {
@@ -245,6 +261,7 @@ fn tear(bytes: &mut Content, written: &Written, mut keep: impl FnMut(usize) -> b
     while at < end {
         let sector = at / TORN_BYTES;
         let next = end.min((sector + 1) * TORN_BYTES);
+        assert!(at < next, "sector {sector} has bytes from {at} on");
         if keep(sector) {
             written.put(at..next, bytes);
         } else {

@@ -209,6 +209,11 @@ impl SimDisk {
     /// Puts everything back as it was at the snapshot, pending changes included, in a new life:
     /// with power, without a plan, and without open handles or locks.
     pub fn restore(&self, snapshot: &SimSnapshot) {
+        let open = |inode: &inode::Inode| inode.handles > 0;
+        assert!(
+            !snapshot.storage.inodes.values().any(open),
+            "a snapshot has no open files"
+        );
         let mut state = self.state.lock();
         state.storage = snapshot.storage.clone();
         state.begin_life();
@@ -220,6 +225,8 @@ impl SimDisk {
     }
 
     fn opened(&self, state: &mut State, path: &str, access: Access, ino: u64) -> Arc<dyn File> {
+        let named = state.storage.names.live.get(path);
+        assert_eq!(named, Some(&ino), "{path} is opened by its name");
         state.inode(ino).handles += 1;
         Arc::new(SimFile {
             state: Arc::clone(&self.state),

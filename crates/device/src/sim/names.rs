@@ -80,11 +80,17 @@ impl Names {
     /// The caller has checked that the name is free.
     pub(super) fn create(&mut self, seq: u64, path: &str, ino: Ino) {
         let path: Arc<str> = path.into();
-        self.live.insert(Arc::clone(&path), ino);
-        self.pending.push(PendingName {
-            seq,
-            op: NameOp::Create { path, ino },
-        });
+        let before = self.live.insert(Arc::clone(&path), ino);
+        assert_eq!(before, None, "{path} is created where it is free");
+        self.push(seq, NameOp::Create { path, ino });
+    }
+
+    fn push(&mut self, seq: u64, op: NameOp) {
+        assert!(
+            self.pending.last().is_none_or(|last| last.seq < seq),
+            "operations on names are pending in their order"
+        );
+        self.pending.push(PendingName { seq, op });
     }
 
     /// Returns whether there was such a file.
@@ -95,10 +101,7 @@ impl Names {
         let to: Arc<str> = to.into();
         self.live.insert(Arc::clone(&to), ino);
         if from != to {
-            self.pending.push(PendingName {
-                seq,
-                op: NameOp::Rename { from, to, ino },
-            });
+            self.push(seq, NameOp::Rename { from, to, ino });
         }
         true
     }
@@ -108,10 +111,7 @@ impl Names {
         let Some((path, ino)) = self.live.remove_entry(path) else {
             return false;
         };
-        self.pending.push(PendingName {
-            seq,
-            op: NameOp::Remove { path, ino },
-        });
+        self.push(seq, NameOp::Remove { path, ino });
         true
     }
 
@@ -141,6 +141,11 @@ impl Names {
 
     /// Makes the chosen operations durable, with the earlier ones on the same names.
     fn persist(&mut self, mut keep: Vec<bool>) {
+        assert_eq!(
+            keep.len(),
+            self.pending.len(),
+            "each operation has its fate"
+        );
         for later in (1..keep.len()).rev() {
             if !keep[later] {
                 continue;
@@ -159,6 +164,7 @@ impl Names {
             }
             !persists
         });
+        assert_eq!(kept.next(), None, "every fate is used");
     }
 
     /// Every file that has a name, or had one that a crash can bring back.
@@ -173,14 +179,17 @@ impl Names {
 fn apply(durable: &mut BTreeMap<Arc<str>, Ino>, op: &NameOp) {
     match op {
         NameOp::Create { path, ino } => {
-            durable.insert(Arc::clone(path), *ino);
+            let before = durable.insert(Arc::clone(path), *ino);
+            assert_eq!(before, None, "what freed {path} is durable before");
         }
         NameOp::Rename { from, to, ino } => {
-            durable.remove(from);
+            let named = durable.remove(from);
+            assert_eq!(named, Some(*ino), "what named {from} is durable before");
             durable.insert(Arc::clone(to), *ino);
         }
-        NameOp::Remove { path, .. } => {
-            durable.remove(path);
+        NameOp::Remove { path, ino } => {
+            let named = durable.remove(path);
+            assert_eq!(named, Some(*ino), "what named {path} is durable before");
         }
     }
 }

@@ -122,6 +122,10 @@ impl State {
         }
         self.since.ops += 1;
         self.ops += 1;
+        assert!(
+            self.since.ops <= self.ops,
+            "a plan counts no more operations than the disk"
+        );
         Ok(())
     }
 
@@ -154,7 +158,8 @@ impl State {
         let seq = self.next_seq();
         let ino = self.storage.next_ino;
         self.storage.next_ino += 1;
-        self.storage.inodes.insert(ino, Inode::default());
+        let before = self.storage.inodes.insert(ino, Inode::default());
+        assert!(before.is_none(), "file number {ino} is used again");
         self.storage.names.create(seq, path, ino);
         Ok(ino)
     }
@@ -247,6 +252,11 @@ impl State {
         };
         let end = offset.saturating_add(bytes_u64(data.len()));
         let end = self.admit("write", ino, path, end)?;
+        assert!(
+            data.len() <= end,
+            "{} bytes at {offset} end at {end}",
+            data.len()
+        );
         if !data.is_empty() {
             let seq = self.next_seq();
             self.inode(ino).write(seq, end - data.len(), data);
@@ -421,6 +431,10 @@ impl State {
         for inode in inodes.values_mut() {
             inode.crash(&mut fate, rng, &mut self.meters);
         }
+        assert!(
+            self.storage.pending_seqs().is_empty(),
+            "a crash decides about everything that is pending"
+        );
         self.restart_machine();
     }
 
@@ -458,6 +472,10 @@ impl Storage {
             seqs.extend(inode.pending.iter().map(|one| one.seq));
         }
         seqs.sort_unstable();
+        assert!(
+            seqs.is_sorted_by(|a, b| a < b) && seqs.last().is_none_or(|last| *last <= self.seq),
+            "each pending operation has a number that no other has"
+        );
         seqs
     }
 
@@ -467,6 +485,10 @@ impl Storage {
             let named = self.names.referenced();
             self.inodes
                 .retain(|ino, inode| inode.handles > 0 || named.contains(ino));
+            assert!(
+                named.iter().all(|ino| self.inodes.contains_key(ino)),
+                "every name has its file"
+            );
         }
     }
 }
