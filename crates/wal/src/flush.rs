@@ -105,6 +105,8 @@ pub(crate) struct FlushState {
     placed: Option<Segment>,
     /// The last step was delayed: what was written before it is synced meanwhile.
     delayed: bool,
+    /// A write or sync has failed for good: no further step is taken.
+    has_failed: bool,
     #[cfg(feature = "flaws")]
     late: Option<seeded::LateBlock>,
 }
@@ -120,6 +122,7 @@ impl FlushState {
             unsynced: Vec::new(),
             placed: None,
             delayed: false,
+            has_failed: false,
             #[cfg(feature = "flaws")]
             late: None,
         }
@@ -133,10 +136,15 @@ impl Wal {
     /// What delays it, after which the step may be repeated; if [`Wal::failure`] returns a reason, the
     /// log has stopped.
     pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
-        self.check()?;
         let s = &self.streams[usize::from(stream.0)];
         let mut state = s.flush.lock();
         let state = &mut *state;
+        // Behind the lock: another thread's step of this stream may just have failed.
+        self.check()?;
+        assert!(
+            !state.has_failed,
+            "stream {stream} is written after a failure that is final"
+        );
         #[cfg(feature = "flaws")]
         state.write_late()?;
         if state.tail.is_empty() && state.written_end.is_none() {
@@ -158,6 +166,7 @@ impl Wal {
                 Err(error)
             }
             Err(Failure::Final(error)) => {
+                state.has_failed = true;
                 self.stop(&format!("log stream {stream}"), &error);
                 Err(error)
             }

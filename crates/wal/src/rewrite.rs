@@ -20,7 +20,7 @@ use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
 
 use crate::anchor::History;
 use crate::block;
-use crate::scan::StreamScan;
+use crate::scan::{BlockRef, StreamScan};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, encode_header};
 
 /// How much is written at once, bytes; a longer block is written whole.
@@ -68,6 +68,12 @@ impl StreamScan {
         if let Some((_, file)) = open {
             file.sync().map_err(stopping)?;
         }
+        let last = self.blocks.last().map_or(vouched, BlockRef::end);
+        assert!(
+            last <= self.valid_end,
+            "blocks up to {last} are kept of a log that ends at {}",
+            self.valid_end
+        );
         disk.sync_dir(LOG_DIR).map_err(stopping)?;
         Ok(bytes)
     }

@@ -530,7 +530,16 @@ impl Scanner<'_> {
 
 impl StreamScan {
     /// Drops blocks at or beyond `cut`: they are void.
+    ///
+    /// # Panics
+    /// If the scan ends before `cut`: no cut is decided that a stream does not reach.
     pub fn cut_at(&mut self, cut: Pos) {
+        assert!(
+            cut <= self.valid_end,
+            "stream {} is cut at {cut}, behind its end {}",
+            self.stream,
+            self.valid_end
+        );
         self.blocks.retain(|block| block.pos < cut);
     }
 }

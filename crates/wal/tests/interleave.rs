@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, PartitionSet, Pos, StreamId, Uuid};
-use perdura_device::{Clock, Disk, ManualClock, MemDisk};
+use perdura_device::{Clock, Disk, FaultPlan, ManualClock, MemDisk, SimDisk, SyncFailure};
 use perdura_wal::frame::for_each_frame;
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
@@ -222,6 +222,44 @@ impl Reader {
             self.bytes.drain(..end.unwrap());
         }
     }
+}
+
+/// Two threads take the steps of one stream, and the first sync fails. The second one's would succeed,
+/// and prove nothing.
+fn sync_that_fails() {
+    let disk = SimDisk::new(1);
+    let life: Arc<dyn Disk> = disk.life();
+    life.make_dir(LOG_DIR).unwrap();
+    let wal = open(&life);
+    let none = PartitionSet::empty();
+    let append = |payload: &[u8]| {
+        wal.append(StreamId(0), FrameKind::Group, payload, &none, CkptEpoch(0));
+        wal.close_epoch();
+    };
+    append(b"kept, and the segment has its file");
+    while wal.flush_step(StreamId(0)).unwrap() != FlushProgress::Idle {}
+    let synced = wal.synced(StreamId(0));
+    append(b"lost");
+    disk.set_plan(FaultPlan {
+        fail_sync_at: Some((1, SyncFailure::KeepsNew)),
+        ..FaultPlan::default()
+    });
+    let threads = [0, 1].map(|_| {
+        let wal = Arc::clone(&wal);
+        thread::spawn(move || {
+            while matches!(wal.flush_step(StreamId(0)), Ok(step) if step != FlushProgress::Idle) {}
+        })
+    });
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(wal.failure().is_some());
+    assert_eq!(wal.synced(StreamId(0)), synced);
+}
+
+#[test]
+fn a_failed_sync_is_final_for_every_thread_that_flushes_the_stream() {
+    shuttle::check_random(sync_that_fails, 2000);
 }
 
 #[test]
