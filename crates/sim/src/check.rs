@@ -1,4 +1,4 @@
-//! The comparison after a restart: everything that can be seen, against the model.
+//! The comparison after a restart: everything observable is compared with the model.
 
 use std::sync::Arc;
 

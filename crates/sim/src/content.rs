@@ -1,5 +1,5 @@
-//! Values that are their own description: a seed and a length stand for the bytes, so that the
-//! model holds no bytes and a comparison needs no second copy.
+//! Values described by a seed and a length, which determine their bytes: the model stores no bytes,
+//! and a comparison needs no second copy.
 
 /// A value, described. Two are equal if their bytes are.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +51,10 @@ impl Content {
             out.extend_from_slice(&word);
         }
         out.truncate(self.len);
+        debug_assert!(
+            self.matches(out),
+            "a value matches the bytes that it writes"
+        );
     }
 
     /// Whether these are the bytes.

@@ -1,13 +1,13 @@
-//! A copy of a running database, taken file by file and piece by piece while work goes on.
+//! A copy of a running database, taken file by file and piece by piece while the database works.
 //!
-//! docs/operations.md gives the order and the conditions. A copy that keeps them must start, hold
-//! every transaction acknowledged before the copy began, and be exactly a durable prefix. One that
-//! breaks them must do the same or be refused with a message that names the cause.
+//! docs/operations.md gives the order and the conditions. A copy that meets them must start, contain
+//! every transaction acknowledged before the copy began, and be exactly a durable prefix. A copy that
+//! violates them must either do the same or be refused with a message that names the cause.
 //!
-//! The simulator found the conditions. A copier reads past the end of the log, and a writer then
-//! fills in what was read as zeros and goes on ahead of the copier: the copy has a gap, behind which
-//! blocks prove it. A checkpoint that ends leaves a directory of images that the copied anchor does
-//! not know, and overwrites the pages of the older image.
+//! The simulator found the conditions. A copier reads beyond the end of the log; a writer then fills in
+//! the region that was read as zeros and continues ahead of the copier. The copy has a gap, and blocks
+//! behind the gap prove it. A checkpoint that completes leaves an image directory unknown to the copied
+//! anchor and overwrites the pages of the older image.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

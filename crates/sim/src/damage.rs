@@ -1,9 +1,8 @@
-//! Every byte of a small database, one at a time: flipped, and the log zeroed from there on.
+//! Damage at every byte of a small database: one bit flipped, or the log zeroed from there on.
 //!
-//! The outcome is an error that names the damage, or exactly a durable prefix; a flip may cost
-//! only epochs that nothing later gives evidence of, zeros those whose blocks they cover and that nothing
-//! vouches for. Never a
-//! panic, never anything else.
+//! The database must refuse with an error that names the damage, or start from exactly a durable prefix.
+//! A flip may lose only epochs without later evidence; zeros may lose only epochs whose blocks they cover
+//! and which no later structure vouches for. The engine never panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,6 +27,18 @@ pub struct Damaged {
     pub refused: u64,
     /// What went wrong.
     pub violations: Vec<String>,
+}
+
+impl Damaged {
+    /// Every case starts, is refused, or is a violation.
+    fn check(&self) {
+        let ended = self.started + self.refused;
+        let (cases, wrong) = (self.cases, to_u64(self.violations.len()));
+        assert!(
+            ended <= cases && cases <= ended + wrong,
+            "{cases} cases, of which {ended} ended and {wrong} were wrong"
+        );
+    }
 }
 
 /// A small database with two images, a log beyond both, and a void tail of an earlier life.
@@ -122,7 +133,10 @@ pub fn flip_bytes(seed: u64, stride: usize) -> Check<Damaged> {
         while at < len {
             disk.restore(&snapshot);
             let bit = u8::try_from(at % 8).unwrap_or(0);
-            disk.flip(&path, at, bit);
+            assert!(
+                disk.flip(&path, at, bit),
+                "{path} has no byte {at} of {len}"
+            );
             try_one(
                 &world,
                 world.evidence,
@@ -133,6 +147,7 @@ pub fn flip_bytes(seed: u64, stride: usize) -> Check<Damaged> {
         }
         at -= len;
     }
+    out.check();
     Ok(out)
 }
 
@@ -165,5 +180,6 @@ pub fn zero_log(seed: u64, stride: usize) -> Check<Damaged> {
             }
         }
     }
+    out.check();
     Ok(out)
 }

@@ -1,4 +1,4 @@
-//! What the model knows of a collection that is built before a key names it.
+//! The model of a draft: a collection that is built before a key names it.
 
 use std::rc::Rc;
 
@@ -38,6 +38,11 @@ impl Building {
     /// What there is of it.
     pub(crate) fn so_far(&self) -> Content {
         let len = self.text.map_or(0, |text| text.len());
+        assert!(
+            len <= self.whole.len,
+            "{len} bytes are written of a string of {}",
+            self.whole.len
+        );
         Content { len, ..self.whole }
     }
 

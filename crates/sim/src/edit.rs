@@ -1,5 +1,5 @@
-//! Changes of collections: each is drawn and applied to the model here, and `engine` runs it by the
-//! product's own types. The two replies must be the same.
+//! Changes of collections. This module draws a change and applies it to the model; `engine` runs it by
+//! the types of the product. The two replies must be equal.
 
 mod engine;
 
@@ -142,6 +142,11 @@ impl Edit {
                 Shape::List => self.to_list(Rc::default()),
             },
         };
+        assert_eq!(
+            after.shape(),
+            Some(self.shape()),
+            "a change leaves the type that it is for"
+        );
         (Some(after).filter(|after| !after.is_empty()), Some(reply))
     }
 
@@ -205,10 +210,16 @@ impl Edit {
                     ranked.reverse();
                 }
                 ranked.truncate(*count);
+                let before = members.len();
                 members.retain(|name, _| {
                     let name = name_bytes(*name);
                     !ranked.iter().any(|(_, gone)| *gone == name)
                 });
+                assert_eq!(
+                    members.len() + ranked.len(),
+                    before,
+                    "every rank is a member's, and no two are the same member's"
+                );
                 digest_of(
                     ranked
                         .iter()
@@ -232,11 +243,13 @@ impl Edit {
                 to_u64(items.len())
             }
             Edit::Pop(end, count) => {
-                let count = (*count).min(items.len());
+                let before = items.len();
+                let count = (*count).min(before);
                 let gone: Vec<Content> = match end {
                     End::Front => items.drain(..count).collect(),
                     End::Back => items.drain(items.len() - count..).rev().collect(),
                 };
+                assert_eq!(gone.len() + items.len(), before, "what goes was there");
                 digest_of(gone.iter().map(|item| digest(&bytes_of(*item))))
             }
             Edit::Insert(at, before, new) => match item_at(*at) {
@@ -282,11 +295,16 @@ fn remove_equal(items: &mut Vec<Content>, gone: Content, count: i64) -> u64 {
         let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
         equal.truncate(count);
     }
-    let mut at = 0;
+    let (mut at, before) = (0, items.len());
     items.retain(|_| {
         at += 1;
         !equal.contains(&(at - 1))
     });
+    assert_eq!(
+        items.len() + equal.len(),
+        before,
+        "as many items go as were found"
+    );
     removed(equal.len(), items.is_empty())
 }
 

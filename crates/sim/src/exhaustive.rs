@@ -1,7 +1,7 @@
-//! Small histories, completely: a crash at every I/O with every subset of what was not yet
-//! durable; and one failing I/O, the first, the second, and so on until a pass without a failure.
+//! Small histories, exhaustively: a crash at every I/O with every subset of the operations that were not
+//! yet durable; and the n-th I/O failing, for n = 1, 2, … until a pass without a failure.
 //!
-//! Random histories find what nobody thought of; these find what needs one exact moment.
+//! Random histories find the unexpected; these find errors that need one exact moment.
 //!
 //! # Source
 //! The n-th failure loop is SQLite's way of testing (its *out-of-memory* and *I/O error* tests).
@@ -240,6 +240,11 @@ fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
     if pending <= SUBSETS_MAX {
         for keep in 0..1u64 << pending {
             disk.restore(&snapshot);
+            assert_eq!(
+                disk.pending_ops(),
+                pending,
+                "each case begins with the same operations pending"
+            );
             disk.crash_keeping(keep);
             world
                 .recover(Then::after(

@@ -1,4 +1,4 @@
-//! What is planned to go wrong in a life.
+//! Plans the faults of a life.
 
 use std::sync::Arc;
 

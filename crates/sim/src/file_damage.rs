@@ -1,10 +1,10 @@
-//! What damage to files really looks like: each file of a small database truncated to every sector,
-//! zeroed from every sector on, with a bit flipped in every sector, replaced by an older version of
-//! itself and by each other file of its kind, and every subset of a directory deleted.
+//! Realistic damage to files: each file of a small database is truncated at every sector, zeroed from
+//! every sector on, damaged by one bit in every sector, replaced by an older version of itself and by each
+//! other file of its kind; and every subset of a directory is deleted.
 //!
-//! For each, `verify`, a dry run and opening for good must agree: all refuse with the same words, or
-//! all start. A start must be exactly a durable prefix, must not lose what was vouched for, and must
-//! stand two checkpoints and another restart.
+//! In each case `verify`, a dry run and an ordinary start must agree: all refuse with the same words, or
+//! all start. A database that starts must be exactly a durable prefix, must contain everything that was
+//! vouched for, and must survive two checkpoints and another restart.
 
 mod flips;
 mod judge;
@@ -14,6 +14,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+use perdura_base::num::to_u64;
 
 use crate::report::Check;
 use judge::{Verdict, Wrong};
@@ -44,6 +46,18 @@ pub struct Swept {
     pub lost: Vec<String>,
     /// Everything else that went wrong.
     pub violations: Vec<String>,
+}
+
+impl Swept {
+    /// Every case has one end, and only what was refused is salvaged.
+    fn check(&self) {
+        let wrong = to_u64(self.lost.len() + self.violations.len());
+        assert_eq!(
+            self.started + self.refused + self.absent + wrong,
+            self.cases,
+            "each case has one end"
+        );
+    }
 }
 
 /// What a path is, so that only like is exchanged for like.
@@ -96,6 +110,7 @@ pub fn sweep(seed: u64, streams: u8, age: Age) -> Check<Swept> {
     sweep.exchanges(&foreign);
     sweep.deletions();
     sweep.out.salvaged = sweep.salvaged.get();
+    sweep.out.check();
     Ok(sweep.out)
 }
 

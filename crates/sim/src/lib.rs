@@ -1,29 +1,29 @@
 //! The crash simulator: seeded histories, faults, an independent oracle.
 //!
 //! One thread takes every step of the real engine — transactions, flushers, checkpoints, purges,
-//! restarts — in an order that a seed decides, over disks that fail as real ones do, and holds
-//! what comes back after each crash against a sequential model. The same seed does the same
-//! again, byte for byte: a violation is a number that anybody can replay.
+//! restarts — in an order that the seed determines, over disks that fail as real ones do. After each
+//! crash it compares the recovered state with a sequential model. A seed reproduces its run byte for
+//! byte, so that a violation is a number that can be replayed.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`model`] | what must be there: the oracle |
-//! | [`content`], [`value`] | strings that are their own description; what a key of any type holds |
-//! | [`swarm`] | what a run is like |
+//! | [`model`] | the oracle: the expected state |
+//! | [`content`], [`value`] | described strings; the value of a key of any type |
+//! | [`swarm`] | the character of a run |
 //! | [`machine`] | disks, clock, promises, and every step that is not a transaction |
-//! | `lives` | the one loop: lives and crashes in a chain; a world is what it moves |
+//! | `lives` | the loop: a chain of lives and crashes, over any world |
 //! | [`world`], `product` | the product's world: its engine, its client, its place in the loop |
-//! | [`steps`] | what a step does |
-//! | `ops`, `edit` | what transactions do, to the engine and to the model |
-//! | `scanning`, `drafting` | a scan, and a collection that is built, between other steps |
-//! | `faults` | what is planned to go wrong |
+//! | [`steps`] | the steps of a life |
+//! | `ops`, `edit` | the operations of transactions, on the engine and on the model |
+//! | `scanning`, `drafting` | the models of a scan and of a draft, which continue between other steps |
+//! | `faults` | plans faults |
 //! | [`check`] | the comparison after a restart |
 //! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
 //! | [`damage`] | every byte of a small database, one at a time |
-//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: what three verbs say of it |
+//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: the verdicts of three verbs |
 //! | [`mod@run`] | runs: the mode of each seed, the report |
 //! | `steal` | the world of interleaved transactions |
-//! | [`model_dl`] | the algorithm alone, in memory: every variant and every mistake |
+//! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
 //!
 //! See `docs/simulator.md`.
 

@@ -1,5 +1,5 @@
-//! The one loop of the simulator: lives and crashes in a chain, until the run counts. A world says
-//! what an engine is opened by, what a step is, and what must be there after a restart.
+//! The loop of the simulator: a chain of lives and crashes, until the run counts. A world provides the
+//! engine, the steps, and the expected state after a restart.
 
 use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,50 +22,52 @@ const TRANSACTIONS_MIN: u64 = 20;
 /// How deep crashes within restarts go.
 const NESTED_MAX: u32 = 5;
 
-/// How rarely a restart is compared with other ways to the same state, one restart in so many.
-/// Copies are costly. They tell most while a slot holds a mixture, and once the interrupted
-/// checkpoint has been taken again.
+/// How rarely a restart is compared with other ways to the same state: one restart in so many. Copies
+/// are costly; they find most while an image slot holds a mixture, and after the interrupted checkpoint
+/// has been repeated.
 pub(crate) struct Rarity {
     pub mixed: u8,
     pub later: u8,
     pub never_interrupted: u8,
 }
 
-/// A world that the loop moves.
+/// A world: an engine with its steps and its oracle, driven by the loop.
 pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
-    /// What is open while it lives.
+    /// The engine.
     type Engine: Engine;
     /// How rarely copies are restarted in other ways.
     const OTHER_WAYS: Rarity;
-    /// How many copies rot at the last crash.
+    /// How many copies are damaged by rot at the last crash.
     const ROTS: u32;
 
-    /// Opens the engine on these disks, or makes a database if there is none.
+    /// Opens the engine on these disks, creating a database if there is none.
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Self::Engine, Error>;
-    /// Draws the way of the next restart.
+    /// Draws the method and the level of the next restart.
     fn draw_way(&mut self);
-    /// What follows the first restart.
+    /// Prepares the database after the first restart.
     fn settle_in(&mut self) -> Check;
-    /// Plans what goes wrong in a life.
+    /// Plans the faults of a life.
     fn plan_fault(&mut self);
     /// Takes one step, drawn by the run's odds.
     fn step(&mut self) -> Check;
-    /// What ends a life before the crash; `overdue`: the life is there to make the run count.
+    /// Ends a life, before the crash. `overdue`: the planned crashes have happened, and the life only
+    /// serves to make the run count.
     fn end_life(&mut self, overdue: bool) -> Check;
-    /// The engine and everything that only it knew are gone.
+    /// Drops the engine and all volatile state with it.
     fn forget_all(&mut self);
-    /// A restart follows one that failed.
+    /// Prepares a restart that follows a failed one.
     fn try_again(&mut self);
-    /// Holds what the restart made against what must be there.
+    /// Compares the recovered state with the expected one.
     fn check_restart(&mut self) -> Check;
-    /// Leads copies of the disks, as the restart found them, other ways to the same state.
+    /// Restarts copies of the disks, as the restart found them, in other ways that must lead to the
+    /// same state.
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check;
-    /// Holds a restart of damaged disks against the evidence; returns the epoch it started at.
+    /// Compares a restart of damaged disks with the evidence; returns the epoch it kept, if it started.
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>>;
-    /// What ends the run.
+    /// Ends the run.
     fn clean_up(&mut self) -> Check;
 
-    /// The run, and its account.
+    /// Runs the world to its end; returns its counts, its trace and its result.
     fn run_to_end(mut self) -> (Tally, u64, Check)
     where
         Self: Sized,
@@ -76,12 +78,12 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         (std::mem::take(&mut machine.tally), machine.trace, result)
     }
 
-    /// Whether enough has happened for the run to count.
+    /// Whether the run has done enough to count.
     fn counts(&self) -> bool {
         self.tally.transactions >= TRANSACTIONS_MIN && self.tally.checkpoints > 0
     }
 
-    /// Lives and crashes until everything planned has happened and the run counts.
+    /// Lives and crashes until the planned crashes have happened and the run counts.
     fn chain(&mut self) -> Check {
         self.restart()?;
         self.settle_in()?;
@@ -95,13 +97,19 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
                 self.rot()?;
             }
             self.restart()?;
+            assert!(
+                self.tally.restarts <= self.tally.crashes + 1,
+                "{} restarts follow {} crashes",
+                self.tally.restarts,
+                self.tally.crashes
+            );
             if last {
                 return self.clean_up();
             }
         }
     }
 
-    /// A life of the machine, until it is time to crash.
+    /// One life of the machine, up to the crash.
     fn live(&mut self, number: u32) -> Check {
         self.faults_before = self.faults_struck();
         let overdue = number > self.course.crashes;
@@ -144,6 +152,10 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         let profile = machine.course.profile.unwrap_or(drawn);
         for disk in &machine.disks {
             disk.crash(profile, machine.rng.u64(..));
+            assert!(
+                disk.has_power() && (disk.pending_ops() == 0 || profile == CrashProfile::Killed),
+                "a crash under {profile:?} leaves operations pending, as only a kill does"
+            );
         }
         faults::clear(&machine.disks);
         let running = |engine: &Self::Engine| engine.checkpoint_is_running();
@@ -151,10 +163,15 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
             machine.interrupted = Some(machine.tally.checkpoints);
         }
         self.forget_all();
+        assert!(
+            self.engine.is_none() && self.promises.is_empty(),
+            "a client's answers wait for an engine that is gone"
+        );
         self.tally.crashes += 1;
     }
 
-    /// How deep crashes within the next restart go, and whether copies go other ways.
+    /// Draws how deep crashes within the next restart nest, and whether copies are restarted in other
+    /// ways.
     fn draw_restart(&mut self) -> (u32, bool) {
         let machine = &mut **self;
         let rng = &mut machine.rng;
@@ -193,7 +210,19 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
                 Ok(engine) => {
                     self.engine = Some(engine);
                     self.faults_before = before;
+                    let restarts = self.tally.restarts;
                     self.check_restart()?;
+                    assert_eq!(
+                        self.tally.restarts,
+                        restarts + 1,
+                        "a world counts the restarts that it compares"
+                    );
+                    let durable = self.engine().durable();
+                    assert!(
+                        self.evidence <= self.must_survive && self.must_survive <= durable,
+                        "the world holds {} to survive, the engine {durable}",
+                        self.must_survive
+                    );
                     return self.check_copies(copies);
                 }
                 Err(error) if error.family() == Family::Corruption => {
@@ -230,7 +259,15 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
                 at = (at..bytes.len()).find(|at| bytes[*at] != 0).unwrap_or(at);
             }
             let at = u64::try_from(at).unwrap_or(0);
-            copies[disk].flip(path, at, self.rng.u8(0..8));
+            assert!(
+                copies[disk].flip(path, at, self.rng.u8(0..8)),
+                "{path} has no byte {at}, although it was read from there"
+            );
+            debug_assert_eq!(
+                self.disks[disk].read_all(path).ok().as_ref(),
+                Some(&bytes),
+                "what rots on a copy stays on the disk"
+            );
             let damage = format!("byte {at} of {path} flipped");
             let started = self.check_rotten(&copies, &damage)?;
             *self.tally.faults.entry("rot").or_default() += 1;

@@ -1,5 +1,5 @@
-//! The machine of a run, whatever engine is open on it: disks, clock, what clients were promised,
-//! and every step that is not a transaction.
+//! The machine of a run, for any engine: disks, clock, the answers that clients wait for, and every step
+//! that is not a transaction.
 
 use std::sync::Arc;
 
@@ -172,6 +172,11 @@ impl<E: Engine> Machine<E> {
     /// A machine with so many empty disks.
     #[must_use]
     pub fn new(seed: u64, rng: Rng, course: Course, disks: u64) -> Machine<E> {
+        assert_eq!(
+            course.stream_speed.len(),
+            usize::from(course.streams),
+            "each stream has a speed"
+        );
         Machine {
             rng,
             disks: (0..disks)
@@ -216,6 +221,7 @@ impl<E: Engine> Machine<E> {
         let copy = |disk: &Arc<SimDisk>| {
             let copy = SimDisk::new(0);
             copy.restore(&disk.snapshot());
+            debug_assert_eq!(copy.files(), disk.files(), "a copy has the files it is of");
             copy
         };
         self.disks.iter().map(copy).collect()
@@ -287,6 +293,10 @@ impl<E: Engine> Machine<E> {
         match self.engine().vouch() {
             Ok(_) => {
                 self.evidence = self.evidence.max(durable);
+                assert!(
+                    self.evidence <= self.engine().durable(),
+                    "the anchor vouches for an epoch that is not durable"
+                );
                 Ok(())
             }
             Err(error) => self.tolerate("vouch", &error),
@@ -317,6 +327,12 @@ impl<E: Engine> Machine<E> {
                     FlushProgress::Synced => self.evidence = self.evidence.max(self.named[s]),
                     FlushProgress::Idle => {}
                 }
+                let now = self.engine().durable();
+                assert!(
+                    durable <= now && self.evidence <= now,
+                    "durable epochs go from {durable} to {now}, with evidence of {}",
+                    self.evidence
+                );
                 Ok(Some(progress))
             }
             Err(error) => self.tolerate("flush_step", &error).map(|()| None),
@@ -366,6 +382,10 @@ impl<E: Engine> Machine<E> {
     pub(crate) fn checkpoint_step(&mut self) -> Check<Option<CheckpointProgress>> {
         match self.engine().checkpoint_step() {
             Ok(progress) => {
+                assert!(
+                    progress != CheckpointProgress::Done || !self.engine().checkpoint_is_running(),
+                    "a checkpoint that is complete goes on"
+                );
                 if progress == CheckpointProgress::Done {
                     self.tally.checkpoints += 1;
                     self.note(77);

@@ -1,8 +1,8 @@
-//! The oracle: a sequential interpreter over a sorted map, and the history since the last
-//! restart. It shares no code with the engine and knows nothing of pages, logs or images.
+//! The oracle: a sequential interpreter over a sorted map, and the history since the last restart. It
+//! shares no code with the engine and knows nothing of pages, logs or images.
 //!
-//! A restart that kept epoch R must show exactly the base state with every transaction of an
-//! epoch up to R applied in the order of commit: nothing less, nothing more.
+//! A restart that kept epoch R must show exactly the base state with every transaction of an epoch up to
+//! R applied in the order of commit.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,11 @@ impl Model {
         for change in &changes {
             match change {
                 Change::Put(place, row) => {
-                    self.written.insert(*place, epoch);
+                    let before = self.written.insert(*place, epoch);
+                    assert!(
+                        before <= Some(epoch),
+                        "{place:?} is written in epoch {epoch}, and was in {before:?}"
+                    );
                     let old = self.live.get(place);
                     let same = old.is_some_and(|old| {
                         let shape = row.value.shape();
@@ -89,7 +93,11 @@ impl Model {
                     }
                 }
                 Change::Delete(place) => {
-                    self.written.insert(*place, epoch);
+                    let before = self.written.insert(*place, epoch);
+                    assert!(
+                        before <= Some(epoch),
+                        "{place:?} is deleted in epoch {epoch}, and was written in {before:?}"
+                    );
                     self.headed.insert(*place, epoch);
                 }
                 Change::Flush(database) => {
@@ -119,7 +127,13 @@ impl Model {
     /// last restart.
     #[must_use]
     pub fn headed(&self, place: Place) -> u64 {
-        self.headed.get(&place).copied().unwrap_or(0)
+        let headed = self.headed.get(&place).copied().unwrap_or(0);
+        debug_assert!(
+            headed <= self.written(place) && self.written(place) <= self.newest,
+            "{place:?} changed itself in epoch {headed}, in all in {}",
+            self.written(place)
+        );
+        headed
     }
 
     /// The newest epoch written in since the last restart.
@@ -140,6 +154,11 @@ impl Model {
 
     /// Only epochs up to `durable` survived; the others never happened.
     pub fn restart(&mut self, durable: u64) {
+        debug_assert_eq!(
+            self.state_at(u64::MAX),
+            self.live,
+            "base and history make the live rows"
+        );
         self.base = self.state_at(durable);
         self.live.clone_from(&self.base);
         self.history.clear();

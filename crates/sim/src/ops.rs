@@ -1,6 +1,6 @@
-//! Operations of the client's transactions, run on the engine and on the model side by side.
+//! The operations of the client's transactions, run on the engine and on the model side by side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use perdura::types::{Fault, Source, copy, open};
@@ -164,7 +164,17 @@ impl<'a> View<'a> {
             .own
             .iter()
             .filter(|(p, row)| p.0 == database && row.is_some());
-        untouched.count() + own.count()
+        let count = untouched.count() + own.count();
+        debug_assert_eq!(
+            self.keys_of(&[database])
+                .into_iter()
+                .filter(|place| self.stored(*place).is_some())
+                .collect::<BTreeSet<_>>()
+                .len(),
+            count,
+            "a database has as many rows by count as by key"
+        );
+        count
     }
 }
 

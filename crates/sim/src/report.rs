@@ -1,4 +1,4 @@
-//! What is asked of the simulator, and what it answers.
+//! The options of the simulator, and its report.
 
 use std::collections::BTreeMap;
 
@@ -111,6 +111,10 @@ pub struct CrashReport {
 impl CrashReport {
     /// Adds a part's counts.
     pub(crate) fn absorb(&mut self, part: &Tally) {
+        assert!(
+            part.restarts <= part.crashes + 1 && part.acknowledged <= part.transactions,
+            "more comes back than there was: {part:?}"
+        );
         self.crashes += part.crashes;
         self.restarts += part.restarts;
         self.checkpoints += part.checkpoints;

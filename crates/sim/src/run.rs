@@ -1,6 +1,7 @@
-//! Runs, one seed after another: the mode of each, and the report.
+//! Runs one seed after another, each in its mode, and reports.
 
 use fastrand::Rng;
+use perdura_base::num::to_u64;
 use perdura_device::{Clock, SystemClock};
 
 use crate::content::scramble;
@@ -34,6 +35,11 @@ pub fn run(options: &CrashOptions, mut progress: impl FnMut(&CrashReport)) -> Cr
                 replay_command: replay_command(seed, options),
             }),
         }
+        assert_eq!(
+            report.runs + to_u64(report.violations.len()),
+            i + 1,
+            "a run ends well or in a violation"
+        );
         report.seconds = seconds();
         if (i + 1) % PROGRESS_RUNS == 0 {
             progress(&report);
@@ -42,6 +48,11 @@ pub fn run(options: &CrashOptions, mut progress: impl FnMut(&CrashReport)) -> Cr
             break;
         }
     }
+    assert_eq!(
+        report.runs_by_mode.values().sum::<u64>(),
+        report.runs,
+        "each run is of one mode"
+    );
     let runs = f64::from(u32::try_from(report.runs).unwrap_or(u32::MAX));
     report.runs_per_second = runs / report.seconds.max(1e-9);
     progress(&report);

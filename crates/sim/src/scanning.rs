@@ -1,4 +1,4 @@
-//! What the model knows of a scan of keys that goes on between other steps and over crashes.
+//! The model of a scan of keys, which continues between other steps and across crashes.
 
 use std::collections::BTreeSet;
 

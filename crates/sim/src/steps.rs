@@ -1,4 +1,4 @@
-//! What a step of a life does: the client's transactions, and every piece of background work.
+//! The steps of a life: the client's transactions and all background work.
 
 mod draft;
 mod scan;
@@ -205,6 +205,12 @@ impl World {
             needs = needs.max(ticket.epoch.0);
             self.commit(ticket.epoch.0, changes);
         }
+        let current = self.core().wal().current().0;
+        assert!(
+            needs.max(ticket.epoch.0) <= current,
+            "a ticket of epoch {} for what epoch {needs} wrote, and {current} is open",
+            ticket.epoch
+        );
         self.promises.push(Promise {
             ticket: ticket.epoch.0,
             needs,
@@ -267,7 +273,13 @@ impl World {
             return Ok(());
         }
         match self.core().mark_clean() {
-            Ok(()) => self.closed_cleanly = Some(true),
+            Ok(()) => {
+                assert!(
+                    self.promises.is_empty(),
+                    "an answer waits for an epoch when everything is durable"
+                );
+                self.closed_cleanly = Some(true);
+            }
             Err(error) => {
                 // One of the anchor's two copies may have it.
                 self.closed_cleanly = None;

@@ -1,5 +1,5 @@
-//! What a run is like: each seed switches features on and off and shifts the odds of the rest, so
-//! that runs differ more than one mixture would let them (swarm testing).
+//! The character of a run: each seed switches features on and off and shifts the odds of the others, so
+//! that runs differ more than a single mixture would allow (swarm testing).
 //!
 //! # Source
 //! Groce et al., *Swarm Testing*, ISSTA 2012.

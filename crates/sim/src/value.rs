@@ -1,8 +1,8 @@
-//! What a key holds, in the model: the five types over described contents and numbered names.
+//! The value of a key in the model: one of the five types, over described contents and numbered names.
 //!
-//! A collection is shared until it is changed, so that the history of a run costs little. Names
-//! are numbers that stand for bytes: integers, words, empty, and some too long for a packed
-//! collection or for a page.
+//! A collection is shared until it is changed, which keeps the history of a run small. A name is a number
+//! that stands for bytes: integers, words, the empty string, and some too long for a packed collection or
+//! for a page.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
@@ -143,6 +143,10 @@ impl Value {
             .map(|(name, score)| (*score, name_bytes(*name)))
             .collect();
         ranked.sort_unstable();
+        debug_assert!(
+            ranked.is_sorted_by(|a, b| a < b) && ranked.len() == self.len(),
+            "every member has a rank"
+        );
         let ranked = ranked.into_iter();
         ranked
             .map(|(score, name)| (score_of(score), name))

@@ -1,4 +1,4 @@
-//! The product's world: a machine with its engine, and what the client knows of it.
+//! The product's world: a machine with its engine, and the client's knowledge of it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

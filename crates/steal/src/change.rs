@@ -1,15 +1,15 @@
 //! Changes of slots, and commits.
 //!
 //! A change is one critical section under the partition's latch: the tag is read, the record is
-//! appended, the slot is overwritten. A checkpoint's visit of the page falls before all three or
-//! behind all three, which is what makes "reflected exactly if tag < k" true.
+//! appended, the slot is overwritten. A checkpoint visits the page before all three or
+//! after all three, so that an image of checkpoint k reflects a change exactly if its tag is below k.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 1.
 //!
 //! # Deviations
-//! Step 2 takes the latch always, not only while a checkpoint runs; step 6, the append, comes
-//! before step 5, the latch's release.
+//! Step 2 always takes the latch, not only while a checkpoint runs. Step 6, the append, precedes step 5,
+//! the release of the latch.
 
 #[cfg(feature = "flaws")]
 mod seeded;
@@ -162,6 +162,10 @@ impl Steal {
             // The commit epoch is read while all slot locks are held: whoever gets one of them
             // later has an epoch that is not smaller.
             let appended = self.append_end(txn.id, txn.stream, &txn.buffers.record);
+            assert!(
+                txn.first <= Some(appended.pos),
+                "a commit record lies behind the transaction's first"
+            );
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.buffers.held.is_empty() {
@@ -184,7 +188,8 @@ impl Steal {
         let mut freed = 0;
         for held in &txn.buffers.held {
             let key = SlotKey::new(held.at.local, held.at.slot);
-            self.space(held.at.partition).release(key, held.taken);
+            let mut space = self.space(held.at.partition);
+            space.release(key, txn.id, held.taken);
             freed += u64::from(!held.taken);
         }
         if freed > 0 {
@@ -265,7 +270,7 @@ impl Steal {
         row: Option<&[u8]>,
         tag: Option<CkptEpoch>,
     ) {
-        let at = txn.buffers.held[held].at;
+        let Held { at, taken } = txn.buffers.held[held];
         txn.buffers.held[held].taken = row.is_some();
         #[cfg(feature = "flaws")]
         if tag.is_none() && self.defer_change(txn, held, row) {
@@ -277,6 +282,14 @@ impl Steal {
         let mut part = self.heap.lock(at.partition);
         let slot = part.slot(at.local, at.slot);
         let slot = slot.expect("a slot that is locked exists");
+        debug_assert!(
+            slot.taken == taken || tag.is_some(),
+            "the bitmap says of a locked slot what its transaction does"
+        );
+        debug_assert!(
+            slot.tag <= self.heap.ckpt_epoch(),
+            "no page is visited by a checkpoint that has not begun"
+        );
         after.clear();
         match (row, self.options.records) {
             (Some(row), _) => {

@@ -1,7 +1,7 @@
-//! What a database holds, in one number.
+//! The contents of a database in one number.
 //!
-//! It is a sum over the taken slots of a hash of their bytes: independent of where rows are, of
-//! garbage in free slots and of the scheme, so that equal histories give equal digests.
+//! The digest sums a hash of the bytes of each taken slot. It depends neither on the places of rows nor on
+//! garbage in free slots nor on the scheme, so that equal histories give equal digests.
 
 use perdura_base::PartitionId;
 use perdura_base::checksum::{hash64, mix64};

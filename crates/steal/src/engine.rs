@@ -1,5 +1,5 @@
-//! The database: made, opened, and what surrounds its transactions. It has no threads: epochs are
-//! closed, blocks flushed and checkpoints taken in steps by whoever drives it.
+//! The database: creating it, opening it, and everything around its transactions. It has no threads: its
+//! caller closes epochs, flushes blocks and takes checkpoints in steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,8 +172,28 @@ impl Steal {
             options,
             streams,
         };
+        steal.check_opened();
         steal.checkpoints.shorten_chain()?;
         Ok(Some(steal))
+    }
+
+    /// What holds between the parts of a database that was opened just now.
+    fn check_opened(&self) {
+        assert_eq!(
+            usize::from(self.wal.streams()),
+            self.streams.count(),
+            "each stream of the log has its active list"
+        );
+        let (kept, durable) = (Epoch(self.report.durable_epoch), self.durable());
+        assert!(
+            kept <= durable && durable < self.wal.current(),
+            "a log goes on behind the epoch {kept} that its restart kept"
+        );
+        assert_eq!(
+            self.spaces.len(),
+            usize::from(self.heap.geometry().partitions),
+            "each partition has its locks and free slots"
+        );
     }
 
     /// The log.
@@ -246,6 +266,10 @@ impl Steal {
         if armed(Flaw::NoEpochs) {
             return self.wal.synced(committed.stream) > committed.pos;
         }
+        debug_assert!(
+            committed.epoch <= self.wal.current(),
+            "no commit is of an epoch that has not begun"
+        );
         self.durable() >= committed.epoch
     }
 

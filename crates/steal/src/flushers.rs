@@ -1,8 +1,8 @@
-//! Threads that make commits durable: one flusher a stream and one that closes epochs.
+//! Threads that make commits durable: one flusher for each stream and one thread that closes epochs.
 //!
-//! The clock is the disks' own: an epoch is closed when the one before it is durable, and whatever
-//! was appended meanwhile is its size. So a slow disk gets large epochs and a fast one small ones,
-//! and nobody has to set an interval.
+//! The disks set the pace: an epoch is closed when its predecessor is durable, and contains whatever was
+//! appended in the meantime. A slow disk gets large epochs and a fast disk small ones, without a configured
+//! interval.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,6 +99,7 @@ impl Shared {
             if self.wal.durable(Rung::Disk) >= newest
                 && let Some(closed) = self.wal.close_epoch()
             {
+                assert!(closed > newest, "epoch {closed} closes behind {newest}");
                 newest = closed;
                 drop(self.lock.lock());
                 self.closed.notify_all();

@@ -1,8 +1,8 @@
 //! New pages, and the initial load.
 //!
-//! A page becomes one of slots by a logged change of its header, as a transaction of its own that
-//! commits at once: whoever uses its slots commits later, so that no restart keeps a row and loses
-//! its page. The initial load is not logged; the first checkpoint makes it durable.
+//! A logged change of its header turns a page into a page of slots, in a transaction that commits at once.
+//! Transactions that use the slots commit later, so that no restart keeps a row and loses its page. The
+//! initial load is not logged; the first checkpoint makes it durable.
 
 use std::sync::atomic::Ordering;
 
@@ -52,6 +52,11 @@ impl Steal {
         };
         let recorded = self.record(&mut txn.split().0, &header);
         assert!(recorded > 0, "an unused page is not one of slots");
+        assert_eq!(
+            part.slotted(local),
+            Some(self.class),
+            "a new page has the slots that the database was opened for"
+        );
         drop(part);
         let committed = self.commit(txn);
         self.offer(partition, local);

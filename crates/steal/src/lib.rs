@@ -16,21 +16,21 @@
 //! ```
 //! * A transaction is routed to one stream when it begins, the idlest, and all its records are there.
 //! * A slot belongs to one transaction from its first change until the transaction has appended its
-//!   commit, or ended its rollback. Nobody waits for a lock: who does not get it is told so.
+//!   commit, or ended its rollback. A transaction never waits for a lock: a request for a locked slot fails at once.
 //! * A freed slot is handed out again only then, so that commit epochs order the two.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`options`] | what a database is made of |
-//! | [`txn`] | a transaction's own state: locks held, images to undo |
-//! | [`engine`] | the database: create, open, what surrounds transactions |
+//! | [`options`] | the options of a database |
+//! | [`txn`] | the state of a transaction: locks held, images to undo |
+//! | [`engine`] | the database: create, open, everything around transactions |
 //! | [`change`] | changes of slots, and commits |
-//! | [`record`] | what each step puts into the log |
+//! | [`record`] | the log records |
 //! | [`rollback`] | aborts, logged and not |
 //! | [`streams`] | the gate, active lists, a checkpoint's window |
 //! | [`space`] | slot locks and free slots of a partition |
 //! | [`growth`] | new pages and the initial load |
-//! | [`digest`](mod@digest) | what the database holds, in one number |
+//! | [`digest`](mod@digest) | the contents of a database in one number |
 //! | [`flushers`] | threads that make commits durable |
 //!
 //! # Source
@@ -38,8 +38,8 @@
 //! section 5 (PL2P, DL2P, DL1P).
 //!
 //! # Deviations
-//! * The page's latch is always taken, and the record appended before it is released: as printed
-//!   (flag read without the mutex, append after its release) committed changes are lost or doubled.
+//! * The page's latch is always taken, and the record appended before it is released: the printed
+//!   order (flag read without the mutex, append after its release) loses or doubles committed changes.
 //! * Rollbacks within a checkpoint's window are compensated in DL1P too, and those outside hold the
 //!   gate: an unlogged rollback must not lie on both sides of a page's visit.
 //! * Commit epochs make early release of locks safe over several streams.

@@ -1,4 +1,4 @@
-//! What a database is made of, and what it is opened with.
+//! The options with which a database is created, and those with which it is opened.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Records: what a change, a begin, a commit and an abort put into the log.
+//! The log records of a change, a begin, a commit and an abort.
 //!
-//! XOR records need no order, so that they are encoded outside of any lock but the partition's
-//! latch. Physical ones are numbered and appended under the lock of their stream's active list,
-//! which makes a stream hold them in the order of their numbers.
+//! XOR records need no order and are encoded under the partition's latch alone. Physical records are
+//! numbered and appended under the lock of their stream's active list, so that a stream holds them in the
+//! order of their numbers.
 //!
 //! # Source
 //! *Differential Logging* (000), section 3.1: the differential record; the physical one with both
@@ -107,6 +107,10 @@ impl Steal {
             .wal
             .append(to.stream, kind, to.scratch, &none, CkptEpoch(0));
         let (txn, first) = (to.id, appended.pos);
+        debug_assert!(
+            active.iter().all(|entry| entry.txn != txn),
+            "a transaction without a record is on no list"
+        );
         active.push(ActiveTxn { txn, first });
         *to.first = Some(first);
     }
@@ -117,7 +121,11 @@ impl Steal {
         if seeded::defer_append(to, change) {
             return;
         }
-        self.append_record(to.stream, to.record, partition, tag);
+        let appended = self.append_record(to.stream, to.record, partition, tag);
+        assert!(
+            to.first.is_some_and(|first| first <= appended.pos),
+            "a change's record lies behind its transaction's begin"
+        );
     }
 
     pub(crate) fn append_record(
@@ -126,11 +134,11 @@ impl Steal {
         record: &[u8],
         partition: PartitionId,
         tag: CkptEpoch,
-    ) {
+    ) -> Appended {
         let mut partitions = PartitionSet::empty();
         partitions.insert(partition);
         self.wal
-            .append(stream, FrameKind::Record, record, &partitions, tag);
+            .append(stream, FrameKind::Record, record, &partitions, tag)
     }
 
     /// Appends a commit or abort record and takes the transaction off its stream's list, as one.
@@ -140,7 +148,11 @@ impl Steal {
         let appended = self
             .wal
             .append(stream, FrameKind::Record, record, &none, CkptEpoch(0));
-        remove_active(&mut active, id);
+        let first = remove_active(&mut active, id);
+        assert!(
+            first.is_some_and(|first| first <= appended.pos),
+            "a transaction is on its stream's list from its first record to its last"
+        );
         appended
     }
 }

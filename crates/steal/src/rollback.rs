@@ -1,20 +1,19 @@
-//! Aborts: logged where a checkpoint could see half of one, else not.
+//! Aborts: logged if a checkpoint could see half of one, otherwise not.
 //!
-//! A rollback changes pages. Outside of windows it need not be logged: relative to any image it
-//! lies wholly before or wholly behind, and which of the two follows from the checkpoint epoch that its abort
-//! record names. The gate, held shared, keeps a window from beginning meanwhile. Within a window
-//! some pages of the transaction have been visited and others not, so that each undo is logged as
-//! the ordinary change that it is. The way is chosen once: a rollback that began within a window
-//! stays compensated when the window ends.
+//! A rollback changes pages. Outside windows it need not be logged: relative to any image it lies wholly
+//! before or wholly after the visits, and the checkpoint epoch in its abort record tells which. The
+//! rollback holds the gate shared, so that no window begins meanwhile. Within a window some pages of the
+//! transaction have been visited and others not, so that each undo is logged as an ordinary change. The
+//! choice is made once: a rollback that began within a window stays compensated when the window ends.
 //!
 //! DL2P and PL2P always compensate: their restart repeats history before it undoes the losers.
 //!
 //! # Source
-//! *Differential Logging* (000), section 3.4, which has no compensation records at all.
+//! *Differential Logging* (000), section 3.4, which has no compensation records.
 //!
 //! # Deviations
-//! The gate, and compensation within windows: without them an update before and a rollback behind
-//! a page's visit leave the update in the image and nothing in the log that says whether it is
+//! The gate, and compensation within windows: without them an update before a page's visit and its
+//! rollback after the visit leave the update in the image and nothing in the log that says whether it is
 //! still in force.
 
 use std::sync::atomic::Ordering;
@@ -61,11 +60,27 @@ impl Steal {
             txn.rollback = Some(Rollback::Compensated);
             return;
         }
-        while self.undo_one(txn, false) {}
-        self.append_abort(txn, false);
+        self.undo_unlogged(txn, &window);
         drop(window);
         txn.rollback = Some(Rollback::Done);
         self.end_abort(txn, false);
+    }
+
+    /// Takes every change back without a record of each and appends the abort record, while the
+    /// gate is shared.
+    ///
+    /// # Panics
+    /// I11: if a window begins or is open meanwhile, so that some pages could be visited before
+    /// the rollback and others behind it.
+    fn undo_unlogged(&self, txn: &mut Txn, window: &bool) {
+        let epoch = self.heap.ckpt_epoch();
+        while self.undo_one(txn, false) {}
+        self.append_abort(txn, false);
+        let now = self.heap.ckpt_epoch();
+        assert!(
+            !*window && now == epoch,
+            "I11: an unlogged rollback that began at checkpoint {epoch} ends at {now}"
+        );
     }
 
     /// Takes one step of a rollback that was begun: undoes one change, or ends it. Returns whether
@@ -102,6 +117,11 @@ impl Steal {
         let mut part = self.heap.lock(at.partition);
         let slot = part.slot(at.local, at.slot);
         let slot = slot.expect("a slot that is locked exists");
+        assert_eq!(
+            (before.len(), images.held[last.held].taken),
+            (slot.bytes.len(), slot.taken),
+            "what the page holds is what the transaction left there"
+        );
         let mut bytes = 0;
         if compensated {
             let change = Change {
@@ -148,5 +168,40 @@ impl Steal {
         add(&counters.update_bytes, txn.record_bytes);
         add(&counters.compensations, txn.compensations);
         add(&counters.compensation_bytes, txn.compensation_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use perdura_base::PartitionId;
+    use perdura_device::{Disk, ManualClock, MemDisk};
+    use perdura_recovery::Disks;
+
+    use super::*;
+    use crate::options::{StealEnv, StealOptions};
+
+    #[test]
+    #[should_panic(expected = "I11")]
+    fn an_unlogged_rollback_within_a_window_is_noticed() {
+        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        let env = StealEnv {
+            disks: Disks::on_one(disk, 1),
+            clock: Arc::new(ManualClock::at(1)),
+            seed: 7,
+        };
+        let options = StealOptions::new(Scheme::Dl1p, 64);
+        let steal = Steal::create(env, options).expect("a new database");
+        steal.checkpoint_now().expect("no disk fails");
+        let grown = steal.grow(PartitionId(0)).expect("a page");
+        steal.flush_all().expect("no disk fails");
+        assert!(steal.is_acked(&grown));
+        let mut txn = steal.begin();
+        let inserted = steal.insert(&mut txn, b"row").expect("no limit");
+        assert!(inserted.is_some());
+        steal.checkpoint_begin().expect("no disk fails");
+        let window = steal.streams.gate();
+        steal.undo_unlogged(&mut txn, &window);
     }
 }

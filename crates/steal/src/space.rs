@@ -1,8 +1,8 @@
 //! Slot locks and free slots of one partition.
 //!
-//! Both are volatile: locks end with the transactions, free slots are read from the bitmaps after a
-//! restart. A slot is on the free list, or locked, or taken and neither, never two of these: that
-//! is how a slot freed by a transaction stays out of reach until it has pre-committed.
+//! Both are volatile: locks end with their transactions, and a restart reads the free slots from the
+//! bitmaps. A slot is either on the free list, or locked, or taken and not locked. A slot freed by a
+//! transaction therefore stays unavailable until the transaction has pre-committed.
 
 use hashbrown::HashTable;
 use perdura_base::TxnId;
@@ -58,17 +58,31 @@ impl Space {
     }
 
     /// Locks a slot that nobody has.
+    ///
+    /// # Panics
+    /// If a transaction has it.
     pub fn lock(&mut self, key: SlotKey, txn: TxnId, held: usize) {
+        assert_eq!(
+            self.holder(key, txn),
+            Holder::Nobody,
+            "a slot is on the free list or locked, never both"
+        );
         let hash = |lock: &Lock| mix64(lock.key.0);
         let lock = Lock { key, txn, held };
         self.locks.insert_unique(mix64(key.0), lock, hash);
     }
 
-    /// Ends a lock; a slot that is not taken is free from now on.
-    pub fn release(&mut self, key: SlotKey, taken: bool) {
-        if let Ok(lock) = self.locks.find_entry(mix64(key.0), |lock| lock.key == key) {
-            lock.remove();
-        }
+    /// Ends a transaction's lock; a slot that is not taken is free from now on.
+    ///
+    /// # Panics
+    /// If the transaction does not have it.
+    pub fn release(&mut self, key: SlotKey, txn: TxnId, taken: bool) {
+        let found = self.locks.find_entry(mix64(key.0), |lock| lock.key == key);
+        let lock = found.map(|lock| lock.remove().0);
+        assert!(
+            lock.is_ok_and(|lock| lock.txn == txn),
+            "a slot is released by the transaction that has it"
+        );
         if !taken {
             self.free.push(key);
         }
@@ -109,7 +123,7 @@ mod tests {
         assert_eq!(space.holder(key, TxnId(1)), Holder::Me(5));
         assert_eq!(space.holder(key, TxnId(2)), Holder::Other);
         assert_eq!(space.pop_free(), None);
-        space.release(key, false);
+        space.release(key, TxnId(1), false);
         assert_eq!(space.holder(key, TxnId(2)), Holder::Nobody);
         assert_eq!((space.free_len(), space.pop_free()), (1, Some(key)));
     }

@@ -1,13 +1,13 @@
-//! The gate, the streams' active lists, and with both a checkpoint's window.
+//! The gate, the active lists of the streams, and the window of a checkpoint built on both.
 //!
-//! * The *gate* is held shared by a rollback that is not logged, from its first undo to its abort
-//!   record, and exclusively while a window begins: such a rollback lies wholly outside of windows.
-//! * A stream's *active list* has the transactions with a record and no end. Its lock is held
-//!   around the append of each begin, commit and abort, so that list and log agree at every instant;
-//!   the end mark of a checkpoint captures the list and is appended under the same lock.
-//! * Physical records are numbered under that lock too, so that a stream holds them in the order
-//!   of their numbers and a merge of the streams needs no sorting. A window's begin marks are
-//!   appended under all of these locks: a number is given out before all marks or behind all.
+//! * A rollback that is not logged holds the *gate* shared, from its first undo to its abort record; the
+//!   beginning of a window holds it exclusively. Such a rollback therefore lies wholly outside windows.
+//! * The *active list* of a stream holds the transactions with a record and no end. Its lock is held
+//!   around the append of each begin, commit and abort, so that list and log always agree; the end mark
+//!   of a checkpoint captures the list and is appended under the same lock.
+//! * Physical records are numbered under that lock too, so that a stream holds them in the order of their
+//!   numbers and a merge of the streams needs no sorting. The begin marks of a window are appended under
+//!   all of these locks: a number is assigned before all marks or after all of them.
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -40,6 +40,11 @@ impl Streams {
         }
     }
 
+    /// How many streams there are.
+    pub fn count(&self) -> usize {
+        self.active.len()
+    }
+
     /// The active list of a stream.
     pub fn active(&self, stream: StreamId) -> &Mutex<Active> {
         &self.active[usize::from(stream.0)]
@@ -51,11 +56,11 @@ impl Streams {
     }
 }
 
-/// Takes a transaction off the list of its stream.
-pub(crate) fn remove_active(active: &mut Active, txn: TxnId) {
-    if let Some(at) = active.iter().position(|entry| entry.txn == txn) {
-        active.swap_remove(at);
-    }
+/// Takes a transaction off the list of its stream. Returns where its first record is, if it was
+/// there.
+pub(crate) fn remove_active(active: &mut Active, txn: TxnId) -> Option<Pos> {
+    let at = active.iter().position(|entry| entry.txn == txn)?;
+    Some(active.swap_remove(at).first)
 }
 
 impl Window for Streams {
@@ -63,6 +68,11 @@ impl Window for Streams {
         let mut open = self.gate.write();
         let numbering: Vec<_> = self.active.iter().map(|active| active.lock()).collect();
         let begin = mark();
+        assert_eq!(
+            begin.len(),
+            numbering.len(),
+            "a window begins at one mark in each stream"
+        );
         drop(numbering);
         #[cfg(feature = "flaws")]
         self.list_early();
@@ -84,6 +94,10 @@ impl Window for Streams {
             encode_active(listed, &mut extra);
             let (end, epoch) = wal.mark_end(StreamId(stream), k, &extra);
             let first = listed.iter().map(|entry| entry.first).min();
+            assert!(
+                first.is_none_or(|first| first <= end),
+                "an active transaction's first record lies before the window's end mark"
+            );
             undo_low.push(first.map_or(end, |first| first.min(end)));
             ends.push(end);
             newest = newest.max(epoch);

@@ -1,4 +1,4 @@
-//! A transaction's own state.
+//! The state of a transaction.
 
 #[cfg(feature = "flaws")]
 pub(crate) mod seeded;

@@ -15,7 +15,7 @@ const LINES_MAX: usize = 700;
 
 /// The least assertions in a thousand lines of each storage crate, as `cargo xtask census` counts
 /// them. A floor is raised when a crate has come above it, and never lowered.
-const ASSERTIONS: [(&str, usize); 8] = [
+const ASSERTIONS: [(&str, usize); 10] = [
     ("base", 16),
     ("page", 11),
     ("device", 15),
@@ -24,6 +24,8 @@ const ASSERTIONS: [(&str, usize); 8] = [
     ("txn", 12),
     ("recovery", 12),
     ("engine", 12),
+    ("steal", 9),
+    ("sim", 6),
 ];
 
 /// Crates below the engine: no clock, no threads, no files of their own, no output.

@@ -1,4 +1,4 @@
-//! Runs a change on the engine, by the types that the server uses too.
+//! Runs a change of a collection on the engine, by the types that the server uses.
 
 use perdura::types::{Fault, Left, Texts, hash, list, set, zset};
 use perdura::{Home, Shape, TableId, Tx};

@@ -90,5 +90,6 @@ pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
         }
     }
     sweep.out.salvaged = sweep.salvaged.get();
+    sweep.out.check();
     Ok(sweep.out)
 }

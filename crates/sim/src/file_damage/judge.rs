@@ -1,5 +1,5 @@
-//! What a damaged directory must come to: `verify`, a dry run and opening for good agree, a start is
-//! a durable prefix, and what is refused can be salvaged.
+//! The verdict on a damaged directory: `verify`, a dry run and an ordinary start agree, a database that
+//! starts is a durable prefix, and one that is refused can be salvaged.
 
 use std::sync::Arc;
 

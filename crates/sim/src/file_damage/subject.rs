@@ -1,4 +1,4 @@
-//! A small database as files, and what it was at earlier moments.
+//! A small database as files, with their contents at earlier moments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,6 +75,11 @@ impl Subject {
             vouched.map_err(|error| format!("vouching: {error}"))?;
             subject.world.observe();
             subject.look()?;
+            let before = subject.models.last().map(|(floor, _)| *floor);
+            assert!(
+                before <= Some(floor) && floor <= subject.world.must_survive,
+                "a life begins at epoch {floor}, the one before it at {before:?}"
+            );
             subject.models.push((floor, subject.world.model.clone()));
             if life + 1 < lives {
                 subject.world.disks[0].crash(CrashProfile::Everything, seed);

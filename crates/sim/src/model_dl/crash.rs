@@ -1,4 +1,4 @@
-//! The crash, the restart by the one rule, and what a restart leaves for the next life.
+//! The crash, the restart by the rule, and the state in which the next life begins.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +35,11 @@ impl Machine {
         let on_disk = |(synced, stream): (&usize, &Vec<Record>)| rng.usize(*synced..=stream.len());
         let ends: Vec<usize> = self.synced.iter().zip(&self.streams).map(on_disk).collect();
         let cut = self.cut(ends);
+        let within = |(end, stream): (&usize, &Vec<Record>)| *end <= stream.len();
+        assert!(
+            cut.ends.iter().zip(&self.streams).all(within) && cut.durable >= self.floor(),
+            "a restart keeps less than was durable"
+        );
         self.settle_fates(&cut)?;
         let restarted = match self.has(Twist::OneBit) {
             true => self.restart_as_printed(&cut),
@@ -49,6 +54,11 @@ impl Machine {
         }
         self.next_life(&cut, restarted);
         Ok(())
+    }
+
+    /// The durable epoch, if epochs count.
+    fn floor(&self) -> Option<u64> {
+        (!self.has(Twist::NoEpochs)).then_some(self.durable)
     }
 
     fn cut(&self, on_disk: Vec<usize>) -> Cut {
@@ -222,6 +232,11 @@ impl Machine {
                 }
             })
             .collect();
+        assert_eq!(
+            self.pages.len(),
+            self.locks.len(),
+            "a restart makes the pages there were"
+        );
         for (stream, end) in self.streams.iter_mut().zip(&cut.ends) {
             stream.truncate(*end);
         }

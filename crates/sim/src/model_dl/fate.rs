@@ -1,4 +1,4 @@
-//! What became of a transaction, and the rule that follows from it: the engine's own predicates.
+//! The fate of a transaction, and the rule that follows from it: the engine's own predicates.
 
 use perdura_base::{CkptEpoch, Epoch};
 use perdura_recovery::rule::{self, Gate, ImageKind};

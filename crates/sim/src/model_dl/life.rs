@@ -1,4 +1,4 @@
-//! What a life consists of: weighted steps, epochs that close stream by stream, syncs, growth.
+//! A life: weighted steps, epochs that close stream by stream, syncs, growth.
 
 use fastrand::Rng;
 
@@ -71,7 +71,9 @@ impl Machine {
 
     fn sync(&mut self, rng: &mut Rng) {
         let stream = rng.usize(0..self.streams.len());
-        self.synced[stream] = rng.usize(self.synced[stream]..=self.streams[stream].len());
+        let (synced, end) = (self.synced[stream], self.streams[stream].len());
+        assert!(synced <= end, "{synced} of {end} records are synced");
+        self.synced[stream] = rng.usize(synced..=end);
         self.notice_durable();
     }
 
@@ -88,6 +90,11 @@ impl Machine {
                 self.durable = *epoch;
             }
         }
+        assert!(
+            self.durable < self.epoch,
+            "epoch {} is open and durable",
+            self.epoch
+        );
         let by_stream = self.has(Twist::NoEpochs);
         self.acknowledged.clear();
         for (txn, past) in self.past.iter().enumerate() {
@@ -118,6 +125,11 @@ impl Machine {
         });
         self.locks.push(vec![None; self.slots]);
         self.writers.push(vec![None; self.slots]);
+        assert_eq!(
+            (self.locks.len(), self.writers.len()),
+            (self.pages.len(), self.pages.len()),
+            "each page has its locks and its writers"
+        );
         for image in &mut self.images {
             image.push((0..self.slots).map(|_| rng.u8(..)).collect());
         }

@@ -1,19 +1,19 @@
 //! A model of differential logging small enough to run tens of thousands of histories a second:
 //! streams are vectors of records, pages a few bytes, disks a prefix of each vector.
 //!
-//! It holds no code of the engine but the predicates of `perdura_recovery::rule`: what it proves
-//! or refutes is the algorithm, and that those predicates are the algorithm's. Histories consist
+//! It uses no code of the engine except the predicates of `perdura_recovery::rule`: a run tests the
+//! algorithm, and that those predicates implement it. Histories consist
 //! of interleaved transactions with slot locks and early lock release, rollbacks inside and
 //! outside of checkpoint windows, epochs closed stream by stream, fuzzy and cancelled sweeps, page
 //! growth, crashes and restarts in a chain. After each life the state is computed
 //!
-//! * from the newest image and the log as restart does, against the sum of what was committed;
+//! * from the newest image and the log as restart does, and compared with the sum of the committed changes;
 //! * from every image to every epoch (point in time);
 //! * from every image to every other image, knowing of a transaction only when it ended;
 //! * from every image by records that were combined before (net change).
 //!
-//! Every mistake that somebody made in such an algorithm, the printed one included, is a
-//! [`Twist`]; [`VARIANTS`] lists them with the verdict that runs must come to.
+//! Each known mistake in such an algorithm, including those of the printed one, is a [`Twist`];
+//! [`VARIANTS`] lists the combinations with the verdict that their runs must reach.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 1-3 and section 4.

@@ -1,5 +1,5 @@
-//! What must be there, and the three other ways from images and log to a state: to any epoch, to
-//! another image, and by combined records.
+//! The expected state, and three other ways to compute one from images and log: at any epoch, at another
+//! image, and from combined records.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +25,12 @@ impl Machine {
 
     /// An image's pages, and zeros for those born later.
     pub fn padded(&self, image: &[Vec<u8>]) -> Pages {
+        assert!(
+            image.len() <= self.pages.len(),
+            "an image of {} pages, and there are {}",
+            image.len(),
+            self.pages.len()
+        );
         let mut pages = image.to_vec();
         pages.resize_with(self.pages.len(), || vec![0; self.slots]);
         pages

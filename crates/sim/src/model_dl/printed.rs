@@ -1,4 +1,4 @@
-//! Algorithm 3 as printed: one backward pass a stream, with a bit for a tag.
+//! Algorithm 3 as printed: one backward pass over each stream, with a bit as the tag.
 
 use std::collections::BTreeSet;
 

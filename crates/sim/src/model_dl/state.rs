@@ -1,4 +1,4 @@
-//! What the model consists of: pages, streams, images, transactions; and the log's one operation.
+//! The state of the model: pages, streams, images and transactions; and the log's one operation.
 
 use fastrand::Rng;
 
@@ -223,9 +223,19 @@ impl Machine {
         let Some(closing) = &mut self.closing else {
             return;
         };
-        closing.sealed[stream] = Some(self.streams[stream].len());
+        let end = self.streams[stream].len();
+        assert!(
+            closing.sealed[stream].is_none(),
+            "an epoch ends once in a stream"
+        );
+        closing.sealed[stream] = Some(end);
         if let Some(ends) = closing.sealed.iter().copied().collect::<Option<Vec<_>>>() {
-            self.closed.push((closing.epoch, ends));
+            let (epoch, before) = (closing.epoch, self.closed.last());
+            assert!(
+                before.is_none_or(|(before, _)| *before < epoch) && epoch < self.epoch,
+                "epoch {epoch} closes behind {before:?}"
+            );
+            self.closed.push((epoch, ends));
             self.closing = None;
         }
     }

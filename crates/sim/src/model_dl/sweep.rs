@@ -1,4 +1,4 @@
-//! The fuzzy checkpoint, one page or one phase a step.
+//! The fuzzy checkpoint: each step visits one page or takes one phase.
 
 use fastrand::Rng;
 
@@ -54,6 +54,12 @@ impl Machine {
             return;
         }
         let page = &mut self.pages[sweep.at];
+        assert!(
+            page.tag <= sweep.k && sweep.k == self.g,
+            "checkpoint {} visits a page of {}",
+            sweep.k,
+            page.tag
+        );
         page.tag = sweep.k;
         page.bit = !page.bit;
         if std::mem::take(&mut page.dirty[sweep.image]) {
@@ -104,6 +110,16 @@ impl Machine {
     }
 
     fn sweep_complete(&mut self, sweep: Sweep) {
+        assert!(
+            sweep.image != self.anchor.image && sweep.k > self.anchor.k,
+            "image {} replaces the one that the anchor rests on",
+            sweep.image
+        );
+        let marks = sweep.begin.iter().zip(&sweep.end);
+        assert!(
+            marks.len() == self.streams.len() && marks.into_iter().all(|(a, b)| a < b),
+            "a window begins before it ends, in each stream"
+        );
         let pages = self.images[sweep.image][..sweep.pages].to_vec();
         self.archive.push((sweep.k, pages));
         self.anchor = Anchor {

@@ -52,7 +52,8 @@ impl Machine {
     fn log(&mut self, at: usize, update: Update) {
         let stream = self.past[update.txn].stream;
         let position = self.append(stream, Record::Update(update));
-        self.running[at].first.get_or_insert(position);
+        let first = *self.running[at].first.get_or_insert(position);
+        assert!(first <= position, "record {position} comes before {first}");
     }
 
     fn apply(&mut self, rng: &mut Rng, at: usize, update: Update) {
@@ -114,6 +115,11 @@ impl Machine {
 
     fn end(&mut self, at: usize, fate: Fate) {
         let txn = self.running.swap_remove(at).txn;
+        assert_eq!(
+            self.past[txn].fate,
+            Fate::InFlight,
+            "a transaction ends once"
+        );
         self.past[txn].fate = fate;
         for lock in self.locks.iter_mut().flatten() {
             if *lock == Some(txn) {
@@ -131,7 +137,16 @@ impl Machine {
         let stream = self.past[txn].stream;
         let commit_at = self.append(stream, Record::Commit { txn, epoch, first });
         self.past[txn].commit_at = commit_at;
+        assert_eq!(
+            self.running[at].undo, self.past[txn].deltas,
+            "a transaction commits what it could take back"
+        );
         for delta in &self.past[txn].deltas {
+            assert_eq!(
+                self.locks[delta.page][delta.slot],
+                Some(txn),
+                "a transaction changes what it has locked"
+            );
             self.writers[delta.page][delta.slot] = Some(txn);
         }
         self.end(at, Fate::Committed(epoch));
@@ -175,6 +190,10 @@ impl Machine {
             ..
         } = self.running[at];
         let g = self.g;
+        assert!(
+            self.running[at].undo.is_empty(),
+            "a rollback ends when nothing is left to take back"
+        );
         let record = Record::Abort {
             txn,
             compensated: compensates,

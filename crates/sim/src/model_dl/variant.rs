@@ -1,5 +1,5 @@
-//! The variants of the model: the algorithm as corrected, and with its mistakes put back, one at a
-//! time and in the company in which they matter.
+//! The variants of the model: the corrected algorithm, and the same with its mistakes reintroduced, alone
+//! and in the combinations in which they matter.
 
 /// A deviation from the corrected algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Which step comes next.
+//! Draws the next step.
 
 use crate::report::Check;
 

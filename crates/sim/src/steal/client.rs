@@ -1,4 +1,4 @@
-//! The steps of transactions, each reply held against the oracle.
+//! The steps of transactions; each reply is compared with the oracle.
 
 use perdura_base::PartitionId;
 

@@ -1,5 +1,5 @@
-//! What must be there: a sorted map and the list of transactions since the last restart. It
-//! shares no code with the engine and knows nothing of pages, logs or images.
+//! The oracle: a sorted map and the list of transactions since the last restart. It shares no code with
+//! the engine and knows nothing of pages, logs or images.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,11 @@ impl Oracle {
 
     /// A transaction holds a spot from now on.
     pub fn lock(&mut self, spot: Spot, holder: u64) {
-        self.locks.insert(spot, holder);
+        let before = self.locks.insert(spot, holder);
+        assert!(
+            before.is_none_or(|before| before == holder),
+            "{spot:?} is locked for {holder}, and {before:?} holds it"
+        );
     }
 
     fn release(&mut self, holder: u64) {
@@ -64,6 +68,19 @@ impl Oracle {
 
     /// A transaction has committed in `epoch`.
     pub fn commit(&mut self, holder: u64, epoch: u64, writes: Vec<Write>) {
+        for (spot, _) in &writes {
+            assert_eq!(
+                self.holder(*spot),
+                Some(holder),
+                "a transaction commits what it has locked"
+            );
+            let wrote = |(_, writes): &&(u64, Vec<Write>)| writes.iter().any(|(at, _)| at == spot);
+            let before = self.history.iter().rev().find(wrote);
+            debug_assert!(
+                before.is_none_or(|(before, _)| *before <= epoch),
+                "{spot:?} is written in epoch {epoch} behind {before:?}"
+            );
+        }
         writes
             .iter()
             .for_each(|write| apply(&mut self.committed, write));
@@ -93,6 +110,11 @@ impl Oracle {
 
     /// Only epochs up to `durable` survived; nothing else ever happened.
     pub fn restart(&mut self, durable: u64) {
+        debug_assert_eq!(
+            self.state_at(u64::MAX),
+            self.committed,
+            "base and history make the committed rows"
+        );
         self.base = self.state_at(durable);
         self.committed.clone_from(&self.base);
         self.history.clear();

@@ -1,5 +1,5 @@
-//! Rows that are described by a number. Many of them differ from each other in few places, as
-//! rows do that an update changes in part; others in every byte.
+//! Rows described by a number. Many differ from each other in few bytes, as a row does after a partial
+//! update; others differ in every byte.
 
 use crate::content::scramble;
 

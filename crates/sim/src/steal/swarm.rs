@@ -1,4 +1,4 @@
-//! What a run of steal mode is like.
+//! The character of a run of steal mode.
 
 use fastrand::Rng;
 use perdura_device::CrashProfile;

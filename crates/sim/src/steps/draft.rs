@@ -1,5 +1,5 @@
-//! The steps of drafts: collections are built between other steps, then named or dropped, or lost in
-//! a crash.
+//! The steps of drafts: collections are built between other steps, then named or dropped, or lost in a
+//! crash.
 
 use perdura::types::Source;
 use perdura::{Core, Error, Renewal, Shape, TEXT_PAGE_BYTES};
@@ -64,6 +64,12 @@ impl World {
         match begun {
             Ok((draft, _)) => {
                 let at = self.drafts.len();
+                assert!(
+                    self.drafts
+                        .iter()
+                        .all(|other| other.draft.home() != draft.home()),
+                    "two drafts have one home"
+                );
                 self.drafts.push(Drafting {
                     draft,
                     value: empty(shape),
@@ -123,6 +129,7 @@ impl World {
         });
         match grown {
             Ok((text, _)) => {
+                assert_eq!(text.len(), to, "a string is as long as what was written");
                 let text = Some(text);
                 self.drafts[at].building = Some(Building { text, ..building });
                 Ok(())

@@ -1,4 +1,4 @@
-//! The steps of a scan: each call takes it further, and it must return every key that stays.
+//! The steps of a scan: the calls together must return every key that was present throughout.
 
 use perdura::PartitionSet;
 use perdura_device::Clock;
@@ -45,6 +45,14 @@ impl World {
             }
             scan.due.retain(|due| Some(*due) != key);
         }
+        let live = self.model.live();
+        debug_assert!(
+            scan.due
+                .iter()
+                .all(|key| live.contains_key(&(scan.database, *key))),
+            "a scan owes keys that are gone: {:?}",
+            scan.due
+        );
         if next != 0 {
             scan.cursor = next;
             self.scan = Some(scan);

@@ -34,7 +34,9 @@ impl Steal {
                 record,
                 partition,
                 tag,
-            }) => self.append_record(txn.stream, &record, partition, tag),
+            }) => {
+                self.append_record(txn.stream, &record, partition, tag);
+            }
         }
     }
 }
