@@ -30,7 +30,7 @@ use crate::base::{Image, begun_by};
 use crate::fates::Forward;
 use crate::judge::{no_record, txn_record};
 use crate::pass::{Pass, SharedUnit};
-use crate::route::Route;
+use crate::route::{Route, foreign};
 use crate::rule::gate_begun;
 use crate::source::{Frames, LogSource};
 use crate::stats::ReplayStats;
@@ -182,13 +182,14 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             pass.enter_merged_life(stream, life)?;
         }
         opened.for_each(pass.players.direction(), |frame, origin| {
-            if let Route::Supplied(number) = pass.players.route(frame, origin)? {
+            match pass.players.route(frame.kind) {
+                Some(Route::Method) => {}
                 // Every worker reads every unit; the supplied players see each frame once.
-                return if is_first {
-                    pass.players.supplied()[number].frame(frame, *origin)
-                } else {
-                    Ok(())
-                };
+                Some(Route::Supplied(_)) if !is_first => return Ok(()),
+                Some(Route::Supplied(number)) => {
+                    return pass.players.play_supplied(number, frame, origin);
+                }
+                None => return Err(foreign(frame, origin)),
             }
             if let Some(numbered) = self.frame(stream, unit.number, frame, origin)? {
                 last = numbered.number;

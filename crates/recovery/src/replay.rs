@@ -23,7 +23,7 @@ use crate::means::{Means, Target};
 use crate::merge::merge;
 use crate::pass::{Pass, SharedUnit};
 use crate::player::IndexNeed;
-use crate::route::Route;
+use crate::route::{Route, foreign};
 use crate::source::{Frames, LogSource, Raw};
 use crate::stats::ReplayStats;
 use crate::threads::run_threads;
@@ -153,11 +153,12 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
             unit,
         };
         let mut passed = Passed::default();
-        let supplied = self.pass.players.supplied();
-        opened.for_each(self.pass.players.direction(), |frame, origin| {
-            match self.pass.players.route(frame, origin)? {
-                Route::Method => player.frame(&scene, frame, origin, &mut passed),
-                Route::Supplied(number) => supplied[number].frame(frame, *origin),
+        let players = &self.pass.players;
+        opened.for_each(players.direction(), |frame, origin| {
+            match players.route(frame.kind) {
+                Some(Route::Method) => player.frame(&scene, frame, origin, &mut passed),
+                Some(Route::Supplied(number)) => players.play_supplied(number, frame, origin),
+                None => Err(foreign(frame, origin)),
             }
         })?;
         assert_eq!(

@@ -108,21 +108,18 @@ impl<'a> Players<'a> {
         Ok(players)
     }
 
-    /// Which player takes a frame.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] if no player claims its kind.
+    /// Which player takes frames of this kind; `None` if no player claims them, which ends the restart
+    /// with the error [`foreign`].
     #[inline]
-    pub fn route(&self, frame: Frame<'_>, origin: &Origin) -> Result<Route> {
-        let route = match frame.kind {
+    pub fn route(&self, kind: FrameKind) -> Option<Route> {
+        match kind {
             FrameKind::Group => self.groups,
             FrameKind::Record => self.records,
             FrameKind::BeginCheckpoint
             | FrameKind::EndCheckpoint
             | FrameKind::Restart
             | FrameKind::Beacon => Some(self.no_records),
-        };
-        route.ok_or_else(|| foreign(frame, origin))
+        }
     }
 
     /// The method's player.
@@ -133,6 +130,15 @@ impl<'a> Players<'a> {
     /// The supplied players, by the number that [`Route::Supplied`] names.
     pub fn supplied(&self) -> &[Arc<dyn Supplied>] {
         &self.supplied
+    }
+
+    /// Hands a frame to the supplied player of this number. Kept out of the loops that play groups.
+    ///
+    /// # Errors
+    /// The player's.
+    #[inline(never)]
+    pub fn play_supplied(&self, number: usize, frame: Frame<'_>, origin: &Origin) -> Result<()> {
+        self.supplied[number].frame(frame, *origin)
     }
 
     /// Which way the log is read.

@@ -19,7 +19,7 @@ use crate::base::Image;
 use crate::fates::Losers;
 use crate::judge::txn_record;
 use crate::pass::Pass;
-use crate::route::Route;
+use crate::route::{Route, foreign};
 use crate::source::{Frames, LogSource, Raw};
 use crate::stats::ReplayStats;
 
@@ -45,10 +45,11 @@ pub(crate) fn undo_losers<I: Image, S: LogSource>(
         let unit = pass.log.read(part, number)?.open()?;
         let mut batch = Batch::<SlotChange<'_>>::new();
         unit.for_each(Direction::Backward, |frame, origin| {
-            match (pass.players.route(frame, origin)?, frame.kind.role()) {
-                (Route::Method, Role::Records) => {}
-                (Route::Method, Role::BeginMark | Role::EndMark | Role::Log)
-                | (Route::Supplied(_), _) => return Ok(()),
+            match (pass.players.route(frame.kind), frame.kind.role()) {
+                (Some(Route::Method), Role::Records) => {}
+                (Some(Route::Method), Role::BeginMark | Role::EndMark | Role::Log)
+                | (Some(Route::Supplied(_)), _) => return Ok(()),
+                (None, _) => return Err(foreign(frame, origin)),
             }
             let update = match txn_record(frame.payload, origin)? {
                 TxnRecord::Update(update) => update,
