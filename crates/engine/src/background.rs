@@ -83,10 +83,8 @@ impl Shared {
                 CheckpointProgress::Idle => return Ok(()),
                 CheckpointProgress::Done => {
                     let k = self.core.checkpoint_stats().last_k;
-                    let named = self.core.anchor().with(|record| {
-                        let newest = record.newest_image();
-                        newest.map(|slot| record.image(slot).k.0)
-                    });
+                    let anchor = self.core.anchor().get();
+                    let named = anchor.newest_image().map(|slot| anchor.image(slot).k.0);
                     assert_eq!(
                         named,
                         Some(k),
@@ -182,7 +180,7 @@ impl Shared {
             let durable = self.core.wal().durable(Rung::Disk);
             match self.core.vouch() {
                 Ok(written) => {
-                    let vouched = self.core.anchor().with(|record| record.vouched.epoch);
+                    let vouched = self.core.anchor().get().vouched.epoch;
                     assert!(
                         durable <= vouched,
                         "I13: the anchor vouches for what was durable before"

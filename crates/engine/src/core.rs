@@ -121,7 +121,7 @@ impl Core {
             Epoch(self.report.durable_epoch) < self.wal.current(),
             "I7: the first epoch of a life lies behind what the restart found"
         );
-        let ckpt_max = self.anchor.with(|record| record.ckpt_max);
+        let ckpt_max = self.anchor.get().ckpt_max;
         assert!(
             ckpt_max <= self.heap.ckpt_epoch(),
             "I7: the next checkpoint has a number that the anchor does not know"
@@ -130,7 +130,7 @@ impl Core {
 
     /// Makes the tables that a restart found known, also where they have no page.
     fn attach_tables(&self, catalog: &Catalog) {
-        let anchored = self.anchor.with(|record| record.geometry);
+        let anchored = self.anchor.get().geometry;
         assert_eq!(*self.heap.geometry(), anchored, "the heap is the anchor's");
         for id in (0..self.heap.geometry().partitions).map(PartitionId) {
             let mut part = self.heap.lock(id);
@@ -443,7 +443,7 @@ impl Core {
         }
         match self.vouch() {
             Ok(_) => {
-                let vouched = self.anchor.with(|record| record.vouched.epoch);
+                let vouched = self.anchor.get().vouched.epoch;
                 assert!(
                     Epoch(self.report.durable_epoch) <= vouched,
                     "I13: the anchor vouches for what the restart found"

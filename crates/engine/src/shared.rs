@@ -145,7 +145,7 @@ impl Shared {
         let memory = self.core.heap().memory();
         let wal = self.core.wal();
         let log = wal.stats();
-        let vouched = self.core.anchor().with(|record| record.vouched.epoch);
+        let vouched = self.core.anchor().get().vouched.epoch;
         assert!(
             vouched <= wal.durable(Rung::Disk),
             "I13: the anchor vouches for at most D"

@@ -1,5 +1,7 @@
 //! The anchor in memory, and the one way to change it: durable before it is visible.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use perdura_base::Result;
 use perdura_wal::anchor::AnchorFile;
@@ -12,9 +14,9 @@ pub struct AnchorCell {
     file: AnchorFile,
     /// Serializes updates; held during the anchor's I/O. Holds the record of an update that the disk
     /// delays: it counts, and becomes visible, once the next update has finished it.
-    updating: Mutex<Option<Anchor>>,
-    /// The record as it is on disk; held for a copy only.
-    record: Mutex<Anchor>,
+    updating: Mutex<Option<Arc<Anchor>>>,
+    /// The record as it is on disk.
+    record: Mutex<Arc<Anchor>>,
 }
 
 impl AnchorCell {
@@ -24,19 +26,14 @@ impl AnchorCell {
         AnchorCell {
             file,
             updating: Mutex::new(None),
-            record: Mutex::new(record),
+            record: Mutex::new(Arc::new(record)),
         }
     }
 
-    /// A copy of the record.
+    /// The record. An update makes another one.
     #[must_use]
-    pub fn get(&self) -> Anchor {
-        self.record.lock().clone()
-    }
-
-    /// Looks at the record without a copy.
-    pub fn with<R>(&self, look: impl FnOnce(&Anchor) -> R) -> R {
-        look(&self.record.lock())
+    pub fn get(&self) -> Arc<Anchor> {
+        Arc::clone(&self.record.lock())
     }
 
     /// Changes the record: written and synced before anyone can read it. A change that was delayed
@@ -46,7 +43,7 @@ impl AnchorCell {
     /// The record in memory is unchanged; what is on the disk is one of the two. After
     /// [`Failure::Delay`] the change comes into force with the next update, whatever that one is:
     /// a caller repeats its change, which must have the same effect again.
-    pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Anchor, Failure> {
+    pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Arc<Anchor>, Failure> {
         let mut unfinished = self.updating.lock();
         if let Some(delayed) = unfinished.take() {
             let finished = self.file.finish();
@@ -57,7 +54,7 @@ impl AnchorCell {
                 *self.record.lock() = delayed;
             }
         }
-        let mut next = self.get();
+        let mut next = Anchor::clone(&self.get());
         let before = (next.uuid, next.seq, next.incarnation, next.vouched.epoch);
         change(&mut next);
         let after = (next.uuid, next.seq, next.incarnation, next.vouched.epoch);
@@ -71,11 +68,12 @@ impl AnchorCell {
             "lives and what is vouched for only grow"
         );
         next.seq += 1;
+        let next = Arc::new(next);
         if let Err(failure) = self.file.write(&next.to_record()) {
             *unfinished = Some(next);
             return Err(failure);
         }
-        self.record.lock().clone_from(&next);
+        *self.record.lock() = Arc::clone(&next);
         Ok(next)
     }
 
@@ -83,7 +81,11 @@ impl AnchorCell {
     ///
     /// # Errors
     /// As [`update`](Self::update); [`Wal::failure`] says whether the log has stopped.
-    pub fn update_running(&self, wal: &Wal, change: impl FnOnce(&mut Anchor)) -> Result<Anchor> {
+    pub fn update_running(
+        &self,
+        wal: &Wal,
+        change: impl FnOnce(&mut Anchor),
+    ) -> Result<Arc<Anchor>> {
         self.update(change).map_err(|failure| {
             if let Failure::Final(error) = &failure {
                 wal.stop("anchor", error);

@@ -476,18 +476,17 @@ impl Checkpointer {
     /// I6: before the log is cut, the durable anchor names the image, and the floor lies at or
     /// ahead of where a restart from it begins.
     fn assert_named(&self, slot: ImageSlot, k: CkptEpoch, floor: &[Pos]) {
-        self.parts.anchor.with(|anchor| {
-            let image = anchor.image(slot);
-            assert!(
-                image.is_complete() && image.k == k,
-                "the log is cut after the anchor names checkpoint {k}"
-            );
-            let mut reach = floor.iter().zip(&image.cover.begin);
-            assert!(
-                reach.all(|(floor, begin)| floor <= begin),
-                "the log is cut ahead of where a restart from checkpoint {k} begins"
-            );
-        });
+        let anchor = self.parts.anchor.get();
+        let image = anchor.image(slot);
+        assert!(
+            image.is_complete() && image.k == k,
+            "the log is cut after the anchor names checkpoint {k}"
+        );
+        let mut reach = floor.iter().zip(&image.cover.begin);
+        assert!(
+            reach.all(|(floor, begin)| floor <= begin),
+            "the log is cut ahead of where a restart from checkpoint {k} begins"
+        );
     }
 
     /// I5: the image is named only once every record that it reflects is durable.
@@ -537,7 +536,7 @@ impl Checkpointer {
 
     fn complete(&mut self, sweep: &Sweep) {
         let clock = &self.parts.clock;
-        let newest = self.parts.anchor.with(Anchor::newest_image);
+        let newest = self.parts.anchor.get().newest_image();
         assert_eq!(
             newest,
             Some(sweep.slot),

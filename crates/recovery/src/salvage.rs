@@ -477,7 +477,7 @@ pub fn build(
     let restarted = Restarted {
         heap,
         anchor: Some(cell),
-        record,
+        record: Anchor::clone(&record),
         directories: [Directory::empty(partitions), Directory::empty(partitions)],
         wal_start,
         catalog,

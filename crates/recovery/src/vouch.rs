@@ -21,7 +21,7 @@ use crate::anchor_cell::AnchorCell;
 /// of space: then call it again later.
 pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
     wal.check()?;
-    let is_known = anchor.with(|record| record.vouched.epoch >= wal.durable(Rung::Disk));
+    let is_known = anchor.get().vouched.epoch >= wal.durable(Rung::Disk);
     if is_known {
         return Ok(false);
     }

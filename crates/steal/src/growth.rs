@@ -82,7 +82,8 @@ impl Steal {
     /// [`Error::Usage`] for a row longer than a slot, and if there is an image, a running checkpoint
     /// or an open transaction; [`Error::OutOfMemory`].
     pub fn fill<R: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = R>) -> Result<u64> {
-        let images = self.anchor().get().images;
+        let anchor = self.anchor().get();
+        let images = &anchor.images;
         let refused = if self.checkpoint_is_running() {
             Some("a checkpoint is running")
         } else if images.iter().any(|i| i.is_complete()) {
