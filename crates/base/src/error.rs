@@ -1,10 +1,10 @@
-//! The four families of errors, which have four fates.
+//! The four families of errors, and how each is handled.
 //!
-//! *Caller*: the argument was wrong; nothing happened. *Environment*: the machine refused; the
-//! failure is latched where trust is lost. *Fenced*: another process owns the log now; this one stops
-//! for good, and neither a retry nor a restart of it is right. *Corruption*: bytes are not what was written; it
-//! names the place, what was expected and found, and is never ignored. A torn log tail is an
-//! expected end and no error at all.
+//! *Caller*: an argument is wrong; nothing has changed. *Environment*: the machine refused an
+//! operation; the failure is latched where the state of the disk is no longer known. *Fenced*: another
+//! process owns the log; this process stops for good and must be neither retried nor restarted.
+//! *Corruption*: bytes differ from those that were written; the error names the place, what was expected
+//! and what was found, and is never ignored. A torn log tail is an expected end, not an error.
 
 use std::fmt;
 use std::io;

@@ -1,9 +1,9 @@
 //! The registry of seeded recovery bugs.
 //!
-//! Each flaw is a mistake that somebody has made, or that a printed algorithm invites. The code
-//! asks [`armed`] at the place where the mistake would be; without the `flaws` feature the answer
-//! is the constant `false` and the branch vanishes. The simulator must catch every flaw: that is
-//! how we know that the tests would notice.
+//! Each flaw is a mistake that was made once, or that a printed algorithm invites. The code calls
+//! [`armed`] at the place of the mistake; without the `flaws` feature that returns the constant `false`
+//! and the branch vanishes. The simulator must catch every flaw, which shows that the tests would
+//! notice the mistake.
 
 /// A seeded bug. The text says the story; the place is found by searching for the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Ids are newtypes, so that an epoch is never compared with a checkpoint epoch by accident.
 //!
-//! There are three clocks and no more: the commit epoch [`Epoch`] (durability and order across
+//! There are exactly three clocks: the commit epoch [`Epoch`] (durability and order across
 //! streams), the checkpoint epoch [`CkptEpoch`] (a page's tag), and the update number [`Useq`]
 //! (order within one page).
 

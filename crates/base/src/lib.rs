@@ -1,5 +1,5 @@
-//! What every layer shares and nothing more: ids that carry their unit, checksums, one
-//! little-endian cursor, the limits, and the four families of errors.
+//! The definitions that all layers share: ids that carry their unit, checksums, one little-endian
+//! cursor, the limits, and the four families of errors.
 //!
 //! This crate performs no I/O and reads no clock.
 

@@ -1,4 +1,4 @@
-//! Every limit in one place, checked at the door before anything is written.
+//! All limits. The code checks a limit before it writes anything.
 
 /// Bytes in a page of the heap.
 pub const PAGE_BYTES: usize = 16 * 1024;

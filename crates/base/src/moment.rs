@@ -1,4 +1,4 @@
-//! Moments in words.
+//! Points in time as text for messages.
 
 /// A moment given in microseconds since 1970, in UTC; `never` for zero.
 #[must_use]

@@ -1,5 +1,4 @@
-//! Conversions between integer widths that cannot lose anything here: the crate refuses to
-//! build where `usize` is not 64 bits wide.
+//! Lossless conversions between integer widths: the crate builds only where `usize` is 64 bits wide.
 
 const _: () = assert!(usize::BITS == 64, "Perdura needs a 64-bit machine");
 

@@ -1,4 +1,4 @@
-//! Time comes in from outside. Nothing below the engine reads a clock of its own.
+//! Clocks, which the caller supplies: nothing below the engine reads the system's clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -1,5 +1,4 @@
-//! What all disks, and all clocks, do alike: suites for the tests of whatever implements [`Disk`] or
-//! [`Clock`], in this crate or another.
+//! Conformance suites for every implementation of [`Disk`] or [`Clock`], in this crate or another.
 //!
 //! # Panics
 //! Each suite panics at the first check that does not hold.

@@ -1,14 +1,13 @@
-//! Disks and clocks, as the core sees them.
+//! Disks and clocks: the traits through which the core does all I/O.
 //!
-//! Everything the engine does to the outside goes through [`Disk`], [`File`] and [`Clock`], as
-//! trait objects at the I/O boundary: the same machine code runs in production and under the
-//! simulator. One virtual call per I/O is noise beside a system call; hot in-memory paths never
-//! cross this boundary.
+//! The engine reaches the outside through [`Disk`], [`File`] and [`Clock`] alone. They are trait
+//! objects, so that the same machine code runs in production and under the simulator. One virtual call
+//! per I/O is negligible beside a system call, and hot in-memory paths never cross this boundary.
 //!
 //! | implementation | for |
 //! |---|---|
 //! | [`FileDisk`] | a directory of a real file system; direct I/O where it is allowed |
-//! | [`MemDisk`] | memory that forgets nothing: unit tests, benchmarks without a disk |
+//! | [`MemDisk`] | memory, durable at once: unit tests, benchmarks without a disk |
 //! | [`ModelDisk`] | another disk, slowed to a set bandwidth and latency |
 //! | [`SimDisk`] | memory that fails as disks do: power cuts, torn and lost writes, rot |
 //! | [`ReadOnly`] | a view that refuses every change |

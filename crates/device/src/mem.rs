@@ -1,7 +1,7 @@
-//! Memory that forgets nothing: everything is durable the moment it is written.
+//! A disk in memory on which a write is durable at once.
 //!
-//! For unit tests and for benchmarks that are to measure the engine and not a disk. For crashes
-//! there is [`SimDisk`](crate::SimDisk).
+//! It serves unit tests, and benchmarks that measure the engine without a disk.
+//! [`SimDisk`](crate::SimDisk) simulates crashes.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};

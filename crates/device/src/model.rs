@@ -13,7 +13,7 @@
 //! * a wait too short to sleep is not waited: it stays in the bucket as debt, and the call that
 //!   makes the debt worth a sleep pays it (many small reads cost one sleep, not one each);
 //! * what a sleep overshot is a credit of the next transfer, as the read-ahead of a drive goes on
-//!   while its reader is late. A device that was left idle has no credit: nobody overslept;
+//!   while its reader is late. A device that was left idle has no credit: no reader overslept;
 //! * a drive reads ahead: a read that goes on where the last one ended finds up to 2 MiB of what it
 //!   wants read already, if the host left the time for it. So a reader that computes between two
 //!   reads, or waits for a processor, does not stop the disk, as it would not with queued I/O;

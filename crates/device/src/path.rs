@@ -1,5 +1,5 @@
-//! Which paths a disk accepts: relative ones that stay below its root. The same rule on every
-//! disk, so that what passes in the simulator passes on a file system.
+//! The paths that a disk accepts: relative ones that stay below its root. All disks share the rule, so
+//! a path that passes in the simulator passes on a file system.
 
 use perdura_base::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! Disks and files that can only be read: every change is refused, whatever stands behind them.
+//! Read-only views of disks and files, which refuse every change.
 
 use std::any::Any;
 use std::io;

@@ -1,7 +1,8 @@
-//! How far the disk is behind: since when something appended has not been durable, and how much.
+//! The age of the oldest frame that is not durable.
 //!
-//! The first frame of each epoch notes the time; the note goes when the epoch is durable. So the
-//! age counts from the write, whatever the flusher is doing, and costs one clock reading an epoch.
+//! The first frame of each epoch records the time, and the record is dropped when the epoch is durable.
+//! So the age counts from the append whatever the flusher is doing, and costs one clock reading per
+//! epoch.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! How transactions and checkpoints put frames into the log: admitted before, never made to wait.
+//! Appending frames. A transaction is admitted before it takes latches; an append never waits or fails.
 
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, Result, StreamId};

@@ -1,4 +1,4 @@
-//! The block: the unit of writing. The format page is the only text on its layout.
+//! The block: the unit of writing. The format page below is the only description of its layout.
 #![doc = include_str!("../../../docs/formats/block.md")]
 
 use perdura_base::checksum::crc32c;

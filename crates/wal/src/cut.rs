@@ -47,7 +47,7 @@ pub struct Elsewhere {
 /// Computes the cut from the scans of all streams. An error names what is intact `elsewhere`.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a block proves that acknowledged data is missing.
+/// [`Error::Corrupt`](perdura_base::Error::Corrupt) if a block proves that acknowledged data is missing.
 pub fn decide_cut(
     anchor: &History,
     scans: &[StreamScan],

@@ -1,4 +1,4 @@
-//! Commit epochs: which one appends join, how one is closed in every stream, and which are durable.
+//! Commit epochs: the one that appends join, closing it in every stream, and the durable ones.
 
 use std::collections::VecDeque;
 
@@ -74,7 +74,7 @@ impl Wal {
         begun
     }
 
-    /// The first half of [`close_epoch`](Self::close_epoch), for those who interleave by hand:
+    /// The first half of [`close_epoch`](Self::close_epoch), for a caller that interleaves threads step by step:
     /// later appends join the next epoch, streams not visited yet still hold the old one open.
     pub fn close_begin(&self) -> Option<Epoch> {
         let mut closing = self.closing.lock();
@@ -232,7 +232,7 @@ impl Wal {
     }
 
     /// The newest epoch with a frame; 0 before the first append. Unlike [`current`](Self::current)
-    /// it will be closed even if nothing more is appended.
+    /// it will be closed even if no further frame is appended.
     #[must_use]
     pub fn last_appended(&self) -> Epoch {
         Epoch(self.last_appended.load(Ordering::SeqCst))

@@ -3,13 +3,16 @@
 //! ```text
 //! Idle ──the tail has blocks──► Writing ──the tail is empty──► Syncing ──synced──► Idle, D advances
 //! ```
-//! While it is idle, the machine before it (`seal`) fills the tail.
-//! The engine drives it from a thread, the simulator from its seed: the same code. A failed write
-//! or sync latches the log and is never repeated; so does a device that says that another process owns
-//! the log ([`Error::Fenced`]), whatever the step was. Two failures pass, and the step is taken again later: a
-//! segment cannot be prepared, for whatever reason, and a *write* is refused for want of space, as
-//! copy-on-write file systems do even where the file has its length. Nothing of such a write counts:
-//! its block stays at the head of the tail, and no block behind it is written before it. Want of space that a *sync* reports is final like every other of its failures.
+//! While the flusher is idle, the machine before it (`seal`) fills the tail. The engine calls the steps
+//! from a thread, the simulator in an order that its seed chooses.
+//!
+//! # Failures
+//! A failed write or sync stops the log and is never repeated. So does [`Error::Fenced`], by which a
+//! device says that another process owns the log. Two failures pass, and the step is taken again later:
+//! a segment cannot be prepared, or a *write* is refused for want of space, which copy-on-write file
+//! systems do even where the file has its length. Nothing of a refused write counts: its block stays at
+//! the head of the tail, and no later block is written before it. A *sync* that fails for want of space
+//! is final like any other failed sync.
 
 use std::sync::Arc;
 
@@ -18,6 +21,7 @@ use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, SECTOR_BYTES};
 use perdura_base::{Epoch, Error, Pos, Result, StreamId};
 use perdura_device::{Access, AlignedBuf, File};
 
+use crate::failure::Failure;
 use crate::log::{Stream, Wal};
 use crate::room::Trouble;
 use crate::rung::Rung;
@@ -39,48 +43,6 @@ pub enum FlushProgress {
     Wrote,
     /// Everything taken is synced; D may have advanced.
     Synced,
-}
-
-/// How a write of the log or the anchor failed.
-#[derive(Debug)]
-pub enum Failure {
-    /// It is made again later: nothing of it counts yet.
-    Delay(Error),
-    /// What the disk holds is not known any more.
-    Final(Error),
-}
-
-impl Failure {
-    /// The failure to give a segment a file and its name: nothing is written there yet.
-    fn of_placing(error: Error) -> Failure {
-        match error.is_fenced() {
-            true => Failure::Final(error),
-            false => Failure::Delay(error),
-        }
-    }
-
-    /// The failure of a write: one that found no space may be made again, with the same bytes.
-    #[must_use]
-    pub fn of_write(error: Error) -> Failure {
-        match error.is_disk_full() {
-            true => Failure::Delay(error),
-            false => Failure::Final(error),
-        }
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        match failure {
-            Failure::Delay(error) | Failure::Final(error) => error,
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Final(error)
-    }
 }
 
 /// The segment being written.

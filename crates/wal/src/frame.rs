@@ -1,4 +1,4 @@
-//! Frames: what blocks carry. Written across block boundaries, read forward or backward.
+//! Frames: the contents of blocks. A frame may cross block boundaries, and is read forward or backward.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, TxnId};

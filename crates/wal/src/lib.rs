@@ -5,15 +5,16 @@
 //!  append(group) ──► open block of epoch e ──► seal: headers ──► flusher: write, sync ──► D
 //!                        one per stream           bounded tail      one per stream
 //! ```
-//! D is D of a [`Rung`]; today the only rung is the log's disks.
-//! * A transaction appends its group while it still holds its latches, reads the epoch `E` under
-//!   the stream's lock, and may release its latches then. It is *acknowledged* when the durable
-//!   epoch `D` has reached that epoch.
+//! D is the durable epoch of a [`Rung`]; today the only rung is the log's disks.
+//! * A transaction appends its group while it holds its latches and reads the epoch `E` under the
+//!   stream's lock; then it may release its latches. It is *acknowledged* when the durable epoch `D`
+//!   reaches that epoch.
 //! * Closing an epoch raises `E`, then visits every stream. After the visit no record of the old
-//!   epoch can be appended there, so the ends it notes (`V_e`) say exactly what must be durable.
-//! * Blocks are epoch-pure. Restart keeps whole durable epochs and voids the rest for ever.
+//!   epoch can be appended there, so the ends that the visits return (`V_e`) say exactly what must be
+//!   durable.
+//! * Blocks are epoch-pure. A restart keeps whole durable epochs and voids the rest for ever.
 //!
-//! The log interprets no table: a group is bytes to it.
+//! The log knows no tables: a group is a string of bytes.
 //!
 //! # Source
 //! *Differential Logging* (000), section 4.1 for the streams; the epochs that make early release
@@ -21,8 +22,8 @@
 //! difference whose predecessor it lost, and recover bits that never existed.
 //!
 //! # Locks, in order
-//! `closing` < a stream's `inner` < `ends`, and `inner` < the list of `age`. A flusher's state is taken before any of them. None is
-//! held during I/O but the flusher's own.
+//! A flusher's state < `closing` < a stream's `inner` < `ends`, and `inner` < the list of `age`. Only the
+//! flusher's state is held during I/O.
 
 mod age;
 pub mod anchor;
@@ -31,6 +32,7 @@ pub mod block;
 pub mod cursor;
 pub mod cut;
 mod epochs;
+mod failure;
 pub mod flush;
 pub mod frame;
 #[cfg(test)]
@@ -55,7 +57,8 @@ pub use append::Appended;
 pub use block::BlockHeader;
 pub use cursor::{DurableBlock, LogCursor};
 pub use cut::{Cut, Elsewhere, decide_cut};
-pub use flush::{Failure, FlushProgress};
+pub use failure::Failure;
+pub use flush::FlushProgress;
 pub use frame::{
     ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
 };

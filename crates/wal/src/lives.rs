@@ -1,4 +1,4 @@
-//! Which lives of a database a scan reads, and where the log of each begins.
+//! The lives of a database that a scan reads, and the position at which the log of each begins.
 
 use perdura_base::{Epoch, Incarnation, Pos, StreamId, Uuid};
 

@@ -1,5 +1,5 @@
-//! The log: what it is made of, how it begins, stops and is cut, and its figures. What it takes is in
-//! `append`, when that is durable in `epochs`.
+//! The log as a whole: its parts, opening, stopping and truncating it, and its figures. Module `append`
+//! appends frames, and `epochs` decides when they are durable.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -144,7 +144,7 @@ pub struct Wal {
     pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
     stopped: Mutex<Option<Stop>>,
-    /// 1 once `stopped` is set, for those who ask with every write.
+    /// 1 once `stopped` is set: admission reads it with every write.
     pub(crate) has_failed: AtomicU64,
     /// What keeps streams from being written or extended.
     pub(crate) troubles: Troubles,

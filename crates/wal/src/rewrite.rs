@@ -1,10 +1,10 @@
-//! Making durable what a restart believes.
+//! Rewriting the blocks that a restart keeps but that may not be durable.
 //!
-//! A restart reads blocks that a dead process wrote and perhaps never synced. The system shows them
-//! whether the disk has them or not, and a sync now would prove nothing: after a failed sync the
-//! kernel takes a page for clean that never reached the disk. So before the anchor names the cut, and
-//! before a client sees a transaction, every block between what the anchor vouches for and the cut is
-//! written *again*, from the bytes whose checksums were just compared, and synced.
+//! A restart reads blocks that the previous process wrote and perhaps never synced. The system returns
+//! them whether the disk has them or not, and a sync now would prove nothing: after a failed sync the
+//! kernel marks a page clean that never reached the disk. So before the anchor names the cut, and before
+//! a client sees a transaction, the restart writes every block between the vouched end and the cut
+//! *again*, from bytes whose checksums it has just compared, and syncs them.
 //!
 //! # Invariants
 //! * The bytes written are those read: interrupted anywhere, this leaves the log as it was.

@@ -1,4 +1,4 @@
-//! Room in the log: the files that are ready for what is appended next, and why there are no more.
+//! Room in the log: the files that are ready for the next appends, and what keeps more from being made.
 //!
 //! An append is admitted only if the files ahead hold it, so that no accepted write waits for space
 //! on a full disk. [`Wal::admit`] compares two positions; a stream that comes close to the end of its
@@ -8,7 +8,7 @@
 //! # Invariants
 //! * A position below a stream's `room_end` has a file: a segment, or a spare of the size that the
 //!   sizes of the life give its segment.
-//! * Every kind of trouble is set and cleared by the one action that it names, for its stream.
+//! * Each kind of trouble is set and cleared by the action that it names, for each stream alone.
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;

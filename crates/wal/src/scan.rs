@@ -1,4 +1,5 @@
-//! Reading a stream back: which blocks count, where the log ends, and what the blocks prove.
+//! Scanning a stream: the blocks that count, the position at which the log ends, and the evidence that the
+//! blocks give for the durable epoch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::lives::Lives;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
 
-/// What a damaged database can be, too, without a fault of any disk.
+/// The other cause of damage, without a fault of any disk: a copy made of a running database.
 pub const COPIED: &str = "If this is a copy of a running database, a checkpoint or writes went on \
                           while it was copied: copy it again as docs/operations.md says.";
 

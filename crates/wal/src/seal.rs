@@ -3,8 +3,8 @@
 //! ```text
 //! open ──full, or its epoch is closed──► filled ──its epoch's ends are known──► sealed ──► tail
 //! ```
-//! A sealed block has its header and checksums: its bytes never change again, and they are what every
-//! memory of the log holds. It waits in the *tail* of its stream until the flusher writes it. The tail is
+//! A sealed block has its header and checksums. Its bytes never change again, and every medium that holds
+//! the log holds the same bytes. The block waits in the *tail* of its stream until the flusher writes it. The tail is
 //! bounded by half of what may be in flight, so that a restart finds the end of the log. A device that
 //! sends the log to other memories ([`Wal::ship_by`]) receives each block when it enters the tail.
 //!

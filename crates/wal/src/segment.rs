@@ -1,4 +1,4 @@
-//! Segments: the files a stream is cut into, their names and headers.
+//! Segments: the files of a stream, their names and headers.
 #![doc = include_str!("../../../docs/formats/segment.md")]
 
 use perdura_base::checksum::crc32c;

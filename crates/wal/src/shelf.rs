@@ -1,4 +1,5 @@
-//! The shelf: a stream's files on its disk, from preparation over their time as segments to recycling.
+//! The shelf: the files of a stream on its disk. A file is prepared, serves as a segment, and is recycled
+//! or removed.
 //!
 //! # Invariants
 //! * The segments of a life follow each other without a gap: each is placed where the last one ends.

@@ -1,4 +1,4 @@
-//! How long the segments of a stream are: arithmetic from where a life starts.
+//! The sizes of a stream's segments, computed from the position at which a life starts.
 //!
 //! The first segment of a life has `first` bytes, each next one twice as many as the one before
 //! it, up to `max`. So the anchor alone states the exact length of every segment: one of another

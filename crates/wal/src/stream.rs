@@ -1,4 +1,4 @@
-//! One stream's append side: the open block, and the queue of filled ones that await their sealing.
+//! The append side of a stream: the open block, and the queue of filled blocks that are not sealed yet.
 //!
 //! Everything here happens under the stream's lock. Positions of blocks are arithmetic: a block's
 //! room ends where its segment ends, so segments are filled to the last sector and no block

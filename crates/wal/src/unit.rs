@@ -1,9 +1,8 @@
 //! Reading a scanned stream in units: runs of blocks that begin with the start of a frame.
 //!
-//! Reading and opening are two jobs on purpose: [`StreamScan::read_raw`] only waits for the disk,
-//! [`RawUnit::open`] checks the checksums and joins the bodies, which is a processor's work. A
-//! restart that pipelines the two gives them to different threads. A unit that was read names the
-//! origin of each of its frames itself, so that its player needs no scan.
+//! Reading and opening are two jobs, so that a restart can give them to different threads:
+//! [`StreamScan::read_raw`] waits for the disk, and [`RawUnit::open`] checks the checksums and joins the
+//! bodies. A unit that was read holds the origin of each of its frames, so its player needs no scan.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};

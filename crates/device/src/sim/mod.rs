@@ -1,5 +1,5 @@
-//! The disk that fails: memory that remembers what was synced and what was not, and loses the
-//! latter in every way a real one may.
+//! A simulated disk that fails: memory that distinguishes synced from unsynced changes, and loses the
+//! unsynced ones in every way a real disk may.
 //!
 //! Each file has the bytes programs see, the bytes the platter holds, and the writes between the
 //! two; each name likewise. A [`SimDisk::crash`] chooses which of the writes and names survive,

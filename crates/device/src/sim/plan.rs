@@ -1,4 +1,4 @@
-//! What is to go wrong, and how a crash chooses.
+//! Fault plans, and the profiles by which a crash chooses what survives.
 
 /// How a failed sync leaves the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

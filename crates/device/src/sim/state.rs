@@ -438,7 +438,7 @@ impl State {
         self.restart_machine();
     }
 
-    /// The process is gone; what it wrote is where it was.
+    /// Ends the process. Its writes stay as they are, synced or not.
     fn end_process(&mut self) {
         for inode in self.storage.inodes.values_mut() {
             inode.handles = 0;
@@ -456,7 +456,7 @@ impl State {
         });
     }
 
-    /// Power is back and nobody holds anything.
+    /// Starts the machine's next life, with power and without open handles or locks.
     pub(super) fn begin_life(&mut self) {
         self.life += 1;
         self.power_is_cut = false;

@@ -1,4 +1,4 @@
-//! A record as bytes.
+//! Encoding and decoding of the anchor's record.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
@@ -150,7 +150,7 @@ impl Record {
         if crc != crc32c(covered).to_le_bytes() {
             return Err(damaged(len - 4, "a checksum that does not hold"));
         }
-        // Every version has its checksum where `len` says, so another one is told from damage.
+        // Every version has its checksum where `len` says, so another version is distinguished from damage.
         if version != FORMAT_VERSION {
             return Err(DecodeError::Version(version));
         }

@@ -1,4 +1,4 @@
-//! The anchor's file: two copies, each synced before the other is touched.
+//! The anchor's file: an update writes both copies and syncs each before it touches the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use perdura_device::{Access, AlignedBuf, Disk, File};
 
 use super::copies::{Copies, SECTOR};
 use super::{ANCHOR_PATH, COPY_BYTES, Record};
-use crate::flush::Failure;
+use crate::failure::Failure;
 
 /// The anchor's file, open for updates.
 ///

@@ -1,4 +1,4 @@
-//! The anchor: where a restart begins.
+//! The anchor: the record from which a restart begins.
 #![doc = include_str!("../../../../docs/formats/anchor.md")]
 
 mod codec;
@@ -33,7 +33,7 @@ pub struct ChainLink {
     pub cut: Vec<Pos>,
 }
 
-/// What the log must hold: the newest durable epoch that the anchor was told of. A log that ends
+/// What the log must hold: the newest durable epoch that was written into the anchor. A log that ends
 /// before it has lost acknowledged transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vouched {

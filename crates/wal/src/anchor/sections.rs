@@ -1,4 +1,4 @@
-//! Sections of the anchor: what other components keep there. The log carries them as bytes.
+//! Sections of the anchor: the parts that other components own. The log carries them as bytes.
 
 use std::fmt;
 

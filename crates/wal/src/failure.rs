@@ -1,0 +1,45 @@
+//! The two ways in which a write of the log or the anchor fails: one passes, the other is final.
+
+use perdura_base::Error;
+
+/// How a write of the log or the anchor failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// It is made again later: nothing of it counts yet.
+    Delay(Error),
+    /// What the disk holds is not known any more.
+    Final(Error),
+}
+
+impl Failure {
+    /// The failure to give a segment a file and its name: nothing is written there yet.
+    pub(crate) fn of_placing(error: Error) -> Failure {
+        match error.is_fenced() {
+            true => Failure::Final(error),
+            false => Failure::Delay(error),
+        }
+    }
+
+    /// The failure of a write: one that found no space may be made again, with the same bytes.
+    #[must_use]
+    pub fn of_write(error: Error) -> Failure {
+        match error.is_disk_full() {
+            true => Failure::Delay(error),
+            false => Failure::Final(error),
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::Delay(error) | Failure::Final(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Final(error)
+    }
+}
