@@ -49,7 +49,6 @@ use perdura_device::{AlignedBuf, Clock};
 use perdura_heap::MemoryUse;
 use perdura_wal::{Rung, Wal};
 
-use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
 use crate::component::{Component, Contract};
 use crate::cover::{Cover, Covering};
