@@ -76,7 +76,17 @@ impl Partition {
         } else {
             layout::epoch(page)
         };
-        debug_assert_eq!(layout::page_id(page), self.pages.page_id(local));
+        debug_assert_eq!(
+            layout::page_id(page),
+            self.pages.page_id(local),
+            "I1: the page that gets tag and number is under this partition's latch"
+        );
+        debug_assert!(
+            layout::kind(page).is_some_and(|kind| {
+                kind == PageKind::Free || self.tables.contains_key(&layout::table(page))
+            }),
+            "a page that a transaction changed belongs to a table that is attached"
+        );
         let useq = layout::useq(page).next();
         layout::set_useq(self.pages.page_mut(local), useq);
         self.pages.state(local).dirty = DIRTY_BOTH;

@@ -34,6 +34,9 @@ const STRETCH: usize = 8;
 /// Items are not found by hash; their entries carry this one.
 const NO_HASH: KeyHash = KeyHash(0);
 
+/// Why an item's row is there: the restart checked it, and every write since has encoded one.
+const READABLE: &str = "an item of a list has a row with a label";
+
 /// The entry of an item in a slot.
 pub(crate) fn item_entry(local: u32, slot: usize) -> Entry {
     Entry::new(NO_HASH, local, slot)
@@ -212,7 +215,7 @@ impl Partition {
         self.relabel(undo, id, list, at)?;
         let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
         let label = label_for(&self.pages, items(table, id, list)?, at);
-        label.ok_or_else(|| misused(id, list, "its labels are used up"))
+        label.ok_or_else(|| no_label_left(id, list))
     }
 
     /// Puts an item before the one at place `at`, or behind the last.
@@ -256,11 +259,10 @@ impl Partition {
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
-        let no_place = || misused(id, list, "it has no such place");
-        let old = *items(table, id, list)?.get(at).ok_or_else(no_place)?;
-        let row = pages.row(old).ok_or_else(no_place)?;
-        let chain = chain_of(&row);
-        let label = kind::read_label(&RowRef::new(pages, row).field()).ok_or_else(no_place)?;
+        let found = items(table, id, list)?.get(at).copied();
+        let old = found.ok_or_else(|| misused(id, list, "it has no such place"))?;
+        let chain = chain_of(&pages.row(old).expect(READABLE));
+        let label = label_of(pages, old).expect(READABLE);
         let entry = write_item(pages, table, part, id, (list, label), (Some(old), value))?;
         if entry != old {
             edit(table, part, id, list, Edit::ItemMove(at, entry));
@@ -309,9 +311,8 @@ impl Partition {
         let (from, to, first, step) = stretch(pages, items(table, id, list)?, at);
         let mut label = first;
         for at in from..to {
-            let unreadable = || misused(id, list, "an item cannot be read");
-            let old = *items(table, id, list)?.get(at).ok_or_else(unreadable)?;
-            let row = pages.row(old).ok_or_else(unreadable)?;
+            let old = items(table, id, list)?[at];
+            let row = pages.row(old).expect(READABLE);
             let key = ElementKey::labelled(list, label);
             let mut copy = Vec::new();
             let (row, fresh) = match row.place {
@@ -344,7 +345,9 @@ impl Partition {
                 edit(table, part, id, list, Edit::ItemMove(at, entry));
                 release_slot(pages, table, part, old);
             }
-            label = label.checked_add(step).ok_or_else(exhausted)?;
+            label = label
+                .checked_add(step)
+                .expect("a stretch leaves room for a label behind it");
         }
         table.account(&pages.memory);
         Ok(())
@@ -392,6 +395,13 @@ fn write_item(
     cells::write(pages, table, part, id, (NO_HASH, old), &new)
 }
 
-fn exhausted() -> Error {
-    Error::Usage("a list's labels are used up".into())
+/// What only a label that nothing here wrote can lead to: pushes use up no direction in 2^51 steps.
+fn no_label_left(table: TableId, list: CollectionId) -> Error {
+    Error::corrupt(
+        format!("list {} of table {table}", list.0),
+        0,
+        "labels with room at both ends",
+        "a label next to the end of its range",
+        "The items can be read, and none can be added at that end. Copy the list to another key.",
+    )
 }

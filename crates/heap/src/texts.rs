@@ -10,7 +10,7 @@
 //! the chain ends is remembered in a [`Text`], so that making it longer does not walk along it.
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Error, PageId, Result, TableId};
+use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
 use perdura_page::row::HEAD_KEY_BYTES_MAX;
 use perdura_page::{CollectionId, PageKind, Row, SlotClass};
@@ -92,7 +92,7 @@ impl Partition {
             }
         };
         if let Some(text) = text {
-            pages.link(part, id, text.last, added)?;
+            pages.link(part, id, text.last, added);
         }
         match old {
             None => edit(table, part, id, draft, Edit::ItemAdd(0, entry)),
@@ -163,15 +163,12 @@ impl Partition {
 
 impl Pages {
     /// Lets the last page of a chain, which is full, go on with another one.
-    fn link(
-        &mut self,
-        undo: &mut PartUndo,
-        table: TableId,
-        last: PageId,
-        next: PageId,
-    ) -> Result<()> {
+    fn link(&mut self, undo: &mut PartUndo, table: TableId, last: PageId, next: PageId) {
         let local = self.local(last);
-        let local = local.ok_or_else(|| Error::Usage(format!("page {last} is not here")))?;
+        let local = local.expect("a string lies in the partition of its draft");
+        let page = self.page(local);
+        assert_eq!(layout::table(page), table, "a page belongs to its string");
+        assert_eq!(layout::next(page), None, "a string goes on at its end");
         undo.save(
             self.page(local),
             local,
@@ -181,6 +178,5 @@ impl Pages {
         let used = u32::try_from(CHAIN_BYTES).expect("content of one page");
         let (class, kind) = (SlotClass::default(), PageKind::Large);
         layout::format(self.page_mut(local), table, class, kind, next.0, used);
-        Ok(())
     }
 }

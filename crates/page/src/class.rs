@@ -5,8 +5,10 @@
 //! slots per page that decides: the sizes are the payload divided by 7 down to 1, and the
 //! biggest slot is nearly a page. The table is part of the format: a page names its class by index.
 
-use crate::layout::{HEADER_BYTES, PAGE_BYTES};
+use perdura_base::limits::PAGE_BYTES;
 
+/// Bytes of the header, behind which the slots of a page begin.
+pub const HEADER_BYTES: usize = 64;
 /// How many classes there are.
 pub const CLASS_COUNT: usize = 64;
 const STEPPED: usize = 57;

@@ -146,6 +146,7 @@ impl Home {
         let mut out = Vec::with_capacity(12);
         out.put_varint(u64::from(self.partition.0));
         out.put_varint(self.id.0);
+        debug_assert_eq!(Home::decode(&out), Some(self), "a restart finds the home");
         out
     }
 

@@ -5,13 +5,12 @@ use perdura_base::{CkptEpoch, PageId, TableId, Useq};
 
 use crate::class::SlotClass;
 
+pub use crate::class::HEADER_BYTES;
 pub use perdura_base::limits::PAGE_BYTES;
 
 /// Bytes at the head of a page that are assigned and never differenced; the logged region is the
 /// rest of the page.
 pub const META_BYTES: usize = 16;
-/// Bytes of the whole header.
-pub const HEADER_BYTES: usize = 64;
 /// Content bytes of a large-value page.
 pub const CHAIN_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
 /// The `next` field of the last page of a chain.

@@ -212,6 +212,8 @@ impl<'a> Row<'a> {
                 put(key.unwrap_or_default());
             }
         }
+        debug_assert_eq!(at, self.bytes(), "the slot was chosen by the row's bytes");
+        debug_assert_eq!(is_element(slot), self.kind.is_element());
     }
 }
 
