@@ -38,7 +38,7 @@ pub enum Letter {
 pub struct Tried {
     /// Histories.
     pub histories: u64,
-    /// Crashes or failures, each in a run of its own.
+    /// Crashes or failures, one in each run.
     pub cases: u64,
     /// Restarts compared with the model.
     pub restarts: u64,

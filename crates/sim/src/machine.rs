@@ -18,7 +18,7 @@ pub trait Engine {
     /// An answer that waits for its epoch.
     type Promise;
 
-    /// The epoch that must survive once the client is told, if it may be told now.
+    /// The epoch that must survive once the client has this answer, if the answer may be given now.
     fn due(&self, promise: &Self::Promise) -> Option<u64>;
     /// Every epoch up to here is durable.
     fn durable(&self) -> u64;

@@ -172,7 +172,7 @@ impl World {
             return self.model.newest();
         };
         let of = |place: &Place| {
-            // Who finds another type, or nothing, has seen the key's row and no element.
+            // A command that finds another type, or nothing, has seen the key's row and no element.
             let row = self.model.live().get(place);
             let row = row.filter(|row| row.is_visible(now_ms));
             let reads = row.is_some_and(|row| match op {

@@ -16,7 +16,7 @@ use crate::machine::Course;
 pub struct Swarm {
     /// Log streams.
     pub streams: u8,
-    /// Whether each stream has a disk of its own.
+    /// Whether each stream has a separate disk.
     pub disks_apart: bool,
     /// Fixed at creation.
     pub options: CoreOptions,

@@ -20,7 +20,7 @@ use crate::swarm::Swarm;
 pub struct Promise {
     /// The ticket: from when on the client may be told.
     pub(crate) ticket: u64,
-    /// The newest epoch that what it is told follows from.
+    /// The newest epoch that the answer depends on.
     pub(crate) needs: u64,
 }
 

@@ -159,8 +159,8 @@ impl Steal {
             let record = &mut txn.buffers.record;
             record.clear();
             encode_commit(record, txn.id);
-            // The commit epoch is read while all slot locks are held: whoever gets one of them
-            // later has an epoch that is not smaller.
+            // The commit epoch is read while all slot locks are held: a transaction that gets one of
+            // them later has this epoch or a greater one.
             let appended = self.append_end(txn.id, txn.stream, &txn.buffers.record);
             assert!(
                 txn.first <= Some(appended.pos),
@@ -326,7 +326,7 @@ impl Steal {
     }
 }
 
-/// Locks a slot that nobody has.
+/// Locks a slot that no transaction has.
 fn hold(txn: &mut Txn, space: &mut Space, at: Slotted, taken: bool) -> usize {
     let held = txn.buffers.held.len();
     txn.buffers.held.push(Held { at, taken });

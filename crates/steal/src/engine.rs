@@ -26,7 +26,7 @@ use crate::streams::Streams;
 use crate::txn::{Buffers, Committed, Place};
 
 /// Numbers of transactions and of physical changes begin, in each incarnation, at the incarnation
-/// shifted by this: none is used twice, and nobody has to look for the highest. A life has room
+/// shifted by this: none is used twice, and a restart need not search for the highest. A life has room
 /// for 2^32 of each.
 const NUMBER_SHIFT: u32 = 32;
 

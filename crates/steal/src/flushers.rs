@@ -21,9 +21,9 @@ struct Shared {
     wal: Arc<Wal>,
     stop: AtomicBool,
     lock: Mutex<()>,
-    /// Something was closed: flushers.
+    /// Something was closed: wakes the flushers.
     closed: Condvar,
-    /// Something was synced: the closer, and those who wait for their commit.
+    /// Something was synced: wakes the closer, and threads that wait for a commit.
     synced: Condvar,
 }
 

@@ -71,12 +71,13 @@ impl Steal {
         self.free.fetch_add(u64::from(slots), Ordering::Relaxed);
     }
 
-    /// Loads rows without logging them, into pages of their own, dealt out to the partitions in
-    /// turn; what is left of the last pages is free. To be followed by
-    /// [`checkpoint_now`](Self::checkpoint_now): a crash before loses them. Returns how many.
+    /// Loads rows without logging them, into new pages that it deals out to the partitions in turn;
+    /// the remaining slots of the last pages are free. Returns how many rows it loaded. The caller
+    /// takes a checkpoint afterwards ([`checkpoint_now`](Self::checkpoint_now)): a crash before that
+    /// loses the rows.
     ///
-    /// It is refused once there is an image: should a later image be damaged, a restart falls back
-    /// to that one and the log behind it, which never had the rows.
+    /// The load is refused once there is an image: if a later image is damaged, a restart falls back
+    /// to that one and the log after it, which never contained the rows.
     ///
     /// # Errors
     /// [`Error::Usage`] for a row longer than a slot, and if there is an image, a running checkpoint

@@ -32,7 +32,7 @@ struct Lock {
     held: usize,
 }
 
-/// Who has a slot.
+/// The transaction that has a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     Nobody,
@@ -57,7 +57,7 @@ impl Space {
         }
     }
 
-    /// Locks a slot that nobody has.
+    /// Locks a slot that no transaction has.
     ///
     /// # Panics
     /// If a transaction has it.

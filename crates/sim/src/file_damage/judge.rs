@@ -106,8 +106,8 @@ impl Sweep<'_> {
         Ok(dry)
     }
 
-    /// What is refused can be had up to some epoch, exactly, in a database of its own; unless
-    /// [`may_refuse`](Self::may_refuse).
+    /// A database that is refused can be saved exactly, up to some epoch, as a new database, unless
+    /// [`may_refuse`](Self::may_refuse) says otherwise.
     fn salvage(
         &self,
         options: &RestartOptions<'_>,

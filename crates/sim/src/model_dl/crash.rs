@@ -88,7 +88,8 @@ impl Machine {
                 .is_none_or(|durable| epoch <= durable && !self.is_void(epoch))
     }
 
-    /// Decides from the log alone who survived, and holds that against what was promised.
+    /// Decides from the log alone which transactions survived, and compares them with the
+    /// acknowledged ones.
     fn settle_fates(&mut self, cut: &Cut) -> Result<(), String> {
         let (mut survives, mut ended) =
             (vec![false; self.past.len()], vec![false; self.past.len()]);
@@ -142,7 +143,7 @@ impl Machine {
         for (s, stream) in self.streams.iter().enumerate() {
             let (begin, log) = (self.anchor.begin[s], &stream[..cut.ends[s]]);
             let (fates, firsts) = self.read_fates(&log[begin..], begin, cut);
-            // Whoever has no end in the log was alive when the window began.
+            // A transaction without an end in the log was active when the window began.
             let fate = |txn: Tid| fates.get(&txn).copied().unwrap_or(Fate::Lost(k));
             for record in &log[begin..] {
                 if let Record::Update(update) = record

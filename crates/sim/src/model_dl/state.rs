@@ -154,9 +154,9 @@ pub(super) struct Machine {
     pub running: Vec<Running>,
     pub past: Vec<Past>,
     pub acknowledged: Vec<Tid>,
-    /// Per page and slot: who holds the lock.
+    /// Per page and slot: the transaction that holds the lock.
     pub locks: Vec<Vec<Option<Tid>>>,
-    /// Per page and slot: who committed there last.
+    /// Per page and slot: the transaction that committed there last.
     pub writers: Vec<Vec<Option<Tid>>>,
 }
 

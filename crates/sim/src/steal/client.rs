@@ -39,7 +39,7 @@ impl World {
         (!spots.is_empty()).then(|| spots[self.rng.usize(0..spots.len())])
     }
 
-    /// What a client sees in a spot that nobody else holds.
+    /// What a client sees in a spot that no other client holds.
     fn sees(&self, at: usize, spot: Spot) -> Option<Row> {
         let committed = || self.oracle.committed().get(&spot).copied();
         self.clients[at].wrote(spot).unwrap_or_else(committed)

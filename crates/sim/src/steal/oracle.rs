@@ -35,7 +35,7 @@ impl Oracle {
         &self.committed
     }
 
-    /// Who holds a spot.
+    /// The transaction that holds a spot.
     pub fn holder(&self, spot: Spot) -> Option<u64> {
         self.locks.get(&spot).copied()
     }

@@ -14,7 +14,7 @@ use crate::swarm::{draw_schedule, draw_speed, draw_streams, pick};
 pub(crate) struct Swarm {
     pub scheme: Scheme,
     pub streams: u8,
-    /// Whether each stream has a disk of its own.
+    /// Whether each stream has a separate disk.
     pub logs_apart: bool,
     pub image_disks: u8,
     /// Whether the images' disks are others than the anchor's.
