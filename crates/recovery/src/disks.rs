@@ -1,8 +1,8 @@
 //! The disks of a database, and the directories that hold them.
 //!
 //! Servers, offline verbs and the harness open their directories here, in one order: the data
-//! directory, its lock, then the logs', then the images'. Whoever opens a database to write holds
-//! each lock alone, and readers share them.
+//! directory, its lock, then the logs', then the images'. A process that opens a database to write
+//! holds each lock alone; readers share them.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -203,11 +203,17 @@ impl<'a> Opening<'a> {
         }
         let mut images = Vec::new();
         for (number, dir) in self.paths.images.iter().enumerate() {
-            let held = ImageSlot::ALL.map(|slot| dir.join(pages_path(slot)));
-            if demanded && !held.iter().any(|path| path.is_file()) {
-                return Err(missing_image_dir(&dir.display().to_string(), number));
+            if demanded && !holds_pages(dir) {
+                return Err(self.no_pages(dir, number));
             }
             images.push(self.open_locked(dir, &format!("{LOCK_PATH}.i{number:02}"))?);
+            let earlier = &self.paths.images[..number];
+            if earlier.iter().any(|other| is_same(other, dir)) {
+                return Err(Error::Usage(format!(
+                    "{} is given twice as an image directory; give one for each disk",
+                    dir.display()
+                )));
+            }
         }
         if images.is_empty() {
             images.push(Arc::clone(&self.data));
@@ -225,9 +231,39 @@ impl<'a> Opening<'a> {
         Ok((disks, self.locks))
     }
 
+    /// The error for an image directory without a pages file.
+    fn no_pages(&self, dir: &Path, number: usize) -> Error {
+        let dir = dir.display().to_string();
+        if self.paths.images.len() == 1 && holds_pages(&self.paths.data) {
+            return Error::Usage(format!(
+                "{dir} has no image: those of this database are in its data directory; open it \
+                 without --image-dir"
+            ));
+        }
+        missing_image_dir(&dir, number)
+    }
+
+    /// The disk of a directory, locked. The data directory, whose lock is held, keeps its disk.
     fn open_locked(&mut self, dir: &Path, lock: &str) -> Result<Arc<dyn Disk>> {
+        if is_same(dir, &self.paths.data) {
+            return Ok(Arc::clone(&self.data));
+        }
         let disk = (self.open)(dir)?;
         self.locks.push(disk.lock(lock)?);
         Ok(disk)
+    }
+}
+
+/// Whether a directory has a pages file of either image.
+fn holds_pages(dir: &Path) -> bool {
+    let mut slots = ImageSlot::ALL.iter();
+    slots.any(|slot| dir.join(pages_path(*slot)).is_file())
+}
+
+/// Whether both paths lead to one directory that is there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        (Ok(_) | Err(_), _) => false,
     }
 }

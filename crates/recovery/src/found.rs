@@ -323,8 +323,9 @@ fn missing_image(anchor: &Anchor, slot: ImageSlot, file: String, what: &str) -> 
         format!("{what} of image {slot}"),
         "no such file",
         format!(
-            "{consequence} Mount the disk or restore the file from a backup; `perdura repair` makes \
-             a new database of what is left. {COPIED}"
+            "{consequence} Mount the disk or restore the file from a backup; --image-dir names the \
+             place of pages that are not in the data directory; `perdura repair` makes a new \
+             database of what is left. {COPIED}"
         ),
     )
 }

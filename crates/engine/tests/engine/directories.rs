@@ -92,3 +92,68 @@ fn a_new_database_does_not_take_the_image_disk_of_another() {
     assert!(matches!(why, Error::Locked { .. }), "{why}");
     db.close().unwrap();
 }
+
+/// Two disks of images in one directory: the database would be made, and refused at every start.
+#[test]
+fn a_directory_that_is_named_for_two_image_disks_is_refused_before_anything_is_made() {
+    let root = tempfile::tempdir().unwrap();
+    let mut options = spread(root.path());
+    options.image_dirs[1] = options.image_dirs[0].join("../images-0");
+    std::fs::create_dir(&options.image_dirs[0]).unwrap();
+    let why = refusal(options.clone());
+    assert!(matches!(why, Error::Usage(_)), "{why}");
+    assert!(why.to_string().contains("twice"), "{why}");
+    options.image_dirs[1] = root.path().join("images-1");
+    Db::open(options).unwrap().close().unwrap();
+}
+
+/// The data directory may be one of the images' disks, and the only one.
+#[test]
+fn the_data_directory_can_be_an_image_disk() {
+    let root = tempfile::tempdir().unwrap();
+    let mut options = spread(root.path());
+    options.image_dirs[1].clone_from(&options.data);
+    let db = Db::open(options.clone()).unwrap();
+    db.wait(set(&db, b"key", b"value")).unwrap();
+    db.close().unwrap();
+    assert!(!options.data.join("LOCK.i01").exists());
+    Db::open(options).unwrap().close().unwrap();
+}
+
+#[test]
+fn an_image_directory_for_a_database_whose_images_are_in_its_data_directory_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let with = Options {
+        image_dirs: vec![root.path().join("images")],
+        partitions: 4,
+        segment_bytes: 1 << 20,
+        ..Options::new(root.path().join("data"))
+    };
+    let without = Options {
+        image_dirs: Vec::new(),
+        ..with.clone()
+    };
+    Db::open(without.clone()).unwrap().close().unwrap();
+    let why = refusal(with.clone()).to_string();
+    assert!(why.contains("without --image-dir"), "{why}");
+    assert!(!with.image_dirs[0].exists(), "and nothing is made");
+    Db::open(without).unwrap().close().unwrap();
+}
+
+#[test]
+fn an_image_directory_that_is_not_named_is_asked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let with = Options {
+        image_dirs: vec![root.path().join("images")],
+        partitions: 4,
+        segment_bytes: 1 << 20,
+        ..Options::new(root.path().join("data"))
+    };
+    Db::open(with.clone()).unwrap().close().unwrap();
+    let without = Options {
+        image_dirs: Vec::new(),
+        ..with
+    };
+    let why = refusal(without).to_string();
+    assert!(why.contains("--image-dir"), "{why}");
+}
