@@ -447,3 +447,6 @@ pub(crate) fn failed(state: &mut State, error: &Error, out: &mut Out<'_>) {
     state.stats.errors += 1;
     out.error(&error_text(error));
 }
+
+#[cfg(test)]
+mod tests;
