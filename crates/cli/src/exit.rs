@@ -91,7 +91,7 @@ fn told_once(error: &anyhow::Error) -> String {
     told
 }
 
-/// Whoever read our output has seen enough.
+/// Whether the reader of the output has closed its end.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|io| io.kind() == ErrorKind::BrokenPipe)

@@ -1,4 +1,4 @@
-//! The checkpointer's, the voucher's and the housekeeper's threads.
+//! The threads of the checkpointer, the voucher and the housekeeper.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Tells the anchor about once a second how far the log is durable. It has a thread of its own
+    /// Tells the anchor about once a second how far the log is durable. It runs in a separate thread
     /// because the housekeeper may zero a segment for longer than that.
     pub fn voucher(&self) {
         let mut not_before_ns = 0;

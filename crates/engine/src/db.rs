@@ -2,8 +2,8 @@
 //!
 //! | thread | does |
 //! |---|---|
-//! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes who waits |
-//! | checkpointer | begins a checkpoint when the log has grown or somebody asks; paces its writes |
+//! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes waiting callers |
+//! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
 //! | voucher | tells the anchor every second how far the log is durable |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!

@@ -1,5 +1,5 @@
-//! Work that a failing disk delays: it is tried again with a growing pause and reported, and does not
-//! stop the database.
+//! Work that a failing disk delays. It is retried with growing pauses and reported; it does not stop
+//! the database.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,7 +71,7 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Delays {
     table: Mutex<BTreeMap<Work, Entry>>,
-    /// How many entries there are, for those who ask often.
+    /// How many entries there are, for callers that ask often.
     count: AtomicUsize,
 }
 

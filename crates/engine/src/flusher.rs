@@ -1,4 +1,4 @@
-//! The flusher's thread: when an epoch ends, and the steps that make it durable.
+//! The flusher's thread: it decides when an epoch ends and takes the steps that make it durable.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::delays::Work;
 use crate::pace::{FlushPacer, thread_cpu_ns};
 use crate::shared::Shared;
 
-/// A flusher that nobody wakes looks up this often: the bound for writes whose replies do not
+/// A flusher that is not woken looks up this often: the bound for writes whose replies do not
 /// wait, and for the beacon.
 const LOOK_EVERY: Duration = Duration::from_millis(7);
 
@@ -64,7 +64,7 @@ impl Shared {
     }
 
     /// Flushes in the calling thread, if that is the quicker way: one stream, a fast disk and
-    /// nobody flushing already. For a thread that would otherwise go to sleep until the flusher
+    /// no other thread flushing. For a thread that would otherwise go to sleep until the flusher
     /// has been woken, has flushed and has woken it again. Whether it did.
     pub fn flush_here(&self) -> bool {
         let wal = self.core.wal();
@@ -75,7 +75,7 @@ impl Shared {
         let Some(mut pacer) = self.turn.try_lock() else {
             return false;
         };
-        // A failure has latched the log, which everyone sees.
+        // A failure has latched the log, as every caller sees.
         pacer.is_short() && self.take_turn(&mut pacer).unwrap_or(false)
     }
 

@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     /// Requests for checkpoints, and how the last one ended; `checkpoint_ended` tells of changes.
     pub checkpoints: Mutex<Checkpoints>,
     pub checkpoint_ended: Condvar,
-    /// Checkpoints need not spare anyone: the database is being closed.
+    /// Checkpoints need not leave time to transactions: the database is being closed.
     pub hurry: AtomicBool,
     pub flush_cpu_ns: AtomicU64,
     pub spaced: AtomicBool,
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// After the threads have ended: other handles see a stopped database, nobody waits for ever.
+    /// After the threads have ended: other handles see a stopped database, and no caller waits for ever.
     pub fn end(&self) {
         self.core.wal().fail("it was closed");
         self.announce();
@@ -130,7 +130,7 @@ impl Shared {
         }
     }
 
-    /// Tells everyone that D has advanced or the database has stopped.
+    /// Tells waiting callers and listeners that D has advanced or the database has stopped.
     pub fn announce(&self) {
         if *self.waiting.lock() > 0 {
             self.progressed.notify_all();

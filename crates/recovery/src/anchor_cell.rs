@@ -1,4 +1,4 @@
-//! The anchor in memory, and the one way to change it: durable before it is visible.
+//! The anchor in memory, and the one way to change it: a change is durable before it is visible.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl AnchorCell {
         Arc::clone(&self.record.lock())
     }
 
-    /// Changes the record: written and synced before anyone can read it. A change that was delayed
+    /// Changes the record: written and synced before a reader sees it. A change that was delayed
     /// before is completed first.
     ///
     /// # Errors

@@ -167,7 +167,7 @@ pub struct Checkpointer {
     stats: CheckpointStats,
     /// The image behind which not everything old could be removed yet.
     leftover: Option<Leftover>,
-    /// A copy of the figures for others, who must not wait for a step's I/O.
+    /// A copy of the figures for callers that must not wait for a step's I/O.
     published: Arc<Mutex<CheckpointStats>>,
 }
 

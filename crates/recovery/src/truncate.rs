@@ -1,4 +1,4 @@
-//! How far the log may be cut: one function with one assert.
+//! How far the log may be cut. One function computes it, and one assertion guards it.
 
 use perdura_base::Pos;
 use perdura_base::flaw::{Flaw, armed};

@@ -47,7 +47,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    // A method nobody knows is told before there is a database to ask.
+    // An unknown method is refused before the database is opened.
     Method::by_name(&args.method, Scheme::Differential).map_err(Usage)?;
     let offline = Offline::open(&args.place)?;
     let (method, level) = offline.way(&args.method, args.level)?;
