@@ -17,9 +17,10 @@ use perdura_page::layout::{self, PAGE_BYTES};
 use perdura_page::{Kind, PageHeader, PageKind, Place, Row, SlotClass, row};
 
 use crate::cells::list_open;
+use crate::entry::Entry;
 use crate::gather::{FoundHeader, found_header, index_element};
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::pages::{Pages, flag, index};
 use crate::partition::Partition;
 

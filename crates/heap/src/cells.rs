@@ -10,8 +10,9 @@ use perdura_page::layout::{self, HEADER_BYTES};
 use perdura_page::row::{HEAD_KEY_BYTES_MAX, inline_class};
 use perdura_page::{Kind, PageKind, Place, Row, SlotClass};
 
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::pages::{Pages, flag};
 use crate::undo::PartUndo;
 

@@ -17,30 +17,12 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_page::{CollectionId, End, Row, Shape};
 
+use crate::edit::{Edit, Owner};
+use crate::entry::Entry;
 use crate::geometry::{KeyHash, Salts};
 use crate::hash_index::HashIndex;
-use crate::index::Entry;
 use crate::order::OrderIndex;
 use crate::pages::Pages;
-
-/// A change of a collection's index.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Edit {
-    /// A name was written.
-    Add(Entry),
-    /// A name went away.
-    Remove(Entry),
-    /// An item was put before the one at this place.
-    ItemAdd(usize, Entry),
-    /// The item at this place went away.
-    ItemRemove(usize),
-    /// The item at this place lies in another slot.
-    ItemMove(usize, Entry),
-    /// A member has this rank and score.
-    ScoreAdd(u64, f64, Entry),
-    /// The member of this rank went away.
-    ScoreRemove(u64),
-}
 
 /// How the elements of one collection are found.
 pub(crate) enum Index {
@@ -50,17 +32,6 @@ pub(crate) enum Index {
     Items(VecDeque<Entry>),
     /// A sorted set's.
     Scores(HashIndex, OrderIndex),
-}
-
-/// What keeps a collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// The header of a key.
-    Header,
-    /// A [`Draft`](crate::Draft).
-    Draft,
-    /// Nothing: its rows are to be removed.
-    Orphan,
 }
 
 /// One collection of a table.

@@ -16,7 +16,8 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Result, TableId};
 use perdura_page::{CollectionId, Home, Shape};
 
-use crate::collection::{Collection, Owner};
+use crate::collection::Collection;
+use crate::edit::Owner;
 use crate::latches::Heap;
 use crate::partition::Partition;
 use crate::undo::{Op, Undo};

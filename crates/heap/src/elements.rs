@@ -7,8 +7,8 @@ use perdura_base::num::to_u64;
 use perdura_page::Shape;
 
 use crate::collection::{Collection, Index};
+use crate::entry::Entry;
 use crate::hash_index::HashIndex;
-use crate::index::Entry;
 use crate::members::{ElementKey, rank_of};
 use crate::order;
 use crate::pages::Pages;

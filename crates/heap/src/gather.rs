@@ -17,9 +17,11 @@ use perdura_page::layout;
 use perdura_page::{Home, Kind, Row, Shape, kind};
 
 use crate::build::{damage_in, damaged};
-use crate::collection::{Collection, Index, Owner};
+use crate::collection::{Collection, Index};
+use crate::edit::Owner;
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::latches::Heap;
 use crate::lists::{item_entry, label_of};
 use crate::order::OrderIndex;

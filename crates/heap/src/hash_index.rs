@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::accesses::{self, ACCESS_BYTES, Accesses, NEVER};
-use crate::index::Entry;
+use crate::entry::Entry;
 
 /// Entries are kept inverted, so that fresh zeroed memory is an empty table. The entry of all
 /// ones, which this excludes, would name slot 1023, which no page has.

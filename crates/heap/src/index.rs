@@ -1,67 +1,19 @@
 //! The indexes of one table in one partition. All of it is derived from pages.
-//!
-//! An entry of the hash index is eight bytes: 30 bits of the key's hash, 24 of the local page, 10
-//! of the slot. The partition is chosen by the hash's *top* bits and the entry keeps its *low*
-//! ones, so that both choices are independent. The index can grow without looking at a row,
-//! because the place of an entry follows from the entry alone. Keys are compared in the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use perdura_base::checksum::mix64;
 use perdura_page::SlotClass;
 
 use crate::collection::Collections;
-use crate::geometry::{KeyHash, Salts};
+use crate::entry::Entry;
+use crate::geometry::Salts;
 use crate::hash_index::HashIndex;
 use crate::memory::{MemoryAccount, MemoryUse};
 
-/// Local pages that an entry can name.
-pub(crate) const LOCAL_PAGES_MAX: u32 = 1 << 24;
-const SLOT_BITS: u32 = 10;
-const LOCAL_BITS: u32 = 24;
-const HASH_MASK: u64 = (1 << 30) - 1;
 /// An estimate of what an ordered index takes per key besides the key, bytes.
 const ORDERED_ENTRY_BYTES: u64 = 48;
 /// An estimate of what the set of expiries takes per row, bytes.
 const EXPIRY_ENTRY_BYTES: u64 = 24;
-
-/// Where a row is, with a part of its key's hash.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Entry(pub(crate) u64);
-
-impl Entry {
-    pub(crate) fn new(hash: KeyHash, local: u32, slot: usize) -> Entry {
-        debug_assert!(local < LOCAL_PAGES_MAX && slot < 1 << SLOT_BITS);
-        let slot = u64::try_from(slot).unwrap_or(0);
-        Entry(
-            (hash.0 & HASH_MASK) << (LOCAL_BITS + SLOT_BITS) | u64::from(local) << SLOT_BITS | slot,
-        )
-    }
-
-    pub(crate) fn local(self) -> u32 {
-        u32::try_from(self.0 >> SLOT_BITS & u64::from(LOCAL_PAGES_MAX - 1)).unwrap_or(0)
-    }
-
-    pub(crate) fn slot(self) -> usize {
-        usize::try_from(self.0 & ((1 << SLOT_BITS) - 1)).unwrap_or(0)
-    }
-
-    pub(crate) fn hash_is(self, hash: KeyHash) -> bool {
-        self.0 >> (LOCAL_BITS + SLOT_BITS) == hash.0 & HASH_MASK
-    }
-
-    /// The hash that places the entry in an index of this salt: its 30 bits, spread over 64. The
-    /// salt is mixed in *before* the bits are spread: added afterwards it would turn the order of
-    /// one index into that of another by a rotation, and leave it clustered.
-    pub(crate) fn spread(self, salt: u64) -> u64 {
-        mix64(self.0 >> (LOCAL_BITS + SLOT_BITS) ^ salt)
-    }
-}
-
-/// The hash that places the entries of a key in an index of this salt.
-pub(crate) fn spread(hash: KeyHash, salt: u64) -> u64 {
-    mix64(hash.0 & HASH_MASK ^ salt)
-}
 
 /// What is derived for one table.
 pub(crate) struct Table {
@@ -164,19 +116,4 @@ impl Table {
 
 fn bytes_of(key: &[u8]) -> u64 {
     u64::try_from(key.len()).unwrap_or(u64::MAX) + ORDERED_ENTRY_BYTES
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_keeps_its_place_and_the_low_bits_of_the_hash() {
-        let hash = KeyHash(0xdead_beef_f00d_4321);
-        let entry = Entry::new(hash, LOCAL_PAGES_MAX - 1, 1011);
-        assert_eq!((entry.local(), entry.slot()), (LOCAL_PAGES_MAX - 1, 1011));
-        assert!(entry.hash_is(hash));
-        assert!(!entry.hash_is(KeyHash(hash.0 ^ 1)));
-        assert_eq!(entry.spread(7), spread(hash, 7));
-    }
 }

@@ -13,8 +13,9 @@
 //! | [`latches`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
 //! | `pages`, `chain`, `patch` | chunks, free pages; large values; writing into them |
-//! | `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
-//! | `collection`, `members`, `lists`, [`elements`] | collections: their indexes, writers, readers |
+//! | `entry`, `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
+//! | `accesses`, `idle` | when each key was last used |
+//! | `edit`, `collection`, `members`, `lists`, [`elements`] | collections: their indexes, writers, readers |
 //! | [`orphans`], [`draft`] | collections without a key: no more, and not yet |
 //! | [`texts`], `trim` | long strings that no key has yet, or no more |
 //! | [`scan`] | cursors over hash order |
@@ -35,11 +36,14 @@ mod chain;
 mod collection;
 mod commit;
 pub mod draft;
+mod edit;
 pub mod elements;
+mod entry;
 mod gather;
 pub mod geometry;
 pub mod group;
 mod hash_index;
+mod idle;
 mod index;
 pub mod latches;
 mod lists;

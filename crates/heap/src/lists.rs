@@ -14,9 +14,11 @@ use perdura_page::{CollectionId, End, Kind, Place, Row, Shape, SlotClass, kind};
 use smallvec::SmallVec;
 
 use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
-use crate::collection::{Edit, Index};
+use crate::collection::Index;
+use crate::edit::Edit;
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::members::{ElementKey, edit, misused};
 use crate::pages::Pages;
 use crate::partition::Partition;

@@ -11,9 +11,11 @@ use perdura_page::{CollectionId, Kind, Row, Shape, kind};
 use smallvec::SmallVec;
 
 use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
-use crate::collection::{Collection, Edit, Index, Owner};
+use crate::collection::{Collection, Index};
+use crate::edit::{Edit, Owner};
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::order::OrderIndex;
 use crate::pages::Pages;
 use crate::partition::Partition;

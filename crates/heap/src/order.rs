@@ -26,7 +26,7 @@ mod range;
 #[cfg(test)]
 mod tests;
 
-use crate::index::Entry;
+use crate::entry::Entry;
 use node::{Child, Edges, Item, Node};
 pub(crate) use range::Range;
 

@@ -14,9 +14,11 @@ use perdura_page::CollectionId;
 use perdura_page::layout::CHAIN_BYTES;
 
 use crate::cells::{chain_of, free_chain, release_slot};
-use crate::collection::{Collection, Edit, Index};
+use crate::collection::{Collection, Index};
+use crate::edit::Edit;
 use crate::elements::Elements;
-use crate::index::{Entry, Table};
+use crate::entry::Entry;
+use crate::index::Table;
 use crate::members::edit;
 use crate::pages::Pages;
 use crate::partition::Partition;

@@ -16,9 +16,9 @@ use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES};
 use perdura_page::{PageKind, Row, SlotClass};
 
+use crate::entry::{Entry, LOCAL_PAGES_MAX, spread};
 use crate::geometry::{Geometry, KeyHash, Salts};
 use crate::hash_index::HashIndex;
-use crate::index::{Entry, LOCAL_PAGES_MAX, spread};
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::undo::PartUndo;
 

@@ -10,11 +10,12 @@ use perdura_page::layout;
 use perdura_page::{CollectionId, PageKind};
 
 use crate::accesses::NEVER;
-use crate::collection::Owner;
+use crate::edit::Owner;
 use crate::elements::Elements;
+use crate::entry::Entry;
 use crate::gather::FoundHeader;
 use crate::geometry::Geometry;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::memory::MemoryAccount;
 use crate::orphans::OrphanLimits;
 use crate::pages::{Pages, index};

@@ -29,7 +29,7 @@ use perdura_page::diff::xor_into;
 use perdura_page::layout::{self, META_BYTES, PAGE_BYTES};
 use perdura_page::{Change, PageRecord};
 
-use crate::index::LOCAL_PAGES_MAX;
+use crate::entry::LOCAL_PAGES_MAX;
 use crate::pages::{DIRTY_BOTH, PageState, flag, index};
 use crate::partition::Partition;
 

@@ -9,8 +9,9 @@ use perdura_base::{Error, Result, TableId};
 use perdura_page::{CollectionId, Home, Kind, Place, Row, Shape};
 
 use crate::cells::{self, ChainPlace, NewRow, chain_of, free_chain, release_slot};
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;

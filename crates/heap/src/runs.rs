@@ -11,8 +11,9 @@ use perdura_page::{Row, SlotClass};
 use smallvec::SmallVec;
 
 use crate::cells::{self, chain_of, free_chain};
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::pages::Pages;
 use crate::undo::PartUndo;
 

@@ -11,9 +11,9 @@
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PartitionId, TableId};
 
+use crate::entry::Entry;
 use crate::geometry::Geometry;
 use crate::hash_index::HashIndex;
-use crate::index::Entry;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 

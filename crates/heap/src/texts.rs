@@ -16,9 +16,9 @@ use perdura_page::row::HEAD_KEY_BYTES_MAX;
 use perdura_page::{CollectionId, PageKind, Row, SlotClass};
 
 use crate::cells::{free_chain, release_slot};
-use crate::collection::Edit;
+use crate::edit::Edit;
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::index::Entry;
 use crate::members::{edit, misused};
 use crate::pages::Pages;
 use crate::partition::Partition;

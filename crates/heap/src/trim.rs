@@ -11,9 +11,11 @@ use perdura_page::layout::CHAIN_BYTES;
 use perdura_page::{CollectionId, Kind, Row, Shape};
 
 use crate::cells::{self, ChainPlace, chain_of, free_chain, release_slot};
-use crate::collection::{Edit, Index, Owner};
+use crate::collection::Index;
+use crate::edit::{Edit, Owner};
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::index::{Entry, Table};
+use crate::index::Table;
 use crate::lists::label_of;
 use crate::members::{ElementKey, edit};
 use crate::pages::Pages;

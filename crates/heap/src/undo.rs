@@ -18,8 +18,8 @@ use perdura_base::{PartitionId, PartitionSet, TableId, limits::PARTITIONS_MAX};
 use perdura_page::layout::{META_BYTES, PAGE_BYTES, ZERO_PAGE};
 use perdura_page::{CollectionId, End, Shape};
 
-use crate::collection::{Edit, Owner};
-use crate::index::Entry;
+use crate::edit::{Edit, Owner};
+use crate::entry::Entry;
 
 /// Up to this many saves are searched one by one.
 const LINEAR_MAX: usize = 16;

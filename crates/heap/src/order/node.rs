@@ -4,7 +4,7 @@
 
 use super::array::{filled, heap_bytes, level, parts, put, trim};
 use super::score_of;
-use crate::index::Entry;
+use crate::entry::Entry;
 
 /// Items of a leaf at most.
 pub(super) const ITEMS_MAX: usize = 64;

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::node::{Child, Item, Node};
-use crate::index::Entry;
+use crate::entry::Entry;
 
 /// The items of a stretch of ranks.
 pub(crate) struct Range<'a> {
