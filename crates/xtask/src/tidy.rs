@@ -11,7 +11,7 @@ use crate::files::{is_test_file, sources};
 use crate::scan::{Kind, lines, without_strings};
 
 /// A file longer than this holds more than one idea.
-const LINES_MAX: usize = 700;
+const LINES_MAX: usize = 600;
 
 /// The least assertions in a thousand lines of each storage crate, as `cargo xtask census` counts
 /// them. A floor is raised when a crate has come above it, and never lowered.

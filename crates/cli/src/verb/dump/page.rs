@@ -77,14 +77,7 @@ const SHOWN_BYTES: usize = 64;
 
 pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open(&args.place)?;
-    let slot = match args.image {
-        Some(Slot::A) => ImageSlot::A,
-        Some(Slot::B) => ImageSlot::B,
-        None => offline
-            .anchor
-            .newest_image()
-            .context("there is no complete image yet")?,
-    };
+    let slot = slot_of(args.image, &offline)?;
     let status = offline.anchor.image(slot);
     if !status.is_complete() {
         bail!("image {slot} is not complete");
@@ -147,6 +140,18 @@ pub fn run(args: &Args) -> Result<()> {
         "another checksum",
         "A restart takes the page from the other image and the log.",
     ))
+}
+
+/// The image that is asked for, or the newest.
+fn slot_of(asked: Option<Slot>, offline: &Offline) -> Result<ImageSlot> {
+    match asked {
+        Some(Slot::A) => Ok(ImageSlot::A),
+        Some(Slot::B) => Ok(ImageSlot::B),
+        None => {
+            let newest = offline.anchor.newest_image();
+            newest.context("there is no complete image yet")
+        }
+    }
 }
 
 fn decode(shown: &mut Shown, header: &PageHeader, page: &[u8]) {
