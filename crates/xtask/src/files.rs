@@ -42,7 +42,10 @@ fn is_test_module(path: &Path) -> bool {
         return false;
     };
     let declaration = format!("#[cfg(test)]\nmod {};", stem.to_string_lossy());
-    ["lib.rs", "mod.rs", "main.rs"].iter().any(|parent| {
-        fs::read_to_string(folder.join(parent)).is_ok_and(|text| text.contains(&declaration))
-    })
+    let inside = ["lib.rs", "mod.rs", "main.rs"].map(|parent| folder.join(parent));
+    let beside = [folder.with_extension("rs")];
+    inside
+        .iter()
+        .chain(&beside)
+        .any(|parent| fs::read_to_string(parent).is_ok_and(|text| text.contains(&declaration)))
 }
