@@ -42,6 +42,7 @@ impl Accesses {
             return;
         }
         let seconds = self.seconds.get_or_init(|| unnoted(places));
+        debug_assert_eq!(seconds.len(), places, "a second for each place");
         seconds[place].store(second, Ordering::Relaxed);
     }
 

@@ -136,6 +136,11 @@ impl<R: Replayed> Batch<R> {
     /// Beyond 2^32 records.
     pub fn push(&mut self, geometry: &Geometry, record: R) {
         let narrow = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        debug_assert_eq!(
+            self.targets.len(),
+            self.records.len(),
+            "each record has its target"
+        );
         let runs = record.runs();
         self.targets.push(Target {
             record: u32::try_from(self.records.len()).expect("records of one unit"),
@@ -205,6 +210,11 @@ impl<R: Replayed> Batch<R> {
             self.sorted[*next] = *target;
             *next += 1;
         }
+        debug_assert_eq!(
+            at.last(),
+            Some(&self.targets.len()),
+            "the shares are all targets"
+        );
         at
     }
 

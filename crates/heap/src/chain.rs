@@ -250,6 +250,10 @@ impl Pages {
             self.format_large(undo, *local, table, next, &[key_piece, value_piece]);
             (key, value) = (key_rest, value_rest);
         }
+        assert!(
+            key.is_empty() && value.is_empty(),
+            "the pages of a chain hold its whole content"
+        );
         Ok((self.page_id(locals[0]), self.page_id(locals[count - 1])))
     }
 

@@ -219,6 +219,7 @@ impl Collections {
     /// Puts a collection on the list of orphans.
     pub(crate) fn orphan(&mut self, id: CollectionId) {
         if let Some(collection) = self.get_mut(id) {
+            debug_assert_ne!(collection.owner, Owner::Orphan, "an orphan is listed once");
             collection.owner = Owner::Orphan;
             collection.purged = 0;
             self.orphan_rows += self.get(id).map_or(0, Collection::len);
@@ -229,6 +230,11 @@ impl Collections {
     /// Takes a collection off the list of orphans.
     pub(crate) fn adopt(&mut self, id: CollectionId) {
         if let Some(collection) = self.get_mut(id) {
+            debug_assert_eq!(
+                collection.owner,
+                Owner::Orphan,
+                "what is adopted was listed"
+            );
             collection.owner = Owner::Header;
             self.orphan_rows -= self.get(id).map_or(0, Collection::len);
             self.unlist(id);
@@ -270,6 +276,11 @@ impl Collections {
     pub(crate) fn pop_items(&mut self, id: CollectionId, end: End, count: usize) {
         self.change(id, |collection| {
             if let Index::Items(items) = &mut collection.index {
+                assert!(
+                    count <= items.len(),
+                    "{count} items are taken off {}",
+                    items.len()
+                );
                 match end {
                     End::Front => drop(items.drain(..count)),
                     End::Back => items.truncate(items.len() - count),

@@ -56,6 +56,10 @@ impl Draft {
             partition: partition.id(),
             id,
         };
+        debug_assert!(
+            partition.is_draft(table, id),
+            "a draft is its own owner until a header names it"
+        );
         Ok(Draft {
             heap: Arc::clone(heap),
             table,

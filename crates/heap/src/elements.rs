@@ -59,7 +59,10 @@ impl<'a> Elements<'a> {
         let walk = match &self.collection.index {
             Index::Names(names) => Walk::Names(names, 0),
             Index::Items(items) => Walk::Items(items.iter()),
-            Index::Scores(_, order) => Walk::Scores(Box::new(order.iter())),
+            Index::Scores(names, order) => {
+                debug_assert_eq!(to_u64(names.len()), order.len(), "each name has a score");
+                Walk::Scores(Box::new(order.iter()))
+            }
         };
         Iter {
             pages: self.pages,
@@ -129,7 +132,9 @@ impl<'a> Elements<'a> {
             return None;
         };
         let score = self.get(member)?.score();
-        Some(rank_of(self.pages, order, score, member))
+        let rank = rank_of(self.pages, order, score, member);
+        debug_assert!(rank < order.len(), "a member that is there has a rank");
+        Some(rank)
     }
 
     /// How many members `pred` holds for, which are the first ones and no others. Each question

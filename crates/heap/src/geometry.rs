@@ -101,6 +101,10 @@ impl Geometry {
     pub fn partition_of(&self, hash: KeyHash) -> PartitionId {
         let bits = self.partitions.trailing_zeros();
         let top = hash.0.checked_shr(64 - bits).unwrap_or(0);
+        debug_assert!(
+            top < u64::from(self.partitions),
+            "each hash has a partition"
+        );
         PartitionId(u16::try_from(top).unwrap_or(0))
     }
 

@@ -223,6 +223,12 @@ impl HashIndex {
 
     /// Goes on with the array that its entries were put in.
     fn adopt(&mut self, refill: Refill) {
+        assert!(
+            self.len == 0 || self.len < refill.places.len(),
+            "{} entries and an empty place in an array of {}",
+            self.len,
+            refill.places.len()
+        );
         self.places = refill.places;
         if let Some(accesses) = &mut self.accesses {
             accesses.replace(refill.seconds);
@@ -231,6 +237,10 @@ impl HashIndex {
 
     /// Puts an entry in the first empty place from its home on; how far that is.
     fn put(&mut self, entry: Entry, second: u32) -> usize {
+        debug_assert!(
+            self.len < self.places.len(),
+            "a search for an empty place ends"
+        );
         let home = self.home_of(entry);
         let mut place = home;
         while self.places[place] != EMPTY {
@@ -250,6 +260,10 @@ impl HashIndex {
     /// The same, of an entry that was used at a second.
     pub(crate) fn insert_used(&mut self, entry: Entry, second: u32) {
         self.reserve(1);
+        debug_assert!(
+            (self.len + 1) * 5 <= self.places.len() * 4,
+            "the array is at most four fifths full"
+        );
         let distance = self.put(entry, second);
         self.len += 1;
         if self.is_crowded(distance) && self.places.len() < self.len * SPARSE_MAX {
@@ -264,6 +278,7 @@ impl HashIndex {
         let Some(mut gap) = self.search(entry.spread(self.salt), |e| e == entry) else {
             return false;
         };
+        debug_assert!(self.len > 0, "an entry that was found is counted");
         let mut place = gap;
         loop {
             place = self.after(place);

@@ -225,7 +225,6 @@ fn order_of(collection: Option<&Collection>) -> Option<&OrderIndex> {
     }
 }
 
-/// Takes a member out of the order of scores.
 /// Whether a sorted set has as many scores as names.
 fn ranks_each_name(collection: Option<&Collection>) -> bool {
     match collection.map(|collection| &collection.index) {
@@ -234,6 +233,7 @@ fn ranks_each_name(collection: Option<&Collection>) -> bool {
     }
 }
 
+/// Takes a member out of the order of scores.
 fn unrank(
     pages: &Pages,
     table: &mut Table,

@@ -63,6 +63,10 @@ impl OrderIndex {
     /// An index of items that ascend already.
     pub(crate) fn from_sorted(items: Vec<(f64, Entry)>) -> OrderIndex {
         let mut index = OrderIndex::new();
+        debug_assert!(
+            items.is_sorted_by_key(|(score, _)| key_of(*score)),
+            "the items ascend"
+        );
         index.len = u64::try_from(items.len()).unwrap_or(u64::MAX);
         let items = items.into_iter().map(|(score, entry)| Item {
             key: key_of(score),
@@ -100,6 +104,7 @@ impl OrderIndex {
             self.root = Node::of_children([left, Child::of(right)], &mut self.bytes);
         }
         self.len += 1;
+        debug_assert_eq!(self.root.count(), self.len, "each item is counted once");
     }
 
     /// Removes the item at a rank.
@@ -107,10 +112,12 @@ impl OrderIndex {
     /// # Panics
     /// If there is none.
     pub(crate) fn remove_at(&mut self, rank: u64) -> (f64, Entry) {
+        assert!(rank < self.len, "rank {rank} of {}", self.len);
         let removed = self.root.remove_at(rank, &mut self.bytes);
         let removed = removed.expect("a rank below the length");
         self.len -= 1;
         self.root.shed_root(&mut self.bytes);
+        debug_assert_eq!(self.root.count(), self.len, "one item has left the tree");
         removed.open()
     }
 

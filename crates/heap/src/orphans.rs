@@ -97,6 +97,7 @@ impl Partition {
             }
             table.account(&self.pages.memory);
         }
+        assert!(removed <= max, "{removed} rows of at most {max}");
         removed
     }
 
@@ -170,6 +171,7 @@ fn remove_rows(
         }
         removed += 1;
     }
+    debug_assert!(removed <= max, "{removed} rows of at most {max}");
     if let Some(left) = table.collections.get(collection)
         && left.len() == 0
     {

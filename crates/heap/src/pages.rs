@@ -188,6 +188,7 @@ impl Pages {
     /// A page that holds nothing. The caller formats it or gives it back.
     pub(crate) fn take(&mut self, undo: &mut PartUndo) -> Result<u32> {
         while let Some(local) = self.free.pop() {
+            debug_assert!(local < self.fresh, "a page on the free list was used");
             self.state(local).flags &= !flag::FREE;
             if layout::kind(self.page(local)) == Some(PageKind::Free) {
                 return Ok(local);
@@ -203,6 +204,11 @@ impl Pages {
         };
         self.grow_to(local);
         debug_assert_eq!(layout::kind(self.page(local)), Some(PageKind::Free));
+        debug_assert_eq!(
+            self.geometry.partition_of_page(id),
+            self.id,
+            "a new page is its partition's"
+        );
         self.fresh += 1;
         let epoch = self.ckpt_epoch();
         let page = self.page_mut(local);
@@ -240,6 +246,11 @@ impl Pages {
         table: TableId,
         class: SlotClass,
     ) {
+        debug_assert_eq!(
+            layout::kind(self.page(local)),
+            Some(PageKind::Free),
+            "a page that is formatted holds nothing"
+        );
         self.save_head(undo, local, Some(class));
         let page = self.page_mut(local);
         layout::format(page, table, class, PageKind::Slotted, 0, 0);
@@ -258,6 +269,11 @@ impl Pages {
     ) {
         let used: usize = content.iter().map(|c| c.len()).sum();
         debug_assert!(used <= PAGE_BYTES - HEADER_BYTES, "a piece fits its page");
+        debug_assert_eq!(
+            layout::kind(self.page(local)),
+            Some(PageKind::Free),
+            "a page that becomes a piece of a value holds nothing"
+        );
         self.save_head(undo, local, None);
         undo.save(self.page(local), local, HEADER_BYTES, used);
         let page = self.page_mut(local);
@@ -326,6 +342,10 @@ impl Pages {
     /// The row an entry names; `None` if its bytes are malformed.
     pub(crate) fn row(&self, entry: Entry) -> Option<Row<'_>> {
         let class = self.class(entry.local());
+        debug_assert!(
+            entry.local() < self.fresh && entry.slot() < class.slots(),
+            "an index names slots of pages that are used"
+        );
         Row::decode(layout::slot(self.page(entry.local()), class, entry.slot()))
     }
 

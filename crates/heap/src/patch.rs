@@ -36,6 +36,7 @@ impl Partition {
         let expiry_ms = found.and_then(|row| row.expiry_ms());
         let len = old_len.max(at + bytes.len());
         if let Some((first, chain_bytes)) = found.and_then(|row| row.chain()) {
+            debug_assert!(chain_bytes >= old_len, "the value lies in the chain");
             let key_bytes = chain_bytes - old_len;
             let over = bytes.len().min(old_len.saturating_sub(at));
             let (over, behind) = bytes.split_at(over);
@@ -91,6 +92,7 @@ impl Pages {
 
     /// Writes at an offset of a chain page's content.
     fn write_in_page(&mut self, undo: &mut PartUndo, local: u32, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= CHAIN_BYTES, "a piece lies in its page");
         for unit in at / UNIT..(at + bytes.len()).div_ceil(UNIT) {
             let from = unit * UNIT;
             let len = UNIT.min(CHAIN_BYTES - from);

@@ -91,7 +91,12 @@ impl<'a> Filler<'a> {
             let page = self.pages.page(open.local);
             self.part.save(page, open.local, at, open.bytes);
         }
+        debug_assert!(
+            bytes <= open.bytes && slot < open.slots,
+            "the row fits a slot of the page"
+        );
         let page = self.pages.page_mut(open.local);
+        debug_assert!(!layout::is_taken(page, slot), "a free slot is filled");
         row.encode(&mut page[at..at + open.bytes]);
         layout::set_taken(page, slot, true);
         self.pages.state(open.local).free_slots -= 1;
@@ -118,6 +123,10 @@ impl<'a> Filler<'a> {
             free: 0,
             slots: class.slots(),
         };
+        debug_assert!(
+            open.least <= bytes && bytes <= open.bytes,
+            "the class is the smallest that holds the row"
+        );
         let mut open = self.look_at(open);
         while open.free == 0 {
             open = self.next_word(open).expect("an open page");
@@ -160,6 +169,10 @@ pub(crate) fn release(
         let class = pages.class(local);
         let mut chains = Vec::new();
         for slot in run.iter().map(|entry| entry.slot()) {
+            debug_assert!(
+                layout::is_taken(pages.page(local), slot),
+                "a slot that is freed is taken"
+            );
             let bytes = layout::slot(pages.page(local), class, slot);
             if is_large(bytes) {
                 chains.push(Row::decode(bytes).as_ref().and_then(chain_of));
@@ -168,6 +181,10 @@ pub(crate) fn release(
             layout::set_taken(pages.page_mut(local), slot, false);
         }
         let freed = u16::try_from(run.len()).expect("at most the slots of a page");
+        debug_assert!(
+            usize::from(pages.state(local).free_slots) + run.len() <= class.slots(),
+            "free slots and those that are freed are slots of the page"
+        );
         pages.state(local).free_slots += freed;
         if usize::from(pages.state(local).free_slots) == class.slots() {
             pages.free_page(part, local);

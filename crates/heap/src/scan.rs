@@ -73,6 +73,10 @@ impl HashIndex {
                     .filter(|(top, _)| *top >= from),
             );
         }
+        debug_assert!(
+            found.iter().all(|(top, _)| *top >= from),
+            "a scan returns no hash before its cursor"
+        );
         found.sort_unstable();
         let mut next = None;
         if let Some((last, _)) = found.get(count.max(1) - 1) {
@@ -81,6 +85,10 @@ impl HashIndex {
             let more = end.is_some() || kept < found.len();
             found.truncate(kept);
             next = last.checked_add(1).filter(|_| more);
+            assert!(
+                next.is_none_or(|next| next > from),
+                "a scan moves on with each call"
+            );
         }
         (found.into_iter().map(|(_, entry)| entry).collect(), next)
     }
@@ -113,6 +121,10 @@ impl Partition {
             None if id + 1 < u64::from(self.pages.geometry.partitions) => (id + 1) << 32,
             None => 0,
         };
+        debug_assert!(
+            next == 0 || next > cursor,
+            "a cursor moves on with each call"
+        );
         (rows.collect(), next)
     }
 }

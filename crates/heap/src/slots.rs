@@ -58,6 +58,10 @@ impl Partition {
     pub fn put_slot(&mut self, local: u32, slot: u16, bytes: &[u8], taken: bool) {
         let class = self.pages.class(local);
         let slot = usize::from(slot);
+        assert!(
+            slot < class.slots() && bytes.len() == class.bytes(),
+            "a slot of the page is overwritten whole"
+        );
         let offset = class.slot_offset(slot);
         let page = self.pages.page_mut(local);
         let was = layout::is_taken(page, slot);
@@ -100,7 +104,17 @@ impl Partition {
         self.pages.grow_to(local);
         self.pages.fresh += 1;
         let epoch = self.pages.ckpt_epoch();
+        debug_assert_eq!(
+            self.pages.geometry.partition_of_page(id),
+            self.id(),
+            "a new page is its partition's"
+        );
         let page = self.pages.page_mut(local);
+        debug_assert_eq!(
+            layout::kind(page),
+            Some(PageKind::Free),
+            "a page beyond all that were used is zeros"
+        );
         layout::set_epoch(page, epoch);
         layout::set_page_id(page, id);
         Ok(local)
@@ -109,6 +123,11 @@ impl Partition {
     /// Makes an unused page one of free slots.
     pub fn format_slots(&mut self, local: u32, table: TableId, class: SlotClass) {
         let page = self.pages.page_mut(local);
+        debug_assert_eq!(
+            layout::kind(page),
+            Some(PageKind::Free),
+            "a page that is formatted holds nothing"
+        );
         layout::format(page, table, class, PageKind::Slotted, 0, 0);
         let bitmap = layout::HEADER_BYTES;
         page[bitmap..bitmap + 8 * class.bitmap_words()].fill(0);

@@ -112,6 +112,7 @@ pub(crate) fn trim(
     let Some(next) = rest.rest().filter(|_| gone.len() == most) else {
         return false;
     };
+    assert!(next.1 < bytes, "a chain that is trimmed becomes shorter");
     if !armed(Flaw::TrimNotNoted) {
         let written = (Some(entry), label, Some(next));
         let Ok(moved) = write_item(pages, table, part, (id, list), written) else {

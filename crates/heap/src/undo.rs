@@ -61,6 +61,10 @@ impl Undo {
             part.clear();
         }
         self.active = 0;
+        debug_assert!(
+            self.place.iter().all(|place| *place == NOWHERE),
+            "what was emptied is found by no partition"
+        );
     }
 
     /// Whether nothing was saved.
@@ -97,7 +101,11 @@ impl Undo {
     pub(crate) fn part(&self, partition: PartitionId) -> Option<&PartUndo> {
         match self.place[usize::from(partition.0)] {
             NOWHERE => None,
-            place => Some(&self.parts[usize::from(place)]),
+            place => {
+                let part = &self.parts[usize::from(place)];
+                debug_assert_eq!(part.partition, partition, "each has its place");
+                Some(part)
+            }
         }
     }
 
@@ -273,6 +281,7 @@ impl PartUndo {
 
     /// Notes that a page was never used before.
     pub(crate) fn born(&mut self, local: u32) {
+        debug_assert!(!self.is_born(local), "a page is born once");
         self.any_born = true;
         self.born_last = Some(local);
         self.push(local, META_BYTES, PAGE_BYTES - META_BYTES, ZEROS);
@@ -311,7 +320,7 @@ impl PartUndo {
 
     /// Saves a range of a page unless it is saved already.
     pub(crate) fn save(&mut self, page: &[u8], local: u32, offset: usize, bytes: usize) {
-        debug_assert!(offset >= META_BYTES && offset + bytes <= PAGE_BYTES);
+        debug_assert!(offset >= META_BYTES && offset + bytes <= page.len());
         if self.born_last == Some(local) {
             return;
         }

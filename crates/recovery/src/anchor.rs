@@ -81,7 +81,12 @@ impl Anchor {
     pub fn to_record(&self) -> Record {
         let mut sections = self.sections.clone();
         sections.set(Tag(Geometry::SECTION), true, self.geometry.encode());
-        sections.set(Tag(Images::SECTION), true, self.images.encode());
+        let images = self.images.encode();
+        debug_assert!(
+            Images::decode(&images, self.history.streams).is_some(),
+            "the images read back as those of a log of so many streams"
+        );
+        sections.set(Tag(Images::SECTION), true, images);
         Record {
             history: self.history.clone(),
             sections,
@@ -127,7 +132,9 @@ impl Anchor {
             epoch: image.cover.end_epoch,
             wall_us: image.wall_us,
         });
-        perdura_wal::decide_cut(&self.history, scans, elsewhere)
+        let cut = perdura_wal::decide_cut(&self.history, scans, elsewhere)?;
+        assert_eq!(cut.cut.len(), scans.len(), "a cut for each stream");
+        Ok(cut)
     }
 }
 

@@ -34,6 +34,11 @@ pub struct NewDatabase {
 /// The disks'.
 pub fn create(disks: &Disks, clock: &dyn Clock, new: &NewDatabase) -> Result<()> {
     let Disks { data, images, logs } = disks;
+    assert_eq!(
+        logs.len(),
+        usize::from(new.streams),
+        "a disk for each stream"
+    );
     let image_disks = u8::try_from(images.len()).ok();
     let image_disks = image_disks
         .filter(|disks| (1..=IMAGE_DISKS_MAX).contains(disks))

@@ -223,6 +223,10 @@ impl<'a> Opening<'a> {
             (image_disks, usize::from(streams)),
             "as many disks as the database has"
         );
+        assert!(
+            self.locks.len() <= 1 + logs.len() + images.len(),
+            "a lock for each directory at most"
+        );
         let disks = Disks {
             data: self.data,
             images,

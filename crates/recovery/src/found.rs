@@ -201,6 +201,7 @@ pub(crate) fn check_logs(
     segments: &[Option<Vec<SegmentId>>],
     anchor: &Anchor,
 ) -> Result<()> {
+    assert_eq!(segments.len(), logs.len(), "each log directory was listed");
     let mut header = vec![0; SECTOR_BYTES];
     for ((stream, disk), ids) in (0u8..).map(StreamId).zip(logs).zip(segments) {
         let Some(ids) = ids else {
@@ -273,6 +274,7 @@ pub(crate) fn check_images(
     let newest = anchor.images.iter().map(|image| image.k).max();
     let newest = newest.unwrap_or_default().max(anchor.ckpt_max);
     for (slot, pages) in ImageSlot::ALL.into_iter().zip(pages) {
+        assert_eq!(pages.len(), images.len(), "a pages file on each disk");
         for (disk, opened) in images.iter().zip(pages) {
             match opened {
                 Err(error) if is_missing(&error) => {

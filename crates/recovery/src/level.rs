@@ -70,11 +70,16 @@ impl Level {
     }
 
     pub(crate) fn edges(self) -> Edges {
-        Edges {
+        let edges = Edges {
             pipeline: if self == Level::One { 1 } else { PIPELINE },
             log_read_waits: self <= Level::Two,
             log_play_waits: self <= Level::Three,
-        }
+        };
+        debug_assert!(
+            edges.log_play_waits || !edges.log_read_waits,
+            "a log that waits to be read waits to be played"
+        );
+        edges
     }
 }
 

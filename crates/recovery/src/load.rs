@@ -99,6 +99,10 @@ impl Image for ImagePlan {
         if armed(Flaw::JunkBeyondDirectory) && (loaded.disk, loaded.run) == (0, 0) {
             self.load_junk(heap)?;
         }
+        debug_assert!(
+            loaded.got <= loaded.bytes.len(),
+            "what was read lies in its buffer"
+        );
         let run = &self.runs[loaded.disk][loaded.run];
         let Some((first, _)) = run.entries.first().copied() else {
             return Ok(0);

@@ -155,6 +155,11 @@ impl Node {
                 let right = split.map(Child::of);
                 child.count = child.count + 1 - right.as_ref().map_or(0, |right| right.count);
                 child.low = child.node.low().expect("a child has items");
+                debug_assert_eq!(
+                    child.count,
+                    child.node.count(),
+                    "what was split off is no longer counted here"
+                );
                 put(children, at + 1, right?, CHILDREN_MAX, edges, bytes).map(Node::Inner)
             }
         }
@@ -174,6 +179,7 @@ impl Node {
                 let child = &mut children[at];
                 let removed = child.node.remove_at(rank, bytes)?;
                 child.count -= 1;
+                debug_assert_eq!(child.count, child.node.count(), "one item less below");
                 match child.node.low() {
                     Some(low) => child.low = low,
                     None => {
@@ -280,5 +286,11 @@ fn mend(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
         children[left].count -= right.count;
         children.insert(left + 1, right);
     }
+    debug_assert!(
+        children
+            .iter()
+            .all(|child| child.count == child.node.count()),
+        "neighbours that were brought together share their items"
+    );
     trim(children, bytes);
 }

@@ -182,6 +182,10 @@ impl Directory {
             next = local + 1;
             self.set(partition, local, entry);
         }
+        debug_assert!(
+            self.present(partition).count() >= to_usize(u64::from(count)),
+            "each entry is of a page of its own"
+        );
         r.bytes(r.remaining())
     }
 }

@@ -85,11 +85,19 @@ impl ImageFile {
             bytes.len().is_multiple_of(PAGE_BYTES) && first.offset() >= PAGES_HEADER_BYTES,
             "whole pages are written, behind the header"
         );
+        debug_assert!(
+            bytes.len().is_multiple_of(perdura_base::limits::PAGE_BYTES),
+            "pages are written whole"
+        );
         self.file.write_at(first.offset(), bytes)
     }
 
     /// Reads pages that lie side by side. Whether they are the right ones the directory tells.
     pub fn read(&self, first: Place, bytes: &mut [u8]) -> Result<usize> {
+        debug_assert!(
+            bytes.len().is_multiple_of(perdura_base::limits::PAGE_BYTES),
+            "there is room for whole pages"
+        );
         self.file.read_at(first.offset(), bytes)
     }
 
