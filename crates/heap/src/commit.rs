@@ -40,6 +40,10 @@ impl Partition {
 
     fn encode_page(&mut self, part: &PartUndo, saves: &mut [usize], group: &mut GroupBuilder) {
         let local = part.saves[saves[0]].local;
+        debug_assert!(
+            saves.iter().all(|i| part.saves[*i].local == local),
+            "a record changes one page"
+        );
         let page = self.pages.page(local);
         let overlap = saves
             .windows(2)
@@ -80,12 +84,6 @@ impl Partition {
             layout::page_id(page),
             self.pages.page_id(local),
             "I1: the page that gets tag and number is under this partition's latch"
-        );
-        debug_assert!(
-            layout::kind(page).is_some_and(|kind| {
-                kind == PageKind::Free || self.tables.contains_key(&layout::table(page))
-            }),
-            "a page that a transaction changed belongs to a table that is attached"
         );
         let useq = layout::useq(page).next();
         layout::set_useq(self.pages.page_mut(local), useq);
