@@ -76,7 +76,9 @@ pub use latches::{Heap, PartitionGuard};
 pub use memory::{MemoryAccount, MemoryUse};
 pub use orphans::OrphanLimits;
 pub use partition::{DetachedTable, Partition};
-pub use perdura_page::{CollectionId, End, Group, Home, Kind, PageRecord, Shape, decode_group};
+pub use perdura_page::{
+    CollectionId, End, Group, Home, Kind, PageRecord, Shape, decode_group, for_each_record,
+};
 pub use restart::UseqGap;
 pub use row_ref::RowRef;
 pub use rows::Displaced;

@@ -26,6 +26,6 @@ pub use chunks::Chunks;
 pub use class::SlotClass;
 pub use kind::{CollectionId, End, Home, Kind, Shape};
 pub use layout::{PageHeader, PageKind};
-pub use record::{Group, PageRecord, decode_group};
+pub use record::{Group, PageRecord, decode_group, for_each_record};
 pub use row::{Place, Row};
 pub use txn_record::{Change, TxnRecord, Update, decode_txn_record};

@@ -109,22 +109,37 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Reads and checks the group payload of one transaction, all of it: `None` if a byte is out of
-/// place or left over. Whether the pages exist is for the heap to say.
+/// Hands each record of a transaction's group payload to `each`, in the order they were written.
+/// Returns how many there are; `None` if a byte is out of place or left over, and then the caller
+/// discards the records that it was handed. Whether the pages exist is for the heap to say.
+#[inline]
 #[must_use]
-pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
-    let mut head = Reader::new(payload);
-    let tag_max = head.varint()?;
-    let records = head.varint()?;
-    let body = payload.get(head.at()..)?;
+pub fn for_each_record<'a>(payload: &'a [u8], mut each: impl FnMut(PageRecord<'a>)) -> Option<u64> {
+    let (tag_max, records, body) = split_head(payload)?;
     let mut r = Reader::new(body);
     for _ in 0..records {
-        PageRecord::decode(&mut r, body, tag_max)?;
+        each(PageRecord::decode(&mut r, body, tag_max)?);
     }
-    let whole = records > 0 && r.remaining() == 0;
-    whole.then_some(Group {
+    (records > 0 && r.remaining() == 0).then_some(records)
+}
+
+/// Reads and checks the group payload of one transaction, all of it: `None` if [`for_each_record`]
+/// finds it malformed.
+#[must_use]
+pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
+    for_each_record(payload, |_| ())?;
+    let (tag_max, records, body) = split_head(payload)?;
+    Some(Group {
         tag_max: CkptEpoch(tag_max),
         records,
         body,
     })
+}
+
+/// The highest tag of a group's records, their number, and their bytes.
+fn split_head(payload: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let mut head = Reader::new(payload);
+    let tag_max = head.varint()?;
+    let records = head.varint()?;
+    Some((tag_max, records, payload.get(head.at()..)?))
 }

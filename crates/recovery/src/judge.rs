@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Incarnation, Result, StreamId};
-use perdura_heap::{Batch, Geometry, PageRecord, Replayed, SlotChange, decode_group};
+use perdura_heap::{Batch, Geometry, PageRecord, Replayed, SlotChange, for_each_record};
 use perdura_page::{TxnRecord, Update, decode_txn_record};
 use perdura_wal::{Direction, Frame, FrameKind, Origin, Role};
 
@@ -180,18 +180,18 @@ impl Play for Group {
             Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
         }
         debug_assert_eq!(frame.kind, FrameKind::Group, "routed to the group player");
-        let group = decode_group(frame.payload)
-            .ok_or_else(|| no_record(origin, "a group of page records"))?;
-        passed.stats.groups += 1;
-        for record in group.records() {
+        let whole = for_each_record(frame.payload, |record| {
             let Some(base) = scene.image.base_of(record.page) else {
-                continue;
+                return;
             };
             let decision = gate(record.tag, base.kind, origin.epoch, scene.target);
             if passed.stats.decided(decision) {
                 passed.batch.push(scene.geometry, record);
             }
-        }
+        });
+        // What was pushed of a malformed group ends here with the restart.
+        whole.ok_or_else(|| no_record(origin, "a group of page records"))?;
+        passed.stats.groups += 1;
         Ok(())
     }
 }
