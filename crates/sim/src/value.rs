@@ -19,16 +19,18 @@ pub type Score = i16;
 
 /// The bytes of a name.
 pub(crate) fn name_bytes(name: Name) -> Vec<u8> {
-    let word = format!("name{name}");
+    let digits = name.to_string();
     let len = match name {
         16 => return Vec::new(),
         31 => 17_000,
         n if n % 16 == 7 => 70,
         n if n % 64 == 15 => 1500,
-        n if n % 3 == 0 => return name.to_string().into_bytes(),
-        _ => word.len(),
+        n if n % 3 == 0 => return digits.into_bytes(),
+        _ => "name".len() + digits.len(),
     };
-    let mut bytes = word.into_bytes();
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend_from_slice(b"name");
+    bytes.extend_from_slice(digits.as_bytes());
     bytes.resize(len, b'.');
     bytes
 }

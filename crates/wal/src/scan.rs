@@ -231,10 +231,11 @@ fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) 
 fn open_segments(disk: &dyn Disk, lives: &Lives<'_>, stream: StreamId) -> Result<Vec<OpenSegment>> {
     let mut segments = Vec::new();
     let names = disk.list(LOG_DIR)?;
+    let prefix = SegmentId::prefix(stream);
     let mut ids: Vec<SegmentId> = names
         .iter()
+        .filter(|name| name.starts_with(&prefix))
         .filter_map(|name| SegmentId::parse(name))
-        .filter(|id| id.stream == stream)
         .collect();
     ids.sort_unstable();
     for id in ids {

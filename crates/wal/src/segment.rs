@@ -11,6 +11,8 @@ pub const LOG_DIR: &str = "log";
 /// Bytes before the first block.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 
+/// Room for the path of a segment.
+const PATH_BYTES: usize = 48;
 const MAGIC: &[u8; 4] = b"PSEG";
 const CRC_AT: usize = 4092;
 
@@ -29,10 +31,25 @@ impl SegmentId {
     /// Its path on the log disk.
     #[must_use]
     pub fn path(&self) -> String {
-        format!(
-            "{LOG_DIR}/s{:02}-i{:010}-p{:020}.log",
-            self.stream.0, self.incarnation.0, self.start.0
-        )
+        let mut path = String::with_capacity(PATH_BYTES);
+        path.push_str(LOG_DIR);
+        path.push('/');
+        path.push_str(&SegmentId::prefix(self.stream));
+        path.push('i');
+        push_padded(&mut path, u64::from(self.incarnation.0), 10);
+        path.push_str("-p");
+        push_padded(&mut path, self.start.0, 20);
+        path.push_str(".log");
+        path
+    }
+
+    /// What the names of a stream's segments begin with, and no other stream's.
+    #[must_use]
+    pub(crate) fn prefix(stream: StreamId) -> String {
+        let mut prefix = String::from("s");
+        push_padded(&mut prefix, u64::from(stream.0), 2);
+        prefix.push('-');
+        prefix
     }
 
     /// The inverse of [`path`](Self::path) for a file name without its directory.
@@ -54,8 +71,15 @@ impl SegmentId {
     }
 }
 
-/// A number as `{:0width$}` writes it and in no other way: a database that lists its segments all the
-/// time reads their names without writing them again.
+/// Appends a number as `{:0width$}` writes it. A restart names every segment several times, and the
+/// formatter would take most of that time.
+fn push_padded(out: &mut String, number: u64, width: usize) {
+    let digits = number.to_string();
+    out.extend(std::iter::repeat_n('0', width.saturating_sub(digits.len())));
+    out.push_str(&digits);
+}
+
+/// The inverse of [`push_padded`]: a number that is written so and in no other way.
 fn padded(digits: &str, width: usize) -> Option<u64> {
     let is_padded = digits.len() == width || (digits.len() > width && !digits.starts_with('0'));
     let is_number = is_padded && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -71,11 +71,13 @@ impl SegmentShelf {
         let mut dead = Vec::new();
         let mut found = Vec::new();
         let stream = place.stream;
-        let spare_prefix = format!("spare-s{:02}-", stream.0);
+        let prefix = SegmentId::prefix(stream);
+        let spare_prefix = format!("spare-{prefix}");
         for name in shelf.disk.list(LOG_DIR)? {
-            let path = format!("{LOG_DIR}/{name}");
-            if let Some(id) = SegmentId::parse(&name).filter(|id| id.stream == stream) {
-                let bytes = shelf.disk.open(&path, Access::Buffered)?.len()?;
+            if name.starts_with(&prefix)
+                && let Some(id) = SegmentId::parse(&name)
+            {
+                let bytes = shelf.disk.open(&id.path(), Access::Buffered)?.len()?;
                 if is_live(&id) {
                     shelf.live.insert(id, bytes);
                 } else {
@@ -85,6 +87,7 @@ impl SegmentShelf {
                 let (prepared, half_made) = (rest.strip_suffix(".log"), rest.strip_suffix(".tmp"));
                 let number = prepared.or(half_made).and_then(|n| n.parse::<u64>().ok());
                 let Some(number) = number else { continue };
+                let path = format!("{LOG_DIR}/{name}");
                 // A half-made file that cannot be removed now keeps its number.
                 shelf.next_spare = shelf.next_spare.max(number.saturating_add(1));
                 if prepared.is_some() {
