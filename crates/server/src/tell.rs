@@ -253,7 +253,8 @@ impl State {
         }
     }
 
-    /// Appends the messages that have come for the running client since its reply was sealed.
+    /// Seals the messages to the running client behind its reply. Like every message they wait for all
+    /// that was written before.
     #[inline]
     pub(crate) fn seal_own(&mut self, session: &Session, replies: &mut Replies) {
         if !self.running.messages.is_empty() {

@@ -7,9 +7,9 @@
 //! 3. the command is counted and timed, from its unmuted reply;
 //! 4. the reply of a client that wants none is dropped, and its pushes take its place (`pushed`);
 //! 5. the command is shown to those who monitor;
-//! 6. messages to the client itself are appended, and the reply is sealed;
-//! 7. clients that waited for a key that it has changed are served, and the messages that this
-//!    sends to the client itself are sealed behind its reply.
+//! 6. the reply is sealed;
+//! 7. clients that waited for a key that it has changed are served;
+//! 8. messages to the client itself, of its command and of those served, are sealed behind its reply.
 
 use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, flag};
 use crate::acl;
@@ -179,7 +179,6 @@ fn consume(
     if let Some(command) = ran {
         super::server::monitor::feed(state, session, command, args);
     }
-    state.append_own(&mut replies.buf);
     replies.seal(rest, state.reached);
     super::wait::serve(state);
     state.seal_own(session, replies);
