@@ -152,6 +152,19 @@ fn a_key_whose_time_is_over_is_told_of_when_it_is_removed() {
     assert_eq!(listener.read(), message);
 }
 
+/// Between commands no client runs: a message goes to its connection, and does not wait for a command.
+#[test]
+fn the_client_of_the_last_command_hears_of_a_key_that_is_removed_by_itself() {
+    let running = start();
+    let mut client = running.connect();
+    client.send("HELLO 3");
+    client.send("CONFIG SET notify-keyspace-events Ex");
+    client.send("SUBSCRIBE __keyevent@0__:expired");
+    client.expect(&[("SET k v PX 30", "+OK")]);
+    let message = ">[\"message\", \"__keyevent@0__:expired\", \"k\"]";
+    assert_eq!(client.read(), message);
+}
+
 #[test]
 fn keys_that_appear_and_keys_that_are_not_there_are_told_of_if_asked_for() {
     let running = start();
