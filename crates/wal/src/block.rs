@@ -174,10 +174,7 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
     let streams = r.u8()?;
     let gap = r.bytes(GAP_BYTES)?;
     let partitions = PartitionSet::from_bytes(&r.array::<32>()?);
-    let mut ends = Vec::with_capacity(usize::from(STREAMS_MAX));
-    for _ in 0..STREAMS_MAX {
-        ends.push(Pos(r.u64()?));
-    }
+    let ends = r.bytes(usize::from(STREAMS_MAX) * 8)?;
     let room = r.bytes(ROOM_BYTES)?;
     let body_crc = r.u32()?;
     if r.u32()? != crc32c(covered) {
@@ -190,9 +187,14 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
         && first_frame <= body_len
         && u64::from(block_len) == self::block_len(to_usize(u64::from(body_len)))
         && to_usize(u64::from(block_len)) <= BLOCK_BYTES_MAX
-        && (last || ends.iter().all(|end| end.0 == 0));
-    ends.truncate(usize::from(streams));
-    let ends = last.then_some(ends);
+        && (last || ends.iter().all(|byte| *byte == 0));
+    let ends = if last {
+        let mut r = Reader::new(ends);
+        let ends = (0..streams).map(|_| r.u64().map(Pos));
+        Some(ends.collect::<Option<Vec<Pos>>>()?)
+    } else {
+        None
+    };
     let header = BlockHeader {
         stream,
         database,

@@ -11,6 +11,8 @@ pub const LOG_DIR: &str = "log";
 /// Bytes before the first block.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 
+/// Digits of the highest number.
+const DIGITS_MAX: usize = 20;
 /// Room for the path of a segment.
 const PATH_BYTES: usize = 48;
 const MAGIC: &[u8; 4] = b"PSEG";
@@ -34,7 +36,7 @@ impl SegmentId {
         let mut path = String::with_capacity(PATH_BYTES);
         path.push_str(LOG_DIR);
         path.push('/');
-        path.push_str(&SegmentId::prefix(self.stream));
+        push_prefix(&mut path, self.stream);
         path.push('i');
         push_padded(&mut path, u64::from(self.incarnation.0), 10);
         path.push_str("-p");
@@ -46,9 +48,8 @@ impl SegmentId {
     /// What the names of a stream's segments begin with, and no other stream's.
     #[must_use]
     pub(crate) fn prefix(stream: StreamId) -> String {
-        let mut prefix = String::from("s");
-        push_padded(&mut prefix, u64::from(stream.0), 2);
-        prefix.push('-');
+        let mut prefix = String::new();
+        push_prefix(&mut prefix, stream);
         prefix
     }
 
@@ -71,12 +72,24 @@ impl SegmentId {
     }
 }
 
+fn push_prefix(out: &mut String, stream: StreamId) {
+    out.push('s');
+    push_padded(out, u64::from(stream.0), 2);
+    out.push('-');
+}
+
 /// Appends a number as `{:0width$}` writes it. A restart names every segment several times, and the
 /// formatter would take most of that time.
 fn push_padded(out: &mut String, number: u64, width: usize) {
-    let digits = number.to_string();
-    out.extend(std::iter::repeat_n('0', width.saturating_sub(digits.len())));
-    out.push_str(&digits);
+    let mut digits = [b'0'; DIGITS_MAX];
+    let (mut first, mut rest) = (DIGITS_MAX, number);
+    while rest > 0 || first == DIGITS_MAX {
+        first -= 1;
+        digits[first] = b"0123456789"[usize::try_from(rest % 10).unwrap_or(0)];
+        rest /= 10;
+    }
+    let from = first.min(DIGITS_MAX - width.min(DIGITS_MAX));
+    out.extend(digits[from..].iter().map(|digit| char::from(*digit)));
 }
 
 /// The inverse of [`push_padded`]: a number that is written so and in no other way.
@@ -173,11 +186,26 @@ mod tests {
             incarnation: Incarnation(12),
             start: Pos(1 << 33),
         };
-        let path = id.path();
-        assert_eq!(
-            SegmentId::parse(path.strip_prefix("log/").unwrap()),
-            Some(id)
-        );
+        for id in [
+            id,
+            SegmentId {
+                stream: StreamId(255),
+                incarnation: Incarnation(u32::MAX),
+                start: Pos(0),
+            },
+        ] {
+            let path = id.path();
+            let name = format!(
+                "s{:02}-i{:010}-p{:020}.log",
+                id.stream.0, id.incarnation.0, id.start.0
+            );
+            assert_eq!(path, format!("{LOG_DIR}/{name}"));
+            assert_eq!(SegmentId::parse(&name), Some(id));
+        }
+        let mut number = String::new();
+        push_padded(&mut number, u64::MAX, 3);
+        push_padded(&mut number, 0, 0);
+        assert_eq!(number, "184467440737095516150");
         for name in [
             "s3-i12-p0.log",
             "spare-s00-1.log",
