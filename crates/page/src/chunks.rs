@@ -1,12 +1,12 @@
 //! Which partition a page belongs to: arithmetic, fixed when a database is made.
 //!
-//! Chunks of pages are dealt out to the partitions in turn, for ever, so that no allocation state
-//! has to be logged or recovered: `page = chunk * chunk_pages + i`, and the chunk belongs to
+//! The partitions take chunks of pages in turn. This rule never changes, so no allocation state is
+//! logged or recovered: `page = chunk * chunk_pages + i`, and the chunk belongs to
 //! partition `chunk % partitions`. Within a partition pages are counted by their *local index*.
 
 use perdura_base::{PageId, PartitionId};
 
-/// How pages are dealt out.
+/// How pages are divided among the partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunks {
     /// Partitions, at least one.

@@ -1,9 +1,9 @@
 //! The table of slot sizes.
 //!
 //! A page has slots of one size. Sizes grow by an eighth of a power of two from 16 bytes to
-//! 2 KiB, so that a row wastes less than an eighth of its slot. Above 2 KiB it is the number of
-//! slots per page that decides: the sizes are the payload divided by 7 down to 1, and the
-//! biggest slot is nearly a page. The table is part of the format: a page names its class by index.
+//! 2 KiB, so that a row wastes less than an eighth of its slot. Above 2 KiB the sizes are the
+//! payload divided by 7 down to 1, so the biggest slot is nearly a page. The table is part of the
+//! format: a page names its class by index.
 
 use perdura_base::limits::PAGE_BYTES;
 

@@ -33,7 +33,7 @@ impl<'a> FragmentWriter<'a> {
         }
     }
 
-    /// Fragments written so far. Zero: the page is as it was.
+    /// Fragments written so far; 0 if the page has not changed.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count

@@ -1,10 +1,10 @@
 //! What a row is: a key with its whole value, a key that heads a collection, or an element.
 //!
 //! A small collection is one row, packed by the layer above. A big one is a *header*, the row of
-//! its key, whose value names the collection's *home*, and a row for each element. Elements are
-//! found by the collection's id, which their keys begin with, never by the name of the key: so a
-//! key is renamed or deleted by its header alone. All elements of a collection are in the pages of
-//! one partition, the home's, whatever their bytes hash to.
+//! its key, whose value names the collection's *home*, and a row for each element. The key of an
+//! element begins with the collection's id, and not with the name of the key, so that renaming or
+//! deleting a key changes its header alone. All elements of a collection are in the pages of one
+//! partition, the home's, whatever their bytes hash to.
 //!
 //! The codes are the high nibble of a row's flags; `docs/formats/record.md` has the table.
 
@@ -30,7 +30,7 @@ pub enum Kind {
 pub enum Shape {
     /// Fields with values.
     Hash,
-    /// Items in an order of their own.
+    /// Items in the order in which they were put.
     List,
     /// Members.
     Set,
@@ -47,7 +47,7 @@ pub enum End {
     Back,
 }
 
-/// The number of a collection, counted up in its partition.
+/// The number of a collection; each partition counts its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CollectionId(pub u64);
 

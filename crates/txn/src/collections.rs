@@ -1,12 +1,13 @@
 //! Collections within a transaction.
 //!
-//! A header is in its key's partition, its elements are in their home's, which is another one
-//! after a rename. A transaction that meets an undeclared home is run again with it, like any
-//! other; so everything here may abort with [`Error::Undeclared`], to be handed on.
+//! A collection's header is in the partition of its key, and its elements are in the partition of
+//! their home. The two differ after a rename. A transaction that meets an undeclared home runs
+//! again with its latch, so every verb here may fail with [`Error::Undeclared`], which the closure
+//! passes on.
 //!
-//! Invariant: a collection that has a header has an element when the transaction commits. Who
-//! removes the last one deletes the key in the same transaction; the executor refuses to commit
-//! otherwise, because a restart would call it damage.
+//! Invariant: a collection that has a header has an element when the transaction commits. The caller
+//! that removes the last element deletes the key in the same transaction. The executor refuses to
+//! commit otherwise, because a restart would report the header as damage.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
@@ -15,16 +16,16 @@ use perdura_heap::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
 
 use crate::tx::{FEW, Tx, is_alive};
 
-/// Elements copied at a time, and items pushed.
+/// How many elements are copied, or items pushed, between two requests for room in the log.
 const COPY_STEP: usize = 256;
-/// About what the log needs for an item of a list beside its value, bytes.
+/// About how much room in the log an item of a list takes beside its value, bytes.
 const ITEM_BYTES: usize = 64;
 /// Keys drawn before a table is searched for one that is not past its expiry.
 const DRAWS: u64 = 32;
 
 impl Tx<'_> {
-    /// Makes a key the header of a new collection; elements must follow. What the key held is
-    /// displaced.
+    /// Makes a key the header of a new collection, and displaces what the key held. The caller adds
+    /// elements in the same transaction.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -62,8 +63,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Moves a key with its value and expiry to another name, whatever is there. A big collection
-    /// keeps its elements where they are, unless the table is another one. False: no such key.
+    /// Moves a key with its value and expiry to another name, and displaces what is there. A big
+    /// collection keeps its elements where they are, unless the new name is in another table.
+    /// Returns whether the key was there.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -99,7 +101,7 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// Adds all elements of a collection to one of the same shape, which is empty.
+    /// Adds all elements of a collection to an empty collection of the same shape.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -145,9 +147,9 @@ impl Tx<'_> {
         }
     }
 
-    /// Asks for room in the log for so many elements before any of them is changed: a transaction
-    /// that the log refuses later runs again from its beginning. It is a hint, and costs nothing for
-    /// a few.
+    /// Asks for room in the log for so many elements before any of them is changed, because a
+    /// transaction that the log refuses later runs again from its beginning. A hint, which costs
+    /// nothing for a few elements.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -160,10 +162,10 @@ impl Tx<'_> {
         self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
-    /// The elements of a collection, to be read.
+    /// Returns a reader of a collection's elements.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if there is no such collection.
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if there is no such collection.
     pub fn elements(&self, table: TableId, home: Home) -> Result<Elements<'_>> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -175,8 +177,9 @@ impl Tx<'_> {
         })
     }
 
-    /// Writes a field with its value, a member with an empty one, or a member with its score: the
-    /// eight bytes of a little-endian double that is not NaN. Whether it is new.
+    /// Writes a field with its value, a member with an empty value, or a member with its score, which
+    /// is the eight bytes of a little-endian double that is not NaN. Returns whether the element is
+    /// new.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::Usage`] if the collection is a list or the value does not
@@ -200,11 +203,11 @@ impl Tx<'_> {
         })
     }
 
-    /// Removes a field or member. Whether it was there. With the last one the key is to be
-    /// deleted.
+    /// Removes a field or member. Returns whether it was there. The caller that removes the last one
+    /// deletes the key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if the collection is a list.
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the collection is a list.
     pub fn element_delete(&mut self, table: TableId, home: Home, field: &[u8]) -> Result<bool> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -239,10 +242,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes items from an end of a list. With the last one the key is to be deleted.
+    /// Removes items from an end of a list. The caller that removes the last one deletes the key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if the list has fewer items.
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the list has fewer items.
     pub fn list_pop(&mut self, table: TableId, home: Home, end: End, count: usize) -> Result<()> {
         let _verb = self.verb();
         self.changed_by_removal(table, home);
@@ -258,7 +261,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Puts an item before the one at place `index`; at the list's length, behind the last.
+    /// Puts an item before the one at `index`, or behind the last item if `index` is the list's
+    /// length.
     ///
     /// # Errors
     /// As [`list_push`](Self::list_push); [`Error::Usage`] beyond the end.
@@ -276,7 +280,7 @@ impl Tx<'_> {
         })
     }
 
-    /// Overwrites the item at place `index`.
+    /// Overwrites the item at `index`.
     ///
     /// # Errors
     /// As [`list_insert`](Self::list_insert).
@@ -288,10 +292,10 @@ impl Tx<'_> {
         })
     }
 
-    /// Removes the item at place `index`. With the last one the key is to be deleted.
+    /// Removes the item at `index`. The caller that removes the last one deletes the key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] beyond the end.
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] beyond the end.
     pub fn list_remove(&mut self, table: TableId, home: Home, index: u64) -> Result<()> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -331,14 +335,15 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Keys in hash order from a cursor on, about `count` of them, none past its expiry, and the
-    /// cursor to go on from. 0 begins and ends. One call looks at one partition, which
+    /// Returns about `count` keys in hash order from a cursor on, and the cursor for the next call.
+    /// Cursor 0 begins the scan and ends it. Keys past their expiry are left out. One call looks at
+    /// one partition, which
     /// [`Geometry::partition_of_cursor`](perdura_heap::Geometry::partition_of_cursor) names, and
-    /// may return nothing. A key that is there throughout is returned, whatever happens to others
-    /// between the calls, restarts included; one may be returned twice.
+    /// may return nothing. A key that is there during the whole scan is returned at least once,
+    /// whatever happens to other keys between the calls, restarts included.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on.
+    /// [`Error::Undeclared`], which the closure passes on.
     pub fn scan_keys(
         &self,
         table: TableId,
@@ -355,7 +360,8 @@ impl Tx<'_> {
         Ok((rows, next))
     }
 
-    /// A key chosen by the random number `r`; `None` if there is none. Needs every partition.
+    /// Returns the key that the random number `r` chooses; `None` if the table has no key. Needs
+    /// every partition.
     ///
     /// # Errors
     /// [`Error::Undeclared`] if a partition is missing.
@@ -394,10 +400,10 @@ impl Tx<'_> {
         }
     }
 
-    /// Removes up to `max` rows of orphans of a partition. How many it were.
+    /// Removes up to `max` rows of a partition's orphans. Returns how many it removed.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on; a full log.
+    /// [`Error::Undeclared`], which the closure passes on; a full log.
     pub fn purge_orphans(&mut self, partition: PartitionId, max: usize) -> Result<usize> {
         let _verb = self.verb();
         let at = self.guard_of(partition)?;

@@ -6,8 +6,8 @@
 //! transaction n + 1  name_draft(draft, key, expiry)      now others see it
 //! ```
 //!
-//! All of it may also be one transaction. Between two of them the table may be flushed, or become that of
-//! another database: whoever builds compares [`Draft::table`] with the table of its database.
+//! One transaction may also do all of this. Between two transactions the table may be flushed, or become
+//! the table of another database: the caller compares [`Draft::table`] with the table of its database.
 
 use perdura_base::{Error, Result, TableId};
 use perdura_heap::{Draft, Kind, Shape};
@@ -15,11 +15,11 @@ use perdura_heap::{Draft, Kind, Shape};
 use crate::tx::Tx;
 
 impl Tx<'_> {
-    /// A draft without elements, in the partition of the key that it is meant for; any key of the
-    /// table can get it. It stays whatever becomes of this transaction, until it is dropped.
+    /// Begins a draft without elements, in the partition of the key that it is meant for; any key of
+    /// the table can get it. The draft stays until it is dropped, even if this transaction is undone.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on; [`Error::Usage`] if there is no such table.
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if there is no such table.
     pub fn begin_draft(&mut self, table: TableId, key: &[u8], shape: Shape) -> Result<Draft> {
         let _verb = self.verb();
         let (at, _) = self.place(key)?;
@@ -32,12 +32,12 @@ impl Tx<'_> {
         Ok(draft)
     }
 
-    /// Makes a key of the draft's table the header of a draft, which must have an element. What the
-    /// key held is displaced. The draft can be dropped then; if the transaction is undone,
-    /// the draft is what it was.
+    /// Makes a key of the draft's table the header of the draft, which must have an element, and
+    /// displaces what the key held. The draft can be dropped then. If the transaction is undone, the
+    /// draft is as it was.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if a key has it already or its table is gone.
+    /// As [`put`](Self::put); [`Error::Usage`] if a key has the draft already or its table is gone.
     pub fn name_draft(&mut self, draft: &Draft, key: &[u8], expiry_ms: Option<u64>) -> Result<()> {
         let _verb = self.verb();
         self.check_write(key, 16)?;

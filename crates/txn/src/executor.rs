@@ -18,7 +18,8 @@ use crate::verb::Marks;
 #[cfg(feature = "flaws")]
 mod seeded;
 
-/// When an answer may be given: once the durable epoch has reached `epoch`. Epoch 0 is at once.
+/// Tells when the reply to a transaction may leave: once the durable epoch has reached `epoch`, or at
+/// once if that is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "an answer given before its ticket's epoch is durable can be a lie after a crash"]
 pub struct Ticket {
@@ -26,7 +27,7 @@ pub struct Ticket {
     pub epoch: Epoch,
 }
 
-/// Limits a transaction is held to.
+/// The limits of a transaction.
 #[derive(Debug, Clone)]
 pub struct ExecutorOptions {
     /// The longest value, bytes.
@@ -40,14 +41,14 @@ pub struct Executor {
     options: ExecutorOptions,
 }
 
-/// A thread keeps buffers up to this size between its transactions, bytes.
+/// The largest buffers that a thread keeps between its transactions, bytes.
 const SCRATCH_BYTES_MAX: u64 = 1 << 20;
 
-/// A transaction that has met missing latches in this many runs gets all of them, so that one that
-/// walks from key to key ends.
+/// A transaction that has missed latches in this many runs gets all of them, so that a transaction
+/// that walks from key to key ends.
 const RUNS_MAX: usize = 16;
 
-/// Buffers a thread keeps between its transactions.
+/// The buffers that a thread keeps between its transactions.
 #[derive(Default)]
 struct Scratch {
     undo: Undo,
@@ -62,7 +63,7 @@ impl Scratch {
 
 /// What a thread knows of its transactions.
 struct PerThread {
-    /// The heaps whose transactions run, by their addresses, innermost last.
+    /// The addresses of the heaps whose transactions run, innermost last.
     running: Vec<usize>,
     /// The buffers that none of them uses.
     scratch: Option<Box<Scratch>>,
@@ -85,8 +86,8 @@ struct Running {
 
 impl Running {
     /// # Errors
-    /// [`Error::Usage`] within a transaction on the same heap, however many of other heaps are in
-    /// between: it would wait for its own latches.
+    /// [`Error::Usage`] within a transaction on the same heap, even if transactions on other heaps
+    /// are in between: it would wait for its own latches.
     fn begin(heap: &Heap) -> Result<Running> {
         let id = std::ptr::from_ref(heap).addr();
         PER_THREAD.with_borrow_mut(|thread| {
@@ -123,7 +124,7 @@ impl Drop for Running {
 const REFUSED: &str = "a write of this transaction was refused, so none of it was made";
 const ENGINE_PANICKED: &str = "the engine panicked in a transaction";
 
-/// Latches the log if a panic drops it before [`Fuse::done`]: what it guards must not end halfway.
+/// Stops the log if a panic drops it before [`Fuse::done`], because the guarded change is half done.
 struct Fuse<'a> {
     wal: &'a Wal,
     done: bool,
@@ -147,32 +148,32 @@ impl Drop for Fuse<'_> {
     }
 }
 
-/// How an attempt ended. But for [`Outcome::Committed`], nothing of it is left.
+/// How an attempt ended. Unless it is [`Outcome::Committed`], its changes are undone.
 enum Outcome<R, E> {
     Committed(R, Ticket),
     Failed(E),
-    /// It touched partitions without their latches.
+    /// The attempt touched these partitions without their latches.
     Missed(PartitionSet),
     Panicked(Box<dyn Any + Send>),
 }
 
 impl Executor {
-    /// An executor.
+    /// Returns an executor over a heap and its log.
     #[must_use]
     pub fn new(heap: Arc<Heap>, wal: Arc<Wal>, options: ExecutorOptions) -> Self {
         Executor { heap, wal, options }
     }
 
-    /// Runs `f` as one serial transaction over the declared partitions, at `now_ms`. If it
-    /// touches others it is undone, the set is widened and it runs again.
+    /// Runs `f` as one serial transaction over the declared partitions, at `now_ms`. If `f`
+    /// touches other partitions, its changes are undone and it runs again with these, too.
     ///
     /// # Errors
-    /// What `f` fails with, after its changes are undone; what its writes fail with includes
+    /// The error of `f`, after its changes are undone. Its writes may fail with
     /// [`Error::LogFull`] and [`Error::Stopped`]. [`Error::Usage`] inside another transaction of
     /// the same database and thread.
     ///
     /// # Panics
-    /// When `f` panics; see the crate's page.
+    /// If `f` panics; see the crate's page.
     pub fn run<R, E: From<Error>>(
         &self,
         declared: &PartitionSet,
@@ -218,7 +219,7 @@ impl Executor {
         let marks = Marks::default();
         let mut tx = self.begin(self.latch(parts, now_ms), undo, &marks, now_ms);
         let (stream, memory) = (tx.stream, tx.memory);
-        // A panic must not let the latches go while pages hold half a transaction.
+        // A panic must not release the latches while pages hold half a transaction.
         let result = catch_unwind(AssertUnwindSafe(|| {
             let value = f(&mut tx)?;
             tx.check_collections()?;
@@ -233,13 +234,13 @@ impl Executor {
         memory.sub(MemoryUse::Undo, accounted);
         let missing = marks.missing();
         let by_engine = result.is_err() && marks.panic_is_the_engines();
-        // What the closure made of a missing latch does not matter, not even a panic.
+        // The attempt has missed a latch: its result does not count, even if it is a panic.
         if !missing.is_empty() && !by_engine {
             self.undo(guards, undo);
             return Outcome::Missed(missing);
         }
         match result {
-            // A verb may have been refused in its middle, whatever the closure made of that.
+            // The log may have refused a verb halfway, even if the closure dropped that error.
             Ok(Ok(_)) if marks.met_full_log() => {
                 self.undo(guards, undo);
                 Outcome::Failed(Error::LogFull(REFUSED.into()).into())
@@ -279,7 +280,7 @@ impl Executor {
         guards
     }
 
-    /// A transaction that has done nothing yet.
+    /// Begins a transaction, which has done nothing yet.
     fn begin<'a>(
         &'a self,
         guards: Guards<'a>,
@@ -309,7 +310,7 @@ impl Executor {
         }
     }
 
-    /// Takes back what a transaction has done and releases its latches.
+    /// Undoes the changes of a transaction and releases its latches.
     fn undo(&self, mut guards: Guards<'_>, undo: &mut Undo) {
         let fuse = Fuse::new(&self.wal);
         for (_, part) in &mut guards {
@@ -327,7 +328,7 @@ impl Executor {
         undo: &Undo,
         group: &mut GroupBuilder,
     ) -> Ticket {
-        // A local, so that a panic latches the log before it releases the latches.
+        // Declared after the guards, so that a panic stops the log before it releases the latches.
         let fuse = Fuse::new(&self.wal);
         group.clear();
         if !undo.is_empty() {
@@ -386,8 +387,8 @@ impl Executor {
         Ticket { epoch }
     }
 
-    /// The ticket of a transaction that only read: the newest epoch that its partitions were written
-    /// in.
+    /// Returns the ticket of a transaction that only read: the newest epoch in which its partitions
+    /// were written.
     fn ticket_of_reads(&self, guards: &Guards<'_>) -> Ticket {
         let newest = guards.iter().map(|(_, part)| part.last_write_epoch()).max();
         let epoch = newest

@@ -1,15 +1,16 @@
 //! The transaction component: serial execution over virtual partitions, one group per
 //! transaction, tickets for the durable epoch.
 //!
-//! A transaction takes the latches of the partitions it declares in ascending order, runs to
+//! A transaction takes the latches of its declared partitions in ascending order, runs to
 //! completion in its caller's thread, appends its records as one group while it still holds the
-//! latches, and releases. It is visible then and *durable later*: its [`Ticket`] names the commit
-//! epoch to wait for. A transaction that only read waits for the newest write it could have seen.
+//! latches, and releases them. Its changes are visible then and *durable later*: its [`Ticket`]
+//! names the commit epoch to wait for. A transaction that only read waits for the newest write that
+//! it could have seen.
 //!
 //! # Errors, panics, and running again
 //! A closure fails with its caller's error type. A transaction that touched a partition without its
-//! latch is undone and runs again with it, whatever the closure made of the error. A panic
-//! in the closure undoes the transaction and goes on in the caller; a panic inside a verb of [`Tx`]
+//! latch is undone and runs again with that latch, even if the closure dropped the error. A panic
+//! in the closure undoes the transaction and continues in the caller. A panic inside a verb of [`Tx`]
 //! stops the database, because pages may be half changed.
 //!
 //! # Why nothing needs undo after a crash
@@ -21,7 +22,7 @@
 //! * I1: a page change, its tag and its append happen under the latch that owns the page.
 //! * I2: a commit's epoch is read under the latches it protects, so that a dependent transaction
 //!   never has a smaller epoch.
-//! * I3: a reply waits for the newest epoch its partitions were written in.
+//! * I3: a reply waits for the newest epoch in which its partitions were written.
 
 mod collections;
 mod drafts;

@@ -1,10 +1,10 @@
 //! How much a collection may hold while it is packed.
 
-/// The limits of packed collections, as the caller of a transaction wants them. A limit beyond what
+/// The limits of packed collections, which the caller of a transaction sets. A limit beyond what
 /// a packed row can hold (`perdura_types::small`) has no effect: the row's limit is reached first.
 ///
-/// Only what is written from now on follows a limit. Rows say themselves whether they are packed,
-/// so no read, restart or checkpoint depends on these numbers.
+/// A limit applies to later writes alone. Each row says whether it is packed, so no read, restart or
+/// checkpoint depends on these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packing {
     /// Fields of a hash.

@@ -1,4 +1,4 @@
-//! Long strings that are written by many transactions before a key has them: see
+//! Long strings that many transactions write before a key gets them: see
 //! [`perdura_heap::texts`].
 
 use perdura_base::{Error, Result};
@@ -11,11 +11,12 @@ use crate::tx::Tx;
 const PAGE_LOG_BYTES: usize = 64;
 
 impl Tx<'_> {
-    /// Appends bytes to the string that is built in a draft of a list, or begins it. All but the last
-    /// ones come in whole pages of [`TEXT_PAGE_BYTES`]. If the transaction is undone, the string is what it was.
+    /// Appends bytes to the string that is built in a draft of a list, or begins that string. Every
+    /// call but the last brings whole pages of [`TEXT_PAGE_BYTES`]. If the transaction is undone, the
+    /// string is as it was.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if the draft is none any more.
+    /// As [`put`](Self::put); [`Error::Usage`] if the draft is gone.
     pub fn grow_text(&mut self, draft: &Draft, text: Option<Text>, bytes: &[u8]) -> Result<Text> {
         let _verb = self.verb();
         self.check_memory()?;
@@ -31,11 +32,11 @@ impl Tx<'_> {
         })
     }
 
-    /// Gives the string that was built in a draft to a key of the draft's table, which the draft was
-    /// begun for. The draft is gone then; if the transaction is undone, it is what it was.
+    /// Gives the string that was built in a draft to the key that the draft was begun for, or to another
+    /// key of its partition. The draft is gone then. If the transaction is undone, it is as it was.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if the draft is none any more, or it was begun for a key
+    /// As [`put`](Self::put); [`Error::Usage`] if the draft is gone, or was begun for a key
     /// of another partition.
     pub fn name_text(
         &mut self,

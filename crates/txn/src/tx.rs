@@ -15,15 +15,15 @@ use smallvec::SmallVec;
 use crate::packing::Packing;
 use crate::verb::{Marks, Verb};
 
-/// Fewer changes than this are not asked for beforehand.
+/// For fewer changes than this no room is requested beforehand.
 pub(crate) const FEW: usize = 256;
 
 pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
 
-/// What a transaction takes is put on the account in steps of this many bytes of its group.
+/// The memory of a transaction goes onto the account in steps of this many bytes of its group.
 pub(crate) const ACCOUNT_STEP_BYTES: usize = 1 << 20;
 
-/// The view a transaction has of the database.
+/// A running transaction: its view of the database, and the verbs that change it.
 pub struct Tx<'a> {
     pub(crate) heap: &'a Arc<Heap>,
     pub(crate) geometry: &'a Geometry,
@@ -33,16 +33,16 @@ pub struct Tx<'a> {
     pub(crate) wal: &'a Wal,
     /// The stream its group will go to.
     pub(crate) stream: StreamId,
-    /// About how much its group will take of the log so far, bytes.
+    /// About how many bytes of the log its group takes so far.
     pub(crate) appending: usize,
     pub(crate) now_ms: u64,
     /// Collections that may be without an element now.
     pub(crate) changed: SmallVec<[(TableId, Home); 2]>,
     pub(crate) value_bytes_max: usize,
-    /// Whether memory is at its limit, so that only deletes may change anything.
+    /// Memory used and its limit, if the limit is reached: then only deletes may change anything.
     pub(crate) out_of_memory: Option<(u64, u64)>,
     pub(crate) memory: &'a MemoryAccount,
-    /// Its before-images and group, as far as they are on the account, bytes.
+    /// Bytes of its before-images and group that are on the account.
     pub(crate) accounted: u64,
     /// The size of the group at which the account is brought up to date.
     pub(crate) account_at: usize,
@@ -51,36 +51,36 @@ pub struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    /// About what the log needs for a row beside its key and value, bytes: heads of its page and of its
-    /// slot, a word of the bitmap, and as much again if it moves.
+    /// About how many bytes of the log a row takes beside its key and value: the heads of its page and
+    /// its slot, a word of the bitmap, and the same again if it moves.
     pub const ROW_BYTES: usize = 128;
-    /// About what the log needs for a row that is removed, bytes.
+    /// About how many bytes of the log a removed row takes.
     pub const REMOVED_BYTES: usize = 32;
 
-    /// Begins a verb: a panic while the result is alive is the engine's.
+    /// Begins a verb. While the result is alive, a panic counts as the engine's.
     pub(crate) fn verb(&self) -> Verb<'a> {
         Verb::enter(self.marks)
     }
 
-    /// The time this transaction takes place at, milliseconds since 1970.
+    /// Returns the time of this transaction, milliseconds since 1970.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// The limits of the collections that this transaction writes packed.
+    /// Returns the limits of the collections that this transaction writes packed.
     #[must_use]
     pub fn packing(&self) -> Packing {
         self.packing
     }
 
-    /// Sets the limits of the collections that this transaction writes packed; until then they are
+    /// Sets the limits of the collections that this transaction writes packed. Before, they are
     /// [`Packing::FULL`].
     pub fn set_packing(&mut self, packing: Packing) {
         self.packing = packing;
     }
 
-    /// Asks for room in the log for all of this transaction, `bytes` more included.
+    /// Asks for room in the log for this transaction so far and `bytes` more.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -88,7 +88,7 @@ impl<'a> Tx<'a> {
         self.admit_part(bytes + Self::ROW_BYTES)
     }
 
-    /// As [`admit`](Self::admit), of a change that is known to take no more than `bytes`.
+    /// As [`admit`](Self::admit), for a change that takes `bytes` at most.
     pub(crate) fn admit_part(&mut self, bytes: usize) -> Result<()> {
         self.appending += bytes;
         self.admit_in_all(self.appending)
@@ -111,9 +111,9 @@ impl<'a> Tx<'a> {
         admitted
     }
 
-    /// Asks for room in the log for so many rows, whose keys and values take `bytes`, before any of them is
-    /// written: a transaction that the log refuses later runs again from its beginning. It is a
-    /// hint, and costs nothing for a few.
+    /// Asks for room in the log for so many rows, whose keys and values take `bytes`, before any of
+    /// them is written, because a transaction that the log refuses later runs again from its
+    /// beginning. A hint, which costs nothing for a few rows.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -126,7 +126,7 @@ impl<'a> Tx<'a> {
         self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
-    /// As [`expect_rows`](Self::expect_rows), of so many rows that will be removed.
+    /// As [`expect_rows`](Self::expect_rows), for so many rows that will be removed.
     ///
     /// # Errors
     /// As [`expect_rows`](Self::expect_rows).
@@ -139,11 +139,13 @@ impl<'a> Tx<'a> {
         self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
-    /// Changes a partition, and asks for the room in the log that this turns out to need beyond the
-    /// `admitted` bytes. What is removed shows only then: pages of long values, rows of orphans.
+    /// Changes a partition, and then asks for the room in the log that the change needs beyond the
+    /// `admitted` bytes: how many pages of a long value or rows of an orphan it removes is known only
+    /// then.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on; [`Error::LogFull`], [`Error::Stopped`]; what `f` fails with.
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`], [`Error::Stopped`]; those
+    /// of `f`.
     pub(crate) fn change<R>(
         &mut self,
         at: usize,
@@ -160,25 +162,25 @@ impl<'a> Tx<'a> {
         Ok(done)
     }
 
-    /// Whether the log refused a write of this transaction because it has no room.
+    /// Returns whether the log refused a write of this transaction because it has no room.
     #[must_use]
     pub fn met_full_log(&self) -> bool {
         self.marks.met_full_log()
     }
 
-    /// If it did so only until the log has caught up, so that the transaction is to run again: the
-    /// room that it was refused, bytes.
+    /// Returns how many bytes the log refused, if the log will have room for them when it has caught up:
+    /// then the transaction is to run again.
     #[must_use]
     pub fn awaits_log(&self) -> Option<usize> {
         self.marks.awaits_log()
     }
 
-    /// Fails if a verb met a missing latch or a full log, whatever the closure made of that error:
-    /// the transaction will be undone. A caller that publishes something outside the pages asks
-    /// here before it does.
+    /// Fails if a verb met a missing latch or a full log, even if the closure dropped that error:
+    /// the transaction will be undone. A caller that publishes something outside the pages calls
+    /// this first.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], [`Error::LogFull`], to be handed on.
+    /// [`Error::Undeclared`], [`Error::LogFull`], which the closure passes on.
     pub fn check_not_refused(&self) -> Result<()> {
         if let Some(partition) = self.marks.missing().iter().next() {
             return Err(Error::Undeclared(partition));
@@ -191,8 +193,8 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Puts what this transaction takes on the account. If that reaches the limit, the rest of it
-    /// may only delete.
+    /// Puts the memory of this transaction on the account. If that reaches the limit, the rest of the
+    /// transaction may only delete.
     #[cold]
     fn account(&mut self) {
         let group = u64::try_from(self.appending).unwrap_or(u64::MAX);
@@ -205,7 +207,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Whether memory is below its limit, so that more than removing may happen.
+    /// Returns whether memory is below its limit. At the limit only deletes are allowed.
     #[must_use]
     pub fn may_grow(&self) -> bool {
         self.out_of_memory.is_none()
@@ -239,10 +241,10 @@ impl<'a> Tx<'a> {
         })
     }
 
-    /// The row of a key, which counts as used; a row past its expiry is not there.
+    /// Returns the row of a key, and counts the key as used. A row past its expiry is not there.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on.
+    /// [`Error::Undeclared`], which the closure passes on.
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
@@ -251,7 +253,7 @@ impl<'a> Tx<'a> {
         Ok(row.filter(|row| is_alive(row, now)))
     }
 
-    /// As [`get`](Self::get), but the key does not count as used.
+    /// As [`get`](Self::get), but does not count the key as used.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -263,7 +265,8 @@ impl<'a> Tx<'a> {
         Ok(row.filter(|row| is_alive(row, now)))
     }
 
-    /// Whole seconds since a key was used; `None` if it is not there, or if accesses are not noted.
+    /// Returns the whole seconds since a key was used; `None` if it is not there, or if accesses are
+    /// not noted.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -273,7 +276,7 @@ impl<'a> Tx<'a> {
         Ok(self.guards[at].1.idle_seconds(table, key, hash))
     }
 
-    /// Makes a key look as if it was last used so many seconds ago, if accesses are noted.
+    /// Sets how many seconds ago a key was used, if accesses are noted.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -288,7 +291,7 @@ impl<'a> Tx<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] at the memory limit, [`Error::LogFull`] while the log cannot take
-    /// it, [`Error::Usage`] for keys and values over their limits, [`Error::Undeclared`] to be handed on.
+    /// it, [`Error::Usage`] for keys and values over their limits, [`Error::Undeclared`], which the closure passes on.
     pub fn put(
         &mut self,
         table: TableId,
@@ -300,8 +303,8 @@ impl<'a> Tx<'a> {
         self.put_kind(table, key, (Kind::String, value), expiry_ms)
     }
 
-    /// Inserts or overwrites a key with a small collection, packed. At the memory limit it may
-    /// become shorter, so that elements can be removed.
+    /// Inserts or overwrites a key with a small, packed collection. At the memory limit the
+    /// collection may only become shorter, so that elements can still be removed.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -353,8 +356,8 @@ impl<'a> Tx<'a> {
         self.settle(table, displaced)
     }
 
-    /// Writes `bytes` at `at` into the string of a key, which becomes longer, or comes to be, as
-    /// needed; a gap is filled with zeros. The expiry stays. Returns the string's new length.
+    /// Writes `bytes` at `at` into the string of a key. A missing string is created, a shorter one
+    /// extended, and a gap filled with zeros. The expiry stays. Returns the string's new length.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -389,7 +392,7 @@ impl<'a> Tx<'a> {
         Ok(written)
     }
 
-    /// Whether a key may be written with a value of so many bytes.
+    /// Fails unless a key may be written with a value of so many bytes.
     pub(crate) fn check_write(&mut self, key: &[u8], value_bytes: usize) -> Result<()> {
         self.check_memory()?;
         if key.len() > KEY_BYTES_MAX {
@@ -399,7 +402,7 @@ impl<'a> Tx<'a> {
         self.admit(key.len() + value_bytes)
     }
 
-    /// Whether a value may have so many bytes.
+    /// Fails unless a value may have so many bytes.
     pub(crate) fn check_value_bytes(&self, bytes: usize) -> Result<()> {
         if bytes > self.value_bytes_max {
             return Err(over_limit("value", bytes, self.value_bytes_max));
@@ -407,7 +410,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Whether an element may have such a name or value.
+    /// Fails unless an element may have such a name or value.
     pub(crate) fn check_value(&self, bytes: &[u8]) -> Result<()> {
         if bytes.len() > self.value_bytes_max {
             return Err(over_limit("element", bytes.len(), self.value_bytes_max));
@@ -418,7 +421,7 @@ impl<'a> Tx<'a> {
     /// Removes a key, whatever it holds. Returns whether it was there and not past its expiry.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], to be handed on.
+    /// [`Error::Undeclared`], which the closure passes on.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
@@ -437,7 +440,7 @@ impl<'a> Tx<'a> {
     /// Sets or clears a row's expiry. Returns whether the row is there.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Undeclared`] to be handed on.
+    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Undeclared`], which the closure passes on.
     pub fn set_expiry(
         &mut self,
         table: TableId,
@@ -464,8 +467,8 @@ impl<'a> Tx<'a> {
         Ok(is_set)
     }
 
-    /// Keys of a table, those past their expiry but not yet removed included. Needs every
-    /// partition.
+    /// Returns the number of keys of a table, including those past their expiry that are not removed
+    /// yet. Needs every partition.
     ///
     /// # Errors
     /// [`Error::Undeclared`] if a partition is missing.
@@ -473,7 +476,7 @@ impl<'a> Tx<'a> {
         self.over_all(|part| part.len(table))
     }
 
-    /// Rows of a table that have an expiry. Needs every partition.
+    /// Returns the number of rows of a table that have an expiry. Needs every partition.
     ///
     /// # Errors
     /// [`Error::Undeclared`] if a partition is missing.
@@ -484,7 +487,7 @@ impl<'a> Tx<'a> {
     fn over_all(&self, f: impl Fn(&perdura_heap::Partition) -> u64) -> Result<u64> {
         let _verb = self.verb();
         let mut sum = Ok(0);
-        // All that are missing are noted at once, so that one more run has them.
+        // All missing latches are noted at once, so that one more run has them.
         for id in (0..self.geometry.partitions).map(PartitionId) {
             sum = match (self.guard_of(id), sum) {
                 (Ok(at), Ok(sum)) => Ok(sum + f(&self.guards[at].1)),

@@ -1,8 +1,8 @@
-//! What the engine does within a transaction beside the verbs for keys: tables come and go, the
-//! catalog is written, pages are reclaimed.
+//! The engine's own verbs within a transaction: they attach and detach tables, write the catalog and
+//! reclaim pages.
 //!
-//! No verb hands out a partition that can be changed: rows are written by the verbs of [`Tx`] alone,
-//! which ask the log for room and hold the limits.
+//! No verb hands out a partition that can be changed. Only the verbs of [`Tx`] write rows: they ask the
+//! log for room and enforce the limits.
 
 use perdura_base::{PartitionId, Result, TableId};
 use perdura_heap::{DetachedTable, Partition};
@@ -10,27 +10,27 @@ use perdura_heap::{DetachedTable, Partition};
 use crate::tx::Tx;
 
 impl Tx<'_> {
-    /// Looks at a latched partition. A panic in `f` stops the database, like one in the engine.
+    /// Reads a latched partition. A panic in `f` stops the database, like a panic in the engine.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), to be handed on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
     pub fn view<R>(&self, id: PartitionId, f: impl FnOnce(&Partition) -> R) -> Result<R> {
         let _verb = self.verb();
         let at = self.guard_of(id)?;
         Ok(f(&self.guards[at].1))
     }
 
-    /// Partitions of the database.
+    /// Returns the number of partitions of the database.
     #[must_use]
     pub fn partitions(&self) -> usize {
         usize::from(self.geometry.partitions)
     }
 
-    /// Makes an empty table known in every partition; nothing of that is logged, and an abort leaves
+    /// Attaches an empty table in every partition. This is not logged, and an abort does not undo
     /// it. Needs every partition.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), to be handed on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
     pub fn attach_table(&mut self, table: TableId, ordered: bool) -> Result<()> {
         let _verb = self.verb();
         self.check_all_latched()?;
@@ -40,8 +40,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets tables in every partition, which an abort does not undo: the last that a transaction
-    /// does. Needs every partition. Drop the result when the latches are released.
+    /// Detaches tables in every partition. An abort does not undo it, so it is the last verb of a
+    /// transaction. Needs every partition. The caller drops the result after the latches are released.
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), before anything has changed.
@@ -64,7 +64,7 @@ impl Tx<'_> {
     /// Fails unless every partition is latched.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), to be handed on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
     pub fn check_all_latched(&self) -> Result<()> {
         for id in (0..self.geometry.partitions).map(PartitionId) {
             self.guard_of(id)?;
@@ -86,15 +86,15 @@ impl Tx<'_> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
         let part = &mut self.guards[at].1;
-        // The catalog's rows head nothing.
+        // The catalog has no collections.
         let _no_collection = part.put(self.undo, table, key, hash, value, None)?;
         Ok(())
     }
 
-    /// Frees pages of a partition whose table is gone; returns how many. 0: a full pass found none.
+    /// Frees pages of a partition whose table is gone. Returns how many; 0 if a full pass found none.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), to be handed on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
     pub fn reclaim(&mut self, id: PartitionId, max_pages: usize) -> Result<usize> {
         let _verb = self.verb();
         let at = self.guard_of(id)?;

@@ -1,21 +1,21 @@
 //! Marks that the verbs of a running transaction leave for the executor.
 //!
-//! The closure of a transaction is the caller's code: it may fail with any error, drop an error it
-//! was given, or panic. So the executor relies on nothing that the closure returns. Whatever must
-//! decide the fate of the attempt is noted here by the verb that met it.
+//! The closure of a transaction is the caller's code: it may fail with any error, drop an error that
+//! a verb returned, or panic. So the executor does not rely on what the closure returns. A verb that
+//! meets a missing latch, a full log or a panic notes it here, and the notes decide the attempt.
 //!
 //! # Two kinds of panic
 //! A panic in the closure leaves pages and before-images as its finished verbs left them: the
-//! transaction is undone like any that fails, and the panic goes on in the caller. A panic inside
-//! a verb may have left a page half changed, so the log latches and the database stops. A
-//! [`Verb`] is alive while a verb runs, and its destructor sees which of the two unwinds.
+//! transaction is undone like any that fails, and the panic continues in the caller. A panic inside
+//! a verb may have left a page half changed, so the log fails for good and the database stops. A
+//! [`Verb`] is alive while a verb runs, and its destructor sees which of the two panics unwinds.
 
 use std::cell::Cell;
 use std::thread::panicking;
 
 use perdura_base::{PartitionId, PartitionSet};
 
-/// Marks of one attempt.
+/// The notes of one attempt.
 #[derive(Default)]
 pub(crate) struct Marks {
     /// Partitions that were touched without their latch.
@@ -24,7 +24,7 @@ pub(crate) struct Marks {
     in_engine: Cell<bool>,
     /// A write was refused because the log has no room.
     log_full: Cell<bool>,
-    /// And such a refusal does not pass by itself.
+    /// A write was refused for good: it does not help to wait for the log.
     log_stuck: Cell<bool>,
     /// The most room that was refused, bytes.
     refused: Cell<usize>,
@@ -42,7 +42,7 @@ impl Marks {
         self.missing.get()
     }
 
-    /// Whether a panic that reached the executor came from the engine.
+    /// Returns whether a panic that reached the executor came from the engine.
     pub(crate) fn panic_is_the_engines(&self) -> bool {
         self.in_engine.get()
     }
@@ -58,8 +58,8 @@ impl Marks {
         self.log_full.get()
     }
 
-    /// If writes were refused, and all of them only for the moment: the room that was refused,
-    /// bytes.
+    /// Returns the most bytes that were refused, if writes were refused and all of them only until the
+    /// log has caught up.
     pub(crate) fn awaits_log(&self) -> Option<usize> {
         let waits = self.log_full.get() && !self.log_stuck.get();
         waits.then(|| self.refused.get())
@@ -69,7 +69,7 @@ impl Marks {
 /// Alive while a verb runs.
 pub(crate) struct Verb<'a> {
     marks: &'a Marks,
-    /// The verb was called by a destructor that runs because of an earlier panic.
+    /// Whether a destructor called the verb while an earlier panic unwound.
     unwinding: bool,
 }
 
