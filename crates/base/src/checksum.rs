@@ -1,4 +1,4 @@
-//! Checksums: CRC-32C guards bytes, a 64-bit XOR-linear digest proves pages, XXH3 spreads keys.
+//! Checksums: CRC-32C guards bytes, a 64-bit XOR-linear digest proves pages, XXH3 hashes keys.
 
 /// CRC-32C of `bytes`.
 #[must_use]
@@ -21,7 +21,7 @@ pub fn hash64(seed: u64, bytes: &[u8]) -> u64 {
 /// A digest that is linear over XOR for inputs of one length:
 /// `digest(a ^ b) == digest(a) ^ digest(b)` and `digest(zeros) == 0`.
 ///
-/// CRC-64 is affine in its input; removing the constant that zeros of the same length give
+/// CRC-64 is affine in its input; subtracting the CRC of zeros of the same length
 /// leaves the linear part. `zeros` is [`affine_constant`] of that length, computed once.
 #[must_use]
 pub fn linear_digest(bytes: &[u8], zeros: u64) -> u64 {
@@ -40,7 +40,7 @@ fn raw_crc64(bytes: &[u8]) -> u64 {
     digest.sum64()
 }
 
-/// A bijective mixer of 64 bits, for sets summed without order.
+/// A bijective mixer of 64 bits, for order-independent sums over sets.
 #[must_use]
 pub fn mix64(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -55,9 +55,8 @@ pub enum Error {
         limit: u64,
     },
 
-    /// Caller: a transaction touched a partition whose latch it does not hold. The executor has
-    /// noted it, undoes the transaction and runs it again with that latch; the closure returns the
-    /// error, or whatever it likes.
+    /// Caller: a transaction touched a partition whose latch it does not hold. The executor noted the
+    /// partition, undoes the transaction and runs it again with that latch, whatever the closure returns.
     #[error("partition {0} is not latched yet: the transaction runs again with it")]
     Undeclared(PartitionId),
 
@@ -65,7 +64,7 @@ pub enum Error {
     #[error("the log is full: {0}")]
     LogFull(String),
 
-    /// Caller: a reader of the log asks for blocks that were truncated before it came to them.
+    /// Caller: a reader of the log asks for blocks that have been truncated.
     #[error(
         "the log of stream {stream} at position {wanted} has been truncated; its oldest segment begins \
          at {}. Begin again from an image, at a position that the log still holds",
@@ -102,7 +101,7 @@ pub enum Error {
     )]
     Fenced(String),
 
-    /// Environment: a checkpoint was given up. Nothing is lost: the log keeps what it held.
+    /// Environment: a checkpoint was cancelled. Nothing is lost: the log is not truncated.
     #[error("the checkpoint was cancelled: {0}")]
     Cancelled(String),
 
@@ -142,7 +141,7 @@ pub enum Error {
     },
 }
 
-/// Which fate an error has.
+/// The families of errors; each is handled in one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// The request was wrong; nothing happened.
@@ -156,7 +155,7 @@ pub enum Family {
 }
 
 impl Error {
-    /// The family, and with it the fate, of this error.
+    /// The family of this error.
     #[must_use]
     pub fn family(&self) -> Family {
         match self {
@@ -201,7 +200,7 @@ impl Error {
         }))
     }
 
-    /// The error of a database that this one has stopped, at `place`: every later call fails with it.
+    /// The error with which every call fails after this error, at `place`, stopped the database.
     #[must_use]
     pub fn stopping(&self, place: &str) -> Error {
         let stopped = match self {
@@ -224,7 +223,7 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether a directory stands in a file's place, or a file in a directory's.
+    /// Whether a directory was found instead of a file, or a file instead of a directory.
     #[must_use]
     pub fn is_of_another_kind(&self) -> bool {
         matches!(self, Error::Io { source, .. } if matches!(
@@ -233,7 +232,7 @@ impl Error {
         ))
     }
 
-    /// Whether the disk did not give back what is there: an input/output error.
+    /// Whether an operation failed with an input/output error (`EIO`).
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         const EIO: i32 = 5;

@@ -5,7 +5,7 @@
 //! and the branch vanishes. The simulator must catch every flaw, which shows that the tests would
 //! notice the mistake.
 
-/// A seeded bug. The text says the story; the place is found by searching for the variant.
+/// A seeded bug. To find the code that makes the mistake, search for the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Flaw {
@@ -37,7 +37,7 @@ pub enum Flaw {
     EagerReadReply,
     /// The image about to be overwritten is not marked as building first.
     NoBuildingMark,
-    /// The log is cut at the newer image, so that the older is no fallback.
+    /// The log is truncated at the newer image, so the older one can no longer be used.
     TruncateAtNewer,
     /// Segments are recycled before the anchor that allows it is durable.
     TruncateBeforeAnchor,
@@ -64,46 +64,46 @@ pub enum Flaw {
     EpochReused,
     /// A restart does not list the collections that no header names: their rows stay for good.
     OrphansForgotten,
-    /// A restart puts the items of a list in the order of their slots, not of their labels.
+    /// A restart orders the items of a list by their slots instead of their labels.
     ListBySlot,
     /// An item put into a gap without a middle gets its neighbour's label.
     LabelTwice,
-    /// Only the partitions declared before a header was read are in the group: what happened in
-    /// the home of a renamed collection is not.
+    /// The group holds only the partitions declared before a header was read: changes in
+    /// the home of a renamed collection are missing.
     HomeNotLogged,
-    /// A collection whose home is in another partition is let go without a word to that one.
+    /// Deleting a collection whose home is in another partition does not make it an orphan there.
     ForeignNotOrphaned,
-    /// After a restart a header is looked for in the home's partition only: a renamed collection
-    /// counts as an orphan, and the purge takes it.
+    /// A restart looks for headers in the home's partition only: a renamed collection
+    /// counts as an orphan, and the purge removes it.
     ForeignHeaderUnclaimed,
     /// A rolled-back delete leaves the collection on the list of orphans.
     OrphanNotAdopted,
-    /// After a restart collections are numbered from their count on, not from the greatest number.
+    /// After a restart collections are numbered from their count instead of their greatest number.
     CollectionIdReused,
-    /// A new score in the old slot is written, and the order of scores stays as it was.
+    /// A new score is written into the old slot, but the index keeps the old order of scores.
     ScoreNotMoved,
-    /// A scan passes over entries that neighbours have pushed from their places.
+    /// A scan skips entries that neighbours displaced.
     ScanSkipsDisplaced,
     /// The purge removes the rows of an orphan and leaves the pages of long elements.
     ChainLeaked,
-    /// The salt of an index comes from when it was made: after a restart a cursor stands elsewhere.
+    /// The salt of an index depends on when it was made: after a restart a cursor points elsewhere.
     SaltFromClock,
-    /// A restart does not write again the blocks that it believes and nothing vouches for.
+    /// A restart does not rewrite the blocks that it keeps and nothing vouches for.
     TailNotRewritten,
-    /// A restart syncs the blocks that it believes and does not write them: after a failed sync
+    /// A restart syncs the blocks that it keeps but does not rewrite them: after a failed sync
     /// that changes nothing.
     TailOnlySynced,
     /// The anchor vouches for an epoch before it is durable.
     VouchedBeforeDurable,
-    /// A transaction whose closure panics releases its latches and undoes nothing.
+    /// A transaction whose closure panics releases its latches without undoing its changes.
     PanicNotUndone,
     /// A draft that is dropped is no orphan: its rows stay until a restart.
     DraftForgotten,
-    /// A collection that has got its header still counts as a draft, and goes away with its builder.
+    /// A collection that has its header still counts as a draft, and is removed with its builder.
     DraftNotClaimed,
-    /// After a naming that is undone the draft belongs to a header that is not there.
+    /// After the naming of a draft is undone, the draft still counts as a header's.
     DraftStaysClaimed,
-    /// A key gets a string that was built in steps, and the draft it was built in keeps it, too.
+    /// A key gets a string that was built in steps, but the draft keeps it too.
     TextKeptByDraft,
     /// The purge frees the first pages of a long value, and its row still names them.
     TrimNotNoted,

@@ -1,4 +1,4 @@
-//! The definitions that all layers share: ids that carry their unit, checksums, one little-endian
+//! The definitions that all layers share: typed ids, checksums, one little-endian
 //! cursor, the limits, and the four families of errors.
 //!
 //! This crate performs no I/O and reads no clock.

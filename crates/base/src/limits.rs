@@ -2,7 +2,7 @@
 
 /// Bytes in a page of the heap.
 pub const PAGE_BYTES: usize = 16 * 1024;
-/// The unit of block alignment and of direct I/O, bytes.
+/// The alignment of blocks and of direct I/O, bytes.
 pub const SECTOR_BYTES: usize = 4096;
 /// The most log streams a database can have.
 pub const STREAMS_MAX: u8 = 16;

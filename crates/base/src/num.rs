@@ -16,10 +16,10 @@ pub const fn to_usize(n: u64) -> usize {
     n as usize
 }
 
-/// A length that a format stores in 32 bits. Longer ones were refused at the door.
+/// A length that a format stores in 32 bits. The caller has refused longer ones.
 ///
 /// # Panics
-/// If `n` does not fit, which is a bug in the check at the door.
+/// If `n` does not fit, which is a bug in the caller's check.
 #[must_use]
 pub fn to_u32(n: usize) -> u32 {
     u32::try_from(n).expect("lengths over 4 GiB are refused at the door")

@@ -10,7 +10,7 @@ pub struct PartitionSet {
 }
 
 impl PartitionSet {
-    /// The set with nothing in it.
+    /// The empty set.
     #[must_use]
     pub fn empty() -> Self {
         Self::default()
@@ -63,8 +63,8 @@ impl PartitionSet {
         self.words == [0; 4]
     }
 
-    /// The members in ascending order. Every transaction asks for them, so that it is the set's
-    /// few members that are walked through and not all partitions.
+    /// The members in ascending order. Every transaction iterates over them, so the iterator visits the
+    /// few members and not all partitions.
     pub fn iter(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let mut words = self.words;
         let mut at = 0u16;

@@ -1,5 +1,5 @@
-//! A byte buffer whose start is aligned for direct I/O, without unsafe code: it allocates one
-//! sector more than asked for and starts at the first aligned byte.
+//! A byte buffer whose start is aligned for direct I/O, without unsafe code: it allocates an extra
+//! sector and starts at the first aligned byte.
 
 use std::ops::{Deref, DerefMut};
 

@@ -5,8 +5,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// Microseconds since the Unix epoch. It may jump in either direction; only files' time
-    /// stamps and expiry read it, and nothing is ordered by it.
+    /// Microseconds since the Unix epoch. It may jump in either direction; only time stamps in files
+    /// and expiry use it, and it orders nothing.
     fn wall_us(&self) -> u64;
 
     /// Nanoseconds since some start; never goes back.

@@ -1,15 +1,15 @@
 //! A directory of a real file system.
 //!
-//! A file opened for direct I/O holds two descriptors: one that goes around the cache and one
-//! that goes through it. An access takes the direct one when its offset, length and address are
-//! multiples of a sector, the other one when not; the kernel keeps the two coherent. The second
-//! descriptor is opened at once and not on demand, because the path may name another file by
-//! then. File systems without direct I/O refuse it with `EINVAL`, some only at the first access;
-//! either way the file falls back to the cache and [`File::is_direct`] says so.
+//! A file opened for direct I/O holds two descriptors: a direct one, which bypasses the cache, and a
+//! buffered one. An access uses the direct one if its offset, length and address are
+//! multiples of a sector, else the buffered one; the kernel keeps the two coherent. Both are
+//! opened together, because the path may name another file later.
+//! File systems without direct I/O refuse it with `EINVAL`, some only at the first access;
+//! either way the file falls back to the cache, and [`File::is_direct`] returns `false`.
 //!
 //! # Invariants
 //!
-//! * Directories are created with mode 0700 and files with 0600, however generous the umask.
+//! * Directories are created with mode 0700 and files with 0600, even if the umask allows more.
 //! * A directory that [`Disk::make_dir`] has returned is durable: its parents are synced.
 //! * A sync is issued once: a failure is reported, never retried.
 
@@ -195,7 +195,7 @@ impl Disk for FileDisk {
     }
 }
 
-/// One open file, with the descriptor around the cache where there is one.
+/// One open file, with its direct descriptor if the file system has direct I/O.
 struct RealFile {
     path: String,
     full: String,

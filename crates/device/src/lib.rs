@@ -48,8 +48,8 @@ pub use sim::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
 pub enum Access {
     /// Through the operating system's cache.
     Buffered,
-    /// Around it, where the file system allows. Offsets, lengths and addresses are multiples of
-    /// [`SECTOR_BYTES`](perdura_base::limits::SECTOR_BYTES); use [`AlignedBuf`].
+    /// Bypassing that cache, where the file system allows. Offsets, lengths and addresses are multiples
+    /// of [`SECTOR_BYTES`](perdura_base::limits::SECTOR_BYTES); use [`AlignedBuf`].
     Direct,
 }
 
@@ -65,7 +65,7 @@ pub trait Disk: Send + Sync + 'static {
     /// The names in a directory, sorted. A missing directory is an error.
     fn list(&self, dir: &str) -> Result<Vec<String>>;
 
-    /// Creates a directory and its parents; an existing one is fine.
+    /// Creates a directory and its parents. An existing directory is no error.
     fn make_dir(&self, dir: &str) -> Result<()>;
 
     /// Renames a file within the disk, replacing an existing target. Files that are open stay
@@ -82,16 +82,16 @@ pub trait Disk: Send + Sync + 'static {
     /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if another holder exists.
     fn lock(&self, path: &str) -> Result<Box<dyn std::any::Any + Send + Sync>>;
 
-    /// A name for messages: the root directory.
+    /// The root directory, to name the disk in messages.
     fn name(&self) -> String;
 }
 
 /// An open file.
 pub trait File: Send + Sync {
-    /// Its length, bytes.
+    /// The file's length, bytes.
     fn len(&self) -> Result<u64>;
 
-    /// Whether it is empty.
+    /// Whether the file is empty.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -112,10 +112,10 @@ pub trait File: Send + Sync {
     /// Makes all earlier writes to this file durable.
     fn sync(&self) -> Result<()>;
 
-    /// The path it was opened with.
+    /// The path that the file was opened with.
     fn path(&self) -> &str;
 
-    /// Whether I/O really goes around the cache.
+    /// Whether I/O actually bypasses the cache.
     fn is_direct(&self) -> bool;
 }
 

@@ -1,27 +1,27 @@
 //! Another disk, slowed to a set bandwidth and latency: what a slower or faster device would do
 //! to throughput and restart time, measured without owning it.
 //!
-//! One bucket a disk, shared by its files: each byte read or written takes its share of the
-//! bandwidth, in the order in which the calls arrive. A read and a sync wait the latency on top,
+//! All files of a disk share one bucket: each byte read or written takes its share of the
+//! bandwidth, in the order in which the calls arrive. Reads and syncs also wait for the latency,
 //! which overlaps with other calls, as on a device with a queue.
 //!
 //! # Keeping the rate with sleeps alone
 //!
-//! A model that spins takes the CPU away from what is being measured; one that sleeps wakes late,
+//! A model that spins takes CPU from the program being measured; one that sleeps wakes late,
 //! and later still when all cores are busy. Four rules keep the rate exact without spinning:
 //!
-//! * a wait too short to sleep is not waited: it stays in the bucket as debt, and the call that
-//!   makes the debt worth a sleep pays it (many small reads cost one sleep, not one each);
-//! * what a sleep overshot is a credit of the next transfer, as the read-ahead of a drive goes on
-//!   while its reader is late. A device that was left idle has no credit: no reader overslept;
-//! * a drive reads ahead: a read that goes on where the last one ended finds up to 2 MiB of what it
-//!   wants read already, if the host left the time for it. So a reader that computes between two
+//! * a wait too short for a sleep stays in the bucket as debt; the call that makes the debt long enough
+//!   sleeps for all of it (many small reads cost one sleep);
+//! * the time by which a sleep overshot is credited to the next transfer, because a drive continues to read
+//!   ahead while its reader is late. A device that was left idle has no credit: no reader overslept;
+//! * a drive reads ahead: a read that continues where the last one ended finds up to 2 MiB
+//!   read already, if the host left the time for it. So a reader that computes between two
 //!   reads, or waits for a processor, does not stop the disk, as it would not with queued I/O;
 //! * only a latency below a millisecond has its last 50 us spun, because there is nothing to
 //!   make up for a late wake-up with.
 //!
-//! This is the one file of the crate that lets time pass. Clock and sleep come from outside; the
-//! clock must run by itself.
+//! This is the only file of the crate that lets time pass. The caller supplies clock and sleep; the
+//! clock must advance by itself.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -83,9 +83,9 @@ impl ModelDisk {
         }
     }
 
-    /// The same disk with its files laid out beforehand, one behind the other: allocating costs no
-    /// transfer, and reading goes on from the end of one file at the begin of another. So is a log
-    /// whose segments are used again and again, once each has been written for the first time.
+    /// The same disk with its files laid out in advance, one behind the other: allocating costs no
+    /// transfer, and a sequential read continues from the end of one file at the begin of another. This models
+    /// a log whose segments have all been written once and are reused.
     #[must_use]
     pub fn laid_out(self) -> ModelDisk {
         ModelDisk {
@@ -94,8 +94,7 @@ impl ModelDisk {
         }
     }
 
-    /// How long the device has been transferring, nanoseconds: the time that its bandwidth alone
-    /// asks for. Zero without a limit.
+    /// How long the device has been transferring at its bandwidth, nanoseconds. Zero without a limit.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {
         self.device.busy_ns.load(Ordering::Relaxed)

@@ -27,7 +27,7 @@ pub(crate) fn check_dir(dir: &str) -> Result<&str> {
     Ok(dir)
 }
 
-/// The directory a checked path lies in.
+/// The directory that contains a checked path.
 pub(crate) fn parent(path: &str) -> &str {
     let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
     debug_assert!(name_in(dir, path).is_some(), "{path} lies in {dir:?}");

@@ -8,7 +8,7 @@ use perdura_base::{Error, Result};
 
 use crate::{Access, Disk, File};
 
-/// What a read-only disk shows.
+/// The operations of a [`Disk`] that change nothing.
 pub trait ReadDir: Send + Sync + 'static {
     /// Its files.
     type File: ReadFile + 'static;
@@ -35,7 +35,7 @@ pub trait ReadDir: Send + Sync + 'static {
     fn name(&self) -> String;
 }
 
-/// What a read-only file shows.
+/// The operations of a [`File`] that change nothing.
 pub trait ReadFile: Send + Sync {
     /// As [`File::len`].
     ///

@@ -1,8 +1,7 @@
 //! The age of the oldest frame that is not durable.
 //!
 //! The first frame of each epoch records the time, and the record is dropped when the epoch is durable.
-//! So the age counts from the append whatever the flusher is doing, and costs one clock reading per
-//! epoch.
+//! So the age counts from the append, independently of the flusher, and costs one clock reading per epoch.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use crate::log::Wal;
 use crate::rung::Rung;
 use crate::sync::Mutex;
 
-/// When the epochs that are not durable began.
+/// The times at which the epochs that are not durable began.
 pub(crate) struct Ages {
     begun: Mutex<VecDeque<(Epoch, u64)>>,
 }
@@ -52,9 +51,9 @@ impl Wal {
         self.ages.oldest_ns(self.durable(Rung::Disk))
     }
 
-    /// Whether a caller that must not be refused lets its writers wait: half of what may wait for the
-    /// flushers does so in every stream, or the files for `bytes` more are being prepared. Asks for
-    /// these.
+    /// Whether a caller that must not be refused should make its writers wait: in every stream half of the
+    /// bytes that may wait for the flusher do, or the files for `bytes` more are being prepared. Requests
+    /// those files.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let max = self.options.queue_bytes_max / 2;

@@ -9,7 +9,7 @@ use crate::rung::Rung;
 use crate::stream::FrameMeta;
 use crate::sync::Ordering;
 
-/// What an append decided.
+/// What an append returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
     /// The commit epoch the frame belongs to.
@@ -19,7 +19,7 @@ pub struct Appended {
 }
 
 impl Wal {
-    /// The stream with the least waiting to be written: where the next transaction should go.
+    /// The stream with the fewest bytes waiting to be written, for the next transaction.
     #[must_use]
     pub fn idlest(&self) -> StreamId {
         if self.streams.len() == 1 {
@@ -67,7 +67,7 @@ impl Wal {
         self.append_parts(stream, kind, &[payload], partitions, ckpt_epoch)
     }
 
-    /// As [`append`](Self::append), of a payload that lies in parts.
+    /// As [`append`](Self::append), for a payload in parts.
     pub fn append_parts(
         &self,
         stream: StreamId,
@@ -100,7 +100,7 @@ impl Wal {
     }
 
     fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
-        // Nearly always an epoch's first frame was noted long ago; then a read is all it takes.
+        // An epoch's first frame has nearly always been noted before; then one read suffices.
         if self.last_appended.load(Ordering::SeqCst) < epoch.0
             && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
         {
@@ -180,8 +180,8 @@ impl Wal {
         .epoch
     }
 
-    /// Appends a beacon if the newest durable data has no evidence yet: no durable block names a
-    /// durable epoch that covers it. Returns whether it did.
+    /// Appends a beacon if no durable block names a durable epoch that covers the newest durable data.
+    /// Returns whether it did.
     pub fn append_beacon(&self) -> bool {
         let data = self.last_data.load(Ordering::Relaxed);
         let due = data > self.evidenced.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The block: the unit of writing. The format page below is the only description of its layout.
+//! The log is written in blocks. The format page below is the only description of their layout.
 #![doc = include_str!("../../../docs/formats/block.md")]
 
 use perdura_base::checksum::crc32c;
@@ -16,9 +16,9 @@ const MAGIC: &[u8; 4] = b"PBLK";
 const FLAG_LAST: u8 = 1;
 const BODY_CRC_AT: usize = 280;
 const HEADER_CRC_AT: usize = 284;
-/// Reserved bytes behind `streams`: a gap, and room for flags.
+/// Reserved bytes after `streams`: a gap, and room for flags.
 const GAP_BYTES: usize = 3 + 4;
-/// Reserved bytes behind `ends`: room for an operation number and an acknowledged epoch, and more.
+/// Reserved bytes after `ends`: room for an operation number and an acknowledged epoch, and more.
 const ROOM_BYTES: usize = 8 + 8 + 16;
 
 /// The decoded header of a block, without its checksums.
@@ -30,9 +30,9 @@ pub struct BlockHeader {
     pub database: u64,
     /// The life of the database that wrote it.
     pub incarnation: Incarnation,
-    /// Where it stands in its stream.
+    /// The block's position in its stream.
     pub pos: Pos,
-    /// Where the block before it stands; `pos` itself for an incarnation's first.
+    /// Position of the block before it; `pos` itself for an incarnation's first.
     pub prev_pos: Pos,
     /// The commit epoch of all frames in it.
     pub epoch: Epoch,
@@ -125,8 +125,8 @@ pub fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     bytes[..HEADER_BYTES].copy_from_slice(&out);
 }
 
-/// Decodes and checks a header; `None` if these bytes are not one that this build understands. The
-/// body's checksum is returned beside it for [`body_is_whole`].
+/// Decodes and checks a header; `None` if these bytes are no header that this build understands. Also
+/// returns the body's checksum, for [`body_is_whole`].
 #[must_use]
 pub fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
     let parsed = parse(bytes)?;
@@ -135,7 +135,7 @@ pub fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
         .then_some((parsed.header, parsed.body_crc))
 }
 
-/// The header of a block whose reserved room is in use, so that a newer build wrote it; `None` if these
+/// The header of a block with a reserved bit set, which a newer build wrote; `None` if these
 /// bytes are no whole header, or one that [`decode_header`] returns.
 #[must_use]
 pub fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
@@ -147,7 +147,7 @@ pub fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
 struct Parsed {
     header: BlockHeader,
     body_crc: u32,
-    /// Its reserved room is zero.
+    /// All its reserved bits are zero.
     understood: bool,
 }
 
@@ -224,7 +224,7 @@ pub fn body_is_whole(body_and_padding: &[u8], body_crc: u32) -> bool {
     crc32c(body_and_padding) == body_crc
 }
 
-/// The header of a block whose bytes are all here, if both checksums hold.
+/// The header of a complete block, if both checksums hold.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Option<BlockHeader> {
     let (header, body_crc) = decode_header(bytes)?;

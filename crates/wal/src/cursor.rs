@@ -1,16 +1,16 @@
 //! A cursor over the durable blocks of a stream, while the log is being appended.
 //!
-//! A restart scans a log that has ended, and decides where. A cursor reads one that is running: the
-//! caller says what is durable ([`Wal::durable_end`](crate::Wal::durable_end)), and the cursor returns
+//! A restart scans a log that has ended, and decides where. A cursor reads a log that is being written: the
+//! caller passes what is durable ([`Wal::durable_end`](crate::Wal::durable_end)), and the cursor returns
 //! the blocks up to there, in order, across segments and lives of the database. It holds no lock of the
-//! log and keeps nothing from being truncated. Archiver and replicas are its callers.
+//! log and does not prevent truncation. It is meant for an archiver and for replicas.
 //!
 //! # Invariants
 //! * No block beyond the D that the caller names is returned or even read.
 //! * Blocks follow each other without a gap. A position that the cursor has returned may be saved, and
 //!   a cursor of a later life continues from it: what is durable is never void.
-//! * A segment that was truncated may be in use again under another name. Its blocks do not name the
-//!   position that is wanted, so they are never taken for those that were there.
+//! * A truncated segment may be in use again under another name. Its blocks name other positions, so the
+//!   cursor never returns them in place of the old ones.
 
 use std::sync::Arc;
 
@@ -59,14 +59,14 @@ pub struct LogCursor {
 
 /// A block that is durable.
 pub struct DurableBlock<'a> {
-    /// What its header says.
+    /// Its decoded header.
     pub header: BlockHeader,
     /// Header, body and padding.
     pub bytes: &'a [u8],
 }
 
 impl DurableBlock<'_> {
-    /// The frames that begin or go on in it.
+    /// The frames that begin or continue in it.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         let len = to_usize(u64::from(self.header.body_len));
@@ -129,8 +129,8 @@ impl LogCursor {
     /// The next block that is `durable`, or `None` if the cursor has returned them all.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the block is in no segment any more; the disk's; [`Error::Corrupt`] if
-    /// what is there is not the block that was durable, or if more was read than is durable. After an
+    /// [`Error::Truncated`] if no segment holds the block any more; the disk's; [`Error::Corrupt`] if
+    /// the bytes there are not the durable block, or if more was read than is durable. After an
     /// error the cursor stays where it is.
     pub fn read(&mut self, durable: &Vouched) -> Result<Option<DurableBlock<'_>>> {
         let end = durable.ends[usize::from(self.stream.0)];
@@ -163,7 +163,7 @@ impl LogCursor {
         }))
     }
 
-    /// Opens the segment that holds the next block. Returns where what is durable of its life ends, and
+    /// Opens the segment that holds the next block. Returns where the durable part of its life ends, and
     /// with which epoch.
     fn enter_segment(&mut self, durable: &Vouched, end: Pos) -> Result<(Pos, Epoch)> {
         let at = self.at;
@@ -190,8 +190,8 @@ impl LogCursor {
         Ok((end.min(span.end()), epoch_max))
     }
 
-    /// The header of the block at the cursor, whose bytes are in the buffer then, all of them before
-    /// `end`; or what is there instead.
+    /// The header of the block at the cursor, or what is there instead. The buffer then holds all bytes of
+    /// the block, which ends at or before `end`.
     fn block(&mut self, end: Pos, epoch_max: Epoch) -> Result<Result<BlockHeader, String>> {
         let sector = to_u64(SECTOR_BYTES);
         if end.0 - self.at.0 < sector {
@@ -254,8 +254,8 @@ impl LogCursor {
         Ok(&self.buf[at..at + to_usize(len)])
     }
 
-    /// Why the block at the cursor is not there: its segment was truncated while it was open, or it is
-    /// damaged.
+    /// Why the block at the cursor is missing: its segment was truncated while it was open, or the block
+    /// is damaged.
     fn missing(&mut self, found: &str) -> Result<Error> {
         let open = self.segment.take().expect("a block was looked for in it");
         match self

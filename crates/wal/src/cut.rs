@@ -35,10 +35,10 @@ pub struct Cut {
     pub wall_us: u64,
 }
 
-/// What is intact without the log, because an image holds it. It serves the texts of errors alone.
+/// What an image holds, so that it is intact without the log. Only texts of errors use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Elsewhere {
-    /// The epoch up to which.
+    /// The image holds the transactions up to this epoch.
     pub epoch: Epoch,
     /// Wall clock when that was written, microseconds since 1970.
     pub wall_us: u64,

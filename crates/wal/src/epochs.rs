@@ -1,4 +1,4 @@
-//! Commit epochs: the one that appends join, closing it in every stream, and the durable ones.
+//! Commit epochs: which one appends join, how it is closed in every stream, and which are durable.
 
 use std::collections::VecDeque;
 
@@ -64,8 +64,8 @@ pub(crate) struct Closing {
 }
 
 impl Wal {
-    /// Closes the current epoch if anything was appended in it, and returns it. Its blocks are
-    /// ready for the flushers then.
+    /// Closes the current epoch if anything was appended in it, and returns it. Its blocks are then
+    /// ready for the flushers.
     pub fn close_epoch(&self) -> Option<Epoch> {
         let mut closing = self.closing.lock();
         self.finish_closing(&mut closing);
@@ -75,7 +75,7 @@ impl Wal {
     }
 
     /// The first half of [`close_epoch`](Self::close_epoch), for a caller that interleaves threads step by step:
-    /// later appends join the next epoch, streams not visited yet still hold the old one open.
+    /// later appends join the next epoch, and the old one stays open in streams not visited yet.
     pub fn close_begin(&self) -> Option<Epoch> {
         let mut closing = self.closing.lock();
         self.finish_closing(&mut closing);
@@ -203,7 +203,7 @@ impl Wal {
         );
     }
 
-    /// D of a rung, when it came to be, and where each stream's part of it ends.
+    /// D of a rung, the time it was reached, and where each stream's part of it ends.
     #[must_use]
     pub fn durable_end(&self, rung: Rung) -> Vouched {
         let ends = self.ends.lock();
@@ -232,13 +232,13 @@ impl Wal {
     }
 
     /// The newest epoch with a frame; 0 before the first append. Unlike [`current`](Self::current)
-    /// it will be closed even if no further frame is appended.
+    /// it is closed even if no further frame is appended.
     #[must_use]
     pub fn last_appended(&self) -> Epoch {
         Epoch(self.last_appended.load(Ordering::SeqCst))
     }
 
-    /// Whether something was appended that no closed epoch holds yet.
+    /// Whether the open epoch has a frame.
     #[must_use]
     pub fn has_open_frames(&self) -> bool {
         self.last_appended.load(Ordering::SeqCst) >= self.epoch.load(Ordering::SeqCst)

@@ -5,9 +5,9 @@ use perdura_base::Error;
 /// How a write of the log or the anchor failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// It is made again later: nothing of it counts yet.
+    /// The write is repeated later: no byte of it counts yet.
     Delay(Error),
-    /// What the disk holds is not known any more.
+    /// The disk's contents are no longer known.
     Final(Error),
 }
 
@@ -20,7 +20,7 @@ impl Failure {
         }
     }
 
-    /// The failure of a write: one that found no space may be made again, with the same bytes.
+    /// The failure of a write. A write that found no space may be repeated with the same bytes.
     #[must_use]
     pub fn of_write(error: Error) -> Failure {
         match error.is_disk_full() {

@@ -3,16 +3,16 @@
 //! ```text
 //! Idle ──the tail has blocks──► Writing ──the tail is empty──► Syncing ──synced──► Idle, D advances
 //! ```
-//! While the flusher is idle, the machine before it (`seal`) fills the tail. The engine calls the steps
+//! While the flusher is idle, the sealing machine (`seal`) fills the tail. The engine calls the steps
 //! from a thread, the simulator in an order that its seed chooses.
 //!
 //! # Failures
-//! A failed write or sync stops the log and is never repeated. So does [`Error::Fenced`], by which a
-//! device says that another process owns the log. Two failures pass, and the step is taken again later:
-//! a segment cannot be prepared, or a *write* is refused for want of space, which copy-on-write file
-//! systems do even where the file has its length. Nothing of a refused write counts: its block stays at
-//! the head of the tail, and no later block is written before it. A *sync* that fails for want of space
-//! is final like any other failed sync.
+//! A failed write or sync stops the log and is never repeated. [`Error::Fenced`], with which a device
+//! reports that another process owns the log, stops it too. Two failures only delay the step, which is
+//! then repeated: a segment cannot be prepared, or a *write* is refused for want of space, which
+//! copy-on-write file systems do even within a file's length. No byte of a refused write counts: its block
+//! stays at the head of the tail, and no later block is written before it. A *sync* that fails for want of
+//! space is final like any other failed sync.
 
 use std::sync::Arc;
 
@@ -51,21 +51,21 @@ struct Segment {
     file: Arc<dyn File>,
 }
 
-/// A flusher's own state.
+/// The state of a stream's flusher.
 pub(crate) struct FlushState {
-    /// What waits to be written.
+    /// Sealed blocks that wait to be written.
     tail: Tail,
-    /// Written since the last sync.
+    /// Where the blocks written since the last sync end.
     written_end: Option<Pos>,
     /// The highest D that a block written since the last sync names.
     names_durable: Epoch,
     segment: Option<Segment>,
     /// Files to sync: the segment written last, and those left behind in this batch.
     unsynced: Vec<Arc<dyn File>>,
-    /// A segment that has its name, while a full disk keeps its header or its predecessor's from
-    /// being written.
+    /// A segment that has its name, while its header or its predecessor's cannot be written because
+    /// the disk is full.
     placed: Option<Segment>,
-    /// The last step was delayed: what was written before it is synced meanwhile.
+    /// The last step was delayed: the next one syncs the blocks written before it.
     delayed: bool,
     /// A write or sync has failed for good: no further step is taken.
     has_failed: bool,
@@ -95,8 +95,8 @@ impl Wal {
     /// Takes one step of a stream's flusher.
     ///
     /// # Errors
-    /// What delays it, after which the step may be repeated; if [`Wal::failure`] returns a reason, the
-    /// log has stopped.
+    /// The error that delays the step, which may be repeated; if [`Wal::failure`] returns a reason, the
+    /// error that stopped the log.
     pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
         let s = &self.streams[usize::from(stream.0)];
         let mut state = s.flush.lock();
@@ -189,8 +189,8 @@ impl Wal {
         Ok(FlushProgress::Wrote)
     }
 
-    /// Goes on to the segment that holds `pos`. May be repeated after a delay: each part of it is
-    /// done once or has the same effect again.
+    /// Opens the segment that holds `pos`. May be repeated after a delay: each part is
+    /// done once or is idempotent.
     fn next_segment(
         &self,
         stream: StreamId,
@@ -253,7 +253,7 @@ impl Wal {
             Ok(()) => self.troubles.clear(Trouble::Unplaced, id.stream),
             Err(_) => self.troubles.set(Trouble::Unplaced, id.stream),
         }
-        // The next file takes longer to make than this one to fill: it is begun at once.
+        // Making the next file takes longer than filling this one, so start at once.
         self.wake_preparer();
         placed
     }

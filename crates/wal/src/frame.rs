@@ -3,7 +3,8 @@
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, TxnId};
 
-/// What a frame is. A new kind is a list of compile errors, on purpose.
+/// What a frame is. No match on it has a catch-all arm, so the compiler lists the places that a new kind
+/// must be added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
     /// One transaction's records, opaque to the log.
@@ -12,9 +13,9 @@ pub enum FrameKind {
     BeginCheckpoint,
     /// A checkpoint's window ends.
     EndCheckpoint,
-    /// The database came back: what it kept and what it voided.
+    /// A restart: what it kept and what it voided.
     Restart,
-    /// Nothing but the block's header: evidence of the durable epoch.
+    /// An empty frame: its block's header is evidence of the durable epoch.
     Beacon,
     /// One record of a transaction that interleaves with others, opaque to the log.
     Record,
@@ -23,13 +24,13 @@ pub enum FrameKind {
 /// What a frame is to a reader that replays the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It has records of what transactions did. A reader of records of another kind refuses it.
+    /// It has records of transactions. A reader of records of another kind refuses it.
     Records,
     /// A checkpoint's window begins.
     BeginMark,
     /// A checkpoint's window ends.
     EndMark,
-    /// It says something of the log itself, which changes no data.
+    /// It describes the log and changes no data.
     Log,
 }
 
@@ -77,7 +78,7 @@ impl FrameKind {
 /// A frame read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: FrameKind,
     /// Its payload.
     pub payload: &'a [u8],

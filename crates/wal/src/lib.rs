@@ -1,6 +1,6 @@
-//! The log: what happened, in blocks that say which commit epoch they belong to.
+//! The log: a history of changes in blocks, each of one commit epoch.
 //!
-//! # One page to see it
+//! # Overview
 //! ```text
 //!  append(group) ──► open block of epoch e ──► seal: headers ──► flusher: write, sync ──► D
 //!                        one per stream           bounded tail      one per stream
@@ -14,11 +14,11 @@
 //!   durable.
 //! * Blocks are epoch-pure. A restart keeps whole durable epochs and voids the rest for ever.
 //!
-//! The log knows no tables: a group is a string of bytes.
+//! The log has no notion of tables: a group is opaque bytes.
 //!
 //! # Source
-//! *Differential Logging* (000), section 4.1 for the streams; the epochs that make early release
-//! of latches safe over several streams are ours: without them an order-free log can keep a
+//! *Differential Logging* (000), section 4.1, for the streams. The epochs, which make early release
+//! of latches safe over several streams, are our addition: without them an order-free log can keep a
 //! difference whose predecessor it lost, and recover bits that never existed.
 //!
 //! # Locks, in order

@@ -5,8 +5,8 @@ use perdura_base::{Epoch, Incarnation, Pos, StreamId, Uuid};
 use crate::anchor::{ChainLink, History};
 use crate::sizes::SegmentSizes;
 
-/// The lives whose log a scan reads. The anchor names those of a whole database
-/// ([`History::lives`]); a caller that gives up the newest ones names fewer.
+/// The lives whose log a scan reads. The anchor lists all of them
+/// ([`History::lives`]); a caller that gives up the newest ones passes fewer.
 #[derive(Debug, Clone)]
 pub struct Lives<'a> {
     /// The database.
@@ -52,8 +52,8 @@ impl History {
         }
     }
 
-    /// The lives as they were when the closed one with this place in the chain was the newest;
-    /// [`lives`](Self::lives) for a place behind the last.
+    /// The lives as of the time when the closed life with this index in the chain was the newest;
+    /// [`lives`](Self::lives) for an index beyond the chain.
     #[must_use]
     pub fn lives_until(&self, place: usize) -> Lives<'_> {
         match self.chain.get(place) {

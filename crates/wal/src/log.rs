@@ -43,7 +43,7 @@ impl Default for WalOptions {
     }
 }
 
-/// Where a new incarnation starts: what restart decided.
+/// Where a new incarnation starts, as the restart decided.
 #[derive(Debug, Clone)]
 pub struct WalStart {
     /// The database.
@@ -54,7 +54,7 @@ pub struct WalStart {
     pub start: Vec<Pos>,
     /// The first commit epoch to use.
     pub epoch: Epoch,
-    /// The durable epoch restart kept.
+    /// The durable epoch that the restart kept.
     pub durable: Epoch,
     /// The latest wall clock in any block.
     pub wall_us: u64,
@@ -70,11 +70,11 @@ pub(crate) struct Stream {
     pub filled_end: AtomicU64,
     /// The position up to which there are files, prepared or placed.
     pub room_end: AtomicU64,
-    /// How far writers have asked for files.
+    /// The position up to which writers have requested files.
     pub wanted_end: AtomicU64,
-    /// The `room_end` behind which no file could be made when it was tried last.
+    /// The `room_end` beyond which the last attempt to make a file failed.
     pub unextended_at: AtomicU64,
-    /// Held by the one thread that prepares a file, during its I/O.
+    /// The thread that prepares a file holds this during its I/O.
     pub preparing: Mutex<()>,
 }
 
@@ -112,9 +112,9 @@ pub(crate) struct Counters {
     pub syncs: AtomicU64,
 }
 
-/// What stopped the log.
+/// Why the log has stopped.
 enum Stop {
-    /// A failure: what the disks hold is not known.
+    /// A failure: the disks' contents are not known.
     Failed(String),
     /// Another process owns the log.
     Fenced(String),
@@ -144,9 +144,9 @@ pub struct Wal {
     pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
     stopped: Mutex<Option<Stop>>,
-    /// 1 once `stopped` is set: admission reads it with every write.
+    /// 1 once `stopped` is set: admission checks this with every write.
     pub(crate) has_failed: AtomicU64,
-    /// What keeps streams from being written or extended.
+    /// Why streams cannot be written or extended.
     pub(crate) troubles: Troubles,
     /// Set if a device receives sealed blocks.
     pub(crate) ship: OnceLock<Ship>,
@@ -234,7 +234,7 @@ impl Wal {
         u8::try_from(self.streams.len()).expect("at most 16 streams")
     }
 
-    /// Everything below is synced in this stream's segments.
+    /// The position below which everything is synced in this stream's segments.
     #[must_use]
     pub fn synced(&self, stream: StreamId) -> Pos {
         let s = &self.streams[usize::from(stream.0)];
@@ -282,7 +282,7 @@ impl Wal {
         }
     }
 
-    /// A wall clock that never repeats and never goes back within the log.
+    /// A wall clock whose readings strictly rise within the log.
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.wall_us();
         let step = |last: u64| Some(now.max(last + 1));
@@ -311,7 +311,7 @@ impl Wal {
     /// If a floor lies ahead of what is durable in its stream: no image that is durable begins there.
     ///
     /// # Errors
-    /// The first of the log disks'; what could not be freed is met again by the next call.
+    /// The first of the log disks'; the next call tries again to free what is left.
     pub fn truncate(&self, floor: &[Pos]) -> Result<usize> {
         assert_eq!(floor.len(), self.streams.len(), "a floor for each stream");
         let durable = self.durable_end(Rung::Disk).ends;
@@ -326,7 +326,7 @@ impl Wal {
             let here = shelf.truncate(*floor);
             s.note_room(&shelf);
             if !matches!(here, Ok(0)) {
-                // What was removed may be the space that a file needs.
+                // The space that was freed may be enough for a file that could not be made.
                 s.unextended_at.store(NOWHERE, Ordering::SeqCst);
             }
             freed = freed.and_then(|so_far| Ok(so_far + here?));
@@ -334,8 +334,8 @@ impl Wal {
         self.note_fence(freed)
     }
 
-    /// Stops the log if `done` has found that another process owns it: what else delays work that is
-    /// tried again.
+    /// Stops the log if `done` failed because another process owns it. Other failures only delay the
+    /// work, which is tried again.
     pub(crate) fn note_fence<T>(&self, done: Result<T>) -> Result<T> {
         done.inspect_err(|error| {
             if error.is_fenced() {

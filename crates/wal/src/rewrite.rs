@@ -2,13 +2,13 @@
 //!
 //! A restart reads blocks that the previous process wrote and perhaps never synced. The system returns
 //! them whether the disk has them or not, and a sync now would prove nothing: after a failed sync the
-//! kernel marks a page clean that never reached the disk. So before the anchor names the cut, and before
+//! kernel marks pages clean that never reached the disk. So before the anchor names the cut, and before
 //! a client sees a transaction, the restart writes every block between the vouched end and the cut
 //! *again*, from bytes whose checksums it has just compared, and syncs them.
 //!
 //! # Invariants
-//! * The bytes written are those read: interrupted anywhere, this leaves the log as it was.
-//! * It may be repeated, by as many restarts as are interrupted.
+//! * The bytes written are those read: a rewrite that is interrupted anywhere leaves the log unchanged.
+//! * Any number of interrupted restarts may repeat the rewrite.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, encode_header};
 /// How much is written at once, bytes; a longer block is written whole.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// A failed write or sync of the log is final, whenever it is made.
+/// A failed write or sync of the log is final, also during a restart.
 fn stopping(error: Error) -> Error {
     error.stopping("the log")
 }
@@ -37,7 +37,8 @@ impl StreamScan {
     /// the cut have been dropped before. Returns the bytes of the blocks.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if a write or sync fails, which is final; the disk's for reads; [`Error::Corrupt`] if a block is damaged.
+    /// [`Error::Stopped`] if a write or sync fails, which is final; the disk's for reads;
+    /// [`Error::Corrupt`] if a block is damaged.
     pub fn write_again(&self, disk: &dyn Disk, anchor: &History) -> Result<u64> {
         let vouched = anchor.vouched.ends[usize::from(self.stream.0)];
         let doubtful = |at: &usize| {

@@ -1,9 +1,9 @@
-//! Room in the log: the files that are ready for the next appends, and what keeps more from being made.
+//! Room in the log: the files that are ready for the next appends, and why more cannot be made.
 //!
 //! An append is admitted only if the files ahead hold it, so that no accepted write waits for space
 //! on a full disk. [`Wal::admit`] compares two positions; a stream that comes close to the end of its
-//! files asks for the next one. The thread that [`Wal::prepare_by`] names makes it while writers
-//! wait; without such a thread the writer itself does.
+//! files requests the next one. The thread that [`Wal::prepare_by`] names makes the file while writers
+//! wait; without such a thread the writer makes it.
 //!
 //! # Invariants
 //! * A position below a stream's `room_end` has a file: a segment, or a spare of the size that the
@@ -29,14 +29,14 @@ pub(crate) enum Trouble {
     Unmade,
     /// A prepared file could not be given its name.
     Unplaced,
-    /// The disk refused to write a block or a header for want of space. What is accepted waits.
+    /// The disk refused to write a block or a header for want of space. Accepted frames wait.
     Refused,
 }
 
 /// The position of a file that could not be made, while there is none.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
-/// The troubles of all streams, a bit for each kind and stream: writers look at it every time.
+/// The troubles of all streams, a bit for each kind and stream: every write reads it.
 pub(crate) struct Troubles(AtomicU64);
 
 impl Troubles {
@@ -109,9 +109,9 @@ impl Stream {
         self.wanted_end.load(Ordering::Relaxed) > self.room()
     }
 
-    /// Whether the last attempt to make a file failed, and `end` lies beyond its place. That outlasts the
-    /// trouble, which is over once the files ahead suffice for the common write: a writer that needs
-    /// more is refused rather than made to wait, and its asking has the file tried again.
+    /// Whether the last attempt to make a file failed, and `end` lies beyond that file's begin. This outlasts
+    /// the trouble, which ends once the files ahead suffice for the common write: a writer that needs
+    /// more is refused instead of waiting, and its request makes the thread try again.
     fn is_unextended(&self, end: u64) -> bool {
         let at = self.unextended_at.load(Ordering::SeqCst);
         self.room() <= at && at < end
@@ -119,8 +119,8 @@ impl Stream {
 }
 
 impl Wal {
-    /// Names the thread that prepares segments. From here on a writer that finds no room is refused
-    /// and `wake` called; that thread then calls [`prepare_segment`](Self::prepare_segment). Only
+    /// Names the thread that prepares segments. From then on a writer that finds no room is refused
+    /// and calls `wake`; the thread then calls [`prepare_segment`](Self::prepare_segment). Only
     /// the first call has an effect.
     pub fn prepare_by(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _named_already = self.preparer.set(Box::new(wake));
@@ -138,22 +138,22 @@ impl Wal {
         self.troubles.has(Trouble::Full) || self.troubles.has(Trouble::Refused)
     }
 
-    /// Whether a full disk keeps the flushers from making progress, so that waiting for them is in
-    /// vain. While every stream still has room in the files there are, a full disk does not.
+    /// Whether a full disk keeps the flushers from making progress, so that waiting for them does not
+    /// help. While every stream has room in its existing files, they make progress.
     #[must_use]
     pub fn is_stuck_at_full_disk(&self) -> bool {
         self.is_disk_full() && self.is_stuck()
     }
 
-    /// Whether the log cannot be written or extended now, for whatever reason: accepted blocks wait,
-    /// and writes are refused once those would not fit into the files there are.
+    /// Whether the log cannot be written or extended now, for any reason: accepted blocks wait,
+    /// and writes are refused once they would not fit into the existing files.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.troubles.any()
     }
 
-    /// Whether a stream has the files for `bytes` more and what may be appended beside them
-    /// without being admitted: the open block, the marks of a checkpoint, a beacon.
+    /// Whether a stream has the files for `bytes` more and for what may be appended without
+    /// admission: the open block, the marks of a checkpoint, a beacon.
     pub(crate) fn has_room(&self, s: &Stream, bytes: usize) -> bool {
         self.end_for(s, bytes) <= s.room()
     }
@@ -167,7 +167,7 @@ impl Wal {
         2 * to_u64(self.options.block_bytes_max) + 4 * to_u64(SECTOR_BYTES)
     }
 
-    /// Has files made for `bytes` more in a stream. Where another thread makes them this only asks.
+    /// Makes files for `bytes` more in a stream, or requests them if another thread makes them.
     pub fn ask_for_room(&self, stream: StreamId, bytes: usize) {
         let s = &self.streams[usize::from(stream.0)];
         let end = self.end_for(s, bytes);
@@ -176,7 +176,7 @@ impl Wal {
             self.wake_preparer();
             return;
         }
-        // The trouble says what a failure was.
+        // `trouble` has recorded the failure.
         while !self.has_room(s, bytes) && matches!(self.prepare_segment(stream, &|| {}), Ok(true)) {
         }
     }
@@ -228,7 +228,7 @@ impl Wal {
     }
 
     /// Whether [`admit`](Self::admit) refuses `bytes` only until the flushers have caught up or a
-    /// file is ready, so that the caller need only wait. `false`: a disk is full or fails.
+    /// file is ready, so that the caller can wait. `false`: a disk is full or fails.
     #[must_use]
     pub fn is_refused_for_now(&self, stream: StreamId, bytes: usize) -> bool {
         let s = &self.streams[usize::from(stream.0)];
@@ -238,7 +238,7 @@ impl Wal {
         !self.is_short() && !s.is_unextended(self.end_for(s, bytes))
     }
 
-    /// Whether every stream has room for what no writer asks for; asks for it where there is none.
+    /// Whether every stream has room for what is appended without admission; requests it where there is none.
     fn have_all_room(&self) -> bool {
         (0..self.streams()).map(StreamId).all(|stream| {
             let s = &self.streams[usize::from(stream.0)];
@@ -250,8 +250,8 @@ impl Wal {
     }
 
     /// Prepares the next file of a stream if it is due: the files ahead are less than half of it, or
-    /// less than a writer has asked for. Returns whether one was made. Slow: it writes the whole file
-    /// with zeros, holding no lock that a writer takes, and with a `pause` after every part of it
+    /// less than a writer has requested. Returns whether one was made. Slow: it fills the whole file
+    /// with zeros, holding no lock that a writer takes, and with a `pause` after each part
     /// unless writers wait.
     ///
     /// # Errors
@@ -305,8 +305,8 @@ impl Wal {
         }
     }
 
-    /// Removes the spares that were made for a writer which is refused after all: on a full disk others
-    /// need the space. The files that are left suffice for the common write.
+    /// Removes the spares that were made for a writer that is refused after all: on a full disk others
+    /// need the space. The remaining files suffice for the common write.
     fn give_back(&self, s: &Stream) {
         let mut shelf = s.shelf.lock();
         let filled_end = s.filled_end.load(Ordering::Relaxed);
@@ -318,8 +318,8 @@ impl Wal {
         assert!(s.room() <= before, "giving files back makes no room");
     }
 
-    /// Makes sure of a spare for the flusher, which finds one but for what was appended beyond all
-    /// that was admitted, and for the first segment of a life.
+    /// Ensures that the flusher has a spare. It already has one, except for appends beyond everything
+    /// admitted and for the first segment of a life.
     pub(crate) fn ensure_spare(&self, stream: StreamId, bytes: u64) -> Result<()> {
         let s = &self.streams[usize::from(stream.0)];
         assert!(
@@ -350,7 +350,7 @@ impl Wal {
         }
     }
 
-    /// Whether a flush of `stream` will find room without making a segment first, which is slow.
+    /// Whether a flush of `stream` finds room without first making a segment, which is slow.
     #[must_use]
     pub fn has_room_ahead(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];

@@ -13,13 +13,13 @@ use perdura_base::Epoch;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where an epoch is durable. A further rung is a variant here, its line in `ALL`, and whatever calls
-/// `Wal::pass` for it.
+/// Where an epoch is durable. A further rung needs a variant, a line in `ALL`, and a caller of
+/// `Wal::pass`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rung {
     /// In the segments on the log's disks, synced.
     Disk,
-    /// A rung beside the disk, so that tests see what depends on there being one.
+    /// A second rung, so that tests see which code assumes that there is only one.
     #[cfg(test)]
     Dummy,
 }
@@ -67,7 +67,7 @@ impl<T> std::ops::IndexMut<Rung> for PerRung<T> {
     }
 }
 
-/// D of each rung, each on its own cache line: replies ask for it all the time.
+/// D of each rung, each on a separate cache line because every reply reads it.
 pub(crate) type DurableEpochs = PerRung<CachePadded<AtomicU64>>;
 
 impl DurableEpochs {
@@ -87,7 +87,7 @@ impl DurableEpochs {
 pub struct Reached(PerRung<Epoch>);
 
 impl Reached {
-    /// Asks for the durable epoch of each rung.
+    /// Reads the durable epoch of each rung.
     #[must_use]
     pub fn new(durable: impl Fn(Rung) -> Epoch) -> Reached {
         Reached(PerRung::new(durable))

@@ -17,36 +17,36 @@ use crate::lives::Lives;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
 
-/// The other cause of damage, without a fault of any disk: a copy made of a running database.
+/// The cause of damage if no disk is at fault: a copy made of a running database.
 pub const COPIED: &str = "If this is a copy of a running database, a checkpoint or writes went on \
                           while it was copied: copy it again as docs/operations.md says.";
 
 /// How much is read at once, bytes.
 const READ_BYTES: usize = 1 << 20;
-/// From this length on, hopping reads a block's header alone.
+/// From this length on, a hop from header to header reads a block's header alone.
 const LONG_BLOCK_BYTES: u64 = 32 << 10;
-/// How much hopping reads behind a shorter one: what is read here and not short is read again when
-/// it is played, which a slow disk feels.
+/// How much a hop reads behind a shorter block. Long blocks that it reads are read again when they are
+/// played, which costs time on a slow disk.
 const SHORT_READ_BYTES: usize = 32 << 10;
 
-/// Which bodies a scan checks, and what it takes for damage.
+/// Which bodies a scan checks, and what counts as damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// All bodies.
     All,
-    /// All bodies, for a caller that wants what is whole and accepts that more is missing: a
-    /// segment that the one before it names may be gone.
+    /// All bodies, for a caller that salvages the whole blocks: a missing segment is no error, even if
+    /// the one before it says that it existed.
     Salvage,
     /// The bodies that no block vouches for: their epoch is above every durable epoch named in the
-    /// stream. The scan goes from header to header over the others. Each of those must be whole; it
-    /// is checked when it is read, and damage is an error then, never an end of the log.
+    /// stream. The scan hops over the other bodies from header to header. Those must be whole: each
+    /// is checked when it is read, and damage is then an error, never an end of the log.
     InDoubt,
 }
 
 /// A block that counts, found at its place.
 #[derive(Debug, Clone)]
 pub struct BlockRef {
-    /// Its position in the stream.
+    /// The block's position in the stream.
     pub pos: Pos,
     /// Bytes of frames in its body.
     pub body_len: u32,
@@ -66,14 +66,14 @@ pub struct BlockRef {
 }
 
 impl BlockRef {
-    /// The position after it.
+    /// The position after the block.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + block::block_len(to_usize(u64::from(self.body_len))))
     }
 }
 
-/// What the blocks of a stream prove, valid end or not.
+/// What the blocks of a stream prove, those beyond its valid end included.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// The highest durable epoch any block names, and the block's position.
@@ -86,7 +86,7 @@ pub struct Evidence {
     pub ckpt_max: CkptEpoch,
     /// The latest wall clock seen, microseconds.
     pub wall_us: u64,
-    /// A valid block so far behind the end that a sync must have passed the end before it was
+    /// A valid block so far beyond the end that a sync must have passed the end before the block was
     /// written: proof that durable blocks are missing.
     pub out_of_reach: Option<Pos>,
 }
@@ -109,7 +109,7 @@ pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) file: Arc<dyn File>,
     header_fault: Option<String>,
-    /// Its header says that the stream went on in a next segment.
+    /// Its header says that the stream continued in a next segment.
     pub(crate) followed: bool,
     pub(crate) span: Span,
 }
@@ -124,9 +124,9 @@ pub struct StreamScan {
     pub valid_end: Pos,
     /// What all blocks prove, those beyond a gap included.
     pub evidence: Evidence,
-    /// Why the block at `valid_end` does not count, if bytes are there.
+    /// Why the block at `valid_end` does not count, if there are bytes at that position.
     pub torn: Option<String>,
-    /// What an operator should know although nothing is lost by it.
+    /// Notes for the operator about damage by which nothing is lost.
     pub notes: Vec<String>,
     /// Bytes read.
     pub bytes_read: u64,
@@ -151,8 +151,8 @@ struct Held {
     len: usize,
 }
 
-/// Scans a stream from `from`: through the closed lives up to their cuts, then the newest one as
-/// far as its blocks are valid, then a bounded way beyond for evidence.
+/// Scans a stream from `from`: the closed lives up to their cuts, then the newest one as
+/// far as its blocks are valid, then a bounded distance beyond for evidence.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a block (with [`Check::InDoubt`], a header) that a closed life's cut
@@ -271,8 +271,8 @@ fn open_segments(disk: &dyn Disk, lives: &Lives<'_>, stream: StreamId) -> Result
     Ok(segments)
 }
 
-/// A segment begins where the sizes of its life's segments say, and has exactly its size: a file is
-/// as long as that from before it gets its name until it loses it.
+/// The sizes of a life's segments determine where each segment begins and how long its file is. A file has that
+/// length for as long as it has a segment's name.
 fn check_span(sizes: SegmentSizes, id: SegmentId, life: Pos, file: &dyn File) -> Result<Span> {
     let span = (life <= id.start).then(|| sizes.span_at(life, id.start));
     let Some(span) = span.filter(|span| span.start == id.start) else {
@@ -348,8 +348,8 @@ impl Scanner<'_> {
         Ok(pos)
     }
 
-    /// Reads the bodies of the newest incarnation's blocks that nothing vouches for, oldest first,
-    /// and ends the stream at the first that is not whole.
+    /// Reads the bodies of the newest incarnation's blocks that no block vouches for, oldest first,
+    /// and ends the stream at the first damaged one.
     fn check_doubtful(&mut self, inc: Incarnation, end: Pos, vouched: Epoch) -> Result<Pos> {
         let named = self.out.evidence.durable;
         let vouched = named.map_or(vouched, |(epoch, _)| vouched.max(epoch));
@@ -369,8 +369,8 @@ impl Scanner<'_> {
         Ok(end)
     }
 
-    /// A stream that ends exactly where a segment does, though that segment says it was followed,
-    /// has lost the next one.
+    /// Fails if the stream ends exactly where a segment does and that segment says that it was followed:
+    /// the next segment was lost.
     fn check_end(&self, inc: Incarnation, end: Pos) -> Result<()> {
         let lost = self.out.segments.iter().any(|segment| {
             let of_inc = segment.id.incarnation == inc;
@@ -395,9 +395,9 @@ impl Scanner<'_> {
         ))
     }
 
-    /// Looks for valid blocks beyond the end: they prove what the stream should hold. Blocks
-    /// written before the last sync returned may stand there after a crash; none can stand
-    /// farther away than what may be in flight.
+    /// Looks for valid blocks beyond the end: they prove what the stream should hold. After a crash,
+    /// blocks that were in flight may stand there, but none farther from the end than what may be in
+    /// flight.
     fn beyond(&mut self, inc: Incarnation, end: Pos) -> Result<()> {
         let sector = to_u64(SECTOR_BYTES);
         let mut pos = Pos(end.0 + sector);
@@ -413,7 +413,7 @@ impl Scanner<'_> {
                 Err(_) => pos = Pos(pos.0 + sector),
             }
         }
-        // A missing segment in between would hide all later ones from that walk.
+        // A missing segment would hide all later ones from the walk above.
         let later: Vec<Pos> = self
             .out
             .segments
@@ -436,9 +436,9 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes a segment that holds valid blocks under a header that does not check out. Blocks
-    /// name their own database, stream, incarnation and position, so nothing is lost by it; after
-    /// a power cut it is even expected, since header and first blocks are synced together.
+    /// Notes a segment whose header is damaged but whose blocks are valid. Each block names its
+    /// database, stream, incarnation and position, so nothing is lost. After a power cut this
+    /// is expected, because header and first blocks are synced together.
     fn doubt_header(&mut self, segment: usize) {
         let segment = &mut self.out.segments[segment];
         if let Some(fault) = segment.header_fault.take() {
@@ -455,7 +455,7 @@ impl Scanner<'_> {
         })
     }
 
-    /// The block at a position, or why there is none (`None`: nothing but zeros or old bytes).
+    /// The block at a position, or why there is none (`None`: only zeros or old bytes).
     fn block_at(
         &mut self,
         inc: Incarnation,
@@ -493,7 +493,7 @@ impl Scanner<'_> {
         if body.len() == len - HEADER_BYTES && block::body_is_whole(body, body_crc) {
             return Ok(Ok((header, segment)));
         }
-        // The header is whole, so what it says about the time of writing was true.
+        // The header is whole, so its durable epoch and clock were true when it was written.
         self.out.evidence.note(&header);
         Ok(Err(Some("a body whose checksum does not hold".into())))
     }

@@ -6,11 +6,11 @@
 //! A sealed block has its header and checksums. Its bytes never change again, and every medium that holds
 //! the log holds the same bytes. The block waits in the *tail* of its stream until the flusher writes it. The tail is
 //! bounded by half of what may be in flight, so that a restart finds the end of the log. A device that
-//! sends the log to other memories ([`Wal::ship_by`]) receives each block when it enters the tail.
+//! copies the log elsewhere ([`Wal::ship_by`]) receives each block when it enters the tail.
 //!
 //! # Invariants
 //! * Blocks enter the tail in the order of their positions and without a gap.
-//! * A block enters the tail once. A write that is repeated repeats its bytes.
+//! * A block enters the tail once. A repeated write writes the same bytes.
 //! * A sealed block names a D that was reached before it was sealed.
 
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ impl SealedBlock {
         Pos(self.pos.0 + to_u64(self.len))
     }
 
-    /// The buffer, to be used again.
+    /// Returns the buffer for reuse.
     pub fn into_buf(self) -> AlignedBuf {
         self.buf
     }
@@ -103,7 +103,7 @@ impl Tail {
     }
 }
 
-/// A sealed block as a device receives it that sends the log to other memories.
+/// A sealed block as passed to the device that copies the log elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub struct Sealed<'a> {
     /// The stream.
@@ -120,8 +120,8 @@ pub struct Sealed<'a> {
 pub(crate) type Ship = Box<dyn Fn(Sealed<'_>) + Send + Sync>;
 
 impl Wal {
-    /// Names the device that receives each sealed block, of a stream in order, before the block is
-    /// written. It is called in the stream's flusher, which holds no lock but its own. Only the first
+    /// Names the device that receives each sealed block before the block is written, those of a stream
+    /// in order. The stream's flusher calls it, holding only the lock of its state. Only the first
     /// call has an effect.
     pub fn ship_by(&self, ship: impl Fn(Sealed<'_>) + Send + Sync + 'static) {
         let _named_already = self.ship.set(Box::new(ship));

@@ -17,7 +17,7 @@ use perdura_device::{Access, Disk};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
 use crate::sizes::{SegmentSizes, Span};
 
-/// Whose segments a shelf holds, and what the anchor says of them.
+/// The stream and life whose segments a shelf holds, and what the anchor says of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShelfPlace {
     pub stream: StreamId,
@@ -27,7 +27,7 @@ pub(crate) struct ShelfPlace {
     pub life: Pos,
 }
 
-/// The segments of one stream on its disk: which exist, which wait to be used.
+/// The files of one stream on its disk: segments, and spares that wait to be used.
 pub(crate) struct SegmentShelf {
     pub disk: Arc<dyn Disk>,
     place: ShelfPlace,
@@ -40,14 +40,14 @@ pub(crate) struct SegmentShelf {
     next_spare: u64,
 }
 
-/// A prepared or recycled file without a place yet.
+/// A prepared or recycled file that is not a segment yet.
 pub(crate) struct Spare {
     path: String,
     bytes: u64,
 }
 
-/// Recycled files of the largest size kept beside those in use; more are removed. A checkpoint
-/// interval's worth by default, so that a database in its stride zeroes no new ones. Of each
+/// Recycled files of the largest size kept beside those in use; more are removed. By default a checkpoint
+/// interval's worth, so that a database under constant load zeroes no new ones. Of each
 /// smaller size a life needs one.
 const SPARES_MAX: usize = 8;
 /// Bytes zeroed between two pauses.
@@ -100,7 +100,7 @@ impl SegmentShelf {
         for path in found {
             left_for_later(shelf.take_spare(path))?;
         }
-        // Retiring gives files new names as spares: the names in use must all be known before.
+        // Retiring renames files to spares, so all names in use must be known first.
         for (id, bytes) in dead {
             let owned = shelf.check_owner(id);
             left_for_later(owned.and_then(|()| shelf.retire(&id.path(), bytes)))?;
@@ -118,7 +118,7 @@ impl SegmentShelf {
         Ok(())
     }
 
-    /// Whether a file of this size that is free is not worth keeping.
+    /// Whether there are enough spares of this size, so that one more is removed.
     fn has_enough(&self, bytes: u64) -> bool {
         let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
         let limit = match () {
@@ -129,7 +129,7 @@ impl SegmentShelf {
         kept.count() >= limit
     }
 
-    /// Refuses to touch a segment whose header names another database.
+    /// Fails if the segment's header names another database.
     fn check_owner(&self, id: SegmentId) -> Result<()> {
         let mut header = vec![0; SECTOR_BYTES];
         let file = self.disk.open(&id.path(), Access::Buffered)?;
@@ -143,7 +143,7 @@ impl SegmentShelf {
         }
     }
 
-    /// Whether a file of this size waits for its place.
+    /// Whether there is a spare of this size.
     pub fn has_spare(&self, bytes: u64) -> bool {
         self.spares.iter().any(|spare| spare.bytes == bytes)
     }
@@ -201,7 +201,7 @@ impl SegmentShelf {
         self.walk_spares().0
     }
 
-    /// That segment, and the spares that no segment before it needs.
+    /// As [`next_span`](Self::next_span), and the spares that no segment before that one needs.
     fn walk_spares(&self) -> (Span, Vec<&Spare>) {
         let ShelfPlace { sizes, life, .. } = self.place;
         let mut left: Vec<&Spare> = self.spares.iter().collect();
@@ -220,7 +220,7 @@ impl SegmentShelf {
     }
 
     /// Removes the largest spare that the next segments do not need, to make space for one that they
-    /// do. Returns whether there was one.
+    /// need. Returns whether there was such a spare.
     ///
     /// # Errors
     /// The disk's.
@@ -271,7 +271,7 @@ impl SegmentShelf {
     /// Retires every live segment that ends at or below `floor`. Returns how many.
     ///
     /// # Errors
-    /// The first of the disk's. The segment stays live, and the next call meets it again.
+    /// The first of the disk's. The segment stays live, and the next call tries again.
     pub fn truncate(&mut self, floor: Pos) -> Result<usize> {
         let end =
             |id: &SegmentId, bytes: u64| id.start.0 + bytes.saturating_sub(SEGMENT_HEADER_BYTES);
@@ -306,8 +306,7 @@ impl SegmentShelf {
     }
 }
 
-/// Lets an open go on when a file of which nothing is needed cannot be cleared away: the next open
-/// meets it again.
+/// Ignores the failure to remove a file that is not needed: the next open tries again.
 fn left_for_later(cleared: Result<()>) -> Result<()> {
     match cleared {
         Err(Error::Io { .. }) | Ok(()) => Ok(()),
@@ -324,8 +323,8 @@ pub(crate) struct SparePlan {
 }
 
 impl SparePlan {
-    /// Creates, zeroes and syncs the file, with a `pause` now and then so that the log's own syncs
-    /// get their turn on the disk. A full disk leaves nothing behind.
+    /// Creates, zeroes and syncs the file, with a `pause` now and then to let the log's own syncs
+    /// reach the disk. If the disk is full, the file is removed again.
     pub fn prepare(&self, pause: &dyn Fn()) -> Result<Spare> {
         let made = self
             .disk
@@ -341,7 +340,7 @@ impl SparePlan {
                 self.disk.rename(&self.tmp, &self.path)
             });
         if let Err(error) = made {
-            // The half-made file must not eat the space that would bring the log back; if it
+            // The half-made file must not take the space that the log needs to resume; if it
             // cannot be removed now, the next open removes it.
             return Err(match self.disk.remove(&self.tmp) {
                 Ok(()) => error,

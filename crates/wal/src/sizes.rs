@@ -1,7 +1,7 @@
 //! The sizes of a stream's segments, computed from the position at which a life starts.
 //!
 //! The first segment of a life has `first` bytes, each next one twice as many as the one before
-//! it, up to `max`. So the anchor alone states the exact length of every segment: one of another
+//! it, up to `max`. So the anchor alone determines the exact length of every segment: a segment of another
 //! length is damaged, whatever its header says.
 
 use perdura_base::Pos;
@@ -16,9 +16,9 @@ pub const SEGMENT_BYTES_MIN: u64 = 16 * 4096;
 /// Sizes of the segments of a life, bytes, headers included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentSizes {
-    /// The first segment's.
+    /// Size of the first segment.
     pub first: u64,
-    /// The largest segment's: from some segment on all have this size.
+    /// Size of the largest segments: all from some segment on.
     pub max: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The position after its last.
+    /// The position after its last byte.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.start.0 + self.bytes - SEGMENT_HEADER_BYTES)
@@ -81,7 +81,7 @@ impl SegmentSizes {
             start: life,
             bytes: self.first,
         };
-        // At most as many turns as the sizes double.
+        // One iteration for each doubling of the size.
         while span.end() <= pos && span.bytes < self.max {
             span = Span {
                 start: span.end(),

@@ -1,7 +1,7 @@
 //! The append side of a stream: the open block, and the queue of filled blocks that are not sealed yet.
 //!
-//! Everything here happens under the stream's lock. Positions of blocks are arithmetic: a block's
-//! room ends where its segment ends, so segments are filled to the last sector and no block
+//! The caller of everything here holds the stream's lock. Positions of blocks are computed: a block
+//! ends where its segment ends at the latest, so segments are filled to the last sector and no block
 //! crosses from one file into the next.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ struct OpenBlock {
     buf: AlignedBuf,
     /// Bytes of the body in use.
     len: usize,
-    /// Bytes of the body there are.
+    /// Capacity of the body, bytes.
     room: usize,
     first_frame: Option<usize>,
     partitions: PartitionSet,
@@ -55,7 +55,7 @@ impl FilledBlock {
     }
 }
 
-/// What goes into a frame's block headers beside the frame.
+/// What the headers of a frame's blocks record beside the frame.
 #[derive(Clone, Copy)]
 pub(crate) struct FrameMeta<'a> {
     pub partitions: &'a PartitionSet,
@@ -138,7 +138,7 @@ impl StreamInner {
         pos
     }
 
-    /// Makes sure that a block with room is open and notes that a frame starts in it.
+    /// Ensures that a block with room is open and notes that a frame starts in it.
     fn start_frame(&mut self, epoch: Epoch) {
         if self.open.as_ref().is_some_and(|open| open.len == open.room) {
             self.fill(false);
@@ -250,7 +250,7 @@ impl StreamInner {
         self.next_pos
     }
 
-    /// Takes back a written block's buffer.
+    /// Keeps a written block's buffer for reuse.
     pub fn recycle(&mut self, buf: AlignedBuf) {
         assert_eq!(buf.len(), self.block_bytes_max, "the buffer of a block");
         if self.spare_bufs.len() < 4 {

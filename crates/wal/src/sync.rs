@@ -15,7 +15,7 @@ pub(crate) use under_shuttle::Mutex;
 mod under_shuttle {
     use shuttle::sync::{Mutex as Inner, MutexGuard, PoisonError};
 
-    /// The same face as the production mutex: no poisoning.
+    /// The same interface as the production mutex: no poisoning.
     pub(crate) struct Mutex<T>(Inner<T>);
 
     impl<T> Mutex<T> {

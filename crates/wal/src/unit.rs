@@ -1,8 +1,8 @@
 //! Reading a scanned stream in units: runs of blocks that begin with the start of a frame.
 //!
-//! Reading and opening are two jobs, so that a restart can give them to different threads:
+//! Reading and opening are separate, so that a restart can do them on different threads:
 //! [`StreamScan::read_raw`] waits for the disk, and [`RawUnit::open`] checks the checksums and joins the
-//! bodies. A unit that was read holds the origin of each of its frames, so its player needs no scan.
+//! bodies. An opened unit holds the origin of each of its frames, so its player needs no scan.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
@@ -19,7 +19,7 @@ pub struct Origin {
     pub stream: StreamId,
     /// The life of the database that wrote it.
     pub life: Incarnation,
-    /// The block that it begins in.
+    /// Position of the block that it begins in.
     pub pos: Pos,
     /// That block's epoch.
     pub epoch: Epoch,
@@ -34,7 +34,7 @@ pub struct RawUnit {
     raw: Vec<u8>,
 }
 
-/// The frames of some blocks. It needs nothing of the scan that found them.
+/// The frames of some blocks, independent of the scan that found them.
 pub struct Unit {
     /// Where the frames of each block come from.
     origins: Vec<Origin>,
@@ -42,7 +42,7 @@ pub struct Unit {
     joined: Vec<u8>,
     /// Where each block's body begins in them.
     starts: Vec<usize>,
-    /// Bytes before the first frame: the rest of one that an older block began.
+    /// Bytes before the first frame: the rest of a frame that an older block began.
     skip: usize,
 }
 
@@ -73,7 +73,7 @@ impl StreamScan {
     /// Reads the blocks of one unit, those that lie side by side in one go.
     ///
     /// # Errors
-    /// An I/O error, or [`Error::Corrupt`] if a segment is shorter than it was a moment ago.
+    /// An I/O error, or [`Error::Corrupt`] if a segment is shorter than when it was scanned.
     pub fn read_raw(&self, unit: std::ops::Range<usize>) -> Result<RawUnit> {
         let mut raw = Vec::new();
         let mut at = unit.start;
@@ -210,7 +210,7 @@ impl Unit {
         to_u64(self.joined.len())
     }
 
-    /// The bytes that all payloads lie in.
+    /// The bytes that contain all payloads.
     #[must_use]
     pub fn joined(&self) -> &[u8] {
         &self.joined
@@ -227,7 +227,7 @@ impl Unit {
     ) -> Result<()> {
         let base = self.joined.as_ptr().addr();
         let whole = for_each_frame(&self.joined[self.skip..], direction, |frame: Frame<'a>| {
-            // A frame's payload may begin in the block after the one its head is in.
+            // A frame's payload may begin in the block after the one that holds its head.
             let at = frame.payload.as_ptr().addr() - base;
             let index = self.starts.partition_point(|start| *start <= at).max(1) - 1;
             each(frame, &self.origins[index])

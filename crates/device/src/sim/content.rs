@@ -1,9 +1,9 @@
 //! The bytes of a simulated file, in chunks that files, snapshots and the two views of one file
 //! share until one of them changes.
 //!
-//! Most of a file is zeros that nothing ever wrote, and most crashes and syncs touch little of it:
-//! a chunk of zeros takes no memory, and one that is made durable changes hands by reference. A
-//! write's bytes are remembered as the chunks that it left.
+//! Most of a file is zeros that were never written, and most crashes and syncs touch little of it:
+//! a chunk of zeros takes no memory, and making a chunk durable copies only a reference. A
+//! write's bytes are kept as the chunks that the write left.
 //!
 //! # Invariants
 //!
@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The unit of sharing, bytes.
+/// Bytes of a chunk.
 const CHUNK_BYTES: usize = 4096;
 
 #[derive(Clone, Default)]

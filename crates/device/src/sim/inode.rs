@@ -15,7 +15,7 @@ use fastrand::Rng;
 use super::Meters;
 use super::content::{Content, Written};
 
-/// The unit of a torn write, bytes. Disks promise no more than this.
+/// A torn write keeps or loses whole sectors of this many bytes. Disks promise no more.
 pub(super) const TORN_BYTES: usize = 512;
 /// The most bytes of a lost range that are filled with garbage; the rest are zeros.
 const GARBAGE_BYTES_MAX: usize = 16 * 1024;
@@ -118,7 +118,7 @@ impl Inode {
     }
 
     /// A failed sync after which reads still show the new bytes: some sectors are durable, and
-    /// what is not never will be.
+    /// the others never will be.
     pub(super) fn fail_sync_keeping(&mut self, rng: &mut Rng, meters: &mut Meters) {
         let pending = mem::take(&mut self.pending);
         for one in &pending {
@@ -132,7 +132,7 @@ impl Inode {
         self.stale.extend(pending.into_iter().map(|one| one.dirty));
     }
 
-    /// The file reads as it did when it was last durable.
+    /// Makes the file read as it did when it was last durable.
     pub(super) fn revert(&mut self, meters: &mut Meters) {
         meters.add("lost_write", self.pending.len());
         self.settle();

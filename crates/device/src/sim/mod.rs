@@ -2,21 +2,22 @@
 //! unsynced ones in every way a real disk may.
 //!
 //! Each file has the bytes programs see, the bytes the platter holds, and the writes between the
-//! two; each name likewise. A [`SimDisk::crash`] chooses which of the writes and names survive,
-//! by a [`CrashProfile`] and a seed, and starts the machine's next life: handles and locks of
-//! the life before are refused, so a stale engine cannot write into it. A [`FaultPlan`] makes
-//! single operations fail on the way. `docs/fault-model.md` lists every fault.
+//! two; each name likewise. [`SimDisk::crash`] chooses which of the writes and names survive,
+//! by a [`CrashProfile`] and a seed, and starts the machine's next life: the disk refuses handles and
+//! locks of earlier lives, so a stale engine cannot write to it. A [`FaultPlan`] makes
+//! single operations fail. `docs/fault-model.md` lists every fault.
 //!
 //! # Why this way
 //!
 //! The simulator runs over a thousand crashes and recoveries a second, so no operation copies a
-//! file: a sync applies what was written since the last one, a crash touches what differs. Only
-//! [`SimDisk::snapshot`] copies everything.
+//! file: a sync applies the writes since the last one, a crash changes only the bytes that differ, and
+//! [`SimDisk::snapshot`] shares the chunks of every file (`content`) and copies a chunk when it changes.
 //!
 //! # Invariants
 //!
 //! * The same seed, operations, plans and crashes give the same bytes, errors and counts.
-//! * What a sync has returned `Ok` for survives every crash; a name with its directory's sync.
+//! * Bytes survive every crash once a sync of their file returned `Ok`, and names once a sync of their
+//!   directory did.
 
 mod content;
 mod file;
@@ -46,7 +47,7 @@ use file::SimFile;
 /// A simulated disk. Clones of the `Arc` are the same disk; so are the views of
 /// [`SimDisk::life`].
 pub struct SimDisk {
-    /// One lock over everything: the simulator is single-threaded, so it is never waited for.
+    /// One lock over everything: the simulator has one thread, so the lock is never contended.
     state: Arc<Mutex<State>>,
     /// The life this view belongs to; the disk itself belongs to all.
     life: Option<u64>,
@@ -99,26 +100,25 @@ impl SimDisk {
         self.state.lock().set_plan(plan);
     }
 
-    /// The machine fails and restarts: pending changes survive or not as `profile` and `seed`
-    /// choose, handles and locks are gone, and of the plan only the capacity is left.
+    /// Crashes and restarts the machine: `profile` and `seed` choose which pending changes survive.
+    /// Handles and locks become invalid, and only the capacity of the plan stays in force.
     pub fn crash(&self, profile: CrashProfile, seed: u64) {
         self.state.lock().crash(profile, seed);
     }
 
-    /// As [`crash`](Self::crash), and bit i of `keep` says whether the i-th of the
-    /// [`pending_ops`](Self::pending_ops) survives; beyond the 64th none does. For exhaustive
-    /// tests.
+    /// As [`crash`](Self::crash), but bit i of `keep` says whether the i-th of the
+    /// [`pending_ops`](Self::pending_ops) survives; none beyond the 64th does. For exhaustive tests.
     pub fn crash_keeping(&self, keep: u64) {
         self.state.lock().crash_keeping(keep);
     }
 
-    /// Whether no planned power cut has struck in this life of the machine.
+    /// Whether the machine has power: no planned power cut has struck in this life.
     #[must_use]
     pub fn has_power(&self) -> bool {
         !self.state.lock().power_is_cut
     }
 
-    /// The number of writes, resizes and operations on names that nothing has made durable.
+    /// The number of writes, resizes and operations on names that are not durable.
     #[must_use]
     pub fn pending_ops(&self) -> usize {
         self.state.lock().storage.pending_seqs().len()
@@ -206,8 +206,8 @@ impl SimDisk {
         SimSnapshot { storage }
     }
 
-    /// Puts everything back as it was at the snapshot, pending changes included, in a new life:
-    /// with power, without a plan, and without open handles or locks.
+    /// Restores the disk to the snapshot, pending changes included, and starts a new life: with power,
+    /// without a plan, and without open handles or locks.
     pub fn restore(&self, snapshot: &SimSnapshot) {
         let open = |inode: &inode::Inode| inode.handles > 0;
         assert!(

@@ -2,8 +2,8 @@
 //! between the two.
 //!
 //! An operation becomes durable when its directory is synced; a rename when the directory of its
-//! target is. What becomes durable takes with it the earlier pending operations on the same
-//! names, as a journalling file system does: a name never goes back to what it was before.
+//! target is. As in a journalling file system, an operation that becomes durable makes the earlier pending
+//! operations on the same names durable too: a name never returns to an older state.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

@@ -37,15 +37,15 @@ pub struct FaultPlan {
     pub fail_read_at: Option<u64>,
 }
 
-/// Which of the operations that nothing made durable survive a crash.
+/// Which of the operations that are not durable survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashProfile {
     /// None.
     Nothing,
     /// All: the kindest crash.
     Everything,
-    /// The process dies and the machine goes on: programs see everything, and nothing more is
-    /// durable. What survives a later crash is open.
+    /// The process dies and the machine keeps running: programs see everything, nothing more becomes
+    /// durable, and a later crash decides what survives.
     Killed,
     /// Those before some moment, over all files and names. The last write may be torn: a prefix
     /// of its 512-byte sectors.

@@ -26,7 +26,7 @@ impl Meters {
     }
 }
 
-/// What is stored, and the source of chance: all that a snapshot copies.
+/// Files, names and the random state: all that a snapshot holds.
 #[derive(Clone)]
 pub(super) struct Storage {
     pub(super) inodes: BTreeMap<Ino, Inode>,
