@@ -200,12 +200,12 @@ impl Error {
         }))
     }
 
-    /// The error with which every call fails after this error, at `place`, stopped the database.
+    /// The error with which every call fails after this error, of `what`, stopped the database.
     #[must_use]
-    pub fn stopping(&self, place: &str) -> Error {
+    pub fn stopping(&self, what: &str) -> Error {
         let stopped = match self {
-            Error::Fenced(why) => Error::Fenced(format!("{place}: {why}")),
-            other => Error::Stopped(format!("{place}: {other}")),
+            Error::Fenced(why) => Error::Fenced(format!("{what}: {why}")),
+            other => Error::Stopped(format!("{what}: {other}")),
         };
         assert_eq!(stopped.is_fenced(), self.is_fenced(), "a fence stays one");
         stopped

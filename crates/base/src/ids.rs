@@ -48,7 +48,7 @@ id!(
 );
 id!(
     /// A byte position in *one* stream, counted from the creation of the database. Positions of
-    /// two streams have no order; [`Lsn`], which names the stream, derives none.
+    /// two streams have no order.
     Pos(u64)
 );
 id!(
@@ -68,15 +68,6 @@ id!(
     /// A virtual partition: one latch over a share of the key hash.
     PartitionId(u16)
 );
-
-/// A position together with its stream. It has no order on purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Lsn {
-    /// The stream.
-    pub stream: StreamId,
-    /// The position within it.
-    pub pos: Pos,
-}
 
 /// The dense number of updates a page has seen, modulo 2^32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]

@@ -25,13 +25,13 @@ pub fn to_u32(n: usize) -> u32 {
     u32::try_from(n).expect("lengths over 4 GiB are refused at the door")
 }
 
-/// `n` rounded up to a multiple of `unit`.
+/// `n` rounded up to a multiple of `step`.
 #[must_use]
-pub const fn round_up(n: u64, unit: u64) -> u64 {
-    let up = n.div_ceil(unit) * unit;
+pub const fn round_up(n: u64, step: u64) -> u64 {
+    let up = n.div_ceil(step) * step;
     assert!(
-        n <= up && up - n < unit,
-        "rounding up adds less than a unit"
+        n <= up && up - n < step,
+        "rounding up adds less than a step"
     );
     up
 }

@@ -76,7 +76,7 @@ pub fn block_len(body_len: usize) -> u64 {
 
 /// Completes a block in place: `bytes` is the whole block, its body already filled and padded
 /// with zeros; the header is written in front of it.
-pub fn seal(header: &BlockHeader, bytes: &mut [u8]) {
+pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     assert_eq!(
         to_u64(bytes.len()),
         header.block_len(),
@@ -128,7 +128,7 @@ pub fn seal(header: &BlockHeader, bytes: &mut [u8]) {
 /// Decodes and checks a header; `None` if these bytes are no header that this build understands. Also
 /// returns the body's checksum, for [`body_is_whole`].
 #[must_use]
-pub fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
+pub(crate) fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
     let parsed = parse(bytes)?;
     parsed
         .understood
@@ -138,7 +138,7 @@ pub fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
 /// The header of a block with a reserved bit set, which a newer build wrote; `None` if these
 /// bytes are no whole header, or one that [`decode_header`] returns.
 #[must_use]
-pub fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
+pub(crate) fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
     let parsed = parse(bytes)?;
     (!parsed.understood).then_some(parsed.header)
 }
@@ -220,7 +220,7 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
 
 /// Whether the bytes after the header, padding included, are the ones that were sealed.
 #[must_use]
-pub fn body_is_whole(body_and_padding: &[u8], body_crc: u32) -> bool {
+pub(crate) fn body_is_whole(body_and_padding: &[u8], body_crc: u32) -> bool {
     crc32c(body_and_padding) == body_crc
 }
 

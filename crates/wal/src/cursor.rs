@@ -203,14 +203,14 @@ impl LogCursor {
         let Some((header, body_crc)) = decoded else {
             return Ok(Err("no whole block header that this build knows".into()));
         };
-        let place = (
+        let found = (
             header.database,
             header.stream,
             header.incarnation,
             header.pos,
         );
         let id = self.segment.as_ref().map(|open| open.id);
-        if Some(place) != id.map(|id| (self.uuid.short(), id.stream, id.incarnation, self.at)) {
+        if Some(found) != id.map(|id| (self.uuid.short(), id.stream, id.incarnation, self.at)) {
             return Ok(Err(format!(
                 "the block of position {}, incarnation {}",
                 header.pos, header.incarnation

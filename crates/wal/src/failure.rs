@@ -22,7 +22,7 @@ impl Failure {
 
     /// The failure of a write. A write that found no space may be repeated with the same bytes.
     #[must_use]
-    pub fn of_write(error: Error) -> Failure {
+    pub(crate) fn of_write(error: Error) -> Failure {
         match error.is_disk_full() {
             true => Failure::Delay(error),
             false => Failure::Final(error),

@@ -27,30 +27,30 @@
 
 mod age;
 pub mod anchor;
-pub mod append;
+mod append;
 pub mod block;
-pub mod cursor;
-pub mod cut;
+mod cursor;
+mod cut;
 mod epochs;
 mod failure;
-pub mod flush;
+mod flush;
 pub mod frame;
 #[cfg(test)]
 mod hex_example;
 mod lives;
-pub mod log;
+mod log;
 mod rewrite;
 mod room;
 mod rung;
-pub mod scan;
+mod scan;
 pub mod scheme;
 mod seal;
 pub mod segment;
 mod shelf;
-pub mod sizes;
+mod sizes;
 mod stream;
 mod sync;
-pub mod unit;
+mod unit;
 
 pub use anchor::{ChainLink, History, Vouched};
 pub use append::Appended;

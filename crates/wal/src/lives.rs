@@ -55,11 +55,11 @@ impl History {
     /// The lives as of the time when the closed life with this index in the chain was the newest;
     /// [`lives`](Self::lives) for an index beyond the chain.
     #[must_use]
-    pub fn lives_until(&self, place: usize) -> Lives<'_> {
-        match self.chain.get(place) {
+    pub fn lives_until(&self, index: usize) -> Lives<'_> {
+        match self.chain.get(index) {
             None => self.lives(),
             Some(link) => Lives {
-                closed: &self.chain[..place],
+                closed: &self.chain[..index],
                 open: link.incarnation,
                 open_start: link.start.clone(),
                 vouched: Epoch(0),

@@ -17,7 +17,7 @@ use crate::room::{NOWHERE, Troubles, WakePreparer};
 use crate::rung::{DurableEpochs, PerRung, Rung};
 use crate::seal::Ship;
 use crate::segment::SegmentId;
-use crate::shelf::{SegmentShelf, ShelfPlace};
+use crate::shelf::{SegmentShelf, StreamLife};
 use crate::sizes::SegmentSizes;
 use crate::stream::StreamInner;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -175,13 +175,13 @@ impl Wal {
         let mut streams = Vec::new();
         for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
             let stream = StreamId(number);
-            let place = ShelfPlace {
+            let owner = StreamLife {
                 stream,
                 uuid: start.uuid,
                 sizes,
                 life: *from,
             };
-            let shelf = SegmentShelf::open(Arc::clone(disk), place, &is_live)?;
+            let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
             let room_end = shelf.next_span().start.0;
             streams.push(CachePadded::new(Stream {
                 inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
@@ -246,9 +246,9 @@ impl Wal {
         self.latch(Stop::Failed(why.to_owned()));
     }
 
-    /// Latches the error that stops the log, which `place` reported; see [`Error::stopping`].
-    pub fn stop(&self, place: &str, error: &Error) {
-        self.latch(match error.stopping(place) {
+    /// Latches the error that stops the log, which `what` reported; see [`Error::stopping`].
+    pub fn stop(&self, what: &str, error: &Error) {
+        self.latch(match error.stopping(what) {
             Error::Fenced(why) => Stop::Fenced(why),
             Error::Stopped(why) => Stop::Failed(why),
             other => Stop::Failed(other.to_string()),

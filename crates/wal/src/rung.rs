@@ -34,7 +34,7 @@ impl Rung {
     /// How many rungs there are.
     pub const COUNT: usize = if cfg!(test) { 2 } else { 1 };
 
-    const fn place(self) -> usize {
+    const fn number(self) -> usize {
         match self {
             Rung::Disk => 0,
             #[cfg(test)]
@@ -57,13 +57,13 @@ impl<T> std::ops::Index<Rung> for PerRung<T> {
     type Output = T;
 
     fn index(&self, rung: Rung) -> &T {
-        &self.0[rung.place()]
+        &self.0[rung.number()]
     }
 }
 
 impl<T> std::ops::IndexMut<Rung> for PerRung<T> {
     fn index_mut(&mut self, rung: Rung) -> &mut T {
-        &mut self.0[rung.place()]
+        &mut self.0[rung.number()]
     }
 }
 

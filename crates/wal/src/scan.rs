@@ -43,7 +43,7 @@ pub enum Check {
     InDoubt,
 }
 
-/// A block that counts, found at its place.
+/// A block that counts, found at its position.
 #[derive(Debug, Clone)]
 pub struct BlockRef {
     /// The block's position in the stream.
@@ -156,7 +156,7 @@ struct Held {
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a block (with [`Check::InDoubt`], a header) that a closed life's cut
-/// vouches for is damaged or missing, or a segment does not have its place and size.
+/// vouches for is damaged or missing, or a segment does not have its position and size.
 pub fn scan_stream(
     disk: &dyn Disk,
     lives: &Lives<'_>,

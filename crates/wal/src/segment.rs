@@ -102,7 +102,12 @@ fn padded(digits: &str, width: usize) -> Option<u64> {
 /// The header of a segment. `followed`: the stream goes on in a next segment, whose name is
 /// durable.
 #[must_use]
-pub fn encode_header(id: SegmentId, uuid: &Uuid, segment_bytes: u64, followed: bool) -> Vec<u8> {
+pub(crate) fn encode_header(
+    id: SegmentId,
+    uuid: &Uuid,
+    segment_bytes: u64,
+    followed: bool,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(SECTOR_BYTES);
     out.put(MAGIC);
     out.put_u16(FORMAT_VERSION);

@@ -19,7 +19,7 @@ use crate::sizes::{SegmentSizes, Span};
 
 /// The stream and life whose segments a shelf holds, and what the anchor says of them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ShelfPlace {
+pub(crate) struct StreamLife {
     pub stream: StreamId,
     pub uuid: Uuid,
     pub sizes: SegmentSizes,
@@ -30,12 +30,12 @@ pub(crate) struct ShelfPlace {
 /// The files of one stream on its disk: segments, and spares that wait to be used.
 pub(crate) struct SegmentShelf {
     pub disk: Arc<dyn Disk>,
-    place: ShelfPlace,
+    owner: StreamLife,
     /// Where the last segment of this life ends; the start of the life before its first.
     placed_end: Pos,
     /// Live segments, oldest first, with the size of each, bytes.
     live: BTreeMap<SegmentId, u64>,
-    /// Prepared or recycled files without a place yet.
+    /// Prepared or recycled files that are not segments yet.
     spares: Vec<Spare>,
     next_spare: u64,
 }
@@ -57,20 +57,20 @@ impl SegmentShelf {
     /// Takes stock of a stream's log directory, keeping `live` segments.
     pub fn open(
         disk: Arc<dyn Disk>,
-        place: ShelfPlace,
+        owner: StreamLife,
         is_live: impl Fn(&SegmentId) -> bool,
     ) -> Result<Self> {
         let mut shelf = SegmentShelf {
             disk,
-            place,
-            placed_end: place.life,
+            owner,
+            placed_end: owner.life,
             live: BTreeMap::new(),
             spares: Vec::new(),
             next_spare: 0,
         };
         let mut dead = Vec::new();
         let mut found = Vec::new();
-        let stream = place.stream;
+        let stream = owner.stream;
         let prefix = SegmentId::prefix(stream);
         let spare_prefix = format!("spare-{prefix}");
         for name in shelf.disk.list(LOG_DIR)? {
@@ -122,8 +122,8 @@ impl SegmentShelf {
     fn has_enough(&self, bytes: u64) -> bool {
         let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
         let limit = match () {
-            () if bytes == self.place.sizes.max => SPARES_MAX,
-            () if self.place.sizes.contain(bytes) => 1,
+            () if bytes == self.owner.sizes.max => SPARES_MAX,
+            () if self.owner.sizes.contain(bytes) => 1,
             () => 0,
         };
         kept.count() >= limit
@@ -134,7 +134,7 @@ impl SegmentShelf {
         let mut header = vec![0; SECTOR_BYTES];
         let file = self.disk.open(&id.path(), Access::Buffered)?;
         let got = file.read_at(0, &mut header)?;
-        match check_header(id, &self.place.uuid, &header[..got]) {
+        match check_header(id, &self.owner.uuid, &header[..got]) {
             Err(fault) if is_foreign(&fault) => Err(Error::Foreign {
                 file: id.path(),
                 why: fault,
@@ -152,7 +152,7 @@ impl SegmentShelf {
     pub fn plan_spare(&mut self, bytes: u64) -> SparePlan {
         let number = self.next_spare;
         self.next_spare += 1;
-        let base = format!("{LOG_DIR}/spare-s{:02}-{number}", self.place.stream.0);
+        let base = format!("{LOG_DIR}/spare-s{:02}-{number}", self.owner.stream.0);
         SparePlan {
             disk: Arc::clone(&self.disk),
             tmp: format!("{base}.tmp"),
@@ -179,8 +179,8 @@ impl SegmentShelf {
         let bytes = span.bytes;
         assert_eq!(
             (id.start, id.stream),
-            (span.start, self.place.stream),
-            "a segment is named after its place"
+            (span.start, self.owner.stream),
+            "a segment is named after its position"
         );
         assert_eq!(
             span.start, self.placed_end,
@@ -203,7 +203,7 @@ impl SegmentShelf {
 
     /// As [`next_span`](Self::next_span), and the spares that no segment before that one needs.
     fn walk_spares(&self) -> (Span, Vec<&Spare>) {
-        let ShelfPlace { sizes, life, .. } = self.place;
+        let StreamLife { sizes, life, .. } = self.owner;
         let mut left: Vec<&Spare> = self.spares.iter().collect();
         let mut next = sizes.span_at(life, self.placed_end);
         while let Some(at) = left.iter().position(|spare| spare.bytes == next.bytes) {
@@ -243,7 +243,7 @@ impl SegmentShelf {
     /// # Errors
     /// The first of the disk's. What could not be removed stays a spare.
     pub fn give_back(&mut self, enough: impl Fn(&Span) -> bool) -> Result<()> {
-        let ShelfPlace { sizes, life, .. } = self.place;
+        let StreamLife { sizes, life, .. } = self.owner;
         let mut left = std::mem::take(&mut self.spares);
         let before = left.len();
         let mut next = sizes.span_at(life, self.placed_end);
@@ -373,8 +373,8 @@ mod tests {
 
     use super::*;
 
-    fn place() -> ShelfPlace {
-        ShelfPlace {
+    fn owner() -> StreamLife {
+        StreamLife {
             stream: StreamId(0),
             uuid: Uuid([1; 16]),
             sizes: SegmentSizes::fixed(65536),
@@ -399,7 +399,7 @@ mod tests {
                 .set_len(65536)
                 .unwrap();
         }
-        let mut shelf = SegmentShelf::open(Arc::clone(&disk), place(), |_| false).unwrap();
+        let mut shelf = SegmentShelf::open(Arc::clone(&disk), owner(), |_| false).unwrap();
         assert_eq!(shelf.spares.len(), 2);
         for number in 0..2 {
             let start = Pos(number * 61440);
@@ -429,7 +429,7 @@ mod tests {
             let file = disk.create(&path, Access::Buffered).unwrap();
             file.set_len(65536).unwrap();
         }
-        let shelf = SegmentShelf::open(Arc::clone(&disk), place(), |_| false).unwrap();
+        let shelf = SegmentShelf::open(Arc::clone(&disk), owner(), |_| false).unwrap();
         assert_eq!(shelf.spares.len(), SPARES_MAX);
         assert_eq!(disk.list(LOG_DIR).unwrap().len(), SPARES_MAX);
     }
@@ -447,7 +447,7 @@ mod tests {
             fail_name_at: Some(1),
             ..perdura_device::FaultPlan::default()
         });
-        let shelf = SegmentShelf::open(disk, place(), |_| false);
+        let shelf = SegmentShelf::open(disk, owner(), |_| false);
         let spare = shelf.unwrap().plan_spare(65536).prepare(&|| {}).unwrap();
         assert_eq!(spare.path, format!("{LOG_DIR}/spare-s00-1.log"));
         assert!(sim.files().iter().any(|(path, _)| *path == half_made));

@@ -22,7 +22,7 @@ pub struct SegmentSizes {
     pub max: u64,
 }
 
-/// One segment's place in its stream.
+/// The positions of one segment in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Position of its first byte after the header.
@@ -51,7 +51,7 @@ impl SegmentSizes {
 
     /// Whether these can be the sizes of segments: whole sectors, the first at most the largest.
     #[must_use]
-    pub fn are_possible(&self) -> bool {
+    pub(crate) fn are_possible(&self) -> bool {
         let sector = to_u64(SECTOR_BYTES);
         self.first.is_multiple_of(sector)
             && self.max.is_multiple_of(sector)

@@ -135,7 +135,7 @@ impl Inode {
     /// Makes the file read as it did when it was last durable.
     pub(super) fn revert(&mut self, meters: &mut Meters) {
         meters.add("lost_write", self.pending.len());
-        self.settle();
+        self.forget_changes();
     }
 
     /// A crash, which decides for each pending change on its own.
@@ -151,12 +151,12 @@ impl Inode {
             self.persist(one, fate, rng, meters);
         }
         self.pending = pending;
-        self.settle();
+        self.forget_changes();
         self.handles = 0;
     }
 
     /// Brings `live` back to `durable`, at the cost of what differs.
-    fn settle(&mut self) {
+    fn forget_changes(&mut self) {
         let Inode {
             live,
             durable,

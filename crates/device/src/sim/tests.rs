@@ -11,7 +11,7 @@ fn new_file(disk: &SimDisk, path: &str) -> Arc<dyn File> {
 }
 
 /// A file with durable name and content.
-fn settled(disk: &SimDisk, path: &str, data: &[u8]) -> Arc<dyn File> {
+fn durable_file(disk: &SimDisk, path: &str, data: &[u8]) -> Arc<dyn File> {
     let file = new_file(disk, path);
     file.write_at(0, data).unwrap();
     file.sync().unwrap();
@@ -45,7 +45,7 @@ fn what_was_synced_survives_every_crash() {
         for seed in 0..100 {
             let disk = SimDisk::new(seed);
             disk.make_dir("d").unwrap();
-            let file = settled(&disk, "d/f", &[1; 3000]);
+            let file = durable_file(&disk, "d/f", &[1; 3000]);
             file.write_at(3000, &[2; 3000]).unwrap();
             new_file(&disk, "d/g").write_at(0, &[3; 10]).unwrap();
             disk.crash(profile, seed);
@@ -61,7 +61,7 @@ fn what_was_synced_survives_every_crash() {
 #[test]
 fn the_kindest_and_the_harshest_crash_keep_everything_and_nothing() {
     let act = |disk: &SimDisk| {
-        let file = settled(disk, "f", b"old");
+        let file = durable_file(disk, "f", b"old");
         file.write_at(0, b"newer").unwrap();
         new_file(disk, "g");
         disk.remove("f").unwrap();
@@ -76,8 +76,8 @@ fn the_kindest_and_the_harshest_crash_keep_everything_and_nothing() {
 #[test]
 fn an_ordered_crash_keeps_a_prefix() {
     let act = |disk: &SimDisk| {
-        let a = settled(disk, "a", &[0]);
-        let b = settled(disk, "b", &[0]);
+        let a = durable_file(disk, "a", &[0]);
+        let b = durable_file(disk, "b", &[0]);
         a.write_at(0, &[1]).unwrap();
         b.write_at(0, &[1]).unwrap();
         a.write_at(0, &[2]).unwrap();
@@ -103,9 +103,9 @@ fn an_ordered_crash_keeps_a_prefix() {
 #[test]
 fn the_worst_crash_reorders_writes() {
     let act = |disk: &SimDisk| {
-        let a = settled(disk, "a", &[0; 2]);
+        let a = durable_file(disk, "a", &[0; 2]);
         a.write_at(0, &[1]).unwrap();
-        settled(disk, "b", &[0]).write_at(0, &[1]).unwrap();
+        durable_file(disk, "b", &[0]).write_at(0, &[1]).unwrap();
     };
     let look = |disk: &SimDisk| {
         let byte = |path| contents(disk, path).unwrap()[0];
@@ -119,7 +119,7 @@ fn the_worst_crash_reorders_writes() {
 fn writes_tear_at_512_bytes_of_the_file_and_nowhere_else() {
     // From the middle of sector 0 to the middle of sector 3.
     let act = |disk: &SimDisk| {
-        settled(disk, "f", &[0; 2048])
+        durable_file(disk, "f", &[0; 2048])
             .write_at(100, &[1; 1600])
             .unwrap();
     };
@@ -153,7 +153,7 @@ fn writes_tear_at_512_bytes_of_the_file_and_nowhere_else() {
 #[test]
 fn a_length_may_survive_without_its_data() {
     let act = |disk: &SimDisk| {
-        settled(disk, "f", b"").allocate(1000).unwrap();
+        durable_file(disk, "f", b"").allocate(1000).unwrap();
     };
     let look = |disk: &SimDisk| {
         let bytes = contents(disk, "f").unwrap();
@@ -186,8 +186,8 @@ fn a_synced_file_is_lost_with_its_unsynced_name() {
 #[test]
 fn a_rename_over_a_file_leaves_the_old_or_the_new_one() {
     let act = |disk: &SimDisk| {
-        settled(disk, "f", b"old");
-        settled(disk, "f.tmp", b"new");
+        durable_file(disk, "f", b"old");
+        durable_file(disk, "f.tmp", b"new");
         disk.rename("f.tmp", "f").unwrap();
     };
     let look = |disk: &SimDisk| {
@@ -203,7 +203,7 @@ fn a_rename_over_a_file_leaves_the_old_or_the_new_one() {
     );
 
     let unsynced = |disk: &SimDisk| {
-        settled(disk, "f", b"old");
+        durable_file(disk, "f", b"old");
         new_file(disk, "f.tmp").write_at(0, b"new").unwrap();
         disk.rename("f.tmp", "f").unwrap();
         disk.sync_dir("").unwrap();
@@ -257,7 +257,7 @@ fn syncing_a_directory_takes_along_what_its_names_depend_on() {
 #[test]
 fn a_removal_that_is_lost_brings_the_file_back_with_its_later_writes() {
     let act = |disk: &SimDisk| {
-        let file = settled(disk, "f", b"a");
+        let file = durable_file(disk, "f", b"a");
         disk.remove("f").unwrap();
         file.write_at(0, b"b").unwrap();
     };
@@ -273,7 +273,7 @@ fn a_failed_sync_that_keeps_new_bytes_lies_ever_after() {
     let mut survived = BTreeSet::new();
     for seed in 0..200 {
         let disk = SimDisk::new(seed);
-        let file = settled(&disk, "f", &[0; 1024]);
+        let file = durable_file(&disk, "f", &[0; 1024]);
         disk.set_plan(FaultPlan {
             fail_sync_at: Some((1, SyncFailure::KeepsNew)),
             ..FaultPlan::default()
@@ -299,7 +299,7 @@ fn a_failed_sync_that_keeps_new_bytes_lies_ever_after() {
 #[test]
 fn a_failed_sync_that_reverts_shows_the_old_bytes_at_once() {
     let disk = SimDisk::new(1);
-    let file = settled(&disk, "f", b"old");
+    let file = durable_file(&disk, "f", b"old");
     let plan = FaultPlan {
         fail_sync_at: Some((1, SyncFailure::Reverts)),
         ..FaultPlan::default()
@@ -317,7 +317,7 @@ fn a_failed_sync_that_reverts_shows_the_old_bytes_at_once() {
 #[test]
 fn a_full_disk_refuses_growth_and_resumes_when_there_is_space() {
     let disk = SimDisk::new(1);
-    let file = settled(&disk, "f", &[0; 100]);
+    let file = durable_file(&disk, "f", &[0; 100]);
     disk.set_plan(FaultPlan {
         enospc_at: Some((2, 2)),
         ..FaultPlan::default()
@@ -337,7 +337,7 @@ fn a_full_disk_refuses_growth_and_resumes_when_there_is_space() {
         capacity_bytes: Some(300),
         ..FaultPlan::default()
     });
-    let other = settled(&disk, "g", &[0; 100]);
+    let other = durable_file(&disk, "g", &[0; 100]);
     assert!(other.write_at(100, &[1]).unwrap_err().is_disk_full());
     assert!(file.set_len(201).unwrap_err().is_disk_full());
     disk.remove("f").unwrap();
@@ -348,7 +348,7 @@ fn a_full_disk_refuses_growth_and_resumes_when_there_is_space() {
 #[test]
 fn a_power_cut_stops_everything_until_the_crash() {
     let disk = SimDisk::new(1);
-    let file = settled(&disk, "f", b"old");
+    let file = durable_file(&disk, "f", b"old");
     let engine = disk.life();
     let _lock = engine.lock("LOCK").unwrap();
     let before = disk.ops();
@@ -385,7 +385,7 @@ fn a_power_cut_stops_everything_until_the_crash() {
 #[test]
 fn single_reads_and_writes_fail_as_planned() {
     let disk = SimDisk::new(1);
-    let file = settled(&disk, "f", b"old");
+    let file = durable_file(&disk, "f", b"old");
     disk.set_plan(FaultPlan {
         fail_write_at: Some(2),
         fail_read_at: Some(1),
@@ -402,7 +402,7 @@ fn single_reads_and_writes_fail_as_planned() {
 #[test]
 fn rot_strikes_disk_and_cache_alike() {
     let disk = SimDisk::new(1);
-    let file = settled(&disk, "f", &[0; 4]);
+    let file = durable_file(&disk, "f", &[0; 4]);
     file.write_at(2, &[8; 2]).unwrap();
     assert!(disk.flip("f", 1, 0));
     assert!(disk.flip("f", 2, 7));
@@ -419,7 +419,7 @@ fn rot_strikes_disk_and_cache_alike() {
 #[test]
 fn every_subset_of_pending_operations_can_be_chosen() {
     let disk = SimDisk::new(1);
-    settled(&disk, "f", &[0; 2]).write_at(0, &[1]).unwrap();
+    durable_file(&disk, "f", &[0; 2]).write_at(0, &[1]).unwrap();
     disk.open("f", Access::Buffered)
         .unwrap()
         .write_at(1, &[1])

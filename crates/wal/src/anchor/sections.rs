@@ -53,7 +53,7 @@ impl Sections {
             bytes,
         };
         match self.0.iter_mut().find(|section| section.tag == tag) {
-            Some(place) => *place = section,
+            Some(old) => *old = section,
             None => self.0.push(section),
         }
     }
