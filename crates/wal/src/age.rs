@@ -7,8 +7,6 @@ use std::collections::VecDeque;
 
 use perdura_base::Epoch;
 
-use crate::log::Wal;
-use crate::rung::Rung;
 use crate::sync::Mutex;
 
 /// The times at which the epochs that are not durable began.
@@ -40,25 +38,6 @@ impl Ages {
         let begun = self.begun.lock();
         let beyond = begun.iter().filter(|(epoch, _)| *epoch > durable);
         beyond.map(|(_, at_ns)| *at_ns).min()
-    }
-}
-
-impl Wal {
-    /// When the oldest frame was appended that is not durable, by the log's monotone clock,
-    /// nanoseconds.
-    #[must_use]
-    pub fn unsynced_since_ns(&self) -> Option<u64> {
-        self.ages.oldest_ns(self.durable(Rung::Disk))
-    }
-
-    /// Whether a caller that must not be refused should make its writers wait: in every stream half of the
-    /// bytes that may wait for the flusher do, or the files for `bytes` more are being prepared. Requests
-    /// those files.
-    #[must_use]
-    pub fn is_behind(&self, bytes: usize) -> bool {
-        let max = self.options.queue_bytes_max / 2;
-        let is_queue_long = self.streams.iter().all(|s| s.unsynced_bytes() >= max);
-        is_queue_long || self.awaits_room(bytes)
     }
 }
 

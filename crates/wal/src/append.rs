@@ -91,7 +91,7 @@ impl Wal {
             },
         );
         self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
-        inner.note_filled(s);
+        s.note_filled(&inner);
         debug_assert!(
             s.reached[Rung::Disk].load(Ordering::Relaxed) <= pos.0,
             "a frame is appended behind all that is durable"
@@ -163,7 +163,7 @@ impl Wal {
         let begins = inner.append(epoch, kind, &[&payload], meta);
         assert_eq!(begins, at, "a mark starts a block");
         self.note_appended(epoch, kind, payload.len());
-        inner.note_filled(s);
+        s.note_filled(&inner);
         (at, epoch)
     }
 

@@ -1,67 +1,13 @@
 //! Commit epochs: which one appends join, how it is closed in every stream, and which are durable.
 
-use std::collections::VecDeque;
-
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Pos, StreamId};
 
 use crate::anchor::Vouched;
+use crate::ends::{Closing, EpochEnds};
 use crate::log::{Stream, Wal};
-use crate::rung::{PerRung, Reached, Rung};
+use crate::rung::{Reached, Rung};
 use crate::sync::Ordering;
-
-/// The ends of one closed epoch.
-pub(crate) struct EpochEnds {
-    pub epoch: Epoch,
-    pub ends: Vec<Pos>,
-}
-
-impl EpochEnds {
-    fn vouched(&self, wall_us: u64) -> Vouched {
-        Vouched {
-            epoch: self.epoch,
-            wall_us,
-            ends: self.ends.clone(),
-        }
-    }
-}
-
-/// The closed epochs that the slowest rung has not passed, in order, and the newest epoch that each
-/// rung has passed.
-pub(crate) struct Ends {
-    pub closed: VecDeque<EpochEnds>,
-    pub passed: PerRung<Vouched>,
-}
-
-impl Ends {
-    /// Epochs are closed in order, and in no stream does an epoch end before the one before it.
-    fn assert_follows(&self, epoch: Epoch, ends: &[Pos]) {
-        if let Some(last) = self.closed.back() {
-            assert!(
-                last.epoch < epoch,
-                "{} is closed before {epoch}",
-                last.epoch
-            );
-            assert!(
-                last.ends.iter().zip(ends).all(|(last, end)| last <= end),
-                "epoch {epoch} ends before epoch {}",
-                last.epoch
-            );
-        }
-        let durable = &self.passed[Rung::Disk];
-        assert!(
-            durable.epoch < epoch && durable.ends.len() == ends.len(),
-            "epoch {epoch} is closed after epoch {} is durable",
-            durable.epoch
-        );
-    }
-}
-
-/// An epoch that is being closed: where each visited stream's part of it ends.
-pub(crate) struct Closing {
-    epoch: Epoch,
-    ends: Vec<Option<Pos>>,
-}
 
 impl Wal {
     /// Closes the current epoch if anything was appended in it, and returns it. Its blocks are then
@@ -133,7 +79,7 @@ impl Wal {
             closing.epoch
         );
         closing.ends[stream] = Some(end);
-        inner.note_filled(s);
+        s.note_filled(&inner);
     }
 
     fn complete_closing(&self, closing: &mut Option<Closing>) {
@@ -248,5 +194,12 @@ impl Wal {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.last_appended() <= self.durable(Rung::Disk)
+    }
+
+    /// When the oldest frame was appended that is not durable, by the log's monotone clock,
+    /// nanoseconds.
+    #[must_use]
+    pub fn unsynced_since_ns(&self) -> Option<u64> {
+        self.ages.oldest_ns(self.durable(Rung::Disk))
     }
 }

@@ -18,18 +18,18 @@ use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, SECTOR_BYTES};
-use perdura_base::{Epoch, Error, Pos, Result, StreamId};
+use perdura_base::{Error, Pos, Result, StreamId};
 use perdura_device::{Access, AlignedBuf, File};
 
 use crate::failure::Failure;
+use crate::flusher::{FlushState, Segment};
 use crate::log::{Stream, Wal};
-use crate::room::Trouble;
 use crate::rung::Rung;
-use crate::seal::Tail;
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header};
 use crate::shelf::sync_log_dir;
 use crate::sizes::Span;
 use crate::sync::Ordering;
+use crate::trouble::Trouble;
 
 #[cfg(feature = "flaws")]
 mod seeded;
@@ -43,52 +43,6 @@ pub enum FlushProgress {
     Wrote,
     /// Everything taken is synced; D may have advanced.
     Synced,
-}
-
-/// The segment being written.
-struct Segment {
-    span: Span,
-    file: Arc<dyn File>,
-}
-
-/// The state of a stream's flusher.
-pub(crate) struct FlushState {
-    /// Sealed blocks that wait to be written.
-    tail: Tail,
-    /// Where the blocks written since the last sync end.
-    written_end: Option<Pos>,
-    /// The highest D that a block written since the last sync names.
-    names_durable: Epoch,
-    segment: Option<Segment>,
-    /// Files to sync: the segment written last, and those left behind in this batch.
-    unsynced: Vec<Arc<dyn File>>,
-    /// A segment that has its name, while its header or its predecessor's cannot be written because
-    /// the disk is full.
-    placed: Option<Segment>,
-    /// The last step was delayed: the next one syncs the blocks written before it.
-    delayed: bool,
-    /// A write or sync has failed for good: no further step is taken.
-    has_failed: bool,
-    #[cfg(feature = "flaws")]
-    late: Option<seeded::LateBlock>,
-}
-
-impl FlushState {
-    /// The flusher of a stream that starts at `start`.
-    pub fn new(start: Pos) -> Self {
-        FlushState {
-            tail: Tail::new(start, IN_FLIGHT_BYTES_MAX / 2),
-            written_end: None,
-            names_durable: Epoch(0),
-            segment: None,
-            unsynced: Vec::new(),
-            placed: None,
-            delayed: false,
-            has_failed: false,
-            #[cfg(feature = "flaws")]
-            late: None,
-        }
-    }
 }
 
 impl Wal {

@@ -31,9 +31,11 @@ mod append;
 pub mod block;
 mod cursor;
 mod cut;
+mod ends;
 mod epochs;
 mod failure;
 mod flush;
+mod flusher;
 pub mod frame;
 #[cfg(test)]
 mod hex_example;
@@ -50,6 +52,8 @@ mod shelf;
 mod sizes;
 mod stream;
 mod sync;
+mod tail;
+mod trouble;
 mod unit;
 
 pub use anchor::{ChainLink, History, Vouched};
@@ -67,6 +71,6 @@ pub use log::{Wal, WalOptions, WalStart, WalStats};
 pub use rung::{Reached, Rung};
 pub use scan::{BlockRef, COPIED, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};
-pub use seal::Sealed;
 pub use sizes::{SegmentSizes, Span};
+pub use tail::Sealed;
 pub use unit::{Origin, RawUnit, Unit};

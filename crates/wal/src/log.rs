@@ -11,16 +11,16 @@ use perdura_device::{Clock, Disk};
 
 use crate::age::Ages;
 use crate::anchor::Vouched;
-use crate::epochs::{Closing, Ends};
-use crate::flush::FlushState;
-use crate::room::{NOWHERE, Troubles, WakePreparer};
+use crate::ends::{Closing, Ends};
+use crate::flusher::FlushState;
 use crate::rung::{DurableEpochs, PerRung, Rung};
-use crate::seal::Ship;
 use crate::segment::SegmentId;
 use crate::shelf::{SegmentShelf, StreamLife};
 use crate::sizes::SegmentSizes;
 use crate::stream::StreamInner;
 use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::tail::Ship;
+use crate::trouble::Troubles;
 
 /// Settings of a log that its creation did not fix.
 #[derive(Debug, Clone)]
@@ -60,6 +60,12 @@ pub struct WalStart {
     pub wall_us: u64,
 }
 
+/// The position of a file that could not be made, while there is none.
+const NOWHERE: u64 = u64::MAX;
+
+/// Wakes the thread that prepares segments.
+type WakePreparer = Box<dyn Fn() + Send + Sync>;
+
 pub(crate) struct Stream {
     pub inner: Mutex<StreamInner>,
     pub flush: Mutex<FlushState>,
@@ -79,6 +85,13 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Publishes how far blocks are filled. The caller holds the lock of `inner`.
+    pub fn note_filled(&self, inner: &StreamInner) {
+        if let Some(end) = inner.filled_end() {
+            self.filled_end.store(end.0, Ordering::Relaxed);
+        }
+    }
+
     /// Bytes of filled blocks that are not synced on disk.
     pub fn unsynced_bytes(&self) -> u64 {
         let synced = self.reached[Rung::Disk].load(Ordering::Relaxed);

@@ -18,70 +18,8 @@ use crate::log::{Stream, Wal};
 use crate::rung::Rung;
 use crate::shelf::SegmentShelf;
 use crate::sizes::Span;
-use crate::sync::{AtomicU64, Ordering};
-
-/// Why a stream's log cannot be written or extended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// Preparing a file found the disk full.
-    Full,
-    /// Preparing a file failed in another way.
-    Unmade,
-    /// A prepared file could not be given its name.
-    Unplaced,
-    /// The disk refused to write a block or a header for want of space. Accepted frames wait.
-    Refused,
-}
-
-/// The position of a file that could not be made, while there is none.
-pub(crate) const NOWHERE: u64 = u64::MAX;
-
-/// The troubles of all streams, a bit for each kind and stream: every write reads it.
-pub(crate) struct Troubles(AtomicU64);
-
-impl Troubles {
-    pub fn none() -> Troubles {
-        Troubles(AtomicU64::new(0))
-    }
-
-    fn mask(kind: Trouble) -> u64 {
-        // At most 16 streams.
-        0xffff
-            << match kind {
-                Trouble::Full => 0,
-                Trouble::Unmade => 16,
-                Trouble::Unplaced => 32,
-                Trouble::Refused => 48,
-            }
-    }
-
-    fn bit(kind: Trouble, stream: StreamId) -> u64 {
-        Troubles::mask(kind) & (0x0001_0001_0001_0001 << stream.0)
-    }
-
-    pub fn set(&self, kind: Trouble, stream: StreamId) {
-        self.0
-            .fetch_or(Troubles::bit(kind, stream), Ordering::SeqCst);
-    }
-
-    pub fn clear(&self, kind: Trouble, stream: StreamId) {
-        let bit = Troubles::bit(kind, stream);
-        if self.0.load(Ordering::Relaxed) & bit != 0 {
-            self.0.fetch_and(!bit, Ordering::SeqCst);
-        }
-    }
-
-    fn has(&self, kind: Trouble) -> bool {
-        self.0.load(Ordering::Relaxed) & Troubles::mask(kind) != 0
-    }
-
-    fn any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
-    }
-}
-
-/// Wakes the thread that prepares segments.
-pub(crate) type WakePreparer = Box<dyn Fn() + Send + Sync>;
+use crate::sync::Ordering;
+use crate::trouble::Trouble;
 
 impl Stream {
     /// Tells writers how far the files reach.
@@ -179,6 +117,16 @@ impl Wal {
         // `trouble` has recorded the failure.
         while !self.has_room(s, bytes) && matches!(self.prepare_segment(stream, &|| {}), Ok(true)) {
         }
+    }
+
+    /// Whether a caller that must not be refused should make its writers wait: in every stream half of the
+    /// bytes that may wait for the flusher do, or the files for `bytes` more are being prepared. Requests
+    /// those files.
+    #[must_use]
+    pub fn is_behind(&self, bytes: usize) -> bool {
+        let max = self.options.queue_bytes_max / 2;
+        let is_queue_long = self.streams.iter().all(|s| s.unsynced_bytes() >= max);
+        is_queue_long || self.awaits_room(bytes)
     }
 
     /// Whether a stream awaits files for `bytes` more, and for what is admitted meanwhile.

@@ -14,9 +14,7 @@ use perdura_device::AlignedBuf;
 
 use crate::block::{self, HEADER_BYTES};
 use crate::frame::{FrameKind, put_frame_head};
-use crate::log::Stream;
 use crate::sizes::SegmentSizes;
-use crate::sync::Ordering;
 
 /// A block that still takes frames.
 struct OpenBlock {
@@ -94,16 +92,14 @@ impl StreamInner {
         }
     }
 
-    /// Tells the stream how far blocks are filled.
-    pub fn note_filled(&self, stream: &Stream) {
-        if let Some(block) = self.filled.back() {
-            debug_assert_eq!(
-                block.end(),
-                self.next_pos,
-                "the open block follows the last filled one"
-            );
-            stream.filled_end.store(block.end().0, Ordering::Relaxed);
-        }
+    /// Where the last filled block ends; `None` if none waits to be sealed.
+    pub fn filled_end(&self) -> Option<Pos> {
+        let end = self.filled.back()?.end();
+        debug_assert_eq!(
+            end, self.next_pos,
+            "the open block follows the last filled one"
+        );
+        Some(end)
     }
 
     /// Appends one frame, its payload in parts, into blocks of epoch `epoch`, ending an open block of an older epoch

@@ -6,10 +6,8 @@ use perdura_base::Result;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_device::{AlignedBuf, File};
 
-use super::{Failure, FlushState};
-
-/// A block that the disk refused and that counts already: file, place and bytes.
-pub(super) type LateBlock = (Arc<dyn File>, u64, AlignedBuf);
+use crate::failure::Failure;
+use crate::flusher::{FlushState, LateBlock};
 
 impl FlushState {
     /// Writes the block that counts already.

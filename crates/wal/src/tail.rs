@@ -1,0 +1,115 @@
+//! The tail of a stream: its sealed blocks, which the sealing machine adds and the flusher takes.
+//!
+//! # Invariants
+//! * Blocks enter and leave the tail in the order of their positions and without a gap.
+//! * The tail holds at most as many bytes as its bound.
+
+use std::collections::VecDeque;
+
+use perdura_base::num::to_u64;
+use perdura_base::{Epoch, Pos, StreamId};
+use perdura_device::AlignedBuf;
+
+/// A block with its header and checksums.
+pub(crate) struct SealedBlock {
+    buf: AlignedBuf,
+    len: usize,
+    pub pos: Pos,
+    /// The durable epoch that its header names.
+    pub names: Epoch,
+}
+
+impl SealedBlock {
+    /// A block at `pos`: the first `len` bytes of `buf`.
+    pub fn new(buf: AlignedBuf, len: usize, pos: Pos, names: Epoch) -> SealedBlock {
+        SealedBlock {
+            buf,
+            len,
+            pos,
+            names,
+        }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.buf[..self.len]
+    }
+
+    pub fn end(&self) -> Pos {
+        Pos(self.pos.0 + to_u64(self.len))
+    }
+
+    /// Returns the buffer for reuse.
+    pub fn into_buf(self) -> AlignedBuf {
+        self.buf
+    }
+}
+
+/// The sealed blocks of a stream that are not written yet, in order.
+pub(crate) struct Tail {
+    blocks: VecDeque<SealedBlock>,
+    bytes: u64,
+    bytes_max: u64,
+    /// Where the last sealed block ends.
+    end: Pos,
+}
+
+impl Tail {
+    /// The tail of a stream that starts at `start`.
+    pub fn new(start: Pos, bytes_max: u64) -> Tail {
+        Tail {
+            blocks: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+            end: start,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub fn front(&self) -> Option<&SealedBlock> {
+        self.blocks.front()
+    }
+
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.bytes + bytes <= self.bytes_max
+    }
+
+    pub fn push(&mut self, block: SealedBlock) {
+        assert_eq!(block.pos, self.end, "blocks are sealed without a gap");
+        self.end = block.end();
+        self.bytes += to_u64(block.len);
+        assert!(
+            self.bytes <= self.bytes_max,
+            "a tail of {} bytes exceeds its bound of {}",
+            self.bytes,
+            self.bytes_max
+        );
+        self.blocks.push_back(block);
+    }
+
+    pub fn pop(&mut self) -> Option<SealedBlock> {
+        let block = self.blocks.pop_front()?;
+        self.bytes -= to_u64(block.len);
+        let left = self.blocks.front().map_or(self.end, |next| next.pos);
+        assert_eq!(block.end(), left, "blocks leave the tail without a gap");
+        Some(block)
+    }
+}
+
+/// A sealed block as passed to the device that copies the log elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct Sealed<'a> {
+    /// The stream.
+    pub stream: StreamId,
+    /// Where the block stands in it.
+    pub pos: Pos,
+    /// The block's commit epoch.
+    pub epoch: Epoch,
+    /// Header, body and padding: what the segment will hold at this position.
+    pub bytes: &'a [u8],
+}
+
+/// Receives sealed blocks.
+pub(crate) type Ship = Box<dyn Fn(Sealed<'_>) + Send + Sync>;

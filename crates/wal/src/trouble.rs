@@ -1,0 +1,62 @@
+//! Why streams cannot be written or extended.
+
+use perdura_base::StreamId;
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Why a stream's log cannot be written or extended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Preparing a file found the disk full.
+    Full,
+    /// Preparing a file failed in another way.
+    Unmade,
+    /// A prepared file could not be given its name.
+    Unplaced,
+    /// The disk refused to write a block or a header for want of space. Accepted frames wait.
+    Refused,
+}
+
+/// The troubles of all streams, a bit for each kind and stream: every write reads it.
+pub(crate) struct Troubles(AtomicU64);
+
+impl Troubles {
+    pub fn none() -> Troubles {
+        Troubles(AtomicU64::new(0))
+    }
+
+    fn mask(kind: Trouble) -> u64 {
+        // At most 16 streams.
+        0xffff
+            << match kind {
+                Trouble::Full => 0,
+                Trouble::Unmade => 16,
+                Trouble::Unplaced => 32,
+                Trouble::Refused => 48,
+            }
+    }
+
+    fn bit(kind: Trouble, stream: StreamId) -> u64 {
+        Troubles::mask(kind) & (0x0001_0001_0001_0001 << stream.0)
+    }
+
+    pub fn set(&self, kind: Trouble, stream: StreamId) {
+        self.0
+            .fetch_or(Troubles::bit(kind, stream), Ordering::SeqCst);
+    }
+
+    pub fn clear(&self, kind: Trouble, stream: StreamId) {
+        let bit = Troubles::bit(kind, stream);
+        if self.0.load(Ordering::Relaxed) & bit != 0 {
+            self.0.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    pub fn has(&self, kind: Trouble) -> bool {
+        self.0.load(Ordering::Relaxed) & Troubles::mask(kind) != 0
+    }
+
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+}
