@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use crate::contents::{self, Contents};
 use crate::pair::await_answer;
 use crate::reply::{Body, Reply};
-use crate::rules::name;
-use crate::script::{self, Argv, Step};
+use crate::script;
+use crate::step::{Argv, Step, name};
 use crate::tables::families;
 use crate::wire::{Wire, encode};
 

@@ -1,10 +1,11 @@
 //! Steps of clients that block on keys or subscribe to channels.
 
+use crate::divergence::Divergence;
 use crate::pair::Side;
-use crate::play::{Divergence, Player};
 use crate::reply::{Body, Reply};
-use crate::script::Argv;
+use crate::step::Argv;
 use crate::wire::{Wire, encode};
+use crate::wires::Wires;
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,13 @@ use std::time::{Duration, Instant};
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// Sends a command that may block to both servers, and waits until each has answered or blocked.
-pub(crate) fn block(player: &mut Player<'_>, conn: usize, argv: &Argv) -> Result<()> {
+pub(crate) fn block(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<()> {
     for side in [Side::Theirs, Side::Ours] {
-        let before = blocked(player.control(side))?;
-        player.wire(conn, side).id()?;
-        player.wire(conn, side).send(&encode(argv))?;
+        let before = blocked(wires.control(side))?;
+        wires.wire(conn, side).id()?;
+        wires.wire(conn, side).send(&encode(argv))?;
         let begun = Instant::now();
-        while !player.wire(conn, side).has_something()? && blocked(player.control(side))? <= before
-        {
+        while !wires.wire(conn, side).has_something()? && blocked(wires.control(side))? <= before {
             if begun.elapsed() > SETTLED {
                 bail!("{side:?} neither answers nor blocks");
             }
@@ -42,7 +42,7 @@ fn blocked(control: &mut Wire) -> Result<i64> {
 
 /// Ends a wait if it has not ended, and reads its reply.
 pub(crate) fn settle(
-    player: &mut Player<'_>,
+    wires: &mut Wires,
     conn: usize,
     error: bool,
     waited: &Argv,
@@ -51,20 +51,18 @@ pub(crate) fn settle(
     // A wait that times out is not ended early: Redis looks at its clock ten times a second.
     let short = |word: &Vec<u8>| word.starts_with(b"0.0");
     if waited.iter().any(short) {
-        let ours = player.wire(conn, Side::Ours).read()?;
-        let theirs = player.wire(conn, Side::Theirs).read()?;
-        return Ok(player.judge(waited, None, &ours, &theirs));
+        let ours = wires.wire(conn, Side::Ours).read()?;
+        let theirs = wires.wire(conn, Side::Theirs).read()?;
+        return Ok(Divergence::unless_same(waited, None, &ours, &theirs));
     }
     for side in [Side::Ours, Side::Theirs] {
-        let id = player.wire(conn, side).id_known()?.to_string();
+        let id = wires.wire(conn, side).id_known()?.to_string();
         let how = if error { "ERROR" } else { "TIMEOUT" };
-        let reply = player
-            .control(side)
-            .call(&["CLIENT", "UNBLOCK", &id, how])?;
+        let reply = wires.control(side).call(&["CLIENT", "UNBLOCK", &id, how])?;
         unblocked.push(reply);
     }
-    let ours = player.wire(conn, Side::Ours).read()?;
-    let theirs = player.wire(conn, Side::Theirs).read()?;
+    let ours = wires.wire(conn, Side::Ours).read()?;
+    let theirs = wires.wire(conn, Side::Theirs).read()?;
     if unblocked[0] != unblocked[1] {
         let note = format!(
             "still blocked: ours {}, Redis {}",
@@ -72,19 +70,15 @@ pub(crate) fn settle(
         );
         return Ok(Some(Divergence::new(waited, &ours, &theirs).at(&note)));
     }
-    Ok(player.judge(waited, None, &ours, &theirs))
+    Ok(Divergence::unless_same(waited, None, &ours, &theirs))
 }
 
 /// Sends a command to a client that also gets messages, and compares all that comes.
-pub(crate) fn hear(
-    player: &mut Player<'_>,
-    conn: usize,
-    argv: &Argv,
-) -> Result<Option<Divergence>> {
-    let token = player.token();
+pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option<Divergence>> {
+    let token = wires.token();
     let mut heard = Vec::new();
     for side in [Side::Ours, Side::Theirs] {
-        let wire = player.wire(conn, side);
+        let wire = wires.wire(conn, side);
         if !argv.is_empty() {
             wire.send(&encode(argv))?;
         }

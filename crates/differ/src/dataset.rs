@@ -1,8 +1,9 @@
 //! Compares both datasets, key by key.
 
-use crate::play::{Divergence, Player};
-use crate::script::Argv;
+use crate::divergence::Divergence;
+use crate::step::Argv;
 use crate::tables::is_missing;
+use crate::wires::Wires;
 use crate::words;
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -15,26 +16,26 @@ fn argv(words: &[&[u8]]) -> Argv {
 }
 
 /// Compares all keys, their types, deadlines and values.
-pub(crate) fn compare(player: &mut Player<'_>) -> Result<Option<Divergence>> {
+pub(crate) fn compare(wires: &mut Wires) -> Result<Option<Divergence>> {
     for database in 0..DATABASES {
         let number = database.to_string();
-        if let Some(found) = player.ask(argv(&[b"SELECT", number.as_bytes()]))?.err() {
+        if let Some(found) = wires.ask(argv(&[b"SELECT", number.as_bytes()]))?.err() {
             return Ok(Some(found.at(&format!("in database {database}"))));
         }
-        if let Some(found) = compare_database(player)? {
+        if let Some(found) = compare_database(wires)? {
             return Ok(Some(found.at(&format!("in database {database}"))));
         }
     }
     // Leave the connection as it was found.
-    Ok(player.ask(argv(&[b"SELECT", b"0"]))?.err())
+    Ok(wires.ask(argv(&[b"SELECT", b"0"]))?.err())
 }
 
-fn compare_database(player: &mut Player<'_>) -> Result<Option<Divergence>> {
+fn compare_database(wires: &mut Wires) -> Result<Option<Divergence>> {
     let mut keys: BTreeSet<Vec<u8>> = BTreeSet::new();
     if is_missing("KEYS") {
         keys.extend(words::all_keys());
     } else {
-        match player.ask(argv(&[b"KEYS", b"*"]))? {
+        match wires.ask(argv(&[b"KEYS", b"*"]))? {
             Err(found) => return Ok(Some(found)),
             Ok(seen) => keys.extend(seen.theirs.leaves().into_iter().map(<[u8]>::to_vec)),
         }
@@ -45,7 +46,7 @@ fn compare_database(player: &mut Player<'_>) -> Result<Option<Divergence>> {
         asked.push(argv(&[b"TYPE", key]));
         asked.push(argv(&[b"PEXPIRETIME", key]));
     }
-    let types = match player.ask_all(asked)? {
+    let types = match wires.ask_all(asked)? {
         Err(found) => return Ok(Some(found)),
         Ok(seen) => seen,
     };
@@ -60,5 +61,5 @@ fn compare_database(player: &mut Player<'_>) -> Result<Option<Divergence>> {
             _ => argv(&[b"EXISTS", key]),
         });
     }
-    Ok(player.ask_all(reads)?.err())
+    Ok(wires.ask_all(reads)?.err())
 }

@@ -1,7 +1,7 @@
 //! Intended differences, each with its sentence in `docs/redis.md`.
 
 use crate::reply::{Body, Reply};
-use crate::rules::name;
+use crate::step::name;
 
 /// A difference that is meant.
 struct Exception {

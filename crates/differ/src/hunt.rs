@@ -1,11 +1,12 @@
 //! Runs many seeds and collects the divergences they find.
 
+use crate::divergence::Divergence;
 use crate::pair::Pair;
-use crate::play::{Divergence, Player};
+use crate::play::Player;
 use crate::reply::command_line;
-use crate::rules::name;
-use crate::script::{self, Script, Step};
+use crate::script::{self, Script};
 use crate::shrink::shrink;
+use crate::step::{Step, name};
 use crate::tables::{Family, families};
 use anyhow::{Context, Result};
 use std::fmt::Write;

@@ -23,8 +23,10 @@
 //! | [`wire`] | one connection |
 //! | [`pair`] | both servers, started and restarted |
 //! | [`grammar`], [`words`], [`tables`] | the language of commands, its words, and its sentences |
+//! | [`step`] | a step of a script |
 //! | [`script`], [`scenes`] | a seed's script; scenes of several connections |
-//! | [`play`], [`dataset`], [`crowd`], [`whole`] | running a script; comparing what is stored; blocked and listening clients; iterations and dumps |
+//! | [`play`] | runs a script over the connections in `wires`; `dataset` compares what is stored, `crowd` blocked and listening clients, `whole` iterations and dumps |
+//! | [`divergence`] | where the two servers differ |
 //! | [`contents`] | all that one server holds |
 //! | [`builds`] | two builds of ours under the same scripts, killed and started again |
 //! | [`rules`], [`exceptions`] | what "the same" means |
@@ -34,8 +36,9 @@
 
 pub mod builds;
 pub mod contents;
-pub mod crowd;
-pub mod dataset;
+mod crowd;
+mod dataset;
+pub mod divergence;
 pub mod exceptions;
 pub mod grammar;
 pub mod hunt;
@@ -47,7 +50,9 @@ pub mod scenes;
 pub mod script;
 pub mod shrink;
 pub mod stall;
+pub mod step;
 pub mod tables;
-pub mod whole;
+mod whole;
 pub mod wire;
+mod wires;
 pub mod words;

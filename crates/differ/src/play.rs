@@ -6,60 +6,27 @@
 
 use crate::crowd;
 use crate::dataset;
+use crate::divergence::Divergence;
 use crate::pair::{Pair, Side};
-use crate::reply::{Body, Reply, command_line};
-use crate::rules::{Seen, name, same};
-use crate::script::{Argv, CONNECTIONS, Script, Step, Unit};
+use crate::reply::{Body, Reply};
+use crate::rules::Seen;
+use crate::script::Script;
+use crate::step::{Argv, CONNECTIONS, Step, Unit, name};
 use crate::tables::is_missing;
 use crate::whole;
-use crate::wire::{Wire, encode};
+use crate::wire::encode;
+use crate::wires::{BATCH, Wires};
 use anyhow::{Result, bail};
-use std::fmt;
 use std::time::Duration;
 
-/// A batch ends at so many commands, or so many bytes: less than a socket holds.
-const BATCH: usize = 128;
+/// A batch ends at so many bytes, which are less than a socket holds, or at [`BATCH`] commands.
 const BATCH_BYTES: usize = 48 << 10;
 
-/// Where the two servers differ.
-#[derive(Debug, Clone)]
-pub struct Divergence {
-    /// The command.
-    pub argv: Argv,
-    /// What is said about it.
-    pub note: String,
-    /// Which unit of the script it is in.
-    pub unit: usize,
-}
-
-impl Divergence {
-    pub(crate) fn new(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> Self {
-        Divergence {
-            argv: argv.to_vec(),
-            note: format!("ours  {ours}\n  redis {theirs}"),
-            unit: 0,
-        }
-    }
-
-    pub(crate) fn at(mut self, place: &str) -> Self {
-        self.note = format!("{}\n  {place}", self.note);
-        self
-    }
-}
-
-impl fmt::Display for Divergence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  {}", command_line(&self.argv), self.note)
-    }
-}
-
-/// The connections of a script that is being run.
+/// A script that is being run.
 #[derive(Debug)]
 pub struct Player<'a> {
     pair: &'a mut Pair,
-    resp3: [bool; CONNECTIONS],
-    wires: Vec<[Wire; 2]>,
-    control: [Wire; 2],
+    wires: Wires,
     /// The commands of each connection's MULTI.
     queues: Vec<Vec<Argv>>,
     waiting: Vec<Argv>,
@@ -68,26 +35,8 @@ pub struct Player<'a> {
     batch_bytes: usize,
     batch_conn: usize,
     unit: usize,
-    tokens: u64,
     /// Commands sent so far.
     pub sent: u64,
-}
-
-fn index(side: Side) -> usize {
-    match side {
-        Side::Ours => 0,
-        Side::Theirs => 1,
-    }
-}
-
-fn connect(pair: &Pair, resp3: bool) -> Result<[Wire; 2]> {
-    let mut wires = [pair.connect(Side::Ours)?, pair.connect(Side::Theirs)?];
-    if resp3 {
-        for wire in &mut wires {
-            wire.call(&["HELLO", "3"])?;
-        }
-    }
-    Ok(wires)
 }
 
 impl<'a> Player<'a> {
@@ -96,13 +45,8 @@ impl<'a> Player<'a> {
     /// # Errors
     /// Connections that fail.
     pub fn new(pair: &'a mut Pair, script: &Script) -> Result<Player<'a>> {
-        let control = connect(pair, false)?;
-        let wires: Result<Vec<[Wire; 2]>> =
-            script.resp3.iter().map(|r3| connect(pair, *r3)).collect();
         let mut player = Player {
-            resp3: script.resp3,
-            wires: wires?,
-            control,
+            wires: Wires::connect(pair, script.resp3)?,
             queues: vec![Vec::new(); CONNECTIONS],
             waiting: vec![Vec::new(); CONNECTIONS],
             before: vec![None; CONNECTIONS],
@@ -110,37 +54,20 @@ impl<'a> Player<'a> {
             batch_bytes: 0,
             batch_conn: 0,
             unit: 0,
-            tokens: 0,
             sent: 0,
             pair,
         };
         for side in [Side::Ours, Side::Theirs] {
-            let reply = player.control(side).call(&["FLUSHALL"])?;
+            let reply = player.wires.control(side).call(&["FLUSHALL"])?;
             if reply != Reply::line(b'+', "OK") {
                 bail!("FLUSHALL answers {reply}");
             }
             if !is_missing("PSUBSCRIBE") {
                 let quiet = ["CONFIG", "SET", "notify-keyspace-events", ""];
-                player.control(side).call(&quiet)?;
+                player.wires.control(side).call(&quiet)?;
             }
         }
         Ok(player)
-    }
-
-    /// A connection of the script.
-    pub(crate) fn wire(&mut self, conn: usize, side: Side) -> &mut Wire {
-        &mut self.wires[conn][index(side)]
-    }
-
-    /// The connection for questions between.
-    pub(crate) fn control(&mut self, side: Side) -> &mut Wire {
-        &mut self.control[index(side)]
-    }
-
-    /// A word that occurs in no script.
-    pub(crate) fn token(&mut self) -> String {
-        self.tokens += 1;
-        format!("__token {}", self.tokens)
     }
 
     /// Runs units until the servers differ.
@@ -208,36 +135,32 @@ impl<'a> Player<'a> {
                 std::thread::sleep(Duration::from_millis(*ms));
                 Ok(None)
             }
-            Step::Scan { argv, cursor } => whole::scan(self, argv, *cursor),
-            Step::Exchange { key } => whole::exchange(self, key),
+            Step::Scan { argv, cursor } => whole::scan(&mut self.wires, argv, *cursor),
+            Step::Exchange { key } => whole::exchange(&mut self.wires, key),
             Step::Block { conn, argv } => {
                 self.waiting[*conn] = argv.clone();
-                crowd::block(self, *conn, argv)?;
+                crowd::block(&mut self.wires, *conn, argv)?;
                 Ok(None)
             }
             Step::Settle { conn, error } => {
                 let waited = self.waiting[*conn].clone();
-                crowd::settle(self, *conn, *error, &waited)
+                crowd::settle(&mut self.wires, *conn, *error, &waited)
             }
             Step::Fresh { conn } => {
-                for side in [Side::Ours, Side::Theirs] {
-                    self.wire(*conn, side).quit()?;
-                }
-                self.wires[*conn] = connect(self.pair, self.resp3[*conn])?;
+                self.wires.renew(self.pair, *conn)?;
                 Ok(None)
             }
-            Step::Hear { conn, argv } => crowd::hear(self, *conn, argv),
+            Step::Hear { conn, argv } => crowd::hear(&mut self.wires, *conn, argv),
             Step::Restart => {
                 self.pair.restart()?;
-                self.control = connect(self.pair, false)?;
+                self.wires.reconnect(self.pair)?;
                 for conn in 0..CONNECTIONS {
-                    self.wires[conn] = connect(self.pair, self.resp3[conn])?;
                     self.queues[conn].clear();
                     self.before[conn] = None;
                 }
                 Ok(None)
             }
-            Step::Compare => dataset::compare(self),
+            Step::Compare => dataset::compare(&mut self.wires),
         }
     }
 
@@ -250,13 +173,13 @@ impl<'a> Player<'a> {
         }
         let conn = self.batch_conn;
         let bytes: Vec<u8> = batch.iter().flat_map(|(_, argv)| encode(argv)).collect();
-        self.wires[conn][0].send(&bytes)?;
-        self.wires[conn][1].send(&bytes)?;
+        self.wires.wire(conn, Side::Ours).send(&bytes)?;
+        self.wires.wire(conn, Side::Theirs).send(&bytes)?;
         self.sent += u64::try_from(batch.len())?;
         for (unit, argv) in batch {
             self.unit = unit;
-            let theirs = self.wires[conn][1].read()?;
-            let ours = match self.wires[conn][0].read() {
+            let theirs = self.wires.wire(conn, Side::Theirs).read()?;
+            let ours = match self.wires.wire(conn, Side::Ours).read() {
                 Ok(reply) => reply,
                 Err(e) => {
                     let shown = format!("ours  {e:#}\n  redis {theirs}");
@@ -291,24 +214,24 @@ impl<'a> Player<'a> {
         if *theirs == Reply::line(b'+', "QUEUED") {
             queue.push(argv.clone());
             self.queues[conn] = queue;
-            return self.judge(argv, None, ours, theirs);
+            return Divergence::unless_same(argv, None, ours, theirs);
         }
         let ends = matches!(name(argv).as_str(), "EXEC" | "DISCARD" | "RESET");
         if !ends || argv.len() != 1 {
             self.queues[conn] = queue;
-            return self.judge(argv, before.as_ref(), ours, theirs);
+            return Divergence::unless_same(argv, before.as_ref(), ours, theirs);
         }
         let both_arrays = matches!((&ours.body, &theirs.body), (Body::Items(_), Body::Items(_)));
         let counts = [ours.items().len(), theirs.items().len()];
         if name(argv) != "EXEC" || !both_arrays || counts != [queue.len(); 2] {
-            return self.judge(argv, None, ours, theirs);
+            return Divergence::unless_same(argv, None, ours, theirs);
         }
         let mut before: Option<Seen> = None;
         for (argv, (ours, theirs)) in queue
             .into_iter()
             .zip(ours.items().iter().zip(theirs.items()))
         {
-            if let Some(found) = self.judge(&argv, before.as_ref(), ours, theirs) {
+            if let Some(found) = Divergence::unless_same(&argv, before.as_ref(), ours, theirs) {
                 return Some(found.at("(within EXEC)"));
             }
             before = Some(Seen {
@@ -318,55 +241,5 @@ impl<'a> Player<'a> {
             });
         }
         None
-    }
-
-    /// A divergence unless the replies are the same.
-    pub(crate) fn judge(
-        &self,
-        argv: &Argv,
-        before: Option<&Seen>,
-        ours: &Reply,
-        theirs: &Reply,
-    ) -> Option<Divergence> {
-        let differ = !same(argv, before, ours, theirs);
-        differ.then(|| Divergence {
-            unit: self.unit,
-            ..Divergence::new(argv, ours, theirs)
-        })
-    }
-
-    /// Asks both on the control connection: the replies, or how they differ.
-    pub(crate) fn ask(&mut self, argv: Argv) -> Result<Result<Seen, Divergence>> {
-        let seen = self.ask_all(vec![argv])?;
-        Ok(seen.and_then(|mut seen| {
-            let none = || Divergence {
-                argv: Vec::new(),
-                note: String::from("no reply"),
-                unit: 0,
-            };
-            seen.pop().ok_or_else(none)
-        }))
-    }
-
-    /// Asks both many things at once.
-    pub(crate) fn ask_all(&mut self, asked: Vec<Argv>) -> Result<Result<Vec<Seen>, Divergence>> {
-        let mut all = Vec::new();
-        for batch in asked.chunks(BATCH) {
-            let bytes: Vec<u8> = batch.iter().flat_map(|argv| encode(argv)).collect();
-            self.control[0].send(&bytes)?;
-            self.control[1].send(&bytes)?;
-            for argv in batch {
-                let (ours, theirs) = (self.control[0].read()?, self.control[1].read()?);
-                if let Some(found) = self.judge(argv, None, &ours, &theirs) {
-                    return Ok(Err(found));
-                }
-                all.push(Seen {
-                    argv: argv.clone(),
-                    ours,
-                    theirs,
-                });
-            }
-        }
-        Ok(Ok(all))
     }
 }

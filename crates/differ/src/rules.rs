@@ -39,13 +39,6 @@ enum Rule {
     Page,
 }
 
-/// The upper-case name.
-pub fn name(argv: &[Vec<u8>]) -> String {
-    argv.first().map_or(String::new(), |word| {
-        String::from_utf8_lossy(word).to_ascii_uppercase()
-    })
-}
-
 fn rule(argv: &[Vec<u8>]) -> Rule {
     let word = |n: usize| {
         let word = argv.get(n).map_or(&b""[..], |word| word);

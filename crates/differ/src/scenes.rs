@@ -1,7 +1,7 @@
 //! Scenes of several connections: one blocks or subscribes, another acts.
 
 use crate::grammar::Sentence;
-use crate::script::{ACTOR, Argv, Step, Unit, WAITERS, call, calls};
+use crate::step::{ACTOR, Argv, Step, Unit, WAITERS, call, calls};
 use crate::tables::{Family, is_missing};
 use crate::words;
 use fastrand::Rng;

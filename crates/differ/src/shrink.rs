@@ -3,7 +3,8 @@
 //! Removes ranges of units, half of the script first and then ever smaller ranges, as long
 //! as the same command still diverges.
 
-use crate::script::{Script, Unit};
+use crate::script::Script;
+use crate::step::Unit;
 use std::time::{Duration, Instant};
 
 /// Cuts a failing script down. `fails` runs a script from a clean state.
@@ -44,7 +45,7 @@ pub fn shrink(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::Step;
+    use crate::step::Step;
 
     #[test]
     fn what_is_needed_is_kept_and_the_rest_goes() {

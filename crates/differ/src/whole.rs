@@ -1,24 +1,20 @@
 //! Steps over a whole value or keyspace: an iteration to its end, and a value carried from one
 //! server to the other.
 
+use crate::divergence::Divergence;
 use crate::exceptions;
 use crate::pair::Side;
-use crate::play::{Divergence, Player};
 use crate::reply::{Body, Reply};
-use crate::rules::name;
-use crate::script::Argv;
+use crate::step::{Argv, name};
 use crate::wire::encode;
+use crate::wires::Wires;
 use anyhow::Result;
 
 /// An iteration that takes more steps does not end.
 const SCAN_STEPS_MAX: usize = 100_000;
 
 /// A whole iteration on each side; what it found, as a set.
-pub(crate) fn scan(
-    player: &mut Player<'_>,
-    argv: &Argv,
-    cursor: usize,
-) -> Result<Option<Divergence>> {
+pub(crate) fn scan(wires: &mut Wires, argv: &Argv, cursor: usize) -> Result<Option<Divergence>> {
     let mut found = Vec::new();
     for side in [Side::Ours, Side::Theirs] {
         let mut argv = argv.clone();
@@ -26,7 +22,7 @@ pub(crate) fn scan(
         let mut items: Vec<Vec<Reply>> = Vec::new();
         let mut steps = 0;
         let end = loop {
-            let wire = player.control(side);
+            let wire = wires.control(side);
             wire.send(&encode(&argv))?;
             let reply = wire.read()?;
             let [next, page] = reply.items() else {
@@ -53,9 +49,9 @@ pub(crate) fn scan(
 }
 
 /// Each server's DUMP of a key is RESTOREd by the other under another name.
-pub(crate) fn exchange(player: &mut Player<'_>, key: &[u8]) -> Result<Option<Divergence>> {
+pub(crate) fn exchange(wires: &mut Wires, key: &[u8]) -> Result<Option<Divergence>> {
     let dump: Argv = vec![b"DUMP".to_vec(), key.to_vec()];
-    let seen = match player.ask(dump)? {
+    let seen = match wires.ask(dump)? {
         Ok(seen) => seen,
         Err(found) => return Ok(Some(found)),
     };
@@ -66,11 +62,11 @@ pub(crate) fn exchange(player: &mut Player<'_>, key: &[u8]) -> Result<Option<Div
         let words: [&[u8]; 5] = [b"RESTORE", b"n8", b"0", payload, b"REPLACE"];
         words.map(<[u8]>::to_vec).to_vec()
     };
-    player.control(Side::Ours).send(&encode(&restore(theirs)))?;
-    player.control(Side::Theirs).send(&encode(&restore(ours)))?;
+    wires.control(Side::Ours).send(&encode(&restore(theirs)))?;
+    wires.control(Side::Theirs).send(&encode(&restore(ours)))?;
     let (here, there) = (
-        player.control(Side::Ours).read()?,
-        player.control(Side::Theirs).read()?,
+        wires.control(Side::Ours).read()?,
+        wires.control(Side::Theirs).read()?,
     );
-    Ok(player.judge(&restore(ours), None, &here, &there))
+    Ok(Divergence::unless_same(&restore(ours), None, &here, &there))
 }

@@ -46,6 +46,9 @@ pub use parts::{CollectionType, Parts};
 pub use payload::{StringPayload, dump, parse_dump};
 pub use value::Value;
 
+/// A length that the file gives allocates no more than this many bytes; more are allocated as they are read.
+const PREALLOCATED_MAX: usize = 4096;
+
 /// The newest version of dump files that is read.
 pub const VERSION_MAX: u32 = 12;
 

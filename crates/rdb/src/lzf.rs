@@ -6,7 +6,7 @@
 
 use perdura_base::cursor::Reader;
 
-use crate::source::PREALLOCATED_MAX;
+use crate::PREALLOCATED_MAX;
 
 /// The most that a byte unpacks to: three bytes give a copy of 7 + 255 + 2.
 pub const RATIO_MAX: usize = 88;

@@ -14,9 +14,6 @@ pub static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS
 /// How much is read at once from a file.
 pub const BUFFER_BYTES: usize = 1 << 16;
 
-/// The most that is allocated on the word of a length alone.
-pub const PREALLOCATED_MAX: usize = 4096;
-
 /// A reader with its position and the checksum of what was taken from it.
 ///
 /// The checksum is brought up to date when the buffer is refilled or the caller asks, so that taking

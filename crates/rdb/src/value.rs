@@ -2,10 +2,11 @@
 
 use std::io::Read;
 
+use crate::PREALLOCATED_MAX;
 use crate::error::Result;
 use crate::packed::{self, Entries};
 use crate::skip;
-use crate::source::{PREALLOCATED_MAX, Source};
+use crate::source::Source;
 
 /// A key's value.
 ///

@@ -63,4 +63,4 @@ pub use options::{DebugAccess, OnStop, ServeError, ServerOptions};
 pub use serve::{Server, serve};
 pub use tls::TlsAuthClients;
 
-pub(crate) use perdura::types::number;
+pub(crate) use perdura::types::{decimal, number};

@@ -277,6 +277,11 @@ impl Executor {
             part.set_now(now_ms);
             guards.push((id, part));
         }
+        debug_assert_eq!(
+            guards.len(),
+            parts.iter().count(),
+            "a latch for each partition of the set"
+        );
         guards
     }
 

@@ -15,9 +15,10 @@
 //! | [`whole`] | what is asked of a key whatever its type |
 //! | [`sample`] | random elements, each once |
 //! | [`texts`] | many texts in one piece of memory |
-//! | [`number`], [`score`] | integers, decimals and scores in the forms that Redis reads and writes |
+//! | [`number`], [`score`], [`decimal`] | integers, scores and decimals in the forms that Redis reads and writes |
 
 pub mod change;
+pub mod decimal;
 pub mod hash;
 pub mod list;
 pub mod number;

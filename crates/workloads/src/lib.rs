@@ -9,5 +9,6 @@
 
 pub mod figures;
 pub mod kv;
+pub mod num;
 pub mod process;
 pub mod sms;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use perdura_differ::contents::{Contents, read};
 use perdura_differ::pair::{Redis, await_answer};
-use perdura_differ::script::{Argv, Step, write};
+use perdura_differ::script::write;
+use perdura_differ::step::{Argv, Step};
 use perdura_differ::tables::families;
 use perdura_differ::wire::{Wire, encode};
 

@@ -6,9 +6,10 @@ use super::keys::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::spec::{Command, ONE, data};
 use super::steps::{Parts, Walk, Whole};
 use super::{Data, DataFn, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
+use crate::decimal::{FloatError, add_decimals};
 use crate::engine::types::{Entry, Left, hash};
 use crate::engine::{Shape, Source};
-use crate::number::{FloatError, add_decimals, parse_i64, push_i64};
+use crate::number::{parse_i64, push_i64};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 

@@ -6,10 +6,10 @@ use perdura_wal::scheme::Scheme;
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
 use super::lab::{Crash, How, Took, crash};
-use super::num::ratio;
 use super::plot::{Chart, Panel, Plot, Series};
 use super::scale::PAPER_DISK_MBPS;
 use super::{Lab, scheme_label};
+use crate::num::ratio;
 
 const ABORTS: [f64; 5] = [0.0, 0.05, 0.1, 0.15, 0.2];
 const DISKS: usize = 4;

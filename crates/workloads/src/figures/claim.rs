@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::num::rounded;
+use crate::num::rounded;
 
 /// How a claim fared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -10,9 +10,9 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use super::Lab;
 use super::claim::{Claim, Target};
 use super::lab::{Crash, How, Took, crash};
-use super::num::{count_f64, f64_of, ratio};
 use super::scale::PAPER_DISK_MBPS;
 use super::schedule::{Job, Players, schedule};
+use crate::num::{count_f64, f64_of, ratio};
 
 /// Streams of the histories measured here.
 const STREAMS: usize = 4;

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
 use super::lab::{How, Took, crash};
-use super::num::{count_f64, ratio};
 use super::plot::{Chart, Panel, Plot, Series};
 use super::scale::PAPER_DISK_MBPS;
 use super::{Lab, scheme_label};
+use crate::num::{count_f64, ratio};
 
 /// Methods in the order of the panels.
 const METHODS: [(Scheme, &str, &str); 3] = [

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::claim::{Claim, Verdict, table};
-use super::num::rounded;
 use super::plot::Plot;
+use crate::num::rounded;
 
 /// One reproduced figure.
 #[derive(Debug, Clone, Serialize)]

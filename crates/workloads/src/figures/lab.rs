@@ -15,7 +15,7 @@ use perdura_recovery::restart::{RestartOptions, restart};
 use perdura_recovery::{Level, Method, Progress, RestartReport, Schedule};
 use perdura_steal::{Steal, StealEnv};
 
-use super::num::f64_of;
+use crate::num::f64_of;
 use crate::sms::{Counts, Driver, Pace, SmsOptions, run_steps};
 
 /// The memory that a restart may use, bytes.

@@ -6,10 +6,10 @@ use perdura_wal::scheme::Scheme;
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
 use super::lab::{How, crash};
-use super::num::{f64_of, ratio};
 use super::plot::{Chart, Panel, Plot, Series};
 use super::scale::PAPER_DISK_MBPS;
 use super::{Lab, scheme_label};
+use crate::num::{f64_of, ratio};
 
 /// The series of the paper: scheme and number of log disks.
 const SERIES: [(Scheme, &str, usize); 4] = [

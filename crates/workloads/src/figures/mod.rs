@@ -16,7 +16,6 @@
 //! | [`plot`] | lines and stacked bars as SVG |
 //! | `svg` | the shapes they are made of |
 //! | [`schedule`] | what more cores than this machine has would do, by list scheduling |
-//! | [`num`] | round steps, ratios, digits |
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.
@@ -35,7 +34,6 @@ pub mod disks;
 pub mod figure;
 pub mod lab;
 pub mod log_time;
-pub mod num;
 pub mod plot;
 pub mod scale;
 pub mod schedule;

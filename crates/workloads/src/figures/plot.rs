@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
-use super::num::{count_f64, nice_step};
 use super::svg::{block, escaped, mark, path, rule, text};
+use crate::num::{count_f64, nice_step};
 
 /// A line.
 #[derive(Debug, Clone)]

@@ -132,7 +132,7 @@ pub fn schedule(job: &Job) -> Modelled {
 
 fn units_of(bytes: f64, disks: usize) -> usize {
     let mut units = 0;
-    let mut left = bytes / super::num::count_f64(disks.max(1));
+    let mut left = bytes / crate::num::count_f64(disks.max(1));
     while left > 0.0 {
         units += 1;
         left -= UNIT;

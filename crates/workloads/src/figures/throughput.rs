@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
 use super::lab::{Plant, Speeds};
-use super::num::{count_f64, ratio};
 use super::plot::{Chart, Panel, Plot, Series};
 use super::scale::PAPER_DISK_MBPS;
 use super::{Lab, scheme_label};
+use crate::num::{count_f64, ratio};
 use crate::sms::{Driver, Pace, RunLimit, Speed, run_for};
 
 /// What a sync waits beside the transfer, microseconds: half a turn of the paper's disks.

@@ -8,9 +8,9 @@ use super::Lab;
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
 use super::lab::{How, Speeds, Took, crash};
-use super::num::ratio;
 use super::plot::{Bar, Chart, Panel, Plot};
 use super::scale::PAPER_DISK_MBPS;
+use crate::num::ratio;
 
 /// The bars: name, scheme, level. The paper has no third level of physical logging; it is here
 /// because it is the most that physical logging can do.

@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::claim::{Claim, Target};
 use super::figure::{Figure, cell};
 use super::lab::{Crash, Plant, Speeds, crash};
-use super::num::{f64_of, ratio};
 use super::plot::{Bar, Chart, Panel, Plot, Series};
 use super::{Lab, scheme_label};
+use crate::num::{f64_of, ratio};
 use crate::sms::{Driver, SmsOptions};
 
 /// The abort ratios of the second part.
@@ -234,7 +234,7 @@ impl RecordSizes {
                 records.into(),
                 none.clone(),
                 Value::from(UPDATES),
-                cell(bytes * super::num::count_f64(UPDATES)),
+                cell(bytes * crate::num::count_f64(UPDATES)),
                 none.clone(),
                 cell(bytes),
                 none,
@@ -296,7 +296,7 @@ fn record_bytes(lab: &Lab<'_>, scheme: Scheme, records: Records) -> Result<f64> 
     }
     let bytes = steal.wal().stats().log_bytes - before;
     steal.abort(txn);
-    Ok(f64_of(bytes) / super::num::count_f64(UPDATES))
+    Ok(f64_of(bytes) / crate::num::count_f64(UPDATES))
 }
 
 fn plot(lab: &Lab<'_>, volumes: &[Volume], by_aborts: &[Volume]) -> Plot {

@@ -10,7 +10,7 @@ use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
 use perdura_steal::{Records, Steal, StealEnv};
 
 use super::{Driver, Pace, RunLimit, SmsOptions, SmsReport, Speed, run_for, run_steps};
-use crate::figures::num::{f64_of, ratio};
+use crate::num::{f64_of, ratio};
 use crate::process;
 
 /// What is run, and where.

@@ -20,7 +20,7 @@ use perdura_wal::FlushProgress;
 use super::driver::{Driver, Stepped};
 use super::report::{LATENCY_US_MAX, LatencyUs};
 use super::{Counts, SmsOptions};
-use crate::figures::num::{f64_of, ratio};
+use crate::num::{f64_of, ratio};
 
 /// A stepped run writes what is sealed after so many ended transactions, and ends an epoch after so
 /// many: epochs as long as slow disks make them.

@@ -6,7 +6,8 @@ use crate::command::flag::{DENY_OOM, FAST, WRITE};
 use crate::command::spec::{Command, ONE, data};
 use crate::command::strings::integer_arg;
 use crate::command::{Data, Done, NOT_INTEGER};
-use crate::number::{FloatError, add_decimals, parse_i64, push_i64};
+use crate::decimal::{FloatError, add_decimals};
+use crate::number::{parse_i64, push_i64};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
