@@ -69,7 +69,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// After the threads have ended: other handles see a stopped database, and no caller waits for ever.
+    /// After the threads have ended: other handles see a stopped database, and no caller waits for good.
     pub fn end(&self) {
         self.core.wal().fail("it was closed");
         self.announce();

@@ -1,12 +1,12 @@
 //! Playing many records at once: sorted by partition, each latch taken once, misses overlapped.
 //!
 //! Records of one unit of log hit pages at random, and a page in memory is far away: played one by
-//! one, each record pays for its latch (a full barrier, which nothing crosses) and then for its
-//! cache misses, one after the other. A batch is played partition by partition. Within a partition
+//! one, each record pays for its latch, which is a full barrier, and then for its cache misses, one
+//! after the other. A batch is played partition by partition. Within a partition
 //! a few records at a time are *fetched* (one byte of each cache line they will change is read,
 //! which a processor does side by side since no read waits for another) and then applied to lines
 //! that have come. The sort is by counting and stable: records of one page stay in the order they
-//! were pushed, which schemes that assign need.
+//! were pushed, which a scheme that assigns relies on.
 //!
 //! Batches on several threads begin with different partitions and come back later to those that
 //! are taken: an image's page may be on its way into one.

@@ -1,7 +1,7 @@
 //! Rows in slots: composing, placing and freeing them, whatever index finds them afterwards.
 //!
 //! A row is overwritten in place when its slot's class is exactly the one it needs, otherwise it
-//! moves: the new slot is written first and the old one freed by the caller then, so that a
+//! moves: it is written to a new slot first, and the caller frees the old one then, so that a
 //! refusal for lack of memory comes before any change of an index. Freeing flips one bit and
 //! leaves the content. Keys and elements of a table share its pages.
 
@@ -56,7 +56,7 @@ pub(crate) fn compose<'a>(
     Ok(Row::large(key, value.len(), first, new.hash.0, new.expiry_ms).with_kind(new.kind))
 }
 
-/// Writes a row where it belongs: over the old one, or in a slot of its own. What the old one
+/// Writes a row where it belongs: over the old one, or in a new slot. What the old one
 /// held stays.
 pub(crate) fn place(
     pages: &mut Pages,

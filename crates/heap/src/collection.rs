@@ -1,10 +1,10 @@
 //! The indexes of collections. All of it is derived from pages.
 //!
-//! Names (a hash's fields, a set's and a sorted set's members) are in a hash index of their own
-//! for each collection, so that its length is known, a scan meets nothing else, and a small one
-//! costs little. A sorted set has an order of scores besides, a list has its items in their order
-//! and nothing else. Every change is an [`Edit`], and every edit gives its inverse, which is all
-//! that a rollback needs: taken back latest first, positions and ranks are what they were.
+//! Each collection has a hash index of its names (a hash's fields, the members of a set or sorted
+//! set), so that its length is known, a scan meets no other names, and a small collection costs
+//! little. A sorted set also has an order of scores. A list has its items in their order, and no
+//! hash index. Every change is an [`Edit`], and every edit returns its inverse. A rollback needs
+//! nothing else: it applies the inverses latest first, so positions and ranks are as they were.
 //!
 //! Invariants: a collection has each row of its home once; `bytes` is what the indexes of all
 //! collections take; `orphan_rows` counts the rows of those on the list of orphans.

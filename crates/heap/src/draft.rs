@@ -6,9 +6,9 @@
 //! where the header is durable all elements are. A crash before that leaves rows that no header
 //! names, which a restart lists as orphans.
 //!
-//! That a collection is a draft is volatile, like the list of orphans, and so is its making: an empty
-//! collection has no row. So [`begin`](Draft::begin) is not undone with the transaction that it is called in; what is
-//! written into the draft and its [naming](Partition::claim_draft) are.
+//! Memory alone knows which collections are drafts, as it alone knows the orphans, and an empty draft has
+//! no row. So [`begin`](Draft::begin) is not undone with the transaction that calls it. The elements that a
+//! transaction adds to the draft, and its [naming](Partition::claim_draft), are undone.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //! partition is built; what none of them names is an orphan.
 //!
 //! Invariants: an element is in its collection once; labels are distinct; scores are numbers; a
-//! header names a collection of its own shape that has elements and that no other header names.
+//! header names a collection of the header's shape that has elements and that no other header names.
 
 use std::cmp::Ordering;
 

@@ -25,7 +25,7 @@ pub struct Geometry {
     pub hash_seed: u64,
 }
 
-/// What spreads the entries of each index in an order of its own. Rows that are read in the order
+/// Spreads the entries of each index in a different order. Rows that are read in the order
 /// of one index are written to another one in an order that is random there: in the order of
 /// their places they would fill a growing array from one end, each behind all before it.
 #[derive(Clone, Copy, Debug)]

@@ -62,12 +62,12 @@ impl Heap {
         &self.memory
     }
 
-    /// Takes a partition's latch. Who needs several takes them in ascending order.
+    /// Takes a partition's latch. A caller that needs several takes them in ascending order.
     pub fn lock(&self, partition: PartitionId) -> PartitionGuard<'_> {
         self.parts[usize::from(partition.0)].lock()
     }
 
-    /// Takes a partition's latch unless somebody has it.
+    /// Takes a partition's latch if it is free.
     pub fn try_lock(&self, partition: PartitionId) -> Option<PartitionGuard<'_>> {
         self.parts[usize::from(partition.0)].try_lock()
     }

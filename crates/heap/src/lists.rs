@@ -1,4 +1,4 @@
-//! Lists: items in an order of their own.
+//! Lists: items in the order in which they were put.
 //!
 //! The order must survive a restart although only rows are logged, so an item's key is a label,
 //! and items are in the order of their labels. At the ends labels are [`STEP`] apart; an item put
@@ -377,7 +377,7 @@ fn add_item(
     write_item(pages, table, part, filler.id, (list, label), (None, value))
 }
 
-/// Writes the row of an item: over the old one, or in a slot of its own.
+/// Writes the row of an item: over the old one, or in a new slot.
 fn write_item(
     pages: &mut Pages,
     table: &mut Table,

@@ -1,7 +1,7 @@
 //! Fields and members: writing and removing the elements of hashes, sets and sorted sets.
 //!
-//! An element is a row of its own, so that a small change logs a small record whatever the size
-//! of the collection. Its key is the collection's id and its name; the pages it lies in are its
+//! Each element is one row, so a small change logs a small record however big the collection
+//! is. Its key is the collection's id and its name; the pages it lies in are its
 //! collection's home's. A score is the value of its row: a new score is eight bytes of the log,
 //! and a move in the order of scores, which is derived and not logged.
 

@@ -18,7 +18,7 @@
 //! row could not be compared; its `count` is exact; a node that is not at an edge of the tree has at
 //! least a quarter of its items; `bytes` is what the arrays take.
 //!
-//! -0.0 and 0.0 are one score here, as they compare equal. Who shows a score reads it from the row.
+//! -0.0 and 0.0 are one score here, because they compare equal. A caller that shows a score reads it from the row.
 
 mod array;
 mod node;

@@ -1,8 +1,8 @@
 //! Collections without a key.
 //!
 //! DEL and overwrite change the header of a collection only. Its rows are removed in the same
-//! transaction if they are few; a big one becomes an *orphan*, which nobody can read, and its rows
-//! are removed by steps, each a logged transaction of its own. The list of orphans is volatile:
+//! transaction if they are few; a big one becomes an *orphan*, which no command can read, and its
+//! rows are removed in steps, each a separate logged transaction. The list of orphans is volatile:
 //! after a restart it is every collection that no header names.
 //!
 //! Background work could fall behind a loop that makes and deletes big collections. So once more

@@ -2,10 +2,10 @@
 //! checked.
 //!
 //! A record is applied unconditionally; the caller has compared its tag with the image's epoch.
-//! Memory begins as zeros, so that XOR makes the order of an image page and its records a matter
-//! of indifference: a page nobody changed yet is assigned from the image, one that records have
+//! Memory begins as zeros, so XOR makes the order of an image page and its records irrelevant: a
+//! page that no record has changed yet is assigned from the image, and a page that records have
 //! changed already gets the image XORed over its logged region. The 16 bytes of meta before that
-//! region are not differenced, no record writes them, and they are always the image's.
+//! region are not differenced. No record writes them, so they are always the image's.
 //!
 //! XOR itself cannot tell a lost or doubled record, so every page counts: the update numbers
 //! applied must be exactly those after the image's, each once. The image's number may be known

@@ -1,8 +1,8 @@
 //! Keys: find, put, delete.
 //!
-//! Whatever overwrites or deletes the header of a collection orphans the collection. Its elements
-//! may be in another partition, after a rename; then the caller is told, who has that latch or
-//! takes it.
+//! A verb that overwrites or deletes the header of a collection orphans the collection. After a
+//! rename the elements may be in another partition. The verb then tells the caller, which holds
+//! that partition's latch or takes it.
 
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use perdura_base::{Error, Result, TableId};

@@ -20,7 +20,7 @@ use crate::undo::PartUndo;
 /// Rows of so many classes may alternate before a page is looked for again.
 const OPEN_MAX: usize = 8;
 
-/// Writes rows of one table, each to a slot of its own.
+/// Writes rows of one table, each to a new slot.
 pub(crate) struct Filler<'a> {
     pub(crate) pages: &'a mut Pages,
     pub(crate) table: &'a mut Table,

@@ -1,9 +1,9 @@
 //! Slots as bytes: the interface of transactions that interleave.
 //!
 //! There a row is the raw content of one slot of a page, addressed by page and slot, with neither
-//! key nor index. Whoever uses this logs the change under the same latch, and keeps locks and free
-//! lists for itself. Pages are ordinary slotted pages, so that checkpoints, images and restarts
-//! need to know nothing of it.
+//! key nor index. The caller logs the change under the same latch, and keeps its own locks and free
+//! lists. Pages are ordinary slotted pages, so checkpoints, images and restarts treat them like any
+//! others.
 
 use perdura_base::{CkptEpoch, Error, Result, TableId};
 use perdura_page::layout::{self, PAGE_BYTES};

@@ -2,7 +2,7 @@
 //!
 //! A string of hundreds of megabytes that one transaction wrote would keep every other client waiting.
 //! It is built as the one item of a [draft](crate::draft) of a list instead: each transaction makes
-//! the item's chain longer by some pages, and the last one takes the item's row away, leaves its
+//! the item's chain longer by some pages, and the last one removes the item's row but not its
 //! chain, and writes the row of a key that names the chain. Until then a crash leaves a list without
 //! a header, whose item the purge removes with its chain.
 //!

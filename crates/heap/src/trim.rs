@@ -67,7 +67,7 @@ impl Partition {
     }
 }
 
-/// Writes the row of an item that has a chain, over the old one or in a slot of its own.
+/// Writes the row of an item that has a chain, over the old one or in a new slot.
 pub(crate) fn write_item(
     pages: &mut Pages,
     table: &mut Table,

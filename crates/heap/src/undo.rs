@@ -23,7 +23,7 @@ use crate::entry::Entry;
 
 /// Up to this many saves are searched one by one.
 const LINEAR_MAX: usize = 16;
-/// What a cleared buffer keeps, bytes: one huge value does not pin memory for ever.
+/// Bytes that a cleared buffer keeps: the memory of one huge value is given back.
 const KEPT_BYTES: usize = 1 << 20;
 /// The most that the log needs for a saved range beside its bytes.
 const RECORD_HEAD_BYTES: usize = 24;

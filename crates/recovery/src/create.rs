@@ -13,7 +13,7 @@ use crate::disks::Disks;
 use crate::image::create_images;
 use crate::images::IMAGE_DISKS_MAX;
 
-/// What a new database fixes for ever.
+/// The properties of a new database that never change.
 #[derive(Debug, Clone)]
 pub struct NewDatabase {
     /// Its identity.

@@ -17,7 +17,7 @@ pub trait ReadCatalog: Sync {
     /// Reads it from a heap whose table 0 is indexed.
     ///
     /// # Errors
-    /// The rows are none of a catalog's.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if the rows do not form a catalog.
     fn read_catalog(&self, heap: &Heap) -> Result<Catalog>;
 }
 

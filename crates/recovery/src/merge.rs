@@ -1,5 +1,5 @@
 //! Plays streams whose records have an order. Each worker merges all streams by the global serial number
-//! and applies the changes of its own partitions.
+//! and applies the changes of the partitions assigned to it.
 //!
 //! With one worker this is the paper's PL2P: disks are read in parallel and one thread plays. PL2P with
 //! several workers is what one would build today. One worker applies all changes of a slot, which keeps

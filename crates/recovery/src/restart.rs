@@ -9,7 +9,7 @@
 //! The paper ends when the state is correct. A restart must also prepare the next one. It marks all pages
 //! dirty for the other image, whose slot may hold half a checkpoint, and the pages that the log changed
 //! dirty for this one. It never reuses an epoch or an incarnation number that it has seen anywhere. Before
-//! it accepts new work, it records in the anchor that everything beyond the cut is void for ever.
+//! it accepts new work, it records in the anchor that everything beyond the cut is void for good.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

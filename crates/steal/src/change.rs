@@ -169,8 +169,8 @@ impl Steal {
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.buffers.held.is_empty() {
-            // It read, or wrote the bytes that were there: what it saw may not be durable yet. Who
-            // had a slot before has appended a commit, so that its epoch is not greater than this.
+            // It read, or wrote the bytes that were there: what it saw may not be durable yet. The
+            // transaction that had a slot before has appended a commit, whose epoch is at most this one.
             committed.epoch = self.wal.last_appended();
         }
         self.release(&mut txn);

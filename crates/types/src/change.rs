@@ -24,7 +24,7 @@ pub enum State {
     Absent,
     /// Packed, with the changes made so far.
     Small(Editor),
-    /// Rows of their own.
+    /// One row for each element.
     Rows(Home),
 }
 

@@ -1,7 +1,7 @@
 //! Hashes, lists, sets and sorted sets over a transaction's rows.
 //!
 //! A collection is *small* while all of it fits in the row of its key, packed by [`small`]. When it
-//! outgrows that, its elements become rows of their own and the key's row only names their home; it
+//! outgrows that, each of its elements becomes a row and the key's row only names their home; it
 //! does not go back. A command must not see which of the two it works on: it talks to the module of
 //! its type, which keeps the rule in one place. The server, the simulator and the embedded
 //! interface all use these modules.

@@ -1,4 +1,4 @@
-//! Lists: items in an order of their own.
+//! Lists: items in the order in which they were put.
 //!
 //! Both ends and any index cost the same whether the list is packed or made of rows; what works on
 //! the middle (LINSERT, LREM) costs its distance from the nearer end.

@@ -89,7 +89,7 @@ pub fn source<'a>(
 pub enum Source<'a> {
     /// Packed in its key's row.
     Small(Packed<'a>),
-    /// Rows of their own.
+    /// One row for each element.
     Rows(Elements<'a>),
 }
 
@@ -158,7 +158,7 @@ impl Source<'_> {
     }
 
     /// The elements from a cursor on, about `count` of them, and the next cursor; 0 begins and
-    /// ends. Who is there from the first call to the last is returned. A small collection is
+    /// ends. An element that is there from the first call to the last is returned. A small collection is
     /// returned at once.
     #[must_use]
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Entry<'_>>, u64) {

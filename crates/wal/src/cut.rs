@@ -1,7 +1,7 @@
 //! Deciding what survives: the durable epoch D and the cut of every stream.
 //!
 //! D is the highest epoch whose ends are known and which every stream holds in full. Everything
-//! beyond the ends of D is void for ever. If any block names a higher durable epoch than that,
+//! beyond the ends of D is void for good. If any block names a higher durable epoch than that,
 //! acknowledged data is missing and the database refuses to start: a torn tail is an expected
 //! end, a missing acknowledged block never is.
 //!

@@ -12,7 +12,7 @@
 //! * Closing an epoch raises `E`, then visits every stream. After the visit no record of the old
 //!   epoch can be appended there, so the ends that the visits return (`V_e`) say exactly what must be
 //!   durable.
-//! * Blocks are epoch-pure. A restart keeps whole durable epochs and voids the rest for ever.
+//! * Blocks are epoch-pure. A restart keeps whole durable epochs and voids the rest for good.
 //!
 //! The log has no notion of tables: a group is opaque bytes.
 //!

@@ -21,7 +21,7 @@ pub enum Scheme {
     Pl2p,
 }
 
-/// Who changes pages, and when.
+/// Which component changes pages, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A transaction holds its partitions' latches until it commits; the log has whole committed

@@ -29,7 +29,7 @@ pub struct ChainLink {
     pub durable: Epoch,
     /// Where each stream of it starts.
     pub start: Vec<Pos>,
-    /// Where each stream of it was cut: what lies beyond is void for ever.
+    /// Where each stream of it was cut: what lies beyond is void for good.
     pub cut: Vec<Pos>,
 }
 
