@@ -53,8 +53,10 @@ pub struct LogCursor {
     at: Pos,
     segment: Option<OpenSegment>,
     buf: AlignedBuf,
-    /// The position of the buffer's first byte, and how many of its bytes were read.
-    held: (Pos, usize),
+    /// The position of the buffer's first byte.
+    buf_pos: Pos,
+    /// How many of the buffer's bytes were read.
+    buf_len: usize,
 }
 
 /// A block that is durable.
@@ -116,7 +118,8 @@ impl LogCursor {
             at,
             segment: None,
             buf: AlignedBuf::zeroed(to_usize(READ_BYTES)),
-            held: (at, 0),
+            buf_pos: at,
+            buf_len: 0,
         })
     }
 
@@ -154,7 +157,7 @@ impl LogCursor {
             Ok(header) => header,
             Err(found) => return Err(self.missing(&found)?),
         };
-        let from = to_usize(self.at.0 - self.held.0.0);
+        let from = to_usize(self.at.0 - self.buf_pos.0);
         let len = to_usize(header.block_len());
         self.at = header.end();
         Ok(Some(DurableBlock {
@@ -185,7 +188,8 @@ impl LogCursor {
                 opened => opened?,
             };
             self.segment = Some(OpenSegment { id, span, file });
-            self.held = (at, 0);
+            self.buf_pos = at;
+            self.buf_len = 0;
         }
         Ok((end.min(span.end()), epoch_max))
     }
@@ -237,7 +241,7 @@ impl LogCursor {
             "{len} bytes from {} reach beyond {end}",
             self.at
         );
-        let (from, got) = self.held;
+        let (from, got) = (self.buf_pos, self.buf_len);
         assert!(from <= self.at, "the cursor has gone back behind {from}");
         if self.at.0 + len > from.0 + to_u64(got) {
             let segment = self.segment.as_ref().expect("it was entered before");
@@ -246,11 +250,12 @@ impl LogCursor {
                 self.buf = AlignedBuf::zeroed(want);
             }
             let offset = SEGMENT_HEADER_BYTES + (self.at.0 - segment.span.start.0);
-            self.held = (self.at, 0);
+            self.buf_pos = self.at;
+            self.buf_len = 0;
             perdura_device::read_exact_at(segment.file.as_ref(), offset, &mut self.buf[..want])?;
-            self.held.1 = want;
+            self.buf_len = want;
         }
-        let at = to_usize(self.at.0 - self.held.0.0);
+        let at = to_usize(self.at.0 - self.buf_pos.0);
         Ok(&self.buf[at..at + to_usize(len)])
     }
 

@@ -70,8 +70,10 @@ pub(crate) struct StreamInner {
     prev_pos: Pos,
     open: Option<OpenBlock>,
     pub filled: VecDeque<FilledBlock>,
-    /// The newest epoch with a block here, and where its first block stands.
-    newest: (Epoch, Pos),
+    /// The newest epoch with a block here.
+    newest_epoch: Epoch,
+    /// Where the first block of that epoch stands.
+    newest_start: Pos,
     spare_bufs: Vec<AlignedBuf>,
     head: Vec<u8>,
 }
@@ -86,7 +88,8 @@ impl StreamInner {
             prev_pos: start,
             open: None,
             filled: VecDeque::new(),
-            newest: (Epoch(0), start),
+            newest_epoch: Epoch(0),
+            newest_start: start,
             spare_bufs: Vec::new(),
             head: Vec::new(),
         }
@@ -112,9 +115,9 @@ impl StreamInner {
         meta: FrameMeta<'_>,
     ) -> Pos {
         debug_assert!(
-            self.newest.0 <= epoch,
+            self.newest_epoch <= epoch,
             "epochs go back in a stream from {} to {epoch}",
-            self.newest.0
+            self.newest_epoch
         );
         let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
         if stale && !armed(Flaw::ImpureBlocks) {
@@ -168,8 +171,9 @@ impl StreamInner {
             let left = to_usize(span.end().0 - self.next_pos.0);
             assert!(left > HEADER_BYTES, "segments are whole sectors");
             let room = left.min(self.block_bytes_max) - HEADER_BYTES;
-            if self.newest.0 != epoch {
-                self.newest = (epoch, self.next_pos);
+            if self.newest_epoch != epoch {
+                self.newest_epoch = epoch;
+                self.newest_start = self.next_pos;
             }
             let buf = self
                 .spare_bufs
@@ -200,7 +204,7 @@ impl StreamInner {
             self.next_pos
         );
         assert!(
-            self.newest.1 <= self.next_pos && self.prev_pos <= self.next_pos,
+            self.newest_start <= self.next_pos && self.prev_pos <= self.next_pos,
             "blocks of a stream are filled in order"
         );
         open.buf[HEADER_BYTES + open.len..to_usize(block_len)].fill(0);
@@ -225,8 +229,8 @@ impl StreamInner {
         if self.open.as_ref().is_some_and(|open| open.epoch <= epoch) {
             self.fill(true);
         }
-        let end = if self.newest.0 > epoch {
-            self.newest.1
+        let end = if self.newest_epoch > epoch {
+            self.newest_start
         } else {
             self.next_pos
         };
