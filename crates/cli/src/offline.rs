@@ -24,7 +24,7 @@ use crate::read_disk::ReadDisk;
 
 /// Where the database is.
 #[derive(Debug, Clone, Args)]
-pub struct Place {
+pub struct Directories {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
@@ -38,7 +38,7 @@ pub struct Place {
     pub image_dir: Vec<PathBuf>,
 }
 
-impl Place {
+impl Directories {
     /// The directories.
     pub fn paths(&self) -> Paths {
         Paths {
@@ -65,28 +65,28 @@ impl Offline {
     ///
     /// # Errors
     /// A directory without a database, one of another version, and one that a server has open.
-    pub fn open(place: &Place) -> Result<Offline> {
-        Offline::opened(place, Demand::All)
+    pub fn open(directories: &Directories) -> Result<Offline> {
+        Offline::opened(directories, Demand::All)
     }
 
     /// Opens what is left of a database that a restart would refuse.
     ///
     /// # Errors
     /// A directory without an anchor that can be read, and one that a server has open.
-    pub fn open_damaged(place: &Place) -> Result<Offline> {
-        Offline::opened(place, Demand::Anchor)
+    pub fn open_damaged(directories: &Directories) -> Result<Offline> {
+        Offline::opened(directories, Demand::Anchor)
     }
 
-    fn opened(place: &Place, demand: Demand) -> Result<Offline> {
-        let dir = place.data.display();
-        if !place.data.is_dir() {
-            let why = match place.data.exists() {
+    fn opened(directories: &Directories, demand: Demand) -> Result<Offline> {
+        let dir = directories.data.display();
+        if !directories.data.is_dir() {
+            let why = match directories.data.exists() {
                 true => "it is not a directory",
                 false => "no such directory",
             };
             bail!("there is no database in {dir}: {why}");
         }
-        let paths = place.paths();
+        let paths = directories.paths();
         let open = |dir: &Path| Ok(Arc::new(ReadDisk::open(dir)) as Arc<dyn Disk>);
         let opening = Opening::begin(&paths, &open).map_err(|error| match error {
             locked @ Error::Locked { .. } => stopped(locked),

@@ -307,7 +307,7 @@ impl Collections {
     }
 
     /// During a restart: the collection of this id, made if it is new, without an owner.
-    pub(crate) fn admit(&mut self, id: CollectionId, shape: Shape) -> &mut Collection {
+    pub(crate) fn find_or_make(&mut self, id: CollectionId, shape: Shape) -> &mut Collection {
         let hash = |c: &Collection| mix64(c.id.0);
         let entry = self.map.entry(mix64(id.0), |c| c.id == id, hash);
         let salts = self.salts;

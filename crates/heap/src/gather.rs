@@ -102,7 +102,7 @@ pub(crate) fn index_element(
     let (id, name) = kind::split_element_key(key)
         .filter(|(id, _)| id.0 < u64::MAX)
         .ok_or_else(|| damage("the key of an element", "another"))?;
-    let collection = table.collections.admit(id, shape);
+    let collection = table.collections.find_or_make(id, shape);
     if collection.shape != shape {
         let expected = format!("an element of a {}", Kind::Header(collection.shape).name());
         return Err(damage(&expected, row.kind.name()));

@@ -118,19 +118,19 @@ impl Pages {
         u32::try_from(self.states.len()).expect("at most 2^24 local pages")
     }
 
-    fn place(&self, local: u32) -> (usize, usize) {
+    fn position(&self, local: u32) -> (usize, usize) {
         let chunk_pages = usize::from(self.geometry.chunk_pages);
         let local = index(local);
         (local / chunk_pages, local % chunk_pages * PAGE_BYTES)
     }
 
     pub(crate) fn page(&self, local: u32) -> &[u8] {
-        let (chunk, at) = self.place(local);
+        let (chunk, at) = self.position(local);
         &self.chunks[chunk][at..at + PAGE_BYTES]
     }
 
     pub(crate) fn page_mut(&mut self, local: u32) -> &mut [u8] {
-        let (chunk, at) = self.place(local);
+        let (chunk, at) = self.position(local);
         &mut self.chunks[chunk][at..at + PAGE_BYTES]
     }
 

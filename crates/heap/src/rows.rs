@@ -163,9 +163,9 @@ impl Partition {
             Old::of(&self.pages, found.entry, &found.row)
         });
         let part = undo.part_mut(self.id());
-        self.place(part, id, (key, hash), old.as_ref(), row)?;
+        self.write_row(part, id, (key, hash), old.as_ref(), row)?;
         self.let_chain_go(undo, id, old.as_ref().and_then(|old| old.chain));
-        Ok(self.settle(undo, id, old.as_ref(), elements))
+        Ok(self.orphan_displaced(undo, id, old.as_ref(), elements))
     }
 
     /// Makes a key the header of a new collection without elements, which must follow.
@@ -247,7 +247,7 @@ impl Partition {
             ..Old::of(&self.pages, entry, &old)
         });
         let part = undo.part_mut(self.id());
-        self.place(part, table, (key, hash), old.as_ref(), row)
+        self.write_row(part, table, (key, hash), old.as_ref(), row)
     }
 
     /// Removes a key; `None` if there is none.
@@ -284,11 +284,11 @@ impl Partition {
         attached.account(&self.pages.memory);
         release_slot(&mut self.pages, attached, part, entry);
         self.let_chain_go(undo, table, old.chain);
-        Some(self.settle(undo, table, Some(&old), elements))
+        Some(self.orphan_displaced(undo, table, Some(&old), elements))
     }
 
     /// Orphans the collection of a header that is gone.
-    fn settle(
+    fn orphan_displaced(
         &mut self,
         undo: &mut Undo,
         table: TableId,
@@ -307,7 +307,7 @@ impl Partition {
     }
 
     /// Writes a key's row where it belongs and settles its index entries. What the old one held stays.
-    fn place(
+    fn write_row(
         &mut self,
         part: &mut PartUndo,
         id: TableId,

@@ -92,16 +92,16 @@ struct Sweep {
 }
 
 /// What the machine is doing.
-enum State {
+enum Activity {
     Idle,
     Running { sweep: Box<Sweep>, phase: Phase },
 }
 
-impl State {
+impl Activity {
     fn stage(&self) -> Stage {
         match self {
-            State::Idle => Stage::Idle,
-            State::Running { phase, .. } => phase.stage(),
+            Activity::Idle => Stage::Idle,
+            Activity::Running { phase, .. } => phase.stage(),
         }
     }
 }
@@ -159,7 +159,7 @@ pub struct Checkpointer {
     parts: CheckpointParts,
     places: Places,
     directories: [Directory; 2],
-    state: State,
+    activity: Activity,
     staging: AlignedBuf,
     staged: Vec<Staged>,
     sidecar: Vec<u8>,
@@ -187,7 +187,7 @@ impl Checkpointer {
             places: Places::of(&newest),
             parts,
             directories,
-            state: State::Idle,
+            activity: Activity::Idle,
             staging: AlignedBuf::zeroed(0),
             staged: Vec::new(),
             sidecar: Vec::new(),
@@ -214,7 +214,7 @@ impl Checkpointer {
     /// Whether a checkpoint is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        !matches!(self.state, State::Idle)
+        !matches!(self.activity, Activity::Idle)
     }
 
     /// Starts a checkpoint; nothing happens if one is running.
@@ -300,7 +300,8 @@ impl Checkpointer {
     /// of pages or update of the anchor has stopped the log. An anchor that is refused for want of
     /// space cancels nothing: the next step tries again to name the image.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
-        let State::Running { mut sweep, phase } = std::mem::replace(&mut self.state, State::Idle)
+        let Activity::Running { mut sweep, phase } =
+            std::mem::replace(&mut self.activity, Activity::Idle)
         else {
             return Ok(CheckpointProgress::Idle);
         };
@@ -320,7 +321,7 @@ impl Checkpointer {
             "after {event:?}"
         );
         match next {
-            Some(phase) => self.state = State::Running { sweep, phase },
+            Some(phase) => self.activity = Activity::Running { sweep, phase },
             None if event == Event::Truncated => self.complete(&sweep),
             None => self.cancel(&sweep),
         }
@@ -330,17 +331,19 @@ impl Checkpointer {
 
     /// Puts an idle machine to work.
     fn enter(&mut self, event: Event, sweep: Box<Sweep>, phase: Phase) {
-        assert_eq!(self.state.stage().advance(event), phase.stage());
-        self.state = State::Running { sweep, phase };
+        assert_eq!(self.activity.stage().advance(event), phase.stage());
+        self.activity = Activity::Running { sweep, phase };
     }
 
     /// Gives the running checkpoint up, unless its image is being named already: cancelling is just
     /// stopping. Returns whether one was given up.
     pub fn abandon(&mut self) -> bool {
-        if self.state.stage().after(Event::Abandon).is_none() {
+        if self.activity.stage().after(Event::Abandon).is_none() {
             return false;
         }
-        if let State::Running { sweep, .. } = std::mem::replace(&mut self.state, State::Idle) {
+        if let Activity::Running { sweep, .. } =
+            std::mem::replace(&mut self.activity, Activity::Idle)
+        {
             self.cancel(&sweep);
         }
         self.publish();

@@ -87,7 +87,7 @@ pub(crate) enum Scan {
     Done,
 }
 
-pub(crate) struct State<P, U> {
+pub(crate) struct ScheduleState<P, U> {
     pub disks: Vec<DiskState<P>>,
     pub streams: Vec<StreamState<U>>,
     /// Parts not yet played.
@@ -106,7 +106,7 @@ pub(crate) struct State<P, U> {
     pub error: Option<Error>,
 }
 
-impl<P, U> State<P, U> {
+impl<P, U> ScheduleState<P, U> {
     /// A part of the image was played.
     pub fn end_part(&mut self, disk: usize) {
         self.disks[disk].open -= 1;

@@ -132,7 +132,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
     fn play_life(&mut self, life: Incarnation, next: &mut Next<'_, S>) -> Result<()> {
         for stream in 0..self.heads.len() {
             if let Some(unit) = self.heads[stream].parked.take() {
-                self.place(stream, unit, life)?;
+                self.receive(stream, unit, life)?;
             }
         }
         loop {
@@ -141,7 +141,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             for stream in 0..self.heads.len() {
                 while self.needs_unit(stream) {
                     match next(stream)? {
-                        Some(unit) => self.place(stream, unit, life)?,
+                        Some(unit) => self.receive(stream, unit, life)?,
                         None => self.heads[stream].ended = true,
                     }
                 }
@@ -162,7 +162,12 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
     }
 
     /// Makes a unit the stream's current one, or parks it for a later round.
-    fn place(&mut self, stream: usize, unit: Arc<SharedUnit<S>>, life: Incarnation) -> Result<()> {
+    fn receive(
+        &mut self,
+        stream: usize,
+        unit: Arc<SharedUnit<S>>,
+        life: Incarnation,
+    ) -> Result<()> {
         assert!(
             self.heads[stream].parked.is_none(),
             "stream {stream} has given a unit of a later life than {}",

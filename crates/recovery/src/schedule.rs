@@ -14,7 +14,7 @@ use perdura_base::{Error, Result};
 use perdura_device::Clock;
 
 use crate::jobs::{
-    Asker, Counts, Decided, DiskState, Ending, Indexes, Job, Scan, State, StreamState,
+    Asker, Counts, Decided, DiskState, Ending, Indexes, Job, Scan, ScheduleState, StreamState,
 };
 use crate::level::{Busy, Edges, Schedule};
 use crate::threads::OnPanic;
@@ -27,7 +27,7 @@ struct Runner<'a, W: Work> {
     mergers: usize,
     indexes_first: bool,
     clock: &'a dyn Clock,
-    state: Mutex<State<W::Part, W::Unit>>,
+    state: Mutex<ScheduleState<W::Part, W::Unit>>,
     changed: Condvar,
 }
 
@@ -110,7 +110,7 @@ impl<'a, W: Work> Runner<'a, W> {
             mergers,
             indexes_first: work.indexes_first(),
             clock,
-            state: Mutex::new(State {
+            state: Mutex::new(ScheduleState {
                 parts_left: disks.iter().map(|disk: &DiskState<_>| disk.parts).sum(),
                 disks,
                 streams,
@@ -226,7 +226,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    fn is_over(&self, state: &State<W::Part, W::Unit>, asker: Asker) -> bool {
+    fn is_over(&self, state: &ScheduleState<W::Part, W::Unit>, asker: Asker) -> bool {
         let decided = state.decided == Decided::Yes;
         match asker {
             Asker::Disk(disk) => state.disks[disk].next == state.disks[disk].parts,
@@ -238,7 +238,7 @@ impl<'a, W: Work> Runner<'a, W> {
     }
 
     /// Whether image and log are in memory, all of both.
-    fn is_played(&self, state: &State<W::Part, W::Unit>) -> bool {
+    fn is_played(&self, state: &ScheduleState<W::Part, W::Unit>) -> bool {
         let played = if self.mergers > 0 {
             state.mergers_left == 0
         } else {
@@ -249,7 +249,7 @@ impl<'a, W: Work> Runner<'a, W> {
 
     fn take_job(
         &self,
-        state: &mut State<W::Part, W::Unit>,
+        state: &mut ScheduleState<W::Part, W::Unit>,
         asker: Asker,
     ) -> Option<Job<W::Part, W::Unit>> {
         match asker {
@@ -282,7 +282,7 @@ impl<'a, W: Work> Runner<'a, W> {
 
     fn take_read_part(
         &self,
-        state: &mut State<W::Part, W::Unit>,
+        state: &mut ScheduleState<W::Part, W::Unit>,
         disk: usize,
     ) -> Option<Job<W::Part, W::Unit>> {
         let d = &mut state.disks[disk];
@@ -297,7 +297,7 @@ impl<'a, W: Work> Runner<'a, W> {
 
     fn take_log_read(
         &self,
-        state: &mut State<W::Part, W::Unit>,
+        state: &mut ScheduleState<W::Part, W::Unit>,
         stream: usize,
     ) -> Option<Job<W::Part, W::Unit>> {
         let loaded = state.parts_left == 0;
@@ -333,7 +333,7 @@ impl<'a, W: Work> Runner<'a, W> {
 
     fn take_log_play(
         &self,
-        state: &mut State<W::Part, W::Unit>,
+        state: &mut ScheduleState<W::Part, W::Unit>,
         pick: u64,
     ) -> Option<Job<W::Part, W::Unit>> {
         let loaded = state.parts_left == 0 || !self.edges.log_play_waits;
@@ -362,7 +362,10 @@ impl<'a, W: Work> Runner<'a, W> {
     }
 
     /// What remains when all is played, and the indexes: behind the log, or ahead of it.
-    fn take_end(&self, state: &mut State<W::Part, W::Unit>) -> Option<Job<W::Part, W::Unit>> {
+    fn take_end(
+        &self,
+        state: &mut ScheduleState<W::Part, W::Unit>,
+    ) -> Option<Job<W::Part, W::Unit>> {
         let is_indexed = state.indexes == Indexes::Done;
         let may_end = self.is_played(state) && (is_indexed || !self.indexes_first);
         if state.log_end == Ending::No && may_end {
@@ -418,7 +421,7 @@ impl<'a, W: Work> Runner<'a, W> {
                     state.streams[stream].busy_ns += spent();
                 })
             }
-            Job::Decide => self.update(self.work.decide(), State::decide),
+            Job::Decide => self.update(self.work.decide(), ScheduleState::decide),
             Job::ReadUnit(stream, unit) => self.read_unit(stream, unit).map(drop),
             Job::PlayUnit(stream, unit) => self.play_unit(stream, unit, busy),
             Job::Merge(worker) => self.merge(worker, busy),
@@ -503,7 +506,7 @@ impl<'a, W: Work> Runner<'a, W> {
     fn update<T>(
         &self,
         result: Result<T>,
-        change: impl FnOnce(&mut State<W::Part, W::Unit>, T),
+        change: impl FnOnce(&mut ScheduleState<W::Part, W::Unit>, T),
     ) -> Result<()> {
         let value = result?;
         change(&mut self.state.lock(), value);
@@ -584,7 +587,7 @@ impl<'a, W: Work> Runner<'a, W> {
     }
 }
 
-fn take_part<P, U>(state: &mut State<P, U>, disk: usize) -> Option<Job<P, U>> {
+fn take_part<P, U>(state: &mut ScheduleState<P, U>, disk: usize) -> Option<Job<P, U>> {
     let part = state.disks[disk].ready.pop_front()?;
     Some(Job::PlayPart(disk, part))
 }

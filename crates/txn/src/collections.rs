@@ -45,12 +45,12 @@ impl Tx<'_> {
         })?;
         let home = Home { partition, id };
         self.changed.push((table, home));
-        self.settle(table, displaced)?;
+        self.orphan_displaced(table, displaced)?;
         Ok(home)
     }
 
     /// Orphans a collection whose header was displaced in another partition.
-    pub(crate) fn settle(&mut self, table: TableId, displaced: Displaced) -> Result<()> {
+    pub(crate) fn orphan_displaced(&mut self, table: TableId, displaced: Displaced) -> Result<()> {
         if let Some(home) = displaced.foreign
             && !armed(Flaw::ForeignNotOrphaned)
         {

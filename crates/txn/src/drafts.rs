@@ -56,6 +56,6 @@ impl Tx<'_> {
         let part = &mut self.guards[home_at].1;
         part.claim_draft(self.undo, table, home.id);
         self.changed.push((table, home));
-        self.settle(table, displaced)
+        self.orphan_displaced(table, displaced)
     }
 }

@@ -56,6 +56,6 @@ impl Tx<'_> {
         let displaced = self.change(at, key.len() + Self::ROW_BYTES, |part, undo| {
             part.name_text(undo, table, named, (key, hash), expiry_ms)
         })?;
-        self.settle(table, displaced)
+        self.orphan_displaced(table, displaced)
     }
 }

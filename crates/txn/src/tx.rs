@@ -353,7 +353,7 @@ impl<'a> Tx<'a> {
             Some(value.len()),
             "what is written is found"
         );
-        self.settle(table, displaced)
+        self.orphan_displaced(table, displaced)
     }
 
     /// Writes `bytes` at `at` into the string of a key. A missing string is created, a shorter one
@@ -432,7 +432,7 @@ impl<'a> Tx<'a> {
         debug_assert!(displaced.is_some() || !alive, "what was found is removed");
         debug_assert!(self.guards[at].1.peek(table, key, hash).is_none());
         if let Some(displaced) = displaced {
-            self.settle(table, displaced)?;
+            self.orphan_displaced(table, displaced)?;
         }
         Ok(alive)
     }

@@ -10,7 +10,7 @@ const PORT: u16 = 6379;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// Where it listens.
-    pub place: Place,
+    pub endpoint: Endpoint,
     /// The user of AUTH; without one AUTH gets the password alone.
     pub user: Option<String>,
     /// The password of AUTH.
@@ -19,7 +19,7 @@ pub struct Address {
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// A host and a port.
     Tcp(String, u16),
     /// A Unix socket.
@@ -30,7 +30,7 @@ impl Address {
     /// With the password of the environment, if it has none: for the server that keys come from.
     #[must_use]
     pub fn or_password_of_environment(mut self) -> Address {
-        if matches!(self.place, Place::Tcp(..)) && self.password.is_none() {
+        if matches!(self.endpoint, Endpoint::Tcp(..)) && self.password.is_none() {
             self.password = std::env::var(PASSWORD_VARIABLE).ok();
         }
         self
@@ -40,10 +40,10 @@ impl Address {
 impl std::fmt::Display for Address {
     /// Without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.place {
-            Place::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Place::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Place::Unix(path) => write!(f, "{}", path.display()),
+        match &self.endpoint {
+            Endpoint::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Endpoint::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Endpoint::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -54,7 +54,7 @@ impl std::str::FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix://") {
             return Ok(Address {
-                place: Place::Unix(path.into()),
+                endpoint: Endpoint::Unix(path.into()),
                 user: None,
                 password: None,
             });
@@ -72,38 +72,38 @@ impl std::str::FromStr for Address {
             Some((login, rest)) => (Some(login), rest),
             None => (None, rest),
         };
-        let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (endpoint, path) = rest.split_once('/').unwrap_or((rest, ""));
         if !path.is_empty() {
             return Err("a database is chosen with --db, not in the URL".into());
         }
-        let (host, port) = host_and_port(place)?;
+        let (host, port) = host_and_port(endpoint)?;
         let (user, password) = match login.map(|login| login.split_once(':')) {
             None => (None, None),
             Some(None) => return Err("there is a user but no password before the @".into()),
             Some(Some((user, password))) => (Some(decoded(user)?), Some(decoded(password)?)),
         };
         Ok(Address {
-            place: Place::Tcp(host, port),
+            endpoint: Endpoint::Tcp(host, port),
             user: user.filter(|user| !user.is_empty()),
             password: password.filter(|password| !password.is_empty()),
         })
     }
 }
 
-fn host_and_port(place: &str) -> Result<(String, u16), String> {
+fn host_and_port(endpoint: &str) -> Result<(String, u16), String> {
     let port_of = |text: &str| {
         text.parse::<u16>()
             .map_err(|_| format!("'{text}' is no port"))
     };
-    let (host, port) = match place
+    let (host, port) = match endpoint
         .strip_prefix('[')
         .and_then(|rest| rest.split_once(']'))
     {
         Some((host, "")) => (host, PORT),
         Some((host, port)) => (host, port_of(port.strip_prefix(':').unwrap_or(port))?),
-        None => match place.split_once(':') {
+        None => match endpoint.split_once(':') {
             Some((host, port)) => (host, port_of(port)?),
-            None => (place, PORT),
+            None => (endpoint, PORT),
         },
     };
     if host.is_empty() {
@@ -133,19 +133,22 @@ fn decoded(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn tcp(host: &str, port: u16) -> Place {
-        Place::Tcp(host.into(), port)
+    fn tcp(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tcp(host.into(), port)
     }
 
     #[test]
     fn addresses_have_the_usual_forms() {
         let parse = |text: &str| text.parse::<Address>().unwrap();
-        assert_eq!(parse("redis://db").place, tcp("db", 6379));
-        assert_eq!(parse("127.0.0.1:7000/").place, tcp("127.0.0.1", 7000));
-        assert_eq!(parse("redis://[::1]:7000").place, tcp("::1", 7000));
-        assert_eq!(parse("unix:///run/x").place, Place::Unix("/run/x".into()));
+        assert_eq!(parse("redis://db").endpoint, tcp("db", 6379));
+        assert_eq!(parse("127.0.0.1:7000/").endpoint, tcp("127.0.0.1", 7000));
+        assert_eq!(parse("redis://[::1]:7000").endpoint, tcp("::1", 7000));
+        assert_eq!(
+            parse("unix:///run/x").endpoint,
+            Endpoint::Unix("/run/x".into())
+        );
         let full = parse("redis://me:p%40s%3as@w@db:7000");
-        assert_eq!(full.place, tcp("db", 7000));
+        assert_eq!(full.endpoint, tcp("db", 7000));
         assert_eq!(full.user.as_deref(), Some("me"));
         assert_eq!(full.password.as_deref(), Some("p@s:s@w"));
         assert_eq!(full.to_string(), "db:7000");

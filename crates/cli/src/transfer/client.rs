@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::address::{Address, Place};
+use super::address::{Address, Endpoint};
 use super::commands;
 
 /// How long a server that loads its data is waited for.
@@ -79,15 +79,15 @@ pub struct Connection {
 impl Connection {
     /// Connects and logs in. Waits while the server loads its data.
     pub fn open(address: &Address) -> Result<Connection> {
-        let (ours, theirs): (Box<dyn Socket>, Box<dyn Socket>) = match &address.place {
-            Place::Tcp(host, port) => {
+        let (ours, theirs): (Box<dyn Socket>, Box<dyn Socket>) = match &address.endpoint {
+            Endpoint::Tcp(host, port) => {
                 let socket = TcpStream::connect((host.as_str(), *port))
                     .with_context(|| format!("connecting to {address}"))?;
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(REPLY_MAX))?;
                 (Box::new(socket.try_clone()?), Box::new(socket))
             }
-            Place::Unix(path) => {
+            Endpoint::Unix(path) => {
                 let socket = UnixStream::connect(path)
                     .with_context(|| format!("connecting to {address}"))?;
                 socket.set_read_timeout(Some(REPLY_MAX))?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use perdura_server::{Server, ServerOptions};
 
-use super::address::{Address, Place};
+use super::address::{Address, Endpoint};
 use super::now_ms;
 
 /// A server of our own.
@@ -42,7 +42,7 @@ impl Embedded {
             server,
             dir,
             address: Address {
-                place: Place::Unix(socket),
+                endpoint: Endpoint::Unix(socket),
                 user: None,
                 password: None,
             },

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Parser;
 use serde::Serialize;
 
-use crate::offline::{Offline, Place};
+use crate::offline::{Directories, Offline};
 use crate::output;
 
 /// Print the logical digest of a stopped database.
@@ -15,7 +15,7 @@ use crate::output;
 #[command(after_help = "Example:\n  perdura digest --data perdura-data")]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    directories: Directories,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -29,7 +29,7 @@ struct Digest {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let offline = Offline::open(&args.place)?;
+    let offline = Offline::open(&args.directories)?;
     let (restarted, digest) = offline.restart()?;
     let report = restarted.report;
     if args.json {

@@ -17,7 +17,7 @@ use perdura_recovery::{LogMemory, RestartOptions, Schedule};
 use serde::Serialize;
 
 use crate::exit::{Damaged, Usage};
-use crate::offline::{Offline, Place, threads_or_cores};
+use crate::offline::{Directories, Offline, threads_or_cores};
 use crate::output;
 
 /// Make a new database of what is whole in a damaged one.
@@ -36,7 +36,7 @@ use crate::output;
     perdura verify --data repaired")]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    directories: Directories,
     /// The directory of the new database, with its log; it must be empty or not be there.
     #[arg(long, value_name = "NEW")]
     to: Option<PathBuf>,
@@ -56,8 +56,8 @@ struct Told<'a> {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let offline = Offline::open_damaged(&args.place)?;
-    let dir = || args.place.data.display().to_string();
+    let offline = Offline::open_damaged(&args.directories)?;
+    let dir = || args.directories.data.display().to_string();
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
     let options = offline.restart_options(method, &schedule);

@@ -9,7 +9,7 @@ use perdura_recovery::{Level, Method, Schedule};
 use perdura_wal::{Mode, Scheme};
 
 use crate::exit::Usage;
-use crate::offline::{Offline, Place, hex, threads_or_cores, with_digest};
+use crate::offline::{Directories, Offline, hex, threads_or_cores, with_digest};
 use crate::output;
 
 /// Restart a stopped database once, report it, and leave.
@@ -28,7 +28,7 @@ use crate::output;
     perdura restart --data perdura-data --log-dir /disk1 --log-dir /disk2 --dry-run")]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    directories: Directories,
     /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, or auto: the database's own.
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     method: String,
@@ -49,7 +49,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     // An unknown method is refused before the database is opened.
     Method::by_name(&args.method, Scheme::Differential).map_err(Usage)?;
-    let offline = Offline::open(&args.place)?;
+    let offline = Offline::open(&args.directories)?;
     let (method, level) = offline.way(&args.method, args.level)?;
     let schedule = Schedule::new(level, threads_or_cores(args.threads));
     let report = if args.dry_run {
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         match offline.anchor.scheme.mode() {
             Mode::Executor => product(args, offline, level)?,
-            Mode::Steal => interleaved::restart(&args.place, offline, method, &schedule)?,
+            Mode::Steal => interleaved::restart(&args.directories, offline, method, &schedule)?,
         }
     };
     if args.json {
@@ -70,10 +70,10 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Opens the database to write and closes it cleanly.
 fn product(args: &Args, offline: Offline, level: Level) -> Result<RestartReport> {
-    let mut options = perdura::Options::new(&args.place.data);
+    let mut options = perdura::Options::new(&args.directories.data);
     options.streams = offline.anchor.streams;
-    options.log_dirs.clone_from(&args.place.log_dir);
-    options.image_dirs.clone_from(&args.place.image_dir);
+    options.log_dirs.clone_from(&args.directories.log_dir);
+    options.image_dirs.clone_from(&args.directories.image_dir);
     options.restart_level = level;
     options.threads = args.threads;
     // Its locks are shared, and stand in the way of the one that follows.

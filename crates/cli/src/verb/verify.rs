@@ -6,7 +6,7 @@ use perdura_recovery::Schedule;
 use perdura_recovery::verify::{Findings, verify};
 
 use crate::exit::Damaged;
-use crate::offline::{Offline, Place, described, threads_or_cores};
+use crate::offline::{Directories, Offline, described, threads_or_cores};
 use crate::output;
 
 /// Check every byte of a stopped database that a restart could need.
@@ -21,7 +21,7 @@ use crate::output;
     perdura verify --data perdura-data --strict --json")]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    directories: Directories,
     /// Exit code 3 for any damage, also where something whole stands in for it.
     #[arg(long)]
     strict: bool,
@@ -31,11 +31,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let offline = Offline::open(&args.place)?;
+    let offline = Offline::open(&args.directories)?;
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
     let options = offline.restart_options(method, &schedule);
-    let dir = || args.place.data.display().to_string();
+    let dir = || args.directories.data.display().to_string();
     let verified = verify(&options, &described).with_context(dir)?;
     let verified = verified.context("there is no database")?;
     if args.json {

@@ -6,7 +6,7 @@ use perdura_base::ImageSlot;
 use perdura_recovery::{Anchor, ImageStatus};
 use serde::Serialize;
 
-use crate::offline::{Offline, Place};
+use crate::offline::{Directories, Offline};
 use crate::output;
 use perdura_base::moment::moment;
 
@@ -15,7 +15,7 @@ use perdura_base::moment::moment;
 #[command(after_help = "Example:\n  perdura dump anchor --data perdura-data --json")]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    directories: Directories,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -142,7 +142,7 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let offline = Offline::open(&args.place)?;
+    let offline = Offline::open(&args.directories)?;
     let anchor = shown(&offline.anchor, offline.anchor_notes.clone());
     if args.json {
         return output::json(&anchor);

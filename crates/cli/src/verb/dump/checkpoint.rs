@@ -7,7 +7,7 @@ use perdura_recovery::image::{LoadedDirectory, Places, directory_path, folder, r
 use serde::Serialize;
 
 use super::anchor::ShownImage;
-use crate::offline::{Offline, Place, hex};
+use crate::offline::{Directories, Offline, hex};
 use crate::output;
 
 /// Show both checkpoint images: status, directory, proof.
@@ -17,7 +17,7 @@ use crate::output;
     perdura dump checkpoint --data perdura-data --entries --json")]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    directories: Directories,
     /// List every page, too.
     #[arg(long)]
     entries: bool,
@@ -53,7 +53,7 @@ struct ShownEntry {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let offline = Offline::open(&args.place)?;
+    let offline = Offline::open(&args.directories)?;
     let mut damage = None;
     let mut images = Vec::new();
     for slot in ImageSlot::ALL {

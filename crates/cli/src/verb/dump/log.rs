@@ -12,7 +12,7 @@ use perdura_wal::{BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, Restart
 use serde::Serialize;
 
 use crate::exit::Usage;
-use crate::offline::{Offline, Place};
+use crate::offline::{Directories, Offline};
 use crate::output;
 use perdura_base::moment::moment;
 
@@ -27,7 +27,7 @@ use perdura_base::moment::moment;
     perdura dump log --data perdura-data --json | jq .epoch")]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    directories: Directories,
     /// Only this stream.
     #[arg(long, value_name = "N")]
     stream: Option<u8>,
@@ -80,7 +80,7 @@ struct ShownRecord {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let offline = Offline::open(&args.place)?;
+    let offline = Offline::open(&args.directories)?;
     let streams = offline.anchor.streams;
     if let Some(stream) = args.stream.filter(|stream| *stream >= streams) {
         bail!(Usage(format!(

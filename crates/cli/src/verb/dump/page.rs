@@ -12,7 +12,7 @@ use perdura_recovery::image::{ImageFile, Places, read_directory};
 use serde::Serialize;
 
 use crate::exit::Usage;
-use crate::offline::{Offline, Place, hex};
+use crate::offline::{Directories, Offline, hex};
 use crate::output::{self, bytes};
 
 /// Show one page of an image.
@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(value_name = "PAGE")]
     page: u32,
     #[command(flatten)]
-    place: Place,
+    directories: Directories,
     /// The image [default: the newest complete one].
     #[arg(long, value_enum, ignore_case = true)]
     image: Option<Slot>,
@@ -76,7 +76,7 @@ struct ShownRow {
 const SHOWN_BYTES: usize = 64;
 
 pub fn run(args: &Args) -> Result<()> {
-    let offline = Offline::open(&args.place)?;
+    let offline = Offline::open(&args.directories)?;
     let slot = slot_of(args.image, &offline)?;
     let status = offline.anchor.image(slot);
     if !status.is_complete() {

@@ -13,12 +13,12 @@ use perdura_recovery::disks::{Demand, Opening};
 use perdura_recovery::{Method, Schedule};
 use perdura_steal::{Steal, StealEnv, StealOptions};
 
-use crate::offline::{Offline, Place, taken_slots, with_digest};
+use crate::offline::{Directories, Offline, taken_slots, with_digest};
 
 /// Opens the database, and leaves it with a checkpoint. What its slots hold is written nowhere but
 /// in its pages, so it is restarted in memory first to see one.
 pub fn restart(
-    place: &Place,
+    directories: &Directories,
     offline: Offline,
     method: &'static Method,
     schedule: &Schedule,
@@ -29,7 +29,7 @@ pub fn restart(
     let (scheme, streams) = (offline.anchor.scheme, offline.anchor.streams);
     // Its locks are shared, and stand in the way of the ones that follow.
     drop(offline);
-    let paths = place.paths();
+    let paths = directories.paths();
     let opening = Opening::begin(&paths, &open_dir)?;
     let (disks, _locks) = opening.finish(streams, paths.image_disks(), Demand::All)?;
     let env = StealEnv {
