@@ -1,14 +1,14 @@
-//! Clients that wait for a key, as BLPOP does: who waits for what, in which order, until when.
+//! Clients that wait for a key, as BLPOP does: which keys, in which order, and until when.
 //!
 //! A command that finds nothing ends with a [`Wait`], and its client is kept here with a copy of
 //! the request. A change of one of its keys makes that key *ready*; when the command that changed
 //! it has been answered, the clients that wait for a ready key are tried again, the first to have
 //! come first, each with its request narrowed to that one key (`command::wait`). So a client is
-//! served by the same function that would have served it at once, as a transaction of its own,
+//! served by the same function that would have served it at once, in a separate transaction,
 //! and its reply waits for the disk like any other.
 //!
 //! Invariant: a client in `clients` is in `keys` under each of its keys, and in `deadlines` if it
-//! has one; nobody else is.
+//! has one. No other client is.
 
 use crate::command::Command;
 use crate::engine::{Epoch, Shape};
@@ -36,13 +36,13 @@ pub(crate) struct Wait {
     pub keys: Range<usize>,
     /// The argument that says how many they are, if there is one.
     pub count: Option<usize>,
-    /// For how long; for ever if it is none.
+    /// For how long; without a limit if it is `None`.
     pub timeout: Option<Duration>,
-    /// The reply where nobody may wait.
+    /// The reply where no client may wait.
     pub nothing: Nothing,
 }
 
-/// The time that a blocking command may wait: seconds, perhaps with a fraction. 0 is for ever.
+/// The time that a blocking command may wait: seconds, perhaps with a fraction. 0 is without a limit.
 pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str> {
     const NOT_FLOAT: &str = "ERR timeout is not a float or out of range";
     const NEGATIVE: &str = "ERR timeout is negative";
@@ -67,7 +67,7 @@ pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str
 /// A client that waits.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// Who.
+    /// The client.
     pub seat: Seat,
     /// The database of its keys.
     pub database: u8,
@@ -126,7 +126,7 @@ pub(crate) struct Blocking {
 }
 
 impl Blocking {
-    /// Whether nobody waits.
+    /// Whether no client waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
@@ -136,7 +136,7 @@ impl Blocking {
         self.clients.len()
     }
 
-    /// How many of them not for ever.
+    /// How many of them have a deadline.
     pub(crate) fn timeouts(&self) -> usize {
         self.deadlines.len()
     }
@@ -217,7 +217,7 @@ impl Blocking {
         Some(waiter)
     }
 
-    /// A key has changed: whoever waits for it is to be tried again.
+    /// Notes that a key has changed: clients that wait for it are to be tried again.
     pub(crate) fn touch(&mut self, database: u8, key: &[u8]) {
         let waited = self
             .keys
@@ -236,7 +236,7 @@ impl Blocking {
             .map(AsRef::as_ref)
     }
 
-    /// The next key that may have something for those who wait for it.
+    /// The next key that may have something for the clients that wait for it.
     #[inline]
     pub(crate) fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
         let next = self.ready.pop_front()?;
@@ -251,7 +251,7 @@ impl Blocking {
         Some((*ticket, *id))
     }
 
-    /// When the first of those ends who wait for a time.
+    /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }

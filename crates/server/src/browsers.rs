@@ -27,7 +27,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings! {
         "post-form-urlencoded" "post-xhr" "tls";
 };
 
-/// Who the browser is when its bytes arrive.
+/// What the server needs of a client when the bytes of a browser arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
     NeedsNoPassword,

@@ -162,7 +162,7 @@ impl Connection {
 
     fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
         // The rest of a long request comes in long reads; whole pipelines in short ones, so that
-        // nobody waits for thousands of another's requests.
+        // no client waits for thousands of another's requests.
         let window = if !self.session.authenticated {
             STRANGER_READ_BYTES.min(buffer.len())
         } else if self.parser.needed() > PIPELINE_BYTES {
@@ -188,7 +188,7 @@ impl Connection {
         };
         if read == 0 {
             // A half-closed peer still gets the replies to what it sent. One that is owed nothing
-            // goes now, before anybody else's request is run.
+            // goes now, before another client's request is run.
             self.readable = false;
             self.closing = true;
             return match self.replies.unsent() {
@@ -351,7 +351,7 @@ impl Connection {
         } else {
             STRANGER_INPUT_BYTES
         };
-        // The request of a stranger who waits for a password was read whole: it is not unfinished.
+        // The request of a client whose password is being judged was read whole: it is not unfinished.
         let waits = self.postponed && !self.session.authenticated;
         if bytes > max && !waits && !self.closing {
             self.input = Vec::new();

@@ -35,7 +35,7 @@ pub(crate) enum Message {
         /// How it ended.
         result: Result<(), Error>,
     },
-    /// Somebody wants all figures.
+    /// A request for all figures.
     Figures(oneshot::Sender<Fields>),
     /// End, with a checkpoint or without.
     Stop {

@@ -61,7 +61,7 @@ pub struct ServerOptions {
     pub latency_percentiles: Vec<f64>,
     /// How large collections may be while they are packed.
     pub packed: PackedLimits,
-    /// Who may use DEBUG.
+    /// Which clients may use DEBUG.
     pub enable_debug_command: DebugAccess,
     /// A file of users, as ACL SAVE writes it.
     pub aclfile: Option<PathBuf>,
@@ -89,12 +89,12 @@ pub struct ServerOptions {
     pub ignored: BTreeMap<&'static str, String>,
 }
 
-/// Who may use DEBUG.
+/// Which clients may use DEBUG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DebugAccess {
-    /// Nobody.
+    /// None.
     No,
-    /// Everybody who may run the command.
+    /// Every client that may run the command.
     Yes,
     /// Clients on this machine.
     Local,

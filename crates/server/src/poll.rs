@@ -1,7 +1,7 @@
 //! The event loop: one thread, every socket.
 //!
 //! A round: sleep until something happens; read from and run *every* ready connection; tell the
-//! engine once that somebody waits, so that its flusher syncs while we write; write every reply
+//! engine once that a reply waits, so that its flusher syncs while the loop writes; write every reply
 //! that may leave. A reply that waits for the disk puts its connection on a list; when the
 //! durable epoch has advanced, only that list is looked at.
 //!
@@ -99,7 +99,7 @@ pub(crate) struct EventLoop {
     accept_pending: bool,
     /// Whether the last round had no time to accept all that wait.
     newcomers_left: bool,
-    /// When the log was last told that nobody can be let in.
+    /// When the log last said that no connection can be accepted.
     complained: Option<Instant>,
     /// Connections that came to speak TLS, with their ids and when they must have begun.
     handshakes: VecDeque<(usize, u64, Instant)>,
@@ -257,7 +257,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether clients wait for an epoch that nobody has made durable yet, and no connection has
+    /// Whether clients wait for an epoch that is not durable yet, and no connection has
     /// requests left.
     fn owes(&self) -> bool {
         !self.waiting.is_empty() && !self.has_work()

@@ -1,4 +1,4 @@
-//! Who listens to what: channels, patterns and shard channels.
+//! Which clients listen to which channels, patterns and shard channels.
 //!
 //! A subscription is kept twice: by topic here, so that publishing finds its listeners, and by
 //! client in its [`Subscriptions`], so that a client that leaves is found in its topics without a
@@ -13,7 +13,7 @@ pub(crate) enum Topic {
     Channel,
     /// All channels that match a pattern.
     Pattern,
-    /// A channel of SSUBSCRIBE, a name space of its own.
+    /// A channel of SSUBSCRIBE, in a separate name space.
     Shard,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Nobody's: clients are counted from 1.
+    /// No client's: clients are counted from 1.
     pub(crate) const NOBODY: Seat = Seat { index: 0, id: 0 };
 }
 
@@ -79,7 +79,7 @@ impl Subscriptions {
 
 type Listeners = BTreeMap<u64, usize>;
 
-/// All topics that somebody listens to.
+/// All topics that have listeners.
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     channels: HashMap<Box<[u8]>, Listeners>,
@@ -155,7 +155,7 @@ impl Topics {
             .map(|(pattern, listeners)| (pattern.as_ref(), listeners.iter().map(seat)))
     }
 
-    /// The names that somebody listens to.
+    /// The names that have listeners.
     pub(crate) fn names(&self, topic: Topic) -> Vec<&[u8]> {
         match topic {
             Topic::Channel => self.channels.keys().map(AsRef::as_ref).collect(),
@@ -173,7 +173,7 @@ impl Topics {
         }
     }
 
-    /// Whether nobody listens to any channel or pattern.
+    /// Whether no channel or pattern has a listener.
     pub(crate) fn is_silent(&self) -> bool {
         self.channels.is_empty() && self.patterns.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The replies of one connection, each held back until what it rests on is durable.
 //!
-//! Every reply carries the epoch of its transaction, also one that only read: the value may
-//! have been pre-committed by somebody else. Replies leave in the order of the requests, so what
+//! Every reply carries the epoch of its transaction, even if that only read: another transaction may
+//! have pre-committed the value. Replies leave in the order of the requests, so what
 //! counts is the *running maximum* of the epochs; the queue therefore holds one entry per
 //! distinct epoch, and its length is bounded by the epochs in flight, not by the pipeline.
 //!

@@ -58,7 +58,7 @@ pub fn serve(
     prepared.run()
 }
 
-/// A server in a thread of its own, for tests and for programs that embed it.
+/// A server in a separate thread, for tests and for programs that embed it.
 #[derive(Debug)]
 pub struct Server {
     thread: JoinHandle<Result<(), ServeError>>,
@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// Like [`start`](Self::start), for callers that open the database themselves: `open` runs
-    /// in a thread of its own while clients are told `-LOADING`.
+    /// in a separate thread while clients get `-LOADING`.
     ///
     /// # Errors
     /// Options that expose the database, and addresses that cannot be bound.
@@ -224,7 +224,7 @@ impl Prepared {
     fn open_with(&self, open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static) {
         let (control, progress) = (self.control.clone(), Arc::clone(&self.progress));
         thread::spawn(move || {
-            // A panic must end the server, not leave it loading for ever.
+            // A panic must end the server and not leave it loading.
             let opened = catch_unwind(AssertUnwindSafe(|| open(progress)));
             let crashed = |_| {
                 Err(Error::Stopped(String::from(

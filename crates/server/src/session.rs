@@ -1,5 +1,5 @@
 //! What a client has told about itself: its database, its protocol version, whether it has
-//! proved who it is, the block it is queueing, and when it wants its replies.
+//! authenticated, the block that it queues, and when it wants its replies.
 
 use crate::acl::prove::Proof;
 use crate::acl::{Acl, User};
@@ -86,9 +86,9 @@ pub(crate) struct Session {
     pub database: u8,
     /// Whether replies are RESP3.
     pub resp3: bool,
-    /// Who it is; the rules in it are always those in force.
+    /// Its user, always with the rules in force.
     pub user: Arc<User>,
-    /// Whether it has proved who it is, or need not.
+    /// Whether it has authenticated, or need not.
     pub authenticated: bool,
     /// The open MULTI block.
     pub block: Option<Block>,

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// No `mem` reply leaves while a write older than this is not durable, microseconds.
 const MEM_AGE_US_MAX: u64 = 10_000;
-/// From this age on the flusher is told that somebody may soon have to wait, microseconds.
+/// From this age on the flusher is told that clients may soon have to wait, microseconds.
 const MEM_AGE_US_NUDGE: u64 = 2_000;
 
 /// After a line about a foreign protocol the log is silent about them for this long.
@@ -155,7 +155,7 @@ pub(crate) struct State {
     pub saving: Option<u64>,
     /// When the database was opened, seconds since 1970.
     pub opened_at: u64,
-    /// How the newest checkpoint ended, as far as anybody has asked.
+    /// How the newest checkpoint ended, as far as the loop has asked.
     pub checkpoints: Checkpoints,
     /// Changes of keys since the newest checkpoint.
     pub changes: Changes,
@@ -173,7 +173,7 @@ pub(crate) struct State {
     pub jobs: Jobs,
     /// What takes steps.
     pub steps: Steps,
-    /// Who listens to what.
+    /// Which clients listen to which channels.
     pub topics: Topics,
     /// The newest slow commands.
     pub slowlog: SlowLog,
@@ -198,7 +198,7 @@ pub(crate) struct State {
     notes_accesses: bool,
     /// The client whose command runs.
     pub running: Running,
-    /// Connections that somebody else has written to.
+    /// Connections that another connection's command has written to.
     pub touched: Vec<usize>,
     /// The service manager, if this process has one.
     pub supervisor: Option<Supervisor>,
@@ -357,7 +357,7 @@ impl State {
         self.opened_at.max(checkpoint_end_us / 1_000_000)
     }
 
-    /// A client that leaves, or begins anew: nobody expects anything of it any more.
+    /// Forgets a client that leaves or begins anew: no waiting list names it any more.
     pub(crate) fn forget(&mut self, session: &mut Session) {
         self.watches.forget(&mut session.watched);
         if let Some(mut own) = session.subscriptions.take() {
@@ -420,7 +420,7 @@ impl State {
         }
     }
 
-    /// Has the loop look after a connection that somebody else has written to.
+    /// Has the loop look after a connection that another connection's command has written to.
     pub(crate) fn touch(&mut self, index: usize) {
         self.touched.push(index);
     }

@@ -1,7 +1,7 @@
 //! Talking to the service manager: systemd is told when the server serves, how far a restart is, that
 //! it ends, and, if it wants to know, that the loop still turns.
 //!
-//! Only a server that is a process of its own does this ([`crate::serve`]); one within another
+//! Only a server that runs as a separate process does this ([`crate::serve`]); one within another
 //! program leaves that to the program.
 
 use crate::loading;

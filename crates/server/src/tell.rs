@@ -12,7 +12,7 @@ use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::State;
 
-/// Who gets a message.
+/// The clients that get a message.
 #[derive(Debug)]
 struct Audience {
     by_name: Vec<Seat>,
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Tells those who want to know of changes that are durable with `epoch`.
+    /// Tells observers of changes that are durable with `epoch`.
     #[inline]
     pub(crate) fn tell(&mut self, events: &[Event], epoch: Epoch) {
         if !events.is_empty() {
@@ -118,12 +118,12 @@ impl State {
         }
     }
 
-    /// Whether anybody hears of keys whose time is over.
+    /// Whether any client hears of keys that have expired.
     pub(crate) fn hears_expired(&self) -> bool {
         self.notify & notify::class::EXPIRED != 0 && self.publishes_events()
     }
 
-    /// Sends a message to all who listen to a channel, by its name or by a pattern. Answers to
+    /// Sends a message to all clients that listen to a channel, by its name or by a pattern. Returns to
     /// how many.
     pub(crate) fn publish(
         &mut self,
@@ -138,7 +138,7 @@ impl State {
         count
     }
 
-    /// A message to those who listen now, which a MULTI block sends when it commits.
+    /// A message to the present listeners, which a MULTI block sends when it commits.
     pub(crate) fn message(&self, topic: Topic, channel: &[u8], text: &[u8]) -> Message {
         Message {
             topic,
@@ -263,7 +263,7 @@ impl State {
         }
     }
 
-    /// So many bytes are too many for listeners and for those who monitor.
+    /// So many bytes are too many for listeners and for monitors.
     fn own_bytes_max(&self) -> usize {
         match self.options.output_limits.pubsub.hard_bytes {
             0 => usize::MAX,

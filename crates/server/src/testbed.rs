@@ -46,7 +46,7 @@ impl Testbed {
     }
 }
 
-/// A socket that nobody reads.
+/// A socket that is never read.
 pub(crate) fn socket() -> Stream {
     let (ours, _) = mio::net::UnixStream::pair().expect("a pair of sockets");
     Stream::Unix(ours)

@@ -1,6 +1,6 @@
 //! TLS on the loop's sockets, by `rustls`.
 //!
-//! A session of `rustls` does no I/O of its own: bytes of the socket go in, text comes out, and
+//! A session of `rustls` does no I/O: bytes of the socket go in, text comes out, and
 //! the other way round. So a TLS connection is one more kind of stream under the edge-triggered
 //! loop, and nothing above it knows. Two things differ from a bare socket:
 //!
@@ -13,7 +13,7 @@
 //! A handshake must end within [`HANDSHAKE`] and within [`HANDSHAKE_BYTES_MAX`] received bytes
 //! ([`CERTIFIED_BYTES_MAX`] where clients show certificates); the loop closes what takes longer.
 //! No tickets and no sessions are kept for a client that may come back. One call reads the
-//! socket at most [`READS_MAX`] times, so that records which hold no text keep nobody waiting.
+//! socket at most [`READS_MAX`] times, so that records which hold no text do not delay other clients.
 //!
 //! # What is absent
 //! Resumption: clients of a database keep their connections, and a cache is memory that
@@ -49,7 +49,7 @@ pub enum TlsAuthClients {
     No,
     /// One that is shown must be good.
     Optional,
-    /// Nobody comes in without one.
+    /// A client without one is refused.
     Yes,
 }
 

@@ -1,10 +1,10 @@
 //! The keys that clients watch, and how often each was changed.
 //!
-//! A watched key has a count of changes that lives as long as somebody watches it. WATCH notes
+//! A watched key has a count of changes that lives as long as a client watches it. WATCH notes
 //! the count; EXEC compares. So a change costs one lookup however many clients watch, and no
 //! client has to be found, not even the one that is running.
 //!
-//! A key that expires is changed by nobody. WATCH therefore notes its deadline, too: a later
+//! No command changes a key that expires. WATCH therefore notes its deadline, too: a later
 //! change of the deadline is a change of the key, so at EXEC the noted one still holds, or the
 //! count has moved.
 
@@ -35,7 +35,7 @@ pub(crate) struct Watch {
 }
 
 impl Watches {
-    /// Whether nobody watches anything.
+    /// Whether no key is watched.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

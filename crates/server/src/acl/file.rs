@@ -98,7 +98,7 @@ impl Acl {
         let beside = Path::new(&beside);
         let written = write_whole(beside, &text).and_then(|()| fs::rename(beside, path));
         if let Err(error) = written {
-            // What is half there is of no use to anybody.
+            // A half-written file is useless.
             let _ = fs::remove_file(beside);
             return Err(error);
         }

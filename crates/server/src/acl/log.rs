@@ -1,4 +1,4 @@
-//! ACL LOG: who was denied what. Bounded, and repeats of the last minute are counted, so that a
+//! ACL LOG: what was denied to which client. Bounded, and repeats of the last minute are counted, so that a
 //! client that tries and tries fills no memory.
 
 use super::selector::{Denied, Reason};

@@ -1,21 +1,21 @@
-//! Access control: users, what they may do, and who was denied what.
+//! Access control: users, what they may do, and what was denied to whom.
 //!
 //! Every client is a user: `default` until it says otherwise. The rules are Redis's, down to the
 //! texts. A session holds its user; when rules change the new user is put into every session that
 //! has it, so that a request costs one branch if its user may do everything, and no lookup ever.
 //!
 //! # Parts
-//! * `catalog`: what rules can be about. `selector`, `user`: rules and who has them.
+//! * `catalog`: what rules can be about. `selector`, `user`: rules, and the users that have them.
 //! * `rules`, `describe`: rules as words, read and written. `file`: the ACL file.
 //! * `secret`: passwords, at rest and in memory. `prove`, `throttle`: judging them without stopping
-//!   the loop, and slowing down who guesses. `log`: who was denied what.
+//!   the loop, and slowing down guesses. `log`: what was denied to whom.
 //!
 //! # Where users live
 //! Users are configuration, as in Redis, and no part of the database: they come from the ACL file
 //! or the configuration, and ACL SAVE writes them. A backup of the data holds no passwords.
 //!
 //! # Deviations
-//! * ACL LOAD disconnects the clients of users that are gone; Redis 7.0 disconnects everybody
+//! * ACL LOAD disconnects the clients of users that are gone; Redis 7.0 disconnects all users
 //!   but `default`.
 //! * An ACL file that does not name `default` leaves it as `requirepass` made it; in Redis it
 //!   becomes all-powerful without a password.
@@ -48,7 +48,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use user::Judged;
 
-/// The name of the user that everybody is at first.
+/// The name of the user that every client is at first.
 const DEFAULT: &[u8] = b"default";
 
 /// The users.
@@ -58,7 +58,7 @@ pub(crate) struct Acl {
     default: Arc<User>,
     /// New passwords that are not on their way to their form at rest.
     fresh: Vec<Arc<Secret>>,
-    /// Who was denied what.
+    /// What was denied to whom.
     pub log: Log,
 }
 
@@ -86,12 +86,12 @@ impl Acl {
         self.put(user);
     }
 
-    /// The user that everybody is at first.
+    /// The user that every client is at first.
     pub(crate) fn default_user(&self) -> &Arc<User> {
         &self.default
     }
 
-    /// Whether who has said nothing may do what `default` may.
+    /// Whether a client that has not authenticated is `default`.
     pub(crate) fn open(&self) -> bool {
         self.default.nopass && self.default.enabled
     }
@@ -272,7 +272,7 @@ fn note(
 pub(crate) fn requirepass_changed(state: &mut State, mine: &mut Session) {
     let password = state.options.requirepass.as_deref().map(str::as_bytes);
     state.acl.set_requirepass(password);
-    // `default` is always there, so nobody has to leave.
+    // `default` always exists, so no client is disconnected.
     spread(state, mine);
 }
 

@@ -139,7 +139,7 @@ impl Prover {
         all.any(|(known, id)| *id == secret.id && known.is(mark))
     }
 
-    /// The secrets that nobody knows this password not to be.
+    /// The secrets that this password has not been compared with.
     fn open(&self, mark: &Mark, secrets: Vec<Arc<Secret>>) -> Vec<Arc<Secret>> {
         let mut secrets = secrets;
         secrets.retain(|secret| secret.is(mark).is_none() && !self.refutes(mark, secret));
@@ -533,10 +533,10 @@ fn start_worker(control: &Control) -> std::io::Result<SyncSender<Job>> {
     started.map(|_| sender)
 }
 
-/// The thread: it ends when nobody can give it anything any more.
+/// The thread: it ends when its queue is closed.
 fn work(jobs: &Receiver<Job>, control: &Control) {
     while let Ok(job) = jobs.recv() {
-        // A panic must not leave everybody waiting.
+        // A panic must not leave clients waiting.
         let proved = match job {
             Job::Hash(secret) => {
                 let _ = catch_unwind(AssertUnwindSafe(|| secret.hash()));

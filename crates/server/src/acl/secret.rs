@@ -149,7 +149,7 @@ impl Secret {
 
     /// A password with this mark was right.
     pub(crate) fn learn(&self, mark: Mark) {
-        // Whoever came first has learned the same.
+        // The thread that came first has learned the same.
         let _ = self.mark.set(mark);
     }
 

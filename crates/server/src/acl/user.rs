@@ -18,12 +18,12 @@ pub(crate) enum Judged {
     Unknown(Vec<Arc<Secret>>),
 }
 
-/// Who a client may be.
+/// A user of the server: its passwords and rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     /// The name.
     pub name: Vec<u8>,
-    /// Whether anybody can log in with it.
+    /// Whether clients can log in with it.
     pub enabled: bool,
     /// Whether any password will do.
     pub nopass: bool,
@@ -55,7 +55,7 @@ impl User {
         }
     }
 
-    /// The user that everybody is who has not said otherwise: it can do everything, and needs no
+    /// The user of every client that has not authenticated: it can do everything, and needs no
     /// password until it is given one.
     pub(crate) fn all_powerful(name: &[u8]) -> Self {
         let mut user = User::new(name, true);

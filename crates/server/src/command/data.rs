@@ -109,7 +109,7 @@ pub(crate) struct Data<'a, 'tx> {
     hits: Cell<u64>,
     /// Keys looked up in vain.
     misses: Cell<u64>,
-    /// Whether anybody wants to know of changes.
+    /// Whether changes have observers.
     interest: bool,
     /// The classes of [`super::notice`] that are published.
     notices: u16,

@@ -263,7 +263,7 @@ fn head(command: &Command, (name, arity): (&str, i8), entry: Option<&Entry>, out
     for category in categories() {
         out.simple(&format!("@{category}"));
     }
-    // There is one node, so that there are no tips for those who ask several.
+    // There is one node, so there are no tips for clients of several.
     out.array(0);
 }
 

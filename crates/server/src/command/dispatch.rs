@@ -6,7 +6,7 @@
 //! 2. the server's newest epoch advances, and the reply's [`Rest`] is determined (`epoch`, `firm`);
 //! 3. the command is counted and timed, from its unmuted reply;
 //! 4. the reply of a client that wants none is dropped, and its pushes take its place (`pushed`);
-//! 5. the command is shown to those who monitor;
+//! 5. the command is shown to monitors;
 //! 6. the reply is sealed;
 //! 7. clients that waited for a key that it has changed are served;
 //! 8. messages to the client itself, of its command and of those served, are sealed behind its reply.

@@ -1,4 +1,4 @@
-//! What a transaction has done to keys, for those who want to know: WATCH, clients that wait for
+//! What a transaction has done to keys, for its observers: WATCH, clients that wait for
 //! a key, and keyspace notifications.
 
 use crate::notify::class;

@@ -32,7 +32,7 @@ pub(crate) mod flag {
     pub(crate) const BLOCKING: u32 = 512;
     /// About channels.
     pub(crate) const PUBSUB: u32 = 1024;
-    /// Not to be given to everybody.
+    /// For administrators: not to be given to all users.
     pub(crate) const DANGEROUS: u32 = 2048;
     /// May have to wait for a password to be tried or hashed.
     pub(crate) const PROVES: u32 = 4096;
@@ -275,7 +275,7 @@ impl Command {
         self.flags & flags == flags
     }
 
-    /// Whether a second word means something to it: any does if it has none of its own.
+    /// Whether a second word means something to it: any does if the command has no subcommands.
     pub(crate) fn has_word(&self, word: &[u8]) -> bool {
         let same = |(known, _): &(&str, i8)| word.eq_ignore_ascii_case(known.as_bytes());
         self.words.is_empty() || self.words.iter().any(same)

@@ -22,7 +22,7 @@ enum Try {
     Gone,
 }
 
-/// Tries all who wait for keys that have changed. What serving one of them changes may serve
+/// Tries all clients that wait for keys that have changed. What serving one of them changes may serve
 /// more.
 pub(crate) fn serve(state: &mut State) {
     while let Some((database, key)) = state.blocking.next_ready() {

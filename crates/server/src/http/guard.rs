@@ -1,6 +1,6 @@
 //! Judges the head of a request before anything is answered.
 //!
-//! A web page can make the browser of anybody who reaches this address ask here. It may not read
+//! A web page can make any browser that reaches this address send requests to it. It may not read
 //! the answer unless it has made the browser believe that both are one site: by a name that it
 //! lets point here (DNS rebinding). The `Host` then is that name, so a request must name the
 //! address that its connection has come to, `localhost` on a loopback address, or one of

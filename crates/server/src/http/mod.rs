@@ -1,15 +1,15 @@
-//! `/metrics` for Prometheus and a status page for people, on an address of their own.
+//! `/metrics` for Prometheus and a status page for people, on a separate address.
 //!
-//! A thread of its own serves them, so that a slow reader costs the database nothing: it asks the
+//! A separate thread serves them, so that a slow reader costs the database nothing: it asks the
 //! event loop for the figures, a few microseconds of work, at most ten times a second however many
 //! ask, and makes the texts itself. It holds a few connections at most, each for a limited time.
 //! A newcomer is always let in: the oldest connection of the address that holds the most is closed
-//! for it ([`places`]), so that readers that are slow or silent delay nobody else. The figures are
+//! for it ([`places`]), so that slow or silent readers do not delay others. The figures are
 //! those of INFO ([`crate::command::server::info`]), under other names ([`metrics`]); they may be ahead of
 //! the disk by a moment.
 //!
-//! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: whoever
-//! can reach the address can read the figures, which hold no keys, no values and no clients' names.
+//! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every client
+//! that reaches the address can read the figures, which hold no keys, no values and no clients' names.
 
 mod guard;
 mod metrics;
@@ -117,7 +117,7 @@ impl Drop for Http {
     }
 }
 
-/// The figures as last seen, and who may see them.
+/// The latest figures, and the guard that judges requests for them.
 struct Figures {
     guard: Guard,
     control: Control,

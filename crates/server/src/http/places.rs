@@ -1,7 +1,7 @@
 //! The few connections that are served at once.
 //!
-//! Invariant: whoever comes is let in. If all places are taken, the address that holds the most of
-//! them loses its oldest, which may be one of somebody who asks from many.
+//! Invariant: every new connection is accepted. If all places are taken, the address that holds the
+//! most of them loses its oldest connection.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! The clients' share of memory (`maxmemory-clients`), which is kept inside `maxmemory`.
 //!
-//! Data at its limit refuses writes and closes nobody. The share is for what clients leave behind:
-//! unfinished requests, queued transactions, replies and messages that they do not read. From three
+//! When data reaches its limit, writes are refused and no client is disconnected. The share is for what clients
+//! leave behind: unfinished requests, queued transactions, replies and messages that they do not read. From three
 //! quarters on, clients with large buffers are not read from, but for the one whose request is the
 //! largest: so that of many uploads some end. It stays chosen until its request is whole, and has to
 //! bring it on: if it is too slow while others wait, it is disconnected. If the share is full, its
@@ -123,7 +123,7 @@ impl EventLoop {
     /// Once a round: stops reading from clients with large buffers while the share is nearly full,
     /// and goes on afterwards.
     pub(super) fn squeeze(&mut self) {
-        // Taken in any case: who lifts the limit must not leave clients unread.
+        // Taken in any case: when the limit is lifted, no client may stay unread.
         let before = self.state.squeezed.take();
         if let Some((used, share)) = self.client_memory()
             && used > share / 4 * 3
@@ -132,7 +132,7 @@ impl EventLoop {
             self.choose_reader(before, room);
             if let Some(index) = self.stalled(share) {
                 let unfinished = self.state.connections.get(index).is_some_and(is_large);
-                // One without a large request of its own is not whom the others wait for.
+                // A client without a large request is not the one that the others wait for.
                 let evicted = match unfinished {
                     true => self.evict(index, used, share),
                     false => {

@@ -38,7 +38,7 @@ impl EventLoop {
             }
             Message::Opened(Err(error)) => return Err(error.into()),
             Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
-            // Whoever asked may have given up.
+            // The thread that asked may have given up.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
             Message::Proved(proved) => self.state.proved(&proved),
             Message::Expired { keys, epoch } => self.state.tell_expired(keys, epoch),

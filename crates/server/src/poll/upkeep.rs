@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// After this time without a request a client gives its empty buffers back.
 const REST_AFTER: Duration = Duration::from_secs(2);
 
-/// What clients from elsewhere are told while nobody needs a password.
+/// The error for clients of other machines while no password is set.
 const PROTECTED: &[u8] = b"-DENIED Perdura is running in protected mode: clients from other \
 machines are turned away while the user default needs no password. Set one on this machine with \
 ACL SETUSER default >password, or say protected-mode no\r\n";
@@ -55,7 +55,7 @@ impl EventLoop {
         }
     }
 
-    /// Says that nobody can be let in, once a second: without descriptors every round fails.
+    /// Says once a second that no connection can be accepted: without descriptors every round fails.
     fn complain(&mut self, error: &std::io::Error) {
         let now = self.state.now;
         let recently = |at: Instant| now.duration_since(at) < Duration::from_secs(1);
@@ -195,7 +195,7 @@ impl EventLoop {
         }
     }
 
-    /// Listeners and those who monitor are idle by nature.
+    /// Subscribers and monitors are idle by nature.
     fn close_idle(&mut self) {
         let max = self.state.options.idle_seconds_max;
         if max == 0 {

@@ -1,6 +1,6 @@
 //! Recognizes other protocols at this port by their first line.
 //!
-//! A web page can make the browser of anybody who can reach this port send bytes to it: the lines
+//! A web page can make any browser that reaches this port send bytes to it: the lines
 //! of an HTTP request, whose body the page chooses. A server that answers each line with an error
 //! and goes on would run that body. So the first line decides: the connection is closed before
 //! anything behind it is looked at.

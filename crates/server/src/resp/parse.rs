@@ -25,7 +25,7 @@ pub(crate) struct Limits {
     pub args_max: i64,
     /// The longest argument, bytes.
     pub bulk_bytes_max: i64,
-    /// Whether the client has proved who it is: the errors of strangers say so.
+    /// Whether the client has authenticated; if not, the errors of these limits say so.
     pub authenticated: bool,
 }
 

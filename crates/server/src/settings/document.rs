@@ -96,7 +96,7 @@ pub fn effective(settings: &Settings) -> String {
             values.retain(|value| !value.is_empty());
             values.fill(String::from("********"));
         }
-        // What nobody may read back as a value is a comment.
+        // A text that is not a value stands as a comment.
         let mute = row.kind == Kind::Secret || (values.is_empty() && !row.many);
         let sign = if mute { "# " } else { "" };
         let words = row.default.filter(|_| source == Source::Default);

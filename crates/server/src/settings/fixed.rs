@@ -1,6 +1,6 @@
 //! Names of Redis whose value is a fact here: what the log guarantees, what there is only one of, what
 //! another setting says. They are shown, may be set to what they are, and are otherwise refused
-//! with the reason: nobody is to believe in a promise that is not kept.
+//! with the reason, so that no setting promises what the server does not do.
 
 use super::kind::Kind;
 use super::texts::save_points;
@@ -86,7 +86,7 @@ pub fn find(name: &str) -> Option<&'static Fixed> {
     FIXED.iter().find(|row| row.name == name)
 }
 
-/// What a person who writes the name into a file should write instead.
+/// What to write instead of the name.
 #[must_use]
 pub fn instead(name: &str) -> Option<&'static str> {
     match name {

@@ -10,7 +10,7 @@ use super::kind::Kind;
 pub struct Ignored {
     /// Its name.
     pub name: &'static str,
-    /// Its value until somebody sets another.
+    /// Its value until another is set.
     pub default: &'static str,
     /// What it takes.
     pub kind: Kind,

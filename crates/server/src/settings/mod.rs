@@ -8,7 +8,7 @@
 //! so a list of changes is made as a whole or not at all.
 //!
 //! Of two places that set the same, the nearer to the person wins: flags over variables
-//! (`PERDURA_MAXCLIENTS`) over the file over the defaults. A name nobody knows is an error that says
+//! (`PERDURA_MAXCLIENTS`) over the file over the defaults. An unknown name is an error that says
 //! where it stands and which name is nearest.
 //!
 //! * [`kind`], [`units`], `texts`: what values look like.
@@ -45,7 +45,7 @@ pub enum Group {
     Database,
     /// Addresses and clients.
     Network,
-    /// Who may do what.
+    /// Users and their rules.
     Security,
     /// What is watched and told.
     Observation,
@@ -169,7 +169,7 @@ impl Setting {
 /// Where a value came from, the nearer to the person the later.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Nobody has set it.
+    /// It is not set.
     Default,
     /// A file, at a line.
     File(PathBuf, usize),
@@ -197,7 +197,7 @@ pub struct Settings {
     pub server: ServerOptions,
     /// The engine's.
     pub database: Options,
-    /// Who has set what; a setting that is not here has its default.
+    /// Where each setting was set; a setting that is not here has its default.
     pub sources: BTreeMap<&'static str, Source>,
 }
 
@@ -237,7 +237,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Draws the last conclusion: who names another place to listen on wants no default one.
+    /// Draws the last conclusion: a configuration that names another address to listen on has no default
+    /// address.
     pub fn finish(&mut self) {
         let elsewhere = self.server.unix_socket.is_some() || !self.server.tls_listen.is_empty();
         if elsewhere && !self.is_given("listen") {
@@ -254,7 +255,7 @@ impl Settings {
             .unwrap_or(Source::Default)
     }
 
-    /// Whether somebody has set it.
+    /// Whether it is set.
     #[must_use]
     pub fn is_given(&self, name: &str) -> bool {
         self.sources.contains_key(name)

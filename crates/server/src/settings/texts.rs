@@ -1,4 +1,4 @@
-//! Settings whose value is a little language of its own: limits of output buffers, classes of
+//! Settings whose value is a small language: limits of output buffers, classes of
 //! keyspace events, percentiles. Texts and forms are Redis's.
 
 use super::kind::Kind;
@@ -19,7 +19,7 @@ pub struct OutputLimit {
 pub struct OutputLimits {
     /// Clients that send commands.
     pub normal: OutputLimit,
-    /// Replicas; kept for those who set it.
+    /// Replicas: accepted because configurations of Redis set it.
     pub replica: OutputLimit,
     /// Clients that are subscribed.
     pub pubsub: OutputLimit,

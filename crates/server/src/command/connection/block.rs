@@ -217,7 +217,7 @@ fn count_steps(state: &mut State, block: &Block, ran: &[Duration], failed: &[(us
     }
 }
 
-/// Shows the commands of the block to those who monitor.
+/// Shows the commands of the block to monitors.
 fn show_steps(cx: &mut Cx<'_>, block: &Block) {
     for (command, owned) in &block.queue {
         crate::command::server::monitor::feed(cx.state, cx.session, command, &owned.args());

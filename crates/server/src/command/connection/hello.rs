@@ -1,4 +1,4 @@
-//! HELLO, AUTH and RESET: who the client is and which protocol it speaks.
+//! HELLO, AUTH and RESET: the client's user and its protocol.
 
 use crate::acl;
 use crate::command::Group;

@@ -1,4 +1,4 @@
-//! Channels: SUBSCRIBE and its relatives, PUBLISH, and who listens (PUBSUB).
+//! Channels: SUBSCRIBE and its relatives, PUBLISH, and questions about listeners (PUBSUB).
 //!
 //! SUBSCRIBE answers once for each name, in the form in which messages come, so that a client
 //! reads one stream of them.

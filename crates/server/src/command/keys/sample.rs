@@ -6,7 +6,7 @@ use crate::engine::types::Entry;
 use crate::resp::reply::Out;
 
 /// Replies with `count` different elements, or as many as there are; with a negative count so
-/// many draws, in which an element may come again. An element of two parts is an array of its own
+/// many draws, in which an element may come again. An element of two parts is a nested array
 /// in RESP3.
 pub(crate) fn reply(
     data: &Data<'_, '_>,

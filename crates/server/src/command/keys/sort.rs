@@ -295,7 +295,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, read_only: b
     let target = options.target.map(|at| args.at(at));
     let mut sorted = options.by.is_none_or(|pattern| pattern.contains(&b'*'));
     if !sorted && target.is_some() && shape == Some(Shape::Set) {
-        // A set has no order of its own that could be stored.
+        // A set has no order that could be stored.
         (sorted, options.alpha, options.by) = (true, true, None);
     }
     let piece = options.piece(elements.len());

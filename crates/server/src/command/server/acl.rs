@@ -106,7 +106,7 @@ fn cat(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Puts changed users into all sessions; who is no user any more leaves.
+/// Puts changed users into all sessions, and disconnects the clients of users that are gone.
 fn spread(cx: &mut Cx<'_>) {
     if !acl::spread(cx.state, cx.session) {
         cx.effects.after = crate::command::After::Close;

@@ -306,7 +306,7 @@ fn percent(part: u64, whole: u64) -> String {
     hundredths(part.saturating_mul(100), whole) + "%"
 }
 
-/// Databases that have keys. One partition at a time is counted, so that nobody waits.
+/// Databases that have keys. One partition at a time is counted, so that no client waits.
 fn databases(state: &mut State, to: &mut Fields, _: &Value) {
     let Some(Ok((counts, epoch))) = state.db().map(keyspace) else {
         return;

@@ -217,7 +217,7 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
 
 /// Keys and keys with an expiry of each database that has keys, and what these counts rest on.
 /// One partition at a time: the loop is the only one to run commands, so the counts belong
-/// together, and nobody waits for all latches.
+/// together, and no client waits for all latches.
 pub(crate) fn keyspace(db: &Db) -> perdura_base::Result<([(u64, u64); 16], Epoch)> {
     let (mut counts, mut newest) = ([(0, 0); 16], Epoch(0));
     for id in db.all_partitions().iter() {

@@ -31,7 +31,7 @@ fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.ok();
 }
 
-/// Shows a command that has run to all who want to see it. Those of administrators are not
+/// Shows a command that has run to all monitors. Those of administrators are not
 /// shown, and passwords neither.
 #[inline]
 pub(crate) fn feed(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
@@ -70,7 +70,7 @@ fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>
     }
 }
 
-/// CLIENT has words for everybody and words for administrators.
+/// CLIENT has words for all users and words for administrators.
 fn administers(command: &Command, args: &Args<'_>) -> bool {
     const WORDS: [&[u8]; 6] = [
         b"list",

@@ -122,7 +122,7 @@ fn wait(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// `WAITAOF local replicas milliseconds`: the reply waits for the newest epoch that anybody has
+/// `WAITAOF local replicas milliseconds`: the reply waits for the newest epoch that any client has
 /// written in, whatever CLIENT DURABILITY says.
 fn waitaof(cx: &mut Cx<'_>, args: &Args<'_>) {
     let numbers = [1, 2].map(|at| parse_i64(args.at(at)));

@@ -1,6 +1,6 @@
 //! KEYS of a large database.
 //!
-//! The keys are walked by SCAN's cursor, so those that nobody touches are found once each. The
+//! The keys are walked by SCAN's cursor, so keys that do not change are found once each. The
 //! others are noted as they change and looked at again when the walk has ended: the reply is of
 //! that moment. Keys that expire while the walk goes on are left out then. So KEYS need not begin
 //! again beside clients that write, unless they touch very many keys or empty the database.

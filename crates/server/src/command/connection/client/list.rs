@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a client. Who monitors counts as a replica.
+    /// The kind of a client. A monitor counts as a replica.
     pub(super) fn of(session: &Session) -> Kind {
         if session.monitors {
             Kind::Other
@@ -165,7 +165,7 @@ fn flags(session: &Session, load: &Load) -> String {
     }
 }
 
-/// The line of a client, for those who only want to name it.
+/// The line of a client, for callers that only name it.
 pub(crate) fn line(session: &Session, now: Instant) -> String {
     describe(session, now, Load::default())
 }
