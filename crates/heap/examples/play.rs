@@ -99,7 +99,6 @@ fn one_by_one(heap: &Heap, units: &[Unit]) {
 fn batched(heap: &Heap, units: &[Unit]) {
     let mut batch: Batch<PageRecord<'_>> = Batch::new();
     for unit in units {
-        batch = batch.reuse();
         unit.check();
         for group in unit.groups() {
             let group = decode_group(group).expect("a group");

@@ -217,20 +217,6 @@ impl<R: Replayed> Batch<R> {
         );
         at
     }
-
-    /// An empty batch for records of another unit that keeps this one's memory.
-    #[must_use]
-    pub fn reuse<S: Replayed>(mut self) -> Batch<S> {
-        self.records.clear();
-        self.targets.clear();
-        Batch {
-            // Collecting a vector's own items reuses its memory where their sizes agree.
-            records: self.records.into_iter().filter_map(|_| None).collect(),
-            targets: self.targets,
-            sorted: self.sorted,
-            busy: self.busy,
-        }
-    }
 }
 
 /// A partition's part of the sorted targets.
@@ -282,19 +268,5 @@ impl Partition {
             }
         }
         sum
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reused_batch_keeps_its_memory() {
-        let mut batch: Batch<PageRecord<'_>> = Batch::new();
-        batch.records.reserve(1000);
-        let room = batch.records.capacity();
-        let next: Batch<PageRecord<'_>> = batch.reuse();
-        assert_eq!(next.records.capacity(), room);
     }
 }

@@ -13,9 +13,6 @@ use perdura_base::cursor::{Reader, Writer};
 
 use crate::layout::{META_BYTES, PAGE_BYTES};
 
-/// The shortest run of equal bytes that splits a fragment.
-pub const SPLIT_BYTES: usize = 8;
-
 /// Appends the fragments of one page to a buffer, in ascending order of their offsets.
 pub struct FragmentWriter<'a> {
     out: &'a mut Vec<u8>,

@@ -88,16 +88,21 @@ impl Paths {
         }
         Ok(())
     }
+}
 
-    fn check_images(&self, disks: usize) -> Result<()> {
-        if self.image_disks() != disks {
-            return Err(Error::Usage(format!(
-                "{} image directories; the images of this database are spread over {disks}",
-                self.images.len()
-            )));
-        }
-        Ok(())
+/// Refuses another number of image disks than the database has.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(crate) fn check_image_disks(given: usize, has: usize) -> Result<()> {
+    if given != has {
+        return Err(Error::Usage(format!(
+            "the images of this database are spread over {has} disk(s), and {given} would be used: \
+             give each image directory, in the order in which the database was made with them, or \
+             none if they are in the data directory"
+        )));
     }
+    Ok(())
 }
 
 /// Which directories must be there.
@@ -183,7 +188,7 @@ impl<'a> Opening<'a> {
         demand: Demand,
     ) -> Result<(Disks, Locks)> {
         self.paths.check_logs(streams)?;
-        self.paths.check_images(image_disks)?;
+        check_image_disks(self.paths.image_disks(), image_disks)?;
         let demanded = match demand {
             Demand::OfExisting => self.exists,
             Demand::All => true,

@@ -10,6 +10,7 @@ use perdura_device::Disk;
 use perdura_wal::segment::{LOG_DIR, SegmentId};
 
 use crate::anchor::Anchor;
+use crate::disks::check_image_disks;
 use crate::found::{check_images, check_logs, is_missing};
 use crate::image::ImageFile;
 use crate::options::RestartOptions;
@@ -27,12 +28,7 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
             anchor.streams,
         )));
     }
-    if usize::from(anchor.images.disks) != disks {
-        return Err(Error::Usage(format!(
-            "the database's images lie on {} disk(s), {disks} image director(ies) were given",
-            anchor.images.disks,
-        )));
-    }
+    check_image_disks(disks, usize::from(anchor.images.disks))?;
     options
         .method
         .check(anchor.scheme, options.schedule.level)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use perdura_base::moment::moment;
 use serde::Serialize;
@@ -16,14 +17,9 @@ pub struct Progress {
     phase: AtomicU8,
     done: AtomicU64,
     total: AtomicU64,
-    started_ns: AtomicU64,
 }
 
 impl Progress {
-    pub(crate) fn start(&self, now_ns: u64) {
-        self.started_ns.store(now_ns, Ordering::Relaxed);
-    }
-
     pub(crate) fn enter(&self, phase: u8) {
         self.phase.store(phase, Ordering::Relaxed);
     }
@@ -66,16 +62,13 @@ impl Progress {
         u8::try_from(percent.min(99)).unwrap_or(99)
     }
 
-    /// Seconds left at the rate so far; `None` before there is a rate.
+    /// Returns the seconds left at the rate of the `elapsed` time; `None` before there is a rate.
     #[must_use]
-    pub fn eta_seconds(&self, now_ns: u64) -> Option<u64> {
+    pub fn eta_seconds(&self, elapsed: Duration) -> Option<u64> {
         let done = self.loaded_bytes();
-        let left = self.total_bytes().saturating_sub(done);
-        let elapsed = now_ns.saturating_sub(self.started_ns.load(Ordering::Relaxed));
-        (done > 0).then(|| {
-            let left_ns = u128::from(left) * u128::from(elapsed) / u128::from(done);
-            u64::try_from(left_ns / 1_000_000_000).unwrap_or(u64::MAX) + 1
-        })
+        let left = u128::from(self.total_bytes().saturating_sub(done));
+        let ms = (elapsed.as_millis() * left).checked_div(u128::from(done))?;
+        u64::try_from(ms.div_ceil(1000)).ok()
     }
 }
 
@@ -252,12 +245,12 @@ mod tests {
     #[test]
     fn the_estimate_follows_the_rate_so_far() {
         let progress = Progress::default();
-        progress.start(1_000_000_000);
-        assert_eq!(progress.eta_seconds(2_000_000_000), None);
+        let elapsed = Duration::from_millis(1100);
+        assert_eq!(progress.eta_seconds(elapsed), None);
         progress.add_total(100);
         progress.add_done(25);
         assert_eq!(progress.percent(), 25);
-        assert_eq!(progress.eta_seconds(2_000_000_000), Some(4));
+        assert_eq!(progress.eta_seconds(elapsed), Some(4));
         progress.enter(3);
         assert_eq!(progress.percent(), 100);
     }

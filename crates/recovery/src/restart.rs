@@ -70,7 +70,6 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let progress = options.progress.as_ref();
     let begin = clock.mono_ns();
-    progress.start(begin);
     let Some((file, anchor, notes)) = find(options.disks.data.as_ref(), &options.disks.logs)?
     else {
         return Ok(None);

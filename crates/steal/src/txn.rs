@@ -158,18 +158,6 @@ impl Txn {
         self.stream
     }
 
-    /// Whether it has a record in the log.
-    #[must_use]
-    pub fn is_logged(&self) -> bool {
-        self.first.is_some()
-    }
-
-    /// Changes that a rollback would take back now.
-    #[must_use]
-    pub fn undo_len(&self) -> usize {
-        self.buffers.undo.len()
-    }
-
     /// Whether a rollback was begun.
     #[must_use]
     pub fn is_aborting(&self) -> bool {

@@ -263,7 +263,7 @@ fn a_wrong_number_of_directories_is_a_usage_error_and_a_missing_one_is_named() {
     let (code, text) = crashed.verb(&["restart", "--dry-run"]);
     assert_eq!(code, 2, "{text}");
     assert!(
-        text.contains("1 image directories") && text.contains("over 2"),
+        text.contains("over 2 disk(s), and 1 would be used"),
         "{text}"
     );
     crashed.images.clear();

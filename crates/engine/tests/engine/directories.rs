@@ -61,7 +61,7 @@ fn images_spread_over_disks_come_back_and_a_disk_that_is_missing_is_named() {
         ..options.clone()
     };
     let why = refusal(one).to_string();
-    assert!(why.contains("images lie on 2 disk(s)"), "{why}");
+    assert!(why.contains("over 2 disk(s), and 1 would be used"), "{why}");
     let (away, gone) = (root.path().join("away"), &options.image_dirs[1]);
     std::fs::rename(gone, &away).unwrap();
     let why = refusal(options.clone()).to_string();
