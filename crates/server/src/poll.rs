@@ -456,7 +456,7 @@ impl EventLoop {
             let flushed = connection.flush(&mut self.state);
             let waits = flushed.is_ok() && connection.replies.waits();
             connection.listed = waits;
-            self.settle(*index, connection, flushed);
+            self.put_back(*index, connection, flushed);
             waits
         });
         self.waiting = waiting;
@@ -469,12 +469,12 @@ impl EventLoop {
             if connection.replies.waits() {
                 self.list(index, &mut connection);
             }
-            self.settle(index, connection, flushed);
+            self.put_back(index, connection, flushed);
         }
     }
 
     /// Puts a connection back after a flush, or closes it.
-    fn settle(&mut self, index: usize, mut connection: Box<Connection>, flushed: Result<(), ()>) {
+    fn put_back(&mut self, index: usize, mut connection: Box<Connection>, flushed: Result<(), ()>) {
         if flushed.is_err() {
             return self.close(index, connection);
         }

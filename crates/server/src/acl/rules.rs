@@ -77,7 +77,7 @@ impl User {
             self.apply_word(&word, all_channels)
                 .map_err(|why| RulesError::Word { word, why })?;
         }
-        self.settle();
+        self.note_limits();
         Ok(())
     }
 

@@ -63,12 +63,12 @@ impl User {
         user.nopass = true;
         user.root.all_keys = true;
         user.root.change_all(true);
-        user.settle();
+        user.note_limits();
         user
     }
 
     /// To be called when the rules have changed.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn note_limits(&mut self) {
         self.unlimited = self.root.unlimited();
     }
 

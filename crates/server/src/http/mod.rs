@@ -4,7 +4,7 @@
 //! event loop for the figures, a few microseconds of work, at most ten times a second however many
 //! ask, and makes the texts itself. It holds a few connections at most, each for a limited time.
 //! A newcomer is always let in: the oldest connection of the address that holds the most is closed
-//! for it ([`places`]), so that slow or silent readers do not delay others. The figures are
+//! for it ([`slots`]), so that slow or silent readers do not delay others. The figures are
 //! those of INFO ([`crate::command::server::info`]), under other names ([`metrics`]); they may be ahead of
 //! the disk by a moment.
 //!
@@ -13,7 +13,7 @@
 
 mod guard;
 mod metrics;
-mod places;
+mod slots;
 mod status;
 
 pub(crate) use guard::{Guard, Host};
@@ -31,7 +31,7 @@ use hyper::header::{
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use places::Places;
+use slots::Slots;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -151,12 +151,12 @@ impl Figures {
 }
 
 async fn serve(listener: tokio::net::TcpListener, figures: Arc<Figures>) {
-    let mut places = Places::new(CONNECTIONS_MAX);
+    let mut slots = Slots::new(CONNECTIONS_MAX);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let served = tokio::spawn(connection(stream, Arc::clone(&figures)));
-                places.take(peer.ip(), served.abort_handle());
+                slots.take(peer.ip(), served.abort_handle());
             }
             // Out of descriptors, perhaps: that passes.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,

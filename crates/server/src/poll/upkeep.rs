@@ -37,7 +37,7 @@ impl EventLoop {
                 match self.listeners[at].accept(tls, certified) {
                     Ok((stream, peer, local)) => {
                         let unix = matches!(self.listeners[at], Listener::Unix(..));
-                        self.admit(stream, peer, local, unix);
+                        self.greet(stream, peer, local, unix);
                     }
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     Err(e)
@@ -65,7 +65,7 @@ impl EventLoop {
         }
     }
 
-    fn admit(&mut self, mut stream: Stream, peer: String, local: String, unix: bool) {
+    fn greet(&mut self, mut stream: Stream, peer: String, local: String, unix: bool) {
         if self.state.options.protected_mode && self.state.acl.open() && !stream.is_local() {
             self.state.stats.rejected += 1;
             if !stream.handshaking() {
@@ -190,7 +190,7 @@ impl EventLoop {
             if let Some(mut connection) = self.state.connections.take(index) {
                 connection.rest(&self.state);
                 // One that was held off for its large buffers may now be read again.
-                self.settle(index, connection, Ok(()));
+                self.put_back(index, connection, Ok(()));
             }
         }
     }

@@ -158,7 +158,7 @@ impl OwnedArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Reading {
     /// Before the first byte of a request.
     Start,
     /// Before the length of a bulk string.
@@ -170,7 +170,7 @@ enum State {
 /// The parser of one connection.
 #[derive(Debug)]
 pub(crate) struct Parser {
-    state: State,
+    state: Reading,
     /// The next byte to look at, from the request's first byte.
     at: usize,
     /// Up to here no line end was found.
@@ -185,7 +185,7 @@ impl Parser {
     /// A parser before the first byte.
     pub(crate) fn new() -> Self {
         Parser {
-            state: State::Start,
+            state: Reading::Start,
             at: 0,
             scanned: 0,
             spans: Vec::new(),
@@ -202,7 +202,7 @@ impl Parser {
         input: &[u8],
         limits: &Limits,
     ) -> Result<Option<usize>, ParseError> {
-        if self.state == State::Start && self.at == 0 {
+        if self.state == Reading::Start && self.at == 0 {
             self.spans.clear();
             if self.spans.capacity() > 4096 {
                 self.spans = Vec::new();
@@ -211,7 +211,7 @@ impl Parser {
         }
         loop {
             match self.state {
-                State::Start => match input.first() {
+                Reading::Start => match input.first() {
                     None => return Ok(None),
                     Some(b'*') => {
                         let Some(count) = self.count(input, limits)? else {
@@ -220,17 +220,17 @@ impl Parser {
                         if count <= 0 {
                             return Ok(Some(self.finish()));
                         }
-                        self.state = State::Length { left: count };
+                        self.state = Reading::Length { left: count };
                     }
                     Some(_) => return self.inline(input),
                 },
-                State::Length { left } => {
+                Reading::Length { left } => {
                     let Some(bytes) = self.length(input, limits)? else {
                         return Ok(None);
                     };
-                    self.state = State::Content { left, bytes };
+                    self.state = Reading::Content { left, bytes };
                 }
-                State::Content { left, bytes } => {
+                Reading::Content { left, bytes } => {
                     let end = self.at + bytes;
                     if input.len() < end + 2 {
                         return Ok(None);
@@ -244,7 +244,7 @@ impl Parser {
                     if left == 1 {
                         return Ok(Some(self.finish()));
                     }
-                    self.state = State::Length { left: left - 1 };
+                    self.state = Reading::Length { left: left - 1 };
                 }
             }
         }
@@ -266,7 +266,7 @@ impl Parser {
     /// How many bytes of input the request at hand is known to need.
     pub(crate) fn needed(&self) -> usize {
         match self.state {
-            State::Content { bytes, .. } => self.at + bytes + 2,
+            Reading::Content { bytes, .. } => self.at + bytes + 2,
             _ => 0,
         }
     }
@@ -278,7 +278,7 @@ impl Parser {
 
     fn finish(&mut self) -> usize {
         let bytes = self.at;
-        self.state = State::Start;
+        self.state = Reading::Start;
         self.at = 0;
         self.scanned = 0;
         bytes

@@ -67,7 +67,7 @@ pub(crate) fn bit_offset(
 }
 
 /// The byte and the mask of a bit.
-fn place(bit: u64) -> (usize, u8) {
+fn byte_and_mask(bit: u64) -> (usize, u8) {
     let byte = usize::try_from(bit >> 3).unwrap_or(usize::MAX);
     (byte, 0x80 >> (bit & 7))
 }
@@ -81,7 +81,7 @@ fn setbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         _ => return Err(NOT_BIT.into()),
     };
     let key = args.at(1);
-    let (byte, mask) = place(offset);
+    let (byte, mask) = byte_and_mask(offset);
     let (old, grows) = match data.string(key)? {
         Some(row) => {
             let old = row.byte(byte);
@@ -100,7 +100,7 @@ fn setbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
 
 /// `GETBIT key offset`
 fn getbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let (byte, mask) = place(bit_offset(args.at(2), None, data.value_bytes_max)?);
+    let (byte, mask) = byte_and_mask(bit_offset(args.at(2), None, data.value_bytes_max)?);
     let row = data.string(args.at(1))?;
     let byte = row.and_then(|row| row.byte(byte)).unwrap_or(0);
     out.integer(i64::from(byte & mask != 0));

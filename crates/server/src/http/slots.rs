@@ -1,6 +1,6 @@
 //! The few connections that are served at once.
 //!
-//! Invariant: every new connection is accepted. If all places are taken, the address that holds the
+//! Invariant: every new connection is accepted. If all slots are taken, the address that holds the
 //! most of them loses its oldest connection.
 
 use std::collections::VecDeque;
@@ -9,21 +9,21 @@ use tokio::task::AbortHandle;
 
 /// The connections, the oldest first.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Slots {
     count_max: usize,
     taken: VecDeque<(IpAddr, AbortHandle)>,
 }
 
-impl Places {
-    /// So many places.
-    pub(super) fn new(count_max: usize) -> Places {
-        Places {
+impl Slots {
+    /// So many slots.
+    pub(super) fn new(count_max: usize) -> Slots {
+        Slots {
             count_max,
             taken: VecDeque::with_capacity(count_max),
         }
     }
 
-    /// Gives a newcomer a place.
+    /// Gives a newcomer a slot.
     pub(super) fn take(&mut self, peer: IpAddr, served: AbortHandle) {
         self.taken.retain(|(_, served)| !served.is_finished());
         self.taken.push_back((peer.to_canonical(), served));
