@@ -6,7 +6,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use perdura_base::{Epoch, Result};
+use perdura_base::{Epoch, Error, Result};
 use perdura_device::{Clock, SystemClock};
 use perdura_heap::MemoryUse;
 use perdura_wal::Rung;
@@ -89,10 +89,13 @@ impl Shared {
 
     pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         let wal = self.core.wal();
-        debug_assert!(
-            epoch <= wal.current(),
-            "an epoch is awaited after it has begun"
-        );
+        let current = wal.current();
+        if epoch > current {
+            return Err(Error::Usage(format!(
+                "a ticket of epoch {epoch}, and this database is in epoch {current}: the ticket is of \
+                 another database"
+            )));
+        }
         if wal.durable(rung) >= epoch {
             return Ok(());
         }
@@ -112,6 +115,7 @@ impl Shared {
             self.progressed
                 .wait_for(&mut waiting, Duration::from_millis(50));
         };
+        assert!(*waiting > 0, "each caller that waits is counted");
         *waiting -= 1;
         result
     }

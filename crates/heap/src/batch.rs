@@ -21,7 +21,7 @@ use crate::geometry::Geometry;
 use crate::latches::Heap;
 use crate::pages::index;
 use crate::partition::Partition;
-use crate::restart::Touch;
+use crate::touch::Touch;
 
 /// Records fetched before the first of them is applied: about as many misses as a core keeps
 /// under way.

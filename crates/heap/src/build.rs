@@ -12,14 +12,16 @@
 use std::collections::{BTreeMap, btree_map};
 
 use perdura_base::cursor::Reader;
-use perdura_base::{Error, PageId, Result, TableId};
-use perdura_page::layout::{self, PAGE_BYTES};
+use perdura_base::{PageId, Result, TableId};
+use perdura_page::layout::{self};
 use perdura_page::{Kind, PageHeader, PageKind, Place, Row, SlotClass, row};
 
 use crate::cells::list_open;
+use crate::damage::{damage_in, damaged};
 use crate::entry::Entry;
-use crate::gather::{FoundHeader, found_header, index_element};
+use crate::gather::index_element;
 use crate::geometry::KeyHash;
+use crate::header::{FoundHeader, found_header};
 use crate::index::Table;
 use crate::pages::{Pages, flag, index};
 use crate::partition::Partition;
@@ -348,29 +350,4 @@ fn index_row(
         table.expiries.insert((expiry_ms, entry));
     }
     Ok(())
-}
-
-pub(crate) fn damaged(
-    pages: &Pages,
-    local: u32,
-    slot: Option<usize>,
-    expected: &str,
-    found: &str,
-) -> Error {
-    damage_in(pages.page_id(local), slot, expected, found)
-}
-
-/// An error that names a page and a slot.
-pub(crate) fn damage_in(page: PageId, slot: Option<usize>, expected: &str, found: &str) -> Error {
-    let place = slot.map_or(format!("page {page}"), |slot| {
-        format!("page {page} slot {slot}")
-    });
-    let page_bytes = u64::try_from(PAGE_BYTES).unwrap_or(u64::MAX);
-    Error::corrupt(
-        format!("heap {place}"),
-        u64::from(page.0) * page_bytes,
-        expected,
-        found,
-        "The page cannot be used; restart from the older image or a backup.",
-    )
 }

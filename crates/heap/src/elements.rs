@@ -7,10 +7,11 @@ use perdura_base::num::to_u64;
 use perdura_page::Shape;
 
 use crate::collection::{Collection, Index};
+use crate::element_key::ElementKey;
 use crate::entry::Entry;
 use crate::hash_index::HashIndex;
-use crate::members::{ElementKey, rank_of};
 use crate::order;
+use crate::order::OrderIndex;
 use crate::pages::Pages;
 use crate::row_ref::RowRef;
 
@@ -217,4 +218,13 @@ impl<'a> Iterator for Iter<'a> {
         };
         row(self.pages, entry)
     }
+}
+
+/// How many members of an order come before this score and name.
+pub(crate) fn rank_of(pages: &Pages, order: &OrderIndex, score: f64, field: &[u8]) -> u64 {
+    let is_before = |entry: Entry| {
+        let row = pages.row(entry).map(|row| RowRef::new(pages, row));
+        row.is_some_and(|row| &*row.field() < field)
+    };
+    order.partition_point(|at, entry| at < score || (at <= score && is_before(entry)))
 }

@@ -12,15 +12,15 @@ use std::cmp::Ordering;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{PageId, PartitionId, Result, TableId};
-use perdura_page::layout;
-use perdura_page::{Home, Kind, Row, Shape, kind};
+use perdura_base::{PartitionId, Result};
+use perdura_page::{Kind, Row, Shape, kind};
 
-use crate::build::{damage_in, damaged};
 use crate::collection::{Collection, Index};
+use crate::damage::{damage_in, damaged};
 use crate::edit::Owner;
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
+use crate::header::FoundHeader;
 use crate::index::Table;
 use crate::latches::Heap;
 use crate::lists::{item_entry, label_of};
@@ -28,44 +28,6 @@ use crate::order::OrderIndex;
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
-
-/// A header that a restart found. When all partitions are built, it is held against the
-/// collection that it names.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FoundHeader {
-    pub(crate) table: TableId,
-    pub(crate) home: Home,
-    pub(crate) shape: Shape,
-    pub(crate) page: PageId,
-    pub(crate) slot: usize,
-}
-
-/// Reads a header.
-pub(crate) fn found_header(
-    pages: &Pages,
-    (local, slot): (u32, usize),
-    shape: Shape,
-    row: &Row<'_>,
-) -> Result<FoundHeader> {
-    let home = RowRef::new(pages, *row).home();
-    let home = home.filter(|home| home.partition.0 < pages.geometry.partitions);
-    let damage = || {
-        damaged(
-            pages,
-            local,
-            Some(slot),
-            "the home of a collection",
-            "another value",
-        )
-    };
-    Ok(FoundHeader {
-        table: layout::table(pages.page(local)),
-        home: home.ok_or_else(damage)?,
-        shape,
-        page: pages.page_id(local),
-        slot,
-    })
-}
 
 impl Partition {
     /// Puts items and scores in order and gives the count of all elements. Every collection is

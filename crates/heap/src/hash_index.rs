@@ -207,7 +207,7 @@ impl HashIndex {
     fn spread_out(&self, places: usize) -> Refill {
         assert!(
             u32::try_from(places).is_ok(),
-            "2^24 pages have fewer rows of one hash share"
+            "an index of {places} places: homes are computed for less than 2^32"
         );
         let accesses = self.accesses.as_ref().filter(|accesses| accesses.is_any());
         let mut refill = Refill::new(places, accesses.is_some());

@@ -15,16 +15,16 @@
 //! | `pages`, `chain`, `patch` | chunks, free pages; large values; writing into them |
 //! | `entry`, `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | `accesses`, `idle` | when each key was last used |
-//! | `edit`, `collection`, `members`, `lists`, [`elements`] | collections: their indexes, writers, readers |
-//! | [`orphans`], [`draft`] | collections without a key: no more, and not yet |
+//! | `edit`, `collection`, `element_key`, `members`, `lists`, [`elements`] | collections: their indexes, keys, writers, readers |
+//! | [`orphans`], `limits`, [`draft`] | collections that have no key any more, what goes at once, and those that have none yet |
 //! | [`texts`], `trim` | long strings that no key has yet, or no more |
 //! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
 //! | [`slots`] | slots as bytes, for transactions that interleave |
 //! | [`visit`] | a checkpoint's visit of a page |
-//! | [`restart`], [`batch`] | replay and its check; many records at once |
-//! | [`build`], `gather` | indexes from pages; collections from rows |
+//! | [`restart`], `touch`, [`batch`] | replay, its check, and many records at once |
+//! | [`build`], `gather`, `header`, `damage` | indexes from pages; collections from rows and headers; errors |
 //!
 //! The heap knows neither commit epochs nor streams: it encodes groups that others append.
 
@@ -35,17 +35,21 @@ mod cells;
 mod chain;
 mod collection;
 mod commit;
+mod damage;
 pub mod draft;
 mod edit;
+mod element_key;
 pub mod elements;
 mod entry;
 mod gather;
 pub mod geometry;
 pub mod group;
 mod hash_index;
+mod header;
 mod idle;
 mod index;
 pub mod latches;
+mod limits;
 mod lists;
 mod members;
 pub mod memory;
@@ -61,6 +65,7 @@ mod runs;
 pub mod scan;
 pub mod slots;
 pub mod texts;
+mod touch;
 mod trim;
 pub mod undo;
 pub mod visit;
@@ -73,8 +78,8 @@ pub use elements::Elements;
 pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;
 pub use latches::{Heap, PartitionGuard};
+pub use limits::OrphanLimits;
 pub use memory::{MemoryAccount, MemoryUse};
-pub use orphans::OrphanLimits;
 pub use partition::{DetachedTable, Partition};
 pub use perdura_page::{
     CollectionId, End, Group, Home, Kind, PageRecord, Shape, decode_group, for_each_record,

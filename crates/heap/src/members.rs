@@ -7,13 +7,13 @@
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result, TableId};
-use perdura_page::{CollectionId, Kind, Row, Shape, kind};
-use smallvec::SmallVec;
+use perdura_page::{CollectionId, Kind, Row, Shape};
 
 use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
 use crate::collection::{Collection, Index};
 use crate::edit::{Edit, Owner};
-use crate::entry::Entry;
+use crate::element_key::ElementKey;
+use crate::elements::rank_of;
 use crate::geometry::KeyHash;
 use crate::index::Table;
 use crate::order::OrderIndex;
@@ -22,33 +22,6 @@ use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use crate::rows::not_attached;
 use crate::undo::{Op, PartUndo, Undo};
-
-/// The key of an element, on the stack if it is short.
-pub(crate) struct ElementKey(SmallVec<[u8; 64]>);
-
-impl perdura_base::cursor::Writer for ElementKey {
-    fn put(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-}
-
-impl ElementKey {
-    pub(crate) fn named(id: CollectionId, field: &[u8]) -> Self {
-        let mut key = ElementKey(SmallVec::new());
-        kind::put_element_key(&mut key, id, field);
-        key
-    }
-
-    pub(crate) fn labelled(id: CollectionId, label: i64) -> Self {
-        let mut key = ElementKey(SmallVec::new());
-        kind::put_item_key(&mut key, id, label);
-        key
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
 
 /// An operation that does not fit the collection: a bug of the caller.
 pub(crate) fn misused(table: TableId, id: CollectionId, what: &str) -> Error {
@@ -70,15 +43,6 @@ pub(crate) fn edit(
             inverse,
         });
     }
-}
-
-/// How many members of an order come before this score and name.
-pub(crate) fn rank_of(pages: &Pages, order: &OrderIndex, score: f64, field: &[u8]) -> u64 {
-    let is_before = |entry: Entry| {
-        let row = pages.row(entry).map(|row| RowRef::new(pages, row));
-        row.is_some_and(|row| &*row.field() < field)
-    };
-    order.partition_point(|at, entry| at < score || (at <= score && is_before(entry)))
 }
 
 /// The score in a member's row.

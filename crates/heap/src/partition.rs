@@ -13,14 +13,14 @@ use crate::accesses::NEVER;
 use crate::edit::Owner;
 use crate::elements::Elements;
 use crate::entry::Entry;
-use crate::gather::FoundHeader;
 use crate::geometry::Geometry;
+use crate::header::FoundHeader;
 use crate::index::Table;
+use crate::limits::OrphanLimits;
 use crate::memory::MemoryAccount;
-use crate::orphans::OrphanLimits;
 use crate::pages::{Pages, index};
-use crate::restart::Touch;
 use crate::row_ref::RowRef;
+use crate::touch::Touch;
 use crate::undo::Undo;
 
 /// A share of the pages and rows, by key hash. All methods run under its latch.

@@ -22,7 +22,6 @@
 //! What the paper leaves open at the end of restart: every page is dirty for the other image,
 //! which may hold half a checkpoint, and every page changed by restart for this one.
 
-use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, Result, Useq};
 use perdura_page::diff::xor_into;
@@ -32,6 +31,7 @@ use perdura_page::{Change, PageRecord};
 use crate::entry::LOCAL_PAGES_MAX;
 use crate::pages::{DIRTY_BOTH, PageState, flag, index};
 use crate::partition::Partition;
+use crate::touch::Touch;
 
 /// A page whose replayed records are not exactly `image_useq + 1 ..= last`, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,53 +46,6 @@ pub struct UseqGap {
     pub first: Useq,
     /// The highest update number applied.
     pub last: Useq,
-}
-
-/// The update numbers applied to one page.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Touch {
-    count: u32,
-    /// The first number seen; the others are distances from it, less than half the circle away.
-    base: Useq,
-    min: i32,
-    max: i32,
-    sum: u64,
-}
-
-impl Touch {
-    fn note(&mut self, useq: Useq) {
-        if self.count == 0 {
-            self.base = useq;
-        }
-        let distance = useq.since(self.base).cast_signed();
-        self.min = self.min.min(distance);
-        self.max = self.max.max(distance);
-        self.count = self.count.saturating_add(1);
-        self.sum = self.sum.wrapping_add(mix64(u64::from(useq.0)));
-    }
-
-    /// Reads the entry, so that it is in the cache.
-    pub(crate) fn fetch(&self) -> u8 {
-        u8::from(self.count == 0)
-    }
-
-    fn first(&self) -> Useq {
-        Useq(self.base.0.wrapping_add_signed(self.min))
-    }
-
-    fn last(&self) -> Useq {
-        Useq(self.base.0.wrapping_add_signed(self.max))
-    }
-
-    /// Whether the numbers were the `count` ones after the image's, each once.
-    fn is_dense_after(&self, image: Useq) -> bool {
-        self.first() == image.next()
-            && self.last().since(image) == self.count
-            && self.sum
-                == (1..=self.count)
-                    .map(|i| mix64(u64::from(image.0.wrapping_add(i))))
-                    .fold(0, u64::wrapping_add)
-    }
 }
 
 impl Partition {

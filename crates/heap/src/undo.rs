@@ -57,14 +57,15 @@ impl Undo {
     /// Forgets everything and keeps the buffers, up to a mebibyte each.
     pub fn clear(&mut self) {
         for part in &mut self.parts[..self.active] {
-            self.place[usize::from(part.partition.0)] = NOWHERE;
+            let place = &mut self.place[usize::from(part.partition.0)];
+            debug_assert_ne!(
+                *place, NOWHERE,
+                "what was changed is found by its partition"
+            );
+            *place = NOWHERE;
             part.clear();
         }
         self.active = 0;
-        debug_assert!(
-            self.place.iter().all(|place| *place == NOWHERE),
-            "what was emptied is found by no partition"
-        );
     }
 
     /// Whether nothing was saved.

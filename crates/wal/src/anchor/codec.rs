@@ -100,6 +100,11 @@ impl Record {
             streams,
             "an end for each stream"
         );
+        assert!(
+            history.lives_follow_each_other(),
+            "the anchor of life {} names lives that do not follow each other",
+            history.incarnation
+        );
         history
             .vouched
             .ends
@@ -237,7 +242,7 @@ fn history(r: &mut Reader<'_>) -> Option<History> {
         }
         chain.push(link);
     }
-    Some(History {
+    let history = History {
         seq,
         uuid,
         created_us,
@@ -250,7 +255,8 @@ fn history(r: &mut Reader<'_>) -> Option<History> {
         ckpt_max,
         vouched,
         chain,
-    })
+    };
+    history.lives_follow_each_other().then_some(history)
 }
 
 /// The sections that the rest of the log's part lists. `at` is where the payloads begin.

@@ -255,6 +255,8 @@ mod tests {
     fn a_power_cut_while_a_combined_anchor_is_mended_leaves_a_record() {
         // The log's part is longer than a write that is never torn.
         let mut long = example();
+        long.history.incarnation = Incarnation(100);
+        long.history.vouched.epoch = Epoch(1);
         long.history.chain = (1..60).map(link).collect();
         for (cut, seed) in (1..=7).flat_map(|cut| (0..50).map(move |seed| (cut, seed))) {
             let disk = SimDisk::new(seed);

@@ -212,6 +212,8 @@ mod tests {
             start: many.clone(),
             cut: many.clone(),
         };
+        record.history.incarnation = Incarnation(100);
+        record.history.vouched.epoch = Epoch(1);
         record.history.chain = (1..20).map(link).collect();
         for failing_sync in 1..=2 {
             for cut in 1..=7 {

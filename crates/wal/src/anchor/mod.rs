@@ -87,6 +87,18 @@ pub struct History {
 }
 
 impl History {
+    /// Whether the lives of the database follow each other: incarnations rise, and no life ended with a
+    /// durable epoch above that of a later life or above what is vouched for.
+    #[must_use]
+    pub(crate) fn lives_follow_each_other(&self) -> bool {
+        let last = self.chain.last();
+        self.chain
+            .is_sorted_by(|a, b| a.incarnation < b.incarnation && a.durable <= b.durable)
+            && last.is_none_or(|last| {
+                last.incarnation < self.incarnation && last.durable <= self.vouched.epoch
+            })
+    }
+
     /// The history of a database that has written nothing.
     #[must_use]
     pub fn begin(
@@ -187,15 +199,16 @@ pub(crate) mod tests {
         history.vouched.ends.clone_from(&many);
         let images = vec![0; 4 + 2 * (32 + 16 * usize::from(STREAMS_MAX))];
         record.sections.set(Tag(*b"IMGS"), true, images);
-        record.history.chain = vec![
-            ChainLink {
-                incarnation: Incarnation(1),
-                durable: Epoch(1),
-                start: many.clone(),
-                cut: many
-            };
-            record.chain_max()
-        ];
+        record.history.incarnation = Incarnation(u32::MAX);
+        record.history.vouched.epoch = Epoch(1);
+        let link = |number| ChainLink {
+            incarnation: Incarnation(number),
+            durable: Epoch(1),
+            start: many.clone(),
+            cut: many.clone(),
+        };
+        let longest = u32::try_from(record.chain_max()).unwrap();
+        record.history.chain = (1..=longest).map(link).collect();
         let bytes = record.encode();
         assert!((200..=COPY_BYTES).contains(&bytes.len()) && record.history.chain.len() > 230);
         assert!(matches!(Record::decode(&bytes), Ok(back) if back == record));

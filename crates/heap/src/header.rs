@@ -1,0 +1,46 @@
+//! Headers of collections as a restart finds them.
+
+use perdura_base::{PageId, Result, TableId};
+use perdura_page::{Home, Row, Shape, layout};
+
+use crate::damage::damaged;
+use crate::pages::Pages;
+use crate::row_ref::RowRef;
+
+/// A header that a restart found. When all partitions are built, it is held against the
+/// collection that it names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundHeader {
+    pub(crate) table: TableId,
+    pub(crate) home: Home,
+    pub(crate) shape: Shape,
+    pub(crate) page: PageId,
+    pub(crate) slot: usize,
+}
+
+/// Reads a header.
+pub(crate) fn found_header(
+    pages: &Pages,
+    (local, slot): (u32, usize),
+    shape: Shape,
+    row: &Row<'_>,
+) -> Result<FoundHeader> {
+    let home = RowRef::new(pages, *row).home();
+    let home = home.filter(|home| home.partition.0 < pages.geometry.partitions);
+    let damage = || {
+        damaged(
+            pages,
+            local,
+            Some(slot),
+            "the home of a collection",
+            "another value",
+        )
+    };
+    Ok(FoundHeader {
+        table: layout::table(pages.page(local)),
+        home: home.ok_or_else(damage)?,
+        shape,
+        page: pages.page_id(local),
+        slot,
+    })
+}
