@@ -134,6 +134,7 @@ fn remove_rows(
     (max, most): (usize, usize),
 ) -> usize {
     let (mut removed, mut freed) = (0, 0);
+    let before = table.collections.get(collection).map_or(0, Collection::len);
     while removed < max
         && freed < most
         && !trim(pages, table, part, (id, collection), most)
@@ -147,7 +148,11 @@ fn remove_rows(
         }
         removed += 1;
     }
-    debug_assert!(removed <= max, "{removed} rows of at most {max}");
+    debug_assert_eq!(
+        table.collections.get(collection).map_or(0, Collection::len) + removed,
+        before,
+        "each row that was removed was an element"
+    );
     if let Some(left) = table.collections.get(collection)
         && left.len() == 0
     {

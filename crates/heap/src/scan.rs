@@ -73,10 +73,6 @@ impl HashIndex {
                     .filter(|(top, _)| *top >= from),
             );
         }
-        debug_assert!(
-            found.iter().all(|(top, _)| *top >= from),
-            "a scan returns no hash before its cursor"
-        );
         found.sort_unstable();
         let mut next = None;
         if let Some((last, _)) = found.get(count.max(1) - 1) {

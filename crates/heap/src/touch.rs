@@ -41,6 +41,10 @@ impl Touch {
 
     /// Whether the numbers were the `count` ones after the image's, each once.
     pub(crate) fn is_dense_after(&self, image: Useq) -> bool {
+        debug_assert!(
+            self.min <= 0 && 0 <= self.max,
+            "distances begin with the first number's, which is 0"
+        );
         self.first() == image.next()
             && self.last().since(image) == self.count
             && self.sum

@@ -127,6 +127,10 @@ impl LogSource for Streams<'_> {
     fn read(&self, part: usize, number: usize) -> Result<RawUnit> {
         let decided = self.decided.get().ok_or_else(undecided)?;
         let blocks = decided.units[part][number].clone();
+        assert!(
+            blocks.end <= decided.scans[part].blocks.len(),
+            "unit {number} of stream {part} lies before the cut"
+        );
         decided.scans[part].read_raw(blocks)
     }
 }

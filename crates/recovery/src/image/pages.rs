@@ -85,10 +85,6 @@ impl ImageFile {
             bytes.len().is_multiple_of(PAGE_BYTES) && first.offset() >= PAGES_HEADER_BYTES,
             "whole pages are written, behind the header"
         );
-        debug_assert!(
-            bytes.len().is_multiple_of(perdura_base::limits::PAGE_BYTES),
-            "pages are written whole"
-        );
         self.file.write_at(first.offset(), bytes)
     }
 
