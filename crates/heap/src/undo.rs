@@ -195,7 +195,7 @@ pub(crate) enum Op {
         table: TableId,
         id: CollectionId,
         end: End,
-        items: (usize, usize),
+        items: PoppedItems,
     },
     /// A collection without elements was made.
     Made { table: TableId, id: CollectionId },
@@ -235,6 +235,13 @@ impl Op {
 pub(crate) struct KeyCopy {
     at: usize,
     bytes: usize,
+}
+
+/// Where the items of one removal lie among all the popped items of a partition.
+#[derive(Clone, Copy)]
+pub(crate) struct PoppedItems {
+    from: usize,
+    count: usize,
 }
 
 /// The undo of one partition.
@@ -306,12 +313,16 @@ impl PartUndo {
             table,
             id,
             end,
-            items: (from, items.len()),
+            items: PoppedItems {
+                from,
+                count: items.len(),
+            },
         });
     }
 
     /// The items of a removal, the one that was removed last first.
-    pub(crate) fn popped_items(&self, (from, count): (usize, usize)) -> Vec<Entry> {
+    pub(crate) fn popped_items(&self, items: PoppedItems) -> Vec<Entry> {
+        let PoppedItems { from, count } = items;
         self.popped[from..from + count]
             .iter()
             .rev()

@@ -10,7 +10,7 @@ use perdura_base::limits::PAGE_BYTES;
 /// Bytes of the header, behind which the slots of a page begin.
 pub const HEADER_BYTES: usize = 64;
 /// How many classes there are.
-pub const CLASS_COUNT: usize = 64;
+pub(crate) const CLASS_COUNT: usize = 64;
 const STEPPED: usize = 57;
 const SMALLEST: usize = 16;
 

@@ -26,7 +26,7 @@ const ELEMENTS_FROM: u8 = 9 << KIND_SHIFT;
 
 /// The longest key of an element: a member may be as long as a value, and its collection's id
 /// goes before it.
-pub const ELEMENT_KEY_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
+pub(crate) const ELEMENT_KEY_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
 
 /// Where the key and the value are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

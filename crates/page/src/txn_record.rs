@@ -7,7 +7,7 @@ use crate::diff::{FragmentWriter, Fragments, next_span, xor_into};
 use crate::layout::{self, META_BYTES, PAGE_BYTES};
 
 /// Slot numbers are below this: no page has more slots.
-pub const SLOTS_MAX: u16 = 1024;
+pub(crate) const SLOTS_MAX: u16 = 1024;
 
 const BEGIN: u8 = 0;
 const COMMIT: u8 = 1;

@@ -162,12 +162,6 @@ impl<'a> Tx<'a> {
         Ok(done)
     }
 
-    /// Returns whether the log refused a write of this transaction because it has no room.
-    #[must_use]
-    pub fn met_full_log(&self) -> bool {
-        self.marks.met_full_log()
-    }
-
     /// Returns how many bytes the log refused, if the log will have room for them when it has caught up:
     /// then the transaction is to run again.
     #[must_use]
@@ -185,7 +179,7 @@ impl<'a> Tx<'a> {
         if let Some(partition) = self.marks.missing().iter().next() {
             return Err(Error::Undeclared(partition));
         }
-        if self.met_full_log() {
+        if self.marks.met_full_log() {
             return Err(Error::LogFull(
                 "the log refused a write of this transaction".into(),
             ));
