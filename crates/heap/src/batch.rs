@@ -108,7 +108,7 @@ pub struct Batch<R> {
     records: Vec<R>,
     targets: Vec<Target>,
     sorted: Vec<Target>,
-    /// Partitions that others had when it was their turn.
+    /// Partitions whose latch another thread held at their turn.
     busy: Vec<u16>,
 }
 

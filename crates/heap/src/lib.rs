@@ -17,7 +17,7 @@
 //! | `accesses`, `idle` | when each key was last used |
 //! | `edit`, `collection`, `element_key`, `members`, `lists`, [`elements`] | collections: their indexes, keys, writers, readers |
 //! | [`orphans`], `limits`, [`draft`] | collections that have no key any more, what goes at once, and those that have none yet |
-//! | [`texts`], `trim` | long strings that no key has yet, or no more |
+//! | [`texts`], `trim` | long strings that no key has yet, and chains of strings whose key is gone |
 //! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |

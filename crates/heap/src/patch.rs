@@ -3,7 +3,7 @@
 //! A value that fits a slot is written again as a whole; its record holds only what differs. A
 //! value in a chain of pages may have megabytes, and there only the pages that change are
 //! touched: they are the one place where a chain's pages are differenced and not written fresh.
-//! Saves are whole units of a page, so that writes of one transaction share their saves.
+//! Saves are whole spans of a page, so that writes of one transaction share their saves.
 
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
@@ -15,7 +15,7 @@ use crate::partition::Partition;
 use crate::undo::{PartUndo, Undo};
 
 /// What is saved at once of a chain's page, bytes.
-const UNIT: usize = 256;
+const SPAN: usize = 256;
 
 impl Partition {
     /// Writes `bytes` at `at` into the string of a key, which becomes longer, or comes to be, as
@@ -93,9 +93,9 @@ impl Pages {
     /// Writes at an offset of a chain page's content.
     fn write_in_page(&mut self, undo: &mut PartUndo, local: u32, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= CHAIN_BYTES, "a piece lies in its page");
-        for unit in at / UNIT..(at + bytes.len()).div_ceil(UNIT) {
-            let from = unit * UNIT;
-            let len = UNIT.min(CHAIN_BYTES - from);
+        for span in at / SPAN..(at + bytes.len()).div_ceil(SPAN) {
+            let from = span * SPAN;
+            let len = SPAN.min(CHAIN_BYTES - from);
             undo.save(self.page(local), local, HEADER_BYTES + from, len);
         }
         let at = HEADER_BYTES + at;

@@ -33,16 +33,16 @@ const NOWHERE: u16 = u16::MAX;
 pub struct Undo {
     parts: Vec<PartUndo>,
     active: usize,
-    place: Box<[u16]>,
+    part_of: Box<[u16]>,
 }
 
 impl Default for Undo {
     fn default() -> Self {
-        let place = vec![NOWHERE; usize::from(PARTITIONS_MAX)].into_boxed_slice();
+        let part_of = vec![NOWHERE; usize::from(PARTITIONS_MAX)].into_boxed_slice();
         Undo {
             parts: Vec::new(),
             active: 0,
-            place,
+            part_of,
         }
     }
 }
@@ -57,12 +57,12 @@ impl Undo {
     /// Forgets everything and keeps the buffers, up to a mebibyte each.
     pub fn clear(&mut self) {
         for part in &mut self.parts[..self.active] {
-            let place = &mut self.place[usize::from(part.partition.0)];
+            let index = &mut self.part_of[usize::from(part.partition.0)];
             debug_assert_ne!(
-                *place, NOWHERE,
+                *index, NOWHERE,
                 "what was changed is found by its partition"
             );
-            *place = NOWHERE;
+            *index = NOWHERE;
             part.clear();
         }
         self.active = 0;
@@ -100,27 +100,30 @@ impl Undo {
     }
 
     pub(crate) fn part(&self, partition: PartitionId) -> Option<&PartUndo> {
-        match self.place[usize::from(partition.0)] {
+        match self.part_of[usize::from(partition.0)] {
             NOWHERE => None,
-            place => {
-                let part = &self.parts[usize::from(place)];
-                debug_assert_eq!(part.partition, partition, "each has its place");
+            index => {
+                let part = &self.parts[usize::from(index)];
+                debug_assert_eq!(
+                    part.partition, partition,
+                    "a part is found by its partition"
+                );
                 Some(part)
             }
         }
     }
 
     pub(crate) fn part_mut(&mut self, partition: PartitionId) -> &mut PartUndo {
-        let place = &mut self.place[usize::from(partition.0)];
-        if *place == NOWHERE {
-            *place = u16::try_from(self.active).unwrap_or(NOWHERE);
+        let index = &mut self.part_of[usize::from(partition.0)];
+        if *index == NOWHERE {
+            *index = u16::try_from(self.active).unwrap_or(NOWHERE);
             if self.active == self.parts.len() {
                 self.parts.push(PartUndo::default());
             }
             self.parts[self.active].partition = partition;
             self.active += 1;
         }
-        let part = &mut self.parts[usize::from(*place)];
+        let part = &mut self.parts[usize::from(*index)];
         debug_assert_eq!(part.partition, partition);
         part
     }
