@@ -516,7 +516,8 @@ fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
         // A change at the beginning and one at the end: in two sectors.
         record.history.seq += 1;
         let last = record.history.chain.last_mut().ok_or("a short anchor")?;
-        last.durable.0 ^= seed ^ turn;
+        let end = last.cut.last_mut().ok_or("a link without a stream")?;
+        end.0 ^= seed ^ turn;
         disk.set_plan(FaultPlan {
             cut_after_ops: Some(cut),
             ..FaultPlan::default()
