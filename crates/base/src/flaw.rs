@@ -107,6 +107,10 @@ pub enum Flaw {
     TextKeptByDraft,
     /// The purge frees the first pages of a long value, and its row still names them.
     TrimNotNoted,
+    /// D advances to the end of the write that completed last, whatever is still in flight before it.
+    NewestCompletionCounts,
+    /// What a killed process has in flight keeps no lock: it lands in a segment that the next life uses.
+    LocksNotKept,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -127,7 +131,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 47] = [
+    pub const ALL: [Flaw; 49] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -175,6 +179,8 @@ impl Flaw {
         Flaw::DraftStaysClaimed,
         Flaw::TextKeptByDraft,
         Flaw::TrimNotNoted,
+        Flaw::NewestCompletionCounts,
+        Flaw::LocksNotKept,
     ];
 
     /// The flaws that only steal mode has a place for.

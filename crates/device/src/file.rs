@@ -15,19 +15,24 @@
 
 use std::any::Any;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
+use parking_lot::Mutex;
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::{Error, Result};
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
+use crate::durable::{DurableQueue, WaitQueue};
 use crate::path::{bytes_u64, check_dir, check_file};
-use crate::{Access, AlignedBuf, Disk, File};
+use crate::probe::{self, LogIo, LogWay, LogWayReport};
+use crate::ring::RingQueue;
+use crate::{Access, AlignedBuf, Disk, File, Locks, Through};
 
 /// Zeros are written in pieces that end at multiples of this many bytes.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -36,6 +41,12 @@ const ZEROS_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct FileDisk {
     root: PathBuf,
+    /// How the log's writes are to become durable.
+    log_io: LogIo,
+    /// The way that was found at the first queue.
+    way: OnceLock<LogWayReport>,
+    /// The locks that what is in flight keeps.
+    locks: Mutex<Vec<Weak<fs::File>>>,
 }
 
 impl FileDisk {
@@ -43,6 +54,9 @@ impl FileDisk {
     pub fn new(root: &Path) -> Result<FileDisk> {
         let disk = FileDisk {
             root: root.to_path_buf(),
+            log_io: LogIo::default(),
+            way: OnceLock::new(),
+            locks: Mutex::default(),
         };
         match disk.make_durable_dir(root) {
             // The caller named the root, not the parent that is missing.
@@ -51,6 +65,12 @@ impl FileDisk {
             }
             made => made.map(|()| disk),
         }
+    }
+
+    /// The same disk, with another way to make the log's writes durable.
+    #[must_use]
+    pub fn with_log_io(self, log_io: LogIo) -> FileDisk {
+        FileDisk { log_io, ..self }
     }
 
     fn full(&self, path: &str) -> PathBuf {
@@ -184,10 +204,41 @@ impl Disk for FileDisk {
             .open(&full)
             .map_err(named)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(file)),
+            Ok(()) => Ok(Box::new(Arc::new(file))),
             Err(TryLockError::WouldBlock) => Err(Error::Locked { dir: self.name() }),
             Err(TryLockError::Error(e)) => Err(named(e)),
         }
+    }
+
+    fn keep_locked(&self, locks: &Locks) {
+        let files = locks.iter().filter_map(|lock| {
+            let file = lock.downcast_ref::<Arc<fs::File>>()?;
+            Some(Arc::downgrade(file))
+        });
+        *self.locks.lock() = files.collect();
+    }
+
+    fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
+        let report = match self.way.get() {
+            Some(report) => report,
+            None => {
+                let found = probe::choose(self, self.log_io)?;
+                self.way.get_or_init(|| found)
+            }
+        };
+        Ok(match report.way {
+            LogWay::Ring => {
+                let locks = self.locks.lock().iter().filter_map(Weak::upgrade).collect();
+                let ring = RingQueue::new(locks);
+                Box::new(ring.map_err(|e| Error::io("set up a ring for", self.name(), e))?)
+            }
+            LogWay::Dsync => Box::new(WaitQueue::new(Through::Dsync)),
+            LogWay::Sync => Box::new(WaitQueue::new(Through::WriteAndSync)),
+        })
+    }
+
+    fn log_way(&self) -> Option<LogWayReport> {
+        self.way.get().cloned()
     }
 
     fn name(&self) -> String {
@@ -273,6 +324,29 @@ impl RealFile {
         Ok(())
     }
 
+    /// One write that returns when it is durable. A short one is an error: what it wrote is not known to
+    /// be durable.
+    fn write_through(
+        &self,
+        direct: BorrowedFd<'_>,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> io::Result<()> {
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let written = loop {
+            match pwritev2(direct, &slices, offset, ReadWriteFlags::DSYNC) {
+                Err(Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        if written != bytes {
+            let what = format!("the device wrote {written} of {bytes} bytes");
+            return Err(io::Error::new(io::ErrorKind::WriteZero, what));
+        }
+        Ok(())
+    }
+
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
         let zeros = AlignedBuf::zeroed(ZEROS_BYTES);
         let piece = bytes_u64(ZEROS_BYTES);
@@ -343,6 +417,27 @@ impl File for RealFile {
 
     fn sync(&self) -> Result<()> {
         self.buffered.sync_data().map_err(|e| self.error("sync", e))
+    }
+
+    fn write_durable(&self, offset: u64, parts: &[&[u8]], through: Through) -> Result<()> {
+        match (through, self.direct_fd()) {
+            (Through::Dsync, Some(direct)) => self
+                .write_through(direct, offset, parts)
+                .map_err(|e| self.error("write", e)),
+            _ => {
+                let mut at = offset;
+                for part in parts {
+                    self.write_at(at, part)?;
+                    at += bytes_u64(part.len());
+                }
+                self.sync()
+            }
+        }
+    }
+
+    fn direct_fd(&self) -> Option<BorrowedFd<'_>> {
+        let direct = self.around.as_ref().filter(|_| self.is_direct());
+        direct.map(AsFd::as_fd)
     }
 
     fn path(&self) -> &str {

@@ -6,7 +6,7 @@
 //!
 //! | implementation | for |
 //! |---|---|
-//! | [`FileDisk`] | a directory of a real file system; direct I/O where it is allowed |
+//! | [`FileDisk`] | a directory of a real file system; direct I/O and a ring where they are allowed |
 //! | [`MemDisk`] | memory, durable at once: unit tests, benchmarks without a disk |
 //! | [`ModelDisk`] | another disk, slowed to a set bandwidth and latency |
 //! | [`SimDisk`] | memory that fails as disks do: power cuts, torn and lost writes, rot |
@@ -17,6 +17,8 @@
 //! * Paths are relative to the disk's root, with `/` between parts.
 //! * A write is durable when a later [`File::sync`] of that file has returned `Ok`, and not
 //!   before. A file's name is durable when a later [`Disk::sync_dir`] of its directory has.
+//! * A durable write is durable when it has returned or completed with `Ok`, its own range alone: see
+//!   [`durable`].
 //! * After a failed sync nothing may be assumed of what was written since the last good one;
 //!   callers latch the failure and never retry.
 //! * [`File::read_at`] returns fewer bytes than asked only at the end of the file.
@@ -24,11 +26,14 @@
 mod aligned;
 mod clock;
 pub mod conformance;
+pub mod durable;
 mod file;
 mod mem;
 mod model;
 mod path;
+mod probe;
 mod read_only;
+mod ring;
 mod sim;
 
 use std::sync::Arc;
@@ -37,9 +42,11 @@ use perdura_base::Result;
 
 pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
 pub use file::FileDisk;
 pub use mem::MemDisk;
 pub use model::ModelDisk;
+pub use probe::{LogIo, LogWay, LogWayReport};
 pub use read_only::{ReadDir, ReadFile, ReadOnly};
 pub use sim::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
 
@@ -52,6 +59,18 @@ pub enum Access {
     /// of [`SECTOR_BYTES`](perdura_base::limits::SECTOR_BYTES); use [`AlignedBuf`].
     Direct,
 }
+
+/// How a durable write becomes durable in the thread that makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Through {
+    /// By a write and then a sync of the file.
+    WriteAndSync,
+    /// By one write that returns when its range is durable (`RWF_DSYNC`).
+    Dsync,
+}
+
+/// The locks of a database, held until they are dropped.
+pub type Locks = Vec<Box<dyn std::any::Any + Send + Sync>>;
 
 /// A directory tree that holds one database, or part of it.
 pub trait Disk: Send + Sync + 'static {
@@ -82,6 +101,23 @@ pub trait Disk: Send + Sync + 'static {
     /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if another holder exists.
     fn lock(&self, path: &str) -> Result<Box<dyn std::any::Any + Send + Sync>>;
 
+    /// Has what is in flight on this disk keep `locks` even if the process is killed, so that nobody
+    /// else gets them before its last write has landed. For disks on which writes outlive a process.
+    fn keep_locked(&self, _locks: &Locks) {}
+
+    /// A queue for durable writes to files of this disk.
+    ///
+    /// # Errors
+    /// The disk's, if a way was asked for that it does not have.
+    fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
+        Ok(Box::new(WaitQueue::new(Through::WriteAndSync)))
+    }
+
+    /// How [`durable_queue`](Self::durable_queue) makes writes durable, and why so.
+    fn log_way(&self) -> Option<LogWayReport> {
+        None
+    }
+
     /// The root directory, to name the disk in messages.
     fn name(&self) -> String;
 }
@@ -111,6 +147,21 @@ pub trait File: Send + Sync {
 
     /// Makes all earlier writes to this file durable.
     fn sync(&self) -> Result<()>;
+
+    /// Writes `parts`, one behind the other, and returns when they are durable.
+    fn write_durable(&self, offset: u64, parts: &[&[u8]], _through: Through) -> Result<()> {
+        let mut at = offset;
+        for part in parts {
+            self.write_at(at, part)?;
+            at += path::bytes_u64(part.len());
+        }
+        self.sync()
+    }
+
+    /// The descriptor for direct I/O, if the file is one of the operating system's and takes it.
+    fn direct_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
 
     /// The path that the file was opened with.
     fn path(&self) -> &str;

@@ -104,7 +104,7 @@ impl Copier {
     /// Nothing is written any more, and what was written becomes durable and gets its evidence.
     fn pause(&mut self) -> Check {
         let odds = &mut self.world.swarm.odds;
-        (odds.write, odds.purge, odds.empty) = (0, 0, 0);
+        (odds.write, odds.purge, odds.empty, odds.draft) = (0, 0, 0, 0);
         self.world.flush_all()?;
         self.world.core().wal().append_beacon();
         self.world.flush_all()

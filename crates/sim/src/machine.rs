@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura_base::error::Family;
 use perdura_base::{Error, StreamId};
-use perdura_device::{CrashProfile, ManualClock, SimDisk};
+use perdura_device::{CrashProfile, Disk, ManualClock, SimDisk};
 use perdura_recovery::CheckpointProgress;
 use perdura_wal::FlushProgress;
 
@@ -22,6 +22,8 @@ pub trait Engine {
     fn due(&self, promise: &Self::Promise) -> Option<u64>;
     /// Every epoch up to here is durable.
     fn durable(&self) -> u64;
+    /// The highest durable epoch that a durable part of the log names: the next life keeps it.
+    fn evidence(&self) -> u64;
     /// Whether a failure has stopped the log for good.
     fn has_failed(&self) -> bool;
     /// Whether the log has nothing left to write or to sync.
@@ -69,6 +71,10 @@ macro_rules! engine {
 
             fn durable(&self) -> u64 {
                 self.wal().durable(perdura_wal::Rung::Disk).0
+            }
+
+            fn evidence(&self) -> u64 {
+                self.wal().evidenced().0
             }
 
             fn has_failed(&self) -> bool {
@@ -120,6 +126,14 @@ macro_rules! engine {
 
 pub(crate) use engine;
 
+/// Has the disks keep the locks of a life until its last write has landed, as a database that is opened by
+/// its directories does.
+pub(crate) fn keep_locked(disks: &[Arc<SimDisk>]) {
+    for disk in disks {
+        disk.keep_locked(&vec![Box::new(())]);
+    }
+}
+
 /// What a run's lives have in common: the part of a swarm that every world has.
 #[derive(Debug, Clone)]
 pub struct Course {
@@ -156,8 +170,6 @@ pub struct Machine<E: Engine> {
     pub(crate) must_survive: u64,
     /// Every epoch up to here has proof in a durable block or in the anchor.
     pub(crate) evidence: u64,
-    /// What each stream's unsynced blocks would prove.
-    pub(crate) named: Vec<u64>,
     /// How many checkpoints had been completed when a crash interrupted one last, if any did.
     pub(crate) interrupted: Option<u64>,
     /// The engine has failed, or the power is gone: the life is over.
@@ -187,7 +199,6 @@ impl<E: Engine> Machine<E> {
             promises: Vec::new(),
             must_survive: 0,
             evidence: 0,
-            named: vec![0; usize::from(course.streams)],
             interrupted: None,
             stopped: false,
             faults_before: 0,
@@ -231,7 +242,6 @@ impl<E: Engine> Machine<E> {
     pub(crate) fn forget(&mut self) {
         self.engine = None;
         self.promises.clear();
-        self.named.fill(0);
         self.stopped = false;
     }
 
@@ -318,15 +328,10 @@ impl<E: Engine> Machine<E> {
 
     /// One step of a flusher; `None` if it failed as it may.
     fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
-        let s = usize::from(stream);
         let durable = self.engine().durable();
         match self.engine().flush_step(StreamId(stream)) {
             Ok(progress) => {
-                match progress {
-                    FlushProgress::Wrote => self.named[s] = self.named[s].max(durable),
-                    FlushProgress::Synced => self.evidence = self.evidence.max(self.named[s]),
-                    FlushProgress::Idle => {}
-                }
+                self.evidence = self.evidence.max(self.engine().evidence());
                 let now = self.engine().durable();
                 assert!(
                     durable <= now && self.evidence <= now,

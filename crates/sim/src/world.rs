@@ -11,7 +11,7 @@ use perdura_recovery::Disks;
 use perdura_recovery::{Method, RestartOptions, Schedule};
 
 use crate::drafting::Drafting;
-use crate::machine::{Machine, engine};
+use crate::machine::{Machine, engine, keep_locked};
 use crate::model::Model;
 use crate::scanning::Scanning;
 use crate::swarm::Swarm;
@@ -104,6 +104,7 @@ impl World {
             })
             .collect();
         let data = disks[0].life() as Arc<dyn Disk>;
+        keep_locked(disks);
         Env {
             disks: Disks {
                 images: vec![Arc::clone(&data)],

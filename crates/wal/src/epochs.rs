@@ -165,6 +165,12 @@ impl Wal {
         Epoch(self.durable[rung].load(Ordering::SeqCst))
     }
 
+    /// The highest D that a durable block names: a restart keeps it, or reports damage.
+    #[must_use]
+    pub fn evidenced(&self) -> Epoch {
+        Epoch(self.evidenced.load(Ordering::SeqCst))
+    }
+
     /// `D` of every rung.
     #[must_use]
     pub fn reached(&self) -> Reached {

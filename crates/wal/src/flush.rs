@@ -1,33 +1,41 @@
-//! The flusher of one stream: a machine that writes and syncs sealed blocks, one I/O per step.
+//! The flusher of one stream: a machine that begins durable writes of sealed blocks, and collects those
+//! that have completed.
 //!
 //! ```text
-//! Idle ──the tail has blocks──► Writing ──the tail is empty──► Syncing ──synced──► Idle, D advances
+//! filled ──begin: sealed, contiguous blocks in one write──► in flight ──collect──► durable, D advances
 //! ```
-//! While the flusher is idle, the sealing machine (`seal`) fills the tail. The engine calls the steps
-//! from a thread, the simulator in an order that its seed chooses.
+//! Several writes may be in flight. They complete in any order; D advances over those that are durable
+//! without a gap. Where the device completes writes by itself, nobody waits: a thread begins a write, does
+//! other work, and collects later. Else the thread that collects waits, and makes the write meanwhile. The
+//! engine calls the steps from its threads, the simulator in an order that its seed chooses.
+//!
+//! # What a restart finds
+//! A write that is not durable leaves a hole, a torn block, or nothing of it is missing; valid blocks may
+//! follow. All of them end within the bytes that may be in flight, counted from where the stream was
+//! durable, because no block is sealed beyond that. A block names the D that was reached when it was
+//! sealed, and no epoch in the hole was durable then, so that a hole below a named D is damage, and any
+//! other is an expected end.
 //!
 //! # Failures
-//! A failed write or sync stops the log and is never repeated. [`Error::Fenced`], with which a device
-//! reports that another process owns the log, stops it too. Two failures only delay the step, which is
-//! then repeated: a segment cannot be prepared, or a *write* is refused for want of space, which
-//! copy-on-write file systems do even within a file's length. No byte of a refused write counts: its block
-//! stays at the head of the tail, and no later block is written before it. A *sync* that fails for want of
-//! space is final like any other failed sync.
-
-use std::sync::Arc;
+//! A write that fails, or that the device ends before its last byte, stops the log and is never repeated.
+//! [`Error::Fenced`], with which a device reports that another process owns the log, stops it too. Two
+//! failures only delay a step, which is then repeated: a segment cannot be prepared, or a write is refused
+//! for want of space, which copy-on-write file systems do even within a file's length. No byte of a refused
+//! write counts: it keeps its place, and is written again with the same bytes before any new write begins.
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, SECTOR_BYTES};
+use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
+use perdura_base::num::to_u64;
 use perdura_base::{Error, Pos, Result, StreamId};
-use perdura_device::{Access, AlignedBuf, File};
+use perdura_device::durable::PARTS_MAX;
+use perdura_device::{Completed, DurableWrite, Part};
 
 use crate::failure::Failure;
-use crate::flusher::{FlushState, Segment};
+use crate::flight::Flight;
+use crate::flusher::FlushState;
 use crate::log::{Stream, Wal};
 use crate::rung::Rung;
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId, encode_header};
-use crate::shelf::sync_log_dir;
-use crate::sizes::Span;
+use crate::segment::SEGMENT_HEADER_BYTES;
 use crate::sync::Ordering;
 use crate::trouble::Trouble;
 
@@ -39,19 +47,103 @@ mod seeded;
 pub enum FlushProgress {
     /// There was nothing to write.
     Idle,
-    /// A block was written; more steps follow.
+    /// A write was begun or has ended; more steps follow.
     Wrote,
-    /// Everything taken is synced; D may have advanced.
+    /// More of the stream is durable; D may have advanced.
     Synced,
 }
 
+/// Whether to wait for a write in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Collect what has completed.
+    No,
+    /// Wait until one has, unless none is in flight.
+    ForOne,
+}
+
 impl Wal {
-    /// Takes one step of a stream's flusher.
+    /// Takes one step of a stream's flusher, for a caller that has nothing else to do: collects what has
+    /// completed, or begins a write, or waits for one.
+    ///
+    /// # Errors
+    /// As [`flush_begin`](Self::flush_begin).
+    pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
+        if self.flush_end(stream, Wait::No)? {
+            return Ok(FlushProgress::Synced);
+        }
+        match self.flush_begin(stream) {
+            Ok(true) => return Ok(FlushProgress::Wrote),
+            Ok(false) => {}
+            // What is in flight does not wait for what is delayed.
+            Err(error) if self.in_flight(stream) == 0 || self.failure().is_some() => {
+                return Err(error);
+            }
+            Err(_) => {}
+        }
+        if self.in_flight(stream) == 0 {
+            return Ok(FlushProgress::Idle);
+        }
+        match self.flush_end(stream, Wait::ForOne)? {
+            true => Ok(FlushProgress::Synced),
+            false => Ok(FlushProgress::Wrote),
+        }
+    }
+
+    /// Writes of a stream that have begun and are not known to be durable.
+    #[must_use]
+    pub fn in_flight(&self, stream: StreamId) -> u64 {
+        self.streams[usize::from(stream.0)]
+            .in_flight
+            .load(Ordering::SeqCst)
+    }
+
+    /// Whether one more write may be in flight.
+    #[must_use]
+    pub fn has_slot(&self, stream: StreamId) -> bool {
+        let s = &self.streams[usize::from(stream.0)];
+        self.in_flight(stream) < to_u64(s.queue.depth())
+    }
+
+    /// Whether writes of a stream complete while no thread waits for them.
+    #[must_use]
+    pub fn completes_by_itself(&self, stream: StreamId) -> bool {
+        self.streams[usize::from(stream.0)].queue.ready().is_some()
+    }
+
+    /// A descriptor that is readable while a write of the stream has completed and was not collected, if
+    /// writes complete by themselves.
+    #[must_use]
+    pub fn completions(&self, stream: StreamId) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.streams[usize::from(stream.0)].queue.ready()
+    }
+
+    /// Begins one write, if one more may be in flight: of a stream's sealed blocks as many as are
+    /// contiguous in a segment. Returns whether it did.
     ///
     /// # Errors
     /// The error that delays the step, which may be repeated; if [`Wal::failure`] returns a reason, the
     /// error that stopped the log.
-    pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
+    pub fn flush_begin(&self, stream: StreamId) -> Result<bool> {
+        loop {
+            match self.begin_if_placed(stream)? {
+                Begun::Yes => return Ok(true),
+                Begun::No => return Ok(false),
+                Begun::Unplaced => self.place_now(stream)?,
+            }
+        }
+    }
+
+    /// As [`flush_begin`](Self::flush_begin), for a thread that must not wait: it begins no write if that
+    /// takes a lock that another thread holds during I/O, or if the segment that comes next is not placed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn flush_begin_now(&self, stream: StreamId) -> Result<bool> {
+        Ok(self.begin_if_placed(stream)? == Begun::Yes)
+    }
+
+    fn begin_if_placed(&self, stream: StreamId) -> Result<Begun> {
         let s = &self.streams[usize::from(stream.0)];
         let mut state = s.flush.lock();
         let state = &mut *state;
@@ -63,157 +155,195 @@ impl Wal {
         );
         #[cfg(feature = "flaws")]
         state.write_late()?;
-        if state.tail.is_empty() && state.written_end.is_none() {
-            self.seal_step(stream, s, &mut state.tail);
-            if state.tail.is_empty() {
-                return Ok(FlushProgress::Idle);
-            }
+        if let Some(again) = state.flights.begin_again() {
+            self.submit(s, state, again);
+            return Ok(Begun::Yes);
         }
-        let syncs = state.tail.is_empty() || (state.delayed && state.written_end.is_some());
-        let step = if syncs {
-            self.sync_batch(s, state)
-        } else {
-            self.write_block(stream, s, state)
-        };
-        match step {
-            Ok(progress) => Ok(progress),
-            Err(Failure::Delay(error)) => {
-                state.delayed = true;
-                Err(error)
-            }
-            Err(Failure::Final(error)) => {
-                state.has_failed = true;
-                self.stop(&format!("log stream {stream}"), &error);
-                Err(error)
-            }
+        if state.flights.len() >= s.queue.depth() {
+            return Ok(Begun::No);
         }
-    }
-
-    fn write_block(
-        &self,
-        stream: StreamId,
-        s: &Stream,
-        state: &mut FlushState,
-    ) -> Result<FlushProgress, Failure> {
-        let Some(next) = state.tail.front() else {
-            return Ok(FlushProgress::Idle);
+        self.seal_step(stream, s, &mut state.tail);
+        let Some(first) = state.tail.front().map(|first| first.pos) else {
+            return Ok(Begun::No);
         };
-        let (pos, end) = (next.pos, next.end());
         if state
             .segment
             .as_ref()
-            .is_none_or(|segment| pos >= segment.span.end())
+            .is_none_or(|last| last.span.end() <= first)
         {
-            self.next_segment(stream, s, state, pos)?;
+            match state.placed.take() {
+                Some(placed) => state.segment = Some(placed),
+                None => return Ok(Begun::Unplaced),
+            }
         }
-        let (Some(segment), Some(block)) = (&state.segment, state.tail.front()) else {
-            return Ok(FlushProgress::Idle);
-        };
+        let (flight, parts) = self.gather(s, state);
+        let write = state.flights.begin(flight, parts);
+        self.submit(s, state, write);
+        Ok(Begun::Yes)
+    }
+
+    /// Takes the blocks from the tail that one write makes durable.
+    fn gather(&self, s: &Stream, state: &mut FlushState) -> (Flight, Vec<Part>) {
+        let segment = state.segment.as_ref().expect("a segment is placed");
+        let bytes_max = IN_FLIGHT_BYTES_MAX / to_u64(s.queue.depth().max(2));
+        let first = state.tail.front().expect("a block waits");
+        let (start, mut end, mut names) = (first.pos, first.pos, first.names);
+        let mut parts = Vec::new();
+        while let Some(block) = state.tail.front() {
+            let longer = block.end().0 - start.0;
+            let fits = parts.is_empty() || (longer <= bytes_max && parts.len() < PARTS_MAX);
+            if !fits || segment.span.end() <= block.pos {
+                break;
+            }
+            assert!(
+                block.pos == end && block.end() <= segment.span.end(),
+                "a block lies in one segment, behind the one before it"
+            );
+            (end, names) = (block.end(), names.max(block.names));
+            parts.extend(state.tail.pop().map(|block| block.into_part()));
+        }
         assert!(
-            segment.span.start <= pos && end <= segment.span.end(),
-            "a block lies in one segment"
+            segment.span.start <= start,
+            "a write at {start} begins in its segment"
         );
         let synced = s.reached[Rung::Disk].load(Ordering::Relaxed);
         assert!(
             end.0 - synced <= IN_FLIGHT_BYTES_MAX,
             "too much is in flight"
         );
-        let (bytes, names) = (block.bytes(), block.names);
-        let at = SEGMENT_HEADER_BYTES + (pos.0 - segment.span.start.0);
-        let written = segment.file.write_at(at, bytes);
-        let written = written.map_err(|error| self.note_refused(stream, error));
-        #[cfg(feature = "flaws")]
-        let written = seeded::count_refused(&mut state.late, written, &segment.file, at, bytes);
-        written?;
-        assert!(
-            state.written_end.is_none_or(|written| written == pos),
-            "the block at {pos} does not follow what is written"
-        );
-        self.troubles.clear(Trouble::Refused, stream);
-        state.delayed = false;
-        state.written_end = Some(end);
-        state.names_durable = state.names_durable.max(names);
-        self.counters.blocks.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .blocks
+            .fetch_add(to_u64(parts.len()), Ordering::Relaxed);
         self.counters
             .device_bytes
-            .fetch_add(end.0 - pos.0, Ordering::Relaxed);
-        if let Some(block) = state.tail.pop() {
-            s.inner.lock().recycle(block.into_buf());
-        }
-        Ok(FlushProgress::Wrote)
+            .fetch_add(end.0 - start.0, Ordering::Relaxed);
+        let offset = SEGMENT_HEADER_BYTES + (start.0 - segment.span.start.0);
+        (Flight::new(&segment.file, offset, start, end, names), parts)
     }
 
-    /// Opens the segment that holds `pos`. May be repeated after a delay: each part is
-    /// done once or is idempotent.
-    fn next_segment(
+    fn submit(&self, s: &Stream, state: &FlushState, write: DurableWrite) {
+        s.in_flight
+            .store(to_u64(state.flights.len()), Ordering::SeqCst);
+        s.queue.submit(write);
+    }
+
+    /// Collects the writes of a stream that have completed. Returns whether more of it is durable. A
+    /// thread that does not wait finds nothing while another one waits.
+    ///
+    /// # Errors
+    /// As [`flush_begin`](Self::flush_begin).
+    pub fn flush_end(&self, stream: StreamId, wait: Wait) -> Result<bool> {
+        let s = &self.streams[usize::from(stream.0)];
+        let mut done = Vec::new();
+        let _one_at_a_time = match wait {
+            Wait::ForOne => {
+                let collecting = s.collecting.lock();
+                s.queue.wait();
+                collecting
+            }
+            Wait::No if self.in_flight(stream) == 0 => return Ok(false),
+            Wait::No => match s.collecting.try_lock() {
+                Some(collecting) => collecting,
+                None => return Ok(false),
+            },
+        };
+        s.queue.collect(&mut done);
+        if done.is_empty() {
+            return self.check().map(|()| false);
+        }
+        let mut state = s.flush.lock();
+        let mut failed = None;
+        for completed in done {
+            if let Err(failure) = self.note_completed(stream, s, &mut state, completed) {
+                failed = Some(match (failed, failure) {
+                    (Some(Failure::Final(first)), _) => Failure::Final(first),
+                    (_, failure) => failure,
+                });
+            }
+        }
+        if let Some(failure @ Failure::Final(_)) = failed {
+            return Err(self.note_failure(stream, &mut state, failure));
+        }
+        // Behind the lock: another thread's step of this stream may have failed meanwhile.
+        self.check()?;
+        let advanced = self.advance(s, &mut state);
+        s.in_flight
+            .store(to_u64(state.flights.len()), Ordering::SeqCst);
+        match failed {
+            // What else has completed counts first: the next step reports the delay again.
+            Some(failure) if !advanced => Err(failure.into()),
+            _ => Ok(advanced),
+        }
+    }
+
+    fn note_completed(
         &self,
         stream: StreamId,
         s: &Stream,
         state: &mut FlushState,
-        pos: Pos,
+        completed: Completed,
     ) -> Result<(), Failure> {
-        let life = self.start[usize::from(stream.0)];
-        let span = self.options.segments.span_at(life, pos);
-        assert_eq!(span.start, pos, "a segment begins with a block");
-        assert_eq!(
-            state.segment.as_ref().map_or(life, |last| last.span.end()),
-            span.start,
-            "segments follow each other without a gap"
-        );
-        let id = |span: Span| SegmentId {
-            stream,
-            start: span.start,
-            incarnation: self.incarnation,
+        let Completed {
+            token,
+            parts,
+            result,
+        } = completed;
+        #[cfg(feature = "flaws")]
+        if armed(Flaw::NewestCompletionCounts) && !state.flights.has(token) {
+            return Ok(());
+        }
+        let result = match result {
+            Err(_) if armed(Flaw::SyncRetried) => state.flights.place(token).0.sync(),
+            result => result,
         };
-        let next = match state.placed.take() {
-            Some(placed) => placed,
-            None => {
-                self.place(s, id(span), span).map_err(Failure::of_placing)?;
-                let disk = Arc::clone(&s.shelf.lock().disk);
-                let file = disk.open(&id(span).path(), Access::Direct)?;
-                Segment { span, file }
+        let result = result.map_err(|error| self.note_refused(stream, error));
+        #[cfg(feature = "flaws")]
+        let result = seeded::count_refused(state, result, token, &parts);
+        match result {
+            Ok(()) => {
+                state.flights.note_durable(token);
+                self.troubles.clear(Trouble::Refused, stream);
+                self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                let mut inner = s.inner.lock();
+                for part in parts {
+                    inner.recycle(part.buf);
+                }
+                Ok(())
             }
-        };
-        let next = state.placed.insert(next);
-        let header = |span: Span, followed| {
-            let mut buf = AlignedBuf::zeroed(SECTOR_BYTES);
-            buf.copy_from_slice(&encode_header(id(span), &self.uuid, span.bytes, followed));
-            buf
-        };
-        let opening = next.file.write_at(0, &header(span, false));
-        opening.map_err(|error| self.note_refused(stream, error))?;
-        // The name first: then the segment before it may say that this one exists, and a restart
-        // that misses it knows that it was lost.
-        let disk = Arc::clone(&s.shelf.lock().disk);
-        sync_log_dir(disk.as_ref())?;
-        if let Some(old) = &state.segment {
-            let closing = old.file.write_at(0, &header(old.span, true));
-            closing.map_err(|error| self.note_refused(stream, error))?;
+            Err(Failure::Delay(error)) => {
+                state.flights.note_refused(token, parts);
+                Err(Failure::Delay(error))
+            }
+            Err(Failure::Final(error)) => Err(Failure::Final(error)),
         }
-        if let Some(old) = std::mem::replace(&mut state.segment, state.placed.take()) {
-            // To be synced with this batch whatever happens next: it holds blocks of it.
-            state.unsynced.push(old.file);
-        }
-        Ok(())
     }
 
-    /// Gives a prepared file, made now if there is none, the name of a segment.
-    fn place(&self, s: &Stream, id: SegmentId, span: Span) -> Result<()> {
-        self.ensure_spare(id.stream, span.bytes)?;
-        let mut shelf = s.shelf.lock();
-        let placed = shelf.place(id, span);
-        s.note_room(&shelf);
-        match &placed {
-            Ok(()) => self.troubles.clear(Trouble::Unplaced, id.stream),
-            Err(_) => self.troubles.set(Trouble::Unplaced, id.stream),
+    /// Advances over the writes that are durable without a gap. Returns whether there were any.
+    fn advance(&self, s: &Stream, state: &mut FlushState) -> bool {
+        let mut reached: Option<Pos> = None;
+        while let Some(flight) = state.flights.pop_durable() {
+            assert!(
+                flight.names <= self.durable(Rung::Disk),
+                "a durable block names an epoch that was durable"
+            );
+            self.evidenced.fetch_max(flight.names.0, Ordering::SeqCst);
+            reached = Some(flight.end);
         }
-        // Making the next file takes longer than filling this one, so start at once.
-        self.wake_preparer();
-        placed
+        let Some(end) = reached else {
+            return false;
+        };
+        let filled_end = s.filled_end.load(Ordering::SeqCst);
+        assert!(
+            end.0 <= filled_end,
+            "{end} is durable, and blocks are filled up to {filled_end}"
+        );
+        state.tail.note_durable(end);
+        self.pass(Rung::Disk, s, end);
+        true
     }
 
     /// Remembers a write that the disk refused.
-    fn note_refused(&self, stream: StreamId, error: Error) -> Failure {
+    pub(crate) fn note_refused(&self, stream: StreamId, error: Error) -> Failure {
         let failure = Failure::of_write(error);
         if matches!(failure, Failure::Delay(_)) {
             self.troubles.set(Trouble::Refused, stream);
@@ -221,43 +351,27 @@ impl Wal {
         failure
     }
 
-    fn sync_batch(&self, s: &Stream, state: &mut FlushState) -> Result<FlushProgress, Failure> {
-        for file in &state.unsynced {
-            self.sync_file(file.as_ref())?;
+    /// Stops the log if the failure is final, before another thread takes the next step.
+    pub(crate) fn note_failure(
+        &self,
+        stream: StreamId,
+        state: &mut FlushState,
+        failure: Failure,
+    ) -> Error {
+        if let Failure::Final(error) = &failure {
+            state.has_failed = true;
+            self.stop(&format!("log stream {stream}"), error);
         }
-        state.unsynced.clear();
-        if let Some(segment) = &state.segment {
-            self.sync_file(segment.file.as_ref())?;
-        }
-        let end = state.written_end.take();
-        let end = end.expect("a flusher that has written nothing since its last sync is idle");
-        if let Some(next) = state.tail.front() {
-            assert_eq!(
-                end, next.pos,
-                "what is synced reaches up to what is not written"
-            );
-        }
-        let filled_end = s.filled_end.load(Ordering::SeqCst);
-        assert!(
-            end.0 <= filled_end,
-            "{end} is synced, and blocks are filled up to {filled_end}"
-        );
-        assert!(
-            state.names_durable <= self.durable(Rung::Disk),
-            "a synced block names an epoch that was durable"
-        );
-        self.evidenced
-            .fetch_max(state.names_durable.0, Ordering::SeqCst);
-        self.pass(Rung::Disk, s, end);
-        Ok(FlushProgress::Synced)
+        failure.into()
     }
+}
 
-    fn sync_file(&self, file: &dyn File) -> Result<()> {
-        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        let first = file.sync();
-        if first.is_err() && armed(Flaw::SyncRetried) {
-            return file.sync();
-        }
-        first
-    }
+/// Whether a write was begun.
+#[derive(PartialEq, Eq)]
+enum Begun {
+    Yes,
+    /// There is nothing to write, or as much is in flight as may be.
+    No,
+    /// The segment that comes next must be placed first.
+    Unplaced,
 }

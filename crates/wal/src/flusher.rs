@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use perdura_base::Pos;
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
-use perdura_base::{Epoch, Pos};
 #[cfg(feature = "flaws")]
 use perdura_device::AlignedBuf;
 use perdura_device::File;
 
+use crate::flight::Flights;
 use crate::sizes::Span;
 use crate::tail::Tail;
 
-/// The segment being written.
+/// A segment that is written, or the next one.
+#[derive(Clone)]
 pub(crate) struct Segment {
     pub span: Span,
     pub file: Arc<dyn File>,
@@ -21,19 +23,13 @@ pub(crate) struct Segment {
 pub(crate) struct FlushState {
     /// Sealed blocks that wait to be written.
     pub tail: Tail,
-    /// Where the blocks written since the last sync end.
-    pub written_end: Option<Pos>,
-    /// The highest D that a block written since the last sync names.
-    pub names_durable: Epoch,
+    /// What is written and not durable yet.
+    pub flights: Flights,
+    /// The segment written last.
     pub segment: Option<Segment>,
-    /// Files to sync: the segment written last, and those left behind in this batch.
-    pub unsynced: Vec<Arc<dyn File>>,
-    /// A segment that has its name, while its header or its predecessor's cannot be written because
-    /// the disk is full.
+    /// The next one: named, with its header, and marked in the one before; all of that is durable.
     pub placed: Option<Segment>,
-    /// The last step was delayed: the next one syncs the blocks written before it.
-    pub delayed: bool,
-    /// A write or sync has failed for good: no further step is taken.
+    /// A write has failed for good: no further step is taken.
     pub has_failed: bool,
     #[cfg(feature = "flaws")]
     pub late: Option<LateBlock>,
@@ -43,13 +39,10 @@ impl FlushState {
     /// The flusher of a stream that starts at `start`.
     pub fn new(start: Pos) -> Self {
         FlushState {
-            tail: Tail::new(start, IN_FLIGHT_BYTES_MAX / 2),
-            written_end: None,
-            names_durable: Epoch(0),
+            tail: Tail::new(start, IN_FLIGHT_BYTES_MAX),
+            flights: Flights::new(start),
             segment: None,
-            unsynced: Vec::new(),
             placed: None,
-            delayed: false,
             has_failed: false,
             #[cfg(feature = "flaws")]
             late: None,

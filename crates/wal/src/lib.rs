@@ -2,8 +2,8 @@
 //!
 //! # Overview
 //! ```text
-//!  append(group) ──► open block of epoch e ──► seal: headers ──► flusher: write, sync ──► D
-//!                        one per stream           bounded tail      one per stream
+//!  append(group) ──► open block of epoch e ──► seal: headers ──► flusher: durable writes ──► D
+//!                        one per stream           bounded tail      some in flight a stream
 //! ```
 //! D is the durable epoch of a [`Rung`]; today the only rung is the log's disks.
 //! * A transaction appends its group while it holds its latches and reads the epoch `E` under the
@@ -22,8 +22,8 @@
 //! difference whose predecessor it lost, and recover bits that never existed.
 //!
 //! # Locks, in order
-//! A flusher's state < `closing` < a stream's `inner` < `ends`, and `inner` < the list of `age`. Only the
-//! flusher's state is held during I/O.
+//! `placing` and `collecting` < a flusher's state < `closing` < a stream's `inner` < `ends`, and `inner` < the
+//! list of `age`. Only `placing` and `collecting` are held while a thread waits for a device.
 
 mod age;
 pub mod anchor;
@@ -34,6 +34,7 @@ mod cut;
 mod ends;
 mod epochs;
 mod failure;
+mod flight;
 mod flush;
 mod flusher;
 pub mod frame;
@@ -41,6 +42,7 @@ pub mod frame;
 mod hex_example;
 mod lives;
 mod log;
+mod placing;
 mod rewrite;
 mod room;
 mod rung;
@@ -62,7 +64,7 @@ pub use block::BlockHeader;
 pub use cursor::{DurableBlock, LogCursor};
 pub use cut::{Cut, Elsewhere, decide_cut};
 pub use failure::Failure;
-pub use flush::FlushProgress;
+pub use flush::{FlushProgress, Wait};
 pub use frame::{
     ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
 };

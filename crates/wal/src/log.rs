@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_utils::CachePadded;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
-use perdura_device::{Clock, Disk};
+use perdura_device::{Clock, Disk, DurableQueue};
 
 use crate::age::Ages;
 use crate::anchor::Vouched;
 use crate::ends::{Closing, Ends};
-use crate::flusher::FlushState;
+use crate::flusher::{FlushState, Segment};
 use crate::rung::{DurableEpochs, PerRung, Rung};
 use crate::segment::SegmentId;
 use crate::shelf::{SegmentShelf, StreamLife};
@@ -69,6 +69,14 @@ type WakePreparer = Box<dyn Fn() + Send + Sync>;
 pub(crate) struct Stream {
     pub inner: Mutex<StreamInner>,
     pub flush: Mutex<FlushState>,
+    /// Makes the stream's writes durable.
+    pub queue: Box<dyn DurableQueue>,
+    /// Held by the thread that collects completions, while it waits for them too.
+    pub collecting: Mutex<()>,
+    /// Held by the thread that gives the next segment its name: the one that has it and is not ready.
+    pub placing: Mutex<Option<Segment>>,
+    /// Writes in flight.
+    pub in_flight: AtomicU64,
     pub shelf: Mutex<SegmentShelf>,
     /// For each rung the position below which everything is durable there.
     pub reached: PerRung<AtomicU64>,
@@ -109,7 +117,7 @@ pub struct WalStats {
     pub device_bytes: u64,
     /// Blocks written.
     pub blocks: u64,
-    /// Syncs of segments.
+    /// Durable writes that have completed.
     pub syncs: u64,
     /// Bytes waiting for the flushers.
     pub queued_bytes: u64,
@@ -199,6 +207,10 @@ impl Wal {
             streams.push(CachePadded::new(Stream {
                 inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
                 flush: Mutex::new(FlushState::new(*from)),
+                queue: disk.durable_queue()?,
+                collecting: Mutex::new(()),
+                placing: Mutex::new(None),
+                in_flight: AtomicU64::new(0),
                 shelf: Mutex::new(shelf),
                 reached: PerRung::new(|_| AtomicU64::new(from.0)),
                 filled_end: AtomicU64::new(from.0),

@@ -197,7 +197,7 @@ impl Wal {
         })
     }
 
-    /// Prepares the next file of a stream if it is due: the files ahead are less than half of it, or
+    /// Places the next segment of a stream if its file is prepared, and prepares a file if it is due: the files ahead are less than half of it, or
     /// less than a writer has requested. Returns whether one was made. Slow: it fills the whole file
     /// with zeros, holding no lock that a writer takes, and with a `pause` after each part
     /// unless writers wait.
@@ -207,6 +207,12 @@ impl Wal {
     pub fn prepare_segment(&self, stream: StreamId, pause: &dyn Fn()) -> Result<bool> {
         let s = &self.streams[usize::from(stream.0)];
         let _one_at_a_time = s.preparing.lock();
+        // What cannot be placed is tried again with the next call, or when the flusher comes to it.
+        if let Err(error) = self.place_ahead(stream)
+            && self.failure().is_some()
+        {
+            return Err(error);
+        }
         let next = s.shelf.lock().next_span();
         let filled_end = s.filled_end.load(Ordering::Relaxed);
         if !s.is_starved() && next.start.0.saturating_sub(filled_end) > next.bytes / 2 {

@@ -16,6 +16,9 @@ use crate::block::{self, HEADER_BYTES};
 use crate::frame::{FrameKind, put_frame_head};
 use crate::sizes::SegmentSizes;
 
+/// Buffers kept for the next blocks: as many as writes of one short block may be in flight, and some.
+const SPARE_BUFS_MAX: usize = 6;
+
 /// A block that still takes frames.
 struct OpenBlock {
     epoch: Epoch,
@@ -253,7 +256,7 @@ impl StreamInner {
     /// Keeps a written block's buffer for reuse.
     pub fn recycle(&mut self, buf: AlignedBuf) {
         assert_eq!(buf.len(), self.block_bytes_max, "the buffer of a block");
-        if self.spare_bufs.len() < 4 {
+        if self.spare_bufs.len() < SPARE_BUFS_MAX {
             self.spare_bufs.push(buf);
         }
     }

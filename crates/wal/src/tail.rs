@@ -2,13 +2,14 @@
 //!
 //! # Invariants
 //! * Blocks enter and leave the tail in the order of their positions and without a gap.
-//! * The tail holds at most as many bytes as its bound.
+//! * From where the stream is durable to the end of the tail there are at most as many bytes as may be in
+//!   flight: however the writes complete, a restart finds the end of the log.
 
 use std::collections::VecDeque;
 
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Pos, StreamId};
-use perdura_device::AlignedBuf;
+use perdura_device::{AlignedBuf, Part};
 
 /// A block with its header and checksums.
 pub(crate) struct SealedBlock {
@@ -38,17 +39,21 @@ impl SealedBlock {
         Pos(self.pos.0 + to_u64(self.len))
     }
 
-    /// Returns the buffer for reuse.
-    pub fn into_buf(self) -> AlignedBuf {
-        self.buf
+    /// The block as a part of a write.
+    pub fn into_part(self) -> Part {
+        Part {
+            buf: self.buf,
+            len: self.len,
+        }
     }
 }
 
 /// The sealed blocks of a stream that are not written yet, in order.
 pub(crate) struct Tail {
     blocks: VecDeque<SealedBlock>,
-    bytes: u64,
     bytes_max: u64,
+    /// Where the stream is durable up to.
+    durable: Pos,
     /// Where the last sealed block ends.
     end: Pos,
 }
@@ -58,14 +63,10 @@ impl Tail {
     pub fn new(start: Pos, bytes_max: u64) -> Tail {
         Tail {
             blocks: VecDeque::new(),
-            bytes: 0,
             bytes_max,
+            durable: start,
             end: start,
         }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
     }
 
     pub fn front(&self) -> Option<&SealedBlock> {
@@ -73,28 +74,38 @@ impl Tail {
     }
 
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.bytes + bytes <= self.bytes_max
+        self.end.0 - self.durable.0 + bytes <= self.bytes_max
     }
 
     pub fn push(&mut self, block: SealedBlock) {
         assert_eq!(block.pos, self.end, "blocks are sealed without a gap");
-        self.end = block.end();
-        self.bytes += to_u64(block.len);
         assert!(
-            self.bytes <= self.bytes_max,
-            "a tail of {} bytes exceeds its bound of {}",
-            self.bytes,
-            self.bytes_max
+            self.has_room(to_u64(block.len)),
+            "{} bytes from {} on, durable up to {}, are more than may be in flight",
+            block.len,
+            block.pos,
+            self.durable
         );
+        self.end = block.end();
         self.blocks.push_back(block);
     }
 
     pub fn pop(&mut self) -> Option<SealedBlock> {
         let block = self.blocks.pop_front()?;
-        self.bytes -= to_u64(block.len);
         let left = self.blocks.front().map_or(self.end, |next| next.pos);
         assert_eq!(block.end(), left, "blocks leave the tail without a gap");
         Some(block)
+    }
+
+    /// Notes how far the stream is durable.
+    pub fn note_durable(&mut self, end: Pos) {
+        let next = self.front().map_or(self.end, |next| next.pos);
+        assert!(
+            self.durable <= end && end <= next,
+            "{end} is durable after {}, and the tail begins at {next}",
+            self.durable
+        );
+        self.durable = end;
     }
 }
 

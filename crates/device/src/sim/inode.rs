@@ -117,6 +117,60 @@ impl Inode {
         );
     }
 
+    /// Makes the write that was made last durable, and no other change than those that it overwrites: a
+    /// device never brings an older write back.
+    pub(super) fn sync_last(&mut self) {
+        let last = self.pop_write();
+        let range = last.dirty.clone();
+        let is_below = |one: &mut Pending| {
+            let overlaps = one.dirty.start < range.end && range.start < one.dirty.end;
+            overlaps && matches!(one.change, Change::Write(_))
+        };
+        let (durable, below) = (&mut self.durable, self.pending.extract_if(.., is_below));
+        for one in below {
+            if let Change::Write(written) = &one.change {
+                written.put(written.range().clone(), durable);
+            }
+        }
+        if let Change::Write(written) = &last.change {
+            written.put(written.range().clone(), &mut self.durable);
+        }
+        #[cfg(test)]
+        assert!(
+            {
+                let (live, durable) = (self.live.to_vec(), self.durable.to_vec());
+                live[range.clone()] == durable[range]
+            },
+            "a durable write left a byte behind"
+        );
+    }
+
+    /// A durable write that failed: some of its sectors are durable. Reads show all of it, or what is
+    /// durable.
+    pub(super) fn fail_last(&mut self, keeps: bool, rng: &mut Rng, meters: &mut Meters) {
+        let last = self.pop_write();
+        let fate = match rng.u8(0..4) {
+            0 => Fate::TornSubset,
+            _ => Fate::Lost,
+        };
+        self.persist(&last, fate, rng, meters);
+        if keeps {
+            self.stale.push(last.dirty);
+        } else {
+            self.live.share(&self.durable, &last.dirty);
+        }
+    }
+
+    fn pop_write(&mut self) -> Pending {
+        let last = self.pending.pop();
+        let last = last.expect("the write that was made last is pending");
+        assert!(
+            matches!(last.change, Change::Write(_)),
+            "a durable write is a write"
+        );
+        last
+    }
+
     /// A failed sync after which reads still show the new bytes: some sectors are durable, and
     /// the others never will be.
     pub(super) fn fail_sync_keeping(&mut self, rng: &mut Rng, meters: &mut Meters) {

@@ -21,9 +21,11 @@
 
 mod content;
 mod file;
+mod flight;
 mod inode;
 mod names;
 mod plan;
+mod queue;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -35,14 +37,16 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result};
 
 pub use plan::{CrashProfile, FaultPlan, SyncFailure};
 use state::{Meters, State, Storage};
 
 use crate::path::{bytes_u64, check_dir, check_file, name_in, parent};
-use crate::{Access, Disk, File};
+use crate::{Access, Disk, DurableQueue, File, Locks};
 use file::SimFile;
+use queue::SimQueue;
 
 /// A simulated disk. Clones of the `Arc` are the same disk; so are the views of
 /// [`SimDisk::life`].
@@ -118,10 +122,12 @@ impl SimDisk {
         !self.state.lock().power_is_cut
     }
 
-    /// The number of writes, resizes and operations on names that are not durable.
+    /// The number of writes, resizes and operations on names that are not durable, those in flight
+    /// included.
     #[must_use]
     pub fn pending_ops(&self) -> usize {
-        self.state.lock().storage.pending_seqs().len()
+        let state = self.state.lock();
+        state.storage.pending_seqs().len() + state.storage.flying.len()
     }
 
     /// Mutating operations (create, rename, remove, write, allocate, `set_len`, sync,
@@ -216,6 +222,7 @@ impl SimDisk {
         );
         let mut state = self.state.lock();
         state.storage = snapshot.storage.clone();
+        state.land_all();
         state.begin_life();
         state.set_plan(FaultPlan::default());
     }
@@ -326,6 +333,20 @@ impl Disk for SimDisk {
             state: Arc::clone(&self.state),
             life,
             path: path.to_owned(),
+        }))
+    }
+
+    fn keep_locked(&self, locks: &Locks) {
+        let mut state = self.state.lock();
+        state.keeps_locked = !locks.is_empty() && !armed(Flaw::LocksNotKept);
+    }
+
+    fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
+        let life = self.life_of(&self.state.lock());
+        Ok(Box::new(SimQueue {
+            state: Arc::clone(&self.state),
+            life,
+            own: Mutex::default(),
         }))
     }
 

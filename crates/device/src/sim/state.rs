@@ -8,6 +8,7 @@ use perdura_base::{Error, Result};
 
 use super::inode::{Fate, Inode, Pending, TORN_BYTES};
 use super::names::{Ino, Names};
+use super::queue::Flying;
 use super::{CrashProfile, FaultPlan, SyncFailure};
 use crate::path::{bytes_u64, parent};
 
@@ -34,39 +35,46 @@ pub(super) struct Storage {
     next_ino: Ino,
     /// The order of pending operations over all files and names.
     seq: u64,
-    rng: Rng,
+    pub(super) rng: Rng,
+    /// Durable writes in flight, and how many there have been.
+    pub(super) flying: Vec<Flying>,
+    pub(super) flights: u64,
+    /// Those that a killed process left in flight and that land in a later life.
+    pub(super) strays: Vec<u64>,
 }
 
 /// Operations since the plan was set.
 #[derive(Default)]
-struct Since {
+pub(super) struct Since {
     ops: u64,
-    syncs: u64,
+    pub(super) syncs: u64,
     grows: u64,
-    writes: u64,
+    pub(super) writes: u64,
     names: u64,
     reads: u64,
 }
 
 pub(super) struct State {
     pub(super) storage: Storage,
-    plan: FaultPlan,
-    since: Since,
+    pub(super) plan: FaultPlan,
+    pub(super) since: Since,
     /// Mutating operations done, over all lives.
     pub(super) ops: u64,
     /// The life of the machine. Handles of an earlier one are refused.
     pub(super) life: u64,
     pub(super) power_is_cut: bool,
     pub(super) locks: BTreeSet<String>,
+    /// The locks of this life are kept until its last write has landed.
+    pub(super) keeps_locked: bool,
     pub(super) meters: Meters,
 }
 
-fn eio() -> io::Error {
+pub(super) fn eio() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
 
 /// The n-th operation of a kind is the one the plan names.
-fn is_nth(count: &mut u64, planned: Option<u64>) -> bool {
+pub(super) fn is_nth(count: &mut u64, planned: Option<u64>) -> bool {
     *count += 1;
     planned == Some(*count)
 }
@@ -80,6 +88,9 @@ impl State {
                 next_ino: 1,
                 seq: 0,
                 rng: Rng::with_seed(seed),
+                flying: Vec::new(),
+                flights: 0,
+                strays: Vec::new(),
             },
             plan: FaultPlan::default(),
             since: Since::default(),
@@ -87,6 +98,7 @@ impl State {
             life: 0,
             power_is_cut: false,
             locks: BTreeSet::new(),
+            keeps_locked: false,
             meters: Meters::default(),
         }
     }
@@ -122,6 +134,7 @@ impl State {
         }
         self.since.ops += 1;
         self.ops += 1;
+        self.land_late();
         assert!(
             self.since.ops <= self.ops,
             "a plan counts no more operations than the disk"
@@ -129,7 +142,7 @@ impl State {
         Ok(())
     }
 
-    fn next_seq(&mut self) -> u64 {
+    pub(super) fn next_seq(&mut self) -> u64 {
         self.storage.seq += 1;
         self.storage.seq
     }
@@ -243,12 +256,11 @@ impl State {
             return Err(Error::io("write", path, eio()));
         }
         self.check_fence()?;
-        let nth = self.since.writes;
-        let refused = |(from, count)| nth >= from && nth - from < count;
-        let refused = self.plan.refuse_write_at.is_some_and(refused);
-        let data = match refused {
-            true => &data[..self.storage.rng.usize(0..=data.len() / TORN_BYTES) * TORN_BYTES],
-            false => data,
+        let refused = self.is_write_refused();
+        let data = if refused {
+            self.some_sectors(data)
+        } else {
+            data
         };
         let end = offset.saturating_add(bytes_u64(data.len()));
         let end = self.admit("write", ino, path, end)?;
@@ -267,6 +279,11 @@ impl State {
             return Err(Error::io("write", path, full));
         }
         Ok(())
+    }
+
+    /// What a refused write has written.
+    pub(super) fn some_sectors<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
+        &data[..self.storage.rng.usize(0..=data.len() / TORN_BYTES) * TORN_BYTES]
     }
 
     /// Changes the length; an allocation never makes a file shorter.
@@ -288,7 +305,7 @@ impl State {
         Ok(())
     }
 
-    fn check_fence(&mut self) -> Result<()> {
+    pub(super) fn check_fence(&mut self) -> Result<()> {
         let fenced = self.plan.fence_write_at;
         if fenced.is_none_or(|nth| self.since.writes < nth) {
             return Ok(());
@@ -320,7 +337,13 @@ impl State {
     }
 
     /// Whether a file may reach to `end`; returns it as an index.
-    fn admit(&mut self, op: &'static str, ino: Ino, path: &str, end: u64) -> Result<usize> {
+    pub(super) fn admit(
+        &mut self,
+        op: &'static str,
+        ino: Ino,
+        path: &str,
+        end: u64,
+    ) -> Result<usize> {
         let index = usize::try_from(end.min(FILE_BYTES_MAX)).unwrap_or(usize::MAX);
         let len = self.inode(ino).live.len();
         if index <= len {
@@ -361,6 +384,10 @@ impl State {
     }
 
     pub(super) fn crash(&mut self, profile: CrashProfile, seed: u64) {
+        match profile {
+            CrashProfile::Killed => self.abandon_flights(),
+            _ => self.land_all(),
+        }
         let mut rng = Rng::with_seed(seed);
         match profile {
             CrashProfile::Nothing => self.end_life(&mut rng, |_, _| false, |_, _| Fate::Lost),
@@ -402,6 +429,7 @@ impl State {
     /// A crash that keeps exactly the pending operations whose bit is set, in their order, and
     /// the names those depend on.
     pub(super) fn crash_keeping(&mut self, mask: u64) {
+        self.land_all();
         let seqs = self.storage.pending_seqs();
         let keeps = |seq: u64| {
             seqs.binary_search(&seq)
@@ -461,6 +489,7 @@ impl State {
         self.life += 1;
         self.power_is_cut = false;
         self.locks.clear();
+        self.keeps_locked = false;
     }
 }
 
@@ -485,6 +514,8 @@ impl Storage {
             let named = self.names.referenced();
             self.inodes
                 .retain(|ino, inode| inode.handles > 0 || named.contains(ino));
+            let inodes = &self.inodes;
+            self.flying.retain(|one| inodes.contains_key(&one.ino));
             assert!(
                 named.iter().all(|ino| self.inodes.contains_key(ino)),
                 "every name has its file"

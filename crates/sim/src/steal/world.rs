@@ -9,7 +9,7 @@ use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
 use perdura_steal::{Committed, Place, Steal, StealEnv, Txn};
 
-use crate::machine::{Machine, engine};
+use crate::machine::{Machine, engine, keep_locked};
 
 use super::oracle::{Oracle, Spot, Write};
 use super::row::Row;
@@ -112,6 +112,7 @@ impl World {
     pub fn env(&self, disks: &[Arc<SimDisk>]) -> StealEnv {
         let disk = |at: usize| disks[at].life() as Arc<dyn Disk>;
         let first_image = self.first_image();
+        keep_locked(disks);
         StealEnv {
             disks: Disks {
                 data: disk(0),

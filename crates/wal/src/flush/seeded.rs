@@ -1,13 +1,11 @@
 //! Seeded bugs of the flusher that need code; see [`perdura_base::flaw`].
 
-use std::sync::Arc;
-
 use perdura_base::Result;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_device::{AlignedBuf, File};
+use perdura_device::{AlignedBuf, Part};
 
 use crate::failure::Failure;
-use crate::flusher::{FlushState, LateBlock};
+use crate::flusher::FlushState;
 
 impl FlushState {
     /// Writes the block that counts already.
@@ -19,19 +17,24 @@ impl FlushState {
     }
 }
 
-/// The seeded bug of counting a block that the disk refused, and writing it with the next step.
+/// The seeded bug of counting a write that the disk refused, and writing it with the next step.
 pub(super) fn count_refused(
-    late: &mut Option<LateBlock>,
-    written: Result<(), Failure>,
-    file: &Arc<dyn File>,
-    at: u64,
-    bytes: &[u8],
+    state: &mut FlushState,
+    result: Result<(), Failure>,
+    token: u64,
+    parts: &[Part],
 ) -> Result<(), Failure> {
-    match written {
+    match result {
         Err(Failure::Delay(_)) if armed(Flaw::RefusedBlockLate) => {
-            let mut copy = AlignedBuf::zeroed(bytes.len());
-            copy.copy_from_slice(bytes);
-            *late = Some((Arc::clone(file), at, copy));
+            let bytes: usize = parts.iter().map(|part| part.len).sum();
+            let mut copy = AlignedBuf::zeroed(bytes);
+            let mut at = 0;
+            for part in parts {
+                copy[at..at + part.len].copy_from_slice(part.bytes());
+                at += part.len;
+            }
+            let (file, offset) = state.flights.place(token);
+            state.late = Some((file, offset, copy));
             Ok(())
         }
         other => other,

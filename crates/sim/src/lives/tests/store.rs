@@ -96,6 +96,9 @@ struct Inner {
     epoch: u64,
     written: u64,
     durable: u64,
+    /// The durable epoch that the newest end names, and the one that a synced end does.
+    named: u64,
+    evidence: u64,
     /// Records that are not written, those of the open epoch last.
     waiting: Vec<Record>,
     log_bytes: u64,
@@ -193,6 +196,8 @@ impl Store {
                 rows,
                 epoch,
                 written: durable,
+                named: durable,
+                evidence: 0,
                 durable,
                 waiting: Vec::new(),
                 log_bytes,
@@ -244,6 +249,7 @@ impl Store {
         done?;
         inner.log_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         inner.written = end;
+        inner.named = inner.durable;
         if self.bug == Some(Bug::AcknowledgedBeforeSync) {
             inner.durable = end;
         }
@@ -256,6 +262,7 @@ impl Store {
         inner.failed |= done.is_err();
         done?;
         inner.durable = inner.written;
+        inner.evidence = inner.named;
         Ok(())
     }
 
@@ -300,6 +307,10 @@ impl Engine for Store {
 
     fn durable(&self) -> u64 {
         self.inner.borrow().durable
+    }
+
+    fn evidence(&self) -> u64 {
+        self.inner.borrow().evidence
     }
 
     fn has_failed(&self) -> bool {

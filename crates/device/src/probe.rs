@@ -1,0 +1,222 @@
+//! The choice of the way in which the log's writes become durable, by measuring the ways on the log's
+//! directory.
+//!
+//! What is quickest depends on kernel, file system, device and container: a memory file system accepts
+//! rings and is many times slower with them, and a container's profile may forbid them. So each way
+//! makes the same few writes to a file that is laid out like a segment. The ring is taken unless it is
+//! slower than the best other way by more than a tenth, because nobody has to wait for its writes; of the
+//! two others the quicker one is.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::{Error, Result};
+
+use crate::durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
+use crate::path::bytes_u64;
+use crate::ring::RingQueue;
+use crate::{Access, AlignedBuf, Disk, File, Through};
+
+/// The setting: how the log's writes are to become durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogIo {
+    /// By the way that measures best.
+    #[default]
+    Auto,
+    /// Through a ring, or the log is not opened.
+    Ring,
+    /// By a thread that waits.
+    Sync,
+}
+
+/// A way in which a write becomes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogWay {
+    /// Through a ring (`io_uring`): nobody waits.
+    Ring,
+    /// By one write with `RWF_DSYNC`, for which a thread waits.
+    Dsync,
+    /// By a write and `fdatasync`, for which a thread waits.
+    Sync,
+}
+
+impl LogWay {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LogWay::Ring => "ring",
+            LogWay::Dsync => "dsync",
+            LogWay::Sync => "sync",
+        }
+    }
+}
+
+/// The way that was chosen, and why.
+#[derive(Debug, Clone)]
+pub struct LogWayReport {
+    /// The way.
+    pub way: LogWay,
+    /// The median duration of a write in each way that works; empty if nothing was measured.
+    pub measured: Vec<(LogWay, Duration)>,
+    /// Why a way does not work.
+    pub refused: Vec<(LogWay, String)>,
+}
+
+impl LogWayReport {
+    /// The way that was asked for, which nothing was measured for.
+    fn asked(way: LogWay) -> LogWayReport {
+        LogWayReport {
+            way,
+            measured: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+}
+
+/// The file that is written.
+const PATH: &str = "log-io.tmp";
+/// Its size, bytes: each write has a place of its own.
+const FILE_BYTES: u64 = 1 << 20;
+/// Writes of each way, and the bytes of each.
+const WRITES: usize = 12;
+const WRITE_BYTES: usize = 2 * SECTOR_BYTES;
+
+/// Chooses the way for a disk.
+///
+/// # Errors
+/// If a ring was asked for and does not work; the disk's.
+pub(crate) fn choose(disk: &dyn Disk, log_io: LogIo) -> Result<LogWayReport> {
+    if log_io == LogIo::Sync {
+        return Ok(LogWayReport::asked(LogWay::Sync));
+    }
+    // What an earlier process left is of no use.
+    match disk.remove(PATH) {
+        Err(error) if !error.is_not_found() => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(PATH, Access::Direct)?;
+    let measured = measure_all(&file);
+    drop(file);
+    let removed = disk.remove(PATH);
+    let report = match (measured, log_io) {
+        // A disk too full to measure on: the way that works everywhere.
+        (Err(error), LogIo::Auto) if error.is_disk_full() => LogWayReport {
+            refused: vec![(LogWay::Ring, error.to_string())],
+            ..LogWayReport::asked(LogWay::Sync)
+        },
+        (measured, _) => measured?,
+    };
+    removed?;
+    let ring = report.refused.iter().find(|(way, _)| *way == LogWay::Ring);
+    match (log_io, ring) {
+        (LogIo::Ring, Some((_, why))) => Err(Error::Usage(format!(
+            "log-io is ring, and the log's directory {} cannot be written through one: {why}. Set \
+             log-io to auto or sync",
+            disk.name()
+        ))),
+        (LogIo::Ring, None) => Ok(LogWayReport {
+            way: LogWay::Ring,
+            ..report
+        }),
+        _ => Ok(report),
+    }
+}
+
+fn measure_all(file: &Arc<dyn File>) -> Result<LogWayReport> {
+    file.allocate(FILE_BYTES)?;
+    file.sync()?;
+    let mut report = LogWayReport::asked(LogWay::Sync);
+    for way in [LogWay::Sync, LogWay::Dsync, LogWay::Ring] {
+        match measure(way, file) {
+            Ok(median) => report.measured.push((way, median)),
+            // Without this way there is none, so what keeps it from working is no detail.
+            Err(error) if way == LogWay::Sync => return Err(error),
+            Err(error) => report.refused.push((way, error.to_string())),
+        }
+    }
+    report.way = quickest(&report.measured);
+    Ok(report)
+}
+
+/// The ring unless it is slower than another way by more than a tenth; else the quickest.
+fn quickest(measured: &[(LogWay, Duration)]) -> LogWay {
+    let ring = measured.iter().find(|(way, _)| *way == LogWay::Ring);
+    let others = measured.iter().filter(|(way, _)| *way != LogWay::Ring);
+    let best = others.min_by_key(|(_, took)| *took);
+    match (ring, best) {
+        (Some((_, ring)), Some((_, best))) if *ring <= *best + *best / 10 => LogWay::Ring,
+        (_, Some((way, _))) => *way,
+        (Some(_), None) => LogWay::Ring,
+        (None, None) => LogWay::Sync,
+    }
+}
+
+/// The median duration of a durable write.
+fn measure(way: LogWay, file: &Arc<dyn File>) -> Result<Duration> {
+    let needs_direct = way != LogWay::Sync;
+    if needs_direct && file.direct_fd().is_none() {
+        let why = io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the file system has no direct I/O",
+        );
+        return Err(Error::io("write", file.path(), why));
+    }
+    let queue: Box<dyn DurableQueue> = match way {
+        LogWay::Sync => Box::new(WaitQueue::new(Through::WriteAndSync)),
+        LogWay::Dsync => Box::new(WaitQueue::new(Through::Dsync)),
+        LogWay::Ring => {
+            let ring = RingQueue::new(Vec::new());
+            Box::new(ring.map_err(|e| Error::io("set up a ring for", file.path(), e))?)
+        }
+    };
+    let mut buf = AlignedBuf::zeroed(WRITE_BYTES);
+    let mut took = Vec::new();
+    for number in 0..WRITES {
+        let begin = Instant::now();
+        queue.submit(DurableWrite {
+            token: bytes_u64(number),
+            file: Arc::clone(file),
+            offset: bytes_u64(number * WRITE_BYTES),
+            parts: vec![Part {
+                buf,
+                len: WRITE_BYTES,
+            }],
+        });
+        let mut done: Vec<Completed> = Vec::new();
+        while done.is_empty() {
+            queue.wait();
+            queue.collect(&mut done);
+        }
+        took.push(begin.elapsed());
+        let mut ended = done.pop().expect("a write has completed");
+        ended.result?;
+        buf = ended.parts.pop().expect("the part that was written").buf;
+    }
+    took.sort_unstable();
+    Ok(took[WRITES / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_is_taken_unless_it_is_slower_by_a_tenth() {
+        let us = Duration::from_micros;
+        let both = |ring, sync, dsync| {
+            quickest(&[
+                (LogWay::Sync, us(sync)),
+                (LogWay::Dsync, us(dsync)),
+                (LogWay::Ring, us(ring)),
+            ])
+        };
+        assert_eq!(both(100, 100, 100), LogWay::Ring);
+        assert_eq!(both(109, 100, 120), LogWay::Ring);
+        assert_eq!(both(112, 100, 120), LogWay::Sync);
+        assert_eq!(both(250, 100, 90), LogWay::Dsync);
+        assert_eq!(quickest(&[(LogWay::Sync, us(9))]), LogWay::Sync);
+    }
+}

@@ -1,0 +1,151 @@
+//! What the simulated machine does with durable writes in flight.
+
+use std::io;
+use std::sync::Arc;
+
+use perdura_base::{Error, Result};
+
+use super::SyncFailure;
+use super::names::Ino;
+use super::queue::Flying;
+use super::state::{State, eio, is_nth};
+use crate::path::bytes_u64;
+
+impl State {
+    /// Takes a durable write and returns its number. What is wrong with a write shows here, what is wrong
+    /// with a sync when it completes.
+    pub(super) fn begin_durable(
+        &mut self,
+        path: &str,
+        life: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<u64> {
+        self.mutating("write", path, life)?;
+        if is_nth(&mut self.since.writes, self.plan.fail_write_at) {
+            self.meters.add("write_failed", 1);
+            return Err(Error::io("write", path, eio()));
+        }
+        self.check_fence()?;
+        let found = self.storage.names.live.get_key_value(path);
+        let Some((path, &ino)) = found.map(|(path, ino)| (Arc::clone(path), ino)) else {
+            return Err(Error::io("write", path, io::ErrorKind::NotFound.into()));
+        };
+        let refused = self.is_write_refused();
+        let data = if refused {
+            self.some_sectors(data)
+        } else {
+            data
+        };
+        self.admit(
+            "write",
+            ino,
+            &path,
+            offset.saturating_add(bytes_u64(data.len())),
+        )?;
+        self.storage.flights += 1;
+        let number = self.storage.flights;
+        self.storage.flying.push(Flying {
+            ino,
+            offset,
+            data: data.into(),
+            number,
+        });
+        if refused {
+            // It ends now, and what it wrote is not durable.
+            self.land(number);
+            self.meters.add("write_refused", 1);
+            let full = io::Error::from_raw_os_error(libc::ENOSPC);
+            return Err(Error::io("write", &*path, full));
+        }
+        self.meters
+            .add("in_flight", usize::from(self.storage.flying.len() > 1));
+        Ok(number)
+    }
+
+    /// Ends a write in flight.
+    pub(super) fn complete(&mut self, number: u64, path: &str, life: u64) -> Result<()> {
+        self.mutating("sync", path, life)?;
+        self.check_fence()?;
+        self.since.syncs += 1;
+        let failure = match self.plan.fail_sync_at {
+            Some((nth, failure)) if nth == self.since.syncs => Some(failure),
+            _ => None,
+        };
+        let late = self
+            .storage
+            .flying
+            .iter()
+            .any(|other| other.number < number);
+        self.meters.add("out_of_order", usize::from(late));
+        let Some(ino) = self.land(number) else {
+            return Ok(());
+        };
+        let rng = &mut self.storage.rng;
+        let inode = self.storage.inodes.get_mut(&ino);
+        let inode = inode.expect("a file that is written has its inode");
+        let Some(failure) = failure else {
+            inode.sync_last();
+            return Ok(());
+        };
+        self.meters.add("sync_failed", 1);
+        let keeps = failure == SyncFailure::KeepsNew;
+        inode.fail_last(keeps, rng, &mut self.meters);
+        Err(Error::io("write", path, eio()))
+    }
+
+    /// Puts a write in flight into its file, as a change that is not durable. `None` if it has landed
+    /// before.
+    fn land(&mut self, number: u64) -> Option<Ino> {
+        let at = self
+            .storage
+            .flying
+            .iter()
+            .position(|one| one.number == number)?;
+        let one = self.storage.flying.swap_remove(at);
+        if one.data.is_empty() || !self.storage.inodes.contains_key(&one.ino) {
+            return None;
+        }
+        let seq = self.next_seq();
+        let offset = usize::try_from(one.offset).unwrap_or(usize::MAX);
+        self.inode(one.ino).write(seq, offset, &one.data);
+        Some(one.ino)
+    }
+
+    /// Puts all that is in flight into its files, in the order of its submission: none of it is durable.
+    pub(super) fn land_all(&mut self) {
+        let mut numbers: Vec<u64> = self.storage.flying.iter().map(|one| one.number).collect();
+        numbers.sort_unstable();
+        self.meters.add("cut_in_flight", numbers.len());
+        for number in numbers {
+            self.land(number);
+        }
+    }
+
+    /// Lands, now and then, a write of a killed life that no lock waited for.
+    pub(super) fn land_late(&mut self) {
+        let stray = self.storage.strays.last().copied();
+        if let Some(number) = stray
+            && self.storage.rng.u8(0..8) == 0
+        {
+            self.storage.strays.pop();
+            self.land(number);
+            self.meters.add("landed_late", 1);
+        }
+    }
+
+    /// What a process that is killed leaves in flight: it lands before its locks are free, or at any time.
+    pub(super) fn abandon_flights(&mut self) {
+        if self.keeps_locked {
+            return self.land_all();
+        }
+        self.storage.strays = self.storage.flying.iter().map(|one| one.number).collect();
+    }
+
+    pub(super) fn is_write_refused(&self) -> bool {
+        let nth = self.since.writes;
+        self.plan
+            .refuse_write_at
+            .is_some_and(|(from, count)| nth >= from && nth - from < count)
+    }
+}

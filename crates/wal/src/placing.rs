@@ -1,0 +1,168 @@
+//! Placing segments: a prepared file gets its name, its header, and the mark in the segment before it.
+//!
+//! All of this is durable before the first block of the segment is written, so that a durable write of a
+//! block needs nothing besides: it makes its own range durable and no other. So the next segment is placed
+//! while the one before it is written, by the thread that prepares files; a flusher that comes to the end
+//! of a segment first does it.
+//!
+//! # Invariants
+//! * A segment has its name before the one before it says that it is followed: a restart that misses it
+//!   knows that it was lost.
+//! * At most one segment is placed ahead of the one that is written.
+
+use std::sync::Arc;
+
+use perdura_base::StreamId;
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::{Error, Result};
+use perdura_device::{Access, AlignedBuf, File, Through};
+
+use crate::failure::Failure;
+use crate::flusher::Segment;
+use crate::log::{Stream, Wal};
+use crate::segment::{SegmentId, encode_header};
+use crate::shelf::sync_log_dir;
+use crate::sizes::Span;
+use crate::trouble::Trouble;
+
+impl Wal {
+    /// Places the next segment of a stream if a file for it is prepared and it is not placed yet. Returns
+    /// whether it placed one.
+    ///
+    /// # Errors
+    /// As [`flush_begin`](Self::flush_begin).
+    pub fn place_ahead(&self, stream: StreamId) -> Result<bool> {
+        let s = &self.streams[usize::from(stream.0)];
+        let Some(mut half) = s.placing.try_lock() else {
+            return Ok(false);
+        };
+        let Some(span) = self.next_to_place(stream) else {
+            return Ok(false);
+        };
+        // Before the first block nothing is written that the segment would be ahead of.
+        let has_current = s.flush.lock().segment.is_some();
+        if !has_current || (half.is_none() && !s.shelf.lock().has_spare(span.bytes)) {
+            return Ok(false);
+        }
+        self.place_step(stream, s, span, &mut half)?;
+        Ok(true)
+    }
+
+    /// Places the next segment, if it is not placed.
+    pub(crate) fn place_now(&self, stream: StreamId) -> Result<()> {
+        let s = &self.streams[usize::from(stream.0)];
+        let mut half = s.placing.lock();
+        match self.next_to_place(stream) {
+            Some(span) => self.place_step(stream, s, span, &mut half),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the next segment is placed, so that a flusher that comes to it goes on at once.
+    #[must_use]
+    pub fn is_placed_ahead(&self, stream: StreamId) -> bool {
+        let s = &self.streams[usize::from(stream.0)];
+        s.flush.lock().placed.is_some()
+    }
+
+    /// The segment behind the one that is written. The caller holds `placing`.
+    fn next_to_place(&self, stream: StreamId) -> Option<Span> {
+        let s = &self.streams[usize::from(stream.0)];
+        let state = s.flush.lock();
+        if state.placed.is_some() || state.has_failed {
+            return None;
+        }
+        let life = self.start[usize::from(stream.0)];
+        let last = state.segment.as_ref();
+        let start = last.map_or(life, |last| last.span.end());
+        Some(self.options.segments.span_at(life, start))
+    }
+
+    fn place_step(
+        &self,
+        stream: StreamId,
+        s: &Stream,
+        span: Span,
+        half: &mut Option<Segment>,
+    ) -> Result<()> {
+        match self.make_segment(stream, s, span, half) {
+            Ok(segment) => {
+                assert_eq!(segment.span, span, "the segment that was to be placed");
+                let mut state = s.flush.lock();
+                assert!(state.placed.is_none(), "one thread places at a time");
+                state.placed = Some(segment);
+                Ok(())
+            }
+            Err(failure) => Err(self.note_failure(stream, &mut s.flush.lock(), failure)),
+        }
+    }
+
+    /// May be repeated after a delay: each part is done once or is idempotent.
+    fn make_segment(
+        &self,
+        stream: StreamId,
+        s: &Stream,
+        span: Span,
+        half: &mut Option<Segment>,
+    ) -> Result<Segment, Failure> {
+        let id = |span: Span| SegmentId {
+            stream,
+            start: span.start,
+            incarnation: self.incarnation,
+        };
+        let disk = Arc::clone(&s.shelf.lock().disk);
+        let next = match half.take() {
+            Some(named) => named,
+            None => {
+                self.name_file(s, id(span), span)
+                    .map_err(Failure::of_placing)?;
+                let file = disk.open(&id(span).path(), Access::Direct)?;
+                Segment { span, file }
+            }
+        };
+        let next = half.insert(next);
+        let header = |span: Span, followed| {
+            let mut buf = AlignedBuf::zeroed(SECTOR_BYTES);
+            buf.copy_from_slice(&encode_header(id(span), &self.uuid, span.bytes, followed));
+            buf
+        };
+        self.write_header(stream, next.file.as_ref(), &header(span, false))?;
+        sync_log_dir(disk.as_ref())?;
+        let before = s.flush.lock().segment.clone();
+        if let Some(before) = before {
+            assert_eq!(
+                before.span.end(),
+                span.start,
+                "segments follow each other without a gap"
+            );
+            self.write_header(stream, before.file.as_ref(), &header(before.span, true))?;
+        }
+        half.take()
+            .ok_or_else(|| Failure::Final(Error::Stopped("a segment was placed twice".into())))
+    }
+
+    fn write_header(
+        &self,
+        stream: StreamId,
+        file: &dyn File,
+        header: &[u8],
+    ) -> Result<(), Failure> {
+        let written = file.write_durable(0, &[header], Through::WriteAndSync);
+        written.map_err(|error| self.note_refused(stream, error))
+    }
+
+    /// Gives a prepared file, made now if there is none, the name of a segment.
+    fn name_file(&self, s: &Stream, id: SegmentId, span: Span) -> Result<()> {
+        self.ensure_spare(id.stream, span.bytes)?;
+        let mut shelf = s.shelf.lock();
+        let placed = shelf.place(id, span);
+        s.note_room(&shelf);
+        match &placed {
+            Ok(()) => self.troubles.clear(Trouble::Unplaced, id.stream),
+            Err(_) => self.troubles.set(Trouble::Unplaced, id.stream),
+        }
+        // Making the next file takes longer than filling this one, so start at once.
+        self.wake_preparer();
+        placed
+    }
+}
