@@ -8,11 +8,17 @@ use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::{Access, ReadDir, ReadFile, ReadOnly};
+
+/// How long to wait for the lock of a server that may have been killed just now.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How long a lock is left alone between two attempts.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// A directory, to be read.
 #[derive(Debug)]
@@ -78,8 +84,8 @@ impl ReadDir for ReadDisk {
         names().map_err(|source| Error::io("list", full.display().to_string(), source))
     }
 
-    /// Shares the lock with other readers; a server holds it alone. Without a lock file there is
-    /// nobody to exclude, and none is made.
+    /// Shares the lock with other readers; a server holds it alone, and a killed one until its last write
+    /// has landed. Without a lock file there is nobody to exclude, and none is made.
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
@@ -88,10 +94,16 @@ impl ReadDir for ReadDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Box::new(())),
             Err(error) => return Err(named(error)),
         };
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Box::new(file)),
-            Err(TryLockError::WouldBlock) => Err(Error::Locked { dir: self.name() }),
-            Err(TryLockError::Error(error)) => Err(named(error)),
+        let begin = Instant::now();
+        loop {
+            match file.try_lock_shared() {
+                Ok(()) => return Ok(Box::new(file)),
+                Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_WAIT => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => return Err(Error::Locked { dir: self.name() }),
+                Err(TryLockError::Error(error)) => return Err(named(error)),
+            }
         }
     }
 

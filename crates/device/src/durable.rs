@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::Result;
+use perdura_base::limits::SECTOR_BYTES;
 
 use crate::{AlignedBuf, File, Through};
 
@@ -40,6 +41,10 @@ impl Part {
     /// The bytes to write.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
+        debug_assert!(
+            self.len > 0 && self.len.is_multiple_of(SECTOR_BYTES),
+            "a part has whole sectors"
+        );
         &self.buf[..self.len]
     }
 }
@@ -128,7 +133,9 @@ impl DurableQueue for WaitQueue {
             "a write has {} parts",
             write.parts.len()
         );
-        self.pending.lock().push_back(write);
+        let mut pending = self.pending.lock();
+        assert!(pending.is_empty(), "one write may be in flight");
+        pending.push_back(write);
     }
 
     fn collect(&self, done: &mut Vec<Completed>) {

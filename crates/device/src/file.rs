@@ -16,7 +16,7 @@
 use std::any::Any;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ pub struct FileDisk {
     /// The way that was found at the first queue.
     way: OnceLock<LogWayReport>,
     /// The locks that what is in flight keeps.
-    locks: Mutex<Vec<Weak<fs::File>>>,
+    locks: Mutex<Vec<Weak<OwnedFd>>>,
 }
 
 impl FileDisk {
@@ -204,18 +204,23 @@ impl Disk for FileDisk {
             .open(&full)
             .map_err(named)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(Arc::new(file))),
+            Ok(()) => Ok(Box::new(Arc::new(OwnedFd::from(file)))),
             Err(TryLockError::WouldBlock) => Err(Error::Locked { dir: self.name() }),
             Err(TryLockError::Error(e)) => Err(named(e)),
         }
     }
 
     fn keep_locked(&self, locks: &Locks) {
-        let files = locks.iter().filter_map(|lock| {
-            let file = lock.downcast_ref::<Arc<fs::File>>()?;
-            Some(Arc::downgrade(file))
-        });
-        *self.locks.lock() = files.collect();
+        let files = locks
+            .iter()
+            .filter_map(|lock| lock.downcast_ref::<Arc<OwnedFd>>());
+        let files: Vec<Weak<OwnedFd>> = files.map(Arc::downgrade).collect();
+        assert_eq!(
+            files.len(),
+            locks.len(),
+            "locks of directories are kept with the writes to one"
+        );
+        *self.locks.lock() = files;
     }
 
     fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
@@ -340,6 +345,7 @@ impl RealFile {
                 other => break other?,
             }
         };
+        assert!(written <= bytes, "{written} bytes were written of {bytes}");
         if written != bytes {
             let what = format!("the device wrote {written} of {bytes} bytes");
             return Err(io::Error::new(io::ErrorKind::WriteZero, what));

@@ -7,9 +7,10 @@
 //! slower than the best other way by more than a tenth, because nobody has to wait for its writes; of the
 //! two others the quicker one is.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::{Error, Result};
@@ -17,7 +18,7 @@ use perdura_base::{Error, Result};
 use crate::durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
 use crate::path::bytes_u64;
 use crate::ring::RingQueue;
-use crate::{Access, AlignedBuf, Disk, File, Through};
+use crate::{Access, AlignedBuf, Clock, Disk, File, SystemClock, Through};
 
 /// The setting: how the log's writes are to become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +30,27 @@ pub enum LogIo {
     Ring,
     /// By a thread that waits.
     Sync,
+}
+
+impl LogIo {
+    /// Every value.
+    pub const ALL: [LogIo; 3] = [LogIo::Auto, LogIo::Ring, LogIo::Sync];
+
+    /// Its name in the settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LogIo::Auto => "auto",
+            LogIo::Ring => "ring",
+            LogIo::Sync => "sync",
+        }
+    }
+
+    /// The value of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<LogIo> {
+        LogIo::ALL.into_iter().find(|value| value.name() == name)
+    }
 }
 
 /// A way in which a write becomes durable.
@@ -63,6 +85,9 @@ pub struct LogWayReport {
     pub measured: Vec<(LogWay, Duration)>,
     /// Why a way does not work.
     pub refused: Vec<(LogWay, String)>,
+    /// Processor time of a write and its sync by a thread that waits; zero if nothing was measured. A
+    /// device's part in a write through a ring is charged to nobody, and this includes it.
+    pub cost: Duration,
 }
 
 impl LogWayReport {
@@ -72,6 +97,35 @@ impl LogWayReport {
             way,
             measured: Vec::new(),
             refused: Vec::new(),
+            cost: Duration::ZERO,
+        }
+    }
+}
+
+impl LogWayReport {
+    /// How long a write took in the way that was chosen, if it was measured.
+    #[must_use]
+    pub fn latency(&self) -> Option<Duration> {
+        let chosen = self.measured.iter().find(|(way, _)| *way == self.way);
+        chosen.map(|(_, took)| *took)
+    }
+}
+
+impl fmt::Display for LogWayReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "writes become durable by {}", self.way.name())?;
+        let mut sep = " (";
+        for (way, took) in &self.measured {
+            write!(f, "{sep}{} takes {} us", way.name(), took.as_micros())?;
+            sep = ", ";
+        }
+        for (way, why) in &self.refused {
+            write!(f, "{sep}{} is not possible: {why}", way.name())?;
+            sep = ", ";
+        }
+        match sep {
+            ", " => f.write_str(")"),
+            _ => f.write_str(", as log-io says"),
         }
     }
 }
@@ -81,7 +135,8 @@ const PATH: &str = "log-io.tmp";
 /// Its size, bytes: each write has a place of its own.
 const FILE_BYTES: u64 = 1 << 20;
 /// Writes of each way, and the bytes of each.
-const WRITES: usize = 12;
+const WRITES: usize = 20;
+const WRITES_U32: u32 = 20;
 const WRITE_BYTES: usize = 2 * SECTOR_BYTES;
 
 /// Chooses the way for a disk.
@@ -125,20 +180,55 @@ pub(crate) fn choose(disk: &dyn Disk, log_io: LogIo) -> Result<LogWayReport> {
     }
 }
 
+/// Writes in every way that works, one of each way in turn, so that what disturbs them disturbs all.
 fn measure_all(file: &Arc<dyn File>) -> Result<LogWayReport> {
     file.allocate(FILE_BYTES)?;
     file.sync()?;
     let mut report = LogWayReport::asked(LogWay::Sync);
+    let mut trials = Vec::new();
     for way in [LogWay::Sync, LogWay::Dsync, LogWay::Ring] {
-        match measure(way, file) {
-            Ok(median) => report.measured.push((way, median)),
-            // Without this way there is none, so what keeps it from working is no detail.
-            Err(error) if way == LogWay::Sync => return Err(error),
+        match queue_of(way, file) {
+            Ok(queue) => trials.push(Trial {
+                way,
+                queue,
+                took: Vec::new(),
+                cpu: Duration::ZERO,
+            }),
             Err(error) => report.refused.push((way, error.to_string())),
         }
     }
+    let mut buf = Some(AlignedBuf::zeroed(WRITE_BYTES));
+    for number in 0..WRITES {
+        let mut at = 0;
+        while at < trials.len() {
+            match trials[at].write(file, bytes_u64(number * WRITE_BYTES), &mut buf) {
+                Ok(()) => at += 1,
+                // Without this way there is none, so what keeps it from working is no detail.
+                Err(error) if trials[at].way == LogWay::Sync => return Err(error),
+                Err(error) => {
+                    let refused = trials.remove(at);
+                    report.refused.push((refused.way, error.to_string()));
+                }
+            }
+        }
+    }
+    for mut trial in trials {
+        assert_eq!(trial.took.len(), WRITES, "each way makes as many writes");
+        trial.took.sort_unstable();
+        if trial.way == LogWay::Sync {
+            report.cost = trial.cpu / WRITES_U32;
+        }
+        report.measured.push((trial.way, trial.took[WRITES / 2]));
+    }
     report.way = quickest(&report.measured);
     Ok(report)
+}
+
+/// Processor time of this thread.
+fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let part = |part: i64| u64::try_from(part).unwrap_or(0);
+    Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
 }
 
 /// The ring unless it is slower than another way by more than a tenth; else the quickest.
@@ -154,49 +244,70 @@ fn quickest(measured: &[(LogWay, Duration)]) -> LogWay {
     }
 }
 
-/// The median duration of a durable write.
-fn measure(way: LogWay, file: &Arc<dyn File>) -> Result<Duration> {
-    let needs_direct = way != LogWay::Sync;
-    if needs_direct && file.direct_fd().is_none() {
+fn queue_of(way: LogWay, file: &Arc<dyn File>) -> Result<Box<dyn DurableQueue>> {
+    if way != LogWay::Sync && file.direct_fd().is_none() {
         let why = io::Error::new(
             io::ErrorKind::Unsupported,
             "the file system has no direct I/O",
         );
         return Err(Error::io("write", file.path(), why));
     }
-    let queue: Box<dyn DurableQueue> = match way {
+    Ok(match way {
         LogWay::Sync => Box::new(WaitQueue::new(Through::WriteAndSync)),
         LogWay::Dsync => Box::new(WaitQueue::new(Through::Dsync)),
         LogWay::Ring => {
             let ring = RingQueue::new(Vec::new());
             Box::new(ring.map_err(|e| Error::io("set up a ring for", file.path(), e))?)
         }
-    };
-    let mut buf = AlignedBuf::zeroed(WRITE_BYTES);
-    let mut took = Vec::new();
-    for number in 0..WRITES {
-        let begin = Instant::now();
-        queue.submit(DurableWrite {
-            token: bytes_u64(number),
+    })
+}
+
+/// A way that is measured.
+struct Trial {
+    way: LogWay,
+    queue: Box<dyn DurableQueue>,
+    took: Vec<Duration>,
+    /// Processor time of this thread in all writes.
+    cpu: Duration,
+}
+
+impl Trial {
+    /// Makes one write durable. The buffer is lost with a write that fails.
+    fn write(
+        &mut self,
+        file: &Arc<dyn File>,
+        offset: u64,
+        buf: &mut Option<AlignedBuf>,
+    ) -> Result<()> {
+        let clock = SystemClock::new();
+        let (begin_ns, cpu) = (clock.mono_ns(), thread_cpu());
+        self.queue.submit(DurableWrite {
+            token: offset,
             file: Arc::clone(file),
-            offset: bytes_u64(number * WRITE_BYTES),
+            offset,
             parts: vec![Part {
-                buf,
+                buf: buf
+                    .take()
+                    .unwrap_or_else(|| AlignedBuf::zeroed(WRITE_BYTES)),
                 len: WRITE_BYTES,
             }],
         });
         let mut done: Vec<Completed> = Vec::new();
         while done.is_empty() {
-            queue.wait();
-            queue.collect(&mut done);
+            self.queue.wait();
+            self.queue.collect(&mut done);
         }
-        took.push(begin.elapsed());
+        let took_ns = clock.mono_ns().saturating_sub(begin_ns);
+        self.took.push(Duration::from_nanos(took_ns));
+        self.cpu += thread_cpu().saturating_sub(cpu);
         let mut ended = done.pop().expect("a write has completed");
-        ended.result?;
-        buf = ended.parts.pop().expect("the part that was written").buf;
+        assert!(
+            done.is_empty() && ended.token == offset,
+            "one write was in flight"
+        );
+        *buf = ended.parts.pop().map(|part| part.buf);
+        ended.result
     }
-    took.sort_unstable();
-    Ok(took[WRITES / 2])
 }
 
 #[cfg(test)]

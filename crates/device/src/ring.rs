@@ -16,9 +16,8 @@
 //! behind a lock, because the crate's shared access to them demands that one thread uses a half at a time.
 #![allow(unsafe_code)]
 
-use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, types};
@@ -66,12 +65,12 @@ pub(crate) struct RingQueue {
     /// Held by the thread that reads completions.
     collecting: Mutex<()>,
     /// Keeps the locks of the database as long as the ring.
-    _locks: Vec<Arc<fs::File>>,
+    _locks: Vec<Arc<OwnedFd>>,
 }
 
 impl RingQueue {
     /// A ring whose file table holds `locks`.
-    pub(crate) fn new(locks: Vec<Arc<fs::File>>) -> io::Result<RingQueue> {
+    pub(crate) fn new(locks: Vec<Arc<OwnedFd>>) -> io::Result<RingQueue> {
         let ring = IoUring::new(ENTRIES)?;
         if !locks.is_empty() {
             let fds: Vec<i32> = locks.iter().map(|file| file.as_raw_fd()).collect();
@@ -127,6 +126,10 @@ impl RingQueue {
         let flight = flight.expect("the write of this slot is submitted");
         let fd = flight.file.direct_fd().map_or(-1, |fd| fd.as_raw_fd());
         let count = u32::try_from(flight.vectors.len()).unwrap_or(u32::MAX);
+        assert!(
+            fd >= 0 && flight.vectors.len() == flight.parts.len(),
+            "a ring writes an open file, each part once"
+        );
         let entry = opcode::Writev::new(types::Fd(fd), flight.vectors.as_ptr(), count)
             .offset(flight.offset)
             .rw_flags(libc::RWF_DSYNC)
@@ -176,6 +179,7 @@ impl DurableQueue for RingQueue {
 
     fn submit(&self, write: DurableWrite) {
         let bytes = write.bytes();
+        assert!(bytes > 0, "a write of nothing");
         assert!(
             (1..=PARTS_MAX).contains(&write.parts.len()),
             "a write has {} parts",
@@ -231,6 +235,13 @@ impl DurableQueue for RingQueue {
             }
             let flight = submitting.flights.get_mut(slot).and_then(Option::take);
             let flight = flight.expect("the kernel completes what was submitted, once");
+            assert!(
+                usize::try_from(completion.result()).is_ok_and(|n| n <= flight.bytes)
+                    || completion.result() < 0,
+                "{} bytes were written of {}",
+                completion.result(),
+                flight.bytes
+            );
             done.push(Completed {
                 token: flight.token,
                 result: judge(flight.file.path(), flight.bytes, completion.result()),

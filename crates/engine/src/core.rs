@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
-use perdura_device::Clock;
+use perdura_device::{Clock, LogWayReport};
 use perdura_heap::{DetachedTable, Geometry, Heap, MemoryAccount};
 use perdura_recovery::disks::Disks;
 use perdura_recovery::read_anchor;
@@ -346,6 +346,13 @@ impl Core {
     /// One step of a stream's flusher.
     ///
     /// # Errors
+    /// How the writes of the log streams become durable and why so; empty where that is not known.
+    #[must_use]
+    pub fn log_ways(&self) -> Vec<LogWayReport> {
+        let logs = self.env.disks.logs.iter();
+        logs.filter_map(|disk| disk.log_way()).collect()
+    }
+
     /// See [`Wal::flush_step`].
     pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
         self.wal.flush_step(stream)

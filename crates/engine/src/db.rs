@@ -13,6 +13,7 @@
 //! `Shared::turn` is taken before any lock of the log, and held while the first stream is flushed.
 //! `Shared::waiting` protects nothing but the wait itself; no other lock is taken under it.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -20,12 +21,12 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, StreamId, TableId};
-use perdura_device::{Clock, SystemClock};
+use perdura_device::{Clock, LogWayReport, SystemClock};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::disks::{Disks, Locks};
 use perdura_recovery::{Progress, RestartReport};
 use perdura_txn::{Ticket, Tx};
-use perdura_wal::{Reached, Rung};
+use perdura_wal::{Collected, Reached, Rung, Wait};
 
 use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
@@ -89,8 +90,15 @@ impl Db {
         let core = Core::open(env, core_options, progress)?;
         core.vouch_for_life()?;
         let streams = core.wal().streams();
+        let way = core.log_ways().into_iter().next();
+        let cost = way.as_ref().map_or(Duration::ZERO, |way| way.cost);
+        let latency = way.and_then(|way| way.latency()).unwrap_or_default();
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let shared = Arc::new(Shared {
             opened_ns: clock.mono_ns(),
+            rings: streams == 1 && core.wal().completes_by_itself(StreamId(0)),
+            write_cost_ns: nanos(cost),
+            write_latency_ns: nanos(latency),
             core,
             options,
             clock,
@@ -222,6 +230,33 @@ impl Db {
     /// Says that a caller waits: the flusher starts at once.
     pub fn nudge(&self) {
         self.shared.nudge();
+    }
+
+    /// Has what was appended written without waiting for it, where writes of the log complete by
+    /// themselves, and else wakes the flusher; see [`completions`](Self::completions). Returns whether it
+    /// began a write: while others are in flight, it pauses between two.
+    pub fn begin_log_write(&self) -> bool {
+        self.shared.begin_log_write()
+    }
+
+    /// Collects writes of the log that have completed, without waiting. Returns whether the durable epoch
+    /// may have advanced.
+    pub fn collect(&self) -> bool {
+        self.shared.collect(Wait::No) == Collected::Advanced
+    }
+
+    /// A descriptor that is readable while there is something to [`collect`](Self::collect). `None`: the
+    /// log's writes do not complete by themselves, so a thread has to wait for them.
+    #[must_use]
+    pub fn completions(&self) -> Option<BorrowedFd<'_>> {
+        let wal = self.shared.core.wal();
+        self.shared.rings.then(|| wal.completions(StreamId(0)))?
+    }
+
+    /// How the log's writes become durable and why so, for each stream; empty where that is not known.
+    #[must_use]
+    pub fn log_ways(&self) -> Vec<LogWayReport> {
+        self.shared.core.log_ways()
     }
 
     /// Flushes in this thread if that is the quicker way, for a thread that has nothing left to do

@@ -2,25 +2,42 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use perdura_base::Result;
+use perdura_base::{Error, Result};
 use perdura_device::{Disk, FileDisk};
 use perdura_recovery::disks::{Demand, Disks, Locks, Opening};
 
 use crate::options::Options;
 
-/// Opens and locks the directories of a database, and makes those of a new one.
+/// How long a lock is left alone between two attempts.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Opens and locks the directories of a database, and makes those of a new one. It waits for locks as
+/// long as the options say: those of a process that was killed are free when its last write has landed.
 ///
 /// # Errors
 /// `Error::Locked`, `Error::Version`, `Error::Foreign` for a directory that holds other
 /// people's files.
 pub fn open(options: &Options) -> Result<(Disks, Locks)> {
+    let begin = Instant::now();
+    loop {
+        match open_now(options) {
+            Err(Error::Locked { .. }) if begin.elapsed() < options.lock_wait => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn open_now(options: &Options) -> Result<(Disks, Locks)> {
     let paths = options.paths();
+    let log_io = options.log_io;
+    let open_dir = |dir: &Path| -> Result<Arc<dyn Disk>> {
+        Ok(Arc::new(FileDisk::new(dir)?.with_log_io(log_io)))
+    };
     let opening = Opening::begin(&paths, &open_dir)?;
     opening.write_version()?;
     opening.finish(options.streams, paths.image_disks(), Demand::OfExisting)
-}
-
-fn open_dir(dir: &Path) -> Result<Arc<dyn Disk>> {
-    Ok(Arc::new(FileDisk::new(dir)?))
 }

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use perdura_base::{Result, StreamId};
 use perdura_device::Clock;
-use perdura_wal::FlushProgress;
+use perdura_wal::{Begun, Collected, FlushProgress, Rung, Wait};
 
 use crate::background::FULL_RETRY;
 use crate::delays::Work;
 use crate::pace::{FlushPacer, thread_cpu_ns};
 use crate::shared::Shared;
 
+/// The stream whose flusher ends epochs.
+pub(crate) const FIRST: StreamId = StreamId(0);
 /// A flusher that is not woken looks up this often: the bound for writes whose replies do not
 /// wait, and for the beacon.
 const LOOK_EVERY: Duration = Duration::from_millis(7);
@@ -20,18 +22,22 @@ impl Shared {
     /// A stream's flusher. The first one closes epochs and beacons; the others write what the
     /// closing left them.
     pub fn flusher(&self, stream: StreamId) {
-        let first = stream == StreamId(0);
+        let first = stream == FIRST;
         while !self.is_stopping() {
             if self.core.wal().failure().is_some() {
                 self.announce();
                 std::thread::park_timeout(FULL_RETRY);
                 continue;
             }
-            let flushed = if first {
-                self.lead()
-            } else {
-                self.flush(stream)
-            };
+            // The housekeeper does this too, and may be zeroing a file for longer than a segment lasts.
+            let placed = self.core.wal().place_ahead(stream);
+            let flushed = placed.and_then(|_| {
+                if first {
+                    self.lead()
+                } else {
+                    self.flush(stream)
+                }
+            });
             let work = Work::Flush(stream);
             if flushed.is_ok() {
                 self.delays.done(work);
@@ -55,9 +61,14 @@ impl Shared {
 
     /// Ends the epoch and flushes the first stream, after the pause that the CPU budget asks for.
     fn lead(&self) -> Result<bool> {
+        let wal = self.core.wal();
+        let is_wanted = self.wanted.load(Ordering::SeqCst);
+        if !is_wanted && self.rings && wal.in_flight(FIRST) > 0 {
+            // A thread that serves clients keeps the writes going.
+            return Ok(false);
+        }
         let delay = self.turn.lock().delay_ns(self.clock.mono_ns());
-        let wanted = self.wanted.load(Ordering::SeqCst) || self.core.wal().has_open_frames();
-        if wanted && delay > 0 {
+        if (is_wanted || wal.has_open_frames()) && delay > 0 {
             std::thread::sleep(Duration::from_nanos(delay));
         }
         self.take_turn(&mut self.turn.lock())
@@ -67,9 +78,7 @@ impl Shared {
     /// no other thread flushing. For a thread that would otherwise go to sleep until the flusher
     /// has been woken, has flushed and has woken it again. Whether it did.
     pub fn flush_here(&self) -> bool {
-        let wal = self.core.wal();
-        let slow = wal.is_short() || !wal.has_room_ahead(StreamId(0));
-        if wal.streams() > 1 || slow || wal.failure().is_some() {
+        if !self.can_flush_here() {
             return false;
         }
         let Some(mut pacer) = self.turn.try_lock() else {
@@ -77,6 +86,86 @@ impl Shared {
         };
         // A failure has latched the log, as every caller sees.
         pacer.is_short() && self.take_turn(&mut pacer).unwrap_or(false)
+    }
+
+    fn can_flush_here(&self) -> bool {
+        let wal = self.core.wal();
+        let slow = wal.is_short() || !wal.has_room_ahead(FIRST);
+        wal.streams() == 1 && !slow && wal.failure().is_none()
+    }
+
+    /// Has what was appended written, without waiting: ends the epoch and begins a write that completes by
+    /// itself. While others are in flight, it does so only after a pause, in which more is gathered. If the
+    /// flusher has to do something first, or writes do not complete by themselves, it wakes the flusher.
+    /// Returns whether it began a write.
+    pub fn begin_log_write(&self) -> bool {
+        if !self.rings || !self.can_flush_here() {
+            self.nudge();
+            return false;
+        }
+        let wal = self.core.wal();
+        let Some(mut pacer) = self.turn.try_lock() else {
+            return false;
+        };
+        let now_ns = self.clock.mono_ns().max(1);
+        let is_early = |pacer: &mut FlushPacer| {
+            wal.in_flight(FIRST) > 0 && pacer.delay_behind_ns(now_ns, self.write_latency_ns) > 0
+        };
+        if !wal.has_slot(FIRST) || is_early(&mut pacer) {
+            return false;
+        }
+        self.wanted.store(false, Ordering::SeqCst);
+        self.core.close_epoch();
+        assert_eq!(
+            wal.streams(),
+            1,
+            "one thread begins the writes of all streams"
+        );
+        match wal.begin_if_placed(FIRST) {
+            Ok(Begun::Yes) => {
+                pacer.note_begun(now_ns, self.write_cost_ns);
+                self.note_pace(&pacer);
+                true
+            }
+            Ok(Begun::No) => false,
+            // A failure has latched the log; what is delayed, the flusher tries again.
+            Ok(Begun::Unplaced) | Err(_) => {
+                drop(pacer);
+                self.nudge();
+                false
+            }
+        }
+    }
+
+    /// Collects writes of the first stream that have completed by themselves. Returns whether D may have
+    /// advanced.
+    pub fn collect(&self, wait: Wait) -> Collected {
+        if !self.rings {
+            return Collected::Nothing;
+        }
+        match self.core.wal().flush_end(FIRST, wait) {
+            Ok(Collected::Advanced) => {
+                let wal = self.core.wal();
+                assert!(
+                    wal.evidenced() <= wal.durable(Rung::Disk),
+                    "a durable block names an epoch that was durable"
+                );
+                self.announce();
+                Collected::Advanced
+            }
+            Ok(other) => other,
+            Err(_) => {
+                if self.core.wal().failure().is_some() {
+                    self.announce();
+                }
+                Collected::Nothing
+            }
+        }
+    }
+
+    fn note_pace(&self, pacer: &FlushPacer) {
+        self.flush_cpu_ns.store(pacer.cost_ns(), Ordering::Relaxed);
+        self.spaced.store(pacer.is_saturated(), Ordering::Relaxed);
     }
 
     fn take_turn(&self, pacer: &mut FlushPacer) -> Result<bool> {
@@ -88,15 +177,18 @@ impl Shared {
                 other.unpark();
             }
         }
-        let flushed = self.flush(StreamId(0))?;
+        let flushed = self.flush(FIRST)?;
         if flushed {
-            pacer.note(
-                start_ns,
-                self.clock.mono_ns(),
-                thread_cpu_ns().saturating_sub(cpu),
-            );
-            self.flush_cpu_ns.store(pacer.cost_ns(), Ordering::Relaxed);
-            self.spaced.store(pacer.is_saturated(), Ordering::Relaxed);
+            if self.rings {
+                pacer.note_begun(start_ns, self.write_cost_ns);
+            } else {
+                pacer.note(
+                    start_ns,
+                    self.clock.mono_ns(),
+                    thread_cpu_ns().saturating_sub(cpu),
+                );
+            }
+            self.note_pace(pacer);
         }
         Ok(flushed)
     }

@@ -114,6 +114,7 @@ pub use delays::Delayed;
 pub use keys::Keys;
 pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
+pub use perdura_device::{LogIo, LogWay, LogWayReport};
 pub use perdura_heap::{
     CollectionId, Draft, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef,
     Shape, Text, ValueCursor,

@@ -1,9 +1,11 @@
 //! Settings. What a database fixes when it is made is marked so; the rest may change at each open.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
+use perdura_device::LogIo;
 use perdura_heap::OrphanLimits;
 use perdura_recovery::disks::Paths;
 use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
@@ -93,7 +95,15 @@ pub struct Options {
     pub restart_level: Level,
     /// Threads that load the image and play the log at restart; 0: one a core.
     pub threads: usize,
+    /// How the log's writes become durable.
+    pub log_io: LogIo,
+    /// How long an open waits for the locks of the directories: those of a process that was killed are
+    /// free when its last write has landed.
+    pub lock_wait: Duration,
 }
+
+/// How long an open waits for a lock by default.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 impl Options {
     /// The defaults for a data directory.
@@ -112,6 +122,8 @@ impl Options {
             value_bytes_max: core.value_bytes_max,
             restart_level: Level::Four,
             threads: 0,
+            log_io: LogIo::default(),
+            lock_wait: LOCK_WAIT,
         }
     }
 

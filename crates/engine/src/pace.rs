@@ -37,6 +37,22 @@ impl FlushPacer {
         spacing_ns(self.cost_ns).saturating_sub(now_ns.saturating_sub(self.last_start_ns))
     }
 
+    /// How long to hold back a write that completes by itself while another one is in flight, nanoseconds:
+    /// as [`delay_ns`](Self::delay_ns), and at least so long that two are in flight when the first of
+    /// them completes. More and smaller writes cost more than they save.
+    pub fn delay_behind_ns(&mut self, now_ns: u64, latency_ns: u64) -> u64 {
+        let since_ns = now_ns.saturating_sub(self.last_start_ns);
+        self.delay_ns(now_ns)
+            .max((latency_ns / 2).saturating_sub(since_ns))
+    }
+
+    /// Notes that a write was begun that completes by itself, and what one costs the machine.
+    pub fn note_begun(&mut self, now_ns: u64, cost_ns: u64) {
+        assert!(now_ns > 0, "the clock runs");
+        self.last_start_ns = self.last_start_ns.max(now_ns);
+        self.cost_ns = cost_ns;
+    }
+
     /// Notes that a flush took from `start_ns` to `end_ns` and used `cpu_ns` of CPU.
     pub fn note(&mut self, start_ns: u64, end_ns: u64, cpu_ns: u64) {
         assert!(

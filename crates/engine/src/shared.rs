@@ -9,10 +9,11 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::{Clock, SystemClock};
 use perdura_heap::MemoryUse;
-use perdura_wal::Rung;
+use perdura_wal::{Collected, Rung, Wait};
 
 use crate::core::Core;
 use crate::delays::Delays;
+use crate::flusher::FIRST;
 use crate::options::Options;
 use crate::pace::FlushPacer;
 use crate::stats::{LogStats, MemoryStats, Stats};
@@ -52,6 +53,12 @@ pub(crate) struct Shared {
     pub flushers: RwLock<Vec<Thread>>,
     /// Set when a thread wants a flush; cleared by the flusher that starts one.
     pub wanted: AtomicBool,
+    /// There is one stream, and its writes complete by themselves.
+    pub rings: bool,
+    /// What a durable write costs the machine, as measured when the log was opened, nanoseconds.
+    pub write_cost_ns: u64,
+    /// How long a durable write took then, nanoseconds.
+    pub write_latency_ns: u64,
     /// Held by the thread that ends epochs and flushes the first stream.
     pub turn: Mutex<FlushPacer>,
     pub waiting: Mutex<usize>,
@@ -99,10 +106,41 @@ impl Shared {
         if wal.durable(rung) >= epoch {
             return Ok(());
         }
+        if self.rings {
+            return self.wait_for_ring(rung, epoch);
+        }
         if self.flush_here() && wal.durable(rung) >= epoch {
             return Ok(());
         }
         self.nudge();
+        self.wait_until(rung, epoch, || true)
+    }
+
+    /// Waits for writes that complete by themselves: one of the threads that wait collects for all.
+    fn wait_for_ring(&self, rung: Rung, epoch: Epoch) -> Result<()> {
+        let wal = self.core.wal();
+        while wal.durable(rung) < epoch {
+            wal.check()?;
+            let is_idle = wal.in_flight(FIRST) == 0;
+            if !self.begin_log_write() && is_idle {
+                self.nudge();
+            }
+            if wal.in_flight(FIRST) > 0 && self.collect(Wait::ForOne) != Collected::Elsewhere {
+                continue;
+            }
+            // Whoever collects lets go of the stream first and announces then, so that a thread that
+            // finds it collecting here is woken.
+            self.wait_until(rung, epoch, || {
+                wal.in_flight(FIRST) == 0 || wal.is_collecting(FIRST)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until an epoch is durable, or `holds` no longer holds when the thread would sleep, or it was
+    /// woken.
+    fn wait_until(&self, rung: Rung, epoch: Epoch, holds: impl Fn() -> bool) -> Result<()> {
+        let wal = self.core.wal();
         let mut waiting = self.waiting.lock();
         *waiting += 1;
         let result = loop {
@@ -112,8 +150,14 @@ impl Shared {
             if let Err(stopped) = wal.check() {
                 break Err(stopped);
             }
+            if !holds() {
+                break Ok(());
+            }
             self.progressed
                 .wait_for(&mut waiting, Duration::from_millis(50));
+            if self.rings {
+                break Ok(());
+            }
         };
         assert!(*waiting > 0, "each caller that waits is counted");
         *waiting -= 1;

@@ -4,7 +4,6 @@
 //! directory, its lock, then the logs', then the images'. A process that opens a database to write
 //! holds each lock alone; readers share them.
 
-use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -117,8 +116,7 @@ pub enum Demand {
     Anchor,
 }
 
-/// Locks that are held until they are dropped.
-pub type Locks = Vec<Box<dyn Any + Send + Sync>>;
+pub use perdura_device::Locks;
 
 /// A database whose data directory is open and locked.
 pub struct Opening<'a> {
@@ -232,6 +230,9 @@ impl<'a> Opening<'a> {
             self.locks.len() <= 1 + logs.len() + images.len(),
             "a lock for each directory at most"
         );
+        for log in &logs {
+            log.keep_locked(&self.locks);
+        }
         let disks = Disks {
             data: self.data,
             images,

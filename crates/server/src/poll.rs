@@ -1,13 +1,16 @@
 //! The event loop: one thread, every socket.
 //!
-//! A round: sleep until something happens; read from and run *every* ready connection; tell the
-//! engine once that a reply waits, so that its flusher syncs while the loop writes; write every reply
-//! that may leave. A reply that waits for the disk puts its connection on a list; when the
+//! A round: sleep until something happens; read from and run *every* ready connection; have the log
+//! write what was appended if a reply waits, and collect what is durable; write every reply that may leave.
+//! Where the log's writes complete by themselves, the loop waits for none of them: a completion wakes it
+//! like a socket. Else the flusher writes and syncs beside it, or the loop itself if it has nothing else to
+//! do. A reply that waits for the disk puts its connection on a list; when the
 //! durable epoch has advanced, only that list is looked at.
 //!
 //! Polling is edge-triggered: what was announced and not used up is remembered in the connection
 //! and worked off in the next round, so that no client can keep the others waiting.
 
+mod log;
 mod memory;
 mod messages;
 mod upkeep;
@@ -33,6 +36,8 @@ use std::time::{Duration, Instant};
 /// The waker's token.
 pub(crate) const WAKER: Token = Token(usize::MAX - 1);
 const SIGNAL: Token = Token(usize::MAX - 2);
+/// The token of the log's completions.
+const LOG: Token = Token(usize::MAX - 3);
 /// Tokens below are listeners; connections start here.
 const CONNECTIONS: usize = 1024;
 /// One read takes at most this, bytes.
@@ -44,6 +49,8 @@ const HEAVY_SHARE: Duration = Duration::from_millis(2);
 /// When so much of a round is over, the connections that have not had their turn are run behind those
 /// that the next look at the sockets finds.
 const LIGHT_SHARE: Duration = Duration::from_millis(5);
+/// After so many connections of a round the loop looks whether a write of the log has completed.
+const TURNS: usize = 8;
 /// How often the loop looks after itself.
 const TICK: Duration = Duration::from_millis(100);
 /// How long clients may take to read their last replies when the server ends.
@@ -96,6 +103,8 @@ pub(crate) struct EventLoop {
     flushed: Reached,
     /// Since when clients wait without the durable epoch having advanced.
     owed_since: Instant,
+    /// Whether the log's writes complete by themselves, and wake the loop.
+    log_completes: bool,
     accept_pending: bool,
     /// Whether the last round had no time to accept all that wait.
     newcomers_left: bool,
@@ -143,6 +152,7 @@ impl EventLoop {
             waiting: Vec::new(),
             flushed: Reached::new(|_| Epoch(0)),
             owed_since: now,
+            log_completes: false,
             accept_pending: false,
             newcomers_left: false,
             complained: None,
@@ -186,7 +196,10 @@ impl EventLoop {
         while let Ok(message) = self.messages.try_recv() {
             self.handle(message)?;
         }
-        for index in ready.drain(..) {
+        for (turn, index) in ready.drain(..).enumerate() {
+            if turn % TURNS == TURNS - 1 {
+                self.tend_log();
+            }
             // How long a client's requests take shows only when they have run: all that have
             // their first turn in this round may be long.
             let late = self.state.clock > self.state.now + LIGHT_SHARE;
@@ -215,11 +228,16 @@ impl EventLoop {
     fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
         if let Some(db) = self.state.db().filter(|_| self.owes()) {
             let db = db.clone();
-            self.look(events, Duration::ZERO)?;
-            if !events.is_empty() || db.flush_here() {
-                return Ok(());
+            if self.log_completes {
+                db.collect();
+                db.begin_log_write();
+            } else {
+                self.look(events, Duration::ZERO)?;
+                if !events.is_empty() || db.flush_here() {
+                    return Ok(());
+                }
+                db.nudge();
             }
-            db.nudge();
         }
         self.gate.lie_down();
         let advanced = !self.waiting.is_empty()
@@ -283,6 +301,8 @@ impl EventLoop {
     fn note(&mut self, event: &Event, ready: &mut Vec<usize>) {
         match event.token() {
             WAKER => self.look_for_stop(),
+            // It has woken the loop, which collects in every round.
+            LOG => {}
             SIGNAL => {
                 let mut sink = [0; 16];
                 // One byte per signal; only that there was one matters.
@@ -406,8 +426,12 @@ impl EventLoop {
             self.list_if_waiting(self.touched[at]);
         }
         if let Some(db) = self.state.db() {
-            // A busy loop has the flusher work beside it; an idle one flushes by itself.
-            if !self.waiting.is_empty() && self.owed_since.elapsed() > PATIENCE {
+            if self.log_completes && !self.waiting.is_empty() {
+                // Collected first: the next write begins before the replies of the last one leave.
+                db.collect();
+                db.begin_log_write();
+            } else if !self.waiting.is_empty() && self.owed_since.elapsed() > PATIENCE {
+                // A busy loop has the flusher work beside it; an idle one flushes by itself.
                 db.nudge();
             }
             self.state.reached = db.reached();
@@ -440,26 +464,6 @@ impl EventLoop {
         if !std::mem::replace(&mut connection.listed, true) {
             self.waiting.push((index, connection.session.seat.id));
         }
-    }
-
-    fn flush_waiting(&mut self) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.retain(|(index, id)| {
-            let Some(mut connection) = self.state.connections.take(*index) else {
-                return false;
-            };
-            let same = connection.session.seat.id == *id;
-            if !same || !connection.listed {
-                self.state.connections.put(*index, connection);
-                return false;
-            }
-            let flushed = connection.flush(&mut self.state);
-            let waits = flushed.is_ok() && connection.replies.waits();
-            connection.listed = waits;
-            self.put_back(*index, connection, flushed);
-            waits
-        });
-        self.waiting = waiting;
     }
 
     fn flush(&mut self, index: usize) {

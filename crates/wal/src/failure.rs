@@ -20,10 +20,12 @@ impl Failure {
         }
     }
 
-    /// The failure of a write. A write that found no space may be repeated with the same bytes.
+    /// The failure of a write. A write that found no space may be repeated with the same bytes; a sync
+    /// behind it that found none may not.
     #[must_use]
     pub(crate) fn of_write(error: Error) -> Failure {
-        match error.is_disk_full() {
+        let of_sync = matches!(&error, Error::Io { op, .. } if *op == "sync");
+        match error.is_disk_full() && !of_sync {
             true => Failure::Delay(error),
             false => Failure::Final(error),
         }

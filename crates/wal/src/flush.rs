@@ -62,6 +62,28 @@ pub enum Wait {
     ForOne,
 }
 
+/// What collecting found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collected {
+    /// More of the stream is durable; D may have advanced.
+    Advanced,
+    /// No more of it is.
+    Nothing,
+    /// Another thread collects, and perhaps waits.
+    Elsewhere,
+}
+
+/// Whether a write was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// It was.
+    Yes,
+    /// There is nothing to write, or as much is in flight as may be.
+    No,
+    /// The segment that comes next must be placed first, which takes its time.
+    Unplaced,
+}
+
 impl Wal {
     /// Takes one step of a stream's flusher, for a caller that has nothing else to do: collects what has
     /// completed, or begins a write, or waits for one.
@@ -69,7 +91,7 @@ impl Wal {
     /// # Errors
     /// As [`flush_begin`](Self::flush_begin).
     pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
-        if self.flush_end(stream, Wait::No)? {
+        if self.flush_end(stream, Wait::No)? == Collected::Advanced {
             return Ok(FlushProgress::Synced);
         }
         match self.flush_begin(stream) {
@@ -85,9 +107,20 @@ impl Wal {
             return Ok(FlushProgress::Idle);
         }
         match self.flush_end(stream, Wait::ForOne)? {
-            true => Ok(FlushProgress::Synced),
-            false => Ok(FlushProgress::Wrote),
+            Collected::Advanced => Ok(FlushProgress::Synced),
+            Collected::Nothing => Ok(FlushProgress::Wrote),
+            Collected::Elsewhere => {
+                drop(self.streams[usize::from(stream.0)].collecting.lock());
+                Ok(FlushProgress::Wrote)
+            }
         }
+    }
+
+    /// Whether a thread collects completions of a stream, and perhaps waits for them.
+    #[must_use]
+    pub fn is_collecting(&self, stream: StreamId) -> bool {
+        let s = &self.streams[usize::from(stream.0)];
+        s.collecting.try_lock().is_none()
     }
 
     /// Writes of a stream that have begun and are not known to be durable.
@@ -134,16 +167,12 @@ impl Wal {
         }
     }
 
-    /// As [`flush_begin`](Self::flush_begin), for a thread that must not wait: it begins no write if that
-    /// takes a lock that another thread holds during I/O, or if the segment that comes next is not placed.
+    /// As [`flush_begin`](Self::flush_begin), for a thread that does no I/O itself: the segment that comes
+    /// next is not placed.
     ///
     /// # Errors
     /// As there.
-    pub fn flush_begin_now(&self, stream: StreamId) -> Result<bool> {
-        Ok(self.begin_if_placed(stream)? == Begun::Yes)
-    }
-
-    fn begin_if_placed(&self, stream: StreamId) -> Result<Begun> {
+    pub fn begin_if_placed(&self, stream: StreamId) -> Result<Begun> {
         let s = &self.streams[usize::from(stream.0)];
         let mut state = s.flush.lock();
         let state = &mut *state;
@@ -227,29 +256,25 @@ impl Wal {
         s.queue.submit(write);
     }
 
-    /// Collects the writes of a stream that have completed. Returns whether more of it is durable. A
-    /// thread that does not wait finds nothing while another one waits.
+    /// Collects the writes of a stream that have completed, unless another thread does.
     ///
     /// # Errors
     /// As [`flush_begin`](Self::flush_begin).
-    pub fn flush_end(&self, stream: StreamId, wait: Wait) -> Result<bool> {
+    pub fn flush_end(&self, stream: StreamId, wait: Wait) -> Result<Collected> {
         let s = &self.streams[usize::from(stream.0)];
         let mut done = Vec::new();
-        let _one_at_a_time = match wait {
-            Wait::ForOne => {
-                let collecting = s.collecting.lock();
-                s.queue.wait();
-                collecting
-            }
-            Wait::No if self.in_flight(stream) == 0 => return Ok(false),
-            Wait::No => match s.collecting.try_lock() {
-                Some(collecting) => collecting,
-                None => return Ok(false),
-            },
+        if wait == Wait::No && self.in_flight(stream) == 0 {
+            return Ok(Collected::Nothing);
+        }
+        let Some(_one_at_a_time) = s.collecting.try_lock() else {
+            return Ok(Collected::Elsewhere);
         };
+        if wait == Wait::ForOne {
+            s.queue.wait();
+        }
         s.queue.collect(&mut done);
         if done.is_empty() {
-            return self.check().map(|()| false);
+            return self.check().map(|()| Collected::Nothing);
         }
         let mut state = s.flush.lock();
         let mut failed = None;
@@ -272,7 +297,8 @@ impl Wal {
         match failed {
             // What else has completed counts first: the next step reports the delay again.
             Some(failure) if !advanced => Err(failure.into()),
-            _ => Ok(advanced),
+            _ if advanced => Ok(Collected::Advanced),
+            _ => Ok(Collected::Nothing),
         }
     }
 
@@ -364,14 +390,4 @@ impl Wal {
         }
         failure.into()
     }
-}
-
-/// Whether a write was begun.
-#[derive(PartialEq, Eq)]
-enum Begun {
-    Yes,
-    /// There is nothing to write, or as much is in flight as may be.
-    No,
-    /// The segment that comes next must be placed first.
-    Unplaced,
 }

@@ -64,7 +64,7 @@ pub use block::BlockHeader;
 pub use cursor::{DurableBlock, LogCursor};
 pub use cut::{Cut, Elsewhere, decide_cut};
 pub use failure::Failure;
-pub use flush::{FlushProgress, Wait};
+pub use flush::{Begun, Collected, FlushProgress, Wait};
 pub use frame::{
     ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
 };

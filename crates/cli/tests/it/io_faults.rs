@@ -57,7 +57,9 @@ impl Faulty {
             ("LD_PRELOAD", arg(shim()).to_owned()),
             ("IO_FAULT_RULES", rules.join(";")),
         ];
-        Server::spawn_with(&self.dir.path().join("data"), extra, &variables)
+        // The preloaded library sees no write that goes through a ring.
+        let extra = [&["--log-io", "sync"], extra].concat();
+        Server::spawn_with(&self.dir.path().join("data"), &extra, &variables)
     }
 
     fn switch(&self) -> PathBuf {

@@ -50,6 +50,13 @@ impl<'a> Loop<'a> {
 
     /// After a cut: the journal is replayed by the mount, as after a real one.
     fn come_back(&self) -> Result<(), String> {
+        // The kernel may still be ending what the killed server had in flight.
+        for _ in 0..200 {
+            if command("umount", &[arg(self.mount)]).is_ok() {
+                return self.mount();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         command("umount", &[arg(self.mount)])?;
         self.mount()
     }

@@ -45,6 +45,10 @@ impl State {
         )?;
         self.storage.flights += 1;
         let number = self.storage.flights;
+        assert!(
+            self.storage.flying.iter().all(|one| one.number < number),
+            "writes in flight are numbered in their order"
+        );
         self.storage.flying.push(Flying {
             ino,
             offset,
@@ -120,6 +124,10 @@ impl State {
         for number in numbers {
             self.land(number);
         }
+        assert!(
+            self.storage.flying.is_empty(),
+            "all that was in flight has landed"
+        );
     }
 
     /// Lands, now and then, a write of a killed life that no lock waited for.
@@ -139,6 +147,10 @@ impl State {
         if self.keeps_locked {
             return self.land_all();
         }
+        assert!(
+            self.storage.strays.len() <= self.storage.flying.len(),
+            "what is still to land is in flight"
+        );
         self.storage.strays = self.storage.flying.iter().map(|one| one.number).collect();
     }
 

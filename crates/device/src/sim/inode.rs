@@ -122,6 +122,10 @@ impl Inode {
     pub(super) fn sync_last(&mut self) {
         let last = self.pop_write();
         let range = last.dirty.clone();
+        assert!(
+            range.start < range.end && range.end <= self.live.len(),
+            "a write of {range:?} is in the file"
+        );
         let is_below = |one: &mut Pending| {
             let overlaps = one.dirty.start < range.end && range.start < one.dirty.end;
             overlaps && matches!(one.change, Change::Write(_))
@@ -149,6 +153,11 @@ impl Inode {
     /// durable.
     pub(super) fn fail_last(&mut self, keeps: bool, rng: &mut Rng, meters: &mut Meters) {
         let last = self.pop_write();
+        assert!(
+            last.dirty.end <= self.live.len(),
+            "a write up to {} is in the file",
+            last.dirty.end
+        );
         let fate = match rng.u8(0..4) {
             0 => Fate::TornSubset,
             _ => Fate::Lost,

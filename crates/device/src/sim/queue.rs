@@ -60,6 +60,10 @@ impl Own {
 
     /// Ends one write that the seed chooses.
     fn land_one(&mut self, state: &mut State, life: u64) {
+        assert!(
+            self.flying.len() <= DEPTH && state.storage.flying.len() >= self.flying.len(),
+            "the machine knows what is in flight"
+        );
         let at = state.storage.rng.usize(0..self.flying.len());
         let (number, write) = self.flying.swap_remove(at);
         let result = state.complete(number, write.file.path(), life);

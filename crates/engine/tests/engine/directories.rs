@@ -1,6 +1,7 @@
 //! A database over several directories.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use perdura::{Db, Error, Options};
 
@@ -13,6 +14,7 @@ fn spread(root: &Path) -> Options {
         segment_bytes: 1 << 20,
         partitions: 4,
         streams: 2,
+        lock_wait: Duration::from_millis(100),
         log_dirs: dirs(["log-0", "log-1"]),
         image_dirs: dirs(["images-0", "images-1"]),
         ..Options::new(root.join("data"))

@@ -1,10 +1,13 @@
 //! The database with threads, in a directory.
 
+use std::time::Duration;
+
 use perdura::{Db, Error, Options};
 
 fn options(dir: &tempfile::TempDir) -> Options {
     Options {
         segment_bytes: 1 << 20,
+        lock_wait: Duration::from_millis(100),
         ..Options::new(dir.path().join("data"))
     }
 }

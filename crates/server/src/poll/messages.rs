@@ -4,7 +4,7 @@ use super::{Ending, EventLoop};
 use crate::command::server::info::everything;
 use crate::command::wait::answer;
 use crate::control::Message;
-use crate::engine::{Epoch, error_text};
+use crate::engine::{Db, Epoch, error_text};
 use crate::options::ServeError;
 use crate::resp::reply::Out;
 use crate::state::{Stage, unix_seconds};
@@ -25,9 +25,13 @@ impl EventLoop {
                         control.send(Message::Expired { keys, epoch });
                     }
                 }));
+                self.hear_completions(&db)?;
                 self.state.reached = db.reached();
                 for line in db.report().to_string().lines() {
                     (self.state.log)(line);
+                }
+                for line in log_io_lines(&db) {
+                    (self.state.log)(&line);
                 }
                 (self.state.log)("Ready to accept commands");
                 self.state.opened_at = unix_seconds();
@@ -69,4 +73,15 @@ impl EventLoop {
         }
         Ok(())
     }
+}
+
+/// How the writes of each log stream become durable, and why so.
+fn log_io_lines(db: &Db) -> Vec<String> {
+    let ways = db.log_ways();
+    let several = ways.len() > 1;
+    let lines = ways.iter().enumerate().map(|(stream, way)| match several {
+        true => format!("Log stream {stream}: {way}"),
+        false => format!("Log: {way}"),
+    });
+    lines.collect()
 }

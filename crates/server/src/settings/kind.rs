@@ -136,6 +136,12 @@ pub(super) fn number<T: std::str::FromStr>(field: &mut T, text: &str) -> Result<
     Ok(())
 }
 
+/// Stores what a canonical word or number stands for.
+pub(super) fn known<T>(field: &mut T, value: Option<T>) -> Result<(), String> {
+    *field = value.ok_or("there is no such value")?;
+    Ok(())
+}
+
 /// Stores a canonical `yes` or `no`.
 pub(super) fn boolean(field: &mut bool, text: &str) {
     *field = text == "yes";

@@ -1,6 +1,6 @@
 //! The table of our settings, in the order of the documentation.
 
-use super::kind::{Kind, SECOND_US, boolean, number, yes_no};
+use super::kind::{Kind, SECOND_US, boolean, known, number, yes_no};
 use super::row::{
     ANY_BYTES, I32_MAX, addresses, count, database, one, path, put_addresses, put_path, row,
     seconds, server,
@@ -8,6 +8,7 @@ use super::row::{
 use super::{ClientShare, Group, Setting, packed, texts};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
+use perdura::{Level, LogIo};
 use std::path::PathBuf;
 
 /// All of them.
@@ -43,6 +44,16 @@ pub static SETTINGS: &[Setting] = &[
     )
     .many()
     .default("the data directory"),
+    row(
+        "log-io",
+        Group::Database,
+        Kind::Choice(&["auto", "ring", "sync"]),
+        "How the log's writes become durable: ring hands them to the kernel (io_uring) and waits for none; sync has a thread write and wait; auto measures both at the start, on each log directory.",
+        database!(
+            |o| one(o.log_io.name()),
+            |o, v| known(&mut o.log_io, LogIo::named(&v[0]))
+        ),
+    ),
     row(
         "image-dir",
         Group::Database,
@@ -169,12 +180,7 @@ pub static SETTINGS: &[Setting] = &[
         "How parallel a restart is; 4 plays the log while the image is loaded.",
         database!(
             |o| one(o.restart_level.number()),
-            |o, v| {
-                let mut level = 0;
-                number(&mut level, &v[0])?;
-                o.restart_level = perdura::Level::new(level).ok_or("there is no such level")?;
-                Ok(())
-            }
+            |o, v| known(&mut o.restart_level, v[0].parse().ok().and_then(Level::new))
         ),
     ),
     row(
