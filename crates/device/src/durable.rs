@@ -32,8 +32,7 @@ use crate::{AlignedBuf, File, Through};
 pub struct Part {
     /// The buffer.
     pub buf: AlignedBuf,
-    /// How many of its bytes are written: a multiple of
-    /// [`SECTOR_BYTES`](perdura_base::limits::SECTOR_BYTES).
+    /// How many of its bytes are written: a multiple of [`SECTOR_BYTES`].
     pub len: usize,
 }
 

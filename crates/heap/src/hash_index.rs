@@ -19,6 +19,7 @@
 //! Invariants: an entry lies between its home and the first empty place after it; no place holds
 //! an entry twice; at least one place is empty.
 
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -330,10 +331,19 @@ struct Refill {
     farthest: usize,
 }
 
+/// An array of empty places that has been written. Memory that is read before it is written is mapped twice,
+/// and the second time interrupts every other processor.
+fn empty(places: usize) -> Vec<u64> {
+    // The compiler would ask for zeroed memory, which is not written.
+    let mut empty = black_box(Vec::with_capacity(places));
+    empty.resize(places, EMPTY);
+    empty
+}
+
 impl Refill {
     fn new(places: usize, noted: bool) -> Refill {
         Refill {
-            places: vec![EMPTY; places],
+            places: empty(places),
             seconds: noted.then(|| accesses::unnoted(places)),
             run: 0..0,
             farthest: 0,

@@ -131,6 +131,11 @@ impl Partition {
         }
         self.pages.grow_to(local);
         self.pages.fresh = self.pages.fresh.max(local + 1);
+        if self.pages.states[index(local)].flags & (flag::CHANGED | flag::IN_IMAGE) == 0 {
+            // A record reads before it writes. Memory that is read first is mapped twice, and the second
+            // time interrupts every other processor.
+            self.pages.page_mut(local).fill(0);
+        }
         self.pages.state(local).flags |= flag::CHANGED;
         Ok(local)
     }
