@@ -337,6 +337,7 @@ fn empty(places: usize) -> Vec<u64> {
     // The compiler would ask for zeroed memory, which is not written.
     let mut empty = black_box(Vec::with_capacity(places));
     empty.resize(places, EMPTY);
+    assert_eq!(empty.capacity(), places, "an array has no room to spare");
     empty
 }
 

@@ -51,6 +51,8 @@ pub(crate) mod flag {
     pub(crate) const IN_IMAGE: u8 = 8;
     /// Restart: changed by a record.
     pub(crate) const CHANGED: u8 = 16;
+    /// Restart: another page behind it is in use, and nothing has been written to it.
+    pub(crate) const UNTOUCHED: u8 = 32;
 }
 
 /// The bits of both image slots.
@@ -165,6 +167,24 @@ impl Pages {
                 .resize(self.states.len() + chunk_pages, PageState::default());
         }
         debug_assert_eq!(self.states.len(), self.chunks.len() * chunk_pages);
+    }
+
+    /// Has a restart use a page. Returns whether nothing has been written to its memory.
+    pub(crate) fn touch(&mut self, local: u32) -> bool {
+        self.grow_to(local);
+        let first = self.fresh;
+        for skipped in first..local {
+            self.state(skipped).flags |= flag::UNTOUCHED;
+        }
+        self.fresh = first.max(local + 1);
+        let state = self.state(local);
+        let untouched = state.flags & flag::UNTOUCHED != 0;
+        assert!(
+            !untouched || (local < first && state.flags & (flag::IN_IMAGE | flag::CHANGED) == 0),
+            "page {local} was skipped and is in use"
+        );
+        state.flags &= !flag::UNTOUCHED;
+        untouched || local >= first
     }
 
     /// Refuses growth beyond the memory limit; the catalog may always grow.

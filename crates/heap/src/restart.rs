@@ -57,8 +57,7 @@ impl Partition {
     pub fn load_page(&mut self, local: u32, bytes: &[u8]) {
         assert_eq!(bytes.len(), PAGE_BYTES);
         assert!(local < LOCAL_PAGES_MAX);
-        self.pages.grow_to(local);
-        self.pages.fresh = self.pages.fresh.max(local + 1);
+        self.pages.touch(local);
         let state = self.pages.state(local);
         let changed = state.flags & flag::CHANGED != 0;
         assert!(
@@ -129,9 +128,7 @@ impl Partition {
                 "The log was written under another geometry or is damaged.",
             ));
         }
-        self.pages.grow_to(local);
-        self.pages.fresh = self.pages.fresh.max(local + 1);
-        if self.pages.states[index(local)].flags & (flag::CHANGED | flag::IN_IMAGE) == 0 {
+        if self.pages.touch(local) {
             // A record reads before it writes. Memory that is read first is mapped twice, and the second
             // time interrupts every other processor.
             self.pages.page_mut(local).fill(0);
@@ -194,7 +191,7 @@ impl Partition {
             };
             let state = self.pages.state(local);
             state.dirty = dirty;
-            state.flags &= !flag::IN_IMAGE;
+            state.flags &= !(flag::IN_IMAGE | flag::UNTOUCHED);
         }
         self.touched = Vec::new();
     }
