@@ -96,6 +96,12 @@ impl Flights {
         write
     }
 
+    /// Whether a write was refused and is not in flight again.
+    pub fn has_refused(&self) -> bool {
+        let mut flights = self.flights.iter();
+        flights.any(|flight| matches!(flight.stage, Stage::Refused(_)))
+    }
+
     /// The first write that was refused, as in flight again.
     pub fn begin_again(&mut self) -> Option<DurableWrite> {
         for flight in &mut self.flights {

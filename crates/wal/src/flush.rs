@@ -328,7 +328,10 @@ impl Wal {
         match result {
             Ok(()) => {
                 state.flights.note_durable(token);
-                self.troubles.clear(Trouble::Refused, stream);
+                // One that did well says nothing of another one that was refused.
+                if !state.flights.has_refused() {
+                    self.troubles.clear(Trouble::Refused, stream);
+                }
                 self.counters.syncs.fetch_add(1, Ordering::Relaxed);
                 let mut inner = s.inner.lock();
                 for part in parts {

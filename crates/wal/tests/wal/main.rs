@@ -3,6 +3,7 @@
 mod cursor;
 mod damage;
 mod full_disk;
+mod in_flight;
 mod newer;
 mod round_trip;
 mod sealed;

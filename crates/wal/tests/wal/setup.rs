@@ -22,7 +22,10 @@ pub fn anchor(streams: u8) -> History {
 }
 
 pub fn open(disk: &Arc<SimDisk>, anchor: &History, epoch: u64) -> Wal {
-    let life: Arc<dyn Disk> = disk.life();
+    open_on(disk.life(), anchor, epoch)
+}
+
+pub fn open_on(life: Arc<dyn Disk>, anchor: &History, epoch: u64) -> Wal {
     life.make_dir(LOG_DIR).unwrap();
     let start = WalStart {
         uuid: anchor.uuid,
@@ -64,6 +67,12 @@ pub fn flush(wal: &Wal) {
 /// Scans all streams in both ways: every body checked, and hopping from header to header. What the
 /// hopping scan takes for granted must show when its units are read.
 pub fn scan(disk: &Arc<SimDisk>, anchor: &History) -> Result<(Vec<StreamScan>, Cut)> {
+    let life: Arc<dyn Disk> = disk.life();
+    scan_on(&life, anchor)
+}
+
+/// As [`scan`], of any disk.
+pub fn scan_on(disk: &Arc<dyn Disk>, anchor: &History) -> Result<(Vec<StreamScan>, Cut)> {
     let checked = scan_by(disk, anchor, Check::All);
     let hopped = scan_by(disk, anchor, Check::InDoubt).and_then(|(scans, cut)| {
         for scan in &scans {
@@ -96,8 +105,7 @@ pub fn scan(disk: &Arc<SimDisk>, anchor: &History) -> Result<(Vec<StreamScan>, C
     checked
 }
 
-fn scan_by(disk: &Arc<SimDisk>, anchor: &History, check: Check) -> Result<(Vec<StreamScan>, Cut)> {
-    let life = disk.life();
+fn scan_by(life: &Arc<dyn Disk>, anchor: &History, check: Check) -> Result<(Vec<StreamScan>, Cut)> {
     let mut scans = Vec::new();
     for stream in 0..anchor.streams {
         let (disk, lives) = (life.as_ref(), anchor.lives());
