@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
 use perdura_device::{Clock, LogWayReport};
+use perdura_heap::ahead::AHEAD_KEYS;
 use perdura_heap::{DetachedTable, Geometry, Heap, MemoryAccount};
 use perdura_recovery::disks::Disks;
 use perdura_recovery::read_anchor;
@@ -21,6 +22,8 @@ use perdura_recovery::{
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Ticket, Tx};
 use perdura_wal::{FlushProgress, Mode, Scheme, Wal};
+
+use smallvec::SmallVec;
 
 use crate::catalog::{CATALOG, CatalogRows};
 use crate::named::{NamedTables, Renewal};
@@ -205,6 +208,13 @@ impl Core {
         let partition = geometry.partition_of(geometry.hash(key));
         debug_assert!(partition.0 < geometry.partitions);
         partition
+    }
+
+    /// Fetches what transactions on keys of a table will need soon; see [`perdura_heap::ahead`].
+    pub fn look_ahead<'k>(&self, table: TableId, keys: impl Iterator<Item = &'k [u8]>) {
+        let geometry = self.heap.geometry();
+        let hashes: SmallVec<[_; AHEAD_KEYS]> = keys.map(|key| geometry.hash(key)).collect();
+        self.heap.look_ahead(table, &hashes);
     }
 
     /// Every partition.

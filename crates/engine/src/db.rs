@@ -151,6 +151,13 @@ impl Db {
         self.shared.core.partition_of(key)
     }
 
+    /// Touches the memory that transactions on keys of a table will need, so that it comes from
+    /// memory at once and not key after key. A hint for a caller that knows several keys
+    /// beforehand: it changes nothing, waits for no latch and does nothing for a lone key.
+    pub fn look_ahead<'k>(&self, table: TableId, keys: impl Iterator<Item = &'k [u8]>) {
+        self.shared.core.look_ahead(table, keys);
+    }
+
     /// Every partition.
     #[must_use]
     pub fn all_partitions(&self) -> PartitionSet {

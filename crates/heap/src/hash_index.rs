@@ -35,6 +35,8 @@ const PLACES_MIN: usize = 8;
 const CROWDED: usize = 512;
 /// The same in an array that is at most half full.
 const CROWDED_WHERE_EMPTY: usize = 128;
+/// A hint looks at so many places.
+const NEAR: usize = 16;
 /// An array may have so many places for each entry because it is crowded.
 const SPARSE_MAX: usize = 16;
 
@@ -109,6 +111,28 @@ impl HashIndex {
         {
             std::hint::black_box(accesses.noted(self.home(spread)));
         }
+    }
+
+    /// Loads the place that belongs to a spread hash, and its access. What is returned means nothing.
+    pub(crate) fn touch(&self, spread: u64) -> u64 {
+        let home = self.home(spread);
+        debug_assert!(
+            home < self.places.len().max(1),
+            "a home is in the array, if there is one"
+        );
+        let accesses = self.accesses.as_ref();
+        let second = accesses.filter(|_| home < self.places.len());
+        self.places.get(home).copied().unwrap_or(EMPTY)
+            ^ second.map_or(0, |accesses| u64::from(accesses.noted(home)))
+    }
+
+    /// The entries that a search for a spread hash looks at first.
+    pub(crate) fn near(&self, spread: u64) -> impl Iterator<Item = Entry> + '_ {
+        let home = self.home(spread);
+        let places = self.places.iter().skip(home).take(NEAR);
+        places
+            .take_while(|raw| **raw != EMPTY)
+            .map(|raw| Entry(!raw))
     }
 
     /// When the entry in a place was used, if that is noted.

@@ -15,6 +15,7 @@
 //! | `pages`, `chain`, `patch` | chunks, free pages; large values; writing into them |
 //! | `entry`, `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | `accesses`, `idle` | when each key was last used |
+//! | [`ahead`] | touching what the next commands need |
 //! | `edit`, `collection`, `element_key`, `members`, `lists`, [`elements`] | collections: their indexes, keys, writers, readers |
 //! | [`orphans`], `limits`, [`draft`] | collections that have no key any more, what goes at once, and those that have none yet |
 //! | [`texts`], `trim` | long strings that no key has yet, and chains of strings whose key is gone |
@@ -29,6 +30,7 @@
 //! The heap knows neither commit epochs nor streams: it encodes groups that others append.
 
 mod accesses;
+pub mod ahead;
 pub mod batch;
 pub mod build;
 mod cells;

@@ -284,7 +284,7 @@ mod tests {
 
     fn add(blocking: &mut Blocking, id: u64, line: &[u8], wait: Wait) {
         let mut parser = Parser::new();
-        parser.parse(line, &Limits::STRANGER).expect("a request");
+        parser.parse(line, &Limits::STRANGER, 1).expect("a request");
         let command = all().next().expect("a command");
         let seat = Seat { index: 0, id };
         blocking.add(seat, 0, command, &parser.args(line), (wait, Epoch(0)));

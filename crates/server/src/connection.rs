@@ -6,6 +6,7 @@
 //! A client that sends faster than it reads is not read from: requests stop being run while more
 //! than `output_bytes_pause` of replies are unsent, and go on when they have left.
 
+use crate::ahead::{self, AHEAD_REQUESTS};
 use crate::command::After;
 use crate::command::dispatch::execute;
 use crate::engine::MemoryUse;
@@ -275,6 +276,7 @@ impl Connection {
             bulk_bytes_max: value,
             authenticated: true,
         };
+        let most = if state.looks_ahead { AHEAD_REQUESTS } else { 1 };
         while consumed < input.len() && self.open(state) {
             let limits = if self.session.authenticated {
                 &known
@@ -282,9 +284,13 @@ impl Connection {
                 &Limits::STRANGER
             };
             let rest = &input[consumed..];
-            match self.parser.parse(rest, limits) {
+            let begins = self.parser.is_at_end();
+            match self.parser.parse(rest, limits, most) {
                 Ok(None) => break,
                 Ok(Some(bytes)) => {
+                    if begins && !self.parser.is_at_end() {
+                        ahead::look(state, &self.session, self.parser.parsed(rest));
+                    }
                     let args = self.parser.args(rest);
                     if args.len() == 0 {
                         consumed += bytes;
@@ -303,12 +309,16 @@ impl Connection {
                         After::Postpone | After::Behind(_) => {
                             self.postponed = true;
                             consumed = before;
+                            self.parser.forget_ahead();
                         }
                         After::Expel(foreign) => {
                             self.expel(state, foreign);
                             return (input.len(), After::Continue);
                         }
                         shutdown @ After::Shutdown { .. } => return (consumed, shutdown),
+                    }
+                    if !self.parser.is_at_end() && !self.goes_on(state) {
+                        self.parser.forget_ahead();
                     }
                 }
                 Err(ParseError::Protocol(text)) => {
@@ -325,6 +335,12 @@ impl Connection {
         let took = state.clock.saturating_duration_since(began);
         self.heavy = took > LONG_TURN || self.parser.needed() > HEAVY_BYTES;
         (consumed, After::Continue)
+    }
+
+    /// Whether the requests that were parsed with the last one run as they were parsed: RESET makes
+    /// a client a stranger, and other limits hold.
+    fn goes_on(&self, state: &State) -> bool {
+        self.session.authenticated && self.open(state)
     }
 
     /// Replies with an error and closes.

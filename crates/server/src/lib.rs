@@ -20,6 +20,7 @@
 //! Key iteration, types other than strings, and users other than `default`.
 
 mod acl;
+mod ahead;
 mod blocking;
 #[cfg(test)]
 mod browsers;

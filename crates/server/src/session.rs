@@ -57,6 +57,12 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// The keys of its commands from one of them on.
+    pub(crate) fn keys_from(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+        let queue = self.queue[at..].iter();
+        queue.flat_map(|(command, owned)| command.key_args(&owned.args()))
+    }
+
     /// How many of its commands change data.
     pub(crate) fn writes(&self) -> usize {
         let writes = self

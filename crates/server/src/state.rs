@@ -192,6 +192,8 @@ pub(crate) struct State {
     pub pause: Pause,
     /// The classes of events that are published; see [`crate::notify`]. Read from the options.
     pub notify: u16,
+    /// Whether the keys of a pipeline are fetched before its first command runs.
+    pub looks_ahead: bool,
     /// How large packed collections may become.
     pub packing: Packing,
     /// Whether the database notes when keys are used.
@@ -270,6 +272,7 @@ impl State {
             monitors: Vec::new(),
             pause: Pause::default(),
             notify,
+            looks_ahead: true,
             packing,
             notes_accesses: false,
             running: Running::NOBODY,

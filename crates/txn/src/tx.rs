@@ -5,6 +5,7 @@ use std::sync::Arc;
 use perdura_base::StreamId;
 use perdura_base::limits::KEY_BYTES_MAX;
 use perdura_base::{Error, PartitionId, Result, TableId};
+use perdura_heap::ahead;
 use perdura_heap::{
     Geometry, Heap, Home, KeyHash, Kind, MemoryAccount, MemoryUse, PartitionGuard, RowRef, Shape,
     Undo,
@@ -233,6 +234,18 @@ impl<'a> Tx<'a> {
             self.marks.miss(partition);
             Error::Undeclared(partition)
         })
+    }
+
+    /// Fetches the next keys that this transaction will use, a few at a time: see
+    /// [`perdura_heap::ahead`]. A hint, which changes nothing and misses no latch.
+    pub fn look_ahead<'k>(&self, table: TableId, keys: impl Iterator<Item = &'k [u8]>) {
+        let keys = keys.filter_map(|key| {
+            let hash = self.geometry.hash(key);
+            let id = self.geometry.partition_of(hash);
+            let at = self.guards.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+            Some((&*self.guards[at].1, hash))
+        });
+        ahead::touch(table, keys.take(ahead::AHEAD_KEYS));
     }
 
     /// Returns the row of a key, and counts the key as used. A row past its expiry is not there.

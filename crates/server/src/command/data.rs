@@ -4,6 +4,8 @@
 use super::event::{Class, Event};
 use super::steps::{self, Progress, Step, Work};
 use super::{Command, DataFn, Run, notice};
+#[cfg(doc)]
+use crate::ahead::AHEAD_KEYS;
 use crate::blocking::{Nothing, Wait};
 use crate::engine::{
     Db, Draft, Epoch, Error, Fault, Flushed, Kind, PartitionId, Renewal, RowRef, Shape, Source,
@@ -369,6 +371,14 @@ impl<'a, 'tx> Data<'a, 'tx> {
                 name,
                 key: key.into(),
             });
+        }
+    }
+
+    /// Fetches the next keys that the command will use, [`AHEAD_KEYS`] at most: a hint, to be given
+    /// again when so many have been used.
+    pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        if self.state.looks_ahead {
+            self.tx.look_ahead(self.table, keys);
         }
     }
 

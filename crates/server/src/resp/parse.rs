@@ -15,6 +15,8 @@ use crate::number::parse_i64;
 
 /// The longest line: an inline request or the digits of a count.
 const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Requests are parsed at once until they have so many arguments.
+const AHEAD_ARGS: usize = 128;
 /// The most digits of a number that is read at once; one more still fits in 64 bits with the sign.
 const NUMBER_DIGITS: usize = 17;
 
@@ -167,9 +169,22 @@ enum Reading {
     Content { left: i64, bytes: usize },
 }
 
+/// A whole request among those that were parsed at once.
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    /// Its bytes.
+    bytes: usize,
+    /// Where its spans end.
+    spans: usize,
+}
+
 /// The parser of one connection.
 #[derive(Debug)]
 pub(crate) struct Parser {
+    /// The whole requests that were parsed at once. Only a lone one may be inline.
+    whole: Vec<Whole>,
+    /// The one that was returned last.
+    current: usize,
     state: Reading,
     /// The next byte to look at, from the request's first byte.
     at: usize,
@@ -185,6 +200,8 @@ impl Parser {
     /// A parser before the first byte.
     pub(crate) fn new() -> Self {
         Parser {
+            whole: Vec::new(),
+            current: 0,
             state: Reading::Start,
             at: 0,
             scanned: 0,
@@ -197,18 +214,106 @@ impl Parser {
     /// Looks for one whole request at the start of `input`. `Some(n)`: it is `n` bytes long and
     /// its arguments are [`args`](Self::args), maybe none. `None`: call again with the same
     /// bytes and more behind them.
+    ///
+    /// It is the first of up to `most` requests that are parsed at once, whose arguments are
+    /// [`parsed`](Self::parsed). The next call, which is handed the bytes behind the first one, returns
+    /// the second one without a look at them, unless [`forget_ahead`](Self::forget_ahead) is called.
     pub(crate) fn parse(
         &mut self,
         input: &[u8],
         limits: &Limits,
+        most: usize,
     ) -> Result<Option<usize>, ParseError> {
-        if self.state == Reading::Start && self.at == 0 {
-            self.spans.clear();
-            if self.spans.capacity() > 4096 {
-                self.spans = Vec::new();
+        self.current += 1;
+        if self.current >= self.whole.len() {
+            self.begin();
+            match self.request(input, limits)? {
+                None => return Ok(None),
+                Some(bytes) => self.keep(bytes),
             }
-            self.inline = false;
+            self.more(input, limits, most);
         }
+        Ok(Some(self.whole[self.current].bytes))
+    }
+
+    /// Parses what else is whole. An error is left to the call that comes to its request.
+    fn more(&mut self, input: &[u8], limits: &Limits, most: usize) {
+        let mut at = self.whole[0].bytes;
+        while self.whole.len() < most
+            && self.spans.len() < AHEAD_ARGS
+            && !self.inline
+            && input.get(at) == Some(&b'*')
+        {
+            match self.request(&input[at..], limits) {
+                Ok(Some(bytes)) => {
+                    self.keep(bytes);
+                    at += bytes;
+                }
+                Ok(None) => return,
+                Err(_) => return self.start_again(),
+            }
+        }
+    }
+
+    /// Whether the next call of [`parse`](Self::parse) parses.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.current + 1 >= self.whole.len()
+    }
+
+    /// The arguments of all requests that were parsed at once, the first of which is at the start of
+    /// `input`.
+    pub(crate) fn parsed<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = Args<'a>> {
+        let (mut byte, mut first) = (0, 0);
+        self.whole.iter().map(move |whole| {
+            let args = Args {
+                bytes: self.bytes_of(&input[byte..]),
+                spans: &self.spans[first..whole.spans],
+            };
+            (byte, first) = (byte + whole.bytes, whole.spans);
+            args
+        })
+    }
+
+    /// Forgets what was read behind the request that was returned. The next call may be handed any
+    /// request's bytes.
+    pub(crate) fn forget_ahead(&mut self) {
+        self.whole.truncate(self.current + 1);
+        self.start_again();
+    }
+
+    /// Keeps a request, which is whole.
+    fn keep(&mut self, bytes: usize) {
+        self.whole.push(Whole {
+            bytes,
+            spans: self.spans.len(),
+        });
+    }
+
+    /// Forgets what was read of an unfinished request.
+    fn start_again(&mut self) {
+        let spans = self.whole.last().map_or(0, |whole| whole.spans);
+        self.spans.truncate(spans);
+        self.finish();
+    }
+
+    /// Forgets the requests that have been returned. What was read of an unfinished one stays.
+    fn begin(&mut self) {
+        let done = self.whole.last().map_or(0, |whole| whole.spans);
+        self.whole.clear();
+        self.current = 0;
+        if self.spans.len() > done {
+            self.spans.drain(..done);
+            return;
+        }
+        self.spans.clear();
+        if self.spans.capacity() > 4096 {
+            self.spans = Vec::new();
+        }
+        self.inline = false;
+    }
+
+    /// Looks for one whole request at the start of `input`, and puts its arguments behind the others.
+    fn request(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
         loop {
             match self.state {
                 Reading::Start => match input.first() {
@@ -252,15 +357,17 @@ impl Parser {
 
     /// The arguments of the request that [`parse`](Self::parse) found at the start of `input`.
     pub(crate) fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
-        let bytes = if self.inline {
-            self.words.as_slice()
-        } else {
-            input
-        };
+        let spans = |at: usize| self.whole.get(at).map_or(0, |whole| whole.spans);
+        let first = self.current.checked_sub(1).map_or(0, spans);
         Args {
-            bytes,
-            spans: &self.spans,
+            bytes: self.bytes_of(input),
+            spans: &self.spans[first..spans(self.current)],
         }
+    }
+
+    /// What the spans of a request at the start of `input` are spans of.
+    fn bytes_of<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
+        if self.inline { &self.words } else { input }
     }
 
     /// How many bytes of input the request at hand is known to need.
@@ -273,7 +380,9 @@ impl Parser {
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.words.capacity() + self.spans.capacity() * size_of::<Span>()
+        self.words.capacity()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.whole.capacity() * size_of::<Whole>()
     }
 
     fn finish(&mut self) -> usize {

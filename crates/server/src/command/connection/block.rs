@@ -11,6 +11,7 @@
 //! then and the transaction, a moment later, counts as expired after the block was begun.
 
 use crate::acl;
+use crate::ahead::AHEAD_KEYS;
 use crate::command::Group;
 use crate::command::dispatch::{add_partitions, failed};
 use crate::command::flag::{FAST, IMMEDIATE, LOADING, PROVES};
@@ -260,7 +261,10 @@ fn run_steps(
         let mut clock = Instant::now();
         let mut data = Data::new(state, db, tx, 0);
         data.hurry();
-        for ((command, owned), step) in block.queue.iter().zip(steps) {
+        for (at, ((command, owned), step)) in block.queue.iter().zip(steps).enumerate() {
+            if at % AHEAD_KEYS == 0 {
+                data.look_ahead(block.keys_from(at));
+            }
             let begin = out.buf.len();
             match (command.run, &step.reply) {
                 (_, Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),

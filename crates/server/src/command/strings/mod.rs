@@ -14,6 +14,7 @@ use super::spec::{Command, EACH, ONE, PAIRS, data};
 use super::steps::{Given, Origin, Reading, Writing};
 use super::strings::ranges::write_over;
 use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, TOO_LONG, wrong_arity};
+use crate::ahead::AHEAD_KEYS;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -376,7 +377,10 @@ pub(crate) fn append(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
 pub(crate) fn mget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let start = out.buf.len();
     out.array(args.len() - 1);
-    for key in args.from(1) {
+    for (at, key) in (1..).zip(args.from(1)) {
+        if at % AHEAD_KEYS == 1 {
+            data.look_ahead(args.from(at));
+        }
         // A key of another type is none to MGET.
         match reply_value(data, key, out) {
             Err(Stop::Error(_)) => out.null(),
@@ -406,7 +410,11 @@ fn check_pairs(data: &Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, name: &s
 
 fn put_pairs(data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {
     data.tx.expect_rows(args.len() / 2, args.extent())?;
-    for (key, value) in args.from(1).step_by(2).zip(args.from(2).step_by(2)) {
+    for at in (1..args.len()).step_by(2) {
+        if at % (2 * AHEAD_KEYS) == 1 {
+            data.look_ahead(args.from(at).step_by(2));
+        }
+        let (key, value) = (args.at(at), args.at(at + 1));
         data.tx.put(data.table, key, value, None)?;
         data.changed(Class::String, "set", key);
     }

@@ -8,16 +8,45 @@ const OPEN: Limits = Limits {
 
 /// Feeds `chunks` one after the other and collects the requests, and the error if there is one.
 fn feed(chunks: &[&[u8]], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<String>) {
+    let found = feed_ahead(chunks, limits, 1, || false);
+    for most in [2, 3, 16] {
+        let ahead = feed_ahead(chunks, limits, most, || false);
+        assert_eq!(ahead, found, "up to {most} at once");
+    }
+    found
+}
+
+/// The same with up to `most` requests parsed at once; `forgets` is asked after each of them.
+fn feed_ahead(
+    chunks: &[&[u8]],
+    limits: &Limits,
+    most: usize,
+    mut forgets: impl FnMut() -> bool,
+) -> (Vec<Vec<Vec<u8>>>, Option<String>) {
     let mut parser = Parser::new();
     let mut input = Vec::new();
     let mut requests = Vec::new();
     for chunk in chunks {
         input.extend_from_slice(chunk);
         loop {
-            match parser.parse(&input, limits) {
+            let begins = parser.is_at_end();
+            match parser.parse(&input, limits, most) {
                 Ok(Some(bytes)) => {
-                    let args = parser.args(&input);
-                    requests.push(args.from(0).map(<[u8]>::to_vec).collect());
+                    let args: Vec<_> = parser.args(&input).from(0).map(<[u8]>::to_vec).collect();
+                    if begins {
+                        let mut parsed = parser.parsed(&input);
+                        let first = parsed.next().expect("the first of them");
+                        assert!(first.from(0).eq(args.iter().map(Vec::as_slice)));
+                        assert!(parsed.count() < most);
+                    }
+                    if forgets() {
+                        parser.forget_ahead();
+                        if forgets() {
+                            // It is kept back, and handed in again.
+                            continue;
+                        }
+                    }
+                    requests.push(args);
                     input.drain(..bytes);
                 }
                 Ok(None) => break,
@@ -53,6 +82,27 @@ fn every_split_of_a_stream_gives_the_same_requests() {
     }
     let bytes: Vec<&[u8]> = good.chunks(1).collect();
     assert_eq!(feed(&bytes, &OPEN), feed(&[good], &OPEN));
+}
+
+#[test]
+fn what_was_parsed_ahead_may_be_forgotten_after_any_request() {
+    let mut rng = fastrand::Rng::with_seed(11);
+    let stream = STREAM.repeat(4);
+    for bad in [&b""[..], b"*1\r\n+oops\r\n"] {
+        let stream = [&stream[..], bad].concat();
+        let plainly = feed_ahead(&[&stream], &OPEN, 1, || false);
+        assert_eq!(plainly.1.is_some(), !bad.is_empty());
+        for _ in 0..500 {
+            let cut = rng.usize(..=stream.len());
+            let chunks = [&stream[..cut], &stream[cut..]];
+            let most = rng.usize(1..20);
+            assert_eq!(
+                feed_ahead(&chunks, &OPEN, most, || rng.u8(..3) == 0),
+                plainly,
+                "cut {cut}, up to {most} at once"
+            );
+        }
+    }
 }
 
 #[test]
@@ -177,7 +227,7 @@ fn random_bytes_never_panic_and_split_like_the_whole() {
 fn kept_requests_equal_the_original() {
     let mut parser = Parser::new();
     let bytes = b"*2\r\n$3\r\nGET\r\n$3\r\nabc\r\n";
-    assert_eq!(parser.parse(bytes, &OPEN), Ok(Some(bytes.len())));
+    assert_eq!(parser.parse(bytes, &OPEN, 1), Ok(Some(bytes.len())));
     let owned = OwnedArgs::copy(&parser.args(bytes));
     assert_eq!(owned.args().from(0).collect::<Vec<_>>(), [b"GET", b"abc"]);
 }

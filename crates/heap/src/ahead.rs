@@ -1,0 +1,235 @@
+//! Looking ahead: keys that will be used soon are touched together.
+//!
+//! A random key costs two waits for memory, one for its place in the index and then one for its
+//! row. A processor overlaps loads that do not depend on each other, as far as its window of
+//! instructions reaches: a batch of keys touches all of its places first and then all of its rows, and
+//! waits about twice in all. The commands that follow find their lines in the cache.
+//!
+//! It is a hint. Nothing is written, counted, noted as used or decoded, and nothing that was seen is
+//! kept: a command looks for its key anew. A key may be missed, or a stranger with the same bits of
+//! the hash touched in its stead.
+//!
+//! All latches of a batch are taken before the first load and released after the last one, because
+//! an atomic instruction waits for the loads before it.
+
+use perdura_base::{PartitionId, TableId};
+use perdura_page::layout;
+use smallvec::SmallVec;
+
+use crate::entry::spread;
+use crate::geometry::KeyHash;
+use crate::hash_index::HashIndex;
+use crate::latches::{Heap, PartitionGuard};
+use crate::pages::Pages;
+use crate::partition::Partition;
+
+/// So many keys are touched together: about as many loads as a core has under way.
+pub const AHEAD_KEYS: usize = 16;
+
+/// A line of the cache, bytes.
+const LINE_BYTES: usize = 64;
+
+/// A key whose place in the index is being fetched.
+struct Sought<'a> {
+    pages: &'a Pages,
+    index: &'a HashIndex,
+    hash: KeyHash,
+    spread: u64,
+}
+
+/// Touches the places of keys of a table in their indexes, and then their rows. Nothing is done for
+/// a lone key.
+pub fn touch<'a>(table: TableId, keys: impl Iterator<Item = (&'a Partition, KeyHash)>) {
+    let sought = keys.filter_map(|(part, hash)| {
+        let index = &part.tables.get(&table)?.hash;
+        Some(Sought {
+            pages: &part.pages,
+            index,
+            hash,
+            spread: spread(hash, index.salt()),
+        })
+    });
+    let sought: SmallVec<[Sought<'_>; AHEAD_KEYS]> = sought.collect();
+    if sought.len() < 2 {
+        return;
+    }
+    debug_assert!(
+        sought.len() <= AHEAD_KEYS,
+        "what is touched is still in the cache when it is used"
+    );
+    let mut seen = 0;
+    for key in &sought {
+        seen ^= key.index.touch(key.spread);
+    }
+    for key in &sought {
+        seen ^= key.touch_row();
+    }
+    std::hint::black_box(seen);
+}
+
+impl Sought<'_> {
+    /// The slot of the row that is probably the key's.
+    fn row(&self) -> Option<&[u8]> {
+        let mut near = self.index.near(self.spread);
+        let entry = near.find(|entry| entry.hash_is(self.hash))?;
+        debug_assert!(
+            entry.local() < self.pages.fresh,
+            "an index names pages that are used"
+        );
+        let class = self.pages.class(entry.local());
+        let page = self.pages.page(entry.local());
+        Some(layout::slot(page, class, entry.slot()))
+    }
+
+    /// Loads from the row's first lines.
+    fn touch_row(&self) -> u64 {
+        let slot = self.row().unwrap_or_default();
+        let lines = &slot[..slot.len().min(LINE_BYTES)];
+        let ends = [lines.first(), lines.last()].map(|byte| byte.copied().unwrap_or_default());
+        u64::from(ends[0] ^ ends[1])
+    }
+}
+
+impl Heap {
+    /// Touches the places of keys of a table in their indexes, and then their rows, as far as the
+    /// latches of their partitions are free. Nothing is done for a lone key.
+    pub fn look_ahead(&self, table: TableId, keys: &[KeyHash]) {
+        for batch in keys.chunks(AHEAD_KEYS).filter(|batch| batch.len() > 1) {
+            let mut guards: SmallVec<[(PartitionId, PartitionGuard<'_>); AHEAD_KEYS]> =
+                SmallVec::new();
+            for hash in batch {
+                let id = self.geometry().partition_of(*hash);
+                if guards.iter().all(|(held, _)| *held != id)
+                    && let Some(guard) = self.try_lock(id)
+                {
+                    guards.push((id, guard));
+                }
+            }
+            debug_assert!(
+                guards.iter().all(|(id, part)| part.id() == *id),
+                "a latch is of the partition it is noted for"
+            );
+            let held = batch.iter().filter_map(|hash| {
+                let id = self.geometry().partition_of(*hash);
+                let (_, guard) = guards.iter().find(|(held, _)| *held == id)?;
+                Some((&**guard, *hash))
+            });
+            touch(table, held);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::geometry::Geometry;
+    use crate::memory::MemoryAccount;
+    use crate::undo::Undo;
+    use perdura_base::CkptEpoch;
+
+    const TABLE: TableId = TableId(1);
+    const KEYS: u32 = 300;
+
+    /// A heap of some partitions with keys that have been idle and are past their expiry.
+    fn heap() -> (Heap, Vec<KeyHash>) {
+        let geometry = Geometry {
+            partitions: 4,
+            chunk_pages: 4,
+            hash_seed: 5,
+        };
+        let heap = Heap::new(geometry, Arc::new(MemoryAccount::new(u64::MAX)));
+        heap.set_ckpt_epoch(CkptEpoch(1));
+        for id in (0..4).map(PartitionId) {
+            let mut part = heap.lock(id);
+            part.attach_table(TABLE, false);
+            part.note_accesses(true, 100_000);
+        }
+        let hashes: Vec<_> = (0..KEYS).map(|i| geometry.hash(&i.to_le_bytes())).collect();
+        for (i, hash) in (0..KEYS).zip(&hashes) {
+            let mut part = heap.lock(geometry.partition_of(*hash));
+            let value = vec![7; usize::try_from(i % 7 * 300).expect("a length")];
+            let mut undo = Undo::default();
+            let put = part.put(
+                &mut undo,
+                TABLE,
+                &i.to_le_bytes(),
+                *hash,
+                &value,
+                Some(200_000),
+            );
+            put.expect("room");
+        }
+        (heap, hashes)
+    }
+
+    /// Of a partition: its pages, the idle times of its keys, and those that are due.
+    type Seen = (Vec<u8>, Vec<Option<u64>>, Vec<Vec<u8>>);
+
+    /// All that can be seen of the heap.
+    fn seen(heap: &Heap, hashes: &[KeyHash]) -> Vec<Seen> {
+        let parts = (0..heap.geometry().partitions).map(|id| {
+            let part = heap.lock(PartitionId(id));
+            let pages = (0..part.pages()).filter_map(|local| part.page_bytes(local));
+            let mine = (0..KEYS).zip(hashes);
+            let idle = mine
+                .map(|(i, hash)| part.idle_seconds(TABLE, &i.to_le_bytes(), *hash))
+                .collect();
+            let due = part.expired(TABLE, u64::MAX, usize::MAX);
+            (pages.flatten().copied().collect(), idle, due)
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn a_touch_changes_no_byte_counts_no_key_as_used_and_expires_none() {
+        let (heap, mut hashes) = heap();
+        for id in (0..4).map(PartitionId) {
+            heap.lock(id).set_now(900_000);
+        }
+        let before = seen(&heap, &hashes);
+        assert!(before.iter().all(|(_, _, due)| !due.is_empty()));
+        heap.look_ahead(TABLE, &hashes);
+        heap.look_ahead(TableId(9), &hashes);
+        hashes.extend((0..1000).map(KeyHash));
+        heap.look_ahead(TABLE, &hashes);
+        assert!(seen(&heap, &hashes) == before);
+    }
+
+    #[test]
+    fn a_latched_partition_is_passed_over_and_none_stays_latched() {
+        let (heap, hashes) = heap();
+        let held = heap.lock(PartitionId(2));
+        heap.look_ahead(TABLE, &hashes);
+        for id in [0, 1, 3].map(PartitionId) {
+            assert!(heap.try_lock(id).is_some(), "{id} is free");
+        }
+        drop(held);
+        heap.look_ahead(TABLE, &hashes);
+        assert!(heap.try_lock(PartitionId(2)).is_some());
+    }
+
+    #[test]
+    fn the_rows_that_are_touched_are_those_of_the_keys() {
+        let (heap, hashes) = heap();
+        let is_found = |hash: &&KeyHash| {
+            let part = heap.lock(heap.geometry().partition_of(**hash));
+            let index = &part.tables[&TABLE].hash;
+            let sought = Sought {
+                pages: &part.pages,
+                index,
+                hash: **hash,
+                spread: spread(**hash, index.salt()),
+            };
+            sought.row().is_some()
+        };
+        let found = hashes.iter().filter(is_found).count();
+        assert!(
+            found * 10 > hashes.len() * 9,
+            "{found} are near their homes"
+        );
+        let strangers: Vec<_> = (0..1000).map(|i| KeyHash(i << 40 | i)).collect();
+        assert_eq!(strangers.iter().filter(is_found).count(), 0);
+    }
+}

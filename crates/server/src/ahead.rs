@@ -1,0 +1,42 @@
+//! Looking ahead: the keys of requests that were parsed at once are fetched together, before the
+//! first of them runs.
+//!
+//! A command with many keys, and a block of MULTI, fetches its own as it goes along, under the latches
+//! that it holds: see [`Data::look_ahead`](crate::command::Data::look_ahead).
+//!
+//! It is a hint to the processor and changes nothing: see [`Db::look_ahead`](crate::engine::Db::look_ahead).
+//! A request may be refused later, or see another database behind a SELECT. Clients that are
+//! limited to some keys get none, so that no time that passes tells them of the others.
+
+use crate::command::Run;
+use crate::resp::parse::Args;
+use crate::session::Session;
+use crate::state::{Stage, State};
+
+/// So many requests are parsed at once.
+pub(crate) const AHEAD_REQUESTS: usize = 16;
+/// So many keys are fetched at once for a command or a block that has more.
+pub(crate) const AHEAD_KEYS: usize = 16;
+/// The most keys that are fetched for requests parsed at once.
+const PIPELINE_KEYS: usize = 64;
+
+/// Fetches what these requests will need.
+pub(crate) fn look<'a>(state: &State, session: &Session, requests: impl Iterator<Item = Args<'a>>) {
+    let Stage::Ready(db) = &state.stage else {
+        return;
+    };
+    if !session.user.unlimited() {
+        return;
+    }
+    let keys = requests
+        .filter(|args| args.len() > 1)
+        .filter_map(|args| {
+            let command = state.lookup.find(args.at(0))?;
+            matches!(command.run, Run::Data(_)).then(|| command.key_args(&args))
+        })
+        .flatten();
+    db.look_ahead(db.database(session.database), keys.take(PIPELINE_KEYS));
+}
+
+#[cfg(test)]
+mod tests;

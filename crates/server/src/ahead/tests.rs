@@ -1,0 +1,248 @@
+//! Whether looking ahead can be seen: the same pipelines are run with it and without it, over two
+//! copies of one database. The replies, what is counted and the bytes of the log must be equal.
+//!
+//! `PERDURA_AHEAD_ROUNDS` says how many pipelines there are.
+
+use crate::engine::{Db, Options, Ticket};
+use crate::options::ServerOptions;
+use crate::state::{Stage, State};
+use crate::testbed::{self, Testbed};
+use fastrand::Rng;
+use perdura_base::StreamId;
+use perdura_device::{Disk, FileDisk};
+use perdura_recovery::{read_anchor, verify::log_begin};
+use perdura_wal::{Check, Direction, FrameKind, scan_stream};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Clients that take turns.
+const CLIENTS: usize = 3;
+/// Keys of each of two databases.
+const KEYS: u16 = 60;
+
+/// What can be seen of a run.
+#[derive(PartialEq)]
+struct Seen {
+    replies: Vec<Vec<u8>>,
+    /// Commands, errors, hits and misses.
+    counted: [u64; 4],
+    /// The groups in the log, in their order.
+    log: Vec<Vec<u8>>,
+}
+
+fn options(dir: &Path) -> Options {
+    let mut options = Options::new(dir);
+    options.partitions = 16;
+    options.segment_bytes = 4 << 20;
+    options.streams = 1;
+    options
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a copy");
+        }
+    }
+}
+
+/// The groups in the log of a database that was abandoned.
+fn groups(dir: &Path) -> Vec<Vec<u8>> {
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir).expect("a disk"));
+    let anchor = read_anchor(disk.as_ref())
+        .expect("read")
+        .expect("an anchor");
+    let from = log_begin(&anchor)[0];
+    let lives = anchor.lives();
+    let scan = scan_stream(disk.as_ref(), &lives, StreamId(0), from, Check::All).expect("a scan");
+    let mut groups = Vec::new();
+    for unit in scan.units(0) {
+        let read = scan.read_unit(unit, Direction::Forward, |frame, _| {
+            if frame.kind == FrameKind::Group {
+                groups.push(frame.payload.to_vec());
+            }
+            Ok(())
+        });
+        read.expect("frames");
+    }
+    groups
+}
+
+/// Hands pieces of input to clients.
+fn play(dir: &Path, looks_ahead: bool, pieces: &[(usize, Vec<u8>)]) -> Seen {
+    let options = options(dir);
+    let db = Db::open(options.clone()).expect("a database");
+    let around = Testbed::new();
+    let mut state: State = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
+    state.stage = Stage::Ready(db.clone());
+    state.looks_ahead = looks_ahead;
+    for id in 1..=CLIENTS {
+        let index = state.connections.reserve();
+        let id = u64::try_from(id).expect("a small number");
+        let connection = testbed::connection(&state, testbed::socket(), index, id);
+        state.connections.put(index, connection);
+    }
+    let mut replies = vec![Vec::new(); CLIENTS];
+    for (client, piece) in pieces {
+        let mut connection = state.connections.take(*client).expect("a client");
+        connection.take(&mut state, piece);
+        replies[*client].append(&mut connection.replies.buf);
+        connection.replies = crate::replies::Replies::default();
+        assert!(connection.open(&state) && !connection.doomed);
+        state.connections.put(*client, connection);
+    }
+    let stats = &state.stats;
+    let counted = [stats.commands, stats.errors, stats.hits, stats.misses];
+    let epoch = state.newest;
+    drop(state);
+    db.wait(Ticket { epoch }).expect("it is durable");
+    db.abandon();
+    Seen {
+        replies,
+        counted,
+        log: groups(dir),
+    }
+}
+
+fn key(rng: &mut Rng) -> String {
+    format!("key:{}", rng.u16(..KEYS))
+}
+
+fn value(rng: &mut Rng) -> String {
+    let len = match rng.u8(..) {
+        0 => rng.usize(..40_000),
+        1..8 => rng.usize(..3000),
+        _ => rng.usize(..60),
+    };
+    let letter = char::from(b'a' + rng.u8(..26));
+    letter.to_string().repeat(len)
+}
+
+/// Commands whose effects depend on neither time nor chance: `K` is a key, `V` a value, `N` a number,
+/// and what is between brackets comes several times.
+const REQUESTS: [&str; 57] = [
+    "GET K",
+    "GET K",
+    "GET K",
+    "SET K V",
+    "SET K V",
+    "SET K V",
+    "SETNX K V",
+    "GETSET K V",
+    "SET K V PXAT 4000000000000",
+    "SET K V PXAT 1",
+    "PEXPIREAT K 4000000000000",
+    "PERSIST K",
+    "MGET [K]",
+    "MSET [K V]",
+    "MSETNX K V K V",
+    "DEL K K",
+    "UNLINK K",
+    "EXISTS K K K",
+    "TOUCH K K",
+    "APPEND K V",
+    "STRLEN K",
+    "INCR K",
+    "INCRBY K N",
+    "GETRANGE K 0 N",
+    "COPY K K",
+    "RENAME K K",
+    "HSET K f V g V",
+    "HGETALL K",
+    "LPUSH K V",
+    "RPOP K",
+    "LRANGE K 0 -1",
+    "SADD K N N",
+    "SREM K N",
+    "SINTER K K",
+    "SUNIONSTORE K K K",
+    "ZADD K N m",
+    "ZRANGE K 0 -1",
+    "TYPE K",
+    "OBJECT IDLETIME K",
+    "MULTI",
+    "MULTI",
+    "MULTI",
+    "EXEC",
+    "EXEC",
+    "EXEC",
+    "DISCARD",
+    "WATCH K K",
+    "UNWATCH",
+    "SELECT 0",
+    "SELECT 1",
+    "PING",
+    "GET",
+    "NOSUCH K",
+    "RESET",
+    "DBSIZE",
+    "SCAN 0",
+    "EXPIRETIME K",
+];
+
+fn request(rng: &mut Rng) -> Vec<String> {
+    let mut text = String::from(REQUESTS[rng.usize(..REQUESTS.len())]);
+    if let Some((before, repeated)) = text.trim_end_matches(']').split_once('[') {
+        let times = rng.usize(1..50);
+        text = format!("{before}{}", vec![repeated; times].join(" "));
+    }
+    let word = |word: &str| match word {
+        "K" => key(rng),
+        "V" => value(rng),
+        "N" => rng.u8(..20).to_string(),
+        _ => String::from(word),
+    };
+    text.split(' ').map(word).collect()
+}
+
+/// Requests behind each other, a few of them inline.
+fn pipeline(rng: &mut Rng) -> Vec<u8> {
+    let mut out = Vec::new();
+    for _ in 0..rng.usize(1..40) {
+        let words = request(rng);
+        if rng.u8(..20) == 0 {
+            out.extend_from_slice(format!("{}\r\n", words.join(" ")).as_bytes());
+            continue;
+        }
+        out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            out.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        }
+    }
+    out
+}
+
+#[test]
+fn random_pipelines_have_equal_replies_and_equal_log_bytes_with_and_without_looking_ahead() {
+    let rounds = std::env::var("PERDURA_AHEAD_ROUNDS").ok();
+    let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(300);
+    let mut rng = Rng::with_seed(11);
+    let mut pieces = Vec::new();
+    for _ in 0..rounds {
+        let client = rng.usize(..CLIENTS);
+        let mut input = pipeline(&mut rng);
+        let cut = rng.usize(..=input.len());
+        let rest = input.split_off(cut);
+        pieces.push((client, input));
+        pieces.push((client, rest));
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let [base, with, without] = ["base", "with", "without"].map(|name| dir.path().join(name));
+    Db::open(options(&base))
+        .and_then(Db::close)
+        .expect("a database");
+    copy(&base, &with);
+    copy(&base, &without);
+    let (with, without) = (play(&with, true, &pieces), play(&without, false, &pieces));
+    let [commands, errors, hits, misses] = with.counted;
+    assert!(errors > 0 && hits > rounds && misses > rounds && commands > 10 * rounds);
+    assert!(with.log.len() > 100, "{} groups", with.log.len());
+    assert_eq!(with.counted, without.counted);
+    assert!(with.replies == without.replies, "replies differ");
+    assert!(with.log == without.log, "the logs differ");
+}
