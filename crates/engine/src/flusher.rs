@@ -84,8 +84,35 @@ impl Shared {
         let Some(mut pacer) = self.turn.try_lock() else {
             return false;
         };
+        if !pacer.is_short() {
+            return false;
+        }
+        if self.rings {
+            return self.write_in_place(&mut pacer);
+        }
         // A failure has latched the log, as every caller sees.
-        pacer.is_short() && self.take_turn(&mut pacer).unwrap_or(false)
+        self.take_turn(&mut pacer).unwrap_or(false)
+    }
+
+    /// As [`take_turn`](Self::take_turn), without the ring and what else may be in flight.
+    fn write_in_place(&self, pacer: &mut FlushPacer) -> bool {
+        if self.core.wal().in_flight(FIRST) > 0 {
+            return false;
+        }
+        let (start_ns, cpu) = (self.clock.mono_ns().max(1), thread_cpu_ns());
+        self.wanted.store(false, Ordering::SeqCst);
+        self.core.close_epoch();
+        if !matches!(
+            self.core.wal().flush_in_place(FIRST),
+            Ok(Collected::Advanced)
+        ) {
+            return false;
+        }
+        let (end_ns, cpu) = (self.clock.mono_ns(), thread_cpu_ns().saturating_sub(cpu));
+        pacer.note(start_ns, end_ns, cpu);
+        self.note_pace(pacer);
+        self.announce();
+        true
     }
 
     fn can_flush_here(&self) -> bool {

@@ -51,6 +51,8 @@ impl FlushPacer {
         assert!(now_ns > 0, "the clock runs");
         self.last_start_ns = self.last_start_ns.max(now_ns);
         self.cost_ns = cost_ns;
+        // One that was long for once is forgotten, and tried again.
+        self.wall_ns = self.wall_ns * 7 / 8;
     }
 
     /// Notes that a flush took from `start_ns` to `end_ns` and used `cpu_ns` of CPU.

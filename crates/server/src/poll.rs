@@ -228,16 +228,11 @@ impl EventLoop {
     fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
         if let Some(db) = self.state.db().filter(|_| self.owes()) {
             let db = db.clone();
-            if self.log_completes {
-                db.collect();
-                db.begin_log_write();
-            } else {
-                self.look(events, Duration::ZERO)?;
-                if !events.is_empty() || db.flush_here() {
-                    return Ok(());
-                }
-                db.nudge();
+            self.look(events, Duration::ZERO)?;
+            if !events.is_empty() || db.flush_here() {
+                return Ok(());
             }
+            db.begin_log_write();
         }
         self.gate.lie_down();
         let advanced = !self.waiting.is_empty()
@@ -429,7 +424,9 @@ impl EventLoop {
             if self.log_completes && !self.waiting.is_empty() {
                 // Collected first: the next write begins before the replies of the last one leave.
                 db.collect();
-                db.begin_log_write();
+                if self.owed_since.elapsed() > PATIENCE {
+                    db.begin_log_write();
+                }
             } else if !self.waiting.is_empty() && self.owed_since.elapsed() > PATIENCE {
                 // A busy loop has the flusher work beside it; an idle one flushes by itself.
                 db.nudge();

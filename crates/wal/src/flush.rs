@@ -28,7 +28,7 @@ use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Pos, Result, StreamId};
 use perdura_device::durable::PARTS_MAX;
-use perdura_device::{Completed, DurableWrite, Part};
+use perdura_device::{Completed, DurableWrite, Part, Through};
 
 use crate::failure::Failure;
 use crate::flight::Flight;
@@ -174,6 +174,46 @@ impl Wal {
     /// As there.
     pub fn begin_if_placed(&self, stream: StreamId) -> Result<Begun> {
         let s = &self.streams[usize::from(stream.0)];
+        match self.next_write(stream, s)? {
+            Next::Write(write) => {
+                s.queue.submit(write);
+                Ok(Begun::Yes)
+            }
+            Next::Nothing => Ok(Begun::No),
+            Next::Unplaced => Ok(Begun::Unplaced),
+        }
+    }
+
+    /// Begins a write and makes it in this thread, which has nothing else to do: where the processors are
+    /// busy, one that completes by itself may wait for one of them longer than it takes. Nothing if
+    /// another one is in flight.
+    ///
+    /// # Errors
+    /// As [`flush_begin`](Self::flush_begin).
+    pub fn flush_in_place(&self, stream: StreamId) -> Result<Collected> {
+        let s = &self.streams[usize::from(stream.0)];
+        let Some(_one_at_a_time) = s.collecting.try_lock() else {
+            return Ok(Collected::Elsewhere);
+        };
+        if self.in_flight(stream) > 0 {
+            return Ok(Collected::Nothing);
+        }
+        let Next::Write(write) = self.next_write(stream, s)? else {
+            return Ok(Collected::Nothing);
+        };
+        let parts: Vec<&[u8]> = write.parts.iter().map(Part::bytes).collect();
+        let (file, through) = (&write.file, Through::WriteAndSync);
+        let result = file.write_durable(write.offset, &parts, through);
+        let completed = Completed {
+            token: write.token,
+            parts: write.parts,
+            result,
+        };
+        self.take_completed(stream, s, vec![completed])
+    }
+
+    /// The write that begins next, which counts as in flight from here on.
+    fn next_write(&self, stream: StreamId, s: &Stream) -> Result<Next> {
         let mut state = s.flush.lock();
         let state = &mut *state;
         // Behind the lock: another thread's step of this stream may just have failed.
@@ -185,30 +225,27 @@ impl Wal {
         #[cfg(feature = "flaws")]
         state.write_late()?;
         if let Some(again) = state.flights.begin_again() {
-            self.submit(s, state, again);
-            return Ok(Begun::Yes);
+            return Ok(Next::Write(again));
         }
         if state.flights.len() >= s.queue.depth() {
-            return Ok(Begun::No);
+            return Ok(Next::Nothing);
         }
         self.seal_step(stream, s, &mut state.tail);
         let Some(first) = state.tail.front().map(|first| first.pos) else {
-            return Ok(Begun::No);
+            return Ok(Next::Nothing);
         };
-        if state
-            .segment
-            .as_ref()
-            .is_none_or(|last| last.span.end() <= first)
-        {
+        let last = state.segment.as_ref();
+        if last.is_none_or(|last| last.span.end() <= first) {
             match state.placed.take() {
                 Some(placed) => state.segment = Some(placed),
-                None => return Ok(Begun::Unplaced),
+                None => return Ok(Next::Unplaced),
             }
         }
         let (flight, parts) = self.gather(s, state);
         let write = state.flights.begin(flight, parts);
-        self.submit(s, state, write);
-        Ok(Begun::Yes)
+        s.in_flight
+            .store(to_u64(state.flights.len()), Ordering::SeqCst);
+        Ok(Next::Write(write))
     }
 
     /// Takes the blocks from the tail that one write makes durable.
@@ -250,12 +287,6 @@ impl Wal {
         (Flight::new(&segment.file, offset, start, end, names), parts)
     }
 
-    fn submit(&self, s: &Stream, state: &FlushState, write: DurableWrite) {
-        s.in_flight
-            .store(to_u64(state.flights.len()), Ordering::SeqCst);
-        s.queue.submit(write);
-    }
-
     /// Collects the writes of a stream that have completed, unless another thread does.
     ///
     /// # Errors
@@ -276,6 +307,16 @@ impl Wal {
         if done.is_empty() {
             return self.check().map(|()| Collected::Nothing);
         }
+        self.take_completed(stream, s, done)
+    }
+
+    /// The caller holds `collecting`.
+    fn take_completed(
+        &self,
+        stream: StreamId,
+        s: &Stream,
+        done: Vec<Completed>,
+    ) -> Result<Collected> {
         let mut state = s.flush.lock();
         let mut failed = None;
         for completed in done {
@@ -393,4 +434,13 @@ impl Wal {
         }
         failure.into()
     }
+}
+
+/// The write that begins next.
+enum Next {
+    Write(DurableWrite),
+    /// There is nothing to write, or as much is in flight as may be.
+    Nothing,
+    /// The segment that comes next must be placed first.
+    Unplaced,
 }

@@ -34,7 +34,6 @@ impl EventLoop {
         if !db.collect() {
             return;
         }
-        db.begin_log_write();
         self.state.reached = db.reached();
         if self.state.reached != self.flushed {
             self.flushed = self.state.reached;
