@@ -2,10 +2,8 @@
 //!
 //! A round: sleep until something happens; read from and run *every* ready connection; have the log
 //! write what was appended if a reply waits, and collect what is durable; write every reply that may leave.
-//! Where the log's writes complete by themselves, the loop waits for none of them: a completion wakes it
-//! like a socket. Else the flusher writes and syncs beside it, or the loop itself if it has nothing else to
-//! do. A reply that waits for the disk puts its connection on a list; when the
-//! durable epoch has advanced, only that list is looked at.
+//! A loop with nothing left to run writes and syncs the log itself; one that lets clients wait has the
+//! flusher do it beside it, or begins a write that completes by itself and wakes it like a socket.
 //!
 //! Polling is edge-triggered: what was announced and not used up is remembered in the connection
 //! and worked off in the next round, so that no client can keep the others waiting.
