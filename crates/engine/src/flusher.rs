@@ -71,7 +71,9 @@ impl Shared {
         if (is_wanted || wal.has_open_frames()) && delay > 0 {
             std::thread::sleep(Duration::from_nanos(delay));
         }
-        self.take_turn(&mut self.turn.lock())
+        self.take_turn(&mut self.turn.lock(), || {
+            Ok((self.rings && self.write_in_place()?) || self.flush(FIRST)?)
+        })
     }
 
     /// Flushes in the calling thread, if that is the quicker way: one stream, a fast disk and
@@ -87,32 +89,16 @@ impl Shared {
         if !pacer.is_short() {
             return false;
         }
-        if self.rings {
-            return self.write_in_place(&mut pacer);
-        }
         // A failure has latched the log, as every caller sees.
-        self.take_turn(&mut pacer).unwrap_or(false)
-    }
-
-    /// As [`take_turn`](Self::take_turn), without the ring and what else may be in flight.
-    fn write_in_place(&self, pacer: &mut FlushPacer) -> bool {
-        if self.core.wal().in_flight(FIRST) > 0 {
-            return false;
-        }
-        let (start_ns, cpu) = (self.clock.mono_ns().max(1), thread_cpu_ns());
-        self.wanted.store(false, Ordering::SeqCst);
-        self.core.close_epoch();
-        if !matches!(
-            self.core.wal().flush_in_place(FIRST),
-            Ok(Collected::Advanced)
-        ) {
-            return false;
-        }
-        let (end_ns, cpu) = (self.clock.mono_ns(), thread_cpu_ns().saturating_sub(cpu));
-        pacer.note(start_ns, end_ns, cpu);
-        self.note_pace(pacer);
-        self.announce();
-        true
+        let flushed = if !self.rings {
+            self.take_turn(&mut pacer, || self.flush(FIRST))
+        } else if self.core.wal().in_flight(FIRST) == 0 {
+            self.take_turn(&mut pacer, || self.write_in_place())
+        } else {
+            // That completes without this thread.
+            Ok(false)
+        };
+        flushed.unwrap_or(false)
     }
 
     fn can_flush_here(&self) -> bool {
@@ -195,7 +181,13 @@ impl Shared {
         self.spaced.store(pacer.is_saturated(), Ordering::Relaxed);
     }
 
-    fn take_turn(&self, pacer: &mut FlushPacer) -> Result<bool> {
+    /// Ends the epoch and writes the first stream in the way given, whose result says whether it made
+    /// anything durable.
+    fn take_turn(
+        &self,
+        pacer: &mut FlushPacer,
+        write: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
         let start_ns = self.clock.mono_ns().max(1);
         let cpu = thread_cpu_ns();
         self.wanted.store(false, Ordering::SeqCst);
@@ -204,20 +196,22 @@ impl Shared {
                 other.unpark();
             }
         }
-        let flushed = self.flush(FIRST)?;
+        let flushed = write()?;
         if flushed {
-            if self.rings {
-                pacer.note_begun(start_ns, self.write_cost_ns);
-            } else {
-                pacer.note(
-                    start_ns,
-                    self.clock.mono_ns(),
-                    thread_cpu_ns().saturating_sub(cpu),
-                );
-            }
+            let (end_ns, cpu) = (self.clock.mono_ns(), thread_cpu_ns().saturating_sub(cpu));
+            pacer.note(start_ns, end_ns, cpu);
             self.note_pace(pacer);
         }
         Ok(flushed)
+    }
+
+    /// Makes one write of the first stream in this thread, if none is in flight and the segment is placed.
+    fn write_in_place(&self) -> Result<bool> {
+        let advanced = self.core.wal().flush_in_place(FIRST)? == Collected::Advanced;
+        if advanced {
+            self.announce();
+        }
+        Ok(advanced)
     }
 
     /// Steps a stream's flusher until it is idle; whether it made anything durable.

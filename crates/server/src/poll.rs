@@ -40,8 +40,6 @@ const LOG: Token = Token(usize::MAX - 3);
 const CONNECTIONS: usize = 1024;
 /// One read takes at most this, bytes.
 const READ_BYTES: usize = 128 * 1024;
-/// How long a busy loop lets clients wait before it has the flusher work beside it.
-const PATIENCE: Duration = Duration::from_micros(1000);
 /// The time in a round for connections whose last turn took long, and for commands in steps.
 const HEAVY_SHARE: Duration = Duration::from_millis(2);
 /// When so much of a round is over, the connections that have not had their turn are run behind those
@@ -101,6 +99,8 @@ pub(crate) struct EventLoop {
     flushed: Reached,
     /// Since when clients wait without the durable epoch having advanced.
     owed_since: Instant,
+    /// The commands that had run then.
+    owed_from: u64,
     /// Whether the log's writes complete by themselves, and wake the loop.
     log_completes: bool,
     accept_pending: bool,
@@ -150,6 +150,7 @@ impl EventLoop {
             waiting: Vec::new(),
             flushed: Reached::new(|_| Epoch(0)),
             owed_since: now,
+            owed_from: 0,
             log_completes: false,
             accept_pending: false,
             newcomers_left: false,
@@ -412,25 +413,13 @@ impl EventLoop {
     /// those that waited.
     fn flush_round(&mut self) {
         if self.waiting.is_empty() {
-            self.owed_since = self.state.now;
+            self.owe_from(self.state.now);
         }
         self.touched.append(&mut self.state.touched);
         for at in 0..self.touched.len() {
             self.list_if_waiting(self.touched[at]);
         }
-        if let Some(db) = self.state.db() {
-            if self.log_completes && !self.waiting.is_empty() {
-                // Collected first: the next write begins before the replies of the last one leave.
-                db.collect();
-                if self.owed_since.elapsed() > PATIENCE {
-                    db.begin_log_write();
-                }
-            } else if !self.waiting.is_empty() && self.owed_since.elapsed() > PATIENCE {
-                // A busy loop has the flusher work beside it; an idle one flushes by itself.
-                db.nudge();
-            }
-            self.state.reached = db.reached();
-        }
+        self.keep_log_going();
         if self.state.stopped.is_some() {
             self.abandon_waiting();
         }
@@ -441,7 +430,7 @@ impl EventLoop {
         self.touched = touched;
         if self.state.reached != self.flushed {
             self.flushed = self.state.reached;
-            self.owed_since = self.state.now;
+            self.owe_from(self.state.now);
             self.flush_waiting();
         }
     }

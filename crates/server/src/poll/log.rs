@@ -2,12 +2,22 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use mio::Interest;
 use mio::unix::SourceFd;
+use perdura_base::num::to_u64;
 
 use super::{EventLoop, LOG};
 use crate::engine::Db;
+
+/// How long a busy loop lets clients wait before it has the flusher work beside it.
+const PATIENCE: Duration = Duration::from_micros(1000);
+/// How long one does whose clients send many requests at a time, before it begins a write that completes
+/// by itself.
+const PATIENCE_WITH_PIPELINES: Duration = Duration::from_micros(250);
+/// So many requests of each client that waits are a pipeline.
+const PIPELINE: u64 = 4;
 
 impl EventLoop {
     /// Has completions of the log's writes wake the loop, if they complete by themselves.
@@ -37,9 +47,40 @@ impl EventLoop {
         self.state.reached = db.reached();
         if self.state.reached != self.flushed {
             self.flushed = self.state.reached;
-            self.owed_since = self.state.now;
+            self.owe_from(self.state.now);
             self.flush_waiting();
         }
+    }
+
+    /// Clients wait from `then` on for the durable epoch to advance.
+    pub(super) fn owe_from(&mut self, then: Instant) {
+        self.owed_since = then;
+        self.owed_from = self.state.stats.commands;
+    }
+
+    /// Has the log written beside a loop whose clients have waited for long; one that has nothing left to
+    /// run writes it when it would sleep. Where clients send one request at a time, there is little to run
+    /// until they have their replies: the loop will soon be idle, and writing then costs least. Pipelines
+    /// keep it busy, and the kernel writes beside it without a thread to be woken.
+    pub(super) fn keep_log_going(&mut self) {
+        let Some(db) = self.state.db() else {
+            return;
+        };
+        if !self.waiting.is_empty() {
+            if self.log_completes {
+                // Collected first: the next write begins before the replies of the last one leave.
+                db.collect();
+            }
+            let ran = self.state.stats.commands.saturating_sub(self.owed_from);
+            let pipelines = ran >= PIPELINE * to_u64(self.waiting.len());
+            let owed = self.owed_since.elapsed();
+            if self.log_completes && pipelines && owed > PATIENCE_WITH_PIPELINES {
+                db.begin_log_write();
+            } else if owed > PATIENCE {
+                db.nudge();
+            }
+        }
+        self.state.reached = db.reached();
     }
 
     pub(super) fn flush_waiting(&mut self) {
