@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::{Error, Result};
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2};
 
 use crate::durable::{DurableQueue, WaitQueue};
 use crate::path::{bytes_u64, check_dir, check_file};
@@ -34,8 +34,10 @@ use crate::probe::{self, LogIo, LogWay, LogWayReport};
 use crate::ring::RingQueue;
 use crate::{Access, AlignedBuf, Disk, File, Locks, Through};
 
-/// Zeros are written in pieces that end at multiples of this many bytes.
-const ZEROS_BYTES: usize = 1 << 20;
+/// Zeros are written from a buffer of this many bytes.
+const ZEROS_BYTES: usize = 64 << 10;
+/// One write takes it so many times, and ends at a multiple of what that is.
+const ZEROS_PER_WRITE: u64 = 16;
 
 /// A disk that is a directory.
 #[derive(Debug)]
@@ -353,16 +355,29 @@ impl RealFile {
         Ok(())
     }
 
+    /// Writes one small buffer many times over: what a process allocates to make a segment it may keep.
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
         let zeros = AlignedBuf::zeroed(ZEROS_BYTES);
-        let piece = bytes_u64(ZEROS_BYTES);
+        let piece = bytes_u64(ZEROS_BYTES) * ZEROS_PER_WRITE;
         let mut at = from;
         while at < to {
             let end = to.min((at / piece + 1) * piece);
-            let len = usize::try_from(end - at).unwrap_or(ZEROS_BYTES);
-            assert!(len <= zeros.len(), "a piece of {len} bytes ends at {end}");
-            self.write_all(at, &zeros[..len])?;
-            at = end;
+            let mut parts = Vec::new();
+            let mut left = usize::try_from(end - at).unwrap_or(ZEROS_BYTES);
+            while left > 0 {
+                let part = &zeros[..left.min(ZEROS_BYTES)];
+                parts.push(IoSlice::new(part));
+                left -= part.len();
+            }
+            let last = parts.last().expect("a piece has bytes");
+            let (file, direct) = self.route(at, last);
+            match pwritev(file, &parts, at) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+                Ok(n) => at += bytes_u64(n),
+                Err(e) if self.try_again(direct, &e.into()) => {}
+                Err(e) => return Err(e.into()),
+            }
+            assert!(at <= end, "a piece ends at {end}, and {at} is written");
         }
         assert_eq!(at, to.max(from), "all zeros are written");
         Ok(())
@@ -490,8 +505,16 @@ mod tests {
         let mut odd = [0; 3];
         assert_eq!(file.read_at(10, &mut odd).unwrap(), 3);
         assert_eq!(&odd, b"una");
-        file.allocate(3 * bytes_u64(ZEROS_BYTES) + 5).unwrap();
-        assert_eq!(file.len().unwrap(), 3 * bytes_u64(ZEROS_BYTES) + 5);
+        let len = 3 * ZEROS_PER_WRITE * bytes_u64(ZEROS_BYTES) + 5;
+        file.allocate(len).unwrap();
+        assert_eq!(file.len().unwrap(), len);
+        let mut tail = vec![1; 2 * ZEROS_BYTES + 7];
+        let before = len - bytes_u64(tail.len());
+        assert_eq!(file.read_at(before, &mut tail).unwrap(), tail.len());
+        assert!(
+            tail.iter().all(|b| *b == 0),
+            "an allocated file ends in zeros"
+        );
     }
 
     #[test]
