@@ -3,11 +3,15 @@
 //! # Panics
 //! Each suite panics at the first check that does not hold.
 
+mod durable;
+
 use std::sync::Arc;
 
 use perdura_base::{Error, Result};
 
 use crate::{Access, AlignedBuf, Clock, Disk, File, read_exact_at};
+
+pub use durable::durable_queue;
 
 const BOTH: [Access; 2] = [Access::Buffered, Access::Direct];
 
@@ -210,40 +214,69 @@ fn paths_outside_the_root_are_refused(disk: &dyn Disk) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FileDisk, ManualClock, MemDisk, ModelDisk, SimDisk, SystemClock};
+    use crate::{FileDisk, LogIo, LogWay, ManualClock, MemDisk, ModelDisk, SimDisk, SystemClock};
+
+    /// Makes disks that are directories.
+    fn directories(log_io: LogIo) -> impl Fn() -> Arc<dyn Disk> {
+        let dir = tempfile::tempdir().unwrap();
+        let next = std::cell::Cell::new(0);
+        move || {
+            next.set(next.get() + 1);
+            let root = dir.path().join(next.get().to_string());
+            Arc::new(FileDisk::new(&root).unwrap().with_log_io(log_io))
+        }
+    }
+
+    fn modelled() -> Arc<dyn Disk> {
+        let clock = Arc::new(SystemClock::new());
+        let inner = Arc::new(MemDisk::new());
+        Arc::new(ModelDisk::new(inner, 1000, 10, clock, std::thread::sleep))
+    }
 
     #[test]
     fn real_files_conform() {
-        let dir = tempfile::tempdir().unwrap();
-        let next = std::cell::Cell::new(0);
-        disk(|| {
-            next.set(next.get() + 1);
-            Arc::new(FileDisk::new(&dir.path().join(next.get().to_string())).unwrap())
-        });
+        disk(directories(LogIo::Auto));
+    }
+
+    #[test]
+    fn queues_of_threads_that_wait_conform() {
+        durable_queue(directories(LogIo::Sync));
+        durable_queue(directories(LogIo::Auto));
+    }
+
+    #[test]
+    fn rings_conform() {
+        let make = directories(LogIo::Ring);
+        if let Err(why) = make().durable_queue().map(drop) {
+            let required = std::env::var_os("PERDURA_REQUIRE_RING").is_some();
+            assert!(!required, "no ring works here: {why}");
+            eprintln!("NOT TESTED: {why}");
+            return;
+        }
+        durable_queue(&make);
+        let disk = make();
+        drop(disk.durable_queue().unwrap());
+        assert_eq!(disk.log_way().map(|found| found.way), Some(LogWay::Ring));
     }
 
     #[test]
     fn memory_conforms() {
         disk(|| Arc::new(MemDisk::new()));
+        durable_queue(|| Arc::new(MemDisk::new()));
     }
 
     #[test]
     fn a_modelled_disk_conforms() {
-        disk(|| {
-            let clock = Arc::new(SystemClock::new());
-            Arc::new(ModelDisk::new(
-                Arc::new(MemDisk::new()),
-                1000,
-                10,
-                clock,
-                std::thread::sleep,
-            ))
-        });
+        disk(modelled);
+        durable_queue(modelled);
     }
 
     #[test]
     fn the_simulated_disk_conforms() {
         disk(|| SimDisk::new(1));
+        for seed in 0..50 {
+            durable_queue(|| SimDisk::new(seed));
+        }
     }
 
     #[test]

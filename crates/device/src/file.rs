@@ -32,7 +32,7 @@ use crate::durable::{DurableQueue, WaitQueue};
 use crate::path::{bytes_u64, check_dir, check_file};
 use crate::probe::{self, LogIo, LogWay, LogWayReport};
 use crate::ring::RingQueue;
-use crate::{Access, AlignedBuf, Disk, File, Locks, Through};
+use crate::{Access, AlignedBuf, Disk, File, Locks, Through, WriteCache};
 
 /// Zeros are written from a buffer of this many bytes.
 const ZEROS_BYTES: usize = 64 << 10;
@@ -226,16 +226,27 @@ impl Disk for FileDisk {
     }
 
     fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
+        let locks: Vec<_> = self.locks.lock().iter().filter_map(Weak::upgrade).collect();
         let report = match self.way.get() {
             Some(report) => report,
             None => {
-                let found = probe::choose(self, self.log_io)?;
-                self.way.get_or_init(|| found)
+                let found = probe::choose(self, self.log_io, &locks)?;
+                let cache = WriteCache::below(&self.root);
+                self.way.get_or_init(|| LogWayReport { cache, ..found })
             }
         };
+        assert!(
+            match self.log_io {
+                LogIo::Auto => true,
+                LogIo::Ring => report.way == LogWay::Ring,
+                LogIo::Sync => report.way == LogWay::Sync,
+            },
+            "log-io is {}, and writes become durable by {}",
+            self.log_io.name(),
+            report.way.name()
+        );
         Ok(match report.way {
             LogWay::Ring => {
-                let locks = self.locks.lock().iter().filter_map(Weak::upgrade).collect();
                 let ring = RingQueue::new(locks);
                 Box::new(ring.map_err(|e| Error::io("set up a ring for", self.name(), e))?)
             }

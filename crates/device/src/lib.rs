@@ -35,6 +35,7 @@ mod probe;
 mod read_only;
 mod ring;
 mod sim;
+mod write_cache;
 
 use std::sync::Arc;
 
@@ -49,6 +50,7 @@ pub use model::ModelDisk;
 pub use probe::{LogIo, LogWay, LogWayReport};
 pub use read_only::{ReadDir, ReadFile, ReadOnly};
 pub use sim::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
+pub use write_cache::WriteCache;
 
 /// How a file wants to be accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use perdura_base::{Error, Result};
 use crate::durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
 use crate::path::bytes_u64;
 use crate::ring::RingQueue;
-use crate::{Access, AlignedBuf, Clock, Disk, File, SystemClock, Through};
+use crate::{Access, AlignedBuf, Clock, Disk, File, SystemClock, Through, WriteCache};
 
 /// The setting: how the log's writes are to become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,6 +89,8 @@ pub struct LogWayReport {
     /// Processor time of a write and its sync by a thread that waits; zero if nothing was measured. A
     /// device's part in a write through a ring is charged to nobody, and this includes it.
     pub cost: Duration,
+    /// The cache of the disk.
+    pub cache: WriteCache,
 }
 
 impl LogWayReport {
@@ -98,16 +101,20 @@ impl LogWayReport {
             measured: Vec::new(),
             refused: Vec::new(),
             cost: Duration::ZERO,
+            cache: WriteCache::default(),
         }
     }
-}
 
-impl LogWayReport {
     /// How long a write took in the way that was chosen, if it was measured.
     #[must_use]
     pub fn latency(&self) -> Option<Duration> {
         let chosen = self.measured.iter().find(|(way, _)| *way == self.way);
-        chosen.map(|(_, took)| *took)
+        let took = chosen.map(|(_, took)| *took);
+        assert!(
+            took.is_some() || self.measured.is_empty(),
+            "a way is chosen among those that were measured"
+        );
+        took
     }
 }
 
@@ -124,9 +131,10 @@ impl fmt::Display for LogWayReport {
             sep = ", ";
         }
         match sep {
-            ", " => f.write_str(")"),
-            _ => f.write_str(", as log-io says"),
+            ", " => f.write_str(")")?,
+            _ => f.write_str(", as log-io says")?,
         }
+        write!(f, "; {}", self.cache)
     }
 }
 
@@ -139,11 +147,16 @@ const WRITES: usize = 20;
 const WRITES_U32: u32 = 20;
 const WRITE_BYTES: usize = 2 * SECTOR_BYTES;
 
-/// Chooses the way for a disk.
+/// Chooses the way for a disk. `locks` are what a ring keeps locked: a container's profile may allow rings
+/// and forbid that.
 ///
 /// # Errors
 /// If a ring was asked for and does not work; the disk's.
-pub(crate) fn choose(disk: &dyn Disk, log_io: LogIo) -> Result<LogWayReport> {
+pub(crate) fn choose(
+    disk: &dyn Disk,
+    log_io: LogIo,
+    locks: &[Arc<OwnedFd>],
+) -> Result<LogWayReport> {
     if log_io == LogIo::Sync {
         return Ok(LogWayReport::asked(LogWay::Sync));
     }
@@ -153,7 +166,7 @@ pub(crate) fn choose(disk: &dyn Disk, log_io: LogIo) -> Result<LogWayReport> {
         _ => {}
     }
     let file = disk.create(PATH, Access::Direct)?;
-    let measured = measure_all(&file);
+    let measured = measure_all(&file, locks);
     drop(file);
     let removed = disk.remove(PATH);
     let report = match (measured, log_io) {
@@ -181,13 +194,13 @@ pub(crate) fn choose(disk: &dyn Disk, log_io: LogIo) -> Result<LogWayReport> {
 }
 
 /// Writes in every way that works, one of each way in turn, so that what disturbs them disturbs all.
-fn measure_all(file: &Arc<dyn File>) -> Result<LogWayReport> {
+fn measure_all(file: &Arc<dyn File>, locks: &[Arc<OwnedFd>]) -> Result<LogWayReport> {
     file.allocate(FILE_BYTES)?;
     file.sync()?;
     let mut report = LogWayReport::asked(LogWay::Sync);
     let mut trials = Vec::new();
     for way in [LogWay::Sync, LogWay::Dsync, LogWay::Ring] {
-        match queue_of(way, file) {
+        match queue_of(way, file, locks) {
             Ok(queue) => trials.push(Trial {
                 way,
                 queue,
@@ -244,7 +257,11 @@ fn quickest(measured: &[(LogWay, Duration)]) -> LogWay {
     }
 }
 
-fn queue_of(way: LogWay, file: &Arc<dyn File>) -> Result<Box<dyn DurableQueue>> {
+fn queue_of(
+    way: LogWay,
+    file: &Arc<dyn File>,
+    locks: &[Arc<OwnedFd>],
+) -> Result<Box<dyn DurableQueue>> {
     if way != LogWay::Sync && file.direct_fd().is_none() {
         let why = io::Error::new(
             io::ErrorKind::Unsupported,
@@ -256,7 +273,7 @@ fn queue_of(way: LogWay, file: &Arc<dyn File>) -> Result<Box<dyn DurableQueue>> 
         LogWay::Sync => Box::new(WaitQueue::new(Through::WriteAndSync)),
         LogWay::Dsync => Box::new(WaitQueue::new(Through::Dsync)),
         LogWay::Ring => {
-            let ring = RingQueue::new(Vec::new());
+            let ring = RingQueue::new(locks.to_vec());
             Box::new(ring.map_err(|e| Error::io("set up a ring for", file.path(), e))?)
         }
     })

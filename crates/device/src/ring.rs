@@ -29,8 +29,10 @@ use crate::{File, Through};
 
 /// Writes in flight: what gains by more is rare, and each takes a share of what may be in flight.
 const DEPTH: usize = 4;
-/// Entries of the ring: enough for each write in flight.
+/// Entries of the ring: enough for each write in flight, so that it is never full, whatever the kernel
+/// leaves in it.
 const ENTRIES: u32 = 8;
+const _: () = assert!(ENTRIES as usize >= DEPTH, "an entry for each slot");
 
 /// A write that the kernel knows, or will.
 struct Flight {
@@ -284,3 +286,6 @@ impl Drop for RingQueue {
         let _no_table = self.ring.submitter().unregister_files();
     }
 }
+
+#[cfg(test)]
+mod tests;

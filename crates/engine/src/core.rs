@@ -353,9 +353,6 @@ impl Core {
         closed
     }
 
-    /// One step of a stream's flusher.
-    ///
-    /// # Errors
     /// How the writes of the log streams become durable and why so; empty where that is not known.
     #[must_use]
     pub fn log_ways(&self) -> Vec<LogWayReport> {
@@ -363,6 +360,9 @@ impl Core {
         logs.filter_map(|disk| disk.log_way()).collect()
     }
 
+    /// One step of a stream's flusher.
+    ///
+    /// # Errors
     /// See [`Wal::flush_step`].
     pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
         self.wal.flush_step(stream)

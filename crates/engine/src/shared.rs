@@ -6,7 +6,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use perdura_base::{Epoch, Error, Result};
+use perdura_base::{Epoch, Error, Result, StreamId};
 use perdura_device::{Clock, SystemClock};
 use perdura_heap::MemoryUse;
 use perdura_wal::{Collected, Rung, Wait};
@@ -16,7 +16,7 @@ use crate::delays::Delays;
 use crate::flusher::FIRST;
 use crate::options::Options;
 use crate::pace::FlushPacer;
-use crate::stats::{LogStats, MemoryStats, Stats};
+use crate::stats::{LogIoStats, LogStats, MemoryStats, Stats};
 
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
@@ -193,6 +193,14 @@ impl Shared {
         let memory = self.core.heap().memory();
         let wal = self.core.wal();
         let log = wal.stats();
+        let ways = self.core.log_ways();
+        let streams = (0..wal.streams()).map(StreamId);
+        assert!(
+            ways.is_empty() || ways.len() == streams.len(),
+            "{} of {} log directories say how they are written",
+            ways.len(),
+            streams.len()
+        );
         let vouched = self.core.anchor().get().vouched.epoch;
         assert!(
             vouched <= wal.durable(Rung::Disk),
@@ -216,6 +224,8 @@ impl Shared {
                 log_device_bytes: log.device_bytes,
                 blocks: log.blocks,
                 syncs: log.syncs,
+                in_flight: streams.map(|stream| wal.in_flight(stream)).sum(),
+                io: ways.iter().map(LogIoStats::of).collect(),
                 file_bytes: log.file_bytes,
                 epoch: wal.current().0,
                 durable_epoch: wal.durable(Rung::Disk).0,

@@ -1,5 +1,8 @@
 //! Figures, for INFO and the benches.
 
+use std::time::Duration;
+
+use perdura_device::LogWayReport;
 use perdura_recovery::CheckpointStats;
 use serde::Serialize;
 
@@ -26,6 +29,35 @@ pub struct MemoryStats {
     pub passwords: u64,
 }
 
+/// How the writes of a log stream become durable.
+#[derive(Debug, Clone, Serialize)]
+pub struct LogIoStats {
+    /// The way: `ring`, `dsync` or `sync`, see [`LogWay`](crate::LogWay).
+    pub way: &'static str,
+    /// How long a durable write took in this way when the log was opened, median, microseconds; `None` if
+    /// it was not measured.
+    pub write_us: Option<u64>,
+    /// Processor time of a durable write that was measured then, microseconds.
+    pub cost_us: Option<u64>,
+    /// The cache of the log's disk: `write-back`, `write-through` or `unknown`.
+    pub write_cache: &'static str,
+    /// Whether the disk takes single writes that go through its cache: `yes`, `no` or `unknown`.
+    pub fua: &'static str,
+}
+
+impl LogIoStats {
+    pub(crate) fn of(report: &LogWayReport) -> LogIoStats {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        LogIoStats {
+            way: report.way.name(),
+            write_us: report.latency().map(micros),
+            cost_us: report.latency().map(|_| micros(report.cost)),
+            write_cache: report.cache.cache_name(),
+            fua: report.cache.fua_name(),
+        }
+    }
+}
+
 /// The log.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LogStats {
@@ -39,6 +71,10 @@ pub struct LogStats {
     pub blocks: u64,
     /// Syncs.
     pub syncs: u64,
+    /// Writes that have begun and are not known to be durable.
+    pub in_flight: u64,
+    /// How writes become durable, for each stream; empty where that is not known.
+    pub io: Vec<LogIoStats>,
     /// Bytes of all segment files.
     pub file_bytes: u64,
     /// The current commit epoch, E.

@@ -15,6 +15,7 @@ mod disks;
 mod interleaved;
 mod io_faults;
 mod kill;
+mod log_io;
 mod memory;
 mod model;
 mod packaging;

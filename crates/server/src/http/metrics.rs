@@ -211,6 +211,12 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
     ("log_blocks", "log_blocks_total", As, "Log blocks written."),
     ("log_syncs", "log_syncs_total", As, "Syncs of the log."),
     (
+        "log_in_flight",
+        "log_writes_in_flight",
+        As,
+        "Durable writes of the log that have begun and not completed.",
+    ),
+    (
         "log_file_bytes",
         "log_file_bytes",
         As,
