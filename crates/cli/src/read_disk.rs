@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
-use perdura_device::{Access, ReadDir, ReadFile, ReadOnly};
+use perdura_device::{Access, ReadDir, ReadFile, ReadOnly, read_ahead};
 
 /// How long to wait for the lock of a server that may have been killed just now.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -152,6 +152,10 @@ impl ReadFile for OpenFile {
             }
         }
         Ok(done)
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        read_ahead(&self.cached, offset, len);
     }
 
     fn path(&self) -> &str {

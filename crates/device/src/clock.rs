@@ -11,6 +11,11 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Nanoseconds since some start; never goes back.
     fn mono_ns(&self) -> u64;
+
+    /// Page faults of the process so far, which are part of what its time went to; 0 where none are counted.
+    fn page_faults(&self) -> u64 {
+        0
+    }
 }
 
 /// The machine's clocks.
@@ -46,6 +51,21 @@ impl Clock for SystemClock {
     fn mono_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+
+    fn page_faults(&self) -> u64 {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        parse_faults(&stat).unwrap_or(0)
+    }
+}
+
+/// Minor and major faults, from a process's line in `/proc`.
+fn parse_faults(stat: &str) -> Option<u64> {
+    // The command's name stands in brackets and may hold spaces and brackets.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().map(str::parse::<u64>);
+    let minor = fields.nth(7)?.ok()?;
+    let major = fields.nth(1)?.ok()?;
+    minor.checked_add(major)
 }
 
 /// A clock that stands still until it is moved: the simulator's.
@@ -85,5 +105,19 @@ impl Clock for ManualClock {
 
     fn mono_ns(&self) -> u64 {
         self.mono_ns.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_faults_of_a_process_are_counted() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 120 9 3 8 1 0 0 0 20 0";
+        assert_eq!(parse_faults(stat), Some(123));
+        assert_eq!(parse_faults("7 (a) S 1"), None);
+        assert!(SystemClock::new().page_faults() > 0);
+        assert_eq!(ManualClock::default().page_faults(), 0);
     }
 }

@@ -16,6 +16,7 @@
 use std::any::Any;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::{Error, Result};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2};
 
 use crate::durable::{DurableQueue, WaitQueue};
@@ -264,6 +265,14 @@ impl Disk for FileDisk {
     }
 }
 
+/// Has the kernel read a part of a file into its cache, without waiting; see [`File::will_read`].
+pub fn read_ahead(file: &fs::File, offset: u64, len: u64) {
+    if let Some(len) = NonZeroU64::new(len) {
+        // A file system that takes no advice reads as it would without.
+        let _ = fadvise(file, offset, Some(len), Advice::WillNeed);
+    }
+}
+
 /// One open file, with its direct descriptor if the file system has direct I/O.
 struct RealFile {
     path: String,
@@ -422,6 +431,10 @@ impl File for RealFile {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.write_all(offset, data)
             .map_err(|e| self.error("write", e))
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        read_ahead(&self.buffered, offset, len);
     }
 
     fn allocate(&self, len: u64) -> Result<()> {

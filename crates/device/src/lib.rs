@@ -44,7 +44,7 @@ use perdura_base::Result;
 pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
-pub use file::FileDisk;
+pub use file::{FileDisk, read_ahead};
 pub use mem::MemDisk;
 pub use model::ModelDisk;
 pub use probe::{LogIo, LogWay, LogWayReport};
@@ -136,6 +136,10 @@ pub trait File: Send + Sync {
 
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Hints that `len` bytes at `offset` will be read soon through a cache: one that reads ahead begins
+    /// to, and the caller does not wait. A hint changes nothing and cannot fail.
+    fn will_read(&self, _offset: u64, _len: u64) {}
 
     /// Writes all of `data` at `offset`, growing the file if needed.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()>;

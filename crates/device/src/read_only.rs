@@ -57,6 +57,9 @@ pub trait ReadFile: Send + Sync {
     /// As there.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
+    /// As [`File::will_read`].
+    fn will_read(&self, _offset: u64, _len: u64) {}
+
     /// As [`File::path`].
     fn path(&self) -> &str;
 
@@ -117,6 +120,10 @@ impl<T: ReadFile> File for ReadOnly<T> {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.0.read_at(offset, buf)
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        self.0.will_read(offset, len);
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> Result<()> {

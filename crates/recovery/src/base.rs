@@ -40,7 +40,7 @@ pub trait Image: Sync {
     ///
     /// # Errors
     /// Any ends the recovery.
-    fn play(&self, heap: &Heap, part: &Self::Part) -> Result<u64>;
+    fn play(&self, heap: &Heap, part: Self::Part) -> Result<u64>;
 
     /// Checks that the log reaches far enough for this image: an image counts once the records of
     /// all its changes are durable.

@@ -9,11 +9,15 @@ use perdura_base::Error;
 pub(crate) struct DiskState<P> {
     pub parts: usize,
     pub next: usize,
-    pub reading: bool,
+    /// Being read.
+    pub reading: usize,
     /// Read, or being read, and not yet played.
     pub open: usize,
     pub ready: VecDeque<P>,
+    /// For how long at least one part was being read, without the reads that go on.
     pub busy_ns: u64,
+    /// When the reads that go on began.
+    pub busy_since_ns: u64,
 }
 
 /// One stream.
@@ -35,6 +39,28 @@ pub(crate) struct StreamState<U> {
 }
 
 impl<P> DiskState<P> {
+    /// A part begins to be read.
+    pub fn begin_read(&mut self, now_ns: u64) {
+        if self.reading == 0 {
+            self.busy_since_ns = now_ns;
+        }
+        self.reading += 1;
+        self.open += 1;
+        self.next += 1;
+        self.check();
+    }
+
+    /// A part was read.
+    pub fn end_read(&mut self, part: P, now_ns: u64) {
+        assert!(self.reading > 0, "a part was read that no job reads");
+        self.reading -= 1;
+        if self.reading == 0 {
+            self.busy_ns += now_ns.saturating_sub(self.busy_since_ns);
+        }
+        self.ready.push_back(part);
+        self.check();
+    }
+
     /// Holds the counts of a disk against each other, after each change of them.
     pub fn check(&self) {
         assert!(
@@ -45,7 +71,7 @@ impl<P> DiskState<P> {
             self.parts
         );
         assert!(
-            self.ready.len() + usize::from(self.reading) <= self.open,
+            self.ready.len() + self.reading <= self.open,
             "{} parts are ready and {} are open",
             self.ready.len(),
             self.open

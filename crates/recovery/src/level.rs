@@ -16,10 +16,10 @@
 //! | 4 | x | x | x |
 //!
 //! The player decides whether LP or IB comes first ([`IndexNeed`](crate::player::IndexNeed)).
-//! A level is therefore three edges (`Edges`) and needs no separate code. One thread reads each disk,
-//! and `threads` players do the rest. With `inline` set, the caller's thread performs one job after
-//! the other, in an order that a seed picks among those the edges allow; this is how the simulator
-//! reaches the orders that threads would produce.
+//! A level is therefore three edges (`Edges`) and needs no separate code. Two threads read each disk
+//! (at level 1, one does), one reads each stream, and `threads` players do the rest. With `inline` set,
+//! the caller's thread performs one job after the other, in an order that a seed picks among those the
+//! edges allow; this is how the simulator reaches the orders that threads would produce.
 //!
 //! Records that are read before they can be played share a budget, split evenly between the streams. A
 //! stream that has spent its share reads on when its records are played: level 3 then falls back to
@@ -29,7 +29,10 @@
 //! *Differential Logging* (000), section 4.2 and table 1.
 
 /// Parts of an image, or units of a stream, that a disk's pipeline holds.
-const PIPELINE: usize = 4;
+const PIPELINE: usize = 6;
+/// Parts of an image that are read at once from one disk: while one is checked and handed over, the disk
+/// has another to read.
+const READS: usize = 2;
 /// Records read ahead of their play, bytes, unless set otherwise.
 pub const PILE_BYTES_DEFAULT: u64 = 256 << 20;
 
@@ -72,6 +75,7 @@ impl Level {
     pub(crate) fn edges(self) -> Edges {
         let edges = Edges {
             pipeline: if self == Level::One { 1 } else { PIPELINE },
+            reads: if self == Level::One { 1 } else { READS },
             log_read_waits: self <= Level::Two,
             log_play_waits: self <= Level::Three,
         };
@@ -88,6 +92,8 @@ impl Level {
 pub(crate) struct Edges {
     /// How many parts of one disk may be read and not yet played; 1: no overlap.
     pub pipeline: usize,
+    /// How many parts of one disk are read at once.
+    pub reads: usize,
     /// LR waits for all BP.
     pub log_read_waits: bool,
     /// LP waits for all BP.
@@ -109,7 +115,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A level with this many players and one reading thread for each disk.
+    /// A level with this many players, besides the threads that read.
     #[must_use]
     pub fn new(level: Level, threads: usize) -> Schedule {
         Schedule {

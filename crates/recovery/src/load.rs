@@ -21,8 +21,20 @@ mod seeded;
 pub struct LoadedRun {
     disk: usize,
     run: usize,
-    bytes: AlignedBuf,
+    /// The bytes are the first `got` of it; those behind are of another run.
+    buf: AlignedBuf,
     got: usize,
+}
+
+impl ImagePlan {
+    /// A buffer of at least `len` bytes, which holds anything. Buffers are used again: the kernel would map,
+    /// fill and unmap as much memory for new ones as the whole image takes.
+    fn take_buffer(&self, len: usize) -> AlignedBuf {
+        let spare = self.buffers.lock().pop();
+        spare
+            .filter(|buf| buf.len() >= len)
+            .unwrap_or_else(|| AlignedBuf::zeroed(len))
+    }
 }
 
 impl Image for ImagePlan {
@@ -59,11 +71,13 @@ impl Image for ImagePlan {
         let last = run.entries.last().map_or(0, |(local, _)| *local);
         let first = run.entries.first().map_or(0, |(local, _)| *local);
         let pages = usize::try_from(last - first).unwrap_or(0) + 1;
-        let mut bytes = AlignedBuf::zeroed(pages * PAGE_BYTES);
+        let len = pages * PAGE_BYTES;
+        let mut buf = self.take_buffer(len);
+        let bytes = &mut buf[..len];
         let mut got = 0;
         if !run.entries.is_empty() {
             let file = &self.files[&run.slot][disk];
-            match file.read(self.places.place(run.first), &mut bytes) {
+            match file.read(self.places.place(run.first), bytes) {
                 Ok(read) => got = read,
                 Err(error) if !error.is_unreadable() => return Err(error),
                 Err(error) if run.slot != self.slot.unwrap_or(run.slot) => return Err(error),
@@ -88,19 +102,19 @@ impl Image for ImagePlan {
         Ok(LoadedRun {
             disk,
             run: part,
-            bytes,
+            buf,
             got,
         })
     }
 
     /// Puts a run's pages into memory, but for those that the directory does not vouch for.
-    fn play(&self, heap: &Heap, loaded: &LoadedRun) -> Result<u64> {
+    fn play(&self, heap: &Heap, loaded: LoadedRun) -> Result<u64> {
         #[cfg(feature = "flaws")]
         if armed(Flaw::JunkBeyondDirectory) && (loaded.disk, loaded.run) == (0, 0) {
             self.load_junk(heap)?;
         }
         debug_assert!(
-            loaded.got <= loaded.bytes.len(),
+            loaded.got <= loaded.buf.len(),
             "what was read lies in its buffer"
         );
         let run = &self.runs[loaded.disk][loaded.run];
@@ -119,7 +133,7 @@ impl Image for ImagePlan {
         for (local, entry) in &run.entries {
             let page = page_of(geometry, run.partition, *local);
             let at = usize::try_from(local - first).unwrap_or(0) * PAGE_BYTES;
-            let bytes = &loaded.bytes[at..at + PAGE_BYTES];
+            let bytes = &loaded.buf[at..at + PAGE_BYTES];
             let whole = at + PAGE_BYTES <= loaded.got;
             let listed = whole && ImageFile::is_listed(page, bytes, entry);
             if listed || armed(Flaw::ImageCrcUnchecked) {
@@ -136,6 +150,7 @@ impl Image for ImagePlan {
         heap.load_pages(run.partition, &sound);
         let damaged = to_u64(bad.len());
         self.bad.lock().extend(bad);
+        self.buffers.lock().push(loaded.buf);
         Ok(damaged)
     }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
-use perdura_device::Disk;
+use perdura_device::{AlignedBuf, Disk};
 use perdura_heap::Geometry;
 use perdura_wal::COPIED;
 
@@ -73,6 +73,8 @@ pub struct ImagePlan {
     pub(crate) runs: Vec<Vec<Run>>,
     /// Pages that turned out to be damaged while they were loaded.
     pub(crate) bad: Mutex<BTreeSet<BadPage>>,
+    /// Buffers of runs that were played.
+    pub(crate) buffers: Mutex<Vec<AlignedBuf>>,
 }
 
 struct Candidate {
@@ -256,6 +258,7 @@ impl ImagePlan {
             places: Places::of(anchor),
             runs: (0..disks).map(|_| Vec::new()).collect(),
             bad: Mutex::new(BTreeSet::new()),
+            buffers: Mutex::new(Vec::new()),
         }
     }
 

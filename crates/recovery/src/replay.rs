@@ -206,12 +206,10 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
     }
 
     fn play_part(&self, part: I::Part) -> Result<()> {
-        let damaged = self.pass.image.play(self.pass.heap, &part)?;
+        let bytes = self.pass.image.bytes(&part);
+        let damaged = self.pass.image.play(self.pass.heap, part)?;
         self.damaged.fetch_add(damaged, Ordering::Relaxed);
-        self.pass
-            .means
-            .progress
-            .add_done(self.pass.image.bytes(&part));
+        self.pass.means.progress.add_done(bytes);
         Ok(())
     }
 

@@ -158,6 +158,8 @@ pub struct RestartReport {
     pub records: Records,
     /// Bytes by source.
     pub bytes: Bytes,
+    /// Page faults of the process meanwhile: memory that the kernel made present. 0: not counted.
+    pub page_faults: u64,
     /// Pages loaded from the image.
     pub pages_fetched: u64,
     /// Index pages loaded; this store has none.
@@ -174,6 +176,16 @@ pub struct RestartReport {
     pub notes: Vec<String>,
 }
 
+/// What reading so many bytes in so many seconds comes to; nothing if it took no time.
+fn rate(bytes: u64, seconds: f64) -> String {
+    let us = Duration::try_from_secs_f64(seconds)
+        .unwrap_or_default()
+        .as_micros();
+    u128::from(bytes)
+        .checked_div(us)
+        .map_or_else(String::new, |rate| format!(" ({rate} MB/s)"))
+}
+
 impl fmt::Display for RestartReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.seconds;
@@ -186,30 +198,32 @@ impl fmt::Display for RestartReport {
         };
         writeln!(
             f,
-            "restart   {way}: {:.3} s, method {}, level {}, {} thread(s), incarnation {}",
-            s.total, self.method, self.level, self.threads, self.incarnation
+            "restart   {way}: {:.3} s, method {}, level {}, {} thread(s), incarnation {}, {} page faults",
+            s.total, self.method, self.level, self.threads, self.incarnation, self.page_faults
         )?;
         writeln!(
             f,
-            "image     {} (checkpoint {}): {} pages, {} bytes, read {:.3} s, played {:.3} s, {} \
+            "image     {} (checkpoint {}): {} pages, {} bytes, read {:.3} s{}, played {:.3} s, {} \
              page(s) rebuilt",
             self.image,
             self.checkpoint,
             self.pages_fetched,
             self.bytes.backup,
             s.backup_read,
+            rate(self.bytes.backup, s.backup_read),
             s.backup_play,
             self.pages_rebuilt
         )?;
         writeln!(
             f,
-            "log       {} transactions, {} records in {} bytes, {} applied, read {:.3} s, played \
-             {:.3} s",
+            "log       {} transactions, {} records in {} bytes, {} applied, read {:.3} s{}, \
+             played {:.3} s",
             self.transactions,
             self.records.seen,
             self.bytes.log,
             self.records.applied,
             s.log_read,
+            rate(self.bytes.log, s.log_read),
             s.log_play
         )?;
         writeln!(
@@ -241,6 +255,13 @@ impl fmt::Display for RestartReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_time_it_took() {
+        assert_eq!(rate(3_000_000, 0.002), " (1500 MB/s)");
+        assert_eq!(rate(3_000_000, 0.0), "");
+        assert_eq!(rate(3_000_000, f64::NAN), "");
+    }
 
     #[test]
     fn the_estimate_follows_the_rate_so_far() {

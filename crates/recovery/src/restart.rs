@@ -69,7 +69,7 @@ pub struct Restarted {
 pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let progress = options.progress.as_ref();
-    let begin = clock.mono_ns();
+    let (begin, faults) = (clock.mono_ns(), clock.page_faults());
     let Some((file, anchor, notes)) = find(options.disks.data.as_ref(), &options.disks.logs)?
     else {
         return Ok(None);
@@ -119,6 +119,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let directories = trusted_directories(&mut image, &record);
     report.notes.extend(image.notes);
     report.seconds.total = seconds_since(clock, begin);
+    report.page_faults = clock.page_faults().saturating_sub(faults);
     progress.enter(3);
     Ok(Some(Restarted {
         heap,

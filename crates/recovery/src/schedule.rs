@@ -61,7 +61,9 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
     std::thread::scope(|scope| {
         let runner = &runner;
         for disk in 0..runner.state.lock().disks.len() {
-            scope.spawn(move || runner.read_loop(Asker::Disk(disk)));
+            for _ in 0..runner.edges.reads {
+                scope.spawn(move || runner.read_loop(Asker::Disk(disk)));
+            }
         }
         for stream in 0..work.streams() {
             scope.spawn(move || runner.read_loop(Asker::Stream(stream)));
@@ -82,10 +84,11 @@ impl<'a, W: Work> Runner<'a, W> {
             .map(|parts| DiskState {
                 parts,
                 next: 0,
-                reading: false,
+                reading: 0,
                 open: 0,
                 ready: VecDeque::new(),
                 busy_ns: 0,
+                busy_since_ns: 0,
             })
             .collect();
         let streams = (0..work.streams())
@@ -286,12 +289,10 @@ impl<'a, W: Work> Runner<'a, W> {
         disk: usize,
     ) -> Option<Job<W::Part, W::Unit>> {
         let d = &mut state.disks[disk];
-        if d.next == d.parts || d.reading || d.open >= self.edges.pipeline {
+        if d.next == d.parts || d.reading == self.edges.reads || d.open >= self.edges.pipeline {
             return None;
         }
-        d.reading = true;
-        d.open += 1;
-        d.next += 1;
+        d.begin_read(self.clock.mono_ns());
         Some(Job::ReadPart(disk, d.next - 1))
     }
 
@@ -402,11 +403,7 @@ impl<'a, W: Work> Runner<'a, W> {
             Job::ReadPart(disk, part) => {
                 let read = self.work.read_part(disk, part);
                 self.update(read, |state, part| {
-                    let d = &mut state.disks[disk];
-                    d.reading = false;
-                    d.busy_ns += spent();
-                    d.ready.push_back(part);
-                    d.check();
+                    state.disks[disk].end_read(part, self.clock.mono_ns());
                 })
             }
             Job::PlayPart(disk, part) => {

@@ -188,8 +188,8 @@ impl Image for Copies {
         u64::try_from(self.pages[*part].1.len()).unwrap()
     }
 
-    fn play(&self, heap: &Heap, part: &usize) -> Result<u64> {
-        let (page, bytes) = &self.pages[*part];
+    fn play(&self, heap: &Heap, part: usize) -> Result<u64> {
+        let (page, bytes) = &self.pages[part];
         let partition = GEOMETRY.partition_of_page(*page);
         heap.lock(partition)
             .load_page(GEOMETRY.local_index(*page), bytes);

@@ -28,6 +28,9 @@ const LONG_BLOCK_BYTES: u64 = 32 << 10;
 /// How much a hop reads behind a shorter block. Long blocks that it reads are read again when they are
 /// played, which costs time on a slow disk.
 const SHORT_READ_BYTES: usize = 32 << 10;
+/// How far ahead of a hop the disk is told to read, bytes: it then reads the log in order and at its rate,
+/// where hops alone would wait for it once for each block. What they skip is read when it is played.
+const ADVICE_BYTES: u64 = 4 << 20;
 
 /// Which bodies a scan checks, and what counts as damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +146,8 @@ struct Scanner<'a> {
     buf: Vec<u8>,
     /// What the first bytes of the buffer are.
     held: Option<Held>,
+    /// The segment that was read last, and up to where the disk was told that more will be.
+    advised: (usize, u64),
 }
 
 struct Held {
@@ -185,6 +190,7 @@ pub fn scan_stream(
         },
         buf: Vec::new(),
         held: None,
+        advised: (usize::MAX, 0),
     };
     let s = usize::from(stream.0);
     let mut pos = from;
@@ -498,6 +504,21 @@ impl Scanner<'_> {
         Ok(Err(Some("a body whose checksum does not hold".into())))
     }
 
+    /// Tells the disk what will be read, at least half of [`ADVICE_BYTES`] ahead of `offset`.
+    fn advise(&mut self, segment: usize, offset: u64) {
+        let told = match self.advised {
+            (of, to) if of == segment && offset <= to => to,
+            _ => offset,
+        };
+        let end = self.out.segments[segment].span.bytes;
+        if told >= end || told - offset >= ADVICE_BYTES / 2 {
+            return;
+        }
+        let to = end.min(told + ADVICE_BYTES);
+        self.out.segments[segment].file.will_read(told, to - told);
+        self.advised = (segment, to);
+    }
+
     /// Bytes of a segment, through a read-ahead buffer; fewer at the end of the file.
     fn read(&mut self, segment: usize, offset: u64, len: usize) -> Result<&[u8]> {
         let held = self.held.as_ref().is_some_and(|held| {
@@ -511,6 +532,7 @@ impl Scanner<'_> {
             if self.buf.len() < want {
                 self.buf.resize(want, 0);
             }
+            self.advise(segment, offset);
             let file = &self.out.segments[segment].file;
             let got = file.read_at(offset, &mut self.buf[..want])?;
             self.out.bytes_read += to_u64(got);

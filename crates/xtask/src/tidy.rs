@@ -50,7 +50,7 @@ const BOUNDARY: [(&str, &[&str]); 3] = [
     ("crates/device/src/write_cache.rs", &["std::fs"]),
     (
         "crates/device/src/clock.rs",
-        &["Instant::now", "SystemTime::now"],
+        &["Instant::now", "SystemTime::now", "std::fs"],
     ),
 ];
 
