@@ -3,6 +3,7 @@
 # 20,000 random commands beside a real Redis 7.0, every command of the documents, and the tools of Redis.
 #
 #   PERDURA_KILL_ROUNDS=200 PERDURA_POWERCUT_ROUNDS=50 scripts/test.sh    the long way
+#   PERDURA_KILL_SYNC_ROUNDS=50 PERDURA_POWERCUT_SYNC_ROUNDS=50 scripts/test.sh   with --log-io sync
 #   PERDURA_CRASH_RUNS=1000000 scripts/test.sh                            more crash runs
 #   PERDURA_DIFF_COMMANDS=1000000 scripts/test.sh                         more commands beside Redis
 set -euo pipefail

@@ -64,8 +64,12 @@ impl Shared {
         let wal = self.core.wal();
         let is_wanted = self.wanted.load(Ordering::SeqCst);
         if !is_wanted && self.rings && wal.in_flight(FIRST) > 0 {
-            // A thread that serves clients keeps the writes going.
-            return Ok(false);
+            // A thread that serves clients keeps the writes going, but perhaps none waits any more for those
+            // that have completed; and one that was refused is repeated by nobody else.
+            self.collect(Wait::No);
+            if wal.in_flight(FIRST) > 0 && !wal.is_short() {
+                return Ok(false);
+            }
         }
         let delay = self.turn.lock().delay_ns(self.clock.mono_ns());
         if (is_wanted || wal.has_open_frames()) && delay > 0 {

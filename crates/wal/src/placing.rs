@@ -91,6 +91,11 @@ impl Wal {
                 let mut state = s.flush.lock();
                 assert!(state.placed.is_none(), "one thread places at a time");
                 state.placed = Some(segment);
+                // A header that was refused is written now, and while writes are refused for it, no other one
+                // would show that there is space again.
+                if !state.flights.has_refused() {
+                    self.troubles.clear(Trouble::Refused, stream);
+                }
                 Ok(())
             }
             Err(failure) => Err(self.note_failure(stream, &mut s.flush.lock(), failure)),

@@ -7,12 +7,27 @@ use crate::support::{Server, arg, ended, number_from_env};
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9_and_nothing_appears_from_nowhere() {
-    let rounds = number_from_env("PERDURA_KILL_ROUNDS", 10);
+    kill("auto", number_from_env("PERDURA_KILL_ROUNDS", 10));
+}
+
+#[test]
+fn nothing_is_lost_by_kill_9_where_a_thread_waits_for_the_log() {
+    kill("sync", number_from_env("PERDURA_KILL_SYNC_ROUNDS", 4));
+}
+
+fn kill(log_io: &str, rounds: u64) {
     let seed = number_from_env("PERDURA_KILL_SEED", 1);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
     // Small checkpoints, so that most kills fall into one.
-    let extra = ["--checkpoint-log-size", "1MiB", "--partitions", "16"];
+    let extra = [
+        "--checkpoint-log-size",
+        "1MiB",
+        "--partitions",
+        "16",
+        "--log-io",
+        log_io,
+    ];
     let mut clients = Clients::new(4, seed);
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6b69_6c6c);
     for round in 0..rounds {
@@ -35,11 +50,12 @@ fn nothing_acknowledged_is_lost_by_kill_9_and_nothing_appears_from_nowhere() {
     if let Err(wrong) = clients.check(&server) {
         panic!("the last round of seed {seed} (PERDURA_KILL_SEED): {wrong}");
     }
+    let way = server.log_field("log_io_0_way");
     server.kill();
     let (code, text) = ended(&["verify", "--data", arg(&data)]);
     assert_eq!(code, 0, "{text}");
     println!(
-        "{rounds} kills: {} requests acknowledged, {} left in doubt, none lost",
+        "{rounds} kills, log written by {way}: {} requests acknowledged, {} left in doubt, none lost",
         clients.acknowledged, clients.doubtful
     );
     assert!(

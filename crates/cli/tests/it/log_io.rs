@@ -36,19 +36,6 @@ fn refused(data: &Path, refusals: &[(&str, i32)], extra: &[&str]) -> Server {
     Server::spawn_with(data, extra, &variables)
 }
 
-/// The value of a field of INFO.
-fn field(server: &Server, name: &str) -> String {
-    let Reply::Bulk(Some(info)) = server.ask(&["INFO", "log"]) else {
-        panic!("no INFO");
-    };
-    let info = String::from_utf8_lossy(&info).into_owned();
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("no field {name} in {info}"))
-        .to_owned()
-}
-
 fn set(server: &Server, key: &str) {
     assert_eq!(server.ask(&["SET", key, "1"]), Reply::Status("OK".into()));
 }
@@ -72,7 +59,7 @@ fn info_and_the_starts_lines_say_how_each_log_is_written() {
     let server = Server::start(&data, &extra);
     set(&server, "a");
     for stream in 0..2 {
-        let part = |part: &str| field(&server, &format!("log_io_{stream}_{part}"));
+        let part = |part: &str| server.log_field(&format!("log_io_{stream}_{part}"));
         assert!(["ring", "dsync", "sync"].contains(&part("way").as_str()));
         assert!(part("write_us").parse::<u64>().unwrap() > 0);
         part("cost_us").parse::<u64>().unwrap();
@@ -88,13 +75,13 @@ fn info_and_the_starts_lines_say_how_each_log_is_written() {
         assert!(line.ends_with(&end), "{line}");
     }
     // The reply came when the write was durable, and nothing else writes but a beacon.
-    assert!(field(&server, "log_in_flight").parse::<u64>().unwrap() <= 1);
+    assert!(server.log_field("log_in_flight").parse::<u64>().unwrap() <= 1);
     server.stop();
 
     let server = Server::start(&data, &[&["--log-io", "sync"], &extra[..]].concat());
     check_kept(&server, &["a"]);
     for stream in 0..2 {
-        let part = |part: &str| field(&server, &format!("log_io_{stream}_{part}"));
+        let part = |part: &str| server.log_field(&format!("log_io_{stream}_{part}"));
         assert_eq!([part("way"), part("write_us")], ["sync", ""]);
     }
     let line = "writes become durable by sync, as log-io says; the disk's cache: ";
@@ -114,7 +101,7 @@ fn where_rings_are_refused_auto_takes_another_way_and_says_why() {
         let mut server = refused(dir.path(), &[(what, error)], &[]);
         server.await_ready();
         set(&server, "kept");
-        let way = field(&server, "log_io_0_way");
+        let way = server.log_field("log_io_0_way");
         assert!(["dsync", "sync"].contains(&way.as_str()), "{way}");
         let said = server.said();
         let line = format!("Log: writes become durable by {way} (");
@@ -152,7 +139,7 @@ fn where_rwf_dsync_is_refused_too_the_log_is_written_and_synced() {
     let mut server = refused(dir.path(), &both, &[]);
     server.await_ready();
     set(&server, "kept");
-    assert_eq!(field(&server, "log_io_0_way"), "sync");
+    assert_eq!(server.log_field("log_io_0_way"), "sync");
     let said = server.said();
     assert!(said.contains("dsync is not possible: write "), "{said}");
     assert!(said.contains("Operation not supported"), "{said}");

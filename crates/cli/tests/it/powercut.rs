@@ -106,7 +106,15 @@ fn await_stopped(pid: u32) {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_a_power_cut() {
-    let rounds = number_from_env("PERDURA_POWERCUT_ROUNDS", 3);
+    cut_power("auto", number_from_env("PERDURA_POWERCUT_ROUNDS", 3));
+}
+
+#[test]
+fn nothing_is_lost_by_a_power_cut_where_a_thread_waits_for_the_log() {
+    cut_power("sync", number_from_env("PERDURA_POWERCUT_SYNC_ROUNDS", 2));
+}
+
+fn cut_power(log_io: &str, rounds: u64) {
     let seed = number_from_env("PERDURA_POWERCUT_SEED", 1);
     let dir = tempfile::tempdir().unwrap();
     let (file, mount) = (dir.path().join("disk"), dir.path().join("mount"));
@@ -120,7 +128,14 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
         }
     };
     let data = mount.join("db");
-    let extra = ["--checkpoint-log-size", "1MiB", "--partitions", "16"];
+    let extra = [
+        "--checkpoint-log-size",
+        "1MiB",
+        "--partitions",
+        "16",
+        "--log-io",
+        log_io,
+    ];
     let mut clients = Clients::new(4, seed);
     for round in 0..rounds {
         let server = Server::start(&data, &extra);
@@ -139,11 +154,12 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     if let Err(wrong) = clients.check(&server) {
         panic!("the last cut of seed {seed} (PERDURA_POWERCUT_SEED): {wrong}");
     }
+    let way = server.log_field("log_io_0_way");
     server.kill();
     let (code, text) = ended(&["verify", "--data", arg(&data)]);
     assert_eq!(code, 0, "{text}");
     println!(
-        "{rounds} power cuts: {} requests acknowledged, {} left in doubt, none lost",
+        "{rounds} power cuts, log written by {way}: {} requests acknowledged, {} left in doubt, none lost",
         clients.acknowledged, clients.doubtful
     );
 }

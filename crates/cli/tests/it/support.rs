@@ -162,6 +162,19 @@ impl Server {
         Client::connect(self.port)
     }
 
+    /// The value of a field of INFO log.
+    pub fn log_field(&self, name: &str) -> String {
+        let Reply::Bulk(Some(info)) = self.ask(&["INFO", "log"]) else {
+            panic!("no INFO");
+        };
+        let info = String::from_utf8_lossy(&info).into_owned();
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no field {name} in {info}"))
+            .to_owned()
+    }
+
     /// One question on a connection of its own.
     pub fn ask(&self, words: &[&str]) -> Reply {
         self.connect().unwrap().ask(words).unwrap()

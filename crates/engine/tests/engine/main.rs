@@ -8,6 +8,8 @@ mod directories;
 mod drafts;
 mod embedded;
 mod faults;
+mod faulty;
+mod faulty_disk;
 mod log_end;
 mod long_rows;
 mod sections;

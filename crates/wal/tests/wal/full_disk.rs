@@ -376,3 +376,35 @@ fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_ba
     while wal.prepare_segment(s, &|| {}).unwrap() {}
     wal.admit(s, 400_000).unwrap();
 }
+
+/// Found by the engine on a faulty disk: while writes were refused for the header, no write could show that
+/// there was space again.
+#[test]
+fn a_header_that_was_refused_and_is_written_refuses_no_write_any_more() {
+    use perdura_device::FaultPlan;
+    let stream = StreamId(0);
+    let mut refused = 0;
+    for nth in 1..12 {
+        let disk = SimDisk::new(9);
+        let wal = open(&disk, &anchor(1), 1);
+        // More than half of the first segment, so that the second one is prepared and placed.
+        for _ in 0..5 {
+            append(&wal, 0, &[1; 8000]);
+        }
+        flush(&wal);
+        disk.set_plan(FaultPlan {
+            refuse_write_at: Some((nth, 1)),
+            ..FaultPlan::default()
+        });
+        for _ in 0..6 {
+            // Each is tried again by the thread that prepares files.
+            for step in [wal.prepare_segment(stream, &|| {}), wal.place_ahead(stream)] {
+                assert!(step.is_ok() || step.is_err_and(|error| error.is_disk_full()));
+                refused += u32::from(wal.admit(stream, 100).is_err());
+            }
+        }
+        assert!(wal.is_placed_ahead(stream) && !wal.is_disk_full(), "{nth}");
+        wal.admit(stream, 100).unwrap();
+    }
+    assert!(refused > 0, "a write of a header was refused");
+}

@@ -1,0 +1,297 @@
+//! A disk that stands between the flusher and the real one: durable writes to the log are delayed, complete
+//! in another order, are refused for want of space, torn, short, or fail, as a seed says.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fastrand::Rng;
+use perdura::{Error, Locks, LogWayReport, Result};
+use perdura_device::{Access, Completed, Disk, DurableQueue, DurableWrite, File, Part, Through};
+
+/// What the log's disks share: whether they are faulty now, the seed's draws, and what has struck.
+pub struct Faults {
+    rng: Mutex<Rng>,
+    armed: AtomicBool,
+    /// One write in so many fails for good; 0 none.
+    fail_one_in: u32,
+    /// Writes that were held back, refused, and failed.
+    pub struck: [AtomicU64; 3],
+}
+
+/// A fault of one write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// It begins later, or never if the database ends first.
+    Held,
+    /// No space: a part of it is written, and no byte counts.
+    Refused,
+    /// A part of it is written, and the device says so.
+    Short,
+    /// A part of it is written, and the device reports an error.
+    Failed,
+}
+
+impl Faults {
+    pub fn new(seed: u64, fail_one_in: u32) -> Arc<Faults> {
+        Arc::new(Faults {
+            rng: Mutex::new(Rng::with_seed(seed)),
+            armed: AtomicBool::new(false),
+            fail_one_in,
+            struck: Default::default(),
+        })
+    }
+
+    /// From now on writes are at risk.
+    pub fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
+    }
+
+    fn draw(&self, below: usize) -> usize {
+        self.rng.lock().unwrap().usize(0..below)
+    }
+
+    /// The fault of a write that may be held back, or may not.
+    fn of_write(&self, may_wait: bool) -> Fault {
+        if !self.armed.load(Ordering::SeqCst) {
+            return Fault::None;
+        }
+        let mut rng = self.rng.lock().unwrap();
+        let fault = if self.fail_one_in > 0 && rng.u32(0..self.fail_one_in) == 0 {
+            [Fault::Short, Fault::Failed][rng.usize(0..2)]
+        } else if rng.u8(0..25) == 0 {
+            Fault::Refused
+        } else if may_wait && rng.bool() {
+            Fault::Held
+        } else {
+            Fault::None
+        };
+        let counter = match fault {
+            Fault::None => return fault,
+            Fault::Held => 0,
+            Fault::Refused => 1,
+            Fault::Short | Fault::Failed => 2,
+        };
+        self.struck[counter].fetch_add(1, Ordering::SeqCst);
+        fault
+    }
+
+    /// Writes some of the parts and says what a device would.
+    fn spoil(&self, fault: Fault, file: &dyn File, offset: u64, parts: &[&[u8]]) -> Error {
+        let some = self.draw(parts.len() + 1);
+        let written = file.write_durable(offset, &parts[..some], Through::WriteAndSync);
+        let error = match fault {
+            Fault::Refused => ErrorKind::StorageFull.into(),
+            Fault::Short => io::Error::new(ErrorKind::WriteZero, "the device wrote less"),
+            _ => io::Error::other("the device reports an error"),
+        };
+        match written {
+            Ok(()) => Error::io("write", file.path(), error),
+            Err(real) => real,
+        }
+    }
+}
+
+/// A disk whose durable writes to files of the log are at risk.
+pub struct FaultyDisk {
+    pub inner: Arc<dyn Disk>,
+    pub faults: Arc<Faults>,
+}
+
+struct FaultyFile {
+    inner: Arc<dyn File>,
+    faults: Arc<Faults>,
+}
+
+struct FaultyQueue {
+    inner: Box<dyn DurableQueue>,
+    faults: Arc<Faults>,
+    state: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Not begun.
+    begin_later: VecDeque<DurableWrite>,
+    /// Ended, and nobody was told.
+    tell_later: Vec<Completed>,
+    /// Somebody waits: at least one completion is told.
+    is_due: bool,
+}
+
+impl FaultyQueue {
+    fn begin(&self, held: &mut Held, how_many: usize) {
+        for _ in 0..how_many {
+            let at = self.faults.draw(held.begin_later.len());
+            held.begin_later
+                .swap_remove_back(at)
+                .into_iter()
+                .for_each(|write| self.inner.submit(write));
+        }
+    }
+}
+
+impl DurableQueue for FaultyQueue {
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+
+    fn submit(&self, write: DurableWrite) {
+        let mut held = self.state.lock().unwrap();
+        match self.faults.of_write(true) {
+            Fault::None => self.inner.submit(write),
+            Fault::Held => held.begin_later.push_back(write),
+            fault => {
+                let parts: Vec<&[u8]> = write.parts.iter().map(Part::bytes).collect();
+                let (file, offset) = (write.file.as_ref(), write.offset);
+                let error = self.faults.spoil(fault, file, offset, &parts);
+                held.tell_later.push(Completed {
+                    token: write.token,
+                    parts: write.parts,
+                    result: Err(error),
+                });
+            }
+        }
+    }
+
+    fn collect(&self, done: &mut Vec<Completed>) {
+        let mut held = self.state.lock().unwrap();
+        let some = self.faults.draw(held.begin_later.len() + 1);
+        self.begin(&mut held, some);
+        self.inner.collect(&mut held.tell_later);
+        let mut some = self.faults.draw(held.tell_later.len() + 1);
+        if std::mem::take(&mut held.is_due) && !held.tell_later.is_empty() {
+            some = some.max(1);
+        }
+        for _ in 0..some {
+            let at = self.faults.draw(held.tell_later.len());
+            done.push(held.tell_later.swap_remove(at));
+        }
+    }
+
+    fn wait(&self) {
+        {
+            let mut held = self.state.lock().unwrap();
+            held.is_due = true;
+            if !held.tell_later.is_empty() {
+                return;
+            }
+            let all = held.begin_later.len();
+            self.begin(&mut held, all);
+        }
+        self.inner.wait();
+    }
+
+    fn ready(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.ready()
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        self.inner.create(path, access)
+    }
+
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
+        let inner = self.inner.open(path, access)?;
+        if !path.contains("log/") {
+            return Ok(inner);
+        }
+        let faults = Arc::clone(&self.faults);
+        Ok(Arc::new(FaultyFile { inner, faults }))
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn make_dir(&self, dir: &str) -> Result<()> {
+        self.inner.make_dir(dir)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
+        self.inner.lock(path)
+    }
+
+    fn keep_locked(&self, locks: &Locks) {
+        self.inner.keep_locked(locks);
+    }
+
+    fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
+        Ok(Box::new(FaultyQueue {
+            inner: self.inner.durable_queue()?,
+            faults: Arc::clone(&self.faults),
+            state: Mutex::default(),
+        }))
+    }
+
+    fn log_way(&self) -> Option<LogWayReport> {
+        self.inner.log_way()
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+}
+
+impl File for FaultyFile {
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.inner.write_at(offset, data)
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.inner.allocate(len)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+
+    /// The write of a thread that waits, also of a segment's header.
+    fn write_durable(&self, offset: u64, parts: &[&[u8]], through: Through) -> Result<()> {
+        match self.faults.of_write(false) {
+            Fault::None | Fault::Held => self.inner.write_durable(offset, parts, through),
+            fault => Err(self.faults.spoil(fault, &*self.inner, offset, parts)),
+        }
+    }
+
+    fn direct_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.direct_fd()
+    }
+
+    fn path(&self) -> &str {
+        self.inner.path()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+}
