@@ -111,6 +111,16 @@ pub enum Flaw {
     NewestCompletionCounts,
     /// What a killed process has in flight keeps no lock: it lands in a segment that the next life uses.
     LocksNotKept,
+    /// A hole that writes in flight left at the end of the log counts as damage.
+    HoleForDamage,
+    /// Durable blocks that are missing count as a hole that writes in flight left.
+    DamageForHole,
+    /// The header of a segment is written, but not durable before the segment's first block.
+    HeaderNotDurable,
+    /// The mark that a segment is followed is written, but not durable before the next one's first block.
+    MarkNotDurable,
+    /// A segment is recycled while a write to it is in flight.
+    RecycledInFlight,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -131,7 +141,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 49] = [
+    pub const ALL: [Flaw; 54] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -181,6 +191,11 @@ impl Flaw {
         Flaw::TrimNotNoted,
         Flaw::NewestCompletionCounts,
         Flaw::LocksNotKept,
+        Flaw::HoleForDamage,
+        Flaw::DamageForHole,
+        Flaw::HeaderNotDurable,
+        Flaw::MarkNotDurable,
+        Flaw::RecycledInFlight,
     ];
 
     /// The flaws that only steal mode has a place for.

@@ -153,6 +153,10 @@ impl World {
                 report.notes
             ));
         }
+        let doubted = |note: &&String| note.ends_with("are valid");
+        if let Some(doubted) = report.notes.iter().find(doubted) {
+            return Err(format!("not durable before the first block: {doubted}"));
+        }
         if report.void_blocks > 0 && core.wal().current().0 < durable + 2 {
             return Err(format!(
                 "epoch {} is in a void block and used again",

@@ -348,7 +348,10 @@ impl Wal {
         let mut freed = Ok(0);
         for (s, floor) in self.streams.iter().zip(floor) {
             let mut shelf = s.shelf.lock();
-            let here = shelf.truncate(*floor);
+            let here = shelf.truncate(match armed(Flaw::RecycledInFlight) {
+                true => Pos(s.filled_end.load(Ordering::Relaxed)),
+                false => *floor,
+            });
             s.note_room(&shelf);
             if !matches!(here, Ok(0)) {
                 // The space that was freed may be enough for a file that could not be made.

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use perdura_base::StreamId;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::{Error, Result};
 use perdura_device::{Access, AlignedBuf, File, Through};
@@ -131,7 +132,8 @@ impl Wal {
             buf.copy_from_slice(&encode_header(id(span), &self.uuid, span.bytes, followed));
             buf
         };
-        self.write_header(stream, next.file.as_ref(), &header(span, false))?;
+        let lost = Flaw::HeaderNotDurable;
+        self.write_header(stream, next.file.as_ref(), &header(span, false), lost)?;
         sync_log_dir(disk.as_ref())?;
         let before = s.flush.lock().segment.clone();
         if let Some(before) = before {
@@ -140,7 +142,13 @@ impl Wal {
                 span.start,
                 "segments follow each other without a gap"
             );
-            self.write_header(stream, before.file.as_ref(), &header(before.span, true))?;
+            let lost = Flaw::MarkNotDurable;
+            self.write_header(
+                stream,
+                before.file.as_ref(),
+                &header(before.span, true),
+                lost,
+            )?;
         }
         half.take()
             .ok_or_else(|| Failure::Final(Error::Stopped("a segment was placed twice".into())))
@@ -151,8 +159,12 @@ impl Wal {
         stream: StreamId,
         file: &dyn File,
         header: &[u8],
+        lost: Flaw,
     ) -> Result<(), Failure> {
-        let written = file.write_durable(0, &[header], Through::WriteAndSync);
+        let written = match armed(lost) {
+            true => file.write_at(0, header),
+            false => file.write_durable(0, &[header], Through::WriteAndSync),
+        };
         written.map_err(|error| self.note_refused(stream, error))
     }
 

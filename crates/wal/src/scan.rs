@@ -325,6 +325,7 @@ impl Scanner<'_> {
             match self.block_at(inc, pos)? {
                 Ok((header, segment)) => {
                     self.doubt_header(segment);
+                    self.doubt_mark(segment);
                     self.out.evidence.note(&header);
                     self.out.blocks.push(BlockRef {
                         pos,
@@ -437,20 +438,41 @@ impl Scanner<'_> {
 
     fn note_beyond(&mut self, end: Pos, header: &BlockHeader) {
         self.out.evidence.note(header);
-        if header.end().0 - end.0 > IN_FLIGHT_BYTES_MAX {
+        let reach = match armed(Flaw::HoleForDamage) {
+            true => 0,
+            false => IN_FLIGHT_BYTES_MAX,
+        };
+        if header.end().0 - end.0 > reach {
             self.out.evidence.out_of_reach = Some(header.pos);
         }
     }
 
     /// Notes a segment whose header is damaged but whose blocks are valid. Each block names its
-    /// database, stream, incarnation and position, so nothing is lost. After a power cut this
-    /// is expected, because header and first blocks are synced together.
+    /// database, stream, incarnation and position, so nothing is lost. No crash leaves this: the
+    /// header is durable before the first block.
     fn doubt_header(&mut self, segment: usize) {
         let segment = &mut self.out.segments[segment];
         if let Some(fault) = segment.header_fault.take() {
             self.out.notes.push(format!(
                 "{}: {fault}; its blocks are valid",
                 segment.id.path()
+            ));
+        }
+    }
+
+    /// Notes a segment that does not say that it is followed, although the blocks go on in `next`. By itself
+    /// nothing is lost: but a restart would not have missed the next file.
+    fn doubt_mark(&mut self, next: usize) {
+        let Some(block) = self.out.blocks.last() else {
+            return;
+        };
+        let [last, next] = [block.segment, next].map(|at| &self.out.segments[at]);
+        let goes_on = last.id.incarnation == next.id.incarnation && last.id != next.id;
+        if goes_on && !last.followed {
+            self.out.notes.push(format!(
+                "{} does not say that it is followed; the blocks of {} are valid",
+                last.id.path(),
+                next.id.path()
             ));
         }
     }

@@ -75,6 +75,7 @@ impl<'a> Known<'a> {
     pub(super) fn facts(&self) -> Facts {
         let vouched = &self.anchor.vouched;
         let (candidate, _) = self.candidate();
+        let overlooked = armed(Flaw::DamageForHole);
         Facts {
             log: self.by,
             vouch: match vouched.epoch > self.log.epoch {
@@ -82,8 +83,8 @@ impl<'a> Known<'a> {
                 true if are_held(self.scans, &vouched.ends) => Vouch::Held,
                 true => Vouch::Short,
             },
-            proven_beyond: self.proof.is_some_and(|proof| proof.epoch > candidate),
-            out_of_reach: self.out_of_reach().is_some(),
+            proven_beyond: !overlooked && self.proof.is_some_and(|proof| proof.epoch > candidate),
+            out_of_reach: !overlooked && self.out_of_reach().is_some(),
             stray: self.stray().is_some(),
         }
     }
