@@ -121,6 +121,12 @@ pub enum Flaw {
     MarkNotDurable,
     /// A segment is recycled while a write to it is in flight.
     RecycledInFlight,
+    /// An entry of the sidecar counts though its slot now has a row of another kind.
+    KindInPlaceKept,
+    /// An entry of the sidecar counts though another key has taken its slot.
+    SlotKeyKept,
+    /// An entry of the sidecar counts though its page was given to another class.
+    PageClassKept,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -141,7 +147,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 54] = [
+    pub const ALL: [Flaw; 57] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -196,6 +202,9 @@ impl Flaw {
         Flaw::HeaderNotDurable,
         Flaw::MarkNotDurable,
         Flaw::RecycledInFlight,
+        Flaw::KindInPlaceKept,
+        Flaw::SlotKeyKept,
+        Flaw::PageClassKept,
     ];
 
     /// The flaws that only steal mode has a place for.

@@ -152,6 +152,7 @@ fn main() {
 
     let start = Instant::now();
     for (p, sidecar) in &sidecars {
+        let sidecar = restarted.read_sidecar(*p, sidecar);
         let built = restarted
             .lock(*p)
             .build_indexes(&|_| Some(false), Some(sidecar));

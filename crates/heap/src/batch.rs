@@ -255,7 +255,8 @@ impl Partition {
     fn fetch(&self, target: &Target) -> u8 {
         let page = self.pages.page(target.local);
         let touched = self.touched.get(index(target.local));
-        let mut sum = touched.map_or(0, Touch::fetch);
+        let mark = self.marks.fetch(target.local);
+        let mut sum = touched.map_or(0, Touch::fetch) ^ u8::from(mark == 0);
         for (offset, len) in target.runs {
             let mut at = usize::from(offset);
             let end = (at + usize::from(len)).min(PAGE_BYTES);

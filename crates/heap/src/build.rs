@@ -2,16 +2,15 @@
 //!
 //! It runs after the last record. Rows are found by the bitmaps and checked on the way: a slot's
 //! bytes are trusted afterwards. Hashing and comparing every key is the expensive part, so an
-//! image may carry a *sidecar* of index entries; it is used for the pages that no record changed
-//! and checked against their bitmaps. A sidecar is never needed: when it does not fit, all rows
-//! are read. Elements of collections are not in it: their rows are always read, and a slot
+//! image may carry a *sidecar* of index entries, which is entered first, for the rows that no record
+//! touched. A sidecar is never needed: when it does not fit, all rows are read. Elements of
+//! collections are not in it: their rows are always read, and in a page that no record touched a slot
 //! without an entry is an element's or the sidecar does not fit.
 //!
 //! Invariants: an element is in its collection once; a key is in its table once. A second one is damage and named with its page and slot.
 
 use std::collections::{BTreeMap, btree_map};
 
-use perdura_base::cursor::Reader;
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self};
 use perdura_page::{Kind, PageHeader, PageKind, Place, Row, SlotClass, row};
@@ -23,14 +22,10 @@ use crate::gather::index_element;
 use crate::geometry::KeyHash;
 use crate::header::{FoundHeader, found_header};
 use crate::index::Table;
-use crate::pages::{Pages, flag, index};
+use crate::marks::Marks;
+use crate::pages::{Pages, flag};
 use crate::partition::Partition;
-
-/// Words of a bitmap that an index entry can name slots of.
-const SEEN_WORDS: usize = 1024 / 64;
-
-/// Which slots of a page a sidecar has entries for.
-type Seen = [u64; SEEN_WORDS];
+use crate::sidecar::{Entered, Sidecar};
 
 /// What building the indexes of a partition did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,23 +65,13 @@ impl Partition {
     pub fn build_catalog_index(&mut self) -> Result<()> {
         let only_catalog = |table: TableId| (table.0 == 0).then_some(false);
         self.attach_table(TableId(0), false);
-        let changed: Vec<u8> = self
-            .pages
-            .states
-            .iter()
-            .map(|s| s.flags & flag::CHANGED)
-            .collect();
-        self.build_indexes(&only_catalog, None)?;
-        for (state, flags) in self.pages.states.iter_mut().zip(changed) {
-            state.flags |= flags;
-        }
-        Ok(())
+        self.derive(&only_catalog, None).map(drop)
     }
 
     /// Builds all that is derived from pages. `ordered` says whether a table has an ordered
     /// index; `None`: it is not in the catalog, its pages wait for [`reclaim`](Self::reclaim).
     /// Tables in the catalog without a page here have to be attached by the caller, before or
-    /// after. Entries of pages that no record touched come from `sidecar` if it is sound, all
+    /// after. Entries of rows that no record touched come from `sidecar` if it is sound, all
     /// others from rows.
     ///
     /// # Errors
@@ -94,7 +79,20 @@ impl Partition {
     pub fn build_indexes(
         &mut self,
         ordered: &dyn Fn(TableId) -> Option<bool>,
-        sidecar: Option<&[u8]>,
+        sidecar: Option<Sidecar>,
+    ) -> Result<IndexStats> {
+        let stats = self.derive(ordered, sidecar)?;
+        for state in &mut self.pages.states {
+            state.flags &= !(flag::CHANGED | flag::SPECIAL);
+        }
+        self.marks = Marks::default();
+        Ok(stats)
+    }
+
+    fn derive(
+        &mut self,
+        ordered: &dyn Fn(TableId) -> Option<bool>,
+        sidecar: Option<Sidecar>,
     ) -> Result<IndexStats> {
         let mut stats = IndexStats::default();
         self.forget_derived(ordered);
@@ -102,16 +100,14 @@ impl Partition {
         for local in (0..self.pages.fresh).rev() {
             self.survey_page(local, ordered, &mut rows, &mut stats)?;
         }
-        for (id, rows) in rows {
-            if let Some(table) = self.tables.get_mut(&id) {
-                table.hash.reserve(rows);
-            }
+        let entered = sidecar.map(|sidecar| self.enter_sidecar(sidecar));
+        if !matches!(entered, Some(Some(_))) {
+            self.make_room(&rows);
         }
-        let seen = sidecar.map(|bytes| self.load_sidecar(bytes));
-        let fits = match &seen {
-            Some(Some((seen, entries))) => {
-                stats.from_sidecar = *entries;
-                self.index_pages(Some(seen), &mut stats)?
+        let fits = match &entered {
+            Some(Some(entered)) => {
+                stats.from_sidecar = entered.count;
+                self.index_pages(Some(entered), &mut stats)?
             }
             Some(None) => false,
             None => self.index_pages(None, &mut stats)?,
@@ -123,9 +119,6 @@ impl Partition {
             self.tables.values_mut().for_each(Table::forget_rows);
             self.index_pages(None, &mut stats)?;
         }
-        for state in &mut self.pages.states {
-            state.flags &= !flag::CHANGED;
-        }
         stats.rows += self.order_collections()?;
         for table in self.tables.values_mut() {
             // Room was made for all rows, and elements have their places elsewhere.
@@ -136,6 +129,14 @@ impl Partition {
             table.account(&self.pages.memory);
         }
         Ok(stats)
+    }
+
+    fn make_room(&mut self, rows: &BTreeMap<TableId, usize>) {
+        for (id, rows) in rows {
+            if let Some(table) = self.tables.get_mut(id) {
+                table.hash.reserve(*rows);
+            }
+        }
     }
 
     fn forget_derived(&mut self, ordered: &dyn Fn(TableId) -> Option<bool>) {
@@ -188,46 +189,11 @@ impl Partition {
         Ok(())
     }
 
-    /// Takes the entries of unchanged pages, and notes whose they are; `None` if they cannot be.
-    fn load_sidecar(&mut self, bytes: &[u8]) -> Option<(Vec<Seen>, u64)> {
-        let mut r = Reader::new(bytes);
-        let pages = &self.pages;
-        let mut seen = vec![[0; SEEN_WORDS]; index(pages.fresh)];
-        let mut total = 0;
-        while r.remaining() > 0 {
-            let id = TableId(r.u32()?);
-            let count = usize::try_from(r.u32()?).ok()?;
-            let entries = r.bytes(count.checked_mul(8)?)?;
-            let Some(table) = self.tables.get_mut(&id) else {
-                continue;
-            };
-            for raw in entries.chunks_exact(8) {
-                let entry = Entry(u64::from_le_bytes(*raw.first_chunk()?));
-                let local = entry.local();
-                if local >= pages.fresh || pages.has_flag(local, flag::CHANGED) {
-                    continue;
-                }
-                let page = pages.page(local);
-                let word = &mut seen[index(local)][entry.slot() / 64];
-                let bit = 1 << (entry.slot() % 64);
-                if layout::table(page) != id || *word & bit != 0 {
-                    return None;
-                }
-                *word |= bit;
-                total += 1;
-                table.hash.insert(entry);
-            }
-        }
-        Some((seen, total))
-    }
-
-    /// Enters the rows of all pages; those of unchanged ones are known already, if `seen` is
-    /// given. False if what was seen is not exactly the keys of those pages.
-    fn index_pages(&mut self, seen: Option<&Vec<Seen>>, stats: &mut IndexStats) -> Result<bool> {
+    /// Enters the rows of all pages; with `entered`, those that it has no entries of. False if on a page that
+    /// no record touched a key has none.
+    fn index_pages(&mut self, entered: Option<&Entered>, stats: &mut IndexStats) -> Result<bool> {
         for local in 0..self.pages.fresh {
-            let changed = self.pages.has_flag(local, flag::CHANGED);
-            let seen = seen.filter(|_| !changed).map(|seen| &seen[index(local)]);
-            if !self.index_page(local, seen, stats)? {
+            if !self.index_page(local, entered, stats)? {
                 return Ok(false);
             }
         }
@@ -237,7 +203,7 @@ impl Partition {
     fn index_page(
         &mut self,
         local: u32,
-        seen: Option<&Seen>,
+        entered: Option<&Entered>,
         stats: &mut IndexStats,
     ) -> Result<bool> {
         let page = self.pages.page(local);
@@ -246,29 +212,44 @@ impl Partition {
             layout::class(page).filter(|_| slotted),
             self.tables.get_mut(&layout::table(page)),
         ) else {
-            return Ok(seen.is_none_or(|seen| *seen == [0; SEEN_WORDS]));
+            return Ok(true);
         };
-        let mut keys_seen = 0;
-        for slot in layout::taken(page, class) {
-            let bytes = layout::slot(page, class, slot);
-            let is_element = row::is_element(bytes);
-            let has_entry = seen.is_some_and(|seen| seen[slot / 64] >> (slot % 64) & 1 == 1);
-            if seen.is_some() {
-                if has_entry == is_element {
-                    return Ok(false);
+        let every = entered.is_some_and(|entered| entered.is_special(local));
+        let every = every || table.ordered.is_some();
+        let complete = entered.is_some_and(|entered| entered.is_unmarked(local));
+        for word in 0..class.bitmap_words() {
+            let taken = layout::bitmap_word(page, word);
+            let due = entered.map_or(taken, |entered| entered.due(local, word));
+            debug_assert_eq!(due & !taken, 0, "a slot that is due is taken");
+            for slot in slots_of(word, if every { taken } else { due }) {
+                let bytes = layout::slot(page, class, slot);
+                let has_entry = due >> (slot % 64) & 1 == 0;
+                if has_entry || complete {
+                    if has_entry == row::is_element(bytes) {
+                        return Ok(false);
+                    }
+                    if has_entry && table.ordered.is_none() && !row::is_special(bytes) {
+                        continue;
+                    }
                 }
-                keys_seen += u32::from(has_entry);
-                if has_entry && table.ordered.is_none() && !row::is_special(bytes) {
-                    continue;
-                }
+                let headers = &mut self.headers;
+                index_row(&self.pages, table, (local, class, slot), has_entry, headers)?;
+                stats.from_rows += u64::from(!has_entry);
             }
-            let headers = &mut self.headers;
-            index_row(&self.pages, table, (local, class, slot), has_entry, headers)?;
-            stats.from_rows += u64::from(!has_entry);
         }
-        let all_seen = |seen: &Seen| seen.iter().map(|word| word.count_ones()).sum::<u32>();
-        Ok(seen.is_none_or(|seen| all_seen(seen) == keys_seen))
+        Ok(true)
     }
+}
+
+/// The slots that a word of a bitmap names.
+fn slots_of(word: usize, mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = usize::try_from(bits.trailing_zeros()).ok()?;
+        (bits != 0).then(|| {
+            bits &= bits - 1;
+            64 * word + bit
+        })
+    })
 }
 
 /// Checks the header and the bitmap of a page, which do not depend on any other page.

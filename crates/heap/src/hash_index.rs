@@ -62,6 +62,29 @@ impl HashIndex {
         }
     }
 
+    /// An index of entries that come in the order of one with the same salt: then each takes about one step.
+    pub(crate) fn of_ordered(
+        salt: u64,
+        entries: impl ExactSizeIterator<Item = Entry>,
+    ) -> HashIndex {
+        let mut index = HashIndex::new(salt);
+        let (len, places) = (entries.len(), roomy(entries.len()));
+        if len == 0 {
+            return index;
+        }
+        let mut refill = Refill::new(places, false);
+        for entry in entries {
+            refill.put(!entry.0, home(entry.spread(salt), places));
+        }
+        let mut farthest = refill.farthest;
+        index.adopt(refill);
+        index.len = len;
+        while index.is_crowded(farthest) && index.places.len() < len * SPARSE_MAX {
+            farthest = index.grow_crowded();
+        }
+        index
+    }
+
     /// What its hashes are spread by.
     pub(crate) fn salt(&self) -> u64 {
         self.salt
@@ -199,7 +222,7 @@ impl HashIndex {
         let needed = self.len + more;
         if needed * 5 > self.places.len() * 4 {
             let grown = self.places.len() + self.places.len() / 2;
-            let places = PLACES_MIN.max(grown).max(needed + needed / 4 + 1);
+            let places = grown.max(roomy(needed));
             let grown = self.spread_out(places);
             self.adopt(grown);
         }
@@ -292,10 +315,17 @@ impl HashIndex {
         let distance = self.put(entry, second);
         self.len += 1;
         if self.is_crowded(distance) && self.places.len() < self.len * SPARSE_MAX {
-            let grown = self.spread_out(self.places.len() + self.places.len() / 2);
-            self.adopt(grown);
-            self.shrink_below = self.len / 2;
+            self.grow_crowded();
         }
+    }
+
+    /// Grows by half though there is room; how far from its home the farthest entry is then.
+    fn grow_crowded(&mut self) -> usize {
+        let grown = self.spread_out(self.places.len() + self.places.len() / 2);
+        let farthest = grown.farthest;
+        self.adopt(grown);
+        self.shrink_below = self.len / 2;
+        farthest
     }
 
     /// Removes an entry; whether it was there.
@@ -334,6 +364,11 @@ impl HashIndex {
             accesses.replace(None);
         }
     }
+}
+
+/// Places of an array that so many entries fill to four fifths.
+fn roomy(entries: usize) -> usize {
+    PLACES_MIN.max(entries + entries / 4 + 1)
 }
 
 /// The place of a spread hash in an array of so many places.

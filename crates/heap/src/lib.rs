@@ -24,8 +24,8 @@
 //! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
 //! | [`slots`] | slots as bytes, for transactions that interleave |
 //! | [`visit`] | a checkpoint's visit of a page |
-//! | [`restart`], `touch`, [`batch`] | replay, its check, and many records at once |
-//! | [`build`], `gather`, `header`, `damage` | indexes from pages; collections from rows and headers; errors |
+//! | [`restart`], `touch`, `marks`, [`batch`] | replay, its check, what it changed, and many records at once |
+//! | [`build`], `sidecar`, `gather`, `header`, `damage` | indexes from pages; the entries an image has of them; collections from rows and headers; errors |
 //!
 //! The heap knows neither commit epochs nor streams: it encodes groups that others append.
 
@@ -53,6 +53,7 @@ mod index;
 pub mod latches;
 mod limits;
 mod lists;
+mod marks;
 mod members;
 pub mod memory;
 mod order;
@@ -65,6 +66,7 @@ pub mod row_ref;
 mod rows;
 mod runs;
 pub mod scan;
+mod sidecar;
 pub mod slots;
 pub mod texts;
 mod touch;
@@ -89,6 +91,7 @@ pub use perdura_page::{
 pub use restart::UseqGap;
 pub use row_ref::RowRef;
 pub use rows::Displaced;
+pub use sidecar::Sidecar;
 pub use texts::Text;
 pub use undo::Undo;
 pub use visit::Visit;

@@ -37,7 +37,13 @@ pub(crate) struct PageState {
     pub(crate) dirty: u8,
     /// Bits of [`flag`].
     pub(crate) flags: u8,
+    /// Restart: bytes of the longest [identity](perdura_page::row::identity_bytes) in the image, up to
+    /// [`IDENTITY_UNKNOWN`].
+    pub(crate) identity: u8,
 }
+
+/// The rows of the page have longer identities than that, or none.
+pub(crate) const IDENTITY_UNKNOWN: u8 = u8::MAX;
 
 /// Bits of [`PageState::flags`].
 pub(crate) mod flag {
@@ -53,6 +59,8 @@ pub(crate) mod flag {
     pub(crate) const CHANGED: u8 = 16;
     /// Restart: another page behind it is in use, and nothing has been written to it.
     pub(crate) const UNTOUCHED: u8 = 32;
+    /// Restart: the image has a row in it that is [special](perdura_page::row::is_special).
+    pub(crate) const SPECIAL: u8 = 64;
 }
 
 /// The bits of both image slots.

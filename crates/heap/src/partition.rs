@@ -17,6 +17,7 @@ use crate::geometry::Geometry;
 use crate::header::FoundHeader;
 use crate::index::Table;
 use crate::limits::OrphanLimits;
+use crate::marks::Marks;
 use crate::memory::MemoryAccount;
 use crate::pages::{Pages, index};
 use crate::row_ref::RowRef;
@@ -38,6 +39,8 @@ pub struct Partition {
     reclaim_next: u32,
     /// During restart, what was replayed, by local page.
     pub(crate) touched: Vec<Touch>,
+    /// During restart, which bytes records changed.
+    pub(crate) marks: Marks,
     /// The second at which keys are used now.
     pub(crate) now_second: u32,
     /// Whether tables note when their keys are used.
@@ -67,6 +70,7 @@ impl Partition {
             orphan_limits: OrphanLimits::default(),
             reclaim_next: 0,
             touched: Vec::new(),
+            marks: Marks::default(),
             now_second: NEVER,
             notes_accesses: false,
         }

@@ -29,7 +29,7 @@ use perdura_page::layout::{self, META_BYTES, PAGE_BYTES};
 use perdura_page::{Change, PageRecord};
 
 use crate::entry::LOCAL_PAGES_MAX;
-use crate::pages::{DIRTY_BOTH, PageState, flag, index};
+use crate::pages::{DIRTY_BOTH, IDENTITY_UNKNOWN, PageState, flag, index};
 use crate::partition::Partition;
 use crate::touch::Touch;
 
@@ -65,6 +65,13 @@ impl Partition {
             "a page has one image"
         );
         state.flags |= flag::IN_IMAGE;
+        let identities = layout::identities(bytes);
+        state.identity = identities.map_or(IDENTITY_UNKNOWN, |all| {
+            u8::try_from(all.bytes_max).unwrap_or(IDENTITY_UNKNOWN)
+        });
+        if identities.is_none_or(|all| all.special) {
+            state.flags |= flag::SPECIAL;
+        }
         let page = self.pages.page_mut(local);
         if changed {
             page[..META_BYTES].copy_from_slice(&bytes[..META_BYTES]);
@@ -91,6 +98,9 @@ impl Partition {
                 .resize(self.pages.states.len(), Touch::default());
         }
         self.touched[index(local)].note(record.useq);
+        for run in record.fragments() {
+            self.marks.note(local, run.offset, run.bytes.len());
+        }
         record.xor_into(self.pages.page_mut(local));
     }
 
@@ -107,6 +117,7 @@ impl Partition {
 
     /// As [`apply_change`](Self::apply_change), to a page that was admitted.
     pub(crate) fn change_admitted(&mut self, local: u32, change: &Change<'_>, redo: bool) {
+        change.for_each_run(|offset, len| self.marks.note(local, offset, len));
         let page = self.pages.page_mut(local);
         if redo {
             change.redo(page);
@@ -134,6 +145,7 @@ impl Partition {
             self.pages.page_mut(local).fill(0);
         }
         self.pages.state(local).flags |= flag::CHANGED;
+        self.marks.grow(self.pages.states.len());
         Ok(local)
     }
 

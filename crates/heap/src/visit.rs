@@ -73,18 +73,4 @@ impl Partition {
             .get(index(local))
             .is_some_and(|s| s.dirty & dirty_bit(slot) != 0)
     }
-
-    /// Appends the hash indexes as they stand: per table its id `u32`, the count of entries `u32`
-    /// and the entries `u64`. For an image it is taken after the partition's last visit: a row of
-    /// a page that no later record touches is then as the image has it.
-    pub fn sidecar(&self, out: &mut Vec<u8>) {
-        use perdura_base::cursor::Writer;
-        for (id, table) in &self.tables {
-            out.put_u32(id.0);
-            out.put_u32(u32::try_from(table.hash.len()).expect("rows of a table in a partition"));
-            for entry in table.hash.iter() {
-                out.put_u64(entry.0);
-            }
-        }
-    }
 }

@@ -5,6 +5,8 @@
 //! payload divided by 7 down to 1, so the biggest slot is nearly a page. The table is part of the
 //! format: a page names its class by index.
 
+use std::ops::Range;
+
 use perdura_base::limits::PAGE_BYTES;
 
 /// Bytes of the header, behind which the slots of a page begin.
@@ -132,6 +134,13 @@ impl SlotClass {
             self.0
         );
         HEADER_BYTES + 8 * self.bitmap_words() + slot * self.bytes()
+    }
+
+    /// The bytes of slot `slot`, from the start of the page.
+    #[must_use]
+    pub fn slot_range(self, slot: usize) -> Range<usize> {
+        let at = self.slot_offset(slot);
+        at..at + self.bytes()
     }
 }
 

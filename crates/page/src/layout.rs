@@ -4,6 +4,7 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, PageId, TableId, Useq};
 
 use crate::class::SlotClass;
+use crate::row;
 
 pub use crate::class::HEADER_BYTES;
 pub use perdura_base::limits::PAGE_BYTES;
@@ -234,8 +235,7 @@ pub fn format(
 /// The bytes of a slot.
 #[must_use]
 pub fn slot(page: &[u8], class: SlotClass, slot: usize) -> &[u8] {
-    let at = class.slot_offset(slot);
-    &page[at..at + class.bytes()]
+    &page[class.slot_range(slot)]
 }
 
 /// Word `word` of the bitmap: slots `64 * word ..`, bit 0 first.
@@ -258,6 +258,35 @@ pub fn set_taken(page: &mut [u8], slot: usize, taken: bool) {
     } else {
         *byte &= !(1 << (slot % 8));
     }
+}
+
+/// What an index entry of a page's rows depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Identities {
+    /// The [identity](row::identity_bytes) of the longest, bytes.
+    pub bytes_max: usize,
+    /// Whether one of them is [special](row::is_special).
+    pub special: bool,
+}
+
+/// The identities of the rows of a page; `None` if one cannot be read.
+#[must_use]
+pub fn identities(page: &[u8]) -> Option<Identities> {
+    let mut out = Identities::default();
+    if kind(page)? != PageKind::Slotted {
+        return Some(out);
+    }
+    let class = class(page)?;
+    for at in taken(page, class) {
+        if at >= class.slots() {
+            return None;
+        }
+        let slot = slot(page, class, at);
+        out.bytes_max = out.bytes_max.max(row::identity_bytes(slot)?);
+        out.special |= row::is_special(slot);
+    }
+    debug_assert!(out.bytes_max <= class.bytes(), "an identity is in its slot");
+    Some(out)
 }
 
 /// How many slots are taken.

@@ -24,6 +24,9 @@ const KIND_SHIFT: u32 = 4;
 const HEADERS_FROM: u8 = 5 << KIND_SHIFT;
 const ELEMENTS_FROM: u8 = 9 << KIND_SHIFT;
 
+/// Bytes of a large row's first page and hash.
+const LARGE_BYTES: usize = 12;
+
 /// The longest key of an element: a member may be as long as a value, and its collection's id
 /// goes before it.
 pub(crate) const ELEMENT_KEY_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
@@ -111,7 +114,7 @@ impl<'a> Row<'a> {
     pub fn bytes(&self) -> usize {
         let body = match self.place {
             Place::Inline { .. } => self.key_bytes + self.value_bytes,
-            Place::Large { key, .. } => 12 + key.map_or(0, <[u8]>::len),
+            Place::Large { key, .. } => LARGE_BYTES + key.map_or(0, <[u8]>::len),
         };
         head_bytes(self.key_bytes, self.value_bytes, self.expiry_ms.is_some()) + body
     }
@@ -233,6 +236,29 @@ pub fn inline_class(key_bytes: usize, value_bytes: usize, expires: bool) -> Opti
 pub fn is_special(slot: &[u8]) -> bool {
     slot.first()
         .is_none_or(|flags| *flags & 0x0f != 0 || *flags >= HEADERS_FROM)
+}
+
+/// How many bytes at the start of `slot` say what the row is and which key it has. An index entry stays true when the
+/// bytes behind them change. `None` if there is no row.
+#[must_use]
+pub fn identity_bytes(slot: &[u8]) -> Option<usize> {
+    if let [flags, key_len @ ..0x80, ..0x80, ..] = *slot
+        && flags & (HAS_EXPIRY | LARGE) == 0
+    {
+        let identity = 3 + usize::from(key_len);
+        return (identity <= slot.len()).then_some(identity);
+    }
+    let mut r = Reader::new(slot);
+    let flags = r.u8()?;
+    let (key_bytes, _) = (r.varint_usize()?, r.varint_usize()?);
+    let expiry = if flags & HAS_EXPIRY != 0 { 8 } else { 0 };
+    let key = match (flags & LARGE != 0, flags & KEY_IN_CHAIN != 0) {
+        (false, _) => key_bytes,
+        (true, false) => key_bytes.checked_add(LARGE_BYTES)?,
+        (true, true) => LARGE_BYTES,
+    };
+    let identity = key.checked_add(r.at() + expiry)?;
+    (identity <= slot.len()).then_some(identity)
 }
 
 /// Whether the row in `slot` has a chain of pages.

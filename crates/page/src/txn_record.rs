@@ -4,7 +4,7 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, PageId, TxnId};
 
 use crate::diff::{FragmentWriter, Fragments, next_span, xor_into};
-use crate::layout::{self, META_BYTES, PAGE_BYTES};
+use crate::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES};
 
 /// Slot numbers are below this: no page has more slots.
 pub(crate) const SLOTS_MAX: u16 = 1024;
@@ -185,6 +185,23 @@ impl Change<'_> {
                     page[piece.offset..end].copy_from_slice(piece.after);
                 }
                 layout::set_taken(page, usize::from(images.slot), images.taken_after);
+            }
+        }
+    }
+
+    /// Passes each run of bytes that the change writes to `take`: its offset and length.
+    pub fn for_each_run(&self, mut take: impl FnMut(usize, usize)) {
+        match self {
+            Change::Xor(delta) => delta
+                .fragments()
+                .for_each(|run| take(run.offset, run.bytes.len())),
+            Change::Assign(images) => {
+                if images.taken_before != images.taken_after {
+                    take(HEADER_BYTES + usize::from(images.slot) / 8, 1);
+                }
+                images
+                    .pieces()
+                    .for_each(|run| take(run.offset, run.after.len()));
             }
         }
     }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `load_pages` | restart: a part of the image has been read |
 //! | `check_replayed`, `end_replay` | restart: image and log are in memory |
+//! | `read_sidecar` | restart: at any time |
 //! | `index_catalog`, `index`, `settle` | restart: from pages to tables |
 //! | `visit`, `mark_dirty`, `copy_page` | checkpoint |
 //! | `contents` | digest: every key with what a client reads of it |
@@ -26,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Result, TableId};
-use perdura_heap::{Geometry, Heap, IndexStats, MemoryAccount, Visit};
+use perdura_heap::{Geometry, Heap, IndexStats, MemoryAccount, Sidecar, Visit};
 
 use crate::tables::Catalog;
 
@@ -65,7 +66,10 @@ pub trait Contract {
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) names a page and a slot.
     fn index_catalog(&self, partition: PartitionId) -> Result<()>;
 
-    /// Builds a partition's indexes; a sidecar of the image spares reading rows of unchanged pages.
+    /// Reads a partition's sidecar, while image and log are on their way.
+    fn read_sidecar(&self, partition: PartitionId, bytes: &[u8]) -> Sidecar;
+
+    /// Builds a partition's indexes; a sidecar of the image spares reading rows that no record touched.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) names a page and a slot.
@@ -73,7 +77,7 @@ pub trait Contract {
         &self,
         partition: PartitionId,
         catalog: &Catalog,
-        sidecar: Option<&[u8]>,
+        sidecar: Option<Sidecar>,
     ) -> Result<IndexStats>;
 
     /// Joins what lies in different partitions, after all of them are indexed.
@@ -169,11 +173,15 @@ impl Contract for Component {
         forward!(self, index_catalog(partition))
     }
 
+    fn read_sidecar(&self, partition: PartitionId, bytes: &[u8]) -> Sidecar {
+        forward!(self, read_sidecar(partition, bytes))
+    }
+
     fn index(
         &self,
         partition: PartitionId,
         catalog: &Catalog,
-        sidecar: Option<&[u8]>,
+        sidecar: Option<Sidecar>,
     ) -> Result<IndexStats> {
         forward!(self, index(partition, catalog, sidecar))
     }

@@ -4,9 +4,10 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId, Result};
-use perdura_heap::Heap;
+use perdura_heap::{Heap, Sidecar};
 use perdura_wal::scheme::Scheme;
 
 use crate::component::{Component, Contract};
@@ -66,6 +67,8 @@ pub(crate) struct Indexer<'a> {
     rows: AtomicU64,
     from_sidecar: AtomicU64,
     built: AtomicU64,
+    /// Sidecars that were read, by partition.
+    read: Vec<Mutex<Option<Sidecar>>>,
 }
 
 impl<'a> Indexer<'a> {
@@ -76,6 +79,7 @@ impl<'a> Indexer<'a> {
             rows: AtomicU64::new(0),
             from_sidecar: AtomicU64::new(0),
             built: AtomicU64::new(0),
+            read: with.sidecars.iter().map(|_| Mutex::default()).collect(),
         }
     }
 
@@ -113,13 +117,30 @@ impl<'a> Indexer<'a> {
         Ok(usize::from(partitions))
     }
 
-    /// Builds the indexes of a partition.
+    /// How many sidecars there are to read.
+    pub fn sidecars(&self) -> usize {
+        self.read.len()
+    }
+
+    /// Reads the sidecar of a partition.
+    pub fn read_sidecar(&self, component: &Component, number: usize) {
+        let read = self.sidecar(component, number);
+        let before = std::mem::replace(&mut *self.read[number].lock(), read);
+        assert!(before.is_none(), "a sidecar is read once");
+    }
+
+    fn sidecar(&self, component: &Component, number: usize) -> Option<Sidecar> {
+        let bytes = self.with.sidecars.get(number)?;
+        let id = partition(number);
+        (!bytes.is_empty()).then(|| component.read_sidecar(id, bytes))
+    }
+
+    /// Builds the indexes of a partition; its sidecar is read now unless it has been.
     pub fn build(&self, component: &Component, number: usize) -> Result<()> {
-        let id = u16::try_from(number).expect("a partition's number");
         let catalog = self.catalog.get().expect("the catalog is read first");
-        let sidecar = self.with.sidecars.get(number);
-        let sidecar = sidecar.filter(|bytes| !bytes.is_empty()).map(Vec::as_slice);
-        let stats = component.index(PartitionId(id), catalog, sidecar)?;
+        let read = self.read.get(number).and_then(|read| read.lock().take());
+        let sidecar = read.or_else(|| self.sidecar(component, number));
+        let stats = component.index(partition(number), catalog, sidecar)?;
         self.rows.fetch_add(stats.rows, Ordering::Relaxed);
         self.from_sidecar
             .fetch_add(stats.from_sidecar, Ordering::Relaxed);
@@ -153,4 +174,8 @@ impl<'a> Indexer<'a> {
         );
         tables
     }
+}
+
+fn partition(number: usize) -> PartitionId {
+    PartitionId(u16::try_from(number).expect("a partition's number"))
 }

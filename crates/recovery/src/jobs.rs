@@ -124,6 +124,7 @@ pub(crate) struct ScheduleState<P, U> {
     pub mergers_next: usize,
     pub mergers_left: usize,
     pub log_end: Ending,
+    pub sidecars: Sidecars,
     pub indexes: Indexes,
     /// When the first job of image and log began and the last ended.
     pub backup_span: Option<(u64, u64)>,
@@ -133,6 +134,23 @@ pub(crate) struct ScheduleState<P, U> {
 }
 
 impl<P, U> ScheduleState<P, U> {
+    /// A part that was read from a disk and is not played.
+    pub fn take_part(&mut self, disk: usize) -> Option<Job<P, U>> {
+        let part = self.disks[disk].ready.pop_front()?;
+        Some(Job::PlayPart(disk, part))
+    }
+
+    /// A sidecar that nobody reads. What is not read when the indexes are begun is read with them.
+    pub fn take_sidecar(&mut self) -> Option<Job<P, U>> {
+        let sidecars = &mut self.sidecars;
+        if sidecars.next == sidecars.count || self.indexes != Indexes::Due {
+            return None;
+        }
+        sidecars.next += 1;
+        sidecars.reading += 1;
+        Some(Job::ReadSidecar(sidecars.next - 1))
+    }
+
     /// A part of the image was played.
     pub fn end_part(&mut self, disk: usize) {
         self.disks[disk].open -= 1;
@@ -144,6 +162,29 @@ impl<P, U> ScheduleState<P, U> {
             "{unread} parts are unread and {} unplayed",
             self.parts_left
         );
+    }
+
+    /// The next step of the indexes; the first of them if it may be taken now.
+    pub fn take_index(&mut self, may_begin: bool) -> Option<Job<P, U>> {
+        match self.indexes {
+            Indexes::Due => {
+                let may_begin = may_begin && self.sidecars.reading == 0;
+                may_begin.then(|| {
+                    self.indexes = Indexes::Beginning;
+                    Job::BeginIndexes
+                })
+            }
+            Indexes::Building { left: 0, .. } => {
+                self.indexes = Indexes::Ending;
+                Some(Job::EndIndexes)
+            }
+            Indexes::Building { count, next, left } if next < count => {
+                let next = next + 1;
+                self.indexes = Indexes::Building { count, next, left };
+                Some(Job::BuildIndex(next - 1))
+            }
+            Indexes::Building { .. } | Indexes::Beginning | Indexes::Ending | Indexes::Done => None,
+        }
     }
 
     /// The log's end is known, and with it the units of each stream.
@@ -199,6 +240,13 @@ pub(crate) enum Ending {
     Yes,
 }
 
+/// How far the sidecars are: `next` is the first that no job has taken, `reading` are being read.
+pub(crate) struct Sidecars {
+    pub count: usize,
+    pub next: usize,
+    pub reading: usize,
+}
+
 /// How far the indexes are.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Indexes {
@@ -224,6 +272,7 @@ pub(crate) enum Job<P, U> {
     PlayUnit(usize, Arc<U>),
     Merge(usize),
     EndLog,
+    ReadSidecar(usize),
     BeginIndexes,
     BuildIndex(usize),
     EndIndexes,
@@ -237,6 +286,8 @@ pub(crate) enum Counts {
     Index,
     /// The second pass is timed separately.
     Undo,
+    /// A sidecar is read while there is nothing else to do.
+    Nothing,
 }
 
 impl<P, U> Job<P, U> {
@@ -247,6 +298,7 @@ impl<P, U> Job<P, U> {
                 Counts::Log
             }
             Job::EndLog => Counts::Undo,
+            Job::ReadSidecar(_) => Counts::Nothing,
             Job::BeginIndexes | Job::BuildIndex(_) | Job::EndIndexes => Counts::Index,
         }
     }

@@ -308,6 +308,16 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
         }
     }
 
+    fn sidecars(&self) -> usize {
+        self.indexer.as_ref().map_or(0, Indexer::sidecars)
+    }
+
+    fn read_sidecar(&self, number: usize) {
+        if let Some(indexer) = &self.indexer {
+            indexer.read_sidecar(&self.component, number);
+        }
+    }
+
     fn begin_indexes(&self) -> Result<usize> {
         match &self.indexer {
             Some(indexer) if !self.is_void() => {

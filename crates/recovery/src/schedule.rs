@@ -14,7 +14,8 @@ use perdura_base::{Error, Result};
 use perdura_device::Clock;
 
 use crate::jobs::{
-    Asker, Counts, Decided, DiskState, Ending, Indexes, Job, Scan, ScheduleState, StreamState,
+    Asker, Counts, Decided, DiskState, Ending, Indexes, Job, Scan, ScheduleState, Sidecars,
+    StreamState,
 };
 use crate::level::{Busy, Edges, Schedule};
 use crate::threads::OnPanic;
@@ -122,6 +123,11 @@ impl<'a, W: Work> Runner<'a, W> {
                 mergers_next: 0,
                 mergers_left: mergers,
                 log_end: Ending::No,
+                sidecars: Sidecars {
+                    count: work.sidecars(),
+                    next: 0,
+                    reading: 0,
+                },
                 indexes: Indexes::Due,
                 backup_span: None,
                 log_span: None,
@@ -259,23 +265,26 @@ impl<'a, W: Work> Runner<'a, W> {
             Asker::Disk(disk) => self.take_read_part(state, disk),
             Asker::Stream(stream) => self.take_log_read(state, stream),
             Asker::Player => (0..state.disks.len())
-                .find_map(|disk| take_part(state, disk))
+                .find_map(|disk| state.take_part(disk))
                 .or_else(|| self.take_log_play(state, 0))
-                .or_else(|| self.take_end(state)),
+                .or_else(|| self.take_end(state))
+                .or_else(|| state.take_sidecar()),
             Asker::Everyone(pick) => {
                 let disks = state.disks.len();
-                let kinds = 2 * disks + state.streams.len() + 1;
+                let kinds = 2 * disks + state.streams.len() + 2;
                 let start = usize::try_from(pick % to_u64(kinds)).unwrap_or(0);
                 // From a start that the seed picks; with seed 0 what is read is played at once.
                 let taken = (0..kinds).map(|i| (start + i) % kinds).find_map(|kind| {
                     if kind < disks {
-                        take_part(state, kind)
+                        state.take_part(kind)
                     } else if kind < 2 * disks {
                         self.take_read_part(state, kind - disks)
                     } else if kind < 2 * disks + 1 {
                         self.take_log_play(state, pick)
+                    } else if kind < 2 * disks + 2 {
+                        state.take_sidecar()
                     } else {
-                        self.take_log_read(state, kind - 2 * disks - 1)
+                        self.take_log_read(state, kind - 2 * disks - 2)
                     }
                 });
                 taken.or_else(|| self.take_end(state))
@@ -373,26 +382,9 @@ impl<'a, W: Work> Runner<'a, W> {
             state.log_end = Ending::Running;
             return Some(Job::EndLog);
         }
-        match state.indexes {
-            Indexes::Due => {
-                let loaded = state.parts_left == 0 && state.decided == Decided::Yes;
-                let may_begin = loaded && (self.indexes_first || state.log_end == Ending::Yes);
-                may_begin.then(|| {
-                    state.indexes = Indexes::Beginning;
-                    Job::BeginIndexes
-                })
-            }
-            Indexes::Building { left: 0, .. } => {
-                state.indexes = Indexes::Ending;
-                Some(Job::EndIndexes)
-            }
-            Indexes::Building { count, next, left } if next < count => {
-                let next = next + 1;
-                state.indexes = Indexes::Building { count, next, left };
-                Some(Job::BuildIndex(next - 1))
-            }
-            Indexes::Building { .. } | Indexes::Beginning | Indexes::Ending | Indexes::Done => None,
-        }
+        let loaded = state.parts_left == 0 && state.decided == Decided::Yes;
+        let may_begin = loaded && (self.indexes_first || state.log_end == Ending::Yes);
+        state.take_index(may_begin)
     }
 
     fn perform(&self, job: Job<W::Part, W::Unit>, busy: &mut Busy) {
@@ -423,6 +415,10 @@ impl<'a, W: Work> Runner<'a, W> {
             Job::PlayUnit(stream, unit) => self.play_unit(stream, unit, busy),
             Job::Merge(worker) => self.merge(worker, busy),
             Job::EndLog => self.update(self.work.end_log(), |state, ()| state.end_log()),
+            Job::ReadSidecar(number) => {
+                self.work.read_sidecar(number);
+                self.update(Ok(()), |state, ()| state.sidecars.reading -= 1)
+            }
             Job::BeginIndexes => self.update(self.work.begin_indexes(), |state, count| {
                 let (next, left) = (0, count);
                 state.indexes = Indexes::Building { count, next, left };
@@ -483,7 +479,7 @@ impl<'a, W: Work> Runner<'a, W> {
             Counts::Image => Some(&mut state.backup_span),
             Counts::Log => Some(&mut state.log_span),
             Counts::Index => Some(&mut state.index_span),
-            Counts::Undo => None,
+            Counts::Undo | Counts::Nothing => None,
         };
         if let Some(span) = span {
             let (from, to) = span.unwrap_or((since, now));
@@ -582,11 +578,6 @@ impl<'a, W: Work> Runner<'a, W> {
             s.next
         );
     }
-}
-
-fn take_part<P, U>(state: &mut ScheduleState<P, U>, disk: usize) -> Option<Job<P, U>> {
-    let part = state.disks[disk].ready.pop_front()?;
-    Some(Job::PlayPart(disk, part))
 }
 
 fn seconds(ns: u64) -> f64 {

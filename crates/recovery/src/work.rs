@@ -74,6 +74,11 @@ pub trait Work: Sync {
 
     /// Whether LP needs the indexes: then they are built from the image alone, before it.
     fn indexes_first(&self) -> bool;
+    /// Sidecars to be read; it need not have happened when an index is built.
+    fn sidecars(&self) -> usize;
+    /// Reads one of them.
+    fn read_sidecar(&self, number: usize);
+
     /// Once the pages are complete: makes them ready to be indexed. Returns the number of indexes.
     ///
     /// # Errors

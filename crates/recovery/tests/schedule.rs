@@ -20,6 +20,7 @@ enum Event {
     ReadUnit(usize, usize),
     PlayUnit(usize, usize),
     EndLog,
+    ReadSidecar(usize),
     BeginIndexes,
     BuildIndex(usize),
     EndIndexes,
@@ -171,6 +172,14 @@ impl Work for Toy {
 
     fn indexes_first(&self) -> bool {
         self.indexes_first
+    }
+
+    fn sidecars(&self) -> usize {
+        INDEXES
+    }
+
+    fn read_sidecar(&self, number: usize) {
+        self.note(Event::ReadSidecar(number)).expect("no error");
     }
 
     fn begin_indexes(&self) -> Result<usize> {
@@ -416,6 +425,8 @@ fn indexes_are_built_once_between_the_log_and_the_end_or_between_image_and_log()
                     for number in 0..INDEXES {
                         let built = one(Event::BuildIndex(number));
                         assert!(begin < built && built < end);
+                        let read = at(&trace, |e| *e == Event::ReadSidecar(number));
+                        assert!(read.len() <= 1 && read.iter().all(|read| *read < begin));
                     }
                     let parts = at(&trace, |e| matches!(e, Event::PlayPart(..)));
                     assert!(parts.iter().all(|part| *part < begin), "{level:?}");

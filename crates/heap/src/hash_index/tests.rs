@@ -149,12 +149,30 @@ fn input_in_an_indexs_own_order_takes_few_steps_and_bounded_memory() {
 }
 
 #[test]
-fn input_in_an_indexs_own_order_costs_a_step_each_where_room_was_made_as_a_restart_does() {
-    let own = in_scan_order(&filled(SALT, &random_entries(64_000)));
-    let mut index = HashIndex::new(SALT);
-    index.reserve(own.len());
-    let steps = during(|| own.iter().for_each(|entry| index.insert(*entry)));
-    assert!(steps <= 3 * own.len() as u64, "{steps} steps");
+fn a_sidecar_costs_a_step_for_each_entry_and_makes_the_index_that_it_was_taken_from() {
+    for count in [0, 1, 7, 1000, 64_000] {
+        let first = filled(SALT, &random_entries(count));
+        let own: Vec<Entry> = first.iter().collect();
+        let mut index = HashIndex::new(SALT);
+        let steps = during(|| index = HashIndex::of_ordered(SALT, own.iter().copied()));
+        assert!(steps <= 3 * own.len() as u64, "{steps} steps");
+        check_members(&index, &own.iter().copied().collect());
+        assert_eq!(in_scan_order(&index), in_scan_order(&first));
+    }
+}
+
+#[test]
+fn the_sidecar_of_a_crowded_index_makes_one_that_is_as_quick_to_read() {
+    let own = in_scan_order(&filled(SALT, &random_entries(200_000)));
+    let crowd = filled(SALT, &own[..20_000]);
+    let held: Vec<Entry> = crowd.iter().collect();
+    let again = HashIndex::of_ordered(SALT, held.into_iter());
+    check_members(&again, &own[..20_000].iter().copied().collect());
+    let of = |index: &HashIndex| {
+        during(|| assert!(own[..20_000].iter().all(|e| find(index, *e).is_some())))
+    };
+    let (first, again) = (of(&crowd), of(&again));
+    assert!(again <= 2 * first + 20_000, "{again} steps after {first}");
 }
 
 #[test]

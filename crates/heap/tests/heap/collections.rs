@@ -167,6 +167,7 @@ fn restarted(heap: &Heap, sidecar: Option<&[u8]>) -> Result<(Heap, IndexStats, u
     load_pages(heap, &copy);
     copy.lock(P)
         .finish_restart(CkptEpoch(1), Some(ImageSlot::A));
+    let sidecar = sidecar.map(|bytes| copy.read_sidecar(P, bytes));
     let stats = copy.lock(P).build_indexes(&ordered, sidecar)?;
     let orphans = copy.settle_collections()?;
     Ok((copy, stats, orphans))

@@ -99,10 +99,10 @@ fn apply_shuffled(heap: &Heap, groups: &[Vec<u8>], rng: &mut fastrand::Rng) {
 
 fn finish(heap: &Heap, sidecars: Option<&[Vec<u8>]>) {
     for p in ids(heap) {
+        let sidecar = sidecars.map(|s| heap.read_sidecar(p, &s[usize::from(p.0)]));
         let mut part = heap.lock(p);
         assert_eq!(part.useq_gaps(), []);
         part.finish_restart(CkptEpoch(1), Some(ImageSlot::A));
-        let sidecar = sidecars.map(|s| s[usize::from(p.0)].as_slice());
         let stats = part.build_indexes(&ordered, sidecar).expect("sound pages");
         assert!(!stats.sidecar_refused);
         part.attach_table(PLAIN, false);

@@ -131,6 +131,7 @@ fn a_sidecar_loads_what_a_rebuild_finds_and_a_wrong_one_is_refused() {
         load_pages(&heap, &copy);
         copy.lock(P)
             .finish_restart(CkptEpoch(1), Some(ImageSlot::A));
+        let sidecar = sidecar.map(|bytes| copy.read_sidecar(P, bytes));
         let stats = copy
             .lock(P)
             .build_indexes(&ordered, sidecar)

@@ -114,7 +114,8 @@ impl<S: Subject> Tested<S> {
         }
         for id in partitions(&self.component) {
             let sidecar = image.sidecars.get(&id).filter(|_| with_sidecar);
-            let sidecar = sidecar.map(Vec::as_slice).filter(|s| !s.is_empty());
+            let sidecar = sidecar.filter(|bytes| !bytes.is_empty());
+            let sidecar = sidecar.map(|bytes| self.component.read_sidecar(id, bytes));
             self.component
                 .index(id, &S::catalog(), sidecar)
                 .expect("sound pages");

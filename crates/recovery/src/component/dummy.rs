@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, TableId};
-use perdura_heap::{Geometry, IndexStats, MemoryAccount, Visit};
+use perdura_heap::{Geometry, IndexStats, MemoryAccount, Sidecar, Visit};
 
 use super::{Contract, KeyContent, Value};
 use crate::tables::Catalog;
@@ -151,7 +151,11 @@ impl Contract for Dummy {
         Ok(())
     }
 
-    fn index(&self, _: PartitionId, _: &Catalog, _: Option<&[u8]>) -> Result<IndexStats> {
+    fn read_sidecar(&self, _: PartitionId, _: &[u8]) -> Sidecar {
+        Sidecar::default()
+    }
+
+    fn index(&self, _: PartitionId, _: &Catalog, _: Option<Sidecar>) -> Result<IndexStats> {
         Ok(IndexStats::default())
     }
 

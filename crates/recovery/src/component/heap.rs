@@ -9,7 +9,7 @@ use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, Tab
 use perdura_heap::build::check_page;
 use perdura_heap::{
     Geometry, Heap, IndexStats, Kind, MemoryAccount, Partition, PartitionGuard, RowRef, Shape,
-    Visit,
+    Sidecar, Visit,
 };
 
 use super::{Contract, Element, Elements, KeyContent, Value};
@@ -62,11 +62,15 @@ impl Contract for Heap {
         self.lock(partition).build_catalog_index()
     }
 
+    fn read_sidecar(&self, partition: PartitionId, bytes: &[u8]) -> Sidecar {
+        Heap::read_sidecar(self, partition, bytes)
+    }
+
     fn index(
         &self,
         partition: PartitionId,
         catalog: &Catalog,
-        sidecar: Option<&[u8]>,
+        sidecar: Option<Sidecar>,
     ) -> Result<IndexStats> {
         let ordered = |table| catalog.get(&table).map(|kind| kind.is_ordered());
         self.lock(partition).build_indexes(&ordered, sidecar)

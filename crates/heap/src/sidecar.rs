@@ -1,0 +1,195 @@
+//! The sidecar of an image: the hash indexes of a partition as they were when the image was made
+//! (docs/formats/image.md).
+//!
+//! A restart reads it into arrays while image and log are still on their way: an entry says itself where it
+//! belongs. When the last record has been played, the entries are held against the pages: those of rows that records
+//! have given another [identity](crate::marks), and those of slots that are free now, are removed, and only the rows
+//! without an entry are read. Hashing and comparing ten million keys takes longer than reading the image that
+//! they are in.
+//!
+//! Invariants: each slot has at most one entry; on a page that no record touched, a key without an entry or an
+//! entry without a key shows that the sidecar is not this image's.
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{PartitionId, TableId};
+use perdura_page::layout;
+use perdura_page::{PageKind, SlotClass, row};
+
+use crate::entry::Entry;
+use crate::geometry::Salts;
+use crate::hash_index::HashIndex;
+use crate::latches::Heap;
+use crate::marks::{Marks, SLOT_WORDS, Slots};
+use crate::pages::{IDENTITY_UNKNOWN, Pages, flag, index};
+use crate::partition::Partition;
+
+/// The entries of a sidecar, by table.
+#[derive(Default)]
+pub struct Sidecar {
+    /// `None` if its bytes are no sidecar.
+    tables: Option<Vec<(TableId, HashIndex)>>,
+}
+
+impl Heap {
+    /// Reads the sidecar of a partition, without its latch. Whether it is true shows when
+    /// [`build_indexes`](Partition::build_indexes) holds it against the pages.
+    #[must_use]
+    pub fn read_sidecar(&self, partition: PartitionId, bytes: &[u8]) -> Sidecar {
+        let tables = read_tables(bytes, self.geometry().salts(partition));
+        Sidecar { tables }
+    }
+}
+
+fn read_tables(bytes: &[u8], salts: Salts) -> Option<Vec<(TableId, HashIndex)>> {
+    let (mut r, mut tables) = (Reader::new(bytes), Vec::new());
+    while r.remaining() > 0 {
+        let id = TableId(r.u32()?);
+        let count = usize::try_from(r.u32()?).ok()?;
+        let entries = r.bytes(count.checked_mul(8)?)?;
+        let (entries, _) = entries.as_chunks();
+        // Its slot is one that no page has, and it stands for an empty place.
+        if entries.contains(&[u8::MAX; 8]) {
+            return None;
+        }
+        let entries = entries.iter().map(|raw| Entry(u64::from_le_bytes(*raw)));
+        tables.push((id, HashIndex::of_ordered(salts.of_keys(), entries)));
+    }
+    Some(tables)
+}
+
+/// A page, as far as entries are held against it.
+struct Page {
+    table: TableId,
+    /// The slots that are taken and have no entry that is true.
+    due: Slots,
+    /// The slots whose entries are void.
+    void: Slots,
+    /// Whether no record touched it.
+    unmarked: bool,
+    /// Whether rows that have entries are read too.
+    special: bool,
+}
+
+/// What the pages of a partition still lack when the sidecar's entries are in.
+pub(crate) struct Entered {
+    pages: Vec<Page>,
+    /// How many entries are true.
+    pub(crate) count: u64,
+}
+
+impl Entered {
+    /// The slots of a word of a page's bitmap whose rows have to be entered yet.
+    pub(crate) fn due(&self, local: u32, word: usize) -> u64 {
+        self.pages[index(local)].due[word]
+    }
+
+    /// Whether rows of a page that have entries have to be read too.
+    pub(crate) fn is_special(&self, local: u32) -> bool {
+        self.pages[index(local)].special
+    }
+
+    /// Whether no record touched a page, so that each of its keys has an entry.
+    pub(crate) fn is_unmarked(&self, local: u32) -> bool {
+        self.pages[index(local)].unmarked
+    }
+}
+
+impl Partition {
+    /// Appends the hash indexes as they stand: per table its id `u32`, the count of entries `u32`
+    /// and the entries `u64`. For an image it is taken after the partition's last visit: a row that
+    /// no later record touches is then as the image has it.
+    pub fn sidecar(&self, out: &mut Vec<u8>) {
+        for (id, table) in &self.tables {
+            out.put_u32(id.0);
+            out.put_u32(u32::try_from(table.hash.len()).expect("rows of a table in a partition"));
+            for entry in table.hash.iter() {
+                out.put_u64(entry.0);
+            }
+        }
+    }
+
+    /// Goes on with the entries of a sidecar that are true; `None` if it is not this image's, and then
+    /// some entries may be left that are not.
+    pub(crate) fn enter_sidecar(&mut self, sidecar: Sidecar) -> Option<Entered> {
+        let of = |local| compared(&self.pages, &self.marks, local);
+        let mut pages: Vec<Page> = (0..self.pages.fresh).map(of).collect();
+        let (mut count, mut void) = (0, Vec::new());
+        for (id, hash) in sidecar.tables? {
+            let Some(table) = self.tables.get_mut(&id) else {
+                continue;
+            };
+            assert_eq!(table.hash.len(), 0, "a sidecar is entered first");
+            table.hash = hash;
+            for entry in table.hash.iter() {
+                match is_true(pages.get_mut(index(entry.local())), id, entry.slot())? {
+                    true => count += 1,
+                    false => void.push(entry),
+                }
+            }
+            for entry in void.drain(..) {
+                assert!(table.hash.remove(entry), "an entry that was listed");
+            }
+        }
+        Some(Entered { pages, count })
+    }
+}
+
+/// Whether an entry is true; `None` if it shows that the sidecar is not this image's.
+fn is_true(page: Option<&mut Page>, table: TableId, slot: usize) -> Option<bool> {
+    let Some(page) = page else {
+        return Some(false);
+    };
+    let (word, bit) = (slot / 64, 1 << (slot % 64));
+    if page.void[word] & bit != 0 {
+        return Some(false);
+    }
+    if page.table != table {
+        return None;
+    }
+    if page.due[word] & bit == 0 {
+        return (!page.unmarked).then_some(false);
+    }
+    page.due[word] &= !bit;
+    Some(true)
+}
+
+fn compared(pages: &Pages, marks: &Marks, local: u32) -> Page {
+    let page = pages.page(local);
+    let slotted = layout::kind(page) == Some(PageKind::Slotted);
+    let class = layout::class(page).unwrap_or_default();
+    let words = if slotted { class.bitmap_words() } else { 0 };
+    let mut due = [0; SLOT_WORDS];
+    for (word, due) in due.iter_mut().enumerate().take(words) {
+        *due = layout::bitmap_word(page, word);
+    }
+    let identity = pages.states[index(local)].identity;
+    let identity = (identity != IDENTITY_UNKNOWN).then(|| usize::from(identity));
+    let mut void = marks.void_slots(local, class, identity);
+    forget_voids(page, class, marks.is_all_marked(local), &mut void);
+    Page {
+        table: layout::table(page),
+        due,
+        void,
+        unmarked: marks.is_unmarked(local),
+        special: pages.has_flag(local, flag::SPECIAL),
+    }
+}
+
+/// The seeded bugs: void entries that count.
+fn forget_voids(page: &[u8], class: SlotClass, all: bool, void: &mut Slots) {
+    if armed(if all {
+        Flaw::PageClassKept
+    } else {
+        Flaw::SlotKeyKept
+    }) {
+        *void = [0; SLOT_WORDS];
+    }
+    let slotted = layout::kind(page) == Some(PageKind::Slotted);
+    if armed(Flaw::KindInPlaceKept) && slotted && !all {
+        let special = |slot: &usize| row::is_special(layout::slot(page, class, *slot));
+        for slot in layout::taken(page, class).filter(special) {
+            void[slot / 64] &= !(1 << (slot % 64));
+        }
+    }
+}
