@@ -22,7 +22,7 @@ use crate::pages::index;
 /// Words of a bitmap of slots.
 pub(crate) const SLOT_WORDS: usize = 1024 / 64;
 /// Runs kept of a page.
-const RUNS_MAX: usize = 64;
+const RUNS_MAX: usize = 128;
 
 /// The slots of a page, one bit each.
 pub(crate) type Slots = [u64; SLOT_WORDS];
@@ -69,7 +69,7 @@ impl Marks {
                 runs.push(run);
                 if runs.len() == RUNS_MAX {
                     merge(runs);
-                    if runs.len() > RUNS_MAX / 2 {
+                    if runs.len() > RUNS_MAX * 3 / 4 {
                         *mark = Mark::All;
                     }
                 }
@@ -205,7 +205,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         for round in 0..300 {
             let class = SlotClass::for_bytes(rng.usize(16..3000)).expect("a class");
-            let runs: Vec<(usize, usize)> = (0..rng.usize(1..200))
+            let runs: Vec<(usize, usize)> = (0..rng.usize(1..400))
                 .map(|_| {
                     let offset = rng.usize(HEADER_BYTES..PAGE_BYTES);
                     (offset, rng.usize(1..=40.min(PAGE_BYTES - offset)))
