@@ -25,5 +25,6 @@ mod status;
 mod streams;
 mod support;
 mod texts;
+mod thin;
 mod transfer;
 mod verbs;

@@ -1,0 +1,197 @@
+//! A disk that has less than it promises: a file system on a loop device whose file lies in memory, is full of holes,
+//! and grows into memory that has run out. An *overwrite* of the log's prepared segment is refused for want of space.
+//!
+//! # The trap
+//! Of a write of two pages whose second finds no space, the kernel's loop device says that it was made, and no database
+//! survives a device that lies. So the writes of this test are of one page.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::support::{Client, Reply, Server, arg};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of a block of the file system.
+const BLOCK: u64 = 4096;
+
+fn run(program: &str, args: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(args).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program}: {}", said.trim()))
+}
+
+/// The file system, mounted, and the memory that its file lies in.
+struct Thin {
+    memory: PathBuf,
+    mount: PathBuf,
+}
+
+impl Thin {
+    fn make(dir: &Path) -> Result<Thin, String> {
+        let thin = Thin {
+            memory: dir.join("memory"),
+            mount: dir.join("mount"),
+        };
+        for made in [&thin.memory, &thin.mount] {
+            std::fs::create_dir(made).map_err(|error| error.to_string())?;
+        }
+        run(
+            "mount",
+            &["-t", "tmpfs", "-o", "size=160m", "none", arg(&thin.memory)],
+        )?;
+        let file = std::fs::File::create(thin.file()).map_err(|error| error.to_string())?;
+        file.set_len(128 * MIB).map_err(|error| error.to_string())?;
+        run("mkfs.ext4", &["-q", "-F", "-b", "4096", arg(&thin.file())])?;
+        // All of it has its memory, journal and tables too: only what is punched has to grow.
+        run("fallocate", &["-l", "128MiB", arg(&thin.file())])?;
+        run(
+            "mount",
+            &["-o", "loop,nodiscard", arg(&thin.file()), arg(&thin.mount)],
+        )?;
+        Ok(thin)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.memory.join("disk")
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.memory.join("filler")
+    }
+
+    /// Gives back the memory under the last half of a file that holds zeros there.
+    fn punch(&self, path: &Path) {
+        let half = std::fs::metadata(path).unwrap().len() / BLOCK / 2;
+        let extents = run("filefrag", &["-v", "-s", arg(path)]).unwrap();
+        let (file, mut punched) = (self.file(), 0);
+        for line in extents.lines() {
+            let numbers: Vec<u64> = line
+                .split(|c: char| !c.is_ascii_digit())
+                .filter_map(|word| word.parse().ok())
+                .collect();
+            let [_, from, to, at, _, ..] = numbers[..] else {
+                continue;
+            };
+            if !line.trim_start().starts_with(|c: char| c.is_ascii_digit()) || to < half {
+                continue;
+            }
+            let skipped = half.saturating_sub(from);
+            let (offset, blocks) = ((at + skipped) * BLOCK, to + 1 - from - skipped);
+            let (offset, length) = (offset.to_string(), (blocks * BLOCK).to_string());
+            let hole = ["-p", "-o", &offset, "-l", &length];
+            run("fallocate", &[&hole[..], &[arg(&file)]].concat()).unwrap();
+            punched += blocks;
+        }
+        assert_eq!(punched, half, "{extents}");
+    }
+
+    /// Uses up the memory that is left.
+    fn fill(&self) {
+        let mut filler = std::fs::File::create(self.filler()).unwrap();
+        while filler.write_all(&[1; 65536]).is_ok() {}
+    }
+}
+
+impl Drop for Thin {
+    fn drop(&mut self) {
+        for mounted in [&self.mount, &self.memory] {
+            let _ = Command::new("umount").arg(mounted).output();
+        }
+    }
+}
+
+/// The segment that is written: of the first stream, the one that begins last.
+fn newest_segment(log: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(log)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is_segment = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with("s00-")
+    };
+    entries.filter(is_segment).max().unwrap()
+}
+
+fn value(nth: u64) -> String {
+    format!("{nth:08}").repeat(32)
+}
+
+fn set(client: &mut Client, nth: u64) -> std::io::Result<Reply> {
+    let value = value(nth);
+    client.ask(&["SET", &format!("key{nth}"), &value])
+}
+
+#[test]
+fn an_overwrite_that_finds_no_space_is_repeated_and_nothing_acknowledged_is_lost() {
+    for log_io in ["ring", "sync"] {
+        overwrite_without_space(log_io);
+    }
+}
+
+fn overwrite_without_space(log_io: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let thin = match Thin::make(dir.path()) {
+        Ok(thin) => thin,
+        Err(why) => {
+            let required = std::env::var_os("PERDURA_REQUIRE_POWERCUT").is_some();
+            assert!(!required, "no thin disk can be made here: {why}");
+            eprintln!("NOT TESTED: thin disks need root, loop devices, tmpfs and ext4 here: {why}");
+            return;
+        }
+    };
+    let data = thin.mount.join("db");
+    let extra = ["--partitions", "16", "--log-io", log_io];
+    let server = Server::start(&data, &extra);
+    let mut client = server.connect().unwrap();
+    client.set_patience(Duration::from_millis(500));
+    let ok = Reply::Status("OK".into());
+    let mut acknowledged = 0;
+    while acknowledged < 20 {
+        assert_eq!(set(&mut client, acknowledged).unwrap(), ok);
+        acknowledged += 1;
+    }
+    thin.punch(&newest_segment(&data.join("log")));
+    thin.fill();
+    // The write that is refused waits; the client gives up.
+    while set(&mut client, acknowledged).is_ok_and(|reply| reply == ok) {
+        acknowledged += 1;
+        assert!(acknowledged < 16_000, "the disk is not full");
+    }
+    let mut other = server
+        .connect()
+        .unwrap_or_else(|error| panic!("{error}: {}", server.said()));
+    other.set_patience(Duration::from_secs(5));
+    let refused = set(&mut other, u64::MAX).unwrap();
+    let says = "no space is left on the log's disk";
+    assert!(
+        matches!(&refused, Reply::Error(text) if text.contains(says)),
+        "{refused:?}"
+    );
+    std::fs::remove_file(thin.filler()).unwrap();
+    let begin = Instant::now();
+    while set(&mut other, acknowledged + 1).unwrap() != ok {
+        assert!(begin.elapsed() < Duration::from_secs(10), "it stays full");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.kill();
+    let server = Server::start(&data, &extra);
+    // The write in doubt came before one that was acknowledged.
+    for nth in 0..acknowledged + 2 {
+        let value = Reply::Bulk(Some(value(nth).into_bytes()));
+        assert_eq!(
+            server.ask(&["GET", &format!("key{nth}")]),
+            value,
+            "key{nth}"
+        );
+    }
+    println!("log written by {log_io}: {acknowledged} writes before the disk was full, none lost");
+    server.stop();
+}
