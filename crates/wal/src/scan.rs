@@ -449,7 +449,7 @@ impl Scanner<'_> {
 
     /// Notes a segment whose header is damaged but whose blocks are valid. Each block names its
     /// database, stream, incarnation and position, so nothing is lost. No crash leaves this: the
-    /// header is durable before the first block.
+    /// header is durable before the first block, and a torn mark does not damage it.
     fn doubt_header(&mut self, segment: usize) {
         let segment = &mut self.out.segments[segment];
         if let Some(fault) = segment.header_fault.take() {
