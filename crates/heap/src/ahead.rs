@@ -28,6 +28,8 @@ pub const AHEAD_KEYS: usize = 16;
 
 /// A line of the cache, bytes.
 const LINE_BYTES: usize = 64;
+/// So many lines of a row are touched; behind them the processor reads ahead by itself.
+const ROW_LINES: usize = 4;
 
 /// A key whose place in the index is being fetched.
 struct Sought<'a> {
@@ -68,8 +70,8 @@ pub fn touch<'a>(table: TableId, keys: impl Iterator<Item = (&'a Partition, KeyH
 }
 
 impl Sought<'_> {
-    /// The slot of the row that is probably the key's.
-    fn row(&self) -> Option<&[u8]> {
+    /// The page and the slot of the row that is probably the key's.
+    fn row(&self) -> Option<(&[u8], &[u8])> {
         let mut near = self.index.near(self.spread);
         let entry = near.find(|entry| entry.hash_is(self.hash))?;
         debug_assert!(
@@ -78,15 +80,18 @@ impl Sought<'_> {
         );
         let class = self.pages.class(entry.local());
         let page = self.pages.page(entry.local());
-        Some(layout::slot(page, class, entry.slot()))
+        Some((page, layout::slot(page, class, entry.slot())))
     }
 
-    /// Loads from the row's first lines.
+    /// Loads from the row's lines, and from the head of its page, which a commit changes.
     fn touch_row(&self) -> u64 {
-        let slot = self.row().unwrap_or_default();
-        let lines = &slot[..slot.len().min(LINE_BYTES)];
-        let ends = [lines.first(), lines.last()].map(|byte| byte.copied().unwrap_or_default());
-        u64::from(ends[0] ^ ends[1])
+        let Some((page, slot)) = self.row() else {
+            return 0;
+        };
+        let row = &slot[..slot.len().min(ROW_LINES * LINE_BYTES)];
+        let lines = row.iter().step_by(LINE_BYTES).chain(row.last());
+        let number = u64::from(layout::useq(page).0);
+        lines.fold(number, |seen, byte| seen ^ u64::from(*byte))
     }
 }
 
@@ -222,7 +227,7 @@ mod tests {
                 hash: **hash,
                 spread: spread(**hash, index.salt()),
             };
-            sought.row().is_some()
+            sought.row().is_some_and(|(page, slot)| page.len() > slot.len())
         };
         let found = hashes.iter().filter(is_found).count();
         assert!(
