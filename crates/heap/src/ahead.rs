@@ -227,7 +227,9 @@ mod tests {
                 hash: **hash,
                 spread: spread(**hash, index.salt()),
             };
-            sought.row().is_some_and(|(page, slot)| page.len() > slot.len())
+            sought
+                .row()
+                .is_some_and(|(page, slot)| page.len() > slot.len())
         };
         let found = hashes.iter().filter(is_found).count();
         assert!(

@@ -1,6 +1,9 @@
 //! Looking ahead: the keys of requests that were parsed at once are fetched together, before the
 //! first of them runs.
 //!
+//! Connections that are ready at the same time are read together, and their first requests are treated
+//! like those of one pipeline: see `connection/early.rs`.
+//!
 //! A command with many keys, and a block of MULTI, fetches its own as it goes along, under the latches
 //! that it holds: see [`Data::look_ahead`](crate::command::Data::look_ahead).
 //!
@@ -20,22 +23,25 @@ pub(crate) const AHEAD_KEYS: usize = 16;
 /// The most keys that are fetched for requests parsed at once.
 const PIPELINE_KEYS: usize = 64;
 
-/// Fetches what these requests will need.
-pub(crate) fn look<'a>(state: &State, session: &Session, requests: impl Iterator<Item = Args<'a>>) {
+/// Fetches what these requests will need, as far as they are of the same database as the first one.
+pub(crate) fn look<'a>(state: &State, requests: impl Iterator<Item = (&'a Session, Args<'a>)>) {
     let Stage::Ready(db) = &state.stage else {
         return;
     };
-    if !session.user.unlimited() {
+    let open = |(session, args): &(&Session, Args<'_>)| args.len() > 1 && session.user.unlimited();
+    let mut requests = requests.filter(open).peekable();
+    let Some((first, _)) = requests.peek() else {
         return;
-    }
+    };
+    let database = first.database;
     let keys = requests
-        .filter(|args| args.len() > 1)
-        .filter_map(|args| {
+        .filter(|(session, _)| session.database == database)
+        .filter_map(|(_, args)| {
             let command = state.lookup.find(args.at(0))?;
             matches!(command.run, Run::Data(_)).then(|| command.key_args(&args))
         })
         .flatten();
-    db.look_ahead(db.database(session.database), keys.take(PIPELINE_KEYS));
+    db.look_ahead(db.database(database), keys.take(PIPELINE_KEYS));
 }
 
 #[cfg(test)]

@@ -20,8 +20,12 @@ use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::State;
 use perdura_base::Epoch;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::time::Duration;
+
+pub(crate) mod early;
+
+use early::Early;
 
 /// The most arguments of a request.
 const ARGS_MAX: i64 = 1024 * 1024;
@@ -94,6 +98,18 @@ pub(crate) struct Connection {
     accounted: u64,
     /// Bytes it has sent so far.
     pub received: u64,
+    /// What was read before its turn.
+    early: Option<Early>,
+}
+
+/// What a client may send that has authenticated.
+fn known_limits(state: &State) -> Limits {
+    let value = i64::try_from(state.value_bytes_max + SLACK_BYTES).unwrap_or(i64::MAX);
+    Limits {
+        args_max: ARGS_MAX,
+        bulk_bytes_max: value,
+        authenticated: true,
+    }
 }
 
 impl Connection {
@@ -123,6 +139,7 @@ impl Connection {
             patience: Patience::default(),
             accounted: 0,
             received: 0,
+            early: None,
         }
     }
 
@@ -152,7 +169,9 @@ impl Connection {
 
     /// Runs what was read before, or reads once and runs that. `Err`: the connection is dead.
     pub(crate) fn advance(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
-        if !self.ready(state) {
+        if let Some(early) = self.early.take() {
+            self.take_early(state, early, buffer)
+        } else if !self.ready(state) {
             Ok(After::Continue)
         } else if self.paused {
             Ok(self.resume(state))
@@ -173,19 +192,37 @@ impl Connection {
         };
         let buffer = &mut buffer[..window];
         let handshaking = self.stream.handshaking();
-        let read = loop {
+        let read = self.read_once(buffer);
+        self.take_read(state, read, buffer, handshaking)
+    }
+
+    fn read_once(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
             match self.stream.read(buffer) {
-                Ok(read) => break read,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    self.readable = self.stream.stopped_early();
-                    if handshaking {
-                        self.heavy = self.stream.handshaking();
-                    }
-                    return Ok(After::Continue);
-                }
-                Err(_) => return Err(()),
+                read => return read,
             }
+        }
+    }
+
+    /// Goes on with what a read into `buffer` has brought.
+    fn take_read(
+        &mut self,
+        state: &mut State,
+        read: io::Result<usize>,
+        buffer: &[u8],
+        handshaking: bool,
+    ) -> Result<After, ()> {
+        let read = match read {
+            Ok(read) => read,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                self.readable = self.stream.stopped_early();
+                if handshaking {
+                    self.heavy = self.stream.handshaking();
+                }
+                return Ok(After::Continue);
+            }
+            Err(_) => return Err(()),
         };
         if read == 0 {
             // A half-closed peer still gets the replies to what it sent. One that is owed nothing
@@ -197,18 +234,18 @@ impl Connection {
                 _ => Ok(After::Continue),
             };
         }
-        // Less than a buffer empties the socket; only a hang-up may hide behind it.
-        self.readable = read == buffer.len() || self.hung_up || !self.stream.short_read_empties();
+        self.note_read(read, buffer.len());
         Ok(self.take(state, &buffer[..read]))
+    }
+
+    /// Less than a buffer empties the socket; only a hang-up may hide behind it.
+    fn note_read(&mut self, read: usize, window: usize) {
+        self.readable = read == window || self.hung_up || !self.stream.short_read_empties();
     }
 
     /// Takes bytes of the client, and runs what is whole.
     pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
-        self.session.active = state.now;
-        state.stats.reads += 1;
-        let count = u64::try_from(bytes.len()).unwrap_or(0);
-        state.stats.input_bytes += count;
-        self.received += count;
+        self.count_read(state, bytes.len());
         if !self.session.authenticated {
             self.input.reserve_exact(bytes.len());
         }
@@ -225,6 +262,14 @@ impl Connection {
         self.input.extend_from_slice(&bytes[consumed..]);
         self.check_input(state);
         after
+    }
+
+    fn count_read(&mut self, state: &mut State, bytes: usize) {
+        self.session.active = state.now;
+        state.stats.reads += 1;
+        let count = u64::try_from(bytes).unwrap_or(0);
+        state.stats.input_bytes += count;
+        self.received += count;
     }
 
     /// Makes room for the rest of a large request in few steps, none of which the size that a client
@@ -270,12 +315,7 @@ impl Connection {
         let mut consumed = 0;
         state.start_clock();
         let began = state.clock;
-        let value = i64::try_from(state.value_bytes_max + SLACK_BYTES).unwrap_or(i64::MAX);
-        let known = Limits {
-            args_max: ARGS_MAX,
-            bulk_bytes_max: value,
-            authenticated: true,
-        };
+        let known = known_limits(state);
         let most = if state.looks_ahead { AHEAD_REQUESTS } else { 1 };
         while consumed < input.len() && self.open(state) {
             let limits = if self.session.authenticated {
@@ -284,12 +324,13 @@ impl Connection {
                 &Limits::STRANGER
             };
             let rest = &input[consumed..];
-            let begins = self.parser.is_at_end();
+            let begins = self.parser.begins();
             match self.parser.parse(rest, limits, most) {
                 Ok(None) => break,
                 Ok(Some(bytes)) => {
                     if begins && !self.parser.is_at_end() {
-                        ahead::look(state, &self.session, self.parser.parsed(rest));
+                        let requests = self.parser.parsed(rest);
+                        ahead::look(state, requests.map(|args| (&self.session, args)));
                     }
                     let args = self.parser.args(rest);
                     if args.len() == 0 {

@@ -16,6 +16,7 @@ mod upkeep;
 use crate::command::After;
 use crate::command::wait::expire;
 use crate::connection::Connection;
+use crate::connection::early::{EARLY_READS, read_group};
 use crate::control::{Gate, Message};
 use crate::engine::{Db, Epoch, Reached};
 use crate::net::Listener;
@@ -45,8 +46,6 @@ const HEAVY_SHARE: Duration = Duration::from_millis(2);
 /// When so much of a round is over, the connections that have not had their turn are run behind those
 /// that the next look at the sockets finds.
 const LIGHT_SHARE: Duration = Duration::from_millis(5);
-/// After so many connections of a round the loop looks whether a write of the log has completed.
-const TURNS: usize = 8;
 /// How often the loop looks after itself.
 const TICK: Duration = Duration::from_millis(100);
 /// How long clients may take to read their last replies when the server ends.
@@ -195,18 +194,16 @@ impl EventLoop {
         while let Ok(message) = self.messages.try_recv() {
             self.handle(message)?;
         }
-        for (turn, index) in ready.drain(..).enumerate() {
-            if turn % TURNS == TURNS - 1 {
-                self.tend_log();
+        for group in ready.chunks(EARLY_READS) {
+            if self.takes_requests() {
+                read_group(&mut self.state, group, &mut self.buffer);
             }
-            // How long a client's requests take shows only when they have run: all that have
-            // their first turn in this round may be long.
-            let late = self.state.clock > self.state.now + LIGHT_SHARE;
-            match self.state.connections.get(index) {
-                Some(connection) if connection.heavy || late => self.heavy.push_back(index),
-                _ => self.advance(index),
+            for index in group {
+                self.take_turn(*index);
             }
+            self.tend_log();
         }
+        ready.clear();
         self.advance_heavy();
         self.advance_jobs();
         let now = Instant::now();
@@ -357,6 +354,25 @@ impl EventLoop {
             if begin.elapsed() > HEAVY_SHARE {
                 break;
             }
+        }
+    }
+
+    /// Runs a connection, or puts it behind the others.
+    fn take_turn(&mut self, index: usize) {
+        // How long a client's requests take shows only when they have run: all that have
+        // their first turn in this round may be long.
+        let late = self.state.clock > self.state.now + LIGHT_SHARE;
+        match self.state.connections.take(index) {
+            Some(mut connection) if connection.heavy || late => {
+                connection.keep_early(&mut self.state, &self.buffer);
+                self.state.connections.put(index, connection);
+                self.heavy.push_back(index);
+            }
+            Some(connection) => {
+                self.state.connections.put(index, connection);
+                self.advance(index);
+            }
+            None => {}
         }
     }
 

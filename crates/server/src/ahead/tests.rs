@@ -1,9 +1,11 @@
-//! Whether looking ahead can be seen: the same pipelines are run with it and without it, over two
-//! copies of one database. The replies, what is counted and the bytes of the log must be equal.
+//! Whether looking ahead and reading early can be seen: the same pipelines are run with them and without
+//! them, over copies of one database. The replies, what is counted and the bytes of the log must be equal.
 //!
 //! `PERDURA_AHEAD_ROUNDS` says how many pipelines there are.
 
+use crate::connection::early::{EARLY_READS, read_group};
 use crate::engine::{Db, Options, Ticket};
+use crate::net::Stream;
 use crate::options::ServerOptions;
 use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
@@ -12,6 +14,8 @@ use perdura_base::StreamId;
 use perdura_device::{Disk, FileDisk};
 use perdura_recovery::{read_anchor, verify::log_begin};
 use perdura_wal::{Check, Direction, FrameKind, scan_stream};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,29 +77,106 @@ fn groups(dir: &Path) -> Vec<Vec<u8>> {
     groups
 }
 
+/// How the clients' input is run.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Plainly,
+    LookingAhead,
+    /// Looking ahead, and the sockets of several clients are read before the first of them runs.
+    ReadingEarly,
+}
+
+/// The clients' ends of their sockets, and what a loop reads into.
+struct Sockets {
+    ends: Vec<UnixStream>,
+    buffer: Vec<u8>,
+    rng: Rng,
+}
+
+impl Sockets {
+    /// Runs as many pieces of different clients as can be read early together, from the first one on. Returns
+    /// how many.
+    fn run(&mut self, state: &mut State, pieces: &[(usize, Vec<u8>)]) -> usize {
+        let window = self.buffer.len() / EARLY_READS;
+        let mut group: Vec<usize> = Vec::new();
+        for (client, piece) in pieces {
+            if group.contains(client) || piece.is_empty() || piece.len() >= window {
+                break;
+            }
+            self.ends[*client].write_all(piece).expect("room");
+            let mut connection = state.connections.take(*client).expect("a client");
+            connection.readable = true;
+            state.connections.put(*client, connection);
+            group.push(*client);
+        }
+        read_group(state, &group, &mut self.buffer);
+        for client in &group {
+            let mut connection = state.connections.take(*client).expect("a client");
+            if self.rng.u8(..4) == 0 {
+                connection.keep_early(state, &self.buffer);
+            }
+            while connection.ready(state) {
+                let advanced = connection.advance(state, &mut self.buffer);
+                assert!(advanced.is_ok(), "a client's socket is whole");
+            }
+            state.connections.put(*client, connection);
+        }
+        group.len()
+    }
+}
+
 /// Hands pieces of input to clients.
-fn play(dir: &Path, looks_ahead: bool, pieces: &[(usize, Vec<u8>)]) -> Seen {
+fn play(dir: &Path, way: Way, pieces: &[(usize, Vec<u8>)]) -> Seen {
     let options = options(dir);
     let db = Db::open(options.clone()).expect("a database");
     let around = Testbed::new();
     let mut state: State = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
     state.stage = Stage::Ready(db.clone());
-    state.looks_ahead = looks_ahead;
+    state.looks_ahead = way != Way::Plainly;
+    let mut sockets = Sockets {
+        ends: Vec::new(),
+        buffer: vec![0; 128 * 1024],
+        rng: Rng::with_seed(5),
+    };
     for id in 1..=CLIENTS {
         let index = state.connections.reserve();
         let id = u64::try_from(id).expect("a small number");
-        let connection = testbed::connection(&state, testbed::socket(), index, id);
+        let (ours, end) = UnixStream::pair().expect("a pair of sockets");
+        ours.set_nonblocking(true).expect("a socket");
+        let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
+        let connection = testbed::connection(&state, stream, index, id);
         state.connections.put(index, connection);
+        sockets.ends.push(end);
     }
     let mut replies = vec![Vec::new(); CLIENTS];
-    for (client, piece) in pieces {
-        let mut connection = state.connections.take(*client).expect("a client");
-        connection.take(&mut state, piece);
-        replies[*client].append(&mut connection.replies.buf);
-        connection.replies = crate::replies::Replies::default();
-        assert!(connection.open(&state) && !connection.doomed);
-        state.connections.put(*client, connection);
+    let (mut at, mut together) = (0, 0);
+    while at < pieces.len() {
+        let ran = match way {
+            Way::ReadingEarly => sockets.run(&mut state, &pieces[at..]),
+            _ => 0,
+        };
+        if ran == 0 {
+            let (client, piece) = &pieces[at];
+            let mut connection = state.connections.take(*client).expect("a client");
+            connection.take(&mut state, piece);
+            state.connections.put(*client, connection);
+        }
+        together += usize::from(ran > 1);
+        at += ran.max(1);
+        for (client, replies) in replies.iter_mut().enumerate() {
+            let mut connection = state.connections.take(client).expect("a client");
+            replies.append(&mut connection.replies.buf);
+            connection.replies = crate::replies::Replies::default();
+            assert!(connection.open(&state) && !connection.doomed);
+            state.connections.put(client, connection);
+        }
     }
+    assert_eq!(
+        together > pieces.len() / 10,
+        way == Way::ReadingEarly,
+        "{together} groups of {} pieces",
+        pieces.len()
+    );
     let stats = &state.stats;
     let counted = [stats.commands, stats.errors, stats.hits, stats.misses];
     let epoch = state.newest;
@@ -218,7 +299,8 @@ fn pipeline(rng: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn random_pipelines_have_equal_replies_and_equal_log_bytes_with_and_without_looking_ahead() {
+fn random_pipelines_have_equal_replies_and_equal_log_bytes_looking_ahead_and_reading_early_or_not()
+{
     let rounds = std::env::var("PERDURA_AHEAD_ROUNDS").ok();
     let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(300);
     let mut rng = Rng::with_seed(11);
@@ -232,17 +314,23 @@ fn random_pipelines_have_equal_replies_and_equal_log_bytes_with_and_without_look
         pieces.push((client, rest));
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let [base, with, without] = ["base", "with", "without"].map(|name| dir.path().join(name));
+    let names = ["base", "plainly", "ahead", "early"];
+    let [base, plainly, ahead, early] = names.map(|name| dir.path().join(name));
     Db::open(options(&base))
         .and_then(Db::close)
         .expect("a database");
-    copy(&base, &with);
-    copy(&base, &without);
-    let (with, without) = (play(&with, true, &pieces), play(&without, false, &pieces));
-    let [commands, errors, hits, misses] = with.counted;
+    let play = |to: &Path, way| {
+        copy(&base, to);
+        play(to, way, &pieces)
+    };
+    let plainly = play(&plainly, Way::Plainly);
+    let [commands, errors, hits, misses] = plainly.counted;
     assert!(errors > 0 && hits > rounds && misses > rounds && commands > 10 * rounds);
-    assert!(with.log.len() > 100, "{} groups", with.log.len());
-    assert_eq!(with.counted, without.counted);
-    assert!(with.replies == without.replies, "replies differ");
-    assert!(with.log == without.log, "the logs differ");
+    assert!(plainly.log.len() > 100, "{} groups", plainly.log.len());
+    for (to, way) in [(ahead, Way::LookingAhead), (early, Way::ReadingEarly)] {
+        let found = play(&to, way);
+        assert_eq!(found.counted, plainly.counted);
+        assert!(found.replies == plainly.replies, "replies differ");
+        assert!(found.log == plainly.log, "the logs differ");
+    }
 }

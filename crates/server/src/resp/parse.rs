@@ -185,6 +185,8 @@ pub(crate) struct Parser {
     whole: Vec<Whole>,
     /// The one that was returned last.
     current: usize,
+    /// Whether the first of them has not been returned yet.
+    early: bool,
     state: Reading,
     /// The next byte to look at, from the request's first byte.
     at: usize,
@@ -202,6 +204,7 @@ impl Parser {
         Parser {
             whole: Vec::new(),
             current: 0,
+            early: false,
             state: Reading::Start,
             at: 0,
             scanned: 0,
@@ -225,7 +228,9 @@ impl Parser {
         most: usize,
     ) -> Result<Option<usize>, ParseError> {
         self.current += 1;
-        if self.current >= self.whole.len() {
+        if std::mem::take(&mut self.early) {
+            self.current = 0;
+        } else if self.current >= self.whole.len() {
             self.begin();
             match self.request(input, limits)? {
                 None => return Ok(None),
@@ -234,6 +239,19 @@ impl Parser {
             self.more(input, limits, most);
         }
         Ok(Some(self.whole[self.current].bytes))
+    }
+
+    /// Does what the next call of [`parse`](Self::parse) would, which is handed the same bytes or more,
+    /// and returns nothing: its requests are [`parsed`](Self::parsed) already. An error is left to that call.
+    pub(crate) fn parse_early(&mut self, input: &[u8], limits: &Limits, most: usize) {
+        debug_assert!(
+            self.is_at_end() && !self.early,
+            "a request that was parsed was not returned"
+        );
+        match self.parse(input, limits, most) {
+            Ok(found) => self.early = found.is_some(),
+            Err(_) => self.start_again(),
+        }
     }
 
     /// Parses what else is whole. An error is left to the call that comes to its request.
@@ -255,7 +273,12 @@ impl Parser {
         }
     }
 
-    /// Whether the next call of [`parse`](Self::parse) parses.
+    /// Whether the next call of [`parse`](Self::parse) parses, or would if it had not been done early.
+    pub(crate) fn begins(&self) -> bool {
+        self.early || self.is_at_end()
+    }
+
+    /// Whether the request that was returned last is the last one that was parsed.
     pub(crate) fn is_at_end(&self) -> bool {
         self.current + 1 >= self.whole.len()
     }

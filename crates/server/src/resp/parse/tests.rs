@@ -12,6 +12,8 @@ fn feed(chunks: &[&[u8]], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<String>
     for most in [2, 3, 16] {
         let ahead = feed_ahead(chunks, limits, most, || false);
         assert_eq!(ahead, found, "up to {most} at once");
+        let early = feed_early(chunks, limits, most, || false, || true);
+        assert_eq!(early, found, "up to {most} at once, early");
     }
     found
 }
@@ -21,7 +23,18 @@ fn feed_ahead(
     chunks: &[&[u8]],
     limits: &Limits,
     most: usize,
+    forgets: impl FnMut() -> bool,
+) -> (Vec<Vec<Vec<u8>>>, Option<String>) {
+    feed_early(chunks, limits, most, forgets, || false)
+}
+
+/// The same; `early` is asked whether to parse before the requests are asked for.
+fn feed_early(
+    chunks: &[&[u8]],
+    limits: &Limits,
+    most: usize,
     mut forgets: impl FnMut() -> bool,
+    mut early: impl FnMut() -> bool,
 ) -> (Vec<Vec<Vec<u8>>>, Option<String>) {
     let mut parser = Parser::new();
     let mut input = Vec::new();
@@ -29,7 +42,10 @@ fn feed_ahead(
     for chunk in chunks {
         input.extend_from_slice(chunk);
         loop {
-            let begins = parser.is_at_end();
+            if parser.is_at_end() && early() {
+                parser.parse_early(&input, limits, most);
+            }
+            let begins = parser.begins();
             match parser.parse(&input, limits, most) {
                 Ok(Some(bytes)) => {
                     let args: Vec<_> = parser.args(&input).from(0).map(<[u8]>::to_vec).collect();
@@ -101,6 +117,15 @@ fn what_was_parsed_ahead_may_be_forgotten_after_any_request() {
                 plainly,
                 "cut {cut}, up to {most} at once"
             );
+            let mut odds = rng.fork();
+            let found = feed_early(
+                &chunks,
+                &OPEN,
+                most,
+                || rng.u8(..3) == 0,
+                || odds.u8(..3) > 0,
+            );
+            assert_eq!(found, plainly, "cut {cut}, up to {most} at once, early");
         }
     }
 }

@@ -1,0 +1,188 @@
+//! Reading early: a few connections that are ready are read before the first of them runs.
+//!
+//! A client that sends one request at a time gives nothing to look ahead at, but many such clients do: their
+//! requests are parsed before the first one runs, and their keys are fetched together (see
+//! [`ahead`](crate::ahead)). Each connection still has its turn in its place, and takes there what was read.
+//!
+//! # Invariants
+//! * What was read early lies in the loop's buffer until the connection's turn, which comes before the buffer
+//!   is used again; or else the connection keeps a copy ([`Connection::keep_early`]).
+//! * A connection is read early only if its turn would begin with the same read: it has no input left, and
+//!   nothing forbids it to run. Whether it may run is asked again in its turn.
+
+use std::io;
+
+use super::{Connection, known_limits};
+use crate::ahead::{self, AHEAD_REQUESTS};
+use crate::command::After;
+use crate::resp::parse::Args;
+use crate::session::Session;
+use crate::state::State;
+
+/// So many connections are read before the first of them runs.
+pub(crate) const EARLY_READS: usize = 8;
+
+/// What an early read has brought.
+#[derive(Debug)]
+pub(super) struct Early {
+    /// Where its window in the loop's buffer begins.
+    at: usize,
+    window: usize,
+    read: io::Result<usize>,
+}
+
+impl Early {
+    /// The bytes that came.
+    fn bytes<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
+        let read = *self.read.as_ref().unwrap_or(&0);
+        debug_assert!(read <= self.window, "a read fits its window");
+        &buffer[self.at..self.at + read]
+    }
+}
+
+/// Reads those of some connections, whose turns come next, that may be read now, and fetches what their
+/// requests will need.
+pub(crate) fn read_group(state: &mut State, group: &[usize], buffer: &mut [u8]) {
+    debug_assert!(group.len() <= EARLY_READS, "each has its window");
+    if group.len() < 2 {
+        return;
+    }
+    let window_bytes = buffer.len() / EARLY_READS;
+    let windows = buffer.chunks_exact_mut(window_bytes);
+    for (turn, (index, window)) in group.iter().zip(windows).enumerate() {
+        let Some(mut connection) = state.connections.take(*index) else {
+            continue;
+        };
+        if connection.may_read_early(state) {
+            connection.read_early(state, window, turn * window_bytes);
+        }
+        state.connections.put(*index, connection);
+    }
+    if state.looks_ahead {
+        let connections = group.iter().filter_map(|i| state.connections.get(*i));
+        let lone = connections.filter_map(|one| one.lone_early(buffer));
+        ahead::look(state, lone);
+    }
+}
+
+impl Connection {
+    /// Whether it may be read before its turn.
+    fn may_read_early(&self, state: &State) -> bool {
+        let plain = self.session.authenticated && self.stream.short_read_empties();
+        let rests = self.paused || self.heavy || !self.input.is_empty() || self.early.is_some();
+        plain && !rests && self.ready(state)
+    }
+
+    /// Reads into the part of the loop's buffer that begins at `at`, and parses what came.
+    fn read_early(&mut self, state: &State, buffer: &mut [u8], at: usize) {
+        debug_assert!(self.may_read_early(state), "its turn begins with a read");
+        let read = self.read_once(buffer);
+        if let Ok(read @ 1..) = read {
+            let limits = known_limits(state);
+            self.parser
+                .parse_early(&buffer[..read], &limits, AHEAD_REQUESTS);
+        }
+        let window = buffer.len();
+        self.early = Some(Early { at, window, read });
+    }
+
+    /// The request that was read early, if it is a lone one: a pipeline is looked at when its turn comes.
+    fn lone_early<'a>(&'a self, buffer: &'a [u8]) -> Option<(&'a Session, Args<'a>)> {
+        let bytes = self.early.as_ref()?.bytes(buffer);
+        if bytes.is_empty() || !self.parser.begins() {
+            return None;
+        }
+        let mut requests = self.parser.parsed(bytes);
+        let first = requests.next()?;
+        requests.next().is_none().then_some((&self.session, first))
+    }
+
+    /// Runs what was read early.
+    pub(super) fn take_early(
+        &mut self,
+        state: &mut State,
+        early: Early,
+        buffer: &[u8],
+    ) -> Result<After, ()> {
+        if !self.open(state) {
+            self.keep(state, &early, buffer);
+            return Ok(After::Continue);
+        }
+        let window = &buffer[early.at..early.at + early.window];
+        self.take_read(state, early.read, window, false)
+    }
+
+    /// Keeps what was read early, for a turn that comes later.
+    pub(crate) fn keep_early(&mut self, state: &mut State, buffer: &[u8]) {
+        if let Some(early) = self.early.take() {
+            self.keep(state, &early, buffer);
+        }
+    }
+
+    /// An end of the input or an error shows again when the socket is read again.
+    fn keep(&mut self, state: &mut State, early: &Early, buffer: &[u8]) {
+        let bytes = early.bytes(buffer);
+        if bytes.is_empty() {
+            return;
+        }
+        debug_assert!(self.input.is_empty(), "what is kept comes behind nothing");
+        self.note_read(bytes.len(), early.window);
+        self.count_read(state, bytes.len());
+        self.input.extend_from_slice(bytes);
+        self.paused = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::{Db, Options};
+    use crate::net::Stream;
+    use crate::options::ServerOptions;
+    use crate::state::Stage;
+    use crate::testbed::{self, Testbed};
+
+    /// A client whose turn comes after that of one that ends it runs nothing of what was read early.
+    #[test]
+    fn what_was_read_early_does_not_run_when_an_earlier_turn_forbids_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = Db::open(Options::new(dir.path())).expect("a database");
+        let around = Testbed::new();
+        let options = Options::new(dir.path());
+        let mut state = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
+        state.stage = Stage::Ready(db.clone());
+        let inputs = ["CLIENT KILL ID 2\r\n", "SET k v\r\n", "DBSIZE\r\n"];
+        let mut ends = Vec::new();
+        for (id, input) in (1..).zip(inputs) {
+            let index = state.connections.reserve();
+            let (ours, mut end) = UnixStream::pair().expect("a pair of sockets");
+            ours.set_nonblocking(true).expect("a socket");
+            let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
+            let mut connection = testbed::connection(&state, stream, index, id);
+            connection.readable = true;
+            state.connections.put(index, connection);
+            end.write_all(input.as_bytes()).expect("room");
+            ends.push(end);
+        }
+        let mut buffer = vec![0; 64 * 1024];
+        read_group(&mut state, &[0, 1, 2], &mut buffer);
+        for index in 0..3 {
+            let mut connection = state.connections.take(index).expect("a client");
+            assert!(connection.early.is_some(), "client {index} was read");
+            let after = connection.advance(&mut state, &mut buffer);
+            assert!(matches!(after, Ok(After::Continue)));
+            state.connections.put(index, connection);
+        }
+        let [killer, killed, witness] = [0, 1, 2].map(|i| state.connections.get(i).expect("one"));
+        assert_eq!(killer.replies.buf, b":1\r\n");
+        assert!(killed.doomed && killed.replies.buf.is_empty());
+        assert_eq!(killed.input, b"SET k v\r\n", "nothing is lost silently");
+        assert_eq!(witness.replies.buf, b":0\r\n");
+        drop(state);
+        db.close().expect("closed");
+    }
+}
