@@ -20,17 +20,15 @@ use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::State;
 use perdura_base::Epoch;
-use std::io::{self, ErrorKind, Read};
 use std::time::Duration;
 
 pub(crate) mod early;
+mod read;
 
 use early::Early;
 
 /// The most arguments of a request.
 const ARGS_MAX: i64 = 1024 * 1024;
-/// A read that begins with a new request takes at most this, bytes.
-const PIPELINE_BYTES: usize = 32 * 1024;
 /// A connection whose turn took longer than this is run behind the others.
 const LONG_TURN: Duration = Duration::from_millis(1);
 /// So is one that is sending a request longer than this, bytes.
@@ -47,8 +45,6 @@ const SLACK_BYTES: usize = 1024 * 1024;
 /// more, the parser's copy of a line, the replies and the connection itself, a stranger costs less
 /// than 16 KiB.
 const STRANGER_INPUT_BYTES: usize = 4 * 1024;
-/// One read from a stranger takes at most this, bytes.
-const STRANGER_READ_BYTES: usize = 4 * 1024;
 /// A stranger with more unsent replies than this is not read from, bytes.
 const STRANGER_OUTPUT_BYTES: usize = 1024;
 
@@ -180,69 +176,6 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
-        // The rest of a long request comes in long reads; whole pipelines in short ones, so that
-        // no client waits for thousands of another's requests.
-        let window = if !self.session.authenticated {
-            STRANGER_READ_BYTES.min(buffer.len())
-        } else if self.parser.needed() > PIPELINE_BYTES {
-            buffer.len()
-        } else {
-            PIPELINE_BYTES.min(buffer.len())
-        };
-        let buffer = &mut buffer[..window];
-        let handshaking = self.stream.handshaking();
-        let read = self.read_once(buffer);
-        self.take_read(state, read, buffer, handshaking)
-    }
-
-    fn read_once(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.stream.read(buffer) {
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                read => return read,
-            }
-        }
-    }
-
-    /// Goes on with what a read into `buffer` has brought.
-    fn take_read(
-        &mut self,
-        state: &mut State,
-        read: io::Result<usize>,
-        buffer: &[u8],
-        handshaking: bool,
-    ) -> Result<After, ()> {
-        let read = match read {
-            Ok(read) => read,
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                self.readable = self.stream.stopped_early();
-                if handshaking {
-                    self.heavy = self.stream.handshaking();
-                }
-                return Ok(After::Continue);
-            }
-            Err(_) => return Err(()),
-        };
-        if read == 0 {
-            // A half-closed peer still gets the replies to what it sent. One that is owed nothing
-            // goes now, before another client's request is run.
-            self.readable = false;
-            self.closing = true;
-            return match self.replies.unsent() {
-                0 => Err(()),
-                _ => Ok(After::Continue),
-            };
-        }
-        self.note_read(read, buffer.len());
-        Ok(self.take(state, &buffer[..read]))
-    }
-
-    /// Less than a buffer empties the socket; only a hang-up may hide behind it.
-    fn note_read(&mut self, read: usize, window: usize) {
-        self.readable = read == window || self.hung_up || !self.stream.short_read_empties();
-    }
-
     /// Takes bytes of the client, and runs what is whole.
     pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
         self.count_read(state, bytes.len());
@@ -262,14 +195,6 @@ impl Connection {
         self.input.extend_from_slice(&bytes[consumed..]);
         self.check_input(state);
         after
-    }
-
-    fn count_read(&mut self, state: &mut State, bytes: usize) {
-        self.session.active = state.now;
-        state.stats.reads += 1;
-        let count = u64::try_from(bytes).unwrap_or(0);
-        state.stats.input_bytes += count;
-        self.received += count;
     }
 
     /// Makes room for the rest of a large request in few steps, none of which the size that a client

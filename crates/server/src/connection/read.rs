@@ -1,0 +1,85 @@
+//! Reading: bytes from a client's socket into the loop's buffer.
+
+use std::io::{self, ErrorKind, Read};
+
+use super::Connection;
+use crate::command::After;
+use crate::state::State;
+
+/// A read that begins with a new request takes at most this, bytes.
+const PIPELINE_BYTES: usize = 32 * 1024;
+/// One read from a stranger takes at most this, bytes.
+const STRANGER_READ_BYTES: usize = 4 * 1024;
+
+impl Connection {
+    pub(super) fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
+        // The rest of a long request comes in long reads; whole pipelines in short ones, so that
+        // no client waits for thousands of another's requests.
+        let window = if !self.session.authenticated {
+            STRANGER_READ_BYTES.min(buffer.len())
+        } else if self.parser.needed() > PIPELINE_BYTES {
+            buffer.len()
+        } else {
+            PIPELINE_BYTES.min(buffer.len())
+        };
+        let buffer = &mut buffer[..window];
+        let handshaking = self.stream.handshaking();
+        let read = self.read_once(buffer);
+        self.take_read(state, read, buffer, handshaking)
+    }
+
+    pub(super) fn read_once(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.read(buffer) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// Goes on with what a read into `buffer` has brought.
+    pub(super) fn take_read(
+        &mut self,
+        state: &mut State,
+        read: io::Result<usize>,
+        buffer: &[u8],
+        handshaking: bool,
+    ) -> Result<After, ()> {
+        let read = match read {
+            Ok(read) => read,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                self.readable = self.stream.stopped_early();
+                if handshaking {
+                    self.heavy = self.stream.handshaking();
+                }
+                return Ok(After::Continue);
+            }
+            Err(_) => return Err(()),
+        };
+        if read == 0 {
+            // A half-closed peer still gets the replies to what it sent. One that is owed nothing
+            // goes now, before another client's request is run.
+            self.readable = false;
+            self.closing = true;
+            return match self.replies.unsent() {
+                0 => Err(()),
+                _ => Ok(After::Continue),
+            };
+        }
+        self.note_read(read, buffer.len());
+        Ok(self.take(state, &buffer[..read]))
+    }
+
+    /// Less than a buffer empties the socket; only a hang-up may hide behind it.
+    pub(super) fn note_read(&mut self, read: usize, window: usize) {
+        self.readable = read == window || self.hung_up || !self.stream.short_read_empties();
+    }
+
+    pub(super) fn count_read(&mut self, state: &mut State, bytes: usize) {
+        self.session.active = state.now;
+        state.stats.reads += 1;
+        let count = u64::try_from(bytes).unwrap_or(0);
+        state.stats.input_bytes += count;
+        self.received += count;
+    }
+}
