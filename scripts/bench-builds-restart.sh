@@ -5,6 +5,8 @@
 #
 #   OLD=path/to/old/perdura scripts/bench-builds-restart.sh
 #   OLD=... ROUNDS=9 THREADS=1 LEVEL=1 scripts/bench-builds-restart.sh
+#   OLD=... COLD=1 scripts/bench-builds-restart.sh       each restart reads from the disk; needs root. Beside
+#                                                        it, how long a direct read of the same bytes takes
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 two_builds
@@ -19,6 +21,23 @@ declare -A bytes
 load() { # PORT SEED COUNT
     "$new" bench kv --server "127.0.0.1:$1" --keys "$keys" --fill "$3" --seed "$2" --value-bytes 100 \
         --seconds 0 --json >/dev/null
+}
+
+chill() {
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+}
+
+# read_directly DIR: seconds that a direct read of an image and the log takes
+read_directly() {
+    local begin end file
+    begin=$(date +%s.%N)
+    # Both images hold about the same; one is loaded.
+    for file in "$1"/log/s*.log "$(find "$1" -name '*.pages' -printf '%b %p\n' | sort -n | tail -1 | cut -d' ' -f2-)"; do
+        dd if="$file" of=/dev/null bs=4M iflag=direct status=none
+    done
+    end=$(date +%s.%N)
+    awk -v a="$begin" -v b="$end" 'BEGIN { print b - a }'
 }
 
 rss() { awk '/^VmRSS/ { print $2 * 1024 }' "/proc/$last_pid/status"; }
@@ -42,6 +61,7 @@ done
 # once NAME: adds a figure to each of the files NAME.total, NAME.log_play and NAME.cpu
 once() {
     local program=${!1} TIMEFORMAT='%U %S'
+    [ -z "${COLD:-}" ] || chill
     { time "$program" restart --data "$work/$1" --dry-run "${options[@]}" --json \
         >"$work/restart.json"; } 2>"$work/cpu"
     jq -r .seconds.total "$work/restart.json" >>"$work/$1.total"
@@ -66,3 +86,8 @@ for figure in $figures; do
 done
 awk -v o="${bytes[old]}" -v n="${bytes[new]}" \
     'BEGIN { printf "%-9s %10d %10d %8.3f\n", "bytes/key", o, n, n / o }'
+if [ -n "${COLD:-}" ]; then
+    for ((round = 1; round <= 3; round++)); do read_directly "$work/new" >>"$work/direct"; done
+    awk -v d="$(median <"$work/direct")" -v n="$(median <"$work/new.total")" -v o="$(median <"$work/old.total")" \
+        'BEGIN { printf "a direct read of image and log: %.3f s; old %.2f, new %.2f times that\n", d, o / d, n / d }'
+fi

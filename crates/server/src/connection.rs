@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) mod early;
 mod read;
 
-use early::Early;
+use early::{Early, EarlyBuffer};
 
 /// The most arguments of a request.
 const ARGS_MAX: i64 = 1024 * 1024;
@@ -164,9 +164,14 @@ impl Connection {
     }
 
     /// Runs what was read before, or reads once and runs that. `Err`: the connection is dead.
-    pub(crate) fn advance(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
+    pub(crate) fn advance(
+        &mut self,
+        state: &mut State,
+        buffer: &mut [u8],
+        early_buffer: &EarlyBuffer,
+    ) -> Result<After, ()> {
         if let Some(early) = self.early.take() {
-            self.take_early(state, early, buffer)
+            self.take_early(state, early, early_buffer)
         } else if !self.ready(state) {
             Ok(After::Continue)
         } else if self.paused {

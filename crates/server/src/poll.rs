@@ -11,12 +11,13 @@
 mod log;
 mod memory;
 mod messages;
+mod turns;
 mod upkeep;
 
 use crate::command::After;
 use crate::command::wait::expire;
 use crate::connection::Connection;
-use crate::connection::early::{EARLY_READS, read_group};
+use crate::connection::early::EarlyBuffer;
 use crate::control::{Gate, Message};
 use crate::engine::{Db, Epoch, Reached};
 use crate::net::Listener;
@@ -85,6 +86,8 @@ pub(crate) struct EventLoop {
     messages: Receiver<Message>,
     gate: Arc<Gate>,
     buffer: Box<[u8]>,
+    /// What was read of connections before their turns.
+    early: EarlyBuffer,
     /// Connections to run in the next round whatever the poller says.
     again: Vec<usize>,
     /// Connections to run whose last turn took long, in order.
@@ -143,6 +146,7 @@ impl EventLoop {
             state,
             messages,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            early: EarlyBuffer::new(),
             again: Vec::new(),
             heavy: VecDeque::new(),
             touched: Vec::new(),
@@ -194,15 +198,7 @@ impl EventLoop {
         while let Ok(message) = self.messages.try_recv() {
             self.handle(message)?;
         }
-        for group in ready.chunks(EARLY_READS) {
-            if self.takes_requests() {
-                read_group(&mut self.state, group, &mut self.buffer);
-            }
-            for index in group {
-                self.take_turn(*index);
-            }
-            self.tend_log();
-        }
+        self.run_ready(&ready);
         ready.clear();
         self.advance_heavy();
         self.advance_jobs();
@@ -357,25 +353,6 @@ impl EventLoop {
         }
     }
 
-    /// Runs a connection, or puts it behind the others.
-    fn take_turn(&mut self, index: usize) {
-        // How long a client's requests take shows only when they have run: all that have
-        // their first turn in this round may be long.
-        let late = self.state.clock > self.state.now + LIGHT_SHARE;
-        match self.state.connections.take(index) {
-            Some(mut connection) if connection.heavy || late => {
-                connection.keep_early(&mut self.state, &self.buffer);
-                self.state.connections.put(index, connection);
-                self.heavy.push_back(index);
-            }
-            Some(connection) => {
-                self.state.connections.put(index, connection);
-                self.advance(index);
-            }
-            None => {}
-        }
-    }
-
     /// Reads and runs one connection.
     fn advance(&mut self, index: usize) {
         if !self.takes_requests() {
@@ -388,7 +365,7 @@ impl EventLoop {
         if self.waits_in_vain(&connection) {
             return self.part(index, connection);
         }
-        match connection.advance(&mut self.state, &mut self.buffer) {
+        match connection.advance(&mut self.state, &mut self.buffer, &self.early) {
             // The end may have come together with the request that waits.
             Ok(After::Continue) if self.waits_in_vain(&connection) => {
                 self.part(index, connection);

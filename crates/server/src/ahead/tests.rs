@@ -3,7 +3,7 @@
 //!
 //! `PERDURA_AHEAD_ROUNDS` says how many pipelines there are.
 
-use crate::connection::early::{EARLY_READS, read_group};
+use crate::connection::early::{EARLY_BYTES, EarlyBuffer, read_group};
 use crate::engine::{Db, Options, Ticket};
 use crate::net::Stream;
 use crate::options::ServerOptions;
@@ -90,6 +90,7 @@ enum Way {
 struct Sockets {
     ends: Vec<UnixStream>,
     buffer: Vec<u8>,
+    early: EarlyBuffer,
     rng: Rng,
 }
 
@@ -97,26 +98,33 @@ impl Sockets {
     /// Runs as many pieces of different clients as can be read early together, from the first one on. Returns
     /// how many.
     fn run(&mut self, state: &mut State, pieces: &[(usize, Vec<u8>)]) -> usize {
-        let window = self.buffer.len() / EARLY_READS;
         let mut group: Vec<usize> = Vec::new();
         for (client, piece) in pieces {
-            if group.contains(client) || piece.is_empty() || piece.len() >= window {
+            // One that is not read early reads in its turn, while the others wait for theirs.
+            let heavy = self.rng.u8(..4) == 0;
+            let most = if heavy {
+                self.buffer.len()
+            } else {
+                EARLY_BYTES
+            };
+            if group.contains(client) || piece.is_empty() || piece.len() >= most {
                 break;
             }
             self.ends[*client].write_all(piece).expect("room");
             let mut connection = state.connections.take(*client).expect("a client");
             connection.readable = true;
+            connection.heavy = heavy;
             state.connections.put(*client, connection);
             group.push(*client);
         }
-        read_group(state, &group, &mut self.buffer);
+        read_group(state, &group, &mut self.early);
         for client in &group {
             let mut connection = state.connections.take(*client).expect("a client");
             if self.rng.u8(..4) == 0 {
-                connection.keep_early(state, &self.buffer);
+                connection.keep_early(state, &self.early);
             }
             while connection.ready(state) {
-                let advanced = connection.advance(state, &mut self.buffer);
+                let advanced = connection.advance(state, &mut self.buffer, &self.early);
                 assert!(advanced.is_ok(), "a client's socket is whole");
             }
             state.connections.put(*client, connection);
@@ -135,7 +143,8 @@ fn play(dir: &Path, way: Way, pieces: &[(usize, Vec<u8>)]) -> Seen {
     state.looks_ahead = way != Way::Plainly;
     let mut sockets = Sockets {
         ends: Vec::new(),
-        buffer: vec![0; 128 * 1024],
+        buffer: vec![0; 32 * 1024],
+        early: EarlyBuffer::new(),
         rng: Rng::with_seed(5),
     };
     for id in 1..=CLIENTS {

@@ -5,8 +5,8 @@
 //! [`ahead`](crate::ahead)). Each connection still has its turn in its place, and takes there what was read.
 //!
 //! # Invariants
-//! * What was read early lies in the loop's buffer until the connection's turn, which comes before the buffer
-//!   is used again; or else the connection keeps a copy ([`Connection::keep_early`]).
+//! * What was read early lies in a buffer that only early reads use, until the connection's turn, which comes
+//!   before the next group is read; or else the connection keeps a copy ([`Connection::keep_early`]).
 //! * A connection is read early only if its turn would begin with the same read: it has no input left, and
 //!   nothing forbids it to run. Whether it may run is asked again in its turn.
 
@@ -22,39 +22,54 @@ use crate::state::State;
 /// So many connections are read before the first of them runs.
 pub(crate) const EARLY_READS: usize = 8;
 
+/// An early read takes at most this, bytes.
+pub(crate) const EARLY_BYTES: usize = 16 * 1024;
+
+/// Where early reads go: a window for each connection of a group.
+pub(crate) struct EarlyBuffer(Box<[u8]>);
+
+impl EarlyBuffer {
+    /// One that holds nothing yet.
+    pub(crate) fn new() -> Self {
+        EarlyBuffer(vec![0; EARLY_READS * EARLY_BYTES].into_boxed_slice())
+    }
+
+    fn window(&self, turn: usize) -> &[u8] {
+        &self.0[turn * EARLY_BYTES..(turn + 1) * EARLY_BYTES]
+    }
+}
+
 /// What an early read has brought.
 #[derive(Debug)]
 pub(super) struct Early {
-    /// Where its window in the loop's buffer begins.
-    at: usize,
-    window: usize,
+    /// Which window it went to.
+    turn: usize,
     read: io::Result<usize>,
 }
 
 impl Early {
     /// The bytes that came.
-    fn bytes<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
+    fn bytes<'a>(&self, buffer: &'a EarlyBuffer) -> &'a [u8] {
         let read = *self.read.as_ref().unwrap_or(&0);
-        debug_assert!(read <= self.window, "a read fits its window");
-        &buffer[self.at..self.at + read]
+        debug_assert!(read <= EARLY_BYTES, "a read fits its window");
+        &buffer.window(self.turn)[..read]
     }
 }
 
 /// Reads those of some connections, whose turns come next, that may be read now, and fetches what their
 /// requests will need.
-pub(crate) fn read_group(state: &mut State, group: &[usize], buffer: &mut [u8]) {
+pub(crate) fn read_group(state: &mut State, group: &[usize], buffer: &mut EarlyBuffer) {
     debug_assert!(group.len() <= EARLY_READS, "each has its window");
     if group.len() < 2 {
         return;
     }
-    let window_bytes = buffer.len() / EARLY_READS;
-    let windows = buffer.chunks_exact_mut(window_bytes);
+    let windows = buffer.0.chunks_exact_mut(EARLY_BYTES);
     for (turn, (index, window)) in group.iter().zip(windows).enumerate() {
         let Some(mut connection) = state.connections.take(*index) else {
             continue;
         };
         if connection.may_read_early(state) {
-            connection.read_early(state, window, turn * window_bytes);
+            connection.read_early(state, window, turn);
         }
         state.connections.put(*index, connection);
     }
@@ -73,21 +88,20 @@ impl Connection {
         plain && !rests && self.ready(state)
     }
 
-    /// Reads into the part of the loop's buffer that begins at `at`, and parses what came.
-    fn read_early(&mut self, state: &State, buffer: &mut [u8], at: usize) {
+    /// Reads into the window of its turn, and parses what came.
+    fn read_early(&mut self, state: &State, window: &mut [u8], turn: usize) {
         debug_assert!(self.may_read_early(state), "its turn begins with a read");
-        let read = self.read_once(buffer);
+        let read = self.read_once(window);
         if let Ok(read @ 1..) = read {
             let limits = known_limits(state);
             self.parser
-                .parse_early(&buffer[..read], &limits, AHEAD_REQUESTS);
+                .parse_early(&window[..read], &limits, AHEAD_REQUESTS);
         }
-        let window = buffer.len();
-        self.early = Some(Early { at, window, read });
+        self.early = Some(Early { turn, read });
     }
 
     /// The request that was read early, if it is a lone one: a pipeline is looked at when its turn comes.
-    fn lone_early<'a>(&'a self, buffer: &'a [u8]) -> Option<(&'a Session, Args<'a>)> {
+    fn lone_early<'a>(&'a self, buffer: &'a EarlyBuffer) -> Option<(&'a Session, Args<'a>)> {
         let bytes = self.early.as_ref()?.bytes(buffer);
         if bytes.is_empty() || !self.parser.begins() {
             return None;
@@ -102,31 +116,30 @@ impl Connection {
         &mut self,
         state: &mut State,
         early: Early,
-        buffer: &[u8],
+        buffer: &EarlyBuffer,
     ) -> Result<After, ()> {
         if !self.open(state) {
             self.keep(state, &early, buffer);
             return Ok(After::Continue);
         }
-        let window = &buffer[early.at..early.at + early.window];
-        self.take_read(state, early.read, window, false)
+        self.take_read(state, early.read, buffer.window(early.turn), false)
     }
 
     /// Keeps what was read early, for a turn that comes later.
-    pub(crate) fn keep_early(&mut self, state: &mut State, buffer: &[u8]) {
+    pub(crate) fn keep_early(&mut self, state: &mut State, buffer: &EarlyBuffer) {
         if let Some(early) = self.early.take() {
             self.keep(state, &early, buffer);
         }
     }
 
     /// An end of the input or an error shows again when the socket is read again.
-    fn keep(&mut self, state: &mut State, early: &Early, buffer: &[u8]) {
+    fn keep(&mut self, state: &mut State, early: &Early, buffer: &EarlyBuffer) {
         let bytes = early.bytes(buffer);
         if bytes.is_empty() {
             return;
         }
         debug_assert!(self.input.is_empty(), "what is kept comes behind nothing");
-        self.note_read(bytes.len(), early.window);
+        self.note_read(bytes.len(), EARLY_BYTES);
         self.count_read(state, bytes.len());
         self.input.extend_from_slice(bytes);
         self.paused = true;
@@ -168,12 +181,12 @@ mod tests {
             end.write_all(input.as_bytes()).expect("room");
             ends.push(end);
         }
-        let mut buffer = vec![0; 64 * 1024];
-        read_group(&mut state, &[0, 1, 2], &mut buffer);
+        let (mut buffer, mut early) = (vec![0; 1024], EarlyBuffer::new());
+        read_group(&mut state, &[0, 1, 2], &mut early);
         for index in 0..3 {
             let mut connection = state.connections.take(index).expect("a client");
             assert!(connection.early.is_some(), "client {index} was read");
-            let after = connection.advance(&mut state, &mut buffer);
+            let after = connection.advance(&mut state, &mut buffer, &early);
             assert!(matches!(after, Ok(After::Continue)));
             state.connections.put(index, connection);
         }
