@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The restarts of two builds beside each other, and their memory for a key: 2M keys of 100 bytes, a
-# checkpoint, 1M updates, kill -9; then dry restarts, which change nothing, in turns. For each round:
-# seconds in all, seconds of log play, and the CPU seconds that the whole command used.
+# checkpoint, 1M updates, kill -9; then, in turns, dry restarts, which change nothing, and starts of a server
+# on a copy. For each round: a dry restart's seconds in all and of log play; a start's seconds from exec to
+# the first reply, and the processor time of its process and of the whole machine until then.
 #
 #   OLD=path/to/old/perdura scripts/bench-builds-restart.sh
 #   OLD=... ROUNDS=9 THREADS=1 LEVEL=1 scripts/bench-builds-restart.sh
@@ -15,7 +16,7 @@ keys=${KEYS:-2000000}
 updates=${UPDATES:-1000000}
 rounds=${ROUNDS:-9}
 options=(--threads "${THREADS:-0}" --level "${LEVEL:-4}")
-figures="total log_play cpu"
+figures="total log_play start cpu machine"
 declare -A bytes
 
 load() { # PORT SEED COUNT
@@ -33,7 +34,7 @@ read_directly() {
     local begin end file
     begin=$(date +%s.%N)
     # Both images hold about the same; one is loaded.
-    for file in "$1"/log/s*.log "$(find "$1" -name '*.pages' -printf '%b %p\n' | sort -n | tail -1 | cut -d' ' -f2-)"; do
+    for file in "$1"/log/s*.log "$(find "$1" -path '*image-*' -name pages -printf '%b %p\n' | sort -n | tail -1 | cut -d' ' -f2-)"; do
         dd if="$file" of=/dev/null bs=4M iflag=direct status=none
     done
     end=$(date +%s.%N)
@@ -58,16 +59,38 @@ for name in old new; do
     wait "$last_pid" 2>/dev/null || true
 done
 
-# once NAME: adds a figure to each of the files NAME.total, NAME.log_play and NAME.cpu
+# once NAME: adds a figure to each of the files NAME.total and NAME.log_play
 once() {
-    local program=${!1} TIMEFORMAT='%U %S'
+    local program=${!1}
     [ -z "${COLD:-}" ] || chill
-    { time "$program" restart --data "$work/$1" --dry-run "${options[@]}" --json \
-        >"$work/restart.json"; } 2>"$work/cpu"
+    "$program" restart --data "$work/$1" --dry-run "${options[@]}" --json >"$work/restart.json"
     jq -r .seconds.total "$work/restart.json" >>"$work/$1.total"
     jq -r .seconds.log_play "$work/restart.json" >>"$work/$1.log_play"
-    awk '{ print $1 + $2 }' "$work/cpu" >>"$work/$1.cpu"
     [ "$(jq -r .records.applied "$work/restart.json")" -gt 0 ] || die "$1 has played no record"
+}
+
+# Seconds of processor time that the machine has spent, but for what it spent idle or waiting.
+machine() { awk '/^cpu / { print ($2 + $3 + $4 + $7 + $8) / 100 }' /proc/stat; }
+
+# start NAME: adds a figure to each of the files NAME.start, NAME.cpu and NAME.machine
+start() {
+    local perdura=${!1} port begin end before after
+    rm -rf "$work/copy"
+    cp -a --sparse=always "$work/$1" "$work/copy"
+    [ -z "${COLD:-}" ] || chill
+    quiet
+    port=$(free_port)
+    before=$(machine)
+    begin=$(date +%s.%N)
+    start_perdura "$work/copy" "$port" --restart-level "${LEVEL:-4}" --threads "${THREADS:-0}"
+    await "$port"
+    end=$(date +%s.%N)
+    after=$(machine)
+    awk '{ print ($14 + $15) / 100 }' "/proc/$last_pid/stat" >>"$work/$1.cpu"
+    awk -v a="$begin" -v b="$end" 'BEGIN { print b - a }' >>"$work/$1.start"
+    awk -v a="$before" -v b="$after" 'BEGIN { print b - a }' >>"$work/$1.machine"
+    kill -9 "$last_pid"
+    wait "$last_pid" 2>/dev/null || true
 }
 
 for ((round = 1; round <= rounds; round++)); do
@@ -75,6 +98,7 @@ for ((round = 1; round <= rounds; round++)); do
     order="old new"
     [ $((round % 2)) = 0 ] && order="new old"
     for name in $order; do once "$name"; done
+    for name in $order; do start "$name"; done
 done
 
 echo "$keys keys, $updates updates since the checkpoint, ${options[*]}; medians of $rounds"
