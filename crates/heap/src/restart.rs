@@ -33,6 +33,11 @@ use crate::pages::{DIRTY_BOTH, IDENTITY_UNKNOWN, PageState, flag, index};
 use crate::partition::Partition;
 use crate::touch::Touch;
 
+/// The first pages of a partition take as much memory as their records reach, as they did before the
+/// restart: in a small database the last page of each partition is hardly begun, and whole pages would be a
+/// good part of it.
+const SPARSE_PAGES: u32 = 24;
+
 /// A page whose replayed records are not exactly `image_useq + 1 ..= last`, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseqGap {
@@ -139,7 +144,7 @@ impl Partition {
                 "The log was written under another geometry or is damaged.",
             ));
         }
-        if self.pages.touch(local) {
+        if self.pages.touch(local) && local >= SPARSE_PAGES {
             // A record reads before it writes. Memory that is read first is mapped twice, and the second
             // time interrupts every other processor.
             self.pages.page_mut(local).fill(0);
