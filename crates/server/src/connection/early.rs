@@ -94,8 +94,8 @@ impl Connection {
         let read = self.read_once(window);
         if let Ok(read @ 1..) = read {
             let limits = known_limits(state);
-            self.parser
-                .parse_early(&window[..read], &limits, AHEAD_REQUESTS);
+            let most = if state.looks_ahead { AHEAD_REQUESTS } else { 1 };
+            self.parser.parse_early(&window[..read], &limits, most);
         }
         self.early = Some(Early { turn, read });
     }
@@ -143,6 +143,7 @@ impl Connection {
         self.count_read(state, bytes.len());
         self.input.extend_from_slice(bytes);
         self.paused = true;
+        self.account(state);
     }
 }
 

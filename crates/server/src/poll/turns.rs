@@ -8,7 +8,8 @@ impl EventLoop {
     /// whether a write of the log has completed.
     pub(super) fn run_ready(&mut self, ready: &[usize]) {
         for group in ready.chunks(EARLY_READS) {
-            if self.takes_requests() {
+            // What is read in a late round would only be kept.
+            if self.takes_requests() && !self.is_late() {
                 read_group(&mut self.state, group, &mut self.early);
             }
             for index in group {
@@ -18,16 +19,21 @@ impl EventLoop {
         }
     }
 
+    /// Whether the round has no time for more turns. How long a client's requests take shows only when
+    /// they have run: all that have their first turn in this round may be long.
+    fn is_late(&self) -> bool {
+        self.state.clock > self.state.now + LIGHT_SHARE
+    }
+
     /// Runs a connection, or puts it behind the others.
     fn take_turn(&mut self, index: usize) {
-        // How long a client's requests take shows only when they have run: all that have
-        // their first turn in this round may be long.
-        let late = self.state.clock > self.state.now + LIGHT_SHARE;
+        let late = self.is_late();
         match self.state.connections.take(index) {
             Some(mut connection) if connection.heavy || late => {
                 connection.keep_early(&mut self.state, &self.early);
                 self.state.connections.put(index, connection);
                 self.heavy.push_back(index);
+                self.keep_share();
             }
             Some(connection) => {
                 self.state.connections.put(index, connection);
