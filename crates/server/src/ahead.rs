@@ -41,7 +41,10 @@ pub(crate) fn look<'a>(state: &State, requests: impl Iterator<Item = (&'a Sessio
             matches!(command.run, Run::Data(_)).then(|| command.key_args(&args))
         })
         .flatten();
-    db.look_ahead(db.database(database), keys.take(PIPELINE_KEYS));
+    // Of requests for one key, which is a common pipeline, the first has fetched it.
+    let mut last = None;
+    let others = keys.filter(|key| last.replace(*key) != Some(*key));
+    db.look_ahead(db.database(database), others.take(PIPELINE_KEYS));
 }
 
 #[cfg(test)]
