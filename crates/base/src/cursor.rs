@@ -25,6 +25,7 @@ impl<'a> Reader<'a> {
     /// How many bytes are left.
     #[must_use]
     pub fn remaining(&self) -> usize {
+        debug_assert!(self.at <= self.bytes.len(), "no read passes the end");
         self.bytes.len() - self.at
     }
 

@@ -105,6 +105,10 @@ pub enum Error {
     #[error("the checkpoint was cancelled: {0}")]
     Cancelled(String),
 
+    /// Environment: a snapshot was ended, because too much memory was kept for it. Nothing is lost.
+    #[error("the snapshot was ended to free memory; take another one")]
+    SnapshotEnded,
+
     /// Environment: another process has the data directory open.
     #[error("{dir} is in use by another process (its LOCK file is held)")]
     Locked {
@@ -164,9 +168,11 @@ impl Error {
             | Error::Undeclared(_)
             | Error::LogFull(_)
             | Error::Truncated { .. } => Family::Caller,
-            Error::Io { .. } | Error::Stopped(_) | Error::Cancelled(_) | Error::Locked { .. } => {
-                Family::Environment
-            }
+            Error::Io { .. }
+            | Error::Stopped(_)
+            | Error::Cancelled(_)
+            | Error::SnapshotEnded
+            | Error::Locked { .. } => Family::Environment,
             Error::Fenced(_) => Family::Fenced,
             Error::Corrupt(_) | Error::Version { .. } | Error::Foreign { .. } => Family::Corruption,
         }

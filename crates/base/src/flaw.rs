@@ -127,6 +127,53 @@ pub enum Flaw {
     SlotKeyKept,
     /// An entry of the sidecar counts though its page was given to another class.
     PageClassKept,
+    /// A number that is missing among a partition's ordered frames is passed over.
+    SequenceGapIgnored,
+    /// An ordered frame of several partitions is played when it is the first of one of them.
+    FenceAtOneQueue,
+    /// Ordered frames beyond the cut are played.
+    CommandOfVoidTail,
+    /// Ordered frames of one partition are played out of order.
+    ColumnImagesUnordered,
+    /// A cut takes the partitions' latches one after the other.
+    CutLatchesSingly,
+    /// The sequence number of a partition is read after the cut has released its latch.
+    PseqReadAfterRelease,
+    /// A page that was clean at the cut and has changed since is taken for one born since.
+    CleanAtCutTakenForBorn,
+    /// The visit of a page that has changed since the cut clears its dirty bit.
+    KeptVisitClearsDirty,
+    /// What a commit keeps for a second cut replaces what was kept for the first.
+    SecondCutOverwritesKept,
+    /// A snapshot of a user raises the checkpoint epoch.
+    SnapshotRaisesG,
+    /// A rollback leaves the entries in secondary indexes that the transaction made.
+    IndexEntryKeptAfterAbort,
+    /// A page is taken for a table without asking whether its changes are logged: page records meet a page
+    /// whose bytes were never logged.
+    PoolsShared,
+    /// A range inside a range that is saved already is saved again, and counts as the older one.
+    RangeInsideSave,
+    /// A command that used a page-addressed table is logged as a command all the same.
+    CommandReadPages,
+    /// A transaction that is undone keeps its sequence numbers.
+    AbortKeepsSequence,
+    /// The memory limit holds during a replay, too.
+    MemoryLimitInReplay,
+    /// A replayed procedure is given the clock's time and not its own.
+    ReplayReadsClock,
+    /// A restart logs again the transactions that it replays.
+    ReplayLogsAgain,
+    /// After a restart a partition counts from the frames that were played, and not from the image's number:
+    /// without one, it gives out ids of rows a second time.
+    RowIdUsedTwice,
+    /// A checkpoint is a fuzzy sweep although ordered frames are logged.
+    FuzzyUnderOrdered,
+    /// A consistent image is judged by the epoch of its end, and not by tags.
+    CutImageByEpoch,
+    /// Entries of the sidecar count for key-addressed tables, whose pages may have changed between the cut and
+    /// the sidecar without a page record that says so.
+    SidecarBelievedForKept,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -147,7 +194,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 57] = [
+    pub const ALL: [Flaw; 61] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -205,7 +252,34 @@ impl Flaw {
         Flaw::KindInPlaceKept,
         Flaw::SlotKeyKept,
         Flaw::PageClassKept,
+        Flaw::CleanAtCutTakenForBorn,
+        Flaw::KeptVisitClearsDirty,
+        Flaw::SecondCutOverwritesKept,
+        Flaw::SnapshotRaisesG,
     ];
+
+    /// The flaws that only typed tables have a place for.
+    pub const TABLES: [Flaw; 16] = [
+        Flaw::IndexEntryKeptAfterAbort,
+        Flaw::PoolsShared,
+        Flaw::RangeInsideSave,
+        Flaw::CommandReadPages,
+        Flaw::AbortKeepsSequence,
+        Flaw::MemoryLimitInReplay,
+        Flaw::ReplayReadsClock,
+        Flaw::ReplayLogsAgain,
+        Flaw::RowIdUsedTwice,
+        Flaw::FuzzyUnderOrdered,
+        Flaw::CutImageByEpoch,
+        Flaw::SidecarBelievedForKept,
+        Flaw::SequenceGapIgnored,
+        Flaw::FenceAtOneQueue,
+        Flaw::CommandOfVoidTail,
+        Flaw::ColumnImagesUnordered,
+    ];
+
+    /// The flaws that only ordered frames would show: page records are judged by their tags.
+    pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
 
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [
@@ -217,6 +291,12 @@ impl Flaw {
         Flaw::NoEpochs,
     ];
 }
+
+const _: () = assert!(
+    Flaw::ALL.len() + Flaw::TABLES.len() + Flaw::ORDERED.len() + Flaw::STEAL.len()
+        == Flaw::NoEpochs as usize + 1,
+    "every flaw is on a list"
+);
 
 #[cfg(feature = "flaws")]
 std::thread_local! {

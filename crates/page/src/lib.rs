@@ -10,6 +10,7 @@
 //! | [`diff`] | the sparse XOR difference of two states of a page |
 //! | [`record`] | the log record: the differences of one transaction |
 //! | [`txn_record`] | the log records of transactions that interleave |
+//! | [`ordered`] | the log's frames of commands and of rows' changes, which have an order |
 //!
 //! Nothing here owns memory, takes a latch or knows what a transaction is.
 
@@ -18,6 +19,7 @@ pub mod class;
 pub mod diff;
 pub mod kind;
 pub mod layout;
+pub mod ordered;
 pub mod record;
 pub mod row;
 pub mod txn_record;
@@ -26,6 +28,7 @@ pub use chunks::Chunks;
 pub use class::SlotClass;
 pub use kind::{CollectionId, End, Home, Kind, Shape};
 pub use layout::{PageHeader, PageKind};
+pub use ordered::{CommandFrame, Effect, OrderedHead, OrderedPayload};
 pub use record::{Group, PageRecord, decode_group, for_each_record};
 pub use row::{Place, Row};
 pub use txn_record::{Change, TxnRecord, Update, decode_txn_record};
