@@ -76,22 +76,37 @@ impl Wal {
         partitions: &PartitionSet,
         ckpt_epoch: CkptEpoch,
     ) -> Appended {
+        self.append_together(stream, [(kind, payload)], partitions, ckpt_epoch)
+    }
+
+    /// Appends the frames of one transaction, each with its payload in parts, one behind the other and in one
+    /// epoch: a restart has all of them or none. Returns where the first begins.
+    pub fn append_together<const N: usize>(
+        &self,
+        stream: StreamId,
+        frames: [(FrameKind, &[&[u8]]); N],
+        partitions: &PartitionSet,
+        ckpt_epoch: CkptEpoch,
+    ) -> Appended {
+        const { assert!(N > 0, "a transaction appends a frame") };
+        let meta = FrameMeta {
+            partitions,
+            ckpt_epoch,
+        };
         let s = &self.streams[usize::from(stream.0)];
         let mut inner = s.inner.lock();
         // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
         // of that epoch can be appended here.
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-        let pos = inner.append(
-            epoch,
-            kind,
-            payload,
-            FrameMeta {
-                partitions,
-                ckpt_epoch,
-            },
-        );
-        self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
+        let mut first = None;
+        for (kind, payload) in frames {
+            let pos = inner.append(epoch, kind, payload, meta);
+            self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
+            assert!(first <= Some(pos), "frames follow each other");
+            first = first.or(Some(pos));
+        }
         s.note_filled(&inner);
+        let pos = first.expect("a transaction appends a frame");
         debug_assert!(
             s.reached[Rung::Disk].load(Ordering::Relaxed) <= pos.0,
             "a frame is appended behind all that is durable"

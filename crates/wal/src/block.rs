@@ -7,6 +7,8 @@ use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES, STREAMS_MAX};
 use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId};
 
+use crate::frame::{FrameKind, Role};
+
 /// Bytes of a block's header.
 pub const HEADER_BYTES: usize = 288;
 /// The longest block, bytes.
@@ -14,12 +16,63 @@ pub const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const MAGIC: &[u8; 4] = b"PBLK";
 const FLAG_LAST: u8 = 1;
+const FLAG_ORDERED: u8 = 2;
+const FLAG_ONLY_ORDERED: u8 = 4;
+const FLAGS: u8 = FLAG_LAST | FLAG_ORDERED | FLAG_ONLY_ORDERED;
 const BODY_CRC_AT: usize = 280;
 const HEADER_CRC_AT: usize = 284;
 /// Reserved bytes after `streams`: a gap, and room for flags.
 const GAP_BYTES: usize = 3 + 4;
 /// Reserved bytes after `ends`: room for an operation number and an acknowledged epoch, and more.
 const ROOM_BYTES: usize = 8 + 8 + 16;
+
+/// Which frames a block holds, so that a pass over the log skips the blocks that it does not need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Holds {
+    /// Bytes of frames that are replayed in an order, by the second pass of a restart.
+    pub ordered: bool,
+    /// Bytes of other frames, which the first pass needs.
+    pub others: bool,
+}
+
+impl Holds {
+    /// What a frame of this kind makes a block hold.
+    #[must_use]
+    pub fn of(kind: FrameKind) -> Holds {
+        let ordered = kind.role() == Role::Ordered;
+        Holds {
+            ordered,
+            others: !ordered,
+        }
+    }
+
+    /// Adds what another frame, or block, holds.
+    pub fn add(&mut self, more: Holds) {
+        self.ordered |= more.ordered;
+        self.others |= more.others;
+        debug_assert!(
+            self.ordered >= more.ordered && self.others >= more.others,
+            "a block holds what each of its frames makes it hold"
+        );
+    }
+
+    fn flags(self) -> u8 {
+        match (self.ordered, self.others) {
+            (true, true) => FLAG_ORDERED,
+            (true, false) => FLAG_ORDERED | FLAG_ONLY_ORDERED,
+            (false, _) => 0,
+        }
+    }
+
+    /// `None` for a combination that no writer makes.
+    fn from_flags(flags: u8) -> Option<Holds> {
+        let (ordered, only) = (flags & FLAG_ORDERED != 0, flags & FLAG_ONLY_ORDERED != 0);
+        (ordered || !only).then_some(Holds {
+            ordered,
+            others: !only,
+        })
+    }
+}
 
 /// The decoded header of a block, without its checksums.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +103,8 @@ pub struct BlockHeader {
     pub streams: u8,
     /// The partitions its frames touch.
     pub partitions: PartitionSet,
+    /// Which frames are in it.
+    pub holds: Holds,
     /// For the last block of its epoch in this stream: where every stream's part ends.
     pub ends: Option<Vec<Pos>>,
 }
@@ -94,12 +149,18 @@ pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
         expected,
         "an end for each stream"
     );
+    assert!(
+        header.holds.ordered || header.holds.others,
+        "block {} holds frames",
+        header.pos
+    );
     let body_crc = crc32c(&bytes[HEADER_BYTES..]);
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.put(MAGIC);
     out.put_u16(FORMAT_VERSION);
     out.put_u8(header.stream.0);
-    out.put_u8(if header.ends.is_some() { FLAG_LAST } else { 0 });
+    let last = if header.ends.is_some() { FLAG_LAST } else { 0 };
+    out.put_u8(last | header.holds.flags());
     out.put_u64(header.database);
     out.put_u32(header.incarnation.0);
     out.put_u32(header.body_len);
@@ -181,7 +242,8 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
         return None;
     }
     let last = flags & FLAG_LAST != 0;
-    let understood = flags & !FLAG_LAST == 0 && gap.iter().chain(room).all(|byte| *byte == 0);
+    let understood = flags & !FLAGS == 0 && gap.iter().chain(room).all(|byte| *byte == 0);
+    let holds = Holds::from_flags(flags)?;
     let well_formed = (1..=STREAMS_MAX).contains(&streams)
         && stream.0 < streams
         && first_frame <= body_len
@@ -209,6 +271,7 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
         first_frame,
         streams,
         partitions,
+        holds,
         ends,
     };
     well_formed.then_some(Parsed {
@@ -255,6 +318,7 @@ mod tests {
             first_frame: 0,
             streams: 1,
             partitions: [0, 2].map(PartitionId).into_iter().collect(),
+            holds: Holds::of(FrameKind::Beacon),
             ends: Some(ends),
         };
         let mut bytes = vec![0; 4096];
@@ -286,7 +350,7 @@ mod tests {
         let (header, bytes) = example();
         for (at, bits) in [7]
             .into_iter()
-            .map(|at| (at, !FLAG_LAST))
+            .map(|at| (at, !FLAGS))
             .chain((81..88).chain(248..280).map(|at| (at, u8::MAX)))
         {
             for bit in (0..8).map(|bit| 1 << bit).filter(|bit| bits & bit != 0) {
@@ -300,6 +364,25 @@ mod tests {
             }
         }
         assert_eq!(decode_newer(&bytes), None);
+    }
+
+    #[test]
+    fn a_header_says_which_frames_are_in_its_block() {
+        let (ordered, others) = (Holds::of(FrameKind::Command), Holds::of(FrameKind::Group));
+        let mut both = ordered;
+        both.add(others);
+        for (holds, flags) in [(others, 1), (both, 3), (ordered, 7)] {
+            let (mut header, mut bytes) = example();
+            header.holds = holds;
+            seal(&header, &mut bytes);
+            assert_eq!(bytes[7], flags);
+            assert_eq!(decode(&bytes), Some(header));
+        }
+        let (_, mut bytes) = example();
+        bytes[7] |= FLAG_ONLY_ORDERED;
+        let crc = crc32c(&bytes[..HEADER_CRC_AT]).to_le_bytes();
+        bytes[HEADER_CRC_AT..HEADER_BYTES].copy_from_slice(&crc);
+        assert_eq!(decode(&bytes), None, "only frames that are not there");
     }
 
     #[test]

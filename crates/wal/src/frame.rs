@@ -19,6 +19,10 @@ pub enum FrameKind {
     Beacon,
     /// One record of a transaction that interleaves with others, opaque to the log.
     Record,
+    /// The changes of one transaction, row by row, opaque to the log.
+    Effects,
+    /// What one transaction was called with, opaque to the log.
+    Command,
 }
 
 /// What a frame is to a reader that replays the log.
@@ -32,6 +36,9 @@ pub enum Role {
     EndMark,
     /// It describes the log and changes no data.
     Log,
+    /// It is one of a partition's frames that are replayed in their order, in a pass of their own after all
+    /// others.
+    Ordered,
 }
 
 impl FrameKind {
@@ -43,6 +50,7 @@ impl FrameKind {
             FrameKind::BeginCheckpoint => Role::BeginMark,
             FrameKind::EndCheckpoint => Role::EndMark,
             FrameKind::Restart | FrameKind::Beacon => Role::Log,
+            FrameKind::Effects | FrameKind::Command => Role::Ordered,
         }
     }
 
@@ -56,6 +64,8 @@ impl FrameKind {
             FrameKind::Restart => 4,
             FrameKind::Beacon => 5,
             FrameKind::Record => 6,
+            FrameKind::Effects => 7,
+            FrameKind::Command => 8,
         }
     }
 
@@ -69,6 +79,8 @@ impl FrameKind {
             FrameKind::Restart,
             FrameKind::Beacon,
             FrameKind::Record,
+            FrameKind::Effects,
+            FrameKind::Command,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)

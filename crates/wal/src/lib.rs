@@ -60,7 +60,7 @@ mod unit;
 
 pub use anchor::{ChainLink, History, Vouched};
 pub use append::Appended;
-pub use block::BlockHeader;
+pub use block::{BlockHeader, Holds};
 pub use cursor::{DurableBlock, LogCursor};
 pub use cut::{Cut, Elsewhere, decide_cut};
 pub use failure::Failure;

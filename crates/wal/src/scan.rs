@@ -12,7 +12,7 @@ use perdura_base::{
 };
 use perdura_device::{Access, Disk, File};
 
-use crate::block::{self, BlockHeader, HEADER_BYTES};
+use crate::block::{self, BlockHeader, HEADER_BYTES, Holds};
 use crate::lives::Lives;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
@@ -63,6 +63,8 @@ pub struct BlockRef {
     pub wall_us: u64,
     /// Partitions it touches.
     pub partitions: PartitionSet,
+    /// Which frames are in it.
+    pub holds: Holds,
     /// The life of the database that wrote it.
     pub incarnation: Incarnation,
     pub(crate) segment: usize,
@@ -335,6 +337,7 @@ impl Scanner<'_> {
                         ckpt_epoch: header.ckpt_epoch,
                         wall_us: header.wall_us,
                         partitions: header.partitions,
+                        holds: header.holds,
                         incarnation: inc,
                         segment,
                     });

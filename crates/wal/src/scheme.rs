@@ -3,12 +3,17 @@
 //! A scheme is a guard against applying a change twice. The guard dictates the order that replay
 //! must keep, and from the order follow the legal parallelism and the restart methods.
 //!
+//! A database has a scheme, which says what its groups or records of pages mean. Beside them the log may hold
+//! *ordered* frames, which change rows of key-addressed tables: their schemes are rows here as well, but no
+//! database's.
+//!
 //! # Source
 //! *Differential Logging* (000), section 5.1: DL1P, DL2P and PL2P are the three that the paper
 //! measures; `Differential` is the first of them in executor mode, where only whole committed
-//! transactions are in the log.
+//! transactions are in the log. *Rethinking Main Memory OLTP Recovery* (001): `Command`, and its baseline
+//! `Value`.
 
-/// A logging scheme. It is fixed when a database is made.
+/// A logging scheme. That of a database is fixed when it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Executor mode: one group of sparse XOR records for each committed transaction.
@@ -19,6 +24,12 @@ pub enum Scheme {
     Dl2p,
     /// Steal mode, before and after images in a global order, two passes, every rollback logged.
     Pl2p,
+    /// Executor mode: the rows that a committed transaction changed, by their keys.
+    Value,
+    /// Executor mode: the procedure that a committed transaction called, and its arguments.
+    Command,
+    /// Executor mode: nothing is logged. A crash loses what the newest image does not have; for measuring.
+    Unlogged,
 }
 
 /// Which component changes pages, and when.
@@ -38,6 +49,10 @@ pub enum Guard {
     CheckpointEpoch,
     /// None is needed: to assign an image twice is to assign it once.
     Assignment,
+    /// The image's number of the partition against the transaction's.
+    PartitionSequence,
+    /// There is no record.
+    NoRecords,
 }
 
 /// The order that replay must keep.
@@ -47,16 +62,39 @@ pub enum Order {
     Free,
     /// The changes of one slot in the order in which they were made.
     PerSlot,
+    /// The transactions of one partition in the order in which they committed, after all else.
+    PerPartition,
 }
 
 impl Scheme {
     /// Every scheme, by code.
-    pub const ALL: [Scheme; 4] = [
+    pub const ALL: [Scheme; 7] = [
         Scheme::Differential,
         Scheme::Dl1p,
         Scheme::Dl2p,
         Scheme::Pl2p,
+        Scheme::Value,
+        Scheme::Command,
+        Scheme::Unlogged,
     ];
+
+    /// Whether a database can have it. The others are schemes of ordered frames alone.
+    #[must_use]
+    pub fn is_of_databases(self) -> bool {
+        match self {
+            Scheme::Differential
+            | Scheme::Dl1p
+            | Scheme::Dl2p
+            | Scheme::Pl2p
+            | Scheme::Unlogged => true,
+            Scheme::Value | Scheme::Command => false,
+        }
+    }
+
+    /// The schemes that a database can have.
+    pub fn of_databases() -> impl Iterator<Item = Scheme> {
+        Scheme::ALL.into_iter().filter(|s| s.is_of_databases())
+    }
 
     /// The byte in the anchor.
     #[must_use]
@@ -66,13 +104,16 @@ impl Scheme {
             Scheme::Dl1p => 1,
             Scheme::Dl2p => 2,
             Scheme::Pl2p => 3,
+            Scheme::Value => 4,
+            Scheme::Command => 5,
+            Scheme::Unlogged => 6,
         }
     }
 
-    /// The scheme of a byte from an anchor.
+    /// The scheme of a byte from an anchor: one that a database can have.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Scheme> {
-        Scheme::ALL.into_iter().find(|scheme| scheme.code() == code)
+        Scheme::of_databases().find(|scheme| scheme.code() == code)
     }
 
     /// Its name in reports and on the command line.
@@ -83,6 +124,9 @@ impl Scheme {
             Scheme::Dl1p => "dl1p",
             Scheme::Dl2p => "dl2p",
             Scheme::Pl2p => "pl2p",
+            Scheme::Value => "value",
+            Scheme::Command => "command",
+            Scheme::Unlogged => "none",
         }
     }
 
@@ -96,7 +140,9 @@ impl Scheme {
     #[must_use]
     pub fn mode(self) -> Mode {
         match self {
-            Scheme::Differential => Mode::Executor,
+            Scheme::Differential | Scheme::Value | Scheme::Command | Scheme::Unlogged => {
+                Mode::Executor
+            }
             Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => Mode::Steal,
         }
     }
@@ -106,7 +152,7 @@ impl Scheme {
     #[must_use]
     pub fn has_tables(self) -> bool {
         match self {
-            Scheme::Differential => true,
+            Scheme::Differential | Scheme::Value | Scheme::Command | Scheme::Unlogged => true,
             Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => false,
         }
     }
@@ -117,7 +163,12 @@ impl Scheme {
     pub fn counts_updates(self) -> bool {
         match self {
             Scheme::Differential => true,
-            Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => false,
+            Scheme::Dl1p
+            | Scheme::Dl2p
+            | Scheme::Pl2p
+            | Scheme::Value
+            | Scheme::Command
+            | Scheme::Unlogged => false,
         }
     }
 
@@ -127,6 +178,8 @@ impl Scheme {
         match self {
             Scheme::Differential | Scheme::Dl1p | Scheme::Dl2p => Guard::CheckpointEpoch,
             Scheme::Pl2p => Guard::Assignment,
+            Scheme::Value | Scheme::Command => Guard::PartitionSequence,
+            Scheme::Unlogged => Guard::NoRecords,
         }
     }
 
@@ -134,8 +187,9 @@ impl Scheme {
     #[must_use]
     pub fn order(self) -> Order {
         match self.guard() {
-            Guard::CheckpointEpoch => Order::Free,
+            Guard::CheckpointEpoch | Guard::NoRecords => Order::Free,
             Guard::Assignment => Order::PerSlot,
+            Guard::PartitionSequence => Order::PerPartition,
         }
     }
 }
@@ -147,12 +201,19 @@ mod tests {
     #[test]
     fn codes_and_names_are_inverse_and_the_order_follows_from_the_guard() {
         for scheme in Scheme::ALL {
-            assert_eq!(Scheme::from_code(scheme.code()), Some(scheme));
+            let in_anchor = scheme.is_of_databases().then_some(scheme);
+            assert_eq!(Scheme::from_code(scheme.code()), in_anchor);
             assert_eq!(Scheme::from_name(scheme.name()), Some(scheme));
-            let free = scheme.order() == Order::Free;
-            assert_eq!(free, scheme.guard() == Guard::CheckpointEpoch);
+            let order = match scheme.guard() {
+                Guard::CheckpointEpoch | Guard::NoRecords => Order::Free,
+                Guard::Assignment => Order::PerSlot,
+                Guard::PartitionSequence => Order::PerPartition,
+            };
+            assert_eq!(scheme.order(), order);
+            assert!(scheme.is_of_databases() || order == Order::PerPartition);
         }
-        assert_eq!(Scheme::from_code(4), None);
+        assert_eq!(Scheme::from_code(7), None);
+        assert_eq!(Scheme::from_code(4), None, "no database has it");
         assert_eq!(Scheme::from_name("DL1P"), None);
     }
 }

@@ -103,6 +103,7 @@ impl Wal {
             first_frame: block.first_frame,
             streams: self.streams(),
             partitions: block.partitions,
+            holds: block.holds,
             ends,
         }
     }

@@ -12,7 +12,7 @@ use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, PartitionSet, Pos};
 use perdura_device::AlignedBuf;
 
-use crate::block::{self, HEADER_BYTES};
+use crate::block::{self, HEADER_BYTES, Holds};
 use crate::frame::{FrameKind, put_frame_head};
 use crate::sizes::SegmentSizes;
 
@@ -29,6 +29,7 @@ struct OpenBlock {
     room: usize,
     first_frame: Option<usize>,
     partitions: PartitionSet,
+    holds: Holds,
     ckpt_epoch: CkptEpoch,
 }
 
@@ -41,6 +42,7 @@ pub(crate) struct FilledBlock {
     pub prev_pos: Pos,
     pub epoch: Epoch,
     pub partitions: PartitionSet,
+    pub holds: Holds,
     pub ckpt_epoch: CkptEpoch,
     /// The last block of its epoch in this stream: it must carry the epoch's ends.
     pub last: bool,
@@ -132,9 +134,10 @@ impl StreamInner {
         put_frame_head(kind, to_u64(bytes), &mut head);
         self.start_frame(epoch);
         let pos = self.next_pos;
-        self.put(epoch, &head, meta);
+        let holds = Holds::of(kind);
+        self.put(epoch, &head, holds, meta);
         for part in payload {
-            self.put(epoch, part, meta);
+            self.put(epoch, part, holds, meta);
         }
         self.head = head;
         pos
@@ -151,7 +154,7 @@ impl StreamInner {
         }
     }
 
-    fn put(&mut self, epoch: Epoch, mut bytes: &[u8], meta: FrameMeta<'_>) {
+    fn put(&mut self, epoch: Epoch, mut bytes: &[u8], holds: Holds, meta: FrameMeta<'_>) {
         while !bytes.is_empty() {
             if self.open.as_ref().is_some_and(|open| open.len == open.room) {
                 self.fill(false);
@@ -163,6 +166,7 @@ impl StreamInner {
             open.buf[at..at + now.len()].copy_from_slice(now);
             open.len += now.len();
             open.partitions.union(meta.partitions);
+            open.holds.add(holds);
             open.ckpt_epoch = open.ckpt_epoch.max(meta.ckpt_epoch);
             bytes = later;
         }
@@ -189,6 +193,7 @@ impl StreamInner {
                 room,
                 first_frame: None,
                 partitions: PartitionSet::empty(),
+                holds: Holds::default(),
                 ckpt_epoch: CkptEpoch(0),
             });
         }
@@ -219,6 +224,7 @@ impl StreamInner {
             prev_pos: self.prev_pos,
             epoch: open.epoch,
             partitions: open.partitions,
+            holds: open.holds,
             ckpt_epoch: open.ckpt_epoch,
             last,
         });

@@ -7,7 +7,7 @@
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
 
-use crate::block::{self, HEADER_BYTES};
+use crate::block::{self, HEADER_BYTES, Holds};
 use crate::frame::{Direction, Frame, for_each_frame};
 use crate::scan::{BlockRef, StreamScan};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
@@ -68,6 +68,29 @@ impl StreamScan {
             units.push(from..self.blocks.len());
         }
         units
+    }
+
+    /// Which frames a run of blocks holds.
+    #[must_use]
+    pub fn holds(&self, blocks: &std::ops::Range<usize>) -> Holds {
+        let mut holds = Holds::default();
+        let blocks = &self.blocks[blocks.clone()];
+        blocks.iter().for_each(|block| holds.add(block.holds));
+        assert!(
+            blocks.is_empty() || holds.ordered || holds.others,
+            "each block of stream {} holds frames",
+            self.stream
+        );
+        holds
+    }
+
+    /// Tells the disk that the blocks of a unit will be read.
+    pub fn will_read(&self, unit: std::ops::Range<usize>) {
+        for block in &self.blocks[unit] {
+            let segment = &self.segments[block.segment];
+            let offset = SEGMENT_HEADER_BYTES + (block.pos.0 - segment.id.start.0);
+            segment.file.will_read(offset, block.end().0 - block.pos.0);
+        }
     }
 
     /// Reads the blocks of one unit, those that lie side by side in one go.

@@ -155,7 +155,7 @@ fn unusable(unreadable: Option<Error>, damaged_at: Option<u64>, notes: &[String]
 }
 
 fn unknown_scheme(code: u8) -> Error {
-    let known: Vec<&str> = Scheme::ALL.iter().map(|scheme| scheme.name()).collect();
+    let known: Vec<&str> = Scheme::of_databases().map(Scheme::name).collect();
     Error::corrupt(
         ANCHOR_PATH,
         SCHEME_OFFSET,

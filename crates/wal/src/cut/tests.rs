@@ -8,6 +8,7 @@ use super::verdict::tests::all;
 use super::verdict::{Facts, Log, Vouch};
 use super::*;
 use crate::anchor::{ChainLink, Vouched};
+use crate::block::Holds;
 use crate::scan::{BlockRef, Evidence};
 use crate::scheme::Scheme;
 use crate::sizes::SegmentSizes;
@@ -48,6 +49,7 @@ fn block(pos: Pos, epoch: u64) -> BlockRef {
         ckpt_epoch: CkptEpoch(0),
         wall_us: 0,
         partitions: PartitionSet::empty(),
+        holds: Holds::default(),
         incarnation: Incarnation(1),
         segment: 0,
     }

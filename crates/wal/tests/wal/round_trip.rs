@@ -1,8 +1,8 @@
 //! What goes in comes out, whole epochs only.
 
-use perdura_base::{Incarnation, Pos, StreamId};
+use perdura_base::{CkptEpoch, Incarnation, PartitionSet, Pos, StreamId};
 use perdura_device::{CrashProfile, SimDisk};
-use perdura_wal::{ChainLink, Direction, FlushProgress, Rung};
+use perdura_wal::{ChainLink, Direction, FlushProgress, FrameKind, Holds, Rung};
 
 use crate::setup::{anchor, append, flush, groups, open, scan};
 
@@ -120,4 +120,50 @@ fn truncated_segments_are_used_again_and_their_old_blocks_do_not_count() {
     let found = groups(&[scan], 0, Direction::Forward);
     let expected: Vec<Vec<u8>> = (31..40u8).map(|round| vec![round; 20_000]).collect();
     assert_eq!(found, [expected]);
+}
+
+#[test]
+fn frames_of_one_transaction_stay_together_and_blocks_say_what_is_in_them() {
+    let disk = SimDisk::new(1);
+    let anchor = anchor(1);
+    let wal = open(&disk, &anchor, 1);
+    let none = PartitionSet::empty();
+    let long = [7; 20_000];
+    let append = |frames| wal.append_together(StreamId(0), frames, &none, CkptEpoch(0));
+    let group: (_, &[&[u8]]) = (FrameKind::Group, &[b"group"]);
+    let effects: (_, &[&[u8]]) = (FrameKind::Effects, &[b"head", &long, b"end"]);
+    let first = append([group, effects]);
+    flush(&wal);
+    let second = append([(FrameKind::Command, &[b"command"]), effects]);
+    flush(&wal);
+    let third = append([group, (FrameKind::Group, &[&long])]);
+    flush(&wal);
+    assert!(first.epoch < second.epoch && second.epoch < third.epoch);
+    let (scans, _) = scan(&disk, &anchor).unwrap();
+    let holds = |ordered, others| Holds { ordered, others };
+    let mut seen = Vec::new();
+    for block in &scans[0].blocks {
+        seen.push((block.epoch, block.holds));
+    }
+    seen.dedup();
+    let expected = [
+        (first.epoch, holds(true, true)),
+        (first.epoch, holds(true, false)),
+        (second.epoch, holds(true, false)),
+        (third.epoch, holds(false, true)),
+    ];
+    assert_eq!(seen, expected);
+    let mut kinds = Vec::new();
+    for unit in scans[0].units(0) {
+        let whole = scans[0].holds(&unit);
+        let read = scans[0].read_unit(unit, Direction::Forward, |frame, _| {
+            assert!(whole.ordered || Holds::of(frame.kind).others);
+            kinds.push((frame.kind, frame.payload.len()));
+            Ok(())
+        });
+        read.unwrap();
+    }
+    let (five, more) = ((FrameKind::Group, 5), (FrameKind::Effects, 20_007));
+    let (command, group) = ((FrameKind::Command, 7), (FrameKind::Group, 20_000));
+    assert_eq!(kinds, [five, more, command, more, five, group]);
 }
