@@ -155,7 +155,7 @@ fn main() {
         let sidecar = restarted.read_sidecar(*p, sidecar);
         let built = restarted
             .lock(*p)
-            .build_indexes(&|_| Some(false), Some(sidecar));
+            .build_indexes(&|_| Some(false.into()), Some(sidecar));
         assert!(!built.expect("sound pages").sidecar_refused);
     }
     report("index row, from sidecar", rows, start.elapsed());
@@ -168,7 +168,7 @@ fn main() {
     for p in partitions(&restarted) {
         restarted
             .lock(p)
-            .build_indexes(&|_| Some(false), None)
+            .build_indexes(&|_| Some(false.into()), None)
             .expect("sound pages");
     }
     report("index row, from rows", rows, start.elapsed());

@@ -75,7 +75,7 @@ impl Sought<'_> {
         let mut near = self.index.near(self.spread);
         let entry = near.find(|entry| entry.hash_is(self.hash))?;
         debug_assert!(
-            entry.local() < self.pages.fresh,
+            self.pages.is_used(entry.local()),
             "an index names pages that are used"
         );
         let class = self.pages.class(entry.local());

@@ -7,9 +7,11 @@
 //! collections are not in it: their rows are always read, and in a page that no record touched a slot
 //! without an entry is an element's or the sidecar does not fit.
 //!
+//! The rows of key-addressed tables are all read: what their pages hold is not in the log, so no sidecar lists them.
+//!
 //! Invariants: an element is in its collection once; a key is in its table once. A second one is damage and named with its page and slot.
 
-use std::collections::{BTreeMap, btree_map};
+use std::collections::BTreeMap;
 
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self};
@@ -18,6 +20,7 @@ use perdura_page::{Kind, PageHeader, PageKind, Place, Row, SlotClass, row};
 use crate::cells::list_open;
 use crate::damage::{damage_in, damaged};
 use crate::entry::Entry;
+use crate::form::TableForm;
 use crate::gather::index_element;
 use crate::geometry::KeyHash;
 use crate::header::{FoundHeader, found_header};
@@ -25,7 +28,11 @@ use crate::index::Table;
 use crate::marks::Marks;
 use crate::pages::{Pages, flag};
 use crate::partition::Partition;
+use crate::row_ref::RowRef;
 use crate::sidecar::{Entered, Sidecar};
+
+/// Of which form a table is; `None` if there is no such table.
+type Forms<'a> = &'a dyn Fn(TableId) -> Option<TableForm>;
 
 /// What building the indexes of a partition did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,13 +70,12 @@ impl Partition {
     /// # Errors
     /// `Corrupt`, as [`build_indexes`](Self::build_indexes).
     pub fn build_catalog_index(&mut self) -> Result<()> {
-        let only_catalog = |table: TableId| (table.0 == 0).then_some(false);
+        let only_catalog = |table: TableId| (table.0 == 0).then(TableForm::default);
         self.attach_table(TableId(0), false);
         self.derive(&only_catalog, None).map(drop)
     }
 
-    /// Builds all that is derived from pages. `ordered` says whether a table has an ordered
-    /// index; `None`: it is not in the catalog, its pages wait for [`reclaim`](Self::reclaim).
+    /// Builds all that is derived from pages. `forms` says of which form a table is; `None`: it is not in the catalog, its pages wait for [`reclaim`](Self::reclaim).
     /// Tables in the catalog without a page here have to be attached by the caller, before or
     /// after. Entries of rows that no record touched come from `sidecar` if it is sound, all
     /// others from rows.
@@ -78,10 +84,10 @@ impl Partition {
     /// `Corrupt` names the page and slot of a malformed row or a duplicate key.
     pub fn build_indexes(
         &mut self,
-        ordered: &dyn Fn(TableId) -> Option<bool>,
+        forms: Forms<'_>,
         sidecar: Option<Sidecar>,
     ) -> Result<IndexStats> {
-        let stats = self.derive(ordered, sidecar)?;
+        let stats = self.derive(forms, sidecar)?;
         for state in &mut self.pages.states {
             state.flags &= !(flag::CHANGED | flag::SPECIAL);
         }
@@ -89,21 +95,15 @@ impl Partition {
         Ok(stats)
     }
 
-    fn derive(
-        &mut self,
-        ordered: &dyn Fn(TableId) -> Option<bool>,
-        sidecar: Option<Sidecar>,
-    ) -> Result<IndexStats> {
+    fn derive(&mut self, forms: Forms<'_>, sidecar: Option<Sidecar>) -> Result<IndexStats> {
         let mut stats = IndexStats::default();
-        self.forget_derived(ordered);
+        self.forget_derived(forms);
         let mut rows = BTreeMap::new();
-        for local in (0..self.pages.fresh).rev() {
-            self.survey_page(local, ordered, &mut rows, &mut stats)?;
+        for local in self.pages.used().rev() {
+            self.survey_page(local, forms, &mut rows, &mut stats)?;
         }
         let entered = sidecar.map(|sidecar| self.enter_sidecar(sidecar));
-        if !matches!(entered, Some(Some(_))) {
-            self.make_room(&rows);
-        }
+        self.make_room(&rows, matches!(entered, Some(Some(_))));
         let fits = match &entered {
             Some(Some(entered)) => {
                 stats.from_sidecar = entered.count;
@@ -131,25 +131,29 @@ impl Partition {
         Ok(stats)
     }
 
-    fn make_room(&mut self, rows: &BTreeMap<TableId, usize>) {
+    /// Makes room in the indexes for the rows that will be read.
+    fn make_room(&mut self, rows: &BTreeMap<TableId, usize>, has_sidecar: bool) {
         for (id, rows) in rows {
-            if let Some(table) = self.tables.get_mut(id) {
+            let table = self.tables.get_mut(id);
+            if let Some(table) = table.filter(|table| table.form.keyed || !has_sidecar) {
                 table.hash.reserve(*rows);
             }
         }
     }
 
-    fn forget_derived(&mut self, ordered: &dyn Fn(TableId) -> Option<bool>) {
+    fn forget_derived(&mut self, forms: Forms<'_>) {
         let attached = std::mem::take(&mut self.tables);
         for (id, mut table) in attached {
             table.unaccount(&self.pages.memory);
-            if let Some(ordered) = ordered(id) {
-                let salts = self.pages.salts();
-                self.tables.insert(id, Table::new(ordered, salts));
+            match forms(id) {
+                Some(form) => self.attach_table(id, form),
+                None => self.pages.note_keyed(id, false),
             }
         }
         self.headers.clear();
-        self.pages.free.clear();
+        for pool in &mut self.pages.pools {
+            pool.free.clear();
+        }
         for state in &mut self.pages.states {
             state.flags &= !(flag::OPEN | flag::FREE);
         }
@@ -159,7 +163,7 @@ impl Partition {
     fn survey_page(
         &mut self,
         local: u32,
-        ordered: &dyn Fn(TableId) -> Option<bool>,
+        forms: Forms<'_>,
         rows: &mut BTreeMap<TableId, usize>,
         stats: &mut IndexStats,
     ) -> Result<()> {
@@ -170,15 +174,17 @@ impl Partition {
             return Ok(());
         }
         stats.pages += 1;
-        let salts = self.pages.salts();
-        if let btree_map::Entry::Vacant(unknown) = self.tables.entry(header.table) {
-            match ordered(header.table) {
-                Some(ordered) => {
-                    unknown.insert(Table::new(ordered, salts));
-                }
+        if !self.tables.contains_key(&header.table) {
+            match forms(header.table) {
+                Some(form) => self.attach_table(header.table, form),
                 None => stats.orphan_pages += 1,
             }
         }
+        let table = self.tables.get(&header.table);
+        // Of a table that is gone nobody knows whether it was key-addressed. No record follows either way.
+        let gone = self.pages.pool_of(local) == self.pages.pool_for(true);
+        let keyed = table.map_or(gone, |table| table.form.keyed);
+        self.pages.mark_keyed(local, keyed);
         if header.kind == PageKind::Slotted {
             let page = self.pages.page(local);
             *rows.entry(header.table).or_default() += layout::taken_count(page, header.class);
@@ -192,7 +198,7 @@ impl Partition {
     /// Enters the rows of all pages; with `entered`, those that it has no entries of. False if on a page that
     /// no record touched a key has none.
     fn index_pages(&mut self, entered: Option<&Entered>, stats: &mut IndexStats) -> Result<bool> {
-        for local in 0..self.pages.fresh {
+        for local in self.pages.used() {
             if !self.index_page(local, entered, stats)? {
                 return Ok(false);
             }
@@ -215,8 +221,10 @@ impl Partition {
             return Ok(true);
         };
         let every = entered.is_some_and(|entered| entered.is_special(local));
-        let every = every || table.ordered.is_some();
+        let every_row = table.form.reads_every_row();
+        let every = every || every_row;
         let complete = entered.is_some_and(|entered| entered.is_unmarked(local));
+        let complete = complete && !table.form.keyed;
         for word in 0..class.bitmap_words() {
             let taken = layout::bitmap_word(page, word);
             let due = entered.map_or(taken, |entered| entered.due(local, word));
@@ -228,7 +236,7 @@ impl Partition {
                     if has_entry == row::is_element(bytes) {
                         return Ok(false);
                     }
-                    if has_entry && table.ordered.is_none() && !row::is_special(bytes) {
+                    if has_entry && !every_row && !row::is_special(bytes) {
                         continue;
                     }
                 }
@@ -287,6 +295,9 @@ fn index_row(
     let row = Row::decode(bytes).ok_or_else(|| damage("a row", "bytes that are none"))?;
     let mut chain_key = Vec::new();
     let (hash, key) = match row.place {
+        Place::Inline { key, .. } if table.form.placed && !row.kind.is_element() => {
+            (pages.geometry.hash_in(pages.id, key), key)
+        }
         Place::Inline { key, .. } => (pages.geometry.hash(key), key),
         Place::Large { first, hash, key } => {
             let whole: usize = pages
@@ -326,6 +337,15 @@ fn index_row(
     }
     if !table.insert_ordered(key, entry) {
         return Err(damage("a key of its own", "a key that another row has"));
+    }
+    if table.form.derive.is_some() {
+        let keys = &mut table.index_keys[0];
+        keys.derive(&table.form, key, &RowRef::new(pages, row).value());
+        for (index, secondary) in table.secondary.iter_mut().enumerate() {
+            if !secondary.insert(keys.get(index), entry) {
+                return Err(damage("a key of its own", "a key that another row has"));
+            }
+        }
     }
     if let Some(expiry_ms) = row.expiry_ms {
         table.expiries.insert((expiry_ms, entry));

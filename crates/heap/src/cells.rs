@@ -155,7 +155,7 @@ pub(crate) fn open_page(
         pages.state(local).flags &= !flag::OPEN;
     }
     pages.check_room(id, 1)?;
-    let local = pages.take(part)?;
+    let local = pages.take(part, id)?;
     pages.format_slotted(part, local, id, class);
     debug_assert_eq!(layout::taken_count(pages.page(local), class), 0);
     pages.state(local).flags |= flag::OPEN;

@@ -233,7 +233,7 @@ impl Pages {
         self.check_room(table, count)?;
         let mut locals = Vec::with_capacity(count);
         for _ in 0..count {
-            match self.take(undo) {
+            match self.take(undo, table) {
                 Ok(local) => locals.push(local),
                 Err(error) => {
                     locals.into_iter().for_each(|local| self.give_back(local));

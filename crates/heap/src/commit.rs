@@ -16,9 +16,73 @@ use perdura_page::record::RecordHead;
 
 use crate::cells::list_open;
 use crate::group::GroupBuilder;
-use crate::pages::DIRTY_BOTH;
+use crate::ops::Op;
+use crate::pages::{DIRTY_BOTH, flag};
 use crate::partition::Partition;
-use crate::undo::{Op, PartUndo, Undo};
+use crate::undo::{Mark, PartUndo, Save, Undo};
+
+/// Whether ranges meet of saves in the order of their offsets.
+fn meet(part: &PartUndo, saves: &[usize]) -> bool {
+    let range = |i: usize| part.saves[i].range();
+    saves
+        .windows(2)
+        .any(|pair| range(pair[0]).end > range(pair[1]).start)
+}
+
+/// The saves of a page, in the order of their offsets, without those whose bytes an older one holds too: those are
+/// left behind.
+fn oldest<'a>(part: &PartUndo, saves: &'a mut [usize]) -> &'a mut [usize] {
+    let mut kept = 0;
+    for i in 0..saves.len() {
+        let is_held = kept > 0 && {
+            let (older, save) = (&part.saves[saves[kept - 1]], &part.saves[saves[i]]);
+            saves[kept - 1] < saves[i] && save.range().end <= older.range().end
+        };
+        if !is_held || armed(Flaw::RangeInsideSave) {
+            saves.swap(kept, i);
+            kept += 1;
+        }
+    }
+    &mut saves[..kept]
+}
+
+/// Appends the difference of a page, whose saves are in the order of their offsets; its fragments.
+fn difference(part: &PartUndo, saves: &mut [usize], page: &[u8], group: &mut GroupBuilder) -> u32 {
+    let mut overlap = meet(part, saves);
+    let mut saves = saves;
+    if overlap {
+        saves = oldest(part, saves);
+        overlap = meet(part, saves);
+    }
+    if overlap {
+        let mut before = std::mem::take(&mut group.before);
+        before.clear();
+        before.extend_from_slice(page);
+        if armed(Flaw::RangeInsideSave) {
+            saves.sort_unstable();
+        } else {
+            saves.sort_unstable_by_key(|i| Reverse(*i));
+        }
+        for save in saves.iter().map(|i| &part.saves[*i]) {
+            before[save.range()].copy_from_slice(part.before(save));
+        }
+        let mut fragments = group.fragments();
+        fragments.range(META_BYTES, &before[META_BYTES..], &page[META_BYTES..]);
+        let count = fragments.count();
+        group.before = before;
+        count
+    } else {
+        let mut fragments = group.fragments();
+        for save in saves.iter().map(|i| &part.saves[*i]) {
+            fragments.range(
+                usize::from(save.offset),
+                part.before(save),
+                &page[save.range()],
+            );
+        }
+        fragments.count()
+    }
+}
 
 impl Partition {
     /// Appends this partition's records of a transaction that commits: computes the differences,
@@ -44,37 +108,17 @@ impl Partition {
             saves.iter().all(|i| part.saves[*i].local == local),
             "a record changes one page"
         );
-        let page = self.pages.page(local);
-        let overlap = saves
-            .windows(2)
-            .any(|w| part.saves[w[0]].range().end > part.saves[w[1]].range().start);
-        let fragments = if overlap {
-            let mut before = std::mem::take(&mut group.before);
-            before.clear();
-            before.extend_from_slice(page);
-            saves.sort_unstable_by_key(|i| Reverse(*i));
-            for save in saves.iter().map(|i| &part.saves[*i]) {
-                before[save.range()].copy_from_slice(part.before(save));
-            }
-            let mut fragments = group.fragments();
-            fragments.range(META_BYTES, &before[META_BYTES..], &page[META_BYTES..]);
-            let count = fragments.count();
-            group.before = before;
-            count
-        } else {
-            let mut fragments = group.fragments();
-            for save in saves.iter().map(|i| &part.saves[*i]) {
-                fragments.range(
-                    usize::from(save.offset),
-                    part.before(save),
-                    &page[save.range()],
-                );
-            }
-            fragments.count()
-        };
+        if self.pages.has_flag(local, flag::KEYED) {
+            self.keep(part, saves);
+            self.pages.state(local).dirty = DIRTY_BOTH;
+            return;
+        }
+        let fragments = difference(part, saves, self.pages.page(local), group);
         if fragments == 0 {
             return;
         }
+        self.keep(part, saves);
+        let page = self.pages.page(local);
         let tag = if armed(Flaw::TagFromClock) {
             self.pages.ckpt_epoch()
         } else {
@@ -103,17 +147,27 @@ impl Partition {
     /// Takes back this partition's changes of a transaction, latest first. The pages are byte for
     /// byte as before; nothing is logged.
     pub fn rollback(&mut self, undo: &Undo) {
-        let Some(part) = undo.part(self.id()) else {
-            return;
-        };
-        for save in part.saves.iter().rev() {
+        if let Some(part) = undo.part(self.id()) {
+            self.take_back_to(part, &Mark::default());
+        }
+    }
+
+    /// Takes back the changes since a mark.
+    pub(crate) fn take_back_to(&mut self, part: &PartUndo, mark: &Mark) {
+        let (saves, ops) = part.since(mark);
+        let mut restore = |save: &Save| {
             let page = self.pages.page_mut(save.local);
             page[save.range()].copy_from_slice(part.before(save));
+        };
+        if armed(Flaw::RangeInsideSave) {
+            saves.iter().for_each(&mut restore);
+        } else {
+            saves.iter().rev().for_each(&mut restore);
         }
-        for op in part.ops.iter().rev() {
+        for op in ops.iter().rev() {
             self.take_back(part, op);
         }
-        for save in &part.saves {
+        for save in saves {
             self.pages.resync(save.local);
             let page = self.pages.page(save.local);
             if let (Some(PageKind::Slotted), Some(class)) =
@@ -136,7 +190,21 @@ impl Partition {
         match *op {
             Op::Inserted { entry, key, .. } => table.remove(entry, part.key(key)),
             Op::Removed { entry, key, .. } => {
-                table.insert(entry, second, || part.key(key).into());
+                table.insert(entry, second, part.key(key));
+            }
+            Op::IndexAdded { .. } if armed(Flaw::IndexEntryKeptAfterAbort) => {}
+            Op::IndexAdded { index, key, .. } => {
+                let was_there = table.secondary[usize::from(index)].remove(part.key(key));
+                debug_assert!(was_there, "the entry that the transaction added");
+            }
+            Op::IndexRemoved {
+                index, entry, key, ..
+            } => {
+                let is_new = table.secondary[usize::from(index)].insert(part.key(key), entry);
+                debug_assert!(
+                    is_new || armed(Flaw::IndexEntryKeptAfterAbort),
+                    "the entry that the transaction removed"
+                );
             }
             Op::ExpiryAdded {
                 entry, expiry_ms, ..

@@ -19,8 +19,9 @@ use perdura_page::{CollectionId, Home, Shape};
 use crate::collection::Collection;
 use crate::edit::Owner;
 use crate::latches::Heap;
+use crate::ops::Op;
 use crate::partition::Partition;
-use crate::undo::{Op, Undo};
+use crate::undo::Undo;
 
 /// A collection that no key names yet. Dropping it makes the collection an orphan, unless a
 /// committed transaction has named it; so it may be dropped in any state, within a transaction too.

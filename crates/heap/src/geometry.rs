@@ -86,6 +86,20 @@ impl Geometry {
         KeyHash(hash64(self.hash_seed, key))
     }
 
+    /// The hash of a key whose partition the caller has chosen: its top bits name the partition, and the others
+    /// are those of [`hash`](Self::hash).
+    #[must_use]
+    pub fn hash_in(&self, partition: PartitionId, key: &[u8]) -> KeyHash {
+        debug_assert!(
+            partition.0 < self.partitions,
+            "a partition of this database"
+        );
+        let bits = self.partitions.trailing_zeros();
+        let low = u64::MAX.checked_shr(bits).unwrap_or(0);
+        let top = u64::from(partition.0).checked_shl(64 - bits).unwrap_or(0);
+        KeyHash(top | self.hash(key).0 & low)
+    }
+
     /// The salts of the indexes in a partition. They are made of nothing but numbers that are
     /// durable, because cursors outlive restarts.
     pub(crate) fn salts(&self, partition: PartitionId) -> Salts {
@@ -161,5 +175,23 @@ mod tests {
         assert_eq!(g.partition_of(KeyHash(1 << 56)), PartitionId(1));
         let one = Geometry { partitions: 1, ..g };
         assert_eq!(one.partition_of(KeyHash(u64::MAX)), PartitionId(0));
+    }
+
+    #[test]
+    fn a_chosen_partition_is_in_the_top_bits_and_the_others_stay() {
+        for bits in 0..=8 {
+            let g = Geometry {
+                partitions: 1 << bits,
+                chunk_pages: 128,
+                hash_seed: 1,
+            };
+            for partition in (0..g.partitions).map(PartitionId) {
+                let (hash, of_key) = (g.hash_in(partition, b"key"), g.hash(b"key"));
+                assert_eq!(g.partition_of(hash), partition);
+                assert_eq!(hash.0 << bits, of_key.0 << bits);
+            }
+            let own = g.partition_of(g.hash(b"key"));
+            assert_eq!(g.hash_in(own, b"key"), g.hash(b"key"));
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The latches and the checkpoint epoch.
 //!
 //! One mutex per partition is all the locking there is. A transaction takes the latches it needs
-//! in ascending order and holds them until its group is in the log; a checkpoint takes one at a
-//! time, between transactions. The checkpoint epoch `G` is published once, by the sweep that
+//! in ascending order and holds them until its group is in the log; a fuzzy checkpoint takes one at a
+//! time, between transactions; a cut takes all of them. The checkpoint epoch `G` is published once, by the sweep that
 //! begins it, and read under a latch only when a page is born.
 
 use std::sync::Arc;
@@ -13,8 +13,10 @@ use parking_lot::{Mutex, MutexGuard};
 use perdura_base::{CkptEpoch, PartitionId, TableId};
 use perdura_page::Home;
 
+use crate::cuts::CutState;
 use crate::geometry::Geometry;
 use crate::memory::MemoryAccount;
+use crate::pages::Pages;
 use crate::partition::Partition;
 
 /// A latched partition.
@@ -26,6 +28,7 @@ pub struct Heap {
     memory: Arc<MemoryAccount>,
     ckpt_epoch: Arc<AtomicU64>,
     parts: Box<[CachePadded<Mutex<Partition>>]>,
+    pub(crate) cuts: Arc<CutState>,
     /// Drafts that were dropped while their partition was latched.
     pub(crate) abandoned: Mutex<Vec<(TableId, Home)>>,
 }
@@ -36,9 +39,11 @@ impl Heap {
     pub fn new(geometry: Geometry, memory: Arc<MemoryAccount>) -> Heap {
         geometry.assert_sound();
         let ckpt_epoch = Arc::new(AtomicU64::new(0));
+        let cuts = Arc::<CutState>::default();
         let parts = (0..geometry.partitions)
             .map(PartitionId)
-            .map(|id| Partition::new(id, geometry, memory.clone(), ckpt_epoch.clone()))
+            .map(|id| Pages::new(id, geometry, memory.clone(), ckpt_epoch.clone()))
+            .map(|pages| Partition::new(pages, cuts.clone()))
             .map(|part| CachePadded::new(Mutex::new(part)))
             .collect();
         Heap {
@@ -46,6 +51,7 @@ impl Heap {
             memory,
             ckpt_epoch,
             parts,
+            cuts,
             abandoned: Mutex::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! The data component: memory-resident slotted pages, partitions, hash and ordered indexes.
 //!
 //! A [`Heap`] is a fixed number of [`Partition`]s, each under one latch. The hash of a key decides
-//! its partition; a page always belongs to the same partition, so the partition's latch is the
+//! its partition, or the caller does; a page always belongs to the same partition, so the partition's latch is the
 //! page's latch too and a checkpoint's visit needs no other lock. Rows live in slots, values
 //! beyond a page in chains of pages. Only pages are logged and imaged: indexes, free lists and
 //! counters are derived, kept in memory and built again at restart.
@@ -12,8 +12,9 @@
 //! | [`memory`] | the account of memory by use |
 //! | [`latches`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
-//! | `pages`, `chain`, `patch` | chunks, free pages; large values; writing into them |
+//! | `pages`, `pools`, `chain`, `patch` | chunks; free pages; large values; writing into them |
 //! | `entry`, `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
+//! | [`form`], `keys`, `secondary` | what is known of a table; indexes in the order of keys, of the table or derived ones |
 //! | `accesses`, `idle` | when each key was last used |
 //! | [`ahead`] | touching what the next commands need |
 //! | `edit`, `collection`, `element_key`, `members`, `lists`, [`elements`] | collections: their indexes, keys, writers, readers |
@@ -21,8 +22,10 @@
 //! | [`texts`], `trim` | long strings that no key has yet, and chains of strings whose key is gone |
 //! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
-//! | [`undo`], [`group`], `commit` | before-images; the records of a transaction, or its undoing |
+//! | [`undo`], `ops`, `overwrite`, `narrow`, `savepoint` | before-images: of ranges; of indexes; of a few bytes of a slot; since a point |
+//! | [`group`], `commit` | the records of a transaction, or its undoing |
 //! | [`slots`] | slots as bytes, for transactions that interleave |
+//! | [`cuts`], `kept`, `shadow`, [`snapshot`] | instants at which all pages are seen together; what commits keep for them, by ranges and by rows; reading one |
 //! | [`visit`] | a checkpoint's visit of a page |
 //! | [`restart`], `touch`, `marks`, [`batch`] | replay, its check, what it changed, and many records at once |
 //! | [`build`], `sidecar`, `gather`, `header`, `damage` | indexes from pages; the entries an image has of them; collections from rows and headers; errors |
@@ -37,12 +40,14 @@ mod cells;
 mod chain;
 mod collection;
 mod commit;
+pub mod cuts;
 mod damage;
 pub mod draft;
 mod edit;
 mod element_key;
 pub mod elements;
 mod entry;
+pub mod form;
 mod gather;
 pub mod geometry;
 pub mod group;
@@ -50,24 +55,34 @@ mod hash_index;
 mod header;
 mod idle;
 mod index;
+mod kept;
+mod keys;
 pub mod latches;
 mod limits;
 mod lists;
 mod marks;
 mod members;
 pub mod memory;
+mod narrow;
+mod ops;
 mod order;
 pub mod orphans;
+mod overwrite;
 mod pages;
 pub mod partition;
 mod patch;
+mod pools;
 pub mod restart;
 pub mod row_ref;
 mod rows;
 mod runs;
+mod savepoint;
 pub mod scan;
+mod secondary;
+mod shadow;
 mod sidecar;
 pub mod slots;
+pub mod snapshot;
 pub mod texts;
 mod touch;
 mod trim;
@@ -77,8 +92,10 @@ pub mod visit;
 pub use batch::{Batch, Replayed, SlotChange};
 pub use build::IndexStats;
 pub use chain::{Pieces, ValueCursor};
+pub use cuts::{Cut, Reader, SnapshotMode};
 pub use draft::Draft;
 pub use elements::Elements;
+pub use form::{Derive, TableForm, Which};
 pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;
 pub use latches::{Heap, PartitionGuard};
@@ -91,7 +108,9 @@ pub use perdura_page::{
 pub use restart::UseqGap;
 pub use row_ref::RowRef;
 pub use rows::Displaced;
+pub use savepoint::Savepoint;
 pub use sidecar::Sidecar;
+pub use snapshot::Snapshot;
 pub use texts::Text;
 pub use undo::Undo;
 pub use visit::Visit;

@@ -21,12 +21,13 @@ use crate::entry::Entry;
 use crate::geometry::KeyHash;
 use crate::index::Table;
 use crate::members::{edit, misused};
+use crate::ops::Op;
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use crate::rows::not_attached;
 use crate::runs::{self, Filler};
-use crate::undo::{Op, PartUndo, Undo};
+use crate::undo::{PartUndo, Undo};
 
 /// Between the labels at an end: 2^51 pushes fit in one direction.
 const STEP: i64 = 1 << 12;

@@ -16,12 +16,13 @@ use crate::element_key::ElementKey;
 use crate::elements::rank_of;
 use crate::geometry::KeyHash;
 use crate::index::Table;
+use crate::ops::Op;
 use crate::order::OrderIndex;
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use crate::rows::not_attached;
-use crate::undo::{Op, PartUndo, Undo};
+use crate::undo::{PartUndo, Undo};
 
 /// An operation that does not fit the collection: a bug of the caller.
 pub(crate) fn misused(table: TableId, id: CollectionId, what: &str) -> Error {

@@ -21,19 +21,22 @@ pub enum MemoryUse {
     Log,
     /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
     Clients,
+    /// What open cuts need of pages that have changed since.
+    Kept,
     /// Passwords that wait to be tried, and the memory of trying one.
     Passwords,
 }
 
 impl MemoryUse {
     /// Every use.
-    pub const ALL: [MemoryUse; 7] = [
+    pub const ALL: [MemoryUse; 8] = [
         MemoryUse::Pages,
         MemoryUse::Indexes,
         MemoryUse::Undo,
         MemoryUse::Staging,
         MemoryUse::Log,
         MemoryUse::Clients,
+        MemoryUse::Kept,
         MemoryUse::Passwords,
     ];
 
@@ -47,6 +50,7 @@ impl MemoryUse {
             MemoryUse::Staging => "staging",
             MemoryUse::Log => "log",
             MemoryUse::Clients => "clients",
+            MemoryUse::Kept => "kept",
             MemoryUse::Passwords => "passwords",
         }
     }
@@ -61,6 +65,7 @@ pub struct MemoryAccount {
     staging: AtomicU64,
     log: AtomicU64,
     clients: AtomicU64,
+    kept: AtomicU64,
     passwords: AtomicU64,
     limit: AtomicU64,
     /// The part of the limit that is kept for [`MemoryUse::Clients`].
@@ -78,6 +83,7 @@ impl MemoryAccount {
             staging: AtomicU64::new(0),
             log: AtomicU64::new(0),
             clients: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
             passwords: AtomicU64::new(0),
             limit: AtomicU64::new(limit),
             reserve: AtomicU64::new(0),
@@ -92,6 +98,7 @@ impl MemoryAccount {
             MemoryUse::Staging => &self.staging,
             MemoryUse::Log => &self.log,
             MemoryUse::Clients => &self.clients,
+            MemoryUse::Kept => &self.kept,
             MemoryUse::Passwords => &self.passwords,
         }
     }
@@ -167,9 +174,9 @@ mod tests {
         }
         account.change(MemoryUse::Log, 10, 4);
         account.change(MemoryUse::Undo, 10, 16);
-        assert_eq!(account.used(), 70);
-        assert!(account.has_room(30));
-        assert!(!account.has_room(31));
+        assert_eq!(account.used(), 80);
+        assert!(account.has_room(20));
+        assert!(!account.has_room(21));
         account.set_limit(50);
         assert!(!account.has_room(0));
     }

@@ -21,10 +21,11 @@ use crate::entry::Entry;
 use crate::index::Table;
 use crate::limits::OrphanLimits;
 use crate::members::edit;
+use crate::ops::Op;
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::trim::trim;
-use crate::undo::{Op, PartUndo, Undo};
+use crate::undo::{PartUndo, Undo};
 
 impl Partition {
     /// Sets what goes away when.

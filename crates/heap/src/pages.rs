@@ -1,7 +1,7 @@
 //! The pages of one partition: chunks of zeroed memory, and which pages are free.
 //!
-//! Pages at and above `fresh` were never used. A page below it that holds nothing is on the free
-//! list and keeps its bytes as garbage; taking it again is logged like any change. Lists are
+//! Pages at and above a [pool](crate::pools)'s `fresh` were never used. One below it that holds nothing is on its
+//! free list and keeps its bytes as garbage; taking it again is logged like any change. Lists are
 //! checked when they are popped, so that a rollback need not search them.
 //!
 //! A page is *born* when it is used for the first time: it gets the current checkpoint epoch,
@@ -61,10 +61,21 @@ pub(crate) mod flag {
     pub(crate) const UNTOUCHED: u8 = 32;
     /// Restart: the image has a row in it that is [special](perdura_page::row::is_special).
     pub(crate) const SPECIAL: u8 = 64;
+    /// Holds rows of a key-addressed table, or did when it was freed: its changes are not logged.
+    pub(crate) const KEYED: u8 = 128;
 }
 
 /// The bits of both image slots.
 pub(crate) const DIRTY_BOTH: u8 = 3;
+
+/// A [pool](crate::pools): which of its pages were used, and which of those are free.
+#[derive(Default)]
+pub(crate) struct Pool {
+    /// The first page that was never used, or one of the other pool before it.
+    pub(crate) fresh: u32,
+    /// Pages that hold nothing; checked when popped.
+    pub(crate) free: Vec<u32>,
+}
 
 pub(crate) struct Pages {
     pub(crate) id: PartitionId,
@@ -73,8 +84,10 @@ pub(crate) struct Pages {
     ckpt_epoch: Arc<AtomicU64>,
     chunks: Vec<Vec<u8>>,
     pub(crate) states: Vec<PageState>,
-    pub(crate) fresh: u32,
-    pub(crate) free: Vec<u32>,
+    /// The pages of key-addressed tables are the second's.
+    pub(crate) pools: [Pool; 2],
+    /// The key-addressed tables that are attached, in ascending order.
+    keyed: Vec<TableId>,
 }
 
 pub(crate) fn index(local: u32) -> usize {
@@ -96,7 +109,7 @@ impl Pages {
         memory: Arc<MemoryAccount>,
         ckpt_epoch: Arc<AtomicU64>,
     ) -> Pages {
-        let (chunks, states, free) = (Vec::new(), Vec::new(), Vec::new());
+        let (chunks, states, keyed) = (Vec::new(), Vec::new(), Vec::new());
         Pages {
             id,
             geometry,
@@ -104,9 +117,24 @@ impl Pages {
             ckpt_epoch,
             chunks,
             states,
-            fresh: 0,
-            free,
+            pools: Default::default(),
+            keyed,
         }
+    }
+
+    /// Notes whether a table is attached and key-addressed.
+    pub(crate) fn note_keyed(&mut self, table: TableId, keyed: bool) {
+        match self.keyed.binary_search(&table) {
+            Err(at) if keyed => self.keyed.insert(at, table),
+            Ok(at) if !keyed => drop(self.keyed.remove(at)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Whether a table is attached and key-addressed.
+    #[inline]
+    pub(crate) fn is_keyed(&self, table: TableId) -> bool {
+        !self.keyed.is_empty() && self.keyed.binary_search(&table).is_ok()
     }
 
     /// The salts of the partition's indexes.
@@ -163,7 +191,7 @@ impl Pages {
     pub(crate) fn local(&self, page: PageId) -> Option<u32> {
         let mine = self.geometry.partition_of_page(page) == self.id;
         let local = self.geometry.local_index(page);
-        (mine && local < self.fresh).then_some(local)
+        (mine && self.is_used(local)).then_some(local)
     }
 
     /// Grows the chunks so that the page exists. Zeroed memory is not touched until it is used.
@@ -180,11 +208,14 @@ impl Pages {
     /// Has a restart use a page. Returns whether nothing has been written to its memory.
     pub(crate) fn touch(&mut self, local: u32) -> bool {
         self.grow_to(local);
-        let first = self.fresh;
+        let pool = self.pool_of(local);
+        let first = self.pools[pool].fresh;
         for skipped in first..local {
-            self.state(skipped).flags |= flag::UNTOUCHED;
+            if self.pool_of(skipped) == pool {
+                self.state(skipped).flags |= flag::UNTOUCHED;
+            }
         }
-        self.fresh = first.max(local + 1);
+        self.pools[pool].fresh = first.max(local + 1);
         let state = self.state(local);
         let untouched = state.flags & flag::UNTOUCHED != 0;
         assert!(
@@ -213,16 +244,50 @@ impl Pages {
         }
     }
 
-    /// A page that holds nothing. The caller formats it or gives it back.
-    pub(crate) fn take(&mut self, undo: &mut PartUndo) -> Result<u32> {
-        while let Some(local) = self.free.pop() {
-            debug_assert!(local < self.fresh, "a page on the free list was used");
+    /// A page that holds nothing, for a table. The caller formats it or gives it back.
+    pub(crate) fn take(&mut self, undo: &mut PartUndo, table: TableId) -> Result<u32> {
+        let pool = self.pool_for(self.is_keyed(table));
+        if let Some(local) = self.take_free(undo, pool) {
+            debug_assert_eq!(self.pool_of(local), pool, "a list has its pool's pages");
+            return Ok(local);
+        }
+        let local = self.take_fresh(pool)?;
+        undo.born(local);
+        Ok(local)
+    }
+
+    /// A page of a pool that was used and holds nothing.
+    fn take_free(&mut self, undo: &PartUndo, pool: usize) -> Option<u32> {
+        let mut kept = Vec::new();
+        let mut taken = None;
+        while let Some(local) = self.pop_free(pool) {
+            // This transaction may have freed it for a table whose records name pages: its record is to say so.
+            let is_due = pool == 1 && !self.has_flag(local, flag::KEYED) && undo.changes(local);
+            if !is_due {
+                taken = Some(local);
+                break;
+            }
+            kept.push(local);
+        }
+        kept.into_iter().for_each(|local| self.give_back(local));
+        taken
+    }
+
+    /// The same, whatever a transaction has done to it.
+    pub(crate) fn pop_free(&mut self, pool: usize) -> Option<u32> {
+        while let Some(local) = self.pools[pool].free.pop() {
+            debug_assert!(self.is_used(local), "a page on the free list was used");
             self.state(local).flags &= !flag::FREE;
             if layout::kind(self.page(local)) == Some(PageKind::Free) {
-                return Ok(local);
+                return Some(local);
             }
         }
-        let local = self.fresh;
+        None
+    }
+
+    /// A page of a pool that was never used.
+    pub(crate) fn take_fresh(&mut self, pool: usize) -> Result<u32> {
+        let local = self.first_fresh(pool);
         let Some(id) = self
             .geometry
             .page_id(self.id, local)
@@ -237,13 +302,12 @@ impl Pages {
             self.id,
             "a new page is its partition's"
         );
-        self.fresh += 1;
+        self.pools[pool].fresh = local + 1;
         let epoch = self.ckpt_epoch();
         let page = self.page_mut(local);
         layout::set_epoch(page, epoch);
         layout::set_page_id(page, id);
         self.state(local).dirty = DIRTY_BOTH;
-        undo.born(local);
         Ok(local)
     }
 
@@ -252,7 +316,8 @@ impl Pages {
         let state = self.state(local);
         if state.flags & flag::FREE == 0 {
             state.flags |= flag::FREE;
-            self.free.push(local);
+            let pool = self.pool_of(local);
+            self.pools[pool].free.push(local);
         }
     }
 
@@ -283,7 +348,15 @@ impl Pages {
         let page = self.page_mut(local);
         layout::format(page, table, class, PageKind::Slotted, 0, 0);
         page[HEADER_BYTES..HEADER_BYTES + 8 * class.bitmap_words()].fill(0);
+        self.mark_keyed(local, self.is_keyed(table));
         self.resync(local);
+    }
+
+    /// Notes whether the changes of a page in use are none of the log's.
+    pub(crate) fn mark_keyed(&mut self, local: u32, keyed: bool) {
+        let state = self.state(local);
+        state.flags &= !flag::KEYED;
+        state.flags |= if keyed { flag::KEYED } else { 0 };
     }
 
     /// Makes a free page a piece of a large value. The content's bytes are saved too.
@@ -320,6 +393,7 @@ impl Pages {
             page[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
+        self.mark_keyed(local, self.is_keyed(table));
         self.resync(local);
     }
 
@@ -371,13 +445,14 @@ impl Pages {
     pub(crate) fn row(&self, entry: Entry) -> Option<Row<'_>> {
         let class = self.class(entry.local());
         debug_assert!(
-            entry.local() < self.fresh && entry.slot() < class.slots(),
+            self.is_used(entry.local()) && entry.slot() < class.slots(),
             "an index names slots of pages that are used"
         );
         Row::decode(layout::slot(self.page(entry.local()), class, entry.slot()))
     }
 
     /// The row with this key among those of an index.
+    #[inline]
     pub(crate) fn find(
         &self,
         index: &HashIndex,
@@ -389,6 +464,7 @@ impl Pages {
     }
 
     /// The same, with the place in the index.
+    #[inline]
     pub(crate) fn locate(
         &self,
         index: &HashIndex,

@@ -1,24 +1,23 @@
 //! The state under one latch: pages, tables, and what readers ask of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use perdura_base::{Epoch, PartitionId, TableId};
 use perdura_page::layout;
 use perdura_page::{CollectionId, PageKind};
 
 use crate::accesses::NEVER;
+use crate::cuts::{CutState, Cuts};
 use crate::edit::Owner;
 use crate::elements::Elements;
 use crate::entry::Entry;
-use crate::geometry::Geometry;
+use crate::form::{TableForm, Which};
 use crate::header::FoundHeader;
 use crate::index::Table;
 use crate::limits::OrphanLimits;
 use crate::marks::Marks;
-use crate::memory::MemoryAccount;
 use crate::pages::{Pages, index};
 use crate::row_ref::RowRef;
 use crate::touch::Touch;
@@ -28,6 +27,7 @@ use crate::undo::Undo;
 pub struct Partition {
     id: PartitionId,
     last_write_epoch: Epoch,
+    pseq: u64,
     pub(crate) pages: Pages,
     pub(crate) tables: BTreeMap<TableId, Table>,
     /// The number of the next collection.
@@ -45,6 +45,7 @@ pub struct Partition {
     pub(crate) now_second: u32,
     /// Whether tables note when their keys are used.
     pub(crate) notes_accesses: bool,
+    pub(crate) cuts: Cuts,
 }
 
 /// The indexes of a table that was detached. Dropping them takes a while: do it without the
@@ -54,16 +55,13 @@ pub struct DetachedTable {
 }
 
 impl Partition {
-    pub(crate) fn new(
-        id: PartitionId,
-        geometry: Geometry,
-        memory: Arc<MemoryAccount>,
-        ckpt_epoch: Arc<AtomicU64>,
-    ) -> Self {
+    pub(crate) fn new(pages: Pages, cuts: Arc<CutState>) -> Self {
         Partition {
-            id,
+            id: pages.id,
             last_write_epoch: Epoch(0),
-            pages: Pages::new(id, geometry, memory, ckpt_epoch),
+            pseq: 0,
+            cuts: Cuts::new(cuts, Arc::clone(&pages.memory)),
+            pages,
             tables: BTreeMap::new(),
             next_collection: 1,
             headers: Vec::new(),
@@ -134,7 +132,7 @@ impl Partition {
             let class = layout::class(page).filter(|_| mine);
             class.map_or(0, |class| layout::taken_count(page, class))
         };
-        let rows = (0..self.pages.fresh).map(rows).sum::<usize>();
+        let rows = self.pages.used().map(rows).sum::<usize>();
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
@@ -145,7 +143,7 @@ impl Partition {
             let page = self.pages.page(*local);
             layout::kind(page) != Some(PageKind::Free) && layout::table(page) == table
         };
-        u64::try_from((0..self.pages.fresh).filter(held).count()).unwrap_or(u64::MAX)
+        u64::try_from(self.pages.used().filter(held).count()).unwrap_or(u64::MAX)
     }
 
     /// The tables that are attached here, in ascending order.
@@ -174,17 +172,25 @@ impl Partition {
         range: (Bound<&[u8]>, Bound<&[u8]>),
         limit: usize,
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let ordered = self.tables.get(&table).and_then(|t| t.ordered.as_ref());
-        let Some(ordered) = ordered.filter(|_| !is_empty_range(range)) else {
-            return Vec::new();
-        };
-        let rows = ordered.range::<[u8], _>(range).take(limit);
-        rows.filter_map(|(key, entry)| {
-            let mut value = Vec::new();
-            self.row(*entry)?.copy_value(&mut value);
-            Some((key.to_vec(), value))
-        })
-        .collect()
+        let rows = self.rows(table, Which::Primary, range).take(limit);
+        rows.map(|row| (row.key().into_owned(), row.value().into_owned()))
+            .collect()
+    }
+
+    /// The rows of a table in the order of an index, from both ends. A range of a secondary index is one of
+    /// derived keys with the primary key behind. There are none in an empty range, or if there is no such index.
+    pub fn rows<'a>(
+        &'a self,
+        table: TableId,
+        which: Which,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> impl DoubleEndedIterator<Item = RowRef<'a>> + use<'a> {
+        let keys = self.tables.get(&table).and_then(|table| match which {
+            Which::Primary => table.ordered.as_ref(),
+            Which::Secondary(index) => table.secondary.get(index),
+        });
+        let entries = keys.map(|keys| keys.range(range)).into_iter().flatten();
+        entries.filter_map(|(_, entry)| self.row(entry))
     }
 
     /// A key chosen by the random number `r`, nearly evenly.
@@ -200,20 +206,23 @@ impl Partition {
     }
 
     /// Makes a table known, empty, unless it is.
-    pub fn attach_table(&mut self, table: TableId, ordered: bool) {
+    pub fn attach_table(&mut self, table: TableId, form: impl Into<TableForm>) {
         let salts = self.pages.salts();
         let since = self.notes_accesses.then_some(self.now_second);
-        self.tables.entry(table).or_insert_with(|| {
-            let mut table = Table::new(ordered, salts);
-            table.hash.note_accesses(since);
-            table
-        });
+        if let btree_map::Entry::Vacant(vacant) = self.tables.entry(table) {
+            let form = form.into();
+            self.pages.note_keyed(table, form.keyed);
+            self.cuts.note_typed(form.keyed || form.placed);
+            let attached = vacant.insert(Table::new(form, salts));
+            attached.hash.note_accesses(since);
+        }
     }
 
     /// Forgets a table. Its pages wait for [`reclaim`](Self::reclaim).
-    pub fn detach_table(&mut self, table: TableId) -> Option<DetachedTable> {
-        let mut table = self.tables.remove(&table)?;
+    pub fn detach_table(&mut self, id: TableId) -> Option<DetachedTable> {
+        let mut table = self.tables.remove(&id)?;
         table.unaccount(&self.pages.memory);
+        self.pages.note_keyed(id, false);
         for local in table.open.iter().flatten() {
             self.pages.state(*local).flags &= !crate::pages::flag::OPEN;
         }
@@ -225,15 +234,18 @@ impl Partition {
     pub fn reclaim(&mut self, undo: &mut Undo, max_pages: usize) -> usize {
         let part = undo.part_mut(self.id);
         let mut freed = 0;
-        for _ in 0..self.pages.fresh {
+        for _ in 0..self.pages.count() {
             if freed == max_pages {
                 break;
             }
-            if self.reclaim_next >= self.pages.fresh {
+            if self.reclaim_next >= self.pages.count() {
                 self.reclaim_next = 0;
             }
             let local = self.reclaim_next;
             self.reclaim_next += 1;
+            if !self.pages.is_used(local) {
+                continue;
+            }
             let page = self.pages.page(local);
             let orphan = layout::kind(page) != Some(PageKind::Free)
                 && !self.tables.contains_key(&layout::table(page));
@@ -260,6 +272,19 @@ impl Partition {
         self.last_write_epoch = epoch;
     }
 
+    /// The number of the last transaction that wrote typed tables or was a command, of those that have this
+    /// partition among their parts; 0 before the first.
+    #[must_use]
+    pub fn pseq(&self) -> u64 {
+        self.pseq
+    }
+
+    /// Notes the number of a transaction.
+    pub fn set_pseq(&mut self, pseq: u64) {
+        debug_assert!(pseq >= self.pseq, "numbers of transactions go on");
+        self.pseq = pseq;
+    }
+
     /// Local pages: those of all its chunks, used or not.
     #[must_use]
     pub fn pages(&self) -> u32 {
@@ -270,14 +295,5 @@ impl Partition {
     #[must_use]
     pub fn page_bytes(&self, local: u32) -> Option<&[u8]> {
         (index(local) < self.pages.states.len()).then(|| self.pages.page(local))
-    }
-}
-
-fn is_empty_range(range: (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
-    match range {
-        (Bound::Included(low), Bound::Included(high)) => low > high,
-        (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high))
-        | (Bound::Excluded(low), Bound::Included(high)) => low >= high,
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
     }
 }

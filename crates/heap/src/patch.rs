@@ -35,7 +35,11 @@ impl Partition {
         let old_len = found.map_or(0, |row| row.value_len());
         let expiry_ms = found.and_then(|row| row.expiry_ms());
         let len = old_len.max(at + bytes.len());
-        if let Some((first, chain_bytes)) = found.and_then(|row| row.chain()) {
+        let attached = self.tables.get(&table);
+        let derives = attached.is_some_and(|table| table.form.derive.is_some());
+        let chain = found.and_then(|row| row.chain());
+        // Keys that are derived from a row ask for all of it.
+        if let Some((first, chain_bytes)) = chain.filter(|_| !derives) {
             debug_assert!(chain_bytes >= old_len, "the value lies in the chain");
             let key_bytes = chain_bytes - old_len;
             let over = bytes.len().min(old_len.saturating_sub(at));

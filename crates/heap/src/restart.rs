@@ -185,9 +185,8 @@ impl Partition {
     /// other slot; for both if there was no image.
     pub fn finish_restart(&mut self, image_epoch: CkptEpoch, image_slot: Option<ImageSlot>) {
         let bit = |slot: ImageSlot| 1u8 << slot.index();
-        assert!(index(self.pages.fresh) <= self.pages.states.len());
         assert!(self.touched.len() <= self.pages.states.len());
-        for local in 0..self.pages.fresh {
+        for local in self.pages.used() {
             let touch = self.touched.get(index(local)).copied().unwrap_or_default();
             let in_image = self.pages.has_flag(local, flag::IN_IMAGE);
             let id = self.pages.page_id(local);

@@ -12,10 +12,12 @@ use crate::cells::{self, ChainPlace, NewRow, chain_of, free_chain, release_slot}
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
 use crate::index::Table;
+use crate::ops::{KeyCopy, Op};
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
-use crate::undo::{KeyCopy, Op, PartUndo, Undo};
+use crate::secondary;
+use crate::undo::{PartUndo, Undo};
 
 /// What a key left behind that was overwritten or deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -138,11 +140,15 @@ impl Partition {
             )));
         }
         let part = undo.part_mut(self.id());
+        let saved = part.saves.len();
         let row = cells::compose(&mut self.pages, part, id, new)?;
         let placed = self.put_composed(undo, id, (new.key, new.hash), &row, elements);
         if placed.is_err() {
             let part = undo.part_mut(self.pages.id);
             free_chain(&mut self.pages, part, chain_of(&row));
+        }
+        if self.pages.is_keyed(id) {
+            undo.part_mut(self.pages.id).note_keyed(saved);
         }
         placed
     }
@@ -279,11 +285,21 @@ impl Partition {
         let attached = self.tables.get_mut(&table)?;
         let (entry, row) = find(&self.pages, attached, key, hash)?;
         let old = Old::of(&self.pages, entry, &row);
+        if attached.form.derive.is_some() {
+            let mut keys = std::mem::take(&mut attached.index_keys);
+            secondary::derive(&mut keys[0], &attached.form, &self.pages, &row);
+            secondary::settle(attached, part, table, Some((entry, &keys[0])), None);
+            attached.index_keys = keys;
+        }
         unindex(attached, part, table, key, entry);
         set_expiry(attached, part, table, Some((entry, old.expiry_ms)), None);
         attached.account(&self.pages.memory);
+        let saved = part.saves.len();
         release_slot(&mut self.pages, attached, part, entry);
         self.let_chain_go(undo, table, old.chain);
+        if self.pages.is_keyed(table) {
+            undo.part_mut(self.pages.id).note_keyed(saved);
+        }
         Some(self.orphan_displaced(undo, table, Some(&old), elements))
     }
 
@@ -319,7 +335,19 @@ impl Partition {
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         let (pages, second) = (&mut self.pages, self.now_second);
         let old_entry = old.map(|old| old.entry);
+        let derives = table.form.derive.is_some();
+        let old_row = old_entry.filter(|_| derives);
+        if let Some(row) = old_row.and_then(|entry| pages.row(entry)) {
+            secondary::derive(&mut table.index_keys[0], &table.form, pages, &row);
+        }
         let entry = cells::place(pages, table, part, id, (hash, old_entry), row)?;
+        if derives {
+            let mut keys = std::mem::take(&mut table.index_keys);
+            secondary::derive(&mut keys[1], &table.form, pages, row);
+            let was = old_entry.map(|old| (old, &keys[0]));
+            secondary::settle(table, part, id, was, Some((entry, &keys[1])));
+            table.index_keys = keys;
+        }
         if old_entry != Some(entry) {
             if let Some(old) = old_entry {
                 unindex(table, part, id, key, old);
@@ -334,7 +362,7 @@ impl Partition {
                 entry,
                 key: copy,
             });
-            table.insert(entry, second, || key.into());
+            table.insert(entry, second, key);
             if let Some(old) = old_entry {
                 release_slot(pages, table, part, old);
             }
@@ -361,6 +389,7 @@ fn unindex(table: &mut Table, part: &mut PartUndo, id: TableId, key: &[u8], entr
 }
 
 /// Moves a row's mark in the set of expiries.
+#[inline]
 fn set_expiry(
     table: &mut Table,
     part: &mut PartUndo,

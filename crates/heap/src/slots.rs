@@ -9,7 +9,7 @@ use perdura_base::{CkptEpoch, Error, Result, TableId};
 use perdura_page::layout::{self, PAGE_BYTES};
 use perdura_page::{PageHeader, PageKind, SlotClass};
 
-use crate::pages::{DIRTY_BOTH, Pages, flag};
+use crate::pages::{DIRTY_BOTH, Pages};
 use crate::partition::Partition;
 
 /// A slot as it is.
@@ -91,33 +91,11 @@ impl Partition {
         if !self.pages.memory.has_room(bytes) {
             return Err(full(&self.pages));
         }
-        while let Some(local) = self.pages.free.pop() {
-            self.pages.state(local).flags &= !flag::FREE;
-            if layout::kind(self.pages.page(local)) == Some(PageKind::Free) {
-                return Ok(local);
-            }
+        let pool = self.pages.pool_for(false);
+        match self.pages.pop_free(pool) {
+            Some(local) => Ok(local),
+            None => self.pages.take_fresh(pool),
         }
-        let local = self.pages.fresh;
-        let Some(id) = self.pages.geometry.page_id(self.id(), local) else {
-            return Err(full(&self.pages));
-        };
-        self.pages.grow_to(local);
-        self.pages.fresh += 1;
-        let epoch = self.pages.ckpt_epoch();
-        debug_assert_eq!(
-            self.pages.geometry.partition_of_page(id),
-            self.id(),
-            "a new page is its partition's"
-        );
-        let page = self.pages.page_mut(local);
-        debug_assert_eq!(
-            layout::kind(page),
-            Some(PageKind::Free),
-            "a page beyond all that were used is zeros"
-        );
-        layout::set_epoch(page, epoch);
-        layout::set_page_id(page, id);
-        Ok(local)
     }
 
     /// Makes an unused page one of free slots.
@@ -162,7 +140,7 @@ impl Partition {
                 "The page cannot be used; restart from the older image or a backup.",
             ));
         };
-        if local >= self.pages.fresh {
+        if !self.pages.is_used(local) {
             return Ok(None);
         }
         self.pages.resync(local);

@@ -20,11 +20,12 @@ use crate::edit::Edit;
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
 use crate::members::{edit, misused};
+use crate::ops::Op;
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::rows::{Displaced, Elements, not_attached};
 use crate::trim::write_item;
-use crate::undo::{Op, PartUndo, Undo};
+use crate::undo::{PartUndo, Undo};
 
 /// What a transaction may add to a string that is being built: a multiple of this, but for the last.
 pub const TEXT_PAGE_BYTES: usize = CHAIN_BYTES;

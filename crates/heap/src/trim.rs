@@ -19,10 +19,11 @@ use crate::geometry::KeyHash;
 use crate::index::Table;
 use crate::lists::label_of;
 use crate::members::edit;
+use crate::ops::Op;
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::rows::not_attached;
-use crate::undo::{Op, PartUndo, Undo};
+use crate::undo::{PartUndo, Undo};
 
 impl Partition {
     /// Frees the chain of a row that is gone, or leaves it to the purge if it is long.

@@ -1,12 +1,12 @@
 //! Before-images: rollback and the difference at commit.
 //!
 //! The first write of a range in a transaction saves its bytes; the same bytes serve rollback and
-//! the XOR difference. Ranges are whole slots, words of a bitmap, headers and chain pages. Saves
-//! are deduplicated by (page, offset); ranges that overlap otherwise (a page reformatted within
-//! one transaction) are rare and handled by undoing them latest first. A page that was never used
+//! the XOR difference. Ranges are whole slots, cells of them (`narrow`), words of a bitmap, headers and
+//! chain pages. Saves are deduplicated by (page, offset), down to the newest savepoint; ranges that overlap
+//! otherwise (a page reformatted within one transaction) are rare and handled by undoing them latest first. A page that was never used
 //! is all zeros, so that one note stands for all of it.
 //!
-//! Indexes are derived and have operations instead of before-images.
+//! Indexes are derived and have operations (`ops`) instead of before-images.
 //!
 //! # Source
 //! The before-image as undo and as one side of the difference: differential logging,
@@ -14,12 +14,14 @@
 
 use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PartitionId, PartitionSet, TableId, limits::PARTITIONS_MAX};
 use perdura_page::layout::{META_BYTES, PAGE_BYTES, ZERO_PAGE};
-use perdura_page::{CollectionId, End, Shape};
+use perdura_page::{CollectionId, End};
 
-use crate::edit::{Edit, Owner};
 use crate::entry::Entry;
+use crate::narrow::{Cells, Narrow, ranges};
+use crate::ops::{KeyCopy, Op, PoppedItems};
 
 /// Up to this many saves are searched one by one.
 const LINEAR_MAX: usize = 16;
@@ -99,6 +101,23 @@ impl Undo {
             .collect()
     }
 
+    /// Whether a page of a table was changed whose records name pages.
+    #[must_use]
+    pub fn wrote_page_addressed(&self) -> bool {
+        let parts = &self.parts[..self.active];
+        parts.iter().any(|part| part.keyed < part.saves.len())
+    }
+
+    /// Whether a row of a key-addressed table was changed.
+    #[must_use]
+    pub fn wrote_keyed(&self) -> bool {
+        self.parts[..self.active].iter().any(|part| part.keyed > 0)
+    }
+
+    pub(crate) fn active_parts_mut(&mut self) -> impl Iterator<Item = &mut PartUndo> {
+        self.parts[..self.active].iter_mut()
+    }
+
     pub(crate) fn part(&self, partition: PartitionId) -> Option<&PartUndo> {
         match self.part_of[usize::from(partition.0)] {
             NOWHERE => None,
@@ -156,95 +175,14 @@ fn key(local: u32, offset: u16) -> u64 {
     u64::from(local) << 16 | u64::from(offset)
 }
 
-/// A change of an index, to be taken back.
-#[derive(Clone, Copy)]
-pub(crate) enum Op {
-    Inserted {
-        table: TableId,
-        entry: Entry,
-        key: KeyCopy,
-    },
-    Removed {
-        table: TableId,
-        entry: Entry,
-        key: KeyCopy,
-    },
-    ExpiryAdded {
-        table: TableId,
-        entry: Entry,
-        expiry_ms: u64,
-    },
-    ExpiryRemoved {
-        table: TableId,
-        entry: Entry,
-        expiry_ms: u64,
-    },
-    /// An index of a collection was changed; `inverse` takes it back.
-    Edited {
-        table: TableId,
-        id: CollectionId,
-        inverse: Edit,
-    },
-    /// So many items were put at an end of a list.
-    Pushed {
-        table: TableId,
-        id: CollectionId,
-        end: End,
-        count: usize,
-    },
-    /// Items were removed from an end of a list: where they are in the list of all that were, and how
-    /// many.
-    Popped {
-        table: TableId,
-        id: CollectionId,
-        end: End,
-        items: PoppedItems,
-    },
-    /// A collection without elements was made.
-    Made { table: TableId, id: CollectionId },
-    /// A collection without elements was forgotten.
-    Unmade {
-        table: TableId,
-        id: CollectionId,
-        shape: Shape,
-        owner: Owner,
-    },
-    /// A collection lost its header.
-    Orphaned { table: TableId, id: CollectionId },
-    /// A draft got a header.
-    Claimed { table: TableId, id: CollectionId },
-}
-
-impl Op {
-    pub(crate) fn table(&self) -> TableId {
-        match self {
-            Op::Inserted { table, .. }
-            | Op::Removed { table, .. }
-            | Op::ExpiryAdded { table, .. }
-            | Op::ExpiryRemoved { table, .. }
-            | Op::Edited { table, .. }
-            | Op::Pushed { table, .. }
-            | Op::Popped { table, .. }
-            | Op::Made { table, .. }
-            | Op::Unmade { table, .. }
-            | Op::Orphaned { table, .. }
-            | Op::Claimed { table, .. } => *table,
-        }
-    }
-}
-
-/// Where the copy of a key is; empty for tables without an ordered index.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct KeyCopy {
-    at: usize,
-    bytes: usize,
-}
-
-/// Where the items of one removal lie among all the popped items of a partition.
-#[derive(Clone, Copy)]
-pub(crate) struct PoppedItems {
-    from: usize,
-    count: usize,
+/// Where the undo of a partition was.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Mark {
+    saves: usize,
+    keyed: usize,
+    arena: usize,
+    ops: usize,
+    popped: usize,
 }
 
 /// The undo of one partition.
@@ -253,8 +191,14 @@ pub(crate) struct PartUndo {
     partition: PartitionId,
     arena: Vec<u8>,
     pub(crate) saves: Vec<Save>,
-    /// Indexes into `saves` by key, once there are many.
+    /// Where the saves since the newest savepoint begin.
+    floor: usize,
+    /// Indexes into `saves` by key, of those since the newest savepoint, once they are many.
     seen: HashTable<usize>,
+    /// The slots of which cells are saved since then.
+    narrow: Narrow,
+    /// Saves of key-addressed tables' pages.
+    keyed: usize,
     any_born: bool,
     /// The page that was noted last as never used before: rows that fill fresh pages are written
     /// to it.
@@ -272,20 +216,76 @@ impl PartUndo {
         self.arena.shrink_to(KEPT_BYTES);
         self.saves.clear();
         self.saves.shrink_to(KEPT_BYTES / size_of::<Save>());
-        self.seen.clear();
-        self.any_born = false;
-        self.born_last = None;
-        self.saved_last = None;
+        self.keyed = 0;
+        self.forget_seen();
         self.ops.clear();
         self.ops.shrink_to(KEPT_BYTES / size_of::<Op>());
         self.popped.clear();
         self.popped.shrink_to(KEPT_BYTES / size_of::<Entry>());
     }
 
+    /// Looks for nothing that was saved so far: the next saves are new ones.
+    #[inline]
+    fn forget_seen(&mut self) {
+        self.floor = self.saves.len();
+        self.seen.clear();
+        if !self.narrow.is_empty() {
+            self.narrow.clear();
+        }
+        self.any_born = false;
+        self.born_last = None;
+        self.saved_last = None;
+    }
+
+    /// Marks where the undo is, and saves anew from there on.
+    pub(crate) fn mark(&mut self) -> Mark {
+        self.forget_seen();
+        Mark {
+            saves: self.saves.len(),
+            keyed: self.keyed,
+            arena: self.arena.len(),
+            ops: self.ops.len(),
+            popped: self.popped.len(),
+        }
+    }
+
+    /// What was noted since a mark.
+    pub(crate) fn since(&self, mark: &Mark) -> (&[Save], &[Op]) {
+        assert!(
+            mark.saves <= self.saves.len() && mark.ops <= self.ops.len(),
+            "a rollback ends the savepoints that were set later"
+        );
+        (&self.saves[mark.saves..], &self.ops[mark.ops..])
+    }
+
+    /// Forgets what was noted since a mark, which has been taken back.
+    pub(crate) fn truncate(&mut self, mark: &Mark) {
+        self.saves.truncate(mark.saves);
+        self.arena.truncate(mark.arena);
+        self.ops.truncate(mark.ops);
+        self.popped.truncate(mark.popped);
+        self.keyed = mark.keyed;
+        self.forget_seen();
+        debug_assert_eq!(self.saves.len(), mark.saves, "what is forgotten came later");
+    }
+
+    /// The partition.
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// Notes that the saves from `saved` on are of a key-addressed table's pages.
+    pub(crate) fn note_keyed(&mut self, saved: usize) {
+        debug_assert!(saved <= self.saves.len(), "saves are added");
+        self.keyed += self.saves.len() - saved;
+        debug_assert!(self.keyed <= self.saves.len(), "a save is of one page");
+    }
+
     fn bytes(&self) -> usize {
         self.arena.capacity()
             + self.saves.capacity() * size_of::<Save>()
             + self.seen.allocation_size()
+            + self.narrow.bytes()
             + self.ops.capacity() * size_of::<Op>()
             + self.popped.capacity() * size_of::<Entry>()
     }
@@ -301,6 +301,11 @@ impl PartUndo {
     /// Whether a page is noted as never used before: nothing of it is saved.
     pub(crate) fn is_born(&self, local: u32) -> bool {
         self.born_last == Some(local) || self.any_born && self.find(key(local, 0)).is_some()
+    }
+
+    /// Whether something of a page is saved.
+    pub(crate) fn changes(&self, local: u32) -> bool {
+        self.saves.iter().any(|save| save.local == local)
     }
 
     /// Notes items that are removed from an end of a list, in the order of their removal.
@@ -344,20 +349,68 @@ impl PartUndo {
             return;
         }
         self.saved_last = Some((at_offset, bytes));
-        let saved = self
-            .find(at_offset)
-            .is_some_and(|s| usize::from(s.bytes) >= bytes)
-            || self.is_born(local);
-        if !saved {
-            let at = self.arena.len();
-            self.arena.extend_from_slice(&page[offset..offset + bytes]);
-            self.push(local, offset, bytes, at);
+        let saved = self.holds(at_offset, bytes) || self.is_born(local);
+        if saved {
+            return;
+        }
+        let rest = if self.narrow.is_empty() {
+            None
+        } else {
+            self.narrow.complete(at_offset, bytes)
+        };
+        match rest {
+            None => self.add(page, local, offset..offset + bytes),
+            Some(rest) => self.add_cells(page, local, (offset, bytes), rest),
         }
     }
 
+    /// Saves cells of a slot unless they are saved already.
+    pub(crate) fn save_cells(
+        &mut self,
+        page: &[u8],
+        local: u32,
+        (offset, bytes): (usize, usize),
+        cells: Cells,
+    ) {
+        let at_offset = key(local, u16::try_from(offset).unwrap_or(0));
+        let saved = self.holds(at_offset, bytes) && !armed(Flaw::RangeInsideSave);
+        if saved || self.is_born(local) {
+            return;
+        }
+        match self.narrow.add(at_offset, bytes, cells) {
+            Some(new) => self.add_cells(page, local, (offset, bytes), new),
+            None => self.add(page, local, offset..offset + bytes),
+        }
+    }
+
+    fn add_cells(
+        &mut self,
+        page: &[u8],
+        local: u32,
+        (offset, bytes): (usize, usize),
+        cells: Cells,
+    ) {
+        for range in ranges(cells, bytes) {
+            self.add(page, local, offset + range.start..offset + range.end);
+        }
+    }
+
+    fn add(&mut self, page: &[u8], local: u32, range: std::ops::Range<usize>) {
+        let at = self.arena.len();
+        self.arena.extend_from_slice(&page[range.clone()]);
+        self.push(local, range.start, range.len(), at);
+    }
+
+    /// Whether a range is saved by one that begins with it.
+    fn holds(&self, key: u64, bytes: usize) -> bool {
+        let found = self.find(key);
+        found.is_some_and(|save| usize::from(save.bytes) >= bytes)
+    }
+
     fn find(&self, key: u64) -> Option<&Save> {
-        if self.saves.len() <= LINEAR_MAX {
-            return self.saves.iter().rev().find(|s| s.key() == key);
+        let saves = &self.saves[self.floor..];
+        if saves.len() <= LINEAR_MAX {
+            return saves.iter().rev().find(|s| s.key() == key);
         }
         let found = self
             .seen
@@ -375,9 +428,9 @@ impl PartUndo {
             at,
         });
         let count = self.saves.len();
-        if count > LINEAR_MAX {
-            let from = if count == LINEAR_MAX + 1 {
-                0
+        if count - self.floor > LINEAR_MAX {
+            let from = if count - self.floor == LINEAR_MAX + 1 {
+                self.floor
             } else {
                 count - 1
             };

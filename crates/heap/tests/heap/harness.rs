@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, PartitionId, TableId};
-use perdura_heap::{Geometry, GroupBuilder, Heap, MemoryAccount, Undo};
+use perdura_heap::{Geometry, GroupBuilder, Heap, MemoryAccount, TableForm, Undo};
 
 /// A plain table.
 pub const PLAIN: TableId = TableId(1);
@@ -14,10 +14,10 @@ pub const ORDERED: TableId = TableId(2);
 /// Table, key -> value, expiry.
 pub type Contents = BTreeMap<(TableId, Vec<u8>), (Vec<u8>, Option<u64>)>;
 
-pub fn ordered(table: TableId) -> Option<bool> {
+pub fn ordered(table: TableId) -> Option<TableForm> {
     match table.0 {
-        1 => Some(false),
-        2 => Some(true),
+        1 => Some(false.into()),
+        2 => Some(true.into()),
         _ => None,
     }
 }

@@ -2,10 +2,12 @@
 
 mod batches;
 mod collections;
+mod cuts;
 mod harness;
 mod history;
 mod limits;
 mod orders;
 mod restart;
 mod sweeps;
+mod typed;
 mod visits;

@@ -1,7 +1,7 @@
 //! The check of update numbers, the dirty bits after restart, sidecars and damage.
 
 use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId, Useq};
-use perdura_heap::{Heap, Visit, decode_group};
+use perdura_heap::{Heap, TableForm, Visit, decode_group};
 
 use crate::harness::*;
 
@@ -240,7 +240,7 @@ fn the_catalog_is_indexed_before_the_others_are_known() {
     let mut part = copy.lock(P);
     part.build_catalog_index().expect("sound");
     assert_eq!((part.len(TableId(0)), part.len(PLAIN)), (1, 0));
-    let all = |t: TableId| (t.0 < 2).then_some(false);
+    let all = |t: TableId| (t.0 < 2).then(TableForm::default);
     let stats = part.build_indexes(&all, None).expect("sound");
     assert_eq!((stats.rows, stats.pages, stats.orphan_pages), (2, 2, 0));
     assert_eq!((part.len(TableId(0)), part.len(PLAIN)), (1, 1));

@@ -1,0 +1,276 @@
+//! Cuts: instants between transactions at which all pages are seen together, while writers go on.
+//!
+//! A cut takes all latches in ascending order, so no transaction is half done; notes every partition's
+//! sequence number and how many of its pages are in use; and releases the latches. From then on commits
+//! keep what the cut needs (`kept`), until it is closed. Cuts have ascending numbers, and any number of them
+//! may be open: at most one of a checkpoint, and snapshots of users.
+//!
+//! A *checkpoint's* cut also fixes what its image says of each page by tag: the closure that runs under the
+//! latches publishes `G := k`, and the first commit on an older page assigns `epoch := k` before its
+//! records are encoded, as a fuzzy sweep's visit would. So a record is in image k exactly if its tag is
+//! below k, whoever assigned it. A page that the slot's image holds as it was at the cut needs no bytes,
+//! and a page that was visited needs none any more.
+//!
+//! A *snapshot's* cut takes no checkpoint number and leaves `G` alone: raised within a fuzzy sweep, `G` would
+//! make pages born then look as if they came after it.
+//!
+//! A cut ends when its [`Cut`] is dropped. The owner may hold a latch then, so a partition that cannot be
+//! latched at once closes the cut at its next commit, visit or cut.
+//!
+//! # Source
+//! *Rethinking Main Memory OLTP Recovery* (001), section II-C: the asynchronous, transaction-consistent checkpoint.
+//! # Deviations
+//! Before-images of pages instead of shadow rows: one mechanism for all tables, and the tag test stays. The
+//! paper's way is there too, for key-addressed tables (`shadow`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId};
+use perdura_page::layout;
+use smallvec::SmallVec;
+
+use crate::latches::{Heap, PartitionGuard};
+use crate::pages::index;
+use crate::partition::Partition;
+use crate::undo::{PartUndo, Save};
+use crate::visit::Visit;
+
+mod open;
+
+pub(crate) use open::{AtCut, CutState, Cuts};
+use open::{Open, is_over_bound};
+
+/// What a cut is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// Checkpoint `k` into a slot.
+    Checkpoint {
+        /// Its number, which the closure publishes.
+        k: CkptEpoch,
+        /// The image that it writes.
+        slot: ImageSlot,
+    },
+    /// A user's snapshot.
+    Snapshot,
+}
+
+/// What a checkpoint's cut keeps of pages of key-addressed tables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SnapshotMode {
+    /// Byte ranges, as of all other pages.
+    #[default]
+    Pages,
+    /// The paper's: three bits for each slot, and copies of the rows that are overwritten.
+    Rows,
+}
+
+/// An open cut. Dropping it closes it.
+pub struct Cut {
+    heap: Arc<Heap>,
+    number: u64,
+    pseq: Vec<u64>,
+    ended: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cut {}", self.number)
+    }
+}
+
+impl Cut {
+    /// Its number; later cuts have higher ones.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The sequence number of each partition at the cut.
+    #[must_use]
+    pub fn pseq(&self) -> &[u64] {
+        &self.pseq
+    }
+
+    /// The heap that was cut.
+    #[must_use]
+    pub fn heap(&self) -> &Arc<Heap> {
+        &self.heap
+    }
+
+    /// Whether it was ended to make room for others.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(feature = "flaws")]
+impl Cut {
+    /// The seeded bug of cutting one partition after the other.
+    pub fn open_late(&mut self, id: PartitionId, reader: Reader) {
+        let mut part = self.heap.lock(id);
+        self.pseq[usize::from(id.0)] = part.pseq();
+        part.open_cut(self.number, reader, &self.ended);
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.heap.close_ended();
+    }
+}
+
+impl Partition {
+    /// To be called for every page that a commit has changed, before its epoch is read: keeps for open
+    /// cuts what `saves`, indexes of the page's saves in ascending order of offset, hold of it.
+    pub(crate) fn keep(&mut self, part: &PartUndo, saves: &[usize]) {
+        if self.cuts.open.is_empty() {
+            return;
+        }
+        let mut saves: SmallVec<[usize; 16]> = saves.into();
+        saves.sort_unstable();
+        let saves: SmallVec<[&Save; 16]> = saves.iter().map(|i| &part.saves[*i]).collect();
+        let local = saves[0].local;
+        debug_assert!(
+            saves.iter().all(|save| save.local == local),
+            "saves of one page"
+        );
+        let (page, state) = (self.pages.page(local), self.pages.states[index(local)]);
+        let epoch = self.cuts.keep((local, page, state), part, &saves);
+        if let Some(epoch) = epoch {
+            assert_eq!(
+                epoch,
+                self.pages.ckpt_epoch(),
+                "the checkpoint that cut last"
+            );
+            layout::set_epoch(self.pages.page_mut(local), epoch);
+        }
+    }
+}
+
+impl Heap {
+    /// Cuts: runs `mark` while all latches are held, and opens the cut in every partition. For a checkpoint
+    /// `mark` publishes its number.
+    pub fn cut<T>(self: &Arc<Self>, reader: Reader, mark: impl FnOnce() -> T) -> (Cut, T) {
+        let mut parts: Vec<PartitionGuard<'_>> = (0..self.geometry().partitions)
+            .map(|id| self.lock(PartitionId(id)))
+            .collect();
+        let number = self.cuts.newest.fetch_add(1, Ordering::SeqCst) + 1;
+        let marked = mark();
+        if let Reader::Checkpoint { k, .. } = reader {
+            assert_eq!(self.ckpt_epoch(), k, "the checkpoint's number is published");
+        } else if armed(Flaw::SnapshotRaisesG) {
+            self.set_ckpt_epoch(CkptEpoch(self.ckpt_epoch().0 + 1));
+        }
+        let ended = Arc::new(AtomicBool::new(false));
+        let mut pseq = Vec::with_capacity(parts.len());
+        for part in &mut parts {
+            pseq.push(part.pseq());
+            // The mistake: later partitions are cut when the sweep comes to them.
+            let late = armed(Flaw::CutLatchesSingly) && part.id().0 > 0;
+            if !late || reader == Reader::Snapshot {
+                part.open_cut(number, reader, &ended);
+            }
+        }
+        assert_eq!(
+            pseq.len(),
+            usize::from(self.geometry().partitions),
+            "a number of each partition"
+        );
+        let cut = Cut {
+            heap: Arc::clone(self),
+            number,
+            pseq,
+            ended,
+        };
+        (cut, marked)
+    }
+
+    /// Sets what later checkpoints' cuts keep of key-addressed tables.
+    pub fn set_snapshot_mode(&self, mode: SnapshotMode) {
+        let by_rows = mode == SnapshotMode::Rows;
+        self.cuts.rows.store(by_rows, Ordering::SeqCst);
+    }
+
+    /// Whether a typed table was ever attached, whose transactions have sequence numbers: then every checkpoint
+    /// must be a cut.
+    #[must_use]
+    pub fn has_typed(&self) -> bool {
+        self.cuts.typed.load(Ordering::SeqCst)
+    }
+
+    /// Whether more is kept for cuts than a quarter of the memory in use: new writers wait.
+    #[must_use]
+    pub fn kept_over_bound(&self) -> bool {
+        is_over_bound(self.memory())
+    }
+
+    /// Visits pages that have changed since the checkpoint's cut, at most `max`, in the partition that keeps most:
+    /// what is kept of them is free then. Returns the partition; `None` if there are no such pages.
+    pub fn visit_kept(
+        &self,
+        max: usize,
+        (slot, k): (ImageSlot, CkptEpoch),
+        mut take: impl FnMut(u32, PageId, Visit<'_>),
+    ) -> Option<PartitionId> {
+        let ids = (0..self.geometry().partitions).map(PartitionId);
+        let fullest = ids.max_by_key(|id| {
+            let part = self.lock(*id);
+            let counts = part.cuts.has_checkpoint();
+            if counts { part.cuts.bytes } else { 0 }
+        })?;
+        let mut part = self.lock(fullest);
+        if !part.cuts.has_checkpoint() {
+            return None;
+        }
+        let pages = part.cuts.pending(max);
+        assert!(pages.len() <= max, "no more than the caller has room for");
+        for local in &pages {
+            let id = part.pages.page_id(*local);
+            take(*local, id, part.visit(*local, slot, k));
+        }
+        (!pages.is_empty()).then_some(fullest)
+    }
+
+    /// Frees what is kept for cuts that have ended; if that leaves too much, ends the oldest snapshot. The
+    /// caller holds no latch.
+    pub fn make_room(&self) {
+        self.close_ended();
+        if self.kept_over_bound() {
+            // A snapshot is open in every partition.
+            self.lock(PartitionId(0)).cuts.make_room();
+            self.close_ended();
+        }
+    }
+
+    /// Closes cuts that have ended, in the partitions whose latches are free.
+    fn close_ended(&self) {
+        for id in (0..self.geometry().partitions).map(PartitionId) {
+            if let Some(mut part) = self.try_lock(id) {
+                part.cuts.close_ended();
+            }
+        }
+    }
+}
+
+impl Partition {
+    /// Closes the checkpoint's cut here. To be called when the partition's last page has been visited.
+    pub fn close_checkpoint_cut(&mut self) {
+        self.cuts.close_checkpoint();
+    }
+
+    fn open_cut(&mut self, number: u64, reader: Reader, ended: &Arc<AtomicBool>) {
+        let extent = self.pages.extent();
+        let by_rows = reader != Reader::Snapshot && self.cuts.keeps_rows();
+        self.cuts.open(Open {
+            number,
+            by_rows,
+            reader,
+            extent,
+            ended: Arc::clone(ended),
+        });
+    }
+}

@@ -1,0 +1,366 @@
+//! The cuts that are open in a partition, and what is kept for them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use perdura_base::CkptEpoch;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_page::layout;
+use smallvec::SmallVec;
+
+use super::Reader;
+use crate::kept::Kept;
+use crate::memory::{MemoryAccount, MemoryUse};
+use crate::pages::{PageState, flag, index};
+use crate::pools::Extent;
+use crate::shadow::Shadow;
+use crate::undo::{PartUndo, Save};
+use crate::visit::dirty_bit;
+
+/// Kept bytes up to this are never too many.
+const KEPT_BYTES_FREE: u64 = 16 << 20;
+
+/// What all partitions of a heap know of its cuts.
+#[derive(Default)]
+pub(crate) struct CutState {
+    /// The number of the newest cut.
+    pub(super) newest: AtomicU64,
+    /// Whether checkpoints keep rows.
+    pub(super) rows: AtomicBool,
+    /// Whether a key-addressed table was ever attached.
+    pub(crate) typed: AtomicBool,
+    /// The cut that was ended last for want of memory: each partition that it is open in holds it.
+    ending: Mutex<Weak<AtomicBool>>,
+}
+
+/// A cut that is open in a partition.
+pub(super) struct Open {
+    pub(super) number: u64,
+    pub(super) reader: Reader,
+    /// The pages that were used then.
+    pub(super) extent: Extent,
+    pub(super) ended: Arc<AtomicBool>,
+    /// A checkpoint's, in row mode.
+    pub(super) by_rows: bool,
+}
+
+impl Open {
+    /// Whether it needs a page as of its instant, and is a checkpoint's.
+    fn needs_shadow(&self, local: u32, pending: Option<u8>) -> bool {
+        self.reader != Reader::Snapshot && self.needs(local, pending)
+    }
+
+    /// Whether it needs a version of a page.
+    fn needs_version(&self, local: u32, kept: &Kept) -> bool {
+        let is_shadowed = self.reader != Reader::Snapshot && kept.shadow.is_some();
+        self.needs(local, kept.pending) && !is_shadowed
+    }
+
+    /// Whether it needs what a commit overwrites in a page, whose first change since a checkpoint's cut is
+    /// noted.
+    fn needs(&self, local: u32, pending: Option<u8>) -> bool {
+        self.extent.holds(local)
+            && match self.reader {
+                Reader::Snapshot => true,
+                Reader::Checkpoint { slot, .. } => {
+                    pending.is_some_and(|dirty| dirty & dirty_bit(slot) != 0)
+                }
+            }
+    }
+}
+
+/// The cuts that are open in a partition, and what is kept for them.
+pub(crate) struct Cuts {
+    shared: Arc<CutState>,
+    memory: Arc<MemoryAccount>,
+    /// Ascending.
+    pub(super) open: Vec<Open>,
+    /// By local page.
+    kept: Vec<Option<Box<Kept>>>,
+    /// A page as of the checkpoint's cut.
+    image: Vec<u8>,
+    /// Bytes on the memory account.
+    pub(super) bytes: usize,
+}
+
+/// What a checkpoint's cut says of a page.
+pub(crate) enum AtCut {
+    /// Not in use then.
+    Born,
+    /// As it was, or visited.
+    AsItIs,
+    /// Changed since; the slot's image holds it as it was.
+    Held,
+    /// Changed since: the bytes as they were.
+    Changed,
+}
+
+impl Cuts {
+    pub(crate) fn new(shared: Arc<CutState>, memory: Arc<MemoryAccount>) -> Cuts {
+        Cuts {
+            shared,
+            memory,
+            open: Vec::new(),
+            kept: Vec::new(),
+            image: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Notes that a table is attached.
+    pub(crate) fn note_typed(&self, typed: bool) {
+        if typed {
+            self.shared.typed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether checkpoints' cuts keep rows from now on.
+    pub(super) fn keeps_rows(&self) -> bool {
+        self.shared.rows.load(Ordering::SeqCst)
+    }
+
+    /// Whether a checkpoint's cut is open.
+    pub(crate) fn has_checkpoint(&self) -> bool {
+        self.checkpoint().is_some()
+    }
+
+    fn checkpoint(&self) -> Option<(&Open, CkptEpoch)> {
+        self.open.iter().find_map(|cut| match cut.reader {
+            Reader::Checkpoint { k, .. } => Some((cut, k)),
+            Reader::Snapshot => None,
+        })
+    }
+
+    pub(super) fn open(&mut self, cut: Open) {
+        self.close_ended();
+        let is_newest = self.open.last().is_none_or(|last| last.number < cut.number);
+        assert!(is_newest, "cuts are opened in their order");
+        assert!(
+            cut.reader == Reader::Snapshot || !self.has_checkpoint(),
+            "one checkpoint runs at a time"
+        );
+        self.open.push(cut);
+    }
+
+    /// Closes the cuts that have ended.
+    pub(super) fn close_ended(&mut self) {
+        let is_ended = |cut: &Open| cut.ended.load(Ordering::SeqCst);
+        if self.open.iter().any(is_ended) {
+            self.close(is_ended);
+        }
+    }
+
+    /// Closes the checkpoint's cut: the partition's last page has been visited.
+    pub(crate) fn close_checkpoint(&mut self) {
+        if self.has_checkpoint() {
+            self.close(|cut| cut.reader != Reader::Snapshot);
+        }
+    }
+
+    fn close(&mut self, is_over: impl Fn(&Open) -> bool) {
+        self.open.retain(|cut| !is_over(cut));
+        let Cuts { open, kept, .. } = self;
+        let has_checkpoint = open.iter().any(|cut| cut.reader != Reader::Snapshot);
+        let (mut was, mut is) = (0, 0);
+        for (local, of_page) in (0u32..).zip(kept.iter_mut()) {
+            let Some(kept) = of_page else { continue };
+            was += kept.bytes();
+            if !has_checkpoint {
+                kept.settle();
+            }
+            prune(open, local, kept);
+            match kept.is_empty() {
+                true => *of_page = None,
+                false => is += kept.bytes(),
+            }
+        }
+        if !has_checkpoint {
+            was += self.image.capacity();
+            self.image = Vec::new();
+        }
+        if self.open.is_empty() {
+            let mut left = self.kept.iter().flatten();
+            assert!(left.next().is_none(), "nothing is kept without a cut");
+            was += index_bytes(&self.kept);
+            self.kept = Vec::new();
+        }
+        self.account(was, is);
+    }
+
+    fn of_page(&self, local: u32) -> Option<&Kept> {
+        self.kept.get(index(local))?.as_deref()
+    }
+
+    fn account(&mut self, was: usize, is: usize) {
+        assert!(self.bytes + is >= was, "what is taken off was put on");
+        self.bytes = self.bytes + is - was;
+        let bytes = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        self.memory.change(MemoryUse::Kept, bytes(was), bytes(is));
+    }
+
+    /// Keeps what a commit has overwritten in a page, if a cut needs it. Returns the epoch that the page
+    /// gets before its records are encoded.
+    pub(super) fn keep(
+        &mut self,
+        (local, page, state): (u32, &[u8], PageState),
+        part: &PartUndo,
+        saves: &[&Save],
+    ) -> Option<CkptEpoch> {
+        self.close_ended();
+        let newest = self.open.last()?.number;
+        let mut epoch = None;
+        let mut pending = self.of_page(local).and_then(|kept| kept.pending);
+        if let Some((cut, k)) = self.checkpoint()
+            && layout::epoch(page) < k
+        {
+            assert!(
+                cut.extent.holds(local) && pending.is_none(),
+                "a page is older than the checkpoint until its visit or its first change"
+            );
+            (epoch, pending) = (Some(k), Some(state.dirty));
+        }
+        let by_rows = self.checkpoint().is_some_and(|(cut, _)| cut.by_rows);
+        let begins = by_rows && epoch.is_some() && state.flags & flag::KEYED != 0;
+        let needed = self.open.iter().any(|cut| cut.needs(local, pending));
+        if epoch.is_none() && !needed {
+            return None;
+        }
+        let mut was = index_bytes(&self.kept);
+        if self.kept.len() <= index(local) {
+            self.kept.resize_with(index(local) + 1, || None);
+        }
+        let mut is = index_bytes(&self.kept);
+        let of_page = &mut self.kept[index(local)];
+        was += of_page.as_ref().map_or(0, |kept| kept.bytes());
+        let kept = of_page.get_or_insert_default();
+        kept.pending = pending;
+        if needed && begins && self.open.iter().any(|cut| cut.needs_shadow(local, pending)) {
+            kept.shadow = Some(Shadow::first(page, part, saves));
+        } else if let Some(shadow) = &mut kept.shadow {
+            shadow.keep(page, part, saves);
+        }
+        if self.open.iter().any(|cut| cut.needs_version(local, kept)) {
+            if armed(Flaw::SecondCutOverwritesKept) && !kept.reaches(newest) {
+                kept.forget_versions();
+            }
+            kept.keep(newest, page, part, saves);
+        }
+        debug_assert!(!kept.is_empty(), "a page has its mark");
+        is += kept.bytes();
+        self.account(was, is);
+        self.make_room();
+        epoch
+    }
+
+    /// Beyond the bound the oldest snapshot ends, one at a time.
+    pub(super) fn make_room(&mut self) {
+        if !is_over_bound(&self.memory) {
+            return;
+        }
+        let oldest = self.open.iter().find(|cut| cut.reader == Reader::Snapshot);
+        let Some(oldest) = oldest else { return };
+        let mut ending = self.shared.ending.lock();
+        // The owner holds it too.
+        if ending.strong_count() <= 1 {
+            oldest.ended.store(true, Ordering::SeqCst);
+            *ending = Arc::downgrade(&oldest.ended);
+            drop(ending);
+            self.close_ended();
+        }
+    }
+
+    /// What the checkpoint's cut says of a page, which counts as visited from then on.
+    pub(crate) fn visit(&mut self, local: u32, page: &[u8]) -> AtCut {
+        let Some((cut, _)) = self.checkpoint() else {
+            return AtCut::AsItIs;
+        };
+        if !cut.extent.holds(local) {
+            return AtCut::Born;
+        }
+        let (number, is_held) = match self.of_page(local).and_then(|kept| kept.pending) {
+            None => return AtCut::AsItIs,
+            pending => (cut.number, !cut.needs(local, pending)),
+        };
+        let Cuts {
+            open, kept, image, ..
+        } = self;
+        let place = &mut kept[index(local)];
+        let Some(of_page) = place else {
+            return AtCut::AsItIs;
+        };
+        let was = of_page.bytes() + image.capacity();
+        if !is_held {
+            image.clear();
+            image.extend_from_slice(page);
+            match &of_page.shadow {
+                Some(shadow) => shadow.undo(image),
+                None => of_page.undo_to(number, image),
+            }
+            layout::set_epoch(image, layout::epoch(page));
+        }
+        debug_assert!(of_page.pending.is_some(), "a page is visited once");
+        of_page.settle();
+        prune(open, local, of_page);
+        let mut is = image.capacity();
+        if of_page.is_empty() {
+            *place = None;
+        } else {
+            is += of_page.bytes();
+        }
+        self.account(was, is);
+        if is_held { AtCut::Held } else { AtCut::Changed }
+    }
+
+    /// Pages that were changed since the checkpoint's cut and not visited yet, at most `max`.
+    pub(super) fn pending(&self, max: usize) -> Vec<u32> {
+        let pages = (0u32..).zip(&self.kept);
+        let is_pending =
+            |kept: &Option<Box<Kept>>| kept.as_ref().is_some_and(|kept| kept.pending.is_some());
+        let pending = pages.filter(|(_, kept)| is_pending(kept));
+        pending.map(|(local, _)| local).take(max).collect()
+    }
+
+    /// The page that was visited last and has changed since the cut.
+    pub(crate) fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// The pages that were used at a cut; `None` if it is closed here.
+    pub(crate) fn extent_at(&self, number: u64) -> Option<Extent> {
+        let cut = self.open.iter().find(|cut| cut.number == number)?;
+        (!cut.ended.load(Ordering::SeqCst)).then_some(cut.extent)
+    }
+
+    /// A page as of an open cut, if it has changed since, put into `out`.
+    pub(crate) fn page_at(&self, number: u64, local: u32, page: &[u8], out: &mut Vec<u8>) -> bool {
+        let kept = self.of_page(local);
+        let Some(kept) = kept.filter(|kept| kept.reaches(number)) else {
+            return false;
+        };
+        out.clear();
+        out.extend_from_slice(page);
+        kept.undo_to(number, out);
+        true
+    }
+}
+
+fn index_bytes(kept: &Vec<Option<Box<Kept>>>) -> usize {
+    kept.capacity() * size_of::<Option<Box<Kept>>>()
+}
+
+/// Drops what no cut needs of a page.
+fn prune(open: &[Open], local: u32, kept: &mut Kept) {
+    let cuts: SmallVec<[u64; 4]> = open
+        .iter()
+        .filter(|cut| cut.needs_version(local, kept))
+        .map(|cut| cut.number)
+        .collect();
+    kept.prune(&cuts);
+}
+
+/// Whether what is kept is more than a quarter of the memory in use.
+pub(super) fn is_over_bound(memory: &MemoryAccount) -> bool {
+    let kept = memory.get(MemoryUse::Kept);
+    kept > KEPT_BYTES_FREE && kept > memory.used() / 4
+}

@@ -1,0 +1,294 @@
+//! The versions of a page that open cuts need: before-images of what changed since.
+//!
+//! While a cut is open, a commit keeps the bytes that it has overwritten, in a *version* labelled with
+//! the newest cut. The page as of cut c is the live page, undone by its versions with labels from c on,
+//! the newest first. Within a version the earliest bytes of a position win: they are the cut's, and later
+//! commits add only positions that are not covered yet. A version never begins later than its label's
+//! cut: every change since then is in it or in a newer one.
+//!
+//! Versions grow with what changes, not with pages: a row's counter costs a few bytes. Past
+//! [`RANGES_BYTES_MAX`] the ranges are given up for a copy of the whole page.
+//!
+//! The first bytes of a page, up to [`META_BYTES`], are in no before-image; a version has them as
+//! they were.
+
+use std::ops::Range;
+
+use perdura_page::layout::{META_BYTES, PAGE_BYTES};
+use smallvec::SmallVec;
+
+use crate::shadow::Shadow;
+use crate::undo::{PartUndo, Save};
+
+/// Past this many bytes a version is a copy of the page.
+const RANGES_BYTES_MAX: usize = 4096;
+
+/// What is kept of one page.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The page has changed since the checkpoint's cut, which has not visited it yet: the image slots that
+    /// did not hold it at the cut, as bits.
+    pub(crate) pending: Option<u8>,
+    /// In row mode, the page as of that cut: the checkpoint needs no version.
+    pub(crate) shadow: Option<Shadow>,
+    /// The oldest first; their labels rise. One is the rule, and lies in the same cache lines.
+    versions: SmallVec<[Version; 1]>,
+}
+
+struct Version {
+    /// The newest cut that the bytes are good for.
+    label: u64,
+    meta: [u8; META_BYTES],
+    before: Before,
+}
+
+enum Before {
+    Ranges(Ranges),
+    Page(Box<[u8]>),
+}
+
+/// Byte ranges of a page, ascending, none overlapping another.
+#[derive(Default)]
+struct Ranges {
+    runs: Vec<Run>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Run {
+    from: u16,
+    to: u16,
+    /// Where its bytes are.
+    at: u16,
+}
+
+impl Kept {
+    /// The checkpoint has visited the page, or is over.
+    pub(crate) fn settle(&mut self) {
+        self.pending = None;
+        self.shadow = None;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_none() && self.versions.is_empty()
+    }
+
+    /// Bytes on the memory account.
+    pub(crate) fn bytes(&self) -> usize {
+        let versions = self.versions.iter().map(|version| match &version.before {
+            Before::Ranges(ranges) => {
+                ranges.bytes.capacity() + ranges.runs.capacity() * size_of::<Run>()
+            }
+            Before::Page(page) => page.len(),
+        });
+        size_of::<Kept>()
+            + self.shadow.as_ref().map_or(0, Shadow::bytes)
+            + (self.versions.capacity() - 1) * size_of::<Version>()
+            + versions.sum::<usize>()
+    }
+
+    /// Keeps what a commit has overwritten in `page`: `saves` are its before-images, the earliest
+    /// first. `newest` is the newest open cut.
+    pub(crate) fn keep(&mut self, newest: u64, page: &[u8], part: &PartUndo, saves: &[&Save]) {
+        if self.versions.last().is_none_or(|last| last.label < newest) {
+            let mut meta = [0; META_BYTES];
+            meta.copy_from_slice(&page[..META_BYTES]);
+            self.versions.push(Version {
+                label: newest,
+                meta,
+                before: Before::Ranges(Ranges::default()),
+            });
+        }
+        if let Some(version) = self.versions.last_mut() {
+            version.keep(page, part, saves);
+        }
+    }
+
+    /// Forgets all versions, as a second cut must not.
+    pub(crate) fn forget_versions(&mut self) {
+        self.versions.clear();
+    }
+
+    /// Whether there is a version that cut `number` is undone by.
+    pub(crate) fn reaches(&self, number: u64) -> bool {
+        self.versions
+            .last()
+            .is_some_and(|version| version.label >= number)
+    }
+
+    /// Makes of the live page the page as of a cut.
+    pub(crate) fn undo_to(&self, number: u64, page: &mut [u8]) {
+        debug_assert!(self.reaches(number), "the page has changed since the cut");
+        let behind = self.versions.iter().rev().take_while(|v| v.label >= number);
+        for version in behind {
+            version.undo(page);
+        }
+    }
+
+    /// Drops what none of the cuts needs, which are all that need the page, ascending; joins versions that no
+    /// cut lies between.
+    pub(crate) fn prune(&mut self, cuts: &[u64]) {
+        let needed = |label: u64| cuts.first().is_some_and(|oldest| *oldest <= label);
+        self.versions.retain(|version| needed(version.label));
+        if self.versions.len() < 2 {
+            return;
+        }
+        let mut joined: SmallVec<[Version; 1]> = SmallVec::new();
+        for version in self.versions.drain(..) {
+            match joined.last_mut() {
+                Some(older)
+                    if !cuts
+                        .iter()
+                        .any(|cut| (older.label + 1..=version.label).contains(cut)) =>
+                {
+                    older.join(version);
+                }
+                _ => joined.push(version),
+            }
+        }
+        self.versions = joined;
+        debug_assert!(
+            self.versions.is_sorted_by(|a, b| a.label < b.label),
+            "a version for each cut at most"
+        );
+    }
+}
+
+impl Version {
+    fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) {
+        let Before::Ranges(ranges) = &mut self.before else {
+            return;
+        };
+        let is_long = saves
+            .iter()
+            .any(|save| save.range().len() > RANGES_BYTES_MAX);
+        if !is_long {
+            for save in saves {
+                ranges.add(save.range(), part.before(save));
+            }
+            if ranges.bytes.len() <= RANGES_BYTES_MAX {
+                return;
+            }
+        }
+        let mut copy = Box::<[u8]>::from(page);
+        for save in saves.iter().rev() {
+            copy[save.range()].copy_from_slice(part.before(save));
+        }
+        ranges.undo(&mut copy);
+        debug_assert_eq!(copy.len(), PAGE_BYTES, "a copy is of a whole page");
+        self.before = Before::Page(copy);
+    }
+
+    fn undo(&self, page: &mut [u8]) {
+        debug_assert_eq!(page.len(), PAGE_BYTES, "a version is of a whole page");
+        match &self.before {
+            Before::Ranges(ranges) => ranges.undo(page),
+            Before::Page(copy) => page.copy_from_slice(copy),
+        }
+        page[..META_BYTES].copy_from_slice(&self.meta);
+    }
+
+    /// Takes in the next newer version: what this one undoes to lies ahead of both.
+    fn join(&mut self, newer: Version) {
+        assert!(self.label < newer.label, "versions are joined in order");
+        self.label = newer.label;
+        let Before::Ranges(mine) = &mut self.before else {
+            return;
+        };
+        match newer.before {
+            Before::Ranges(theirs) => {
+                for run in &theirs.runs {
+                    mine.add(run.range(), theirs.bytes_of(run));
+                }
+            }
+            Before::Page(mut copy) => {
+                mine.undo(&mut copy);
+                self.before = Before::Page(copy);
+            }
+        }
+    }
+}
+
+impl Run {
+    fn range(&self) -> Range<usize> {
+        usize::from(self.from)..usize::from(self.to)
+    }
+}
+
+impl Ranges {
+    fn bytes_of(&self, run: &Run) -> &[u8] {
+        let at = usize::from(run.at);
+        &self.bytes[at..at + run.range().len()]
+    }
+
+    /// Adds the positions of a range that are not covered.
+    fn add(&mut self, range: Range<usize>, bytes: &[u8]) {
+        assert!(
+            range.end <= PAGE_BYTES && range.len() == bytes.len(),
+            "a range of a page and its bytes"
+        );
+        let mut from = range.start;
+        let mut i = self.runs.partition_point(|run| run.range().end <= from);
+        while from < range.end {
+            let next = self.runs.get(i).map(Run::range);
+            if let Some(covered) = next.clone().filter(|next| next.start <= from) {
+                from = covered.end;
+            } else {
+                let to = next.map_or(range.end, |next| next.start.min(range.end));
+                let run = Run {
+                    from: narrow(from),
+                    to: narrow(to),
+                    at: narrow(self.bytes.len()),
+                };
+                self.bytes
+                    .extend_from_slice(&bytes[from - range.start..to - range.start]);
+                self.runs.insert(i, run);
+                from = to;
+            }
+            i += 1;
+        }
+        debug_assert!(
+            self.runs.windows(2).all(|two| two[0].to <= two[1].from),
+            "a position is kept once"
+        );
+    }
+
+    fn undo(&self, page: &mut [u8]) {
+        for run in &self.runs {
+            page[run.range()].copy_from_slice(self.bytes_of(run));
+        }
+    }
+}
+
+fn narrow(at: usize) -> u16 {
+    u16::try_from(at).expect("a page and what is kept of it are shorter than 2^16")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_bytes_of_a_position_win_whatever_overlaps() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let mut want: Vec<Option<u8>> = vec![None; 300];
+            let mut ranges = Ranges::default();
+            for _ in 0..rng.usize(..40) {
+                let from = rng.usize(..300);
+                let bytes: Vec<u8> = (0..rng.usize(..=40.min(300 - from)))
+                    .map(|_| rng.u8(..))
+                    .collect();
+                ranges.add(from..from + bytes.len(), &bytes);
+                for (at, byte) in (from..).zip(&bytes) {
+                    want[at].get_or_insert(*byte);
+                }
+            }
+            let mut page = vec![0; PAGE_BYTES];
+            ranges.undo(&mut page);
+            let kept: usize = ranges.runs.iter().map(|run| run.range().len()).sum();
+            assert_eq!(kept, want.iter().flatten().count(), "each position once");
+            assert!((0..300).all(|at| page[at] == want[at].unwrap_or(0)));
+        }
+    }
+}

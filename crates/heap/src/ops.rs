@@ -1,0 +1,115 @@
+//! Changes of indexes, noted so that a rollback takes them back.
+//!
+//! Indexes are derived from rows and have no before-images: an operation says what to do instead.
+
+use perdura_base::TableId;
+use perdura_page::{CollectionId, End, Shape};
+
+use crate::edit::{Edit, Owner};
+use crate::entry::Entry;
+
+/// A change of an index, to be taken back.
+#[derive(Clone, Copy)]
+pub(crate) enum Op {
+    Inserted {
+        table: TableId,
+        entry: Entry,
+        key: KeyCopy,
+    },
+    Removed {
+        table: TableId,
+        entry: Entry,
+        key: KeyCopy,
+    },
+    /// A row got an entry in a secondary index.
+    IndexAdded {
+        table: TableId,
+        index: u16,
+        key: KeyCopy,
+    },
+    /// A row lost an entry in a secondary index.
+    IndexRemoved {
+        table: TableId,
+        index: u16,
+        entry: Entry,
+        key: KeyCopy,
+    },
+    ExpiryAdded {
+        table: TableId,
+        entry: Entry,
+        expiry_ms: u64,
+    },
+    ExpiryRemoved {
+        table: TableId,
+        entry: Entry,
+        expiry_ms: u64,
+    },
+    /// An index of a collection was changed; `inverse` takes it back.
+    Edited {
+        table: TableId,
+        id: CollectionId,
+        inverse: Edit,
+    },
+    /// So many items were put at an end of a list.
+    Pushed {
+        table: TableId,
+        id: CollectionId,
+        end: End,
+        count: usize,
+    },
+    /// Items were removed from an end of a list: where they are in the list of all that were, and how
+    /// many.
+    Popped {
+        table: TableId,
+        id: CollectionId,
+        end: End,
+        items: PoppedItems,
+    },
+    /// A collection without elements was made.
+    Made { table: TableId, id: CollectionId },
+    /// A collection without elements was forgotten.
+    Unmade {
+        table: TableId,
+        id: CollectionId,
+        shape: Shape,
+        owner: Owner,
+    },
+    /// A collection lost its header.
+    Orphaned { table: TableId, id: CollectionId },
+    /// A draft got a header.
+    Claimed { table: TableId, id: CollectionId },
+}
+
+impl Op {
+    pub(crate) fn table(&self) -> TableId {
+        match self {
+            Op::Inserted { table, .. }
+            | Op::Removed { table, .. }
+            | Op::IndexAdded { table, .. }
+            | Op::IndexRemoved { table, .. }
+            | Op::ExpiryAdded { table, .. }
+            | Op::ExpiryRemoved { table, .. }
+            | Op::Edited { table, .. }
+            | Op::Pushed { table, .. }
+            | Op::Popped { table, .. }
+            | Op::Made { table, .. }
+            | Op::Unmade { table, .. }
+            | Op::Orphaned { table, .. }
+            | Op::Claimed { table, .. } => *table,
+        }
+    }
+}
+
+/// Where the copy of a key is; empty for tables without an ordered index.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct KeyCopy {
+    pub(crate) at: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Where the items of one removal lie among all the popped items of a partition.
+#[derive(Clone, Copy)]
+pub(crate) struct PoppedItems {
+    pub(crate) from: usize,
+    pub(crate) count: usize,
+}

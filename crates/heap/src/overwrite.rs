@@ -1,0 +1,157 @@
+//! Overwriting a row in place, of which little changes.
+//!
+//! A row of numbers is changed a few bytes at a time. Of such a change the *cells* that differ are saved and
+//! written: a slot has at most 64 of them, of at least eight bytes, so that what is saved of a slot is one word.
+//! A row of another length, or with its value in a chain of pages, is written as a whole.
+
+use perdura_base::{Result, TableId};
+use perdura_page::{Kind, Place};
+
+use crate::entry::Entry;
+use crate::geometry::KeyHash;
+use crate::narrow::{Cells, cell_bytes, ranges};
+use crate::pages::Pages;
+use crate::partition::Partition;
+use crate::secondary;
+use crate::undo::{PartUndo, Undo};
+
+/// So many bytes of a value are compared at once.
+const BLOCK: usize = 32;
+
+/// The cells of a slot in which a value differs that begins at `at`.
+fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
+    let bytes = cell_bytes(slot.len());
+    let (old, old_rest) = slot[at..at + value.len()].as_chunks::<BLOCK>();
+    let (new, new_rest) = value.as_chunks::<BLOCK>();
+    let (mut cells, mut from) = (0, at);
+    for (old, new) in old.iter().zip(new) {
+        if old != new {
+            cells |= differing_of(old, new, (from, bytes));
+        }
+        from += BLOCK;
+    }
+    cells | differing_of(old_rest, new_rest, (from, bytes))
+}
+
+/// The cells of so many bytes in which a few bytes differ that begin at `from`.
+fn differing_of(old: &[u8], new: &[u8], (from, bytes): (usize, usize)) -> Cells {
+    let mut cells = 0;
+    let mut mark = |at: usize| cells |= 1 << ((from + at) / bytes);
+    let (old_words, old_rest) = old.as_chunks();
+    let (new_words, new_rest) = new.as_chunks();
+    let byte = |bits: u32| usize::try_from(bits / 8).unwrap_or(0);
+    for (i, (old, new)) in old_words.iter().zip(new_words).enumerate() {
+        let word = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
+        if word != 0 {
+            // The first byte that differs and the last one: eight bytes lie in two cells at most.
+            mark(8 * i + byte(word.trailing_zeros()));
+            mark(8 * i + 7 - byte(word.leading_zeros()));
+        }
+    }
+    let rest = old_rest.iter().zip(new_rest);
+    for (i, _) in rest.enumerate().filter(|(_, (old, new))| old != new) {
+        mark(8 * old_words.len() + i);
+    }
+    cells
+}
+
+impl Partition {
+    /// Overwrites the value of a key's row, which is a string; whether there is such a row. Its expiry stays.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); not for a value of the same length that lies in its slot.
+    pub fn overwrite(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        key: &[u8],
+        hash: KeyHash,
+        value: &[u8],
+    ) -> Result<bool> {
+        let Some(attached) = self.tables.get_mut(&table) else {
+            return Ok(false);
+        };
+        let Some(found) = self.pages.locate(&attached.hash, key, hash) else {
+            return Ok(false);
+        };
+        let (entry, row) = (found.entry, found.row);
+        let is_inline = matches!(row.place, Place::Inline { .. });
+        if !is_inline || row.value_bytes != value.len() || row.kind != Kind::String {
+            let expiry_ms = row.expiry_ms;
+            self.put(undo, table, key, hash, value, expiry_ms)?;
+            return Ok(true);
+        }
+        debug_assert_eq!(
+            self.pages.geometry.partition_of(hash),
+            self.pages.id,
+            "a key of this partition"
+        );
+        let at = row.bytes() - value.len();
+        attached.hash.note_access(found.place, self.now_second);
+        let part = undo.part_mut(self.pages.id);
+        if attached.form.derive.is_some() {
+            let mut keys = std::mem::take(&mut attached.index_keys);
+            secondary::derive(&mut keys[0], &attached.form, &self.pages, &row);
+            keys[1].derive(&attached.form, key, value);
+            let (was, is) = ((entry, &keys[0]), (entry, &keys[1]));
+            secondary::settle(attached, part, table, Some(was), Some(is));
+            attached.index_keys = keys;
+            attached.account(&self.pages.memory);
+        }
+        let saved = part.saves.len();
+        patch(&mut self.pages, part, entry, (at, value));
+        if attached.form.keyed {
+            part.note_keyed(saved);
+        }
+        Ok(true)
+    }
+}
+
+/// Writes a value over the one that begins at `at` in a slot, where they differ.
+fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, (at, value): (usize, &[u8])) {
+    let local = entry.local();
+    let class = pages.class(local);
+    let (begin, bytes) = (class.slot_offset(entry.slot()), class.bytes());
+    let page = pages.page(local);
+    let cells = differing(&page[begin..begin + bytes], at, value);
+    if cells == 0 {
+        return;
+    }
+    // A gap of one cell costs less than another save.
+    let cells = cells | (cells << 1 & cells >> 1);
+    part.save_cells(page, local, (begin, bytes), cells);
+    let slot = &mut pages.page_mut(local)[begin..begin + bytes];
+    for range in ranges(cells, bytes) {
+        let (from, to) = (range.start.max(at), range.end.min(at + value.len()));
+        slot[from..to].copy_from_slice(&value[from - at..to - at]);
+    }
+    debug_assert_eq!(
+        slot[at..at + value.len()],
+        *value,
+        "what differs is in the cells"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cells_that_differ_are_found_wherever_the_value_begins() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for _ in 0..2000 {
+            let len = rng.usize(16..3000);
+            let slot: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+            let at = rng.usize(0..len);
+            let mut now = slot.clone();
+            for _ in 0..rng.usize(0..5) {
+                now[rng.usize(at..len)] ^= rng.u8(..);
+            }
+            let cells = differing(&slot, at, &now[at..]);
+            let bytes = cell_bytes(len);
+            for (cell, (a, b)) in slot.chunks(bytes).zip(now.chunks(bytes)).enumerate() {
+                assert_eq!(cells >> cell & 1 == 1, a != b);
+            }
+        }
+    }
+}

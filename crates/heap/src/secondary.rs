@@ -1,0 +1,62 @@
+//! Secondary indexes: entries by keys that a layer above derives from a table's rows.
+//!
+//! An entry's key is the derived key and then the row's primary key, so that each is there once. Like all
+//! indexes they are derived: a verb that changes a row changes them, notes how to take that back, and a
+//! restart builds them from the rows.
+
+use perdura_base::TableId;
+use perdura_page::Row;
+
+use crate::entry::Entry;
+use crate::form::TableForm;
+use crate::index::Table;
+use crate::keys::IndexKeys;
+use crate::ops::Op;
+use crate::pages::Pages;
+use crate::row_ref::RowRef;
+use crate::undo::PartUndo;
+
+/// Derives the keys of a row.
+pub(crate) fn derive(keys: &mut IndexKeys, form: &TableForm, pages: &Pages, row: &Row<'_>) {
+    let row = RowRef::new(pages, *row);
+    keys.derive(form, &row.key(), &row.value());
+}
+
+/// Moves the entries of a row whose keys were and are these; `None`: the row was not there, or is not now.
+pub(crate) fn settle(
+    table: &mut Table,
+    part: &mut PartUndo,
+    id: TableId,
+    old: Option<(Entry, &IndexKeys)>,
+    new: Option<(Entry, &IndexKeys)>,
+) {
+    for (index, keys) in table.secondary.iter_mut().enumerate() {
+        let was = old.map(|(entry, keys)| (entry, keys.get(index)));
+        let is = new.map(|(entry, keys)| (entry, keys.get(index)));
+        if was == is {
+            continue;
+        }
+        let number = u16::try_from(index).expect("the number of an index of a table");
+        if let Some((entry, key)) = was {
+            let was_there = keys.remove(key);
+            debug_assert!(was_there, "a row has its entry in every index");
+            let key = part.copy_key(key);
+            part.ops.push(Op::IndexRemoved {
+                table: id,
+                index: number,
+                entry,
+                key,
+            });
+        }
+        if let Some((entry, key)) = is {
+            let is_new = keys.insert(key, entry);
+            debug_assert!(is_new, "a row has one entry in an index");
+            let key = part.copy_key(key);
+            part.ops.push(Op::IndexAdded {
+                table: id,
+                index: number,
+                key,
+            });
+        }
+    }
+}

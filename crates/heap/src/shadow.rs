@@ -1,0 +1,181 @@
+//! Row mode: what the paper's snapshot keeps of a page, three bits for each slot and copies of rows.
+//!
+//! A slot that was free at the cut and has a row now is *added*: the image leaves it out, and nothing is kept. A
+//! slot whose row has gone is *deleted*: its bytes still lie there, and the image has it taken. A row that
+//! was overwritten is *modified*: a shadow has the slot as it was. Free slots are garbage in such an image, so only
+//! pages that no page record describes are kept like this, those of key-addressed tables. A page of which more
+//! changes than slots and their bitmap (it is freed, formatted, or holds a piece of a long value) is kept as a copy.
+//!
+//! # Source
+//! *Rethinking Main Memory OLTP Recovery* (001), section II-C.
+//! # Deviations
+//! The bits are set when a transaction commits, from its before-images, and not by each operation: an abort
+//! has none to clear. The slot of a deleted row may be taken again before the visit, which makes it a modified one; so
+//! the visit frees no slots.
+
+use perdura_page::SlotClass;
+use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES, PageKind};
+
+use crate::marks::{SLOT_WORDS, Slots};
+use crate::undo::{PartUndo, Save};
+
+/// A page as of a checkpoint's cut.
+pub(crate) enum Shadow {
+    Rows(Box<Rows>),
+    Page(Box<[u8]>),
+}
+
+/// What has changed of the slots of a page.
+pub(crate) struct Rows {
+    class: SlotClass,
+    added: Slots,
+    deleted: Slots,
+    modified: Slots,
+    /// Modified slots as they were.
+    copies: Vec<(usize, Box<[u8]>)>,
+    /// Bytes of the copies.
+    bytes: usize,
+}
+
+/// Puts before-images over the bytes that begin at `from` of the page; `saves` are the earliest first.
+fn undo_range(bytes: &mut [u8], from: usize, part: &PartUndo, saves: &[&Save]) {
+    let to = from + bytes.len();
+    debug_assert!(to <= PAGE_BYTES, "a range of a page");
+    for save in saves.iter().rev() {
+        let range = save.range();
+        let (first, last) = (range.start.max(from), range.end.min(to));
+        if first < last {
+            let before = &part.before(save)[first - range.start..last - range.start];
+            bytes[first - from..last - from].copy_from_slice(before);
+        }
+    }
+}
+
+fn bit(slots: &Slots, slot: usize) -> bool {
+    slots[slot / 64] >> (slot % 64) & 1 == 1
+}
+
+impl Shadow {
+    /// Keeps what the first commit since the cut has overwritten in a page.
+    pub(crate) fn first(page: &[u8], part: &PartUndo, saves: &[&Save]) -> Shadow {
+        let class = layout::class(page).unwrap_or_default();
+        let mut shadow = Shadow::Rows(Box::new(Rows {
+            class,
+            added: [0; SLOT_WORDS],
+            deleted: [0; SLOT_WORDS],
+            modified: [0; SLOT_WORDS],
+            copies: Vec::new(),
+            bytes: 0,
+        }));
+        shadow.keep(page, part, saves);
+        shadow
+    }
+
+    /// Keeps what a later commit has overwritten.
+    pub(crate) fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) {
+        let Shadow::Rows(rows) = self else { return };
+        if rows.keep(page, part, saves) {
+            return;
+        }
+        let mut copy = Box::<[u8]>::from(page);
+        undo_range(&mut copy, 0, part, saves);
+        rows.undo(&mut copy);
+        debug_assert_eq!(copy.len(), PAGE_BYTES, "a copy is of a whole page");
+        *self = Shadow::Page(copy);
+    }
+
+    /// Makes of the live page the page as of the cut, but for what is in free slots.
+    pub(crate) fn undo(&self, page: &mut [u8]) {
+        match self {
+            Shadow::Rows(rows) => rows.undo(page),
+            Shadow::Page(copy) => page.copy_from_slice(copy),
+        }
+    }
+
+    /// Bytes on the memory account.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Shadow::Rows(rows) => {
+                let index = rows.copies.capacity() * size_of::<(usize, Box<[u8]>)>();
+                size_of::<Rows>() + index + rows.bytes
+            }
+            Shadow::Page(copy) => copy.len(),
+        }
+    }
+}
+
+impl Rows {
+    /// `false`: the page changed otherwise than by its rows, and nothing was noted.
+    fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) -> bool {
+        let mut header = [0; HEADER_BYTES];
+        header.copy_from_slice(&page[..HEADER_BYTES]);
+        undo_range(&mut header, 0, part, saves);
+        let is_same = header[META_BYTES..] == page[META_BYTES..HEADER_BYTES];
+        if !is_same || layout::kind(page) != Some(PageKind::Slotted) {
+            return false;
+        }
+        let class = self.class;
+        assert_eq!(layout::class(page), Some(class), "the header is as it was");
+        let bitmap = HEADER_BYTES..HEADER_BYTES + 8 * class.bitmap_words();
+        let mut before = page[bitmap.clone()].to_vec();
+        undo_range(&mut before, bitmap.start, part, saves);
+        let word = |bytes: &[u8], at: usize| {
+            let bytes = bytes[8 * at..].first_chunk();
+            u64::from_le_bytes(bytes.copied().unwrap_or_default())
+        };
+        let first = class.slot_offset(0);
+        for range in saves.iter().map(|save| save.range()) {
+            let from = range.start.max(first) - first;
+            let to = range.end.max(first) - first;
+            let slots = from / class.bytes()..to.div_ceil(class.bytes()).min(class.slots());
+            for slot in slots {
+                let was_taken = word(&before, slot / 64) >> (slot % 64) & 1 == 1;
+                let at_cut = bit(&self.deleted, slot) || was_taken && !bit(&self.added, slot);
+                if at_cut && !bit(&self.modified, slot) {
+                    self.copy(slot, page, part, saves);
+                }
+            }
+        }
+        for at in 0..class.bitmap_words() {
+            let (before, now) = (word(&before, at), word(&page[bitmap.clone()], at));
+            let (gone, new) = (before & !now, now & !before);
+            let (added, deleted) = (self.added[at], self.deleted[at]);
+            self.added[at] = added & !gone | new & !deleted;
+            self.deleted[at] = deleted & !new | gone & !added;
+            assert_eq!(
+                self.added[at] & self.deleted[at],
+                0,
+                "a slot was free at the cut or it was not"
+            );
+        }
+        true
+    }
+
+    /// Keeps a slot as it was before a commit, if that has changed it.
+    fn copy(&mut self, slot: usize, page: &[u8], part: &PartUndo, saves: &[&Save]) {
+        let range = self.class.slot_range(slot);
+        assert!(range.end <= PAGE_BYTES, "a slot lies in its page");
+        let mut copy = Box::<[u8]>::from(&page[range.clone()]);
+        undo_range(&mut copy, range.start, part, saves);
+        if copy[..] != page[range] {
+            self.modified[slot / 64] |= 1 << (slot % 64);
+            assert!(
+                self.copies.len() < self.class.slots(),
+                "a slot is copied once"
+            );
+            self.bytes += copy.len();
+            self.copies.push((slot, copy));
+        }
+    }
+
+    fn undo(&self, page: &mut [u8]) {
+        for (slot, copy) in &self.copies {
+            page[self.class.slot_range(*slot)].copy_from_slice(copy);
+        }
+        for at in 0..self.class.bitmap_words() {
+            let at_cut = layout::bitmap_word(page, at) & !self.added[at] | self.deleted[at];
+            let place = HEADER_BYTES + 8 * at;
+            page[place..place + 8].copy_from_slice(&at_cut.to_le_bytes());
+        }
+    }
+}
