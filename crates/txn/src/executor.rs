@@ -6,13 +6,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Epoch, Error, PartitionSet, Result, StreamId};
+use perdura_base::num::to_u64;
+use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Result, StreamId};
 use perdura_heap::{GroupBuilder, Heap, MemoryUse, Undo};
 use perdura_wal::{FrameKind, Wal};
 use smallvec::SmallVec;
 
+use crate::ordered::{self, Says};
 use crate::packing::Packing;
+use crate::sink::Sink;
 use crate::tx::{ACCOUNT_STEP_BYTES, Guards, Tx};
+use crate::typed::{Typed, ValueForm};
 use crate::verb::Marks;
 
 #[cfg(feature = "flaws")]
@@ -20,7 +24,7 @@ mod seeded;
 
 /// Tells when the reply to a transaction may leave: once the durable epoch has reached `epoch`, or at
 /// once if that is 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "an answer given before its ticket's epoch is durable can be a lie after a crash"]
 pub struct Ticket {
     /// The commit epoch to wait for.
@@ -32,12 +36,25 @@ pub struct Ticket {
 pub struct ExecutorOptions {
     /// The longest value, bytes.
     pub value_bytes_max: usize,
+    /// What the effect of a changed row says.
+    pub value_form: ValueForm,
+    /// Effects frames are cut to so many bytes, which cannot be replayed: for measuring.
+    pub effects_bytes_max: Option<usize>,
 }
 
-/// The transaction component over one heap and one log.
+/// How a transaction runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Manner<'a> {
+    /// Its time, milliseconds since 1970.
+    pub now_ms: u64,
+    /// What the log says of it, if it changes key-addressed tables.
+    pub says: Says<'a>,
+}
+
+/// The transaction component over one heap and one sink of its records.
 pub struct Executor {
     heap: Arc<Heap>,
-    wal: Arc<Wal>,
+    sink: Sink,
     options: ExecutorOptions,
 }
 
@@ -49,15 +66,30 @@ const SCRATCH_BYTES_MAX: u64 = 1 << 20;
 const RUNS_MAX: usize = 16;
 
 /// The buffers that a thread keeps between its transactions.
-#[derive(Default)]
 struct Scratch {
     undo: Undo,
     group: GroupBuilder,
+    typed: Typed,
+    /// The payload of an ordered frame.
+    frame: Vec<u8>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch {
+            undo: Undo::new(),
+            group: GroupBuilder::new(),
+            typed: Typed::new(),
+            frame: Vec::new(),
+        }
+    }
 }
 
 impl Scratch {
     fn is_small(&self) -> bool {
-        self.undo.bytes() <= SCRATCH_BYTES_MAX && self.group.bytes() <= SCRATCH_BYTES_MAX
+        let typed = to_u64(self.typed.bytes_held() + self.frame.capacity());
+        let each = [self.undo.bytes(), self.group.bytes(), typed];
+        each.into_iter().all(|bytes| bytes <= SCRATCH_BYTES_MAX)
     }
 }
 
@@ -126,13 +158,13 @@ const ENGINE_PANICKED: &str = "the engine panicked in a transaction";
 
 /// Stops the log if a panic drops it before [`Fuse::done`], because the guarded change is half done.
 struct Fuse<'a> {
-    wal: &'a Wal,
+    sink: &'a Sink,
     done: bool,
 }
 
 impl<'a> Fuse<'a> {
-    fn new(wal: &'a Wal) -> Fuse<'a> {
-        Fuse { wal, done: false }
+    fn new(sink: &'a Sink) -> Fuse<'a> {
+        Fuse { sink, done: false }
     }
 
     fn done(mut self) {
@@ -143,7 +175,7 @@ impl<'a> Fuse<'a> {
 impl Drop for Fuse<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.wal.fail(ENGINE_PANICKED);
+            self.sink.fail(ENGINE_PANICKED);
         }
     }
 }
@@ -154,14 +186,20 @@ enum Outcome<R, E> {
     Failed(E),
     /// The attempt touched these partitions without their latches.
     Missed(PartitionSet),
+    /// A command used a page-addressed table.
+    NoCommand,
     Panicked(Box<dyn Any + Send>),
 }
 
 impl Executor {
-    /// Returns an executor over a heap and its log.
+    /// Returns an executor over a heap and the sink of its records.
     #[must_use]
-    pub fn new(heap: Arc<Heap>, wal: Arc<Wal>, options: ExecutorOptions) -> Self {
-        Executor { heap, wal, options }
+    pub fn new(heap: Arc<Heap>, sink: Sink, options: ExecutorOptions) -> Self {
+        Executor {
+            heap,
+            sink,
+            options,
+        }
     }
 
     /// Runs `f` as one serial transaction over the declared partitions, at `now_ms`. If `f`
@@ -178,11 +216,32 @@ impl Executor {
         &self,
         declared: &PartitionSet,
         now_ms: u64,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
+        let says = Says::Effects;
+        self.run_as(declared, &Manner { now_ms, says }, f)
+    }
+
+    /// As [`run`](Self::run), in a manner that also names what the log says. A command that touches
+    /// a partition which it did not declare, or a page-addressed table, runs again and is logged by
+    /// its effects, unless it is strict.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run). [`Error::Usage`] of a strict command that cannot be one, and of a
+    /// replay that needs partitions which its frame does not name.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_as<R, E: From<Error>>(
+        &self,
+        declared: &PartitionSet,
+        manner: &Manner<'_>,
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
         let mut running = Running::begin(&self.heap)?;
         let scratch = running.scratch();
         let mut parts = *declared;
+        let mut manner = *manner;
         let mut runs = 0;
         loop {
             let logged = if armed(Flaw::HomeNotLogged) {
@@ -191,17 +250,25 @@ impl Executor {
                 &parts
             };
             runs += 1;
-            match self.attempt(scratch, (&parts, logged), now_ms, &mut f) {
+            match self.attempt(scratch, (&parts, logged), &manner, &mut f) {
                 Outcome::Committed(value, ticket) => return Ok((value, ticket)),
-                Outcome::Missed(_) if runs == RUNS_MAX => {
-                    parts = PartitionSet::all(self.heap.geometry().partitions);
-                }
                 Outcome::Missed(missing) => {
                     let is_new = missing.iter().all(|id| !parts.contains(id));
                     assert!(is_new, "what it missed was not latched");
-                    parts.union(&missing);
+                    manner.says = manner.says.widened(&missing)?;
+                    if runs == RUNS_MAX {
+                        parts = PartitionSet::all(self.heap.geometry().partitions);
+                    } else {
+                        parts.union(&missing);
+                    }
                 }
-                Outcome::Failed(error) => return Err(error),
+                Outcome::Failed(error) => {
+                    if self.heap.kept_over_bound() {
+                        self.heap.make_room();
+                    }
+                    return Err(error);
+                }
+                Outcome::NoCommand => manner.says = manner.says.without_command()?,
                 Outcome::Panicked(panic) => resume_unwind(panic),
             }
         }
@@ -211,13 +278,22 @@ impl Executor {
         &self,
         scratch: &mut Scratch,
         (parts, logged): (&PartitionSet, &PartitionSet),
-        now_ms: u64,
+        manner: &Manner<'_>,
         f: &mut impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Outcome<R, E> {
-        let Scratch { undo, group } = scratch;
+        let Scratch {
+            undo,
+            group,
+            typed,
+            frame,
+        } = scratch;
         undo.clear();
+        typed.begin(&manner.says, self.options.value_form);
+        // What is not logged need not be noted.
+        typed.wants_effects &= !self.sink.is_unlogged();
         let marks = Marks::default();
-        let mut tx = self.begin(self.latch(parts, now_ms), undo, &marks, now_ms);
+        let now_ms = manner.now_ms;
+        let mut tx = self.begin((self.latch(parts, now_ms), undo, typed), &marks, now_ms);
         let (stream, memory) = (tx.stream, tx.memory);
         // A panic must not release the latches while pages hold half a transaction.
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -228,6 +304,7 @@ impl Executor {
         let Tx {
             guards,
             undo,
+            typed,
             accounted,
             ..
         } = tx;
@@ -239,6 +316,10 @@ impl Executor {
             self.undo(guards, undo);
             return Outcome::Missed(missing);
         }
+        if typed.used_pages() && !by_engine && !armed(Flaw::CommandReadPages) {
+            self.undo(guards, undo);
+            return Outcome::NoCommand;
+        }
         match result {
             // The log may have refused a verb halfway, even if the closure dropped that error.
             Ok(Ok(_)) if marks.met_full_log() => {
@@ -246,7 +327,12 @@ impl Executor {
                 Outcome::Failed(Error::LogFull(REFUSED.into()).into())
             }
             Ok(Ok(value)) => {
-                let ticket = self.commit(guards, logged, stream, undo, group);
+                let ticket = self.commit(
+                    guards,
+                    (logged, stream),
+                    (undo, group),
+                    (typed, frame, manner),
+                );
                 Outcome::Committed(value, ticket)
             }
             Ok(Err(error)) => {
@@ -255,7 +341,7 @@ impl Executor {
             }
             Err(panic) => {
                 if by_engine {
-                    self.wal.fail(ENGINE_PANICKED);
+                    self.sink.fail(ENGINE_PANICKED);
                 }
                 if !armed(Flaw::PanicNotUndone) {
                     self.undo(guards, undo);
@@ -288,20 +374,22 @@ impl Executor {
     /// Begins a transaction, which has done nothing yet.
     fn begin<'a>(
         &'a self,
-        guards: Guards<'a>,
-        undo: &'a mut Undo,
+        (guards, undo, typed): (Guards<'a>, &'a mut Undo, &'a mut Typed),
         marks: &'a Marks,
         now_ms: u64,
     ) -> Tx<'a> {
         let memory = self.heap.memory().as_ref();
-        let out_of_memory = (!memory.has_room(0)).then(|| (memory.used(), memory.limit()));
+        let limited = !self.sink.is_replay() || armed(Flaw::MemoryLimitInReplay);
+        let out_of_memory =
+            (limited && !memory.has_room(0)).then(|| (memory.used(), memory.limit()));
         Tx {
-            wal: &self.wal,
-            stream: self.wal.idlest(),
+            wal: self.sink.log(),
+            stream: self.sink.idlest(),
             heap: &self.heap,
             geometry: self.heap.geometry(),
             guards,
             undo,
+            typed,
             marks,
             appending: 0,
             now_ms,
@@ -317,36 +405,51 @@ impl Executor {
 
     /// Undoes the changes of a transaction and releases its latches.
     fn undo(&self, mut guards: Guards<'_>, undo: &mut Undo) {
-        let fuse = Fuse::new(&self.wal);
+        let fuse = Fuse::new(&self.sink);
         for (_, part) in &mut guards {
             part.rollback(undo);
+            if armed(Flaw::AbortKeepsSequence) && undo.wrote_keyed() {
+                let next = part.pseq() + 1;
+                part.set_pseq(next);
+            }
         }
         fuse.done();
     }
 
-    /// Encodes and appends the group, then releases the latches.
+    /// Encodes and appends what the log says of a transaction, then releases the latches.
     fn commit(
         &self,
         mut guards: Guards<'_>,
-        logged: &PartitionSet,
-        stream: StreamId,
-        undo: &Undo,
-        group: &mut GroupBuilder,
+        (logged, stream): (&PartitionSet, StreamId),
+        (undo, group): (&Undo, &mut GroupBuilder),
+        (typed, frame, manner): (&Typed, &mut Vec<u8>, &Manner<'_>),
     ) -> Ticket {
         // Declared after the guards, so that a panic stops the log before it releases the latches.
-        let fuse = Fuse::new(&self.wal);
+        let fuse = Fuse::new(&self.sink);
         group.clear();
         if !undo.is_empty() {
             for (_, part) in guards.iter_mut().filter(|(id, _)| logged.contains(*id)) {
                 part.encode(undo, group);
             }
         }
-        if group.is_empty() {
+        let wrote_rows = !typed.homes.is_empty();
+        if let Says::Replayed { places, .. } = manner.says {
+            debug_assert!(group.is_empty(), "a replay changes key-addressed tables");
+            ordered::restore_places(&mut guards, places);
+        }
+        let Some(wal) = self.sink.wal_of_commits() else {
+            if wrote_rows && !self.sink.is_replay() {
+                ordered::take_places(&mut guards, typed, &manner.says);
+            }
+            fuse.done();
+            return Ticket::default();
+        };
+        if group.is_empty() && !wrote_rows {
             let ticket = self.ticket_of_reads(&guards);
             fuse.done();
             return ticket;
         }
-        let partitions = group.partitions();
+        let mut partitions = group.partitions();
         let is_latched = |id| guards.iter().any(|(latched, _)| *latched == id);
         debug_assert!(
             partitions.iter().all(is_latched),
@@ -361,26 +464,27 @@ impl Executor {
             tag <= self.heap.ckpt_epoch(),
             "I1: a page's tag is of a sweep that has begun"
         );
-        let append = |payload: &[u8]| {
-            self.wal
-                .append(stream, FrameKind::Group, payload, &partitions, tag)
-                .epoch
-        };
         #[cfg(feature = "flaws")]
-        if armed(Flaw::LateAppend) {
+        if armed(Flaw::LateAppend) && !wrote_rows {
             fuse.done();
-            return seeded::late_append(guards, group, append);
+            return seeded::late_append(guards, group, |payload: &[u8]| {
+                wal.append(stream, FrameKind::Group, payload, &partitions, tag)
+                    .epoch
+            });
         }
-        let epoch = if group.is_large() {
-            let kind = FrameKind::Group;
-            let parts = group.parts();
-            let appended = self
-                .wal
-                .append_parts(stream, kind, &parts, &partitions, tag);
-            appended.epoch
-        } else {
-            append(group.finish())
-        };
+        let rows = wrote_rows.then(|| {
+            let places = ordered::take_places(&mut guards, typed, &manner.says);
+            frame.clear();
+            let kind = ordered::encode(&places, typed, (&manner.says, manner.now_ms), frame);
+            if let Some(max) = self.options.effects_bytes_max
+                && kind == FrameKind::Effects
+            {
+                frame.truncate(max);
+            }
+            partitions.union(&ordered::partitions(&places));
+            (kind, frame.as_slice())
+        });
+        let epoch = append(wal, (stream, &partitions, tag), group, rows);
         debug_assert!(
             self.ticket_of_reads(&guards).epoch <= epoch,
             "I2: read under the latches, a commit's epoch is no smaller than what it rests on"
@@ -400,9 +504,35 @@ impl Executor {
             .filter(|_| !armed(Flaw::EagerReadReply))
             .unwrap_or_default();
         debug_assert!(
-            epoch <= self.wal.current(),
+            self.sink.log().is_none_or(|wal| epoch <= wal.current()),
             "I3: what was read was written in an epoch that has begun, so it will be durable"
         );
         Ticket { epoch }
     }
+}
+
+/// Appends a transaction's group and its ordered frame, in one epoch. Returns the epoch.
+fn append(
+    wal: &Wal,
+    (stream, partitions, tag): (StreamId, &PartitionSet, CkptEpoch),
+    group: &mut GroupBuilder,
+    rows: Option<(FrameKind, &[u8])>,
+) -> Epoch {
+    let is_large = group.is_large();
+    let parts: SmallVec<[&[u8]; 1]> = match (group.is_empty(), is_large) {
+        (true, _) => SmallVec::new(),
+        (false, true) => group.parts().into(),
+        (false, false) => SmallVec::from_slice(&[group.finish()]),
+    };
+    let group = (FrameKind::Group, parts.as_slice());
+    let appended = match rows {
+        None => wal.append_together(stream, [group], partitions, tag),
+        Some((kind, payload)) if parts.is_empty() => {
+            wal.append_together(stream, [(kind, &[payload][..])], partitions, tag)
+        }
+        Some((kind, payload)) => {
+            wal.append_together(stream, [group, (kind, &[payload][..])], partitions, tag)
+        }
+    };
+    appended.epoch
 }

@@ -27,9 +27,12 @@
 mod collections;
 mod drafts;
 pub mod executor;
+pub mod ordered;
 mod packing;
+mod sink;
 mod texts;
 mod tx;
+mod typed;
 mod upkeep;
 mod verb;
 
@@ -38,6 +41,9 @@ pub use perdura_heap::{
     texts::TEXT_KEY_BYTES_MAX, texts::TEXT_PAGE_BYTES,
 };
 
-pub use executor::{Executor, ExecutorOptions, Ticket};
+pub use executor::{Executor, ExecutorOptions, Manner, Ticket};
+pub use ordered::{CommandCall, Says};
 pub use packing::Packing;
+pub use sink::Sink;
 pub use tx::Tx;
+pub use typed::{RowHome, TxSavepoint, TypedTable, ValueForm};

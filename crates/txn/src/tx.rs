@@ -14,6 +14,7 @@ use perdura_wal::Wal;
 use smallvec::SmallVec;
 
 use crate::packing::Packing;
+use crate::typed::Typed;
 use crate::verb::{Marks, Verb};
 
 /// For fewer changes than this no room is requested beforehand.
@@ -30,8 +31,10 @@ pub struct Tx<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) guards: Guards<'a>,
     pub(crate) undo: &'a mut Undo,
+    pub(crate) typed: &'a mut Typed,
     pub(crate) marks: &'a Marks,
-    pub(crate) wal: &'a Wal,
+    /// The log that its records go to; a replay has none.
+    pub(crate) wal: Option<&'a Wal>,
     /// The stream its group will go to.
     pub(crate) stream: StreamId,
     /// About how many bytes of the log its group takes so far.
@@ -100,13 +103,22 @@ impl<'a> Tx<'a> {
         if self.appending >= self.account_at {
             self.account();
         }
-        let admitted = self.wal.admit(self.stream, bytes);
+        if self.heap.kept_over_bound() {
+            // Until the checkpoint has visited what is kept for it.
+            self.marks.meet_full_log(true, bytes);
+            let why = "more is kept for checkpoints and snapshots than there is room for";
+            return Err(Error::LogFull(why.into()));
+        }
+        let Some(wal) = self.wal else {
+            return Ok(());
+        };
+        let admitted = wal.admit(self.stream, bytes);
         if matches!(admitted, Err(Error::LogFull(_))) {
-            let passes = self.wal.is_refused_for_now(self.stream, bytes);
+            let passes = wal.is_refused_for_now(self.stream, bytes);
             // It runs again from its beginning, and may need more than it has come to need so far:
             // all of its runs together then cost about two of the last one.
             let hint = self.appending.saturating_mul(2).max(bytes);
-            self.wal.ask_for_room(self.stream, hint);
+            wal.ask_for_room(self.stream, hint);
             self.marks.meet_full_log(passes, bytes);
         }
         admitted
@@ -216,6 +228,7 @@ impl<'a> Tx<'a> {
     }
 
     pub(crate) fn place(&self, key: &[u8]) -> Result<(usize, KeyHash)> {
+        self.use_pages();
         let hash = self.geometry.hash(key);
         let partition = self.geometry.partition_of(hash);
         Ok((self.guard_of(partition)?, hash))

@@ -5,7 +5,7 @@
 //! log for room and enforce the limits.
 
 use perdura_base::{PartitionId, Result, TableId};
-use perdura_heap::{DetachedTable, Partition};
+use perdura_heap::{DetachedTable, Partition, TableForm};
 
 use crate::tx::Tx;
 
@@ -31,11 +31,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
-    pub fn attach_table(&mut self, table: TableId, ordered: bool) -> Result<()> {
+    pub fn attach_table(&mut self, table: TableId, form: impl Into<TableForm>) -> Result<()> {
         let _verb = self.verb();
         self.check_all_latched()?;
+        let form = form.into();
         for (_, part) in &mut self.guards {
-            part.attach_table(table, ordered);
+            part.attach_table(table, form.clone());
         }
         Ok(())
     }

@@ -1,0 +1,169 @@
+//! The ordered frame of a transaction: its places in the sequences of its partitions, and a command or
+//! its effects.
+//!
+//! A partition's sequence counts the transactions that wrote typed tables there, whatever their frames
+//! say; a command counts in every partition that it held, because it may have read there. A transaction
+//! that is undone takes no number.
+//! The format is in `docs/formats/ordered.md`.
+
+use perdura_base::{Error, PartitionId, PartitionSet, Result};
+use perdura_page::ordered::{CommandFrame, Part, encode_command, encode_head};
+use perdura_wal::FrameKind;
+use smallvec::SmallVec;
+
+use crate::tx::Guards;
+use crate::typed::Typed;
+
+/// The places of a transaction: ascending partitions, each with its sequence number there.
+pub(crate) type Places = SmallVec<[Part; 4]>;
+
+/// What the log says of a transaction on key-addressed tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says<'a> {
+    /// The rows that it changed.
+    Effects,
+    /// The procedure and its arguments.
+    Command(CommandCall<'a>),
+    /// Nothing: the log has it, at these places. `effects` asks for the effects of its changes.
+    Replayed {
+        /// Its partitions, ascending, with its number in each.
+        places: &'a [Part],
+        /// Whether it notes its effects.
+        effects: bool,
+    },
+}
+
+impl<'a> Says<'a> {
+    /// Whether the rows that a transaction changes are noted.
+    pub(crate) fn notes_effects(&self) -> bool {
+        match self {
+            Says::Effects => true,
+            Says::Command(call) => call.hashed,
+            Says::Replayed { effects, .. } => *effects,
+        }
+    }
+
+    /// What the log says of a transaction that turned out to need more partitions than it declared.
+    pub(crate) fn widened(self, missing: &PartitionSet) -> Result<Says<'a>> {
+        let first = missing.iter().next().unwrap_or_default();
+        match self {
+            Says::Effects => Ok(self),
+            Says::Command(call) if call.strict => Err(Error::Usage(format!(
+                "procedure {} used a row of partition {first}, which it did not declare; it was \
+                 called as a strict command, so nothing was done",
+                call.procedure
+            ))),
+            Says::Command(_) => Ok(Says::Effects),
+            Says::Replayed { places, .. } => {
+                let held: Vec<String> = places.iter().map(|(id, _)| id.to_string()).collect();
+                Err(Error::Usage(format!(
+                    "a replayed command used a row of partition {first}; its frame names partitions \
+                     {}. The procedure is not the one that was logged",
+                    held.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// What the log says of a command that used a page-addressed table.
+    pub(crate) fn without_command(self) -> Result<Says<'a>> {
+        match self {
+            Says::Command(call) if call.strict => Err(Error::Usage(format!(
+                "procedure {} used a page-addressed table, which a command cannot; it was called as a \
+                 strict command, so nothing was done",
+                call.procedure
+            ))),
+            Says::Command(_) | Says::Effects => Ok(Says::Effects),
+            Says::Replayed { .. } => Err(Error::Usage(
+                "a replayed command used a page-addressed table. The procedure is not the one that \
+                 was logged"
+                    .into(),
+            )),
+        }
+    }
+}
+
+/// The call of a procedure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandCall<'a> {
+    /// The procedure's number in the catalog.
+    pub procedure: u32,
+    /// Its arguments, encoded.
+    pub args: &'a [u8],
+    /// Whether the frame has a hash of the effects, which a replay compares.
+    pub hashed: bool,
+    /// Whether a call that cannot be a command is refused. Else the log gets its effects.
+    pub strict: bool,
+}
+
+/// Takes the next number of each partition that a transaction counts in.
+pub(crate) fn take_places(guards: &mut Guards<'_>, typed: &Typed, says: &Says<'_>) -> Places {
+    let counts = |id: PartitionId| match says {
+        Says::Command(_) => true,
+        Says::Effects => typed.homes.contains(id),
+        Says::Replayed { .. } => false,
+    };
+    debug_assert!(
+        guards.windows(2).all(|pair| pair[0].0 < pair[1].0),
+        "latches are held in ascending order"
+    );
+    let mut places = Places::new();
+    for (id, part) in guards.iter_mut().filter(|(id, _)| counts(*id)) {
+        let number = part.pseq() + 1;
+        part.set_pseq(number);
+        places.push((*id, number));
+    }
+    places
+}
+
+/// Gives the partitions of a replayed transaction the numbers that it had.
+pub(crate) fn restore_places(guards: &mut Guards<'_>, places: &[Part]) {
+    for (id, part) in guards {
+        let found = places.binary_search_by_key(id, |(place, _)| *place);
+        let at = found.expect("a replayed transaction holds the partitions of its frame");
+        let (_, number) = places[at];
+        assert!(
+            part.pseq() < number,
+            "partition {id} replays number {number} behind {}",
+            part.pseq()
+        );
+        part.set_pseq(number);
+    }
+}
+
+/// The partitions that a frame names.
+pub(crate) fn partitions(places: &Places) -> PartitionSet {
+    places.iter().map(|(id, _)| *id).collect()
+}
+
+/// Encodes the frame; the payload is appended to `out`.
+pub(crate) fn encode(
+    places: &Places,
+    typed: &Typed,
+    (says, now_ms): (&Says<'_>, u64),
+    out: &mut Vec<u8>,
+) -> FrameKind {
+    debug_assert!(!places.is_empty(), "a frame has a partition");
+    debug_assert!(
+        places.windows(2).all(|pair| pair[0].0 < pair[1].0),
+        "a frame names its partitions in ascending order"
+    );
+    match says {
+        Says::Command(call) => {
+            let effects_hash = call.hashed.then(|| typed.effects_hash());
+            let command = CommandFrame {
+                procedure: call.procedure,
+                time_ms: now_ms,
+                args: call.args,
+                effects_hash,
+            };
+            encode_command(out, places, &command);
+            FrameKind::Command
+        }
+        Says::Effects | Says::Replayed { .. } => {
+            encode_head(out, places, false);
+            typed.encode_effects(places, out);
+            FrameKind::Effects
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Where an executor's commits go.
+
+use std::sync::Arc;
+
+use perdura_base::StreamId;
+use perdura_wal::Wal;
+
+/// Where the records of commits go.
+#[derive(Clone)]
+pub enum Sink {
+    /// To the log. A ticket's epoch is durable when the log has written it.
+    Append(Arc<Wal>),
+    /// Nowhere: a commit is acknowledged at once, and a crash loses it unless an image has it. The
+    /// log still says when the database has stopped.
+    Unlogged(Arc<Wal>),
+    /// Nowhere: a restart replays what the log has.
+    Replay,
+}
+
+impl Sink {
+    /// The log that admits writes.
+    pub(crate) fn log(&self) -> Option<&Wal> {
+        match self {
+            Sink::Append(wal) | Sink::Unlogged(wal) => Some(wal),
+            Sink::Replay => None,
+        }
+    }
+
+    /// The log that commits are appended to.
+    pub(crate) fn wal_of_commits(&self) -> Option<&Wal> {
+        match self {
+            Sink::Append(wal) => Some(wal),
+            Sink::Unlogged(_) | Sink::Replay => None,
+        }
+    }
+
+    /// Whether commits are lost on purpose.
+    pub(crate) fn is_unlogged(&self) -> bool {
+        matches!(self, Sink::Unlogged(_))
+    }
+
+    pub(crate) fn is_replay(&self) -> bool {
+        matches!(self, Sink::Replay)
+    }
+
+    /// The stream of the next transaction.
+    pub(crate) fn idlest(&self) -> StreamId {
+        self.log().map_or(StreamId(0), Wal::idlest)
+    }
+
+    /// Stops the database. A replay has none to stop: its caller hands the panic on.
+    pub(crate) fn fail(&self, why: &str) {
+        if let Some(wal) = self.log() {
+            wal.fail(why);
+        }
+    }
+}

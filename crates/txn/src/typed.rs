@@ -1,0 +1,503 @@
+//! The verbs of typed tables, and what a transaction notes about them for the log.
+//!
+//! A typed row has a *home*: the partition that the caller chose for it, from its first key column.
+//! The changes of a key-addressed table are not in the group of page records. The log says them by
+//! rows (*effects*), which the verbs' caller notes here as it makes them, or by the procedure and its
+//! arguments (a *command*); [`crate::ordered`] writes either at commit.
+//!
+//! A command is replayed on a database whose page-addressed tables are at the log's end already. So a
+//! command must not even read one: the first verb on a page-addressed table is noted, and the executor
+//! runs the transaction again with effects.
+//!
+//! # Source
+//! *Rethinking Main Memory OLTP Recovery* (001), sections III and IV.
+
+use std::cell::Cell;
+use std::ops::Bound;
+
+use perdura_base::checksum::hash64;
+use perdura_base::{Error, PartitionId, PartitionSet, Result, TableId};
+use perdura_heap::{KeyHash, RowRef, Savepoint, Which, ahead};
+use perdura_page::ordered::{At, Effect, Op, Part};
+use smallvec::SmallVec;
+
+use crate::ordered::Says;
+use crate::tx::Tx;
+
+/// Where an effect's row lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowHome {
+    /// In one partition.
+    One(PartitionId),
+    /// In every partition: a copy each.
+    All,
+}
+
+/// What the effect of a changed row says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ValueForm {
+    /// The columns that changed.
+    #[default]
+    Columns,
+    /// The whole row.
+    Rows,
+    /// The whole row, and what it was before.
+    Before,
+}
+
+impl ValueForm {
+    /// Every form.
+    pub const ALL: [ValueForm; 3] = [ValueForm::Columns, ValueForm::Rows, ValueForm::Before];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ValueForm::Columns => "columns",
+            ValueForm::Rows => "rows",
+            ValueForm::Before => "before",
+        }
+    }
+}
+
+/// A typed table, as the verbs need to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypedTable {
+    /// Its id.
+    pub id: TableId,
+    /// Whether the log names its rows by their keys; else it has page records.
+    pub keyed: bool,
+}
+
+/// Rows of one transaction and home that a keyless table can number.
+const ROW_IDS_MAX: u64 = 1 << 16;
+
+/// What a transaction notes about typed tables.
+pub(crate) struct Typed {
+    /// Whether the rows that it changes are noted.
+    pub wants_effects: bool,
+    /// What a changed row's effect says.
+    pub form: ValueForm,
+    /// Whether it may not use page-addressed tables.
+    pub is_command: bool,
+    /// Whether it has used one all the same.
+    used_pages: Cell<bool>,
+    /// The homes of rows that it wrote.
+    pub homes: PartitionSet,
+    effects: Vec<Noted>,
+    bytes: Vec<u8>,
+    row_ids: SmallVec<[(PartitionId, u64); 2]>,
+}
+
+/// An effect whose bytes are in the arena: key, before-image and image, one after the other.
+struct Noted {
+    home: RowHome,
+    table: TableId,
+    op: OpCode,
+    from: usize,
+    key: usize,
+    before: usize,
+    image: usize,
+}
+
+#[derive(Clone, Copy)]
+enum OpCode {
+    Delete,
+    Put,
+    Columns,
+    Replace,
+    CreateTable,
+    DropTable,
+}
+
+impl Noted {
+    /// The effect in a frame of these parts.
+    fn effect<'a>(&self, bytes: &'a [u8], parts: &[Part]) -> Effect<'a> {
+        debug_assert!(
+            self.from + self.key + self.before + self.image <= bytes.len(),
+            "an effect's bytes are in the arena"
+        );
+        let (key, rest) = bytes[self.from..].split_at(self.key);
+        let (before, rest) = rest.split_at(self.before);
+        let image = &rest[..self.image];
+        let op = match self.op {
+            OpCode::Delete => Op::Delete,
+            OpCode::Put => Op::Put { row: image },
+            OpCode::Columns => Op::Columns { patch: image },
+            OpCode::Replace => Op::Replace {
+                before,
+                after: image,
+            },
+            OpCode::CreateTable => Op::CreateTable { definition: image },
+            OpCode::DropTable => Op::DropTable,
+        };
+        let at = match self.home {
+            RowHome::All => At::All,
+            RowHome::One(home) => {
+                let found = parts.binary_search_by_key(&home, |(id, _)| *id);
+                At::Part(found.expect("the home of a row that was written is a part"))
+            }
+        };
+        let table = self.table;
+        Effect { table, at, op, key }
+    }
+}
+
+impl Typed {
+    pub fn new() -> Typed {
+        Typed {
+            wants_effects: true,
+            form: ValueForm::default(),
+            is_command: false,
+            used_pages: Cell::new(false),
+            homes: PartitionSet::empty(),
+            effects: Vec::new(),
+            bytes: Vec::new(),
+            row_ids: SmallVec::new(),
+        }
+    }
+
+    /// Forgets everything, keeps the buffers, and begins a transaction.
+    pub fn begin(&mut self, says: &Says<'_>, form: ValueForm) {
+        self.wants_effects = says.notes_effects();
+        self.is_command = matches!(says, Says::Command(_) | Says::Replayed { .. });
+        // A replay knows neither the form that was set then nor needs it: a command's hash is of rows.
+        self.form = match says {
+            Says::Effects => form,
+            Says::Command(_) | Says::Replayed { .. } => ValueForm::Rows,
+        };
+        self.used_pages.set(false);
+        self.homes = PartitionSet::empty();
+        self.effects.clear();
+        self.bytes.clear();
+        self.row_ids.clear();
+    }
+
+    pub fn used_pages(&self) -> bool {
+        self.used_pages.get()
+    }
+
+    /// Appends the effects as a frame of these parts says them.
+    pub fn encode_effects(&self, parts: &[Part], out: &mut Vec<u8>) {
+        for noted in &self.effects {
+            noted.effect(&self.bytes, parts).encode(out, parts.len());
+        }
+    }
+
+    /// A hash of the effects: equal for equal changes in the same order.
+    pub fn effects_hash(&self) -> u64 {
+        // Homes instead of parts: a replay may know more partitions than changed.
+        let all: SmallVec<[Part; 8]> = self.homes.iter().map(|id| (id, 1)).collect();
+        let mut bytes = Vec::new();
+        self.encode_effects(&all, &mut bytes);
+        hash64(0, &bytes)
+    }
+
+    /// Bytes of buffers held.
+    pub fn bytes_held(&self) -> usize {
+        self.bytes.capacity() + self.effects.capacity() * size_of::<Noted>()
+    }
+
+    fn note(&mut self, home: RowHome, table: TableId, key: &[u8], op: &Op<'_>) {
+        let none: &[u8] = &[];
+        let (op, before, image) = match *op {
+            Op::Delete => (OpCode::Delete, none, none),
+            Op::Put { row } => (OpCode::Put, none, row),
+            Op::Columns { patch } => (OpCode::Columns, none, patch),
+            Op::Replace { before, after } => (OpCode::Replace, before, after),
+            Op::CreateTable { definition } => (OpCode::CreateTable, none, definition),
+            Op::DropTable => (OpCode::DropTable, none, none),
+        };
+        let from = self.bytes.len();
+        for piece in [key, before, image] {
+            self.bytes.extend_from_slice(piece);
+        }
+        self.effects.push(Noted {
+            home,
+            table,
+            op,
+            from,
+            key: key.len(),
+            before: before.len(),
+            image: image.len(),
+        });
+    }
+}
+
+/// A point of a transaction that it can go back to.
+#[derive(Debug)]
+pub struct TxSavepoint {
+    undo: Savepoint,
+    effects: usize,
+    bytes: usize,
+}
+
+impl Tx<'_> {
+    /// Notes that the transaction uses a page-addressed table, which a command may not.
+    #[inline]
+    pub(crate) fn use_pages(&self) {
+        if self.typed.is_command {
+            self.typed.used_pages.set(true);
+        }
+    }
+
+    fn home(&self, table: TypedTable, home: PartitionId, key: &[u8]) -> Result<(usize, KeyHash)> {
+        if !table.keyed {
+            self.use_pages();
+        }
+        let at = self.guard_of(home)?;
+        Ok((at, self.geometry.hash_in(home, key)))
+    }
+
+    /// Returns the row of a key.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on.
+    pub fn typed_get(
+        &self,
+        table: TypedTable,
+        home: PartitionId,
+        key: &[u8],
+    ) -> Result<Option<RowRef<'_>>> {
+        let _verb = self.verb();
+        let (at, hash) = self.home(table, home, key)?;
+        Ok(self.guards[at].1.peek(table.id, key, hash))
+    }
+
+    /// Inserts a row. The caller has looked that its key is not there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn typed_insert(
+        &mut self,
+        table: TypedTable,
+        home: PartitionId,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let _verb = self.verb();
+        self.check_write(key, value.len())?;
+        let (at, hash) = self.home(table, home, key)?;
+        debug_assert!(
+            self.guards[at].1.peek(table.id, key, hash).is_none(),
+            "a row is inserted once"
+        );
+        self.typed.homes.insert(home);
+        let admitted = key.len() + value.len() + Self::ROW_BYTES;
+        self.change(at, admitted, |part, undo| {
+            // A typed row heads no collection, and none was there.
+            let _nothing = part.put(undo, table.id, key, hash, value, None)?;
+            Ok(())
+        })
+    }
+
+    /// Overwrites a row. Returns whether it is there. Only the bytes that differ are saved.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn typed_overwrite(
+        &mut self,
+        table: TypedTable,
+        home: PartitionId,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
+        let _verb = self.verb();
+        self.check_write(key, value.len())?;
+        let (at, hash) = self.home(table, home, key)?;
+        self.typed.homes.insert(home);
+        let admitted = key.len() + value.len() + Self::ROW_BYTES;
+        self.change(at, admitted, |part, undo| {
+            part.overwrite(undo, table.id, key, hash, value)
+        })
+    }
+
+    /// Removes a row. Returns whether it was there.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`].
+    pub fn typed_delete(
+        &mut self,
+        table: TypedTable,
+        home: PartitionId,
+        key: &[u8],
+    ) -> Result<bool> {
+        let _verb = self.verb();
+        self.admit(key.len())?;
+        let (at, hash) = self.home(table, home, key)?;
+        let removed = self.change(at, Self::ROW_BYTES, |part, undo| {
+            Ok(part.delete(undo, table.id, key, hash))
+        })?;
+        debug_assert!(
+            self.guards[at].1.peek(table.id, key, hash).is_none(),
+            "what is removed is gone"
+        );
+        if removed.is_some() {
+            self.typed.homes.insert(home);
+        }
+        Ok(removed.is_some())
+    }
+
+    /// Returns the rows of a home whose keys, in the primary index or a secondary one, lie in a range.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on.
+    pub fn typed_rows<'s>(
+        &'s self,
+        table: TypedTable,
+        home: PartitionId,
+        which: Which,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<impl DoubleEndedIterator<Item = RowRef<'s>> + use<'s>> {
+        let _verb = self.verb();
+        if !table.keyed {
+            self.use_pages();
+        }
+        let at = self.guard_of(home)?;
+        Ok(self.guards[at].1.rows(table.id, which, range))
+    }
+
+    /// Returns the rows of a hashed or ordered table in a home, in no order.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on.
+    pub fn typed_each(
+        &self,
+        table: TypedTable,
+        home: PartitionId,
+        each: impl FnMut(RowRef<'_>),
+    ) -> Result<()> {
+        let _verb = self.verb();
+        if !table.keyed {
+            self.use_pages();
+        }
+        let at = self.guard_of(home)?;
+        self.guards[at].1.for_each(table.id, each);
+        Ok(())
+    }
+
+    /// Fetches rows that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. A hint,
+    /// which changes nothing and misses no latch.
+    pub fn typed_look_ahead<'k>(
+        &self,
+        table: TypedTable,
+        keys: impl Iterator<Item = (PartitionId, &'k [u8])>,
+    ) {
+        let keys = keys.filter_map(|(home, key)| {
+            let at = self
+                .guards
+                .binary_search_by_key(&home, |(id, _)| *id)
+                .ok()?;
+            Some((&*self.guards[at].1, self.geometry.hash_in(home, key)))
+        });
+        ahead::touch(table.id, keys.take(ahead::AHEAD_KEYS));
+    }
+
+    /// Returns the number of rows of a table in a home.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on.
+    pub fn typed_len(&self, table: TypedTable, home: PartitionId) -> Result<u64> {
+        let _verb = self.verb();
+        if !table.keyed {
+            self.use_pages();
+        }
+        let at = self.guard_of(home)?;
+        Ok(self.guards[at].1.len(table.id))
+    }
+
+    /// Whether the caller notes the effects of its changes of key-addressed tables.
+    #[inline]
+    #[must_use]
+    pub fn wants_effects(&self) -> bool {
+        self.typed.wants_effects
+    }
+
+    /// Returns what the effect of a changed row says.
+    #[must_use]
+    pub fn value_form(&self) -> ValueForm {
+        self.typed.form
+    }
+
+    /// Notes a change of a row of a key-addressed table, or of the table, in the order of the changes.
+    pub fn note_effect(&mut self, home: RowHome, table: TableId, key: &[u8], op: &Op<'_>) {
+        debug_assert!(self.typed.wants_effects, "effects are noted when asked for");
+        self.typed.note(home, table, key, op);
+    }
+
+    /// Notes that a whole table is made or dropped: the transaction counts in every partition, which
+    /// it has latched.
+    pub fn note_table(&mut self, table: TableId, op: &Op<'_>) {
+        assert!(op.is_of_table(), "the op is of a table");
+        self.typed.homes = PartitionSet::all(self.geometry.partitions);
+        self.typed.note(RowHome::All, table, &[], op);
+    }
+
+    /// Returns a hash of the effects noted so far: equal for the same changes in the same order.
+    #[must_use]
+    pub fn effects_hash(&self) -> u64 {
+        self.typed.effects_hash()
+    }
+
+    /// Returns the latched partitions in ascending order.
+    pub fn latched(&self) -> impl Iterator<Item = PartitionId> + '_ {
+        self.guards.iter().map(|(id, _)| *id)
+    }
+
+    /// Returns the sequence number that a partition gives this transaction if it commits.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on.
+    pub fn sequence(&self, home: PartitionId) -> Result<u64> {
+        let at = self.guard_of(home)?;
+        Ok(self.guards[at].1.pseq() + 1)
+    }
+
+    /// Returns the id of a new row of a keyless table: unique in its home, for ever.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if one transaction inserts
+    /// more rows than it can number.
+    pub fn next_row_id(&mut self, home: PartitionId) -> Result<u64> {
+        let sequence = self.sequence(home)?;
+        let found = self.typed.row_ids.iter_mut().find(|(id, _)| *id == home);
+        let count = match found {
+            Some((_, count)) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                self.typed.row_ids.push((home, 0));
+                0
+            }
+        };
+        if count >= ROW_IDS_MAX {
+            return Err(Error::Usage(format!(
+                "a transaction inserts at most {ROW_IDS_MAX} rows without a key in one partition"
+            )));
+        }
+        self.typed.homes.insert(home);
+        Ok(sequence * ROW_IDS_MAX + count)
+    }
+
+    /// Marks a point that [`rollback_to`](Self::rollback_to) goes back to.
+    pub fn savepoint(&mut self) -> TxSavepoint {
+        let _verb = self.verb();
+        TxSavepoint {
+            undo: self.undo.savepoint(),
+            effects: self.typed.effects.len(),
+            bytes: self.typed.bytes.len(),
+        }
+    }
+
+    /// Takes back all changes since a savepoint. Savepoints that were made after it are void.
+    pub fn rollback_to(&mut self, savepoint: &TxSavepoint) {
+        let _verb = self.verb();
+        for (_, part) in &mut self.guards {
+            part.rollback_to(self.undo, &savepoint.undo);
+        }
+        debug_assert!(savepoint.effects <= self.typed.effects.len());
+        self.typed.effects.truncate(savepoint.effects);
+        self.typed.bytes.truncate(savepoint.bytes);
+    }
+}
