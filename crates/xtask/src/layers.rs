@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 const LEAF: u8 = 7;
 
 /// Every crate of the core with its layer. What is not here is a leaf.
-const CORE: [(&str, u8); 9] = [
+const CORE: [(&str, u8); 10] = [
     ("perdura-base", 0),
     ("perdura-page", 1),
     ("perdura-device", 1),
@@ -21,18 +21,14 @@ const CORE: [(&str, u8); 9] = [
     ("perdura-heap", 3),
     ("perdura-txn", 4),
     ("perdura-types", 5),
+    ("perdura-table", 5),
     ("perdura-recovery", 5),
     ("perdura", 6),
 ];
 
 /// The places that are kept for crates to come: a sorted archive as a second source of log, a paged
-/// tree as a second data component, stored procedures over a transaction. A crate that is here moves
-/// to the table above when it is made.
-const TO_COME: [(&str, u8); 3] = [
-    ("perdura-archive", 3),
-    ("perdura-tree", 3),
-    ("perdura-procedures", 5),
-];
+/// tree as a second data component. A crate that is here moves to the table above when it is made.
+const TO_COME: [(&str, u8); 2] = [("perdura-archive", 3), ("perdura-tree", 3)];
 
 fn layer(package: &str) -> u8 {
     CORE.iter()
@@ -151,8 +147,8 @@ mod tests {
             ("perdura-cli", &["perdura-server", "perdura", "perdura-wal"]),
             ("perdura-server", &["perdura"]),
             ("perdura-archive", &["perdura-wal", "perdura-page"]),
-            ("perdura-procedures", &["perdura-txn"]),
-            ("perdura", &["perdura-archive", "perdura-procedures"]),
+            ("perdura-table", &["perdura-txn"]),
+            ("perdura", &["perdura-archive", "perdura-table"]),
         ]);
         assert!(judge(&fine).is_empty());
     }
@@ -167,7 +163,7 @@ mod tests {
             ("perdura-wal", "perdura-archive"),
             ("perdura-heap", "perdura-tree"),
             ("perdura-tree", "perdura-heap"),
-            ("perdura-txn", "perdura-procedures"),
+            ("perdura-txn", "perdura-table"),
         ] {
             let mut bad = edges(&[("perdura-server", &[])]);
             bad.entry(to.to_owned()).or_default();

@@ -1,0 +1,92 @@
+//! Verbs that change a row where it is.
+
+use perdura_base::{Error, Result};
+
+use super::{Cx, Placed};
+use crate::key::KeyBytes;
+use crate::prefix::WholeKey;
+use crate::registry::Entry;
+use crate::table::Table;
+use crate::view::RowEdit;
+
+impl Cx<'_, '_> {
+    /// Decodes a row, hands it to `change`, and writes it back.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no such row, or `change` changed the key; else as
+    /// [`insert`](Self::insert).
+    pub fn modify<T: Table>(
+        &mut self,
+        key: impl WholeKey<T::Key>,
+        change: impl FnOnce(&mut T),
+    ) -> Result<()> {
+        self.change_bytes::<T>(&key, |key, value| {
+            let mut row = T::decode(key, value)?;
+            change(&mut row);
+            let mut after = KeyBytes::new();
+            row.encode_key(&mut after);
+            if !T::KEYLESS && after.as_slice() != key {
+                return Err(Error::Usage(format!(
+                    "table {:?}: the key of a row does not change; remove the row with the key {} and \
+                     insert another",
+                    T::NAME,
+                    T::schema().key_text(key)
+                )));
+            }
+            value.clear();
+            row.encode_row(value);
+            Ok(())
+        })
+    }
+
+    /// Hands a row to `change`, which sets single columns, and writes it back. No other column is decoded.
+    ///
+    /// # Errors
+    /// Those of `change`; [`Error::Usage`] if there is no such row; else as [`insert`](Self::insert).
+    pub fn edit<T: Table>(
+        &mut self,
+        key: impl WholeKey<T::Key>,
+        change: impl FnOnce(&mut RowEdit<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        self.change_bytes::<T>(&key, |key, value| change(&mut RowEdit::new(key, value)?))
+    }
+
+    fn change_bytes<T: Table>(
+        &mut self,
+        key: &impl WholeKey<T::Key>,
+        change: impl FnOnce(&[u8], &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let entry = self.entry::<T>()?;
+        let placed = self.place::<T>(key);
+        let buffer = std::mem::take(&mut self.after);
+        let mut after = self.copy_row(entry, &placed, buffer)?;
+        let done = if self.needs_before(entry) {
+            let mut before = std::mem::take(&mut self.before);
+            before.clone_from(&after);
+            let changed = change(placed.key.as_slice(), &mut after);
+            let done =
+                changed.and_then(|()| self.write_back(entry, &placed, Some(&before), &after));
+            self.before = before;
+            done
+        } else {
+            let changed = change(placed.key.as_slice(), &mut after);
+            changed.and_then(|()| self.write_back(entry, &placed, None, &after))
+        };
+        self.after = after;
+        done
+    }
+
+    fn write_back(
+        &mut self,
+        entry: &Entry,
+        placed: &Placed,
+        before: Option<&[u8]>,
+        after: &[u8],
+    ) -> Result<()> {
+        debug_assert!(
+            entry.schema.check_value(after).is_ok(),
+            "what is written can be read"
+        );
+        self.replace(entry, placed, before, after)
+    }
+}

@@ -1,0 +1,256 @@
+//! Verbs that read.
+
+use perdura_base::{PartitionId, Result};
+use perdura_heap::Which;
+use perdura_heap::ahead::AHEAD_KEYS;
+use smallvec::{SmallVec, smallvec};
+
+use super::{Cx, Placed};
+use crate::column::ColumnType;
+use crate::key::take_column;
+use crate::prefix::{Columns, Prefix, WholeKey};
+use crate::registry::Entry;
+use crate::rows::{Rows, Span, Stretch, merged};
+use crate::table::{Index, Table};
+use crate::view::RowView;
+
+/// The partitions that are read: one, or all.
+type Homes = SmallVec<[PartitionId; 1]>;
+
+/// The message of a table that has no order.
+const ORDERED: &str = "ranges of keys need a table with `order = ordered`";
+
+impl Cx<'_, '_> {
+    /// The row with a key.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on;
+    /// [`Error::Usage`](perdura_base::Error::Usage) if the database does not have the table;
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt).
+    pub fn get<T: Table>(&self, key: impl WholeKey<T::Key>) -> Result<Option<T>> {
+        let entry = self.entry::<T>()?;
+        let placed = self.place::<T>(&key);
+        let home = self.read_at(placed.home);
+        let row = self
+            .tx
+            .typed_get(entry.table, home, placed.key.as_slice())?;
+        let Some(row) = row else { return Ok(None) };
+        match row.value_slice() {
+            Some(value) => T::decode(placed.key.as_slice(), value).map(Some),
+            None => T::decode(placed.key.as_slice(), &row.value()).map(Some),
+        }
+    }
+
+    /// The row with a key, whose columns are decoded when they are read.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn view<T: Table>(&self, key: impl WholeKey<T::Key>) -> Result<Option<RowView<'_, T>>> {
+        let entry = self.entry::<T>()?;
+        let placed = self.place::<T>(&key);
+        let home = self.read_at(placed.home);
+        let row = self
+            .tx
+            .typed_get(entry.table, home, placed.key.as_slice())?;
+        Ok(row.map(|row| RowView::new(row.key(), row.value())))
+    }
+
+    /// Whether there is a row with a key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains<T: Table>(&self, key: impl WholeKey<T::Key>) -> Result<bool> {
+        let entry = self.entry::<T>()?;
+        let placed = self.place::<T>(&key);
+        let home = self.read_at(placed.home);
+        let row = self
+            .tx
+            .typed_get(entry.table, home, placed.key.as_slice())?;
+        Ok(row.is_some())
+    }
+
+    /// Fetches rows that the verbs behind it will use, read or write, from memory together: a row that is
+    /// found by itself waits for memory twice. A hint, which changes nothing; the first
+    /// [`AHEAD_KEYS`] keys count.
+    pub fn look_ahead<T: Table>(&self, keys: impl IntoIterator<Item = impl WholeKey<T::Key>>) {
+        let Ok(entry) = self.entry::<T>() else {
+            return;
+        };
+        let keys = keys.into_iter().take(AHEAD_KEYS);
+        let placed: SmallVec<[Placed; AHEAD_KEYS]> =
+            keys.map(|key| self.place::<T>(&key)).collect();
+        let keys = placed
+            .iter()
+            .map(|placed| (self.read_at(placed.home), placed.key.as_slice()));
+        self.tx.typed_look_ahead(entry.table, keys);
+    }
+
+    /// The rows of an ordered table whose keys begin with `prefix`, in the order of their keys; with
+    /// `()`, all rows. If the prefix has no first column, all partitions are read.
+    ///
+    /// # Errors
+    /// The first item is the error if the rows cannot be read; see [`Rows`].
+    pub fn rows<T: Table>(&self, prefix: impl Prefix<T::Key>) -> Rows<'_, T> {
+        const {
+            assert!(
+                matches!(T::DECLARATION.order, crate::declare::Order::Ordered),
+                "{}",
+                ORDERED
+            )
+        };
+        let home = prefix.home(self.registry.geometry());
+        let stretch = Stretch::of_prefix(&prefix);
+        self.stretch(Which::Primary, home, stretch)
+    }
+
+    /// The rows of an ordered table whose keys lie in a range of prefixes, in the order of their keys. A
+    /// bound that is included includes all keys that begin so, and one that is excluded none of them. If
+    /// both bounds have the same first column, one partition is read, else all are.
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub fn range<T: Table>(&self, range: impl Span<T::Key>) -> Rows<'_, T> {
+        const {
+            assert!(
+                matches!(T::DECLARATION.order, crate::declare::Order::Ordered),
+                "{}",
+                ORDERED
+            )
+        };
+        let stretch = range.stretch();
+        let home = self.home_of::<T>(&stretch);
+        self.stretch(Which::Primary, home, stretch)
+    }
+
+    /// The rows whose columns of an index begin with `prefix`, in the order of the index. If the index
+    /// does not begin with the first key column, all partitions are read.
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub fn by<T: Table, C: Columns>(
+        &self,
+        index: Index<T, C>,
+        prefix: impl Prefix<C>,
+    ) -> Rows<'_, T> {
+        let home = prefix.home(self.registry.geometry());
+        let home = home.filter(|_| index.leads_home());
+        let stretch = Stretch::of_prefix(&prefix);
+        self.stretch(Which::Secondary(index.index()), home, stretch)
+    }
+
+    /// The rows whose columns of an index lie in a range of prefixes, in the order of the index. Bounds
+    /// are those of [`range`](Self::range).
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub fn by_range<T: Table, C: Columns>(
+        &self,
+        index: Index<T, C>,
+        range: impl Span<C>,
+    ) -> Rows<'_, T> {
+        let stretch = range.stretch();
+        let home = self.home_of::<T>(&stretch);
+        let home = home.filter(|_| index.leads_home());
+        self.stretch(Which::Secondary(index.index()), home, stretch)
+    }
+
+    /// Calls `each` with every row, partition by partition and in no order.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn each<T: Table>(&self, mut each: impl FnMut(T)) -> Result<()> {
+        let entry = self.entry::<T>()?;
+        let mut damaged = None;
+        for home in self.homes::<T>(None)? {
+            self.tx.typed_each(entry.table, home, |row| {
+                match T::decode(&row.key(), &row.value()) {
+                    Ok(row) => each(row),
+                    Err(error) => damaged = Some(error),
+                }
+            })?;
+        }
+        damaged.map_or(Ok(()), Err)
+    }
+
+    /// The number of rows.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn count<T: Table>(&self) -> Result<u64> {
+        let entry = self.entry::<T>()?;
+        let homes = self.homes::<T>(None)?;
+        let mut count = 0;
+        for home in homes {
+            count += self.tx.typed_len(entry.table, home)?;
+        }
+        Ok(count)
+    }
+
+    /// The partitions to read: one if it is known, else all; of a replicated table one. All that are
+    /// missing are noted at once.
+    fn homes<T: Table>(&self, home: Option<PartitionId>) -> Result<Homes> {
+        if T::DECLARATION.replicated {
+            return Ok(smallvec![self.first_latched()]);
+        }
+        if let Some(home) = home {
+            return Ok(smallvec![home]);
+        }
+        let all = (0..self.registry.geometry().partitions).map(PartitionId);
+        let mut missing = Ok(());
+        for home in all.clone() {
+            if let Err(error) = self.tx.sequence(home) {
+                missing = Err(error);
+            }
+        }
+        missing.map(|()| all.collect())
+    }
+
+    fn home_of<T: Table>(&self, stretch: &Stretch) -> Option<PartitionId> {
+        let base = <T::Key as Columns>::First::TYPE.base;
+        let (start, end) = stretch.prefixes()?;
+        let column = |bytes| take_column(base, &mut perdura_base::cursor::Reader::new(bytes));
+        let first = column(start)?;
+        if column(end)? != first {
+            return None;
+        }
+        let placement = crate::key::placement(base, first)?;
+        Some(placement.home(self.registry.geometry()))
+    }
+
+    fn stretch<T: Table>(
+        &self,
+        which: Which,
+        home: Option<PartitionId>,
+        stretch: Stretch,
+    ) -> Rows<'_, T> {
+        if stretch.is_empty() {
+            return Rows::none();
+        }
+        let found = self.entry::<T>().and_then(|entry| {
+            let homes = self.homes::<T>(home)?;
+            self.read::<T>(entry, which, &homes, &stretch)
+        });
+        found.unwrap_or_else(Rows::failed)
+    }
+
+    fn read<'s, T: Table>(
+        &'s self,
+        entry: &'s Entry,
+        which: Which,
+        homes: &Homes,
+        stretch: &Stretch,
+    ) -> Result<Rows<'s, T>> {
+        let rows = |home| {
+            self.tx
+                .typed_rows(entry.table, home, which, stretch.bounds())
+        };
+        if let [home] = homes.as_slice() {
+            return Ok(Rows::new(rows(*home)?));
+        }
+        let mut parts = Vec::with_capacity(homes.len());
+        for home in homes {
+            parts.push(rows(*home)?);
+        }
+        Ok(Rows::new(merged(parts, which, entry.derive.as_deref())))
+    }
+}

@@ -1,0 +1,307 @@
+//! Verbs that write whole rows, and what all writing verbs share: copies, unique indexes, effects.
+
+use std::ops::Bound;
+
+use perdura_base::{Error, PartitionId, Result};
+use perdura_heap::Which;
+use perdura_page::ordered::Op;
+use perdura_txn::{RowHome, ValueForm};
+
+use super::{Cx, Placed};
+use crate::column::{KeyType, RowId};
+use crate::key::{KeyBytes, successor};
+use crate::prefix::WholeKey;
+use crate::registry::Entry;
+use crate::table::Table;
+
+impl Cx<'_, '_> {
+    /// Inserts a row.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is a row with the same key, or with the same columns of a unique index,
+    /// or if the database does not have the table; [`Error::Undeclared`], which the closure passes on;
+    /// [`Error::OutOfMemory`], [`Error::LogFull`].
+    pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
+        if T::KEYLESS {
+            return self.append_row(row).map(|_| ());
+        }
+        let entry = self.entry::<T>()?;
+        let placed = self.place_row(row);
+        let home = self.read_at(placed.home);
+        let key = placed.key.as_slice();
+        if self.tx.typed_get(entry.table, home, key)?.is_some() {
+            return Err(duplicate(entry, key));
+        }
+        self.insert_encoded(entry, &placed, row)
+    }
+
+    /// Inserts a row of a table without key columns and returns its id. It lies in the first partition that
+    /// the transaction holds.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn append<T: Table>(&mut self, row: &T) -> Result<RowId> {
+        const { assert!(T::KEYLESS, "only rows without key columns have ids") };
+        self.append_row(row)
+    }
+
+    fn append_row<T: Table>(&mut self, row: &T) -> Result<RowId> {
+        let entry = self.entry::<T>()?;
+        let home = self.first_latched();
+        let number = self.tx.next_row_id(home)?;
+        let id = RowId::new(number, home)
+            .ok_or_else(|| Error::Usage(format!("table {:?} has no row ids left", T::NAME)))?;
+        let mut key = KeyBytes::new();
+        RowId::put_key(id, &mut key);
+        let home = RowHome::One(home);
+        self.insert_encoded(entry, &Placed { key, home }, row)?;
+        Ok(id)
+    }
+
+    fn insert_encoded<T: Table>(&mut self, entry: &Entry, placed: &Placed, row: &T) -> Result<()> {
+        let mut after = std::mem::take(&mut self.after);
+        after.clear();
+        row.encode_row(&mut after);
+        let done = self.insert_bytes(entry, placed, &after);
+        self.after = after;
+        done
+    }
+
+    fn insert_bytes(&mut self, entry: &Entry, placed: &Placed, row: &[u8]) -> Result<()> {
+        let key = placed.key.as_slice();
+        self.check_unique(entry, placed, None, row)?;
+        match placed.home {
+            RowHome::One(home) => self.tx.typed_insert(entry.table, home, key, row)?,
+            RowHome::All => {
+                for home in self.all_latched()? {
+                    self.tx.typed_insert(entry.table, home, key, row)?;
+                }
+            }
+        }
+        self.note(entry, placed, &Op::Put { row });
+        Ok(())
+    }
+
+    /// Overwrites the row with the same key.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no such row; else as [`insert`](Self::insert).
+    pub fn update<T: Table>(&mut self, row: &T) -> Result<()> {
+        const {
+            assert!(
+                !T::KEYLESS,
+                "a row without key columns is changed by its id: `modify` or `edit`"
+            )
+        };
+        let entry = self.entry::<T>()?;
+        let placed = self.place_row(row);
+        let mut after = std::mem::take(&mut self.after);
+        after.clear();
+        row.encode_row(&mut after);
+        let done = self.overwrite(entry, &placed, &after);
+        self.after = after;
+        done
+    }
+
+    fn overwrite(&mut self, entry: &Entry, placed: &Placed, after: &[u8]) -> Result<()> {
+        if !self.needs_before(entry) {
+            return self.replace(entry, placed, None, after);
+        }
+        let buffer = std::mem::take(&mut self.before);
+        let before = self.copy_row(entry, placed, buffer)?;
+        let done = self.replace(entry, placed, Some(&before), after);
+        self.before = before;
+        done
+    }
+
+    /// Removes the row with a key. Returns whether there was one.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`].
+    pub fn remove<T: Table>(&mut self, key: impl WholeKey<T::Key>) -> Result<bool> {
+        let entry = self.entry::<T>()?;
+        let placed = self.place::<T>(&key);
+        let key = placed.key.as_slice();
+        let removed = match placed.home {
+            RowHome::One(home) => self.tx.typed_delete(entry.table, home, key)?,
+            RowHome::All => {
+                let mut removed = false;
+                for home in self.all_latched()? {
+                    removed = self.tx.typed_delete(entry.table, home, key)?;
+                }
+                removed
+            }
+        };
+        if removed {
+            self.note(entry, &placed, &Op::Delete);
+        }
+        Ok(removed)
+    }
+
+    fn place_row<T: Table>(&self, row: &T) -> Placed {
+        let mut key = KeyBytes::new();
+        row.encode_key(&mut key);
+        let home = match row.home(self.registry.geometry()) {
+            Some(home) if !T::DECLARATION.replicated => RowHome::One(home),
+            _ => RowHome::All,
+        };
+        Placed { key, home }
+    }
+
+    /// Whether a change of a row has to know what the row was.
+    pub(super) fn needs_before(&self, entry: &Entry) -> bool {
+        let unique = !entry.unique.is_empty();
+        unique || self.notes(entry) && self.tx.value_form() != ValueForm::Rows
+    }
+
+    /// Returns a copy of the row, in a buffer that the caller keeps.
+    pub(super) fn copy_row(
+        &self,
+        entry: &Entry,
+        placed: &Placed,
+        mut copy: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        copy.clear();
+        let home = self.read_at(placed.home);
+        match self
+            .tx
+            .typed_get(entry.table, home, placed.key.as_slice())?
+        {
+            Some(row) => {
+                row.copy_value(&mut copy);
+                Ok(copy)
+            }
+            None => Err(missing(entry, placed.key.as_slice())),
+        }
+    }
+
+    /// Overwrites a row. `before` is there if [`needs_before`](Self::needs_before) says so.
+    pub(super) fn replace(
+        &mut self,
+        entry: &Entry,
+        placed: &Placed,
+        before: Option<&[u8]>,
+        after: &[u8],
+    ) -> Result<()> {
+        let key = placed.key.as_slice();
+        self.check_unique(entry, placed, before, after)?;
+        let found = match placed.home {
+            RowHome::One(home) => self.tx.typed_overwrite(entry.table, home, key, after)?,
+            RowHome::All => {
+                let mut found = true;
+                for home in self.all_latched()? {
+                    found &= self.tx.typed_overwrite(entry.table, home, key, after)?;
+                }
+                found
+            }
+        };
+        if !found {
+            return Err(missing(entry, key));
+        }
+        if !self.notes(entry) {
+            return Ok(());
+        }
+        match (self.tx.value_form(), before) {
+            (ValueForm::Columns, Some(before)) => {
+                let mut patch = Vec::new();
+                entry.schema.patch(before, after, &mut patch)?;
+                self.note(entry, placed, &Op::Columns { patch: &patch });
+            }
+            (ValueForm::Before, Some(before)) => {
+                self.note(entry, placed, &Op::Replace { before, after });
+            }
+            (ValueForm::Rows, _) => self.note(entry, placed, &Op::Put { row: after }),
+            (ValueForm::Columns | ValueForm::Before, None) => {
+                unreachable!("the caller has asked whether the row before is needed")
+            }
+        }
+        Ok(())
+    }
+
+    fn notes(&self, entry: &Entry) -> bool {
+        entry.table.keyed && self.tx.wants_effects()
+    }
+
+    fn note(&mut self, entry: &Entry, placed: &Placed, op: &Op<'_>) {
+        if self.notes(entry) {
+            let key = placed.key.as_slice();
+            self.tx.note_effect(placed.home, entry.table.id, key, op);
+        }
+    }
+
+    /// All partitions, which a change of a replicated row needs. Those that are missing are noted at once.
+    fn all_latched(&self) -> Result<impl Iterator<Item = PartitionId> + use<>> {
+        let all = (0..self.registry.geometry().partitions).map(PartitionId);
+        let mut missing = Ok(());
+        for home in all.clone() {
+            if let Err(error) = self.tx.sequence(home) {
+                missing = Err(error);
+            }
+        }
+        missing.map(|()| all)
+    }
+
+    /// Fails if another row of the partition has the same columns of a unique index.
+    fn check_unique(
+        &self,
+        entry: &Entry,
+        placed: &Placed,
+        before: Option<&[u8]>,
+        after: &[u8],
+    ) -> Result<()> {
+        let Some(derive) = entry.derive.as_ref().filter(|_| !entry.unique.is_empty()) else {
+            return Ok(());
+        };
+        let key = placed.key.as_slice();
+        let home = self.read_at(placed.home);
+        for index in &entry.unique {
+            let derived = |row: &[u8]| {
+                let mut out = Vec::new();
+                derive.index_key(*index, key, row, &mut out);
+                out
+            };
+            let wanted = derived(after);
+            if before.is_some_and(|before| derived(before) == wanted) {
+                continue;
+            }
+            let behind = successor(&wanted);
+            let end = match &behind {
+                Some(end) => Bound::Excluded(end.as_slice()),
+                None => Bound::Unbounded,
+            };
+            let range = (Bound::Included(wanted.as_slice()), end);
+            let which = Which::Secondary(*index);
+            let mut rows = self.tx.typed_rows(entry.table, home, which, range)?;
+            if let Some(other) = rows.find(|row| *row.key() != *key) {
+                let schema = &entry.schema;
+                return Err(Error::Usage(format!(
+                    "table {:?}: the row with the key {} has the columns of the unique index {} that \
+                     the row with the key {} has already",
+                    schema.name(),
+                    schema.key_text(key),
+                    schema.indexes()[*index].name,
+                    schema.key_text(&other.key()),
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn duplicate(entry: &Entry, key: &[u8]) -> Error {
+    Error::Usage(format!(
+        "table {:?} has a row with the key {} already",
+        entry.schema.name(),
+        entry.schema.key_text(key)
+    ))
+}
+
+#[cold]
+pub(super) fn missing(entry: &Entry, key: &[u8]) -> Error {
+    Error::Usage(format!(
+        "table {:?} has no row with the key {}",
+        entry.schema.name(),
+        entry.schema.key_text(key)
+    ))
+}

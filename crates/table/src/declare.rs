@@ -1,0 +1,258 @@
+//! What `table!` says of a table, as constants: places and mistakes are computed when the program is
+//! compiled.
+
+use crate::layout::{COLUMNS_MAX, Layout, Place};
+use crate::types::Type;
+
+/// The most columns of a key or an index.
+pub const INDEX_COLUMNS_MAX: usize = 8;
+
+/// What the log's records of a table name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Addressing {
+    /// A page and bytes in it.
+    Page,
+    /// A row by its key, or the command that changed it.
+    Key,
+}
+
+/// How the primary keys are indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// By their hashes: a row is found by its whole key.
+    Hashed,
+    /// Also by their bytes: rows are found by ranges of keys.
+    Ordered,
+}
+
+impl Addressing {
+    /// Its word in `table!`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Addressing::Page => "page",
+            Addressing::Key => "key",
+        }
+    }
+}
+
+impl Order {
+    /// Its word in `table!`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Order::Hashed => "hashed",
+            Order::Ordered => "ordered",
+        }
+    }
+}
+
+/// A declared secondary index.
+#[derive(Debug, Clone, Copy)]
+pub struct IndexDeclaration {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether at most one row of a partition has the same columns.
+    pub unique: bool,
+    /// Its columns and their types.
+    pub columns: &'static [(&'static str, Type)],
+}
+
+/// A declared table.
+#[derive(Debug, Clone, Copy)]
+pub struct Declaration {
+    /// The table's name.
+    pub name: &'static str,
+    /// What the log's records name.
+    pub addressing: Addressing,
+    /// How the primary keys are indexed.
+    pub order: Order,
+    /// Whether each partition has a copy of each row.
+    pub replicated: bool,
+    /// Key columns; none for a table with row ids.
+    pub key: &'static [(&'static str, Type)],
+    /// Value columns.
+    pub columns: &'static [(&'static str, Type)],
+    /// Secondary indexes.
+    pub indexes: &'static [IndexDeclaration],
+}
+
+impl Declaration {
+    /// The declaration with this addressing.
+    #[must_use]
+    pub const fn with_addressing(self, addressing: Addressing) -> Declaration {
+        Declaration { addressing, ..self }
+    }
+
+    /// The declaration with this order.
+    #[must_use]
+    pub const fn with_order(self, order: Order) -> Declaration {
+        Declaration { order, ..self }
+    }
+
+    /// The declaration with a copy of each row in each partition.
+    #[must_use]
+    pub const fn in_all_partitions(self) -> Declaration {
+        Declaration {
+            replicated: true,
+            ..self
+        }
+    }
+
+    /// Fails the compilation of a program that declares a table which cannot be.
+    ///
+    /// # Panics
+    /// If so; the text says why.
+    pub const fn check(&self) {
+        assert!(!self.name.is_empty(), "a table has a name");
+        assert!(
+            self.key.len() <= INDEX_COLUMNS_MAX,
+            "a key has at most 8 columns"
+        );
+        assert!(
+            self.columns.len() <= COLUMNS_MAX,
+            "a table has at most 64 value columns"
+        );
+        assert!(
+            !(self.replicated && self.key.is_empty()),
+            "a replicated table has key columns"
+        );
+        let mut at = 0;
+        while at < self.key.len() {
+            let name = self.key[at].0;
+            assert!(
+                position(self.columns, name).is_none(),
+                "a column of the key is not one of the value"
+            );
+            at += 1;
+        }
+        let mut at = 0;
+        while at < self.indexes.len() {
+            self.check_index(&self.indexes[at]);
+            at += 1;
+        }
+    }
+
+    const fn check_index(&self, index: &IndexDeclaration) {
+        assert!(!index.columns.is_empty(), "an index has columns");
+        assert!(
+            index.columns.len() <= INDEX_COLUMNS_MAX,
+            "an index has at most 8 columns"
+        );
+        let mut at = 0;
+        while at < index.columns.len() {
+            let (name, kind) = index.columns[at];
+            let declared = match (position(self.key, name), position(self.columns, name)) {
+                (Some(at), _) => self.key[at].1,
+                (None, Some(at)) => self.columns[at].1,
+                (None, None) => panic!("an index names columns of its table"),
+            };
+            assert!(
+                kind.is(declared),
+                "an index column has the type of its column"
+            );
+            at += 1;
+        }
+    }
+
+    /// The layout of values.
+    #[must_use]
+    pub const fn layout(&self) -> Layout {
+        let mut layout = Layout {
+            fixed_bytes: 0,
+            variables: 0,
+        };
+        let mut at = 0;
+        while at < self.columns.len() {
+            layout = layout.with(self.columns[at].1).0;
+            at += 1;
+        }
+        layout
+    }
+
+    /// The number and the place of a value column.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    #[must_use]
+    pub const fn column(&self, name: &str) -> (usize, Place) {
+        let Some(wanted) = position(self.columns, name) else {
+            panic!("the table has no such column")
+        };
+        let mut layout = Layout {
+            fixed_bytes: 0,
+            variables: 0,
+        };
+        let mut at = 0;
+        loop {
+            let (next, place) = layout.with(self.columns[at].1);
+            if at == wanted {
+                return (at, place);
+            }
+            layout = next;
+            at += 1;
+        }
+    }
+
+    /// The number of a key column.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    #[must_use]
+    pub const fn key_column(&self, name: &str) -> usize {
+        match position(self.key, name) {
+            Some(at) => at,
+            None => panic!("the key has no such column"),
+        }
+    }
+
+    /// The number of an index.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    #[must_use]
+    pub const fn index(&self, name: &str) -> usize {
+        let mut at = 0;
+        while at < self.indexes.len() {
+            if equal(self.indexes[at].name, name) {
+                return at;
+            }
+            at += 1;
+        }
+        panic!("the table has no such index")
+    }
+
+    /// Whether the first column of an index is that of the key, which decides the partition.
+    #[must_use]
+    pub const fn leads_home(&self, index: usize) -> bool {
+        let first = self.indexes[index].columns[0].0;
+        !self.key.is_empty() && equal(self.key[0].0, first)
+    }
+}
+
+const fn position(columns: &[(&str, Type)], name: &str) -> Option<usize> {
+    let mut at = 0;
+    while at < columns.len() {
+        if equal(columns[at].0, name) {
+            return Some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Compares in constants, where `==` of strings is not to be had.
+const fn equal(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}

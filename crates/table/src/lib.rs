@@ -1,0 +1,49 @@
+//! Typed tables over a transaction, and deterministic procedures over typed tables.
+//!
+//! A table is declared with [`table!`]: a struct, its key, its indexes. Rows and keys have forms of
+//! their own (`docs/formats/typed-row.md`), in which a column is found without decoding the others.
+//! The schema is data as well: the catalog keeps it, and a restart builds the indexes from it alone.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`types`], `column` | the types of columns, as data and in Rust |
+//! | [`key`], [`prefix`] | keys whose byte order is that of their columns; prefixes of keys, typed |
+//! | [`layout`] | where the columns of a value lie |
+//! | [`schema`], `derive`, `patch` | a table as data; index keys and column patches from it |
+//! | [`declare`], `macros`, `table`, [`view`] | a table in a program; its rows, whole, viewed and edited |
+//! | [`args`], `procedure` | procedures, their arguments, the partitions that they declare |
+//! | [`registry`], [`cx`], [`rows`] | the tables of an open database; the verbs; rows in order |
+
+pub mod args;
+pub mod column;
+pub mod cx;
+pub mod declare;
+pub mod derive;
+pub mod key;
+pub mod layout;
+mod macros;
+mod patch;
+pub mod prefix;
+pub mod procedure;
+pub mod registry;
+pub mod rows;
+pub mod schema;
+pub mod table;
+pub mod types;
+pub mod view;
+
+pub use args::{Arg, ArgList};
+pub use column::{AsColumn, ColumnType, KeyType, RowId};
+pub use cx::Cx;
+pub use declare::{Addressing, Order};
+pub use key::KeyBytes;
+pub use perdura_base::{Error, PartitionId, Result};
+pub use perdura_heap::Geometry;
+pub use perdura_heap::ahead::AHEAD_KEYS;
+pub use prefix::{Columns, Prefix, WholeKey};
+pub use procedure::{Abort, Homes, Procedure};
+pub use registry::Registry;
+pub use rows::{Rows, Span, Views};
+pub use schema::Schema;
+pub use table::{Column, Index, KeyColumn, Table};
+pub use view::{RowEdit, RowView};
