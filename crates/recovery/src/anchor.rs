@@ -1,7 +1,7 @@
 //! The anchor of a database: the log's history, and the sections that this build knows, decoded.
 //!
 //! `wal` keeps the record on disk and knows none of the sections. Here they meet: geometry is the
-//! store's, the images are recovery's, and a section that no component of this build knows stays in the
+//! store's, the images and the families of ordered frames are recovery's, and a section that no component of this build knows stays in the
 //! record as it is, or ends the opening if it is required.
 
 use std::ops::{Deref, DerefMut};
@@ -12,10 +12,15 @@ use perdura_heap::Geometry;
 use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
 use perdura_wal::{Cut, Elsewhere, History, StreamScan};
 
+use crate::families::Families;
 use crate::images::{ImageStatus, Images};
 
 /// The tags of the sections that this build knows.
-const KNOWN: [Tag; 2] = [Tag(Geometry::SECTION), Tag(Images::SECTION)];
+const KNOWN: [Tag; 3] = [
+    Tag(Geometry::SECTION),
+    Tag(Images::SECTION),
+    Tag(Families::SECTION),
+];
 
 /// What the anchor says. It dereferences to the log's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub struct Anchor {
     pub geometry: Geometry,
     /// The two images.
     pub images: Images,
+    /// The ordered frames that the log may hold.
+    pub families: Families,
     /// All sections as they were read, those of other builds among them.
     sections: Sections,
 }
@@ -52,6 +59,7 @@ impl Anchor {
             images: Images::empty(image_disks, history.streams),
             history,
             geometry,
+            families: Families::default(),
             sections: Sections::default(),
         }
     }
@@ -68,10 +76,15 @@ impl Anchor {
         let images = owned(&record, Tag(Images::SECTION), |payload| {
             Images::decode(payload, streams)
         })?;
+        let families = match record.sections.get(Tag(Families::SECTION)) {
+            None => Families::default(),
+            Some(_) => owned(&record, Tag(Families::SECTION), Families::decode)?,
+        };
         Ok(Anchor {
             history: record.history,
             geometry,
             images,
+            families,
             sections: record.sections,
         })
     }
@@ -87,6 +100,10 @@ impl Anchor {
             "the images read back as those of a log of so many streams"
         );
         sections.set(Tag(Images::SECTION), true, images);
+        // A database that never logged an ordered frame has no such section, and older builds open it.
+        if !self.families.is_empty() {
+            sections.set(Tag(Families::SECTION), true, self.families.encode());
+        }
         Record {
             history: self.history.clone(),
             sections,
@@ -200,6 +217,7 @@ mod tests {
 
     use super::*;
     use crate::anchor_cell::AnchorCell;
+    use crate::families::Family;
 
     /// The record of the example on the format page, as bytes.
     fn bytes_on_page() -> Vec<u8> {
@@ -305,7 +323,9 @@ mod tests {
     #[test]
     fn a_section_that_is_missing_or_out_of_range_is_named_with_its_offset() {
         for tag in KNOWN {
-            let whole = example().to_record();
+            let mut whole = example();
+            whole.families = Families::default().with(Family::Commands);
+            let whole = whole.to_record();
             let mut odd = whole.clone();
             let payload = whole.sections.get(tag).unwrap().bytes.clone();
             odd.sections
@@ -317,7 +337,9 @@ mod tests {
                     .sections
                     .set(section.tag, true, section.bytes.clone());
             }
-            for record in [odd, without] {
+            let may_miss = tag == Tag(Families::SECTION);
+            assert_eq!(Anchor::of(without.clone()).is_ok(), may_miss);
+            for record in [odd, without].into_iter().take(2 - usize::from(may_miss)) {
                 let at = record.offset_of(tag);
                 let error = Anchor::of(record).unwrap_err();
                 assert!(

@@ -1,11 +1,12 @@
-//! The fuzzy checkpoint: a machine that takes one latch or performs one I/O per step.
+//! The checkpoint, fuzzy or consistent: a machine that takes one latch or performs one I/O per step.
 //!
 //! ```text
 //! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
 //! ```
 //! * *begin*: the anchor says BUILDING for the slot about to be overwritten, so that it is no
 //!   fallback from then on; begin marks are appended to every stream; then `G := k` is published.
-//!   The transaction layer adds its own conditions through a [`Window`].
+//!   The transaction layer adds its own conditions through a [`Window`]. With a *cut* all of this happens under
+//!   all latches, and the image holds the pages as of that instant: it is *consistent*, as ordered frames need it.
 //! * *Copy*: under the partition's latch, pages get `epoch := k`; those dirty for the slot are
 //!   copied to a staging buffer. Never in the middle of a transaction: the latch is its latch.
 //! * *Write*: the staged pages, outside the latch. At the partition's end its section of the
@@ -17,6 +18,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | `phase` | the states, and the table of what may follow what |
+//! | `cut` | what a consistent image takes beside |
 //! | `pages` | a page's way from memory to the pages files |
 //! | `progress` | a step's result, and figures |
 //! | `seeded` | seeded bugs that need code |
@@ -46,7 +48,7 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock};
-use perdura_heap::MemoryUse;
+use perdura_heap::{Cut, MemoryUse};
 use perdura_wal::{Rung, Wal};
 
 use crate::anchor_cell::AnchorCell;
@@ -59,8 +61,9 @@ use crate::image::{
 };
 use crate::images::Completion;
 use crate::truncate::truncation_floor;
-use crate::window::Window;
+use crate::window::{Beginning, Window};
 
+mod cut;
 mod pages;
 mod phase;
 mod progress;
@@ -87,6 +90,10 @@ struct Sweep {
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
     covering: Covering,
+    /// The instant that the image holds; `None` for a fuzzy sweep. Open in the partitions not yet swept.
+    cut: Option<Cut>,
+    /// Where the sweep goes on after pages that were visited out of turn.
+    goes_on: Option<(u16, u32)>,
     pages: u64,
     bytes: u64,
 }
@@ -249,7 +256,7 @@ impl Checkpointer {
             "checkpoint {k} was begun before: the anchor knows {}",
             record.ckpt_max
         );
-        let writer =
+        let mut writer =
             DirectoryWriter::create(&disks.data, slot, k, &record.uuid, component.geometry())?;
         if self.staging.is_empty() {
             self.staging = AlignedBuf::zeroed(STAGING_BYTES);
@@ -263,11 +270,15 @@ impl Checkpointer {
             })?;
         }
         // The marks of all streams come before G is published: a record tagged k lies behind them.
-        let marks = window.begin(&mut || {
+        let at = Beginning { component, slot, k };
+        let begun = window.begin(at, &mut || {
             let marks = wal.begin_checkpoint(k);
             component.set_ckpt_epoch(k);
             marks
         });
+        if begun.cut.is_some() {
+            writer.mark_consistent();
+        }
         let sweep = Sweep {
             slot,
             k,
@@ -276,7 +287,9 @@ impl Checkpointer {
             images,
             writer: Some(writer),
             directory_crc: 0,
-            covering: Covering::Open { marks },
+            covering: Covering::Open { marks: begun.marks },
+            cut: begun.cut,
+            goes_on: None,
             pages: 0,
             bytes: 0,
         };
@@ -516,6 +529,7 @@ impl Checkpointer {
                     directory_crc: sweep.directory_crc,
                     wall_us: now,
                     cover: cover.clone(),
+                    consistent: sweep.cut.is_some(),
                 };
                 let image = record.image_mut(sweep.slot);
                 if armed(Flaw::NoBuildingMark) {
@@ -539,6 +553,7 @@ impl Checkpointer {
     fn complete(&mut self, sweep: &Sweep) {
         let clock = &self.parts.clock;
         let newest = self.parts.anchor.get().newest_image();
+        assert!(sweep.goes_on.is_none(), "the sweep came to its end");
         assert_eq!(
             newest,
             Some(sweep.slot),

@@ -26,10 +26,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Result, TableId};
-use perdura_heap::{Geometry, Heap, IndexStats, MemoryAccount, Sidecar, Visit};
+use perdura_heap::{Geometry, Heap, IndexStats, MemoryAccount, Sidecar, TableForm, Visit};
 
-use crate::tables::Catalog;
+/// Of which form each table is; `None` if there is no such table.
+pub type Forms<'a> = dyn Fn(TableId) -> Option<TableForm> + 'a;
 
 /// What restart, checkpoint, digest and verify use of a data component. Every verb takes the latches that it
 /// needs itself and releases them before it returns.
@@ -76,7 +78,7 @@ pub trait Contract {
     fn index(
         &self,
         partition: PartitionId,
-        catalog: &Catalog,
+        forms: &Forms<'_>,
         sidecar: Option<Sidecar>,
     ) -> Result<IndexStats>;
 
@@ -88,7 +90,8 @@ pub trait Contract {
 
     /// Visits some pages of a partition for checkpoint `k` into `slot`, under one latch, which is
     /// held while `take` copies. Returns the first page not visited. Behind the last page it
-    /// returns `None` and has appended the sidecar, still under that latch.
+    /// returns `None` and has appended the sidecar and closed the checkpoint's cut in the partition, still
+    /// under that latch.
     fn visit(
         &self,
         partition: PartitionId,
@@ -127,6 +130,22 @@ pub enum Component {
     /// The conformance suite's: pages of one number each.
     #[cfg(test)]
     Dummy(Arc<dummy::Dummy>),
+}
+
+impl Component {
+    /// The heap, if checkpoints of it must be cuts: it has, or had, a typed table, or the caller wants
+    /// `always` one.
+    #[must_use]
+    pub fn to_cut(&self, always: bool) -> Option<&Arc<Heap>> {
+        if armed(Flaw::FuzzyUnderOrdered) {
+            return None;
+        }
+        match self {
+            Component::Heap(heap) => Some(heap).filter(|heap| always || heap.has_typed()),
+            #[cfg(test)]
+            Component::Dummy(_) => None,
+        }
+    }
 }
 
 /// Forwards a verb to the type of a component.
@@ -180,10 +199,10 @@ impl Contract for Component {
     fn index(
         &self,
         partition: PartitionId,
-        catalog: &Catalog,
+        forms: &Forms<'_>,
         sidecar: Option<Sidecar>,
     ) -> Result<IndexStats> {
-        forward!(self, index(partition, catalog, sidecar))
+        forward!(self, index(partition, forms, sidecar))
     }
 
     fn settle(&self) -> Result<()> {

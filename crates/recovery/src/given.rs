@@ -31,9 +31,9 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
     check_image_disks(disks, usize::from(anchor.images.disks))?;
     options
         .method
-        .check(anchor.scheme, options.schedule.level)
+        .check_log(anchor, options.schedule.level)
         .map_err(Error::Usage)?;
-    Players::plan(options.method, options.supplied)?;
+    Players::plan(options.method.first_pass(anchor.scheme), options.supplied)?;
     let segments = list_segments(&options.disks.logs)?;
     check_places(&options.disks.logs, &segments)?;
     let pages = open_pages(&options.disks.images, &anchor.uuid);

@@ -80,6 +80,8 @@ pub struct Completion {
     pub wall_us: u64,
     /// The part of the log that it rests on.
     pub cover: Cover,
+    /// Whether its pages are all of one instant.
+    pub consistent: bool,
 }
 
 /// What the anchor knows of one image.
@@ -94,7 +96,12 @@ pub struct ImageStatus {
     pub wall_us: u64,
     /// The part of the log that it rests on.
     pub cover: Cover,
+    /// Complete: whether its pages are all of one instant.
+    pub consistent: bool,
 }
+
+/// The bit of the flags of a consistent image.
+const CONSISTENT: u8 = 1;
 
 impl ImageStatus {
     /// An image that was never written.
@@ -106,6 +113,7 @@ impl ImageStatus {
             directory_crc: 0,
             wall_us: 0,
             cover: Cover::empty(streams),
+            consistent: false,
         }
     }
 
@@ -124,6 +132,7 @@ impl ImageStatus {
     /// Checkpoint `k` is about to overwrite it.
     pub fn mark_building(&mut self, k: CkptEpoch) {
         self.advance(ImageEvent::Begin);
+        self.consistent = false;
         self.k = k;
     }
 
@@ -139,6 +148,7 @@ impl ImageStatus {
             directory_crc,
             wall_us,
             cover,
+            consistent,
         } = completion;
         let streams = |cover: &Cover| (cover.begin.len(), cover.end.len());
         assert_eq!(
@@ -152,12 +162,14 @@ impl ImageStatus {
             directory_crc,
             wall_us,
             cover,
+            consistent,
         };
     }
 
     /// It holds nothing any more that a restart may use. Its checkpoint's number stays: it is used up.
     pub fn discard(&mut self) {
         self.advance(ImageEvent::Discard);
+        self.consistent = false;
     }
 
     fn advance(&mut self, event: ImageEvent) {
@@ -224,7 +236,8 @@ impl Images {
         out.put_zeros(3);
         for image in &self.slots {
             out.put_u8(image.state.code());
-            out.put_zeros(3);
+            out.put_u8(if image.consistent { CONSISTENT } else { 0 });
+            out.put_zeros(2);
             out.put_u32(image.directory_crc);
             out.put_u64(image.k.0);
             out.put_u64(image.cover.end_epoch.0);
@@ -256,7 +269,11 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
     let state = ImageState::ALL
         .into_iter()
         .find(|state| state.code() == code)?;
-    r.zeros(3)?;
+    let flags = r.u8()?;
+    if flags & !CONSISTENT != 0 || flags != 0 && state != ImageState::Complete {
+        return None;
+    }
+    r.zeros(2)?;
     let positions = |r: &mut Reader<'_>| -> Option<Vec<Pos>> {
         (0..streams).map(|_| r.u64().map(Pos)).collect()
     };
@@ -273,6 +290,7 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
         directory_crc,
         wall_us,
         cover,
+        consistent: flags & CONSISTENT != 0,
     })
 }
 
@@ -340,6 +358,8 @@ mod tests {
             let mut images = Images::empty(IMAGE_DISKS_MAX, streams);
             images.slots[1].k = CkptEpoch(9);
             images.slots[1].state = ImageState::Building;
+            images.slots[0].state = ImageState::Complete;
+            images.slots[0].consistent = streams == 2;
             let payload = images.encode();
             assert_eq!(Images::decode(&payload, streams), Some(images));
             for len in 0..payload.len() {
@@ -353,7 +373,7 @@ mod tests {
     #[test]
     fn fields_of_images_out_of_their_ranges_are_refused() {
         let payload = Images::empty(1, 1).encode();
-        for (at, byte) in [(0, 0), (0, 17), (1, 1), (4, 3), (5, 1)] {
+        for (at, byte) in [(0, 0), (0, 17), (1, 1), (4, 3), (5, 1), (5, 2), (6, 1)] {
             let mut odd = payload.clone();
             odd[at] = byte;
             assert_eq!(Images::decode(&odd, 1), None, "byte {at}");

@@ -6,20 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{CkptEpoch, ImageSlot, PartitionId, Result};
-use perdura_heap::{Heap, Sidecar};
+use perdura_base::{CkptEpoch, ImageSlot, PartitionId, Result, TableId};
+use perdura_heap::{Heap, Sidecar, TableForm};
 use perdura_wal::scheme::Scheme;
 
 use crate::component::{Component, Contract};
-use crate::tables::Catalog;
+use crate::tables::{Catalog, TableKind};
 
 /// Reads the catalog, which is rows of a table like any other: the layer above knows their form.
-pub trait ReadCatalog: Sync {
+pub trait ReadCatalog: Send + Sync {
     /// Reads it from a heap whose table 0 is indexed.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if the rows do not form a catalog.
     fn read_catalog(&self, heap: &Heap) -> Result<Catalog>;
+
+    /// The form of a table of the catalog that was read: what its kind says, and what the layer above knows besides.
+    fn form(&self, table: TableId, kind: TableKind) -> TableForm {
+        let _ = table;
+        kind.form()
+    }
 }
 
 /// The catalog of a database that has no tables.
@@ -45,6 +51,8 @@ pub struct Indexing<'a> {
     pub ckpt_floor: CkptEpoch,
     /// Entries of the hash indexes by partition; none if they are not to be trusted.
     pub sidecars: &'a [Vec<u8>],
+    /// The sequence numbers that the image reflects, by partition.
+    pub pseq: &'a [u64],
     /// Reads the catalog.
     pub catalog: &'a dyn ReadCatalog,
 }
@@ -102,6 +110,11 @@ impl<'a> Indexer<'a> {
         let partitions = component.geometry().partitions;
         for id in (0..partitions).map(PartitionId) {
             component.end_replay(id, with.k, with.slot);
+            if let Some(pseq) = with.pseq.get(usize::from(id.0))
+                && !armed(Flaw::RowIdUsedTwice)
+            {
+                heap.lock(id).set_pseq(*pseq);
+            }
             if with.scheme.has_tables() {
                 component.index_catalog(id)?;
             }
@@ -140,7 +153,11 @@ impl<'a> Indexer<'a> {
         let catalog = self.catalog.get().expect("the catalog is read first");
         let read = self.read.get(number).and_then(|read| read.lock().take());
         let sidecar = read.or_else(|| self.sidecar(component, number));
-        let stats = component.index(partition(number), catalog, sidecar)?;
+        let form = |table: TableId| {
+            let kind = catalog.get(&table)?;
+            Some(self.with.catalog.form(table, *kind))
+        };
+        let stats = component.index(partition(number), &form, sidecar)?;
         self.rows.fetch_add(stats.rows, Ordering::Relaxed);
         self.from_sidecar
             .fetch_add(stats.from_sidecar, Ordering::Relaxed);

@@ -13,6 +13,7 @@
 //! | [`anchor`] | what the anchor says: the log's history and the sections that this build knows |
 //! | [`images`] | what it says of the images, and how their states change |
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
+//! | [`families`] | the ordered frames that a log may hold, declared before the first of them |
 //! | [`component`], [`tables`] | data components, and what restart and checkpoint use of them; kinds of tables |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
 //! | [`cover`] | the part of the log that a checkpoint covers, from the sweep to the anchor |
@@ -29,6 +30,7 @@
 //! | [`streams`] | the log's streams as a source |
 //! | `route`, `pass` | which player takes a frame; what the players of one pass share |
 //! | `replay`, `judge` | the jobs of the schedule; what each player does with a frame |
+//! | [`ordered`] | the second pass: ordered frames, each partition's in their order |
 //! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
@@ -53,6 +55,7 @@ pub mod component;
 pub mod cover;
 mod create;
 pub mod disks;
+pub mod families;
 pub mod fates;
 pub mod found;
 mod given;
@@ -68,6 +71,7 @@ mod mended;
 mod merge;
 pub mod method;
 mod options;
+pub mod ordered;
 mod pass;
 mod places;
 pub mod plan;
@@ -99,10 +103,12 @@ pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use component::{Component, Contract};
 pub use cover::Cover;
 pub use disks::Disks;
+pub use families::{Families, Family};
 pub use image::{DirEntry, Directory};
 pub use images::{IMAGE_DISKS_MAX, ImageState, ImageStatus, Images};
 pub use level::{Level, Schedule};
 pub use method::{METHODS, Method};
+pub use ordered::{OrderedFrame, OrderedPlayer};
 pub use player::Player;
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
@@ -110,4 +116,4 @@ pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
 pub use resume::{Checkpoints, LogMemory, Resumed, flush_all, resume};
 pub use tables::{Addressing, Catalog, ComponentKind, KeyOrder, TableKind};
 pub use vouch::vouch;
-pub use window::{ExecutorWindow, Window};
+pub use window::{Beginning, Begun, ExecutorWindow, Window};

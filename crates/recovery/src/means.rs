@@ -6,6 +6,7 @@ use perdura_base::{Epoch, Error, Result};
 use perdura_device::Clock;
 use perdura_heap::{Geometry, MemoryAccount};
 
+use crate::families::Families;
 use crate::indexing::Indexing;
 use crate::level::Schedule;
 use crate::method::Method;
@@ -55,6 +56,8 @@ pub struct Means<'a> {
     pub clock: &'a dyn Clock,
     /// Where to say how far it is.
     pub progress: &'a Progress,
+    /// The ordered frames that a second pass plays after this recovery. Any other ends it.
+    pub ordered: Families,
     /// What the indexes are built with; `None` for a caller that wants pages alone.
     pub indexing: Option<Indexing<'a>>,
 }

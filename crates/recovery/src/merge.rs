@@ -190,6 +190,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             match pass.players.route(frame.kind) {
                 Some(Route::Method) => {}
                 // Every worker reads every unit; the supplied players see each frame once.
+                Some(Route::SecondPass) => return Ok(()),
                 Some(Route::Supplied(_)) if !is_first => return Ok(()),
                 Some(Route::Supplied(number)) => {
                     return pass.players.play_supplied(number, frame, origin);
@@ -238,7 +239,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
                 head.begun.extend(begun_by(frame.payload));
                 return Ok(None);
             }
-            Role::EndMark | Role::Log => return Ok(None),
+            Role::EndMark | Role::Log | Role::Ordered => return Ok(None),
         }
         debug_assert!(
             pass.players.method().plays(frame.kind),
@@ -332,7 +333,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
 }
 
 /// Where a payload lies within the bytes of its unit.
-fn range_in(joined: &[u8], payload: &[u8]) -> Range<usize> {
+pub(crate) fn range_in(joined: &[u8], payload: &[u8]) -> Range<usize> {
     let offset = payload.as_ptr().addr() - joined.as_ptr().addr();
     let range = offset..offset + payload.len();
     assert!(range.end <= joined.len(), "the payload is in its unit");

@@ -5,11 +5,14 @@
 //!
 //! # Source
 //! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers
-//! replay the same log, each only its own partitions. It is the baseline one would build today.
+//! replay the same log, each only its own partitions. It is the baseline one would build today. *Rethinking Main
+//! Memory OLTP Recovery* (001): value and command, which play ordered frames after the database's own records.
 
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};
 
+use crate::anchor::Anchor;
+use crate::families::Family;
 use crate::level::Level;
 use crate::player::{Mergers, Player};
 
@@ -51,6 +54,21 @@ pub const METHODS: &[Method] = &[
         schemes: &[Scheme::Pl2p],
         player: Player::Merge(Mergers::PerThread),
     },
+    Method {
+        name: "value",
+        schemes: &[Scheme::Value],
+        player: Player::Ordered,
+    },
+    Method {
+        name: "command",
+        schemes: &[Scheme::Command, Scheme::Value],
+        player: Player::Ordered,
+    },
+    Method {
+        name: "none",
+        schemes: &[Scheme::Unlogged],
+        player: Player::Group(Direction::Forward),
+    },
 ];
 
 impl Method {
@@ -61,6 +79,29 @@ impl Method {
             .iter()
             .find(|method| method.schemes.first() == Some(&scheme))
             .expect("every scheme has a method")
+    }
+
+    /// The default method of a database's log: the one that plays all that the anchor says is in it.
+    #[must_use]
+    pub fn of_log(anchor: &Anchor) -> &'static Method {
+        let newest = Family::ALL.into_iter().rev();
+        let mut families = newest.filter(|family| anchor.families.has(*family));
+        let scheme = families.next().map_or(anchor.scheme, Family::scheme);
+        Method::of(scheme)
+    }
+
+    /// The method that plays the first pass: this one, or that of the database's scheme if this one plays
+    /// ordered frames, which come after it.
+    #[must_use]
+    pub fn first_pass(&self, scheme: Scheme) -> &Method {
+        match self.player {
+            Player::Ordered => Method::of(scheme),
+            Player::Group(_)
+            | Player::Fate
+            | Player::TwoPass
+            | Player::Merge(_)
+            | Player::Supplied(_) => self,
+        }
     }
 
     /// The method of a name; `auto` is the default of `scheme`.
@@ -87,7 +128,8 @@ impl Method {
     #[must_use]
     pub fn highest_level(scheme: Scheme) -> Level {
         match scheme.order() {
-            Order::Free => Level::Four,
+            // Ordered frames are played after image and log at any level.
+            Order::Free | Order::PerPartition => Level::Four,
             Order::PerSlot => Level::Three,
         }
     }
@@ -118,6 +160,38 @@ impl Method {
         }
         Ok(())
     }
+
+    /// Whether this method restores a database with this anchor at `level`. One that plays ordered frames
+    /// must play each family that the log may hold, and the log must be one of its first scheme. Any other says how
+    /// the first pass is played; the second follows it all the same.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn check_log(&self, anchor: &Anchor, level: Level) -> Result<(), String> {
+        let first = self.first_pass(anchor.scheme);
+        first.check(anchor.scheme, level)?;
+        if !matches!(self.player, Player::Ordered) {
+            return Ok(());
+        }
+        let mut families = anchor.families.iter();
+        if let Some(other) = families.find(|family| !self.schemes.contains(&family.scheme())) {
+            return Err(format!(
+                "method {} plays no {}, which this log may hold: method {} does",
+                self.name,
+                other.name(),
+                Method::of_log(anchor).name
+            ));
+        }
+        let mut families = anchor.families.iter();
+        if !families.any(|family| self.schemes.first() == Some(&family.scheme())) {
+            return Err(format!(
+                "method {} reads logs with ordered frames of scheme {}; this database has logged none",
+                self.name,
+                self.schemes[0].name()
+            ));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -128,9 +202,13 @@ mod tests {
     fn the_guard_dictates_the_order_and_the_order_the_parallelism() {
         for method in METHODS {
             for scheme in method.schemes {
-                let free = scheme.order() == Order::Free;
-                assert_eq!(method.player.mergers(2) == 0, free, "{}", method.name);
-                assert_eq!(method.check(*scheme, Level::Four).is_ok(), free);
+                let merged = scheme.order() == Order::PerSlot;
+                assert_eq!(method.player.mergers(2) > 0, merged, "{}", method.name);
+                assert_eq!(method.check(*scheme, Level::Four).is_ok(), !merged);
+                let is_ordered = matches!(method.player, Player::Ordered);
+                assert_eq!(scheme.order() == Order::PerPartition, is_ordered);
+                let first = method.first_pass(Scheme::Differential);
+                assert_eq!(is_ordered, first.name != method.name);
                 assert!(method.check(*scheme, Level::Three).is_ok());
             }
         }

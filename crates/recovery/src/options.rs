@@ -9,6 +9,7 @@ use crate::disks::Disks;
 use crate::indexing::ReadCatalog;
 use crate::level::Schedule;
 use crate::method::Method;
+use crate::ordered::OrderedPlayer;
 use crate::player::Supplied;
 use crate::report::Progress;
 
@@ -24,12 +25,14 @@ pub struct RestartOptions<'a> {
     pub method: &'a Method,
     /// Players of other kinds of records in the same log.
     pub supplied: &'a [Arc<dyn Supplied>],
+    /// Plays the ordered frames, after all else. Without it a restart that needs one fails.
+    pub ordered: Option<Arc<dyn OrderedPlayer>>,
     /// Leave the data as it is.
     pub dry_run: bool,
     /// The account that the heap is on.
     pub memory: Arc<MemoryAccount>,
     /// Reads the catalog from a heap whose table 0 is indexed.
-    pub catalog: &'a dyn ReadCatalog,
+    pub catalog: Arc<dyn ReadCatalog>,
     /// Where to say how far it is.
     pub progress: Arc<Progress>,
 }

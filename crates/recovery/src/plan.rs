@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
@@ -47,6 +48,8 @@ pub struct ImagePlan {
     pub k: CkptEpoch,
     /// What it lists, without the pages that are damaged in it.
     pub directory: Directory,
+    /// The sequence number of each partition that the image reflects; zeros without a consistent image.
+    pseq: Vec<u64>,
     /// Hash index entries by partition.
     pub sidecars: Vec<Vec<u8>>,
     /// Where each stream must be read from.
@@ -116,6 +119,7 @@ pub fn plan_image(
         let facts = Facts {
             images: [Rank::Newer, Rank::Older].map(|rank| candidates.fact(rank)),
             has_bad: [Rank::Newer, Rank::Older].map(|rank| !bad[rank.index()].is_empty()),
+            whole: candidates.is_whole(),
         };
         match choose(facts) {
             Choice::Open(rank) => candidates.open(rank),
@@ -129,7 +133,7 @@ pub fn plan_image(
             }
             Choice::Fail(rank) => return Err(candidates.error(rank)),
             Choice::NoOther(rank) => {
-                let why = "the other image is not complete";
+                let why = candidates.why_no_other(rank);
                 return Err(candidates.plan(rank, lost).give_up(&bad[rank.index()], why));
             }
             Choice::OtherUnusable => {
@@ -171,6 +175,19 @@ impl Candidates<'_> {
         }
     }
 
+    /// Whether pages of the newer image cannot be taken from the older one.
+    fn is_whole(&self) -> bool {
+        let newer = self.slots[Rank::Newer.index()];
+        newer.is_some_and(|slot| self.anchor.image(slot).consistent)
+    }
+
+    fn why_no_other(&self, rank: Rank) -> &'static str {
+        match (rank, self.fact(Rank::Older)) {
+            (Rank::Newer, Fact::Usable) => "pages of the other image are damaged too",
+            _ => "the other image is not complete",
+        }
+    }
+
     fn open(&mut self, rank: Rank) {
         let slot = self.slots[rank.index()].expect("an absent image is not chosen");
         let opened = open_candidate(self.geometry, self.data, self.images, self.anchor, slot);
@@ -199,6 +216,11 @@ impl Candidates<'_> {
         if let (Rank::Older, (Some(slot), Some(Err(error)))) = (rank, newer) {
             plan.notes
                 .push(format!("image {slot} cannot be used: {error}"));
+            plan.damaged.push(slot);
+        } else if let (Rank::Older, (Some(slot), Some(Ok(_)))) = (rank, newer) {
+            plan.notes.push(format!(
+                "pages of image {slot} are damaged; the other image is loaded, whole, and more of the log"
+            ));
             plan.damaged.push(slot);
         }
         let candidate = self.take(rank);
@@ -243,6 +265,7 @@ impl ImagePlan {
             slot: None,
             k: CkptEpoch(0),
             directory: Directory::empty(anchor.geometry.partitions),
+            pseq: vec![0; usize::from(anchor.geometry.partitions)],
             sidecars: vec![Vec::new(); usize::from(anchor.geometry.partitions)],
             begin: vec![Pos(0); usize::from(anchor.streams)],
             rebuilt: BTreeSet::new(),
@@ -264,7 +287,11 @@ impl ImagePlan {
 
     fn base(anchor: &Anchor, slot: ImageSlot) -> Base {
         let status = anchor.image(slot);
-        Base::new(ImageKind::Sweep(status.k), status.cover.begin.clone())
+        let kind = match status.consistent && armed(Flaw::CutImageByEpoch) {
+            true => ImageKind::Cut(status.cover.end_epoch),
+            false => ImageKind::Sweep(status.k),
+        };
+        Base::new(kind, status.cover.begin.clone())
     }
 
     fn take(&mut self, geometry: &Geometry, anchor: &Anchor, candidate: Candidate) {
@@ -284,6 +311,10 @@ impl ImagePlan {
         self.bytes = candidate.listed.bytes + self.pages * to_u64(PAGE_BYTES);
         self.directory = candidate.listed.directory;
         self.sidecars = candidate.listed.sidecars;
+        if let Some(pseq) = candidate.listed.pseq {
+            assert_eq!(self.pseq.len(), pseq.len(), "a number for each partition");
+            self.pseq = pseq;
+        }
         self.files.insert(slot, candidate.files);
         for partition in (0..anchor.geometry.partitions).map(PartitionId) {
             let disk = disk_of(partition, self.runs.len());
@@ -400,6 +431,13 @@ impl ImagePlan {
             self.lost.is_disjoint(&self.rebuilt),
             "a page that is given up was rebuilt"
         );
+    }
+
+    /// The sequence number of each partition that the image reflects: 0 without an image, or if it is of a
+    /// fuzzy sweep.
+    #[must_use]
+    pub fn pseq(&self) -> &[u64] {
+        &self.pseq
     }
 
     /// Pages that turned out to be damaged while they were loaded.

@@ -11,10 +11,14 @@
 //! | two-pass | XORs what the image does not have | notes the losers | undoes the losers |
 //! | merge | assigns what follows the image's begin mark, by order number | undoes the losers | |
 //! | supplied | the caller's | the caller's | the caller's |
+//! | ordered | | | |
 //!
-//! The set is closed but for the last: a player of another kind of record, which may need layers
+//! The set is closed but for the supplied one: a player of another kind of record, which may need layers
 //! above this one, is an implementation of [`Supplied`]. It plays the log alone, as a method's
 //! player, or beside one: `crate::route` decides which of them takes a frame.
+//!
+//! *Ordered* stands for the second pass ([`crate::ordered`]), which plays ordered frames when the first one is
+//! over. In the first pass the method of the database's scheme takes its place.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,6 +43,8 @@ pub enum Player {
     Merge(Mergers),
     /// The player of the restart's caller. Frames come oldest first.
     Supplied(Arc<dyn Supplied>),
+    /// None in this pass: ordered frames are played after it.
+    Ordered,
 }
 
 /// How many workers merge. Each plays only its own partitions.
@@ -64,9 +70,11 @@ impl Player {
     #[must_use]
     pub fn indexes(&self) -> IndexNeed {
         match self {
-            Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => {
-                IndexNeed::AfterLog
-            }
+            Player::Group(_)
+            | Player::Fate
+            | Player::TwoPass
+            | Player::Merge(_)
+            | Player::Ordered => IndexNeed::AfterLog,
             Player::Supplied(player) => player.indexes(),
         }
     }
@@ -77,7 +85,9 @@ impl Player {
         match self {
             Player::Group(direction) => *direction,
             Player::Fate => Direction::Backward,
-            Player::TwoPass | Player::Merge(_) | Player::Supplied(_) => Direction::Forward,
+            Player::TwoPass | Player::Merge(_) | Player::Supplied(_) | Player::Ordered => {
+                Direction::Forward
+            }
         }
     }
 
@@ -85,7 +95,8 @@ impl Player {
     #[must_use]
     pub fn plays(&self, kind: FrameKind) -> bool {
         match (self, kind.role()) {
-            (_, Role::BeginMark | Role::EndMark | Role::Log) => false,
+            (_, Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered)
+            | (Player::Ordered, Role::Records) => false,
             (Player::Group(_), Role::Records) => kind == FrameKind::Group,
             (Player::Fate | Player::TwoPass | Player::Merge(_), Role::Records) => {
                 kind == FrameKind::Record
@@ -101,7 +112,11 @@ impl Player {
         match self {
             Player::Merge(Mergers::One) => 1,
             Player::Merge(Mergers::PerThread) => threads,
-            Player::Group(_) | Player::Fate | Player::TwoPass | Player::Supplied(_) => 0,
+            Player::Group(_)
+            | Player::Fate
+            | Player::TwoPass
+            | Player::Supplied(_)
+            | Player::Ordered => 0,
         }
     }
 }

@@ -9,7 +9,7 @@ use perdura_base::moment::moment;
 use serde::Serialize;
 
 /// The phases, in order.
-pub const PHASES: [&str; 4] = ["start", "load", "index", "done"];
+pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];
 
 /// The progress of a restart, shared with the threads that answer clients meanwhile.
 #[derive(Debug, Default)]
@@ -118,6 +118,23 @@ pub struct Bytes {
     pub backup: u64,
 }
 
+/// What the second pass did: ordered frames.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct OrderedReport {
+    /// Read.
+    pub frames: u64,
+    /// Played.
+    pub played: u64,
+    /// Not played: the image has what they did.
+    pub reflected: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// The pass, all of it.
+    pub seconds: f64,
+    /// Reading, checking and queueing the frames: one thread at a time does.
+    pub read_seconds: f64,
+}
+
 /// The whole report of a restart.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RestartReport {
@@ -170,6 +187,9 @@ pub struct RestartReport {
     pub rows: u64,
     /// Rows whose index entry came from the image's sidecar.
     pub rows_from_sidecar: u64,
+    /// Ordered frames, if the database may log any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<OrderedReport>,
     /// The logical digest, if it was asked for.
     pub digest: Option<String>,
     /// What an operator should know.
@@ -245,6 +265,18 @@ impl fmt::Display for RestartReport {
             "index     {} rows, {} from the sidecar, {:.3} s",
             self.rows, self.rows_from_sidecar, s.index
         )?;
+        if let Some(ordered) = &self.ordered {
+            writeln!(
+                f,
+                "ordered   {} frames in {} bytes, {} played, {} in the image already, {:.3} s, {:.3} s of that read",
+                ordered.frames,
+                ordered.bytes,
+                ordered.played,
+                ordered.reflected,
+                ordered.seconds,
+                ordered.read_seconds
+            )?;
+        }
         for note in &self.notes {
             writeln!(f, "note      {note}")?;
         }
@@ -272,7 +304,7 @@ mod tests {
         progress.add_done(25);
         assert_eq!(progress.percent(), 25);
         assert_eq!(progress.eta_seconds(elapsed), Some(4));
-        progress.enter(3);
+        progress.enter(4);
         assert_eq!(progress.percent(), 100);
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable
-//! epoch from block headers, test every record of every stream against the rule.
+//! epoch from block headers, test every record of every stream against the rule. Then, from *Rethinking Main Memory
+//! OLTP Recovery* (001), play the ordered frames.
 //!
 //! # Deviations
 //! The paper ends when the state is correct. A restart must also prepare the next one. It marks all pages
@@ -30,6 +31,7 @@ use crate::found::find;
 use crate::given::check_given;
 use crate::image::Directory;
 use crate::indexing::Indexing;
+use crate::ordered::{Second, second_pass};
 use crate::plan::{BadPage, ImagePlan, plan_image};
 use crate::recover::{Means, State, Target, recover};
 use crate::report::{Bytes, Records, RestartReport};
@@ -80,9 +82,18 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     progress.enter(1);
     let Loaded {
         mut image,
-        log,
+        mut log,
         state,
     } = load(options, &anchor, Tolerance::None)?;
+    let second = Second {
+        options,
+        families: anchor.families,
+        pseq: image.pseq().to_vec(),
+        heap: &state.heap,
+        catalog: &state.tables.catalog,
+        target: log.cut.durable,
+    };
+    report.ordered = second_pass(&second, &mut log)?;
     let Decided {
         mut scans,
         cut,
@@ -120,7 +131,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     report.notes.extend(image.notes);
     report.seconds.total = seconds_since(clock, begin);
     report.page_faults = clock.page_faults().saturating_sub(faults);
-    progress.enter(3);
+    progress.enter(4);
     Ok(Some(Restarted {
         heap,
         anchor: anchor_cell,
@@ -206,11 +217,12 @@ pub(crate) fn load(
         let means = Means {
             geometry,
             memory: &options.memory,
-            method: options.method,
+            method: options.method.first_pass(anchor.scheme),
             supplied: options.supplied,
             schedule: &options.schedule,
             clock: options.clock.as_ref(),
             progress: &options.progress,
+            ordered: anchor.families,
             indexing: Some(indexing(options, anchor, &image, tolerance)),
         };
         let state = recover(&image, &log, Target::End, &means)?;
@@ -261,7 +273,8 @@ fn indexing<'a>(
         } else {
             &[]
         },
-        catalog: options.catalog,
+        pseq: image.pseq(),
+        catalog: options.catalog.as_ref(),
     }
 }
 

@@ -183,6 +183,12 @@ impl Checkpoints {
         self.machine.lock().abandon()
     }
 
+    /// To be called once the first key-addressed table is attached and before its first ordered frame is
+    /// logged: gives a running fuzzy sweep up. Later checkpoints are cuts.
+    pub fn require_cuts(&self) {
+        self.machine.lock().require_cuts();
+    }
+
     /// Whether a checkpoint is running.
     #[must_use]
     pub fn is_running(&self) -> bool {

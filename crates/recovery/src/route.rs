@@ -3,7 +3,8 @@
 //! A restart has the heap's method and any number of supplied players, one for each other kind of
 //! record. All of them play the log in one pass: each frame goes to the player that claims its kind,
 //! and frames that carry no records (checkpoint marks, restarts, beacons) go to the method's player.
-//! A frame of records that no player claims ends the restart with an error.
+//! A frame of records that no player claims ends the restart with an error. Ordered frames are for the second
+//! pass, if their family is declared.
 //!
 //! One pass has one direction and builds the indexes once, either before the log or after it.
 //! [`Players::plan`] refuses what these two rules exclude:
@@ -24,6 +25,7 @@ use perdura_base::{Error, Result};
 use perdura_heap::Heap;
 use perdura_wal::{Direction, Frame, FrameKind, Origin};
 
+use crate::families::{Families, Family};
 use crate::method::Method;
 use crate::player::{IndexNeed, Player, Supplied};
 
@@ -34,6 +36,8 @@ pub(crate) enum Route {
     Method,
     /// The supplied player of this number.
     Supplied(usize),
+    /// None in this pass: the second one plays it.
+    SecondPass,
 }
 
 /// The players of one restart.
@@ -48,6 +52,8 @@ pub(crate) struct Players<'a> {
     groups: Option<Route>,
     records: Option<Route>,
     no_records: Route,
+    /// What the second pass plays.
+    ordered: Families,
 }
 
 impl<'a> Players<'a> {
@@ -65,6 +71,13 @@ impl<'a> Players<'a> {
                 Route::Supplied(0)
             }
             Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => Route::Method,
+            Player::Ordered => {
+                return Err(Error::Usage(format!(
+                    "method {} plays ordered frames, which come after a pass by the method of the \
+                     database's scheme",
+                    method.name
+                )));
+            }
         };
         let first = supplied.len();
         supplied.extend(others.iter().map(Arc::clone));
@@ -91,6 +104,7 @@ impl<'a> Players<'a> {
             groups: owner(FrameKind::Group)?,
             records: owner(FrameKind::Record)?,
             no_records: to_method,
+            ordered: Families::default(),
             method: &method.player,
             supplied,
         };
@@ -102,10 +116,17 @@ impl<'a> Players<'a> {
                 None => continue,
                 Some(Route::Method) => players.method.plays(kind),
                 Some(Route::Supplied(number)) => players.supplied[number].plays(kind),
+                Some(Route::SecondPass) => false,
             };
             assert!(plays, "frames of kind {} go to {route:?}", kind.code());
         }
         Ok(players)
+    }
+
+    /// The same players, where a second pass plays ordered frames of these families.
+    pub fn before_second_pass(mut self, ordered: Families) -> Self {
+        self.ordered = ordered;
+        self
     }
 
     /// Which player takes frames of this kind; `None` if no player claims them, which ends the restart
@@ -119,6 +140,11 @@ impl<'a> Players<'a> {
             | FrameKind::EndCheckpoint
             | FrameKind::Restart
             | FrameKind::Beacon => Some(self.no_records),
+            FrameKind::Effects | FrameKind::Command => {
+                let is_declared = |family: &Family| self.ordered.has(*family);
+                let family = Family::of(kind).filter(is_declared);
+                family.map(|_| Route::SecondPass)
+            }
         }
     }
 
@@ -172,9 +198,14 @@ fn direction(method: &Method, others: &[Arc<dyn Supplied>]) -> Result<Direction>
             method.name,
             other.name()
         ))),
-        (Player::Group(_) | Player::TwoPass | Player::Merge(_) | Player::Supplied(_), Some(_)) => {
-            Ok(Direction::Forward)
-        }
+        (
+            Player::Group(_)
+            | Player::TwoPass
+            | Player::Merge(_)
+            | Player::Supplied(_)
+            | Player::Ordered,
+            Some(_),
+        ) => Ok(Direction::Forward),
     }
 }
 
@@ -202,7 +233,7 @@ pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     Error::corrupt(
         format!("log stream {}", origin.stream),
         origin.pos.0,
-        "records of the scheme that the anchor names",
+        "records of the scheme and the families that the anchor names",
         format!("a frame of kind {}", frame.kind.code()),
         "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
     )
@@ -270,6 +301,11 @@ mod tests {
                 Player::Group(_) => (FrameKind::Group, FrameKind::Record),
                 Player::Fate | Player::TwoPass | Player::Merge(_) | Player::Supplied(_) => {
                     (FrameKind::Record, FrameKind::Group)
+                }
+                Player::Ordered => {
+                    let why = refusal(method, &[]).expect("it is of the second pass");
+                    assert!(why.contains(method.name), "{why}");
+                    continue;
                 }
             };
             let alone = Players::plan(method, &[]).unwrap();

@@ -122,7 +122,8 @@ pub fn salvage(
     let Some((_, anchor, _)) = open_anchor(options.disks.data.as_ref())? else {
         return Err(refused);
     };
-    if !anchor.scheme.has_tables() {
+    // Ordered frames follow from each other: without one of them the rest would make another database.
+    if !anchor.scheme.has_tables() || !anchor.families.is_empty() {
         return Err(refused);
     }
     let mended = RestartOptions {
@@ -137,6 +138,8 @@ pub fn salvage(
         clock: Arc::clone(&options.clock),
         memory: Arc::clone(&options.memory),
         progress: Arc::clone(&options.progress),
+        ordered: options.ordered.clone(),
+        catalog: Arc::clone(&options.catalog),
         ..*options
     };
     for plan in plans(&mended.disks.logs, &anchor)? {
@@ -386,6 +389,8 @@ fn carry_out(
             clock: Arc::clone(&options.clock),
             memory: Arc::clone(&options.memory),
             progress: Arc::clone(&options.progress),
+            ordered: options.ordered.clone(),
+            catalog: Arc::clone(&options.catalog),
             ..*options
         };
         &without_log
@@ -483,7 +488,12 @@ pub fn build(
         catalog,
         report,
     };
-    let resumed = resume(restarted, options, memory, Arc::new(ExecutorWindow))?;
+    let resumed = resume(
+        restarted,
+        options,
+        memory,
+        Arc::new(ExecutorWindow::default()),
+    )?;
     flush_all(&resumed.wal)?;
     resumed.checkpoints.now()?;
     resumed

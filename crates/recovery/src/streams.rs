@@ -35,6 +35,11 @@ pub struct Decided {
     pub void_blocks: u64,
     /// Each stream's units as ranges of its blocks, oldest first.
     units: Vec<Vec<Range<usize>>>,
+    /// As `units`, those that hold ordered frames: the second pass reads them.
+    pub(crate) ordered: Vec<Vec<Range<usize>>>,
+    /// What a seeded bug keeps of the void blocks.
+    #[cfg(feature = "flaws")]
+    pub(crate) void_tail: Vec<Vec<perdura_wal::BlockRef>>,
 }
 
 impl<'a> Streams<'a> {
@@ -87,18 +92,15 @@ impl LogSource for Streams<'_> {
                 .all(|(scan, number)| scan.stream == StreamId(number)),
             "every stream is scanned once"
         );
-        let (mut void_blocks, mut bytes) = (0, 0);
+        #[cfg(feature = "flaws")]
+        let void_tail = void_tail(&scans, &cut);
+        let mut void_blocks = 0;
         for scan in &mut scans {
             let blocks = scan.blocks.len();
             scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
             void_blocks += to_u64(blocks - scan.blocks.len());
-            bytes += scan
-                .blocks
-                .iter()
-                .map(|b| u64::from(b.body_len))
-                .sum::<u64>();
         }
-        let units: Vec<_> = scans.iter().map(|scan| scan.units(UNIT_BYTES)).collect();
+        let mut units: Vec<_> = scans.iter().map(|scan| scan.units(UNIT_BYTES)).collect();
         for (scan, units) in scans.iter().zip(&units) {
             let in_units: usize = units.iter().map(ExactSizeIterator::len).sum();
             assert_eq!(
@@ -108,6 +110,20 @@ impl LogSource for Streams<'_> {
                 scan.stream
             );
         }
+        let mut ordered = Vec::new();
+        for (scan, units) in scans.iter().zip(&mut units) {
+            let held = |unit: &Range<usize>| scan.holds(unit).ordered;
+            ordered.push(units.iter().filter(|unit| held(unit)).cloned().collect());
+            // Frames of a family that the anchor does not declare are refused by the pass that reads them.
+            if !self.anchor.families.is_empty() {
+                units.retain(|unit| !held(unit) || scan.holds(unit).others);
+            }
+        }
+        let body_bytes = |(scan, units): (&StreamScan, &Vec<Range<usize>>)| {
+            let blocks = units.iter().flat_map(|unit| &scan.blocks[unit.clone()]);
+            blocks.map(|block| u64::from(block.body_len)).sum::<u64>()
+        };
+        let bytes = scans.iter().zip(&units).map(body_bytes).sum();
         let end = LogEnd {
             epoch: cut.durable,
             ckpt_max: cut.ckpt_max,
@@ -119,6 +135,9 @@ impl LogSource for Streams<'_> {
             cut,
             void_blocks,
             units,
+            ordered,
+            #[cfg(feature = "flaws")]
+            void_tail,
         };
         assert!(self.decided.set(decided).is_ok(), "decided once");
         Ok(end)
@@ -132,6 +151,22 @@ impl LogSource for Streams<'_> {
             "unit {number} of stream {part} lies before the cut"
         );
         decided.scans[part].read_raw(blocks)
+    }
+}
+
+/// The blocks that a seeded bug plays although they are void.
+#[cfg(feature = "flaws")]
+fn void_tail(scans: &[StreamScan], cut: &Cut) -> Vec<Vec<perdura_wal::BlockRef>> {
+    use perdura_base::flaw::{Flaw, armed};
+    let beyond = |scan: &StreamScan| {
+        let end = cut.cut[usize::from(scan.stream.0)];
+        let blocks = scan.blocks.iter().filter(|block| block.pos >= end);
+        blocks.cloned().collect()
+    };
+    if armed(Flaw::CommandOfVoidTail) {
+        scans.iter().map(beyond).collect()
+    } else {
+        vec![Vec::new(); scans.len()]
     }
 }
 

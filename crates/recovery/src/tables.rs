@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use perdura_base::TableId;
+use perdura_heap::TableForm;
 
 /// The tables that there are.
 pub type Catalog = BTreeMap<TableId, TableKind>;
@@ -33,15 +34,14 @@ pub enum KeyOrder {
 
 /// What the log records of a table name. It decides what a record must find before it is replayed.
 ///
-/// Page addressing needs no index: the restart builds the indexes after the log. A key-addressed
-/// table adds a variant here, a code in `encode` and `decode`, a kind of frame
-/// ([`perdura_wal::FrameKind`]) and a player of those frames
-/// ([`Supplied`](crate::player::Supplied)), whose
-/// [`IndexNeed::BeforeLog`](crate::player::IndexNeed::BeforeLog) has the indexes built first. A build refuses a table whose addressing it does not know, by the table's name.
+/// Page addressing needs no index: the restart builds the indexes after the log. Records that name keys are played
+/// when the indexes are there. A build refuses a table whose addressing it does not know, by the table's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressing {
     /// A page and bytes within it.
     Page,
+    /// A key, or the call that changed rows.
+    Key,
 }
 
 /// The closed set of data components, as a table's row names them.
@@ -83,6 +83,21 @@ impl TableKind {
         }
     }
 
+    /// What the heap has to know of it, as far as its kind says that.
+    #[must_use]
+    pub fn form(self) -> TableForm {
+        let keyed = match self.addressing {
+            Addressing::Page => false,
+            Addressing::Key => true,
+        };
+        TableForm {
+            ordered: self.is_ordered(),
+            keyed,
+            placed: keyed,
+            derive: None,
+        }
+    }
+
     /// The two bytes of a catalog row that hold it (docs/formats/catalog.md).
     #[must_use]
     pub fn encode(self) -> [u8; 2] {
@@ -92,6 +107,7 @@ impl TableKind {
         };
         let addressing = match self.addressing {
             Addressing::Page => 0,
+            Addressing::Key => 1,
         };
         let component = match self.component {
             ComponentKind::Heap => 0,
@@ -113,6 +129,7 @@ impl TableKind {
         };
         let addressing = match how & ADDRESSING_MASK {
             0 => Addressing::Page,
+            1 => Addressing::Key,
             code => return unknown("addressing", code),
         };
         let component = match how >> COMPONENT_SHIFT {
@@ -155,6 +172,9 @@ mod tests {
                 }
             }
         }
-        assert_eq!(known, 2, "a hashed and an ordered table of the heap");
+        assert_eq!(
+            known, 4,
+            "hashed and ordered tables of the heap, whose records name pages or keys"
+        );
     }
 }

@@ -47,8 +47,11 @@ pub(crate) fn undo_losers<I: Image, S: LogSource>(
         unit.for_each(Direction::Backward, |frame, origin| {
             match (pass.players.route(frame.kind), frame.kind.role()) {
                 (Some(Route::Method), Role::Records) => {}
-                (Some(Route::Method), Role::BeginMark | Role::EndMark | Role::Log)
-                | (Some(Route::Supplied(_)), _) => return Ok(()),
+                (
+                    Some(Route::Method),
+                    Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered,
+                )
+                | (Some(Route::Supplied(_) | Route::SecondPass), _) => return Ok(()),
                 (None, _) => return Err(foreign(frame, origin)),
             }
             let update = match txn_record(frame.payload, origin)? {

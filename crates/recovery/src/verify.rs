@@ -11,7 +11,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
 use perdura_device::AlignedBuf;
 use perdura_heap::{Geometry, Heap, MemoryAccount, decode_group};
-use perdura_page::{TxnRecord, decode_txn_record};
+use perdura_page::{OrderedPayload, TxnRecord, decode_txn_record};
 use perdura_wal::anchor::COMBINED;
 use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan, scan_stream};
 use serde::Serialize;
@@ -74,6 +74,8 @@ pub struct StreamFindings {
     pub groups: u64,
     /// Page records.
     pub records: u64,
+    /// Ordered frames.
+    pub ordered: u64,
     /// Where its valid blocks end.
     pub valid_end: u64,
     /// Where a restart cuts it.
@@ -147,6 +149,10 @@ pub fn verify(
         }
         Err(error) => {
             found.refused = Some(error.to_string());
+            // What only the restart finds: frames that contradict each other.
+            if found.problems.is_empty() && matches!(error, Error::Corrupt(_)) {
+                found.problem("log", &error);
+            }
             Some(error)
         }
     };
@@ -342,6 +348,7 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
         bytes: scan.bytes_read,
         groups: counts.groups,
         records: counts.records,
+        ordered: counts.ordered,
         valid_end: scan.valid_end.0,
         cut: ends_at.map(|pos| pos.0),
     });
@@ -352,6 +359,7 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
 struct Counts {
     groups: u64,
     records: u64,
+    ordered: u64,
 }
 
 impl Counts {
@@ -371,9 +379,20 @@ impl Counts {
                 }
                 true
             }),
+            FrameKind::Effects => self.ordered(frame, |payload| {
+                payload.effects().all(|effect| effect.is_ok())
+            }),
+            FrameKind::Command => self.ordered(frame, |payload| payload.command().is_ok()),
             FrameKind::Restart => RestartRecord::decode(frame.payload).is_some(),
             FrameKind::BeginCheckpoint | FrameKind::EndCheckpoint | FrameKind::Beacon => true,
         }
+    }
+}
+
+impl Counts {
+    fn ordered(&mut self, frame: Frame<'_>, body: impl Fn(&OrderedPayload<'_>) -> bool) -> bool {
+        self.ordered += 1;
+        OrderedPayload::decode(frame.payload).is_ok_and(|payload| body(&payload))
     }
 }
 

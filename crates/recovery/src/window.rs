@@ -23,17 +23,39 @@
 //! undone by a restart. The paper has neither this nor the gate for rollbacks, and does not say that
 //! begin marks are one instant.
 
-use perdura_base::{CkptEpoch, Pos};
+use perdura_base::{CkptEpoch, ImageSlot, Pos};
+use perdura_heap::{Cut, Reader};
 use perdura_wal::Wal;
 
+use crate::component::Component;
 use crate::cover::Cover;
+
+/// The checkpoint whose window begins.
+#[derive(Clone, Copy)]
+pub struct Beginning<'a> {
+    /// The pages.
+    pub component: &'a Component,
+    /// The image that is about to be written.
+    pub slot: ImageSlot,
+    /// The checkpoint's number.
+    pub k: CkptEpoch,
+}
+
+/// A window that has begun.
+pub struct Begun {
+    /// The begin mark in each stream.
+    pub marks: Vec<Pos>,
+    /// The instant that the image is to hold; `None` for a fuzzy sweep.
+    pub cut: Option<Cut>,
+}
 
 /// The two ends of a window, as the transactions see them.
 pub trait Window: Send + Sync {
     /// Begins a window: calls `mark` once, which appends the begin marks and then publishes the
-    /// checkpoint epoch, and returns what it returned. No record that redo orders by its global
+    /// checkpoint epoch, and returns the marks. No record that redo orders by its global
     /// number is numbered or appended meanwhile, in any stream: the marks are one instant.
-    fn begin(&self, mark: &mut dyn FnMut() -> Vec<Pos>) -> Vec<Pos>;
+    /// If the image must be consistent, all of it happens under the latches of a cut.
+    fn begin(&self, at: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun;
 
     /// Ends it: appends the end marks of checkpoint `k`. Returns what the window covers; `marks` are
     /// its begin marks.
@@ -43,13 +65,34 @@ pub trait Window: Send + Sync {
     fn cancel(&self);
 }
 
-/// The window of executor mode: nothing but the marks.
+/// The window of executor mode: nothing but the marks; and a cut once there is a key-addressed table.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ExecutorWindow;
+pub struct ExecutorWindow {
+    /// Every checkpoint is a cut.
+    pub cuts: bool,
+}
 
 impl Window for ExecutorWindow {
-    fn begin(&self, mark: &mut dyn FnMut() -> Vec<Pos>) -> Vec<Pos> {
-        mark()
+    fn begin(&self, at: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun {
+        let Beginning { component, slot, k } = at;
+        match component.to_cut(self.cuts) {
+            Some(heap) => {
+                let (cut, marks) = heap.cut(Reader::Checkpoint { k, slot }, mark);
+                assert_eq!(
+                    heap.ckpt_epoch(),
+                    k,
+                    "changes behind the cut are tagged with {k}"
+                );
+                let parts = usize::from(heap.geometry().partitions);
+                assert_eq!(cut.pseq().len(), parts, "a number of each partition");
+                let cut = Some(cut);
+                Begun { marks, cut }
+            }
+            None => Begun {
+                marks: mark(),
+                cut: None,
+            },
+        }
     }
 
     fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover {

@@ -51,9 +51,10 @@ impl Machine {
             schedule,
             method,
             supplied: &[],
+            ordered: None,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: &NoTables,
+            catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),
         }
     }
@@ -74,7 +75,13 @@ impl Machine {
             block_bytes_max: 4096,
             queue_bytes_max: 1 << 20,
         };
-        Ok(resume(restarted, &options, memory, Arc::new(ExecutorWindow))?.wal)
+        Ok(resume(
+            restarted,
+            &options,
+            memory,
+            Arc::new(ExecutorWindow::default()),
+        )?
+        .wal)
     }
 
     /// A restart that changes nothing.
@@ -131,7 +138,7 @@ impl Supplied for Values {
     fn frame(&self, frame: Frame<'_>, origin: Origin) -> Result<()> {
         match frame.kind.role() {
             Role::Records => {}
-            Role::BeginMark | Role::EndMark | Role::Log => return Ok(()),
+            Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered => return Ok(()),
         }
         let text = std::str::from_utf8(frame.payload).ok();
         let Some((key, value)) = text.and_then(|text| text.split_once('=')) else {
@@ -267,16 +274,20 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
             Player::Fate | Player::TwoPass | Player::Merge(_) | Player::Supplied(_) => {
                 FrameKind::Group
             }
+            // It has no place in a log without its frames; see `tests/ordered.rs`.
+            Player::Ordered => continue,
         };
-        let machine = Machine::new();
-        let wal = machine.open(&METHODS[0]).unwrap();
-        append_kind(&wal, 1, other, b"x");
-        flush_all(&wal).unwrap();
-        drop(wal);
-        let of_this_log = for_any_log(&method.player);
-        let refused = machine.try_out(&of_this_log, Schedule::inline(Level::One, 0));
-        let why = refused.map_err(|error| error.to_string()).unwrap_err();
-        assert!(why.contains("a frame of kind"), "{}: {why}", method.name);
+        for kind in [other, FrameKind::Effects, FrameKind::Command] {
+            let machine = Machine::new();
+            let wal = machine.open(&METHODS[0]).unwrap();
+            append_kind(&wal, 1, kind, b"x");
+            flush_all(&wal).unwrap();
+            drop(wal);
+            let of_this_log = for_any_log(&method.player);
+            let refused = machine.try_out(&of_this_log, Schedule::inline(Level::One, 0));
+            let why = refused.map_err(|error| error.to_string()).unwrap_err();
+            assert!(why.contains("a frame of kind"), "{}: {why}", method.name);
+        }
     }
 }
 
@@ -433,7 +444,7 @@ fn a_player_from_above_has_its_indexes_before_the_log_or_after_it_as_it_says() {
                 };
                 let options = RestartOptions {
                     dry_run: true,
-                    catalog: &by_key(),
+                    catalog: Arc::new(by_key()),
                     ..machine.options(&method, schedule)
                 };
                 restart(&options).unwrap();

@@ -24,8 +24,8 @@ use perdura_recovery::source::{Frames, LogEnd, LogSource, Raw};
 use perdura_recovery::streams::Streams;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions, Schedule,
-    create, flush_all, read_anchor, restart, resume,
+    Families, Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions,
+    Schedule, create, flush_all, read_anchor, restart, resume,
 };
 use perdura_wal::{Direction, Frame, FrameKind, Origin, Rung, Scheme, SegmentSizes};
 
@@ -261,9 +261,10 @@ impl Machine {
             schedule: Schedule::inline(Level::Two, 0),
             method: &passes_over,
             supplied: &[],
+            ordered: None,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: &NoTables,
+            catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&options).unwrap().unwrap();
@@ -271,9 +272,8 @@ impl Machine {
             block_bytes_max: 4096,
             queue_bytes_max: 1 << 20,
         };
-        let wal = resume(restarted, &options, memory, Arc::new(ExecutorWindow))
-            .unwrap()
-            .wal;
+        let window = Arc::<ExecutorWindow>::default();
+        let wal = resume(restarted, &options, memory, window).unwrap().wal;
         for _ in 0..6 {
             for _ in 0..rng.u8(1..6) {
                 let page = PageId(rng.u32(0..PAGES));
@@ -417,6 +417,7 @@ fn recovered_beside<I: Image, S: LogSource>(
         schedule: &schedule,
         clock: &ManualClock::at(1),
         progress: &Progress::default(),
+        ordered: Families::default(),
         indexing: None,
     };
     recover(image, log, target, &means)

@@ -14,8 +14,12 @@ use crate::image::{DirEntry, disk_of, folder};
 
 impl Checkpointer {
     /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
-    pub(super) fn copy(&mut self, sweep: &Sweep, partition: u16, local: u32) -> Phase {
+    pub(super) fn copy(&mut self, sweep: &mut Sweep, partition: u16, local: u32) -> Phase {
         let id = PartitionId(partition);
+        #[cfg(feature = "flaws")]
+        if armed(Flaw::CutLatchesSingly) && partition > 0 && local == 0 {
+            sweep.cut_late(id);
+        }
         self.staged.clear();
         self.sidecar.clear();
         let Checkpointer {
@@ -28,7 +32,7 @@ impl Checkpointer {
         } = self;
         let pages = local..local.saturating_add(VISIT_PAGES);
         let kind = (sweep.slot, sweep.k);
-        let take = |local: u32, page: PageId, visit: Visit<'_>| match visit {
+        let mut take = |local: u32, page: PageId, visit: Visit<'_>| match visit {
             Visit::Born | Visit::Untouched => {
                 directories[sweep.slot.index()].set(id, local, DirEntry::default());
             }
@@ -39,6 +43,14 @@ impl Checkpointer {
                 staged.push(Staged { local, page });
             }
         };
+        if let Some(fullest) = sweep.visit_kept(&mut take) {
+            sweep.goes_on = Some((partition, local));
+            return Phase::Write {
+                partition: fullest.0,
+                next_local: None,
+                run: 0,
+            };
+        }
         let next_local = parts.component.visit(id, pages, kind, sidecar, take);
         Phase::Write {
             partition,
@@ -101,11 +113,16 @@ impl Checkpointer {
         next_local: Option<u32>,
     ) -> Result<(Event, Phase)> {
         self.staged.clear();
+        if let Some((partition, local)) = sweep.goes_on.take() {
+            return Ok((Event::BatchWritten, Phase::Copy { partition, local }));
+        }
         if let Some(local) = next_local {
             return Ok((Event::BatchWritten, Phase::Copy { partition, local }));
         }
+        let id = PartitionId(partition);
+        let pseq = sweep.pseq(id);
         let directory = &self.directories[sweep.slot.index()];
-        let section = directory.encode_section(PartitionId(partition), &self.sidecar);
+        let section = directory.encode_section(id, pseq, &self.sidecar);
         self.sidecar.clear();
         if let Some(writer) = &mut sweep.writer {
             writer.add_section(&section)?;

@@ -2,9 +2,20 @@
 
 use perdura_base::PartitionId;
 use perdura_base::limits::PAGE_BYTES;
+use perdura_heap::Reader;
 
-use super::Checkpointer;
+use super::{Checkpointer, Sweep};
 use crate::component::Contract;
+
+impl Sweep {
+    /// The seeded bug of a cut that takes one latch after the other.
+    pub(super) fn cut_late(&mut self, id: PartitionId) {
+        let (k, slot) = (self.k, self.slot);
+        if let Some(cut) = &mut self.cut {
+            cut.open_late(id, Reader::Checkpoint { k, slot });
+        }
+    }
+}
 
 impl Checkpointer {
     /// The seeded bug of copying a page "asynchronously": as it is when it is written.

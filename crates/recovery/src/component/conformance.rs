@@ -8,7 +8,7 @@ use perdura_heap::{GroupBuilder, MemoryAccount, Undo, decode_group};
 
 use super::dummy::Dummy;
 use super::*;
-use crate::tables::{KeyOrder, TableKind};
+use crate::tables::{Catalog, KeyOrder, TableKind};
 
 const A: ImageSlot = ImageSlot::A;
 const B: ImageSlot = ImageSlot::B;
@@ -116,8 +116,10 @@ impl<S: Subject> Tested<S> {
             let sidecar = image.sidecars.get(&id).filter(|_| with_sidecar);
             let sidecar = sidecar.filter(|bytes| !bytes.is_empty());
             let sidecar = sidecar.map(|bytes| self.component.read_sidecar(id, bytes));
+            let catalog = S::catalog();
+            let form = |table: TableId| catalog.get(&table).map(|kind| kind.form());
             self.component
-                .index(id, &S::catalog(), sidecar)
+                .index(id, &form, sidecar)
                 .expect("sound pages");
         }
         self.component.settle().expect("sound rows");

@@ -11,8 +11,7 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, TableId};
 use perdura_heap::{Geometry, IndexStats, MemoryAccount, Sidecar, Visit};
 
-use super::{Contract, KeyContent, Value};
-use crate::tables::Catalog;
+use super::{Contract, Forms, KeyContent, Value};
 
 const GEOMETRY: Geometry = Geometry {
     partitions: 1,
@@ -155,7 +154,7 @@ impl Contract for Dummy {
         Sidecar::default()
     }
 
-    fn index(&self, _: PartitionId, _: &Catalog, _: Option<Sidecar>) -> Result<IndexStats> {
+    fn index(&self, _: PartitionId, _: &Forms<'_>, _: Option<Sidecar>) -> Result<IndexStats> {
         Ok(IndexStats::default())
     }
 

@@ -12,8 +12,7 @@ use perdura_heap::{
     Sidecar, Visit,
 };
 
-use super::{Contract, Element, Elements, KeyContent, Value};
-use crate::tables::Catalog;
+use super::{Contract, Element, Elements, Forms, KeyContent, Value};
 
 impl Contract for Heap {
     fn geometry(&self) -> &Geometry {
@@ -69,11 +68,10 @@ impl Contract for Heap {
     fn index(
         &self,
         partition: PartitionId,
-        catalog: &Catalog,
+        forms: &Forms<'_>,
         sidecar: Option<Sidecar>,
     ) -> Result<IndexStats> {
-        let ordered = |table| catalog.get(&table).map(|kind| kind.is_ordered());
-        self.lock(partition).build_indexes(&ordered, sidecar)
+        self.lock(partition).build_indexes(forms, sidecar)
     }
 
     fn settle(&self) -> Result<()> {
@@ -99,6 +97,7 @@ impl Contract for Heap {
             return Some(end);
         }
         part.sidecar(sidecar);
+        part.close_checkpoint_cut();
         None
     }
 

@@ -134,11 +134,20 @@ impl Directory {
             .fold(0, |sum, entry| sum ^ entry.digest)
     }
 
-    /// The encoded section of a partition.
+    /// The encoded section of a partition; of a consistent image, with the partition's sequence number.
     #[must_use]
-    pub fn encode_section(&self, partition: PartitionId, sidecar: &[u8]) -> Vec<u8> {
+    pub fn encode_section(
+        &self,
+        partition: PartitionId,
+        pseq: Option<u64>,
+        sidecar: &[u8],
+    ) -> Vec<u8> {
         let count = self.present(partition).count();
-        let mut out = Vec::with_capacity(4 + count * ENTRY_BYTES + sidecar.len());
+        let head = if pseq.is_some() { 12 } else { 4 };
+        let mut out = Vec::with_capacity(head + count * ENTRY_BYTES + sidecar.len());
+        if let Some(pseq) = pseq {
+            out.put_u64(pseq);
+        }
         out.put_u32(to_u32(count));
         for (local, entry) in self.present(partition) {
             out.put_u32(local);
@@ -149,22 +158,22 @@ impl Directory {
         }
         assert_eq!(
             out.len(),
-            4 + count * ENTRY_BYTES,
+            head + count * ENTRY_BYTES,
             "an entry has the length by which it is read"
         );
         out.put(sidecar);
         out
     }
 
-    /// Reads a section's entries into this directory and returns the sidecar's bytes.
+    /// Reads a section's entries into this directory and returns the sidecar's bytes. The sequence number
+    /// has been read.
     pub(super) fn decode_section<'a>(
         &mut self,
         partition: PartitionId,
-        bytes: &'a [u8],
+        mut r: Reader<'a>,
         k: CkptEpoch,
         geometry: &Geometry,
     ) -> Option<&'a [u8]> {
-        let mut r = Reader::new(bytes);
         let count = r.u32()?;
         let mut next = 0;
         for _ in 0..count {
@@ -187,5 +196,42 @@ impl Directory {
             "each entry is of a page of its own"
         );
         r.bytes(r.remaining())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_format_page_is_read_and_written_again() {
+        let page = include_str!("../../../../docs/formats/image.md");
+        let (_, example) = page.split_once("```text hex\n").expect("an example");
+        let (example, _) = example.split_once("```").expect("its end");
+        let digits: Vec<u8> = example.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        let bytes = bytes.expect("hex digits");
+        let geometry = Geometry {
+            partitions: 1,
+            chunk_pages: 128,
+            hash_seed: 0,
+        };
+        let mut directory = Directory::empty(1);
+        let mut r = Reader::new(&bytes);
+        let pseq = r.u64();
+        let p = PartitionId(0);
+        let sidecar = directory.decode_section(p, r, CkptEpoch(9), &geometry);
+        assert_eq!((pseq, sidecar.map(<[u8]>::len)), (Some(258), Some(16)));
+        let entry = directory.get(p, 4);
+        assert_eq!((entry.epoch, entry.useq), (CkptEpoch(9), Useq(3)));
+        assert_eq!(
+            (entry.crc, entry.digest),
+            (0xdead_beef, 0x0102_0304_0506_0708)
+        );
+        let again = directory.encode_section(p, pseq, sidecar.unwrap_or_default());
+        assert_eq!(again, bytes);
+        let fuzzy = directory.encode_section(p, None, sidecar.unwrap_or_default());
+        assert_eq!(fuzzy, bytes[8..]);
     }
 }

@@ -29,7 +29,10 @@ pub struct DirectoryWriter {
 /// Bytes of a head's fields, which its table of sections follows.
 const HEAD_FIELDS_BYTES: usize = 40;
 /// The bytes of the fields that a reader ignores: see docs/formats/image.md.
-const IGNORED: [usize; 5] = [7, 36, 37, 38, 39];
+const IGNORED: [usize; 5] = [7, FLAGS_AT, 37, 38, 39];
+/// Where the flags are, and the one that says that the image's pages are of one instant.
+const FLAGS_AT: usize = 36;
+const CONSISTENT: u8 = 1;
 
 /// Bytes of a directory's head before it is padded.
 fn head_bytes(partitions: u16) -> usize {
@@ -87,6 +90,12 @@ impl DirectoryWriter {
             partitions: geometry.partitions,
             sections: 0,
         })
+    }
+
+    /// Notes that the image is consistent: each section begins with its partition's sequence number.
+    pub fn mark_consistent(&mut self) {
+        assert_eq!(self.sections, 0, "all sections have one form");
+        self.head[FLAGS_AT] |= CONSISTENT;
     }
 
     /// Appends the next partition's section.
@@ -148,6 +157,8 @@ pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) ->
 pub struct LoadedDirectory {
     /// The entries.
     pub directory: Directory,
+    /// Of a consistent image, the sequence number of each partition.
+    pub pseq: Option<Vec<u64>>,
     /// Sidecar bytes by partition.
     pub sidecars: Vec<Vec<u8>>,
     /// Bytes read.
@@ -175,6 +186,7 @@ pub fn read_directory(
     let head = listing.read_head(anchor, slot)?;
     let mut out = LoadedDirectory {
         directory: Directory::empty(geometry.partitions),
+        pseq: anchor.image(slot).consistent.then(Vec::new),
         sidecars: Vec::new(),
         bytes: head_room(geometry.partitions),
     };
@@ -234,6 +246,14 @@ impl Listing<'_> {
                 "another one's fields",
             ));
         }
+        let consistent = head[FLAGS_AT] & CONSISTENT != 0;
+        if consistent != anchor.image(slot).consistent {
+            return Err(self.bad(
+                to_u64(FLAGS_AT),
+                "the kind of image that the anchor names",
+                "the other kind",
+            ));
+        }
         Ok(head)
     }
 
@@ -256,9 +276,17 @@ impl Listing<'_> {
         if crc32c(&section) != crc {
             return Err(self.bad(offset, "the section the head names", "another checksum"));
         }
-        let sidecar = out
-            .directory
-            .decode_section(partition, &section, self.k, self.geometry);
+        let mut r = Reader::new(&section);
+        let mut whole = true;
+        if let Some(pseq) = &mut out.pseq {
+            let number = r.u64();
+            whole = number.is_some();
+            pseq.extend(number);
+        }
+        let LoadedDirectory { directory, .. } = out;
+        let sidecar = directory
+            .decode_section(partition, r, self.k, self.geometry)
+            .filter(|_| whole);
         let Some(sidecar) = sidecar else {
             return Err(self.bad(
                 offset,

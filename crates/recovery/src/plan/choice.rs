@@ -5,7 +5,8 @@
 //!
 //! The rule: the newest complete image that can be read is loaded. If some of its pages are known to
 //! be damaged, the next older complete image stands in for them. Damage moves the choice to the older
-//! image; any other failure (no rights, no file handles) says nothing of the image and ends the
+//! image, and so do damaged pages of an image that is of one instant, since the older one has them
+//! as of another; any other failure (no rights, no file handles) says nothing of the image and ends the
 //! restart, because loading the older image would then give up a sound one.
 
 /// The complete images, by age.
@@ -48,6 +49,8 @@ pub(super) struct Facts {
     pub images: [Fact; 2],
     /// Whether pages of that image, which the restart must not do without, are known to be damaged.
     pub has_bad: [bool; 2],
+    /// Whether the newer image is of one instant: pages of the older one cannot stand in for its pages.
+    pub whole: bool,
 }
 
 /// What to do next.
@@ -63,7 +66,8 @@ pub(super) enum Choice {
     Rebuild,
     /// Fail with the error that opening this image returned.
     Fail(Rank),
-    /// Fail: pages of this image are damaged, and there is no older complete image.
+    /// Fail: pages of this image are damaged, and there is no older complete image, or its pages are damaged too
+    /// and no mixture will do.
     NoOther(Rank),
     /// Fail: pages of the newer image are damaged, and the older image cannot stand in for them.
     OtherUnusable,
@@ -81,7 +85,9 @@ pub(super) fn choose(facts: Facts) -> Choice {
         }
         (Fact::Usable, _) if !newer_has_bad => Choice::Load(Rank::Newer),
         (Fact::Usable, Fact::Absent) => Choice::NoOther(Rank::Newer),
-        (Fact::Usable, Fact::Usable) => Choice::Rebuild,
+        (Fact::Usable, Fact::Usable) if !facts.whole => Choice::Rebuild,
+        (Fact::Usable, Fact::Usable) if older_has_bad => Choice::NoOther(Rank::Newer),
+        (Fact::Usable, Fact::Usable) => Choice::Load(Rank::Older),
         (Fact::Usable, Fact::Damaged | Fact::Failed) => Choice::OtherUnusable,
         (Fact::Usable | Fact::Absent | Fact::Damaged | Fact::Unreadable, Fact::Unopened) => {
             Choice::Open(Rank::Older)
@@ -119,7 +125,13 @@ mod tests {
         let pairs = FACTS.into_iter().flat_map(|n| FACTS.map(|o| [n, o]));
         pairs.flat_map(|images| {
             let bad = [[false, false], [false, true], [true, false], [true, true]];
-            bad.map(|has_bad| Facts { images, has_bad })
+            bad.into_iter().flat_map(move |has_bad| {
+                [false, true].map(|whole| Facts {
+                    images,
+                    has_bad,
+                    whole,
+                })
+            })
         })
     }
 
@@ -156,7 +168,9 @@ mod tests {
         };
         match of(stand_in) {
             Fact::Unopened => Choice::Open(stand_in),
-            Fact::Usable => Choice::Rebuild,
+            Fact::Usable if !facts.whole => Choice::Rebuild,
+            Fact::Usable if facts.has_bad[stand_in.index()] => Choice::NoOther(first),
+            Fact::Usable => Choice::Load(stand_in),
             Fact::Unreadable => Choice::Fail(stand_in),
             _ => Choice::OtherUnusable,
         }
@@ -172,7 +186,7 @@ mod tests {
                 answers.push(choice);
             }
         }
-        assert_eq!((all().count(), answers.len()), (144, 11));
+        assert_eq!((all().count(), answers.len()), (288, 11));
     }
 
     #[test]
@@ -220,7 +234,9 @@ mod tests {
                     assert!(!facts.has_bad[rank.index()]);
                     let is_damaged = [Fact::Damaged, Fact::Unreadable, Fact::Absent];
                     assert!(
-                        rank == Rank::Newer || is_damaged.contains(&newer),
+                        rank == Rank::Newer
+                            || is_damaged.contains(&newer)
+                            || facts.whole && facts.has_bad[0],
                         "{facts:?}"
                     );
                 }

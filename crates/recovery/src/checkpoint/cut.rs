@@ -1,0 +1,51 @@
+//! What a consistent image takes beside: the numbers in its sections, and the order of its visits.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_usize;
+use perdura_base::{PageId, PartitionId};
+use perdura_heap::{Cut, Visit};
+
+use super::{Activity, Checkpointer, Sweep, VISIT_PAGES};
+
+impl Sweep {
+    /// The sequence number of a partition in its section; `None` in a fuzzy image.
+    pub(super) fn pseq(&self, id: PartitionId) -> Option<u64> {
+        let cut = self.cut.as_ref()?;
+        if armed(Flaw::PseqReadAfterRelease) {
+            return Some(cut.heap().lock(id).pseq());
+        }
+        let pseq = cut.pseq()[usize::from(id.0)];
+        assert!(
+            pseq <= cut.heap().lock(id).pseq() || armed(Flaw::CutLatchesSingly),
+            "partition {id} has gone on from the cut"
+        );
+        Some(pseq)
+    }
+
+    /// While too much is kept, visits pages out of turn of which something is. Returns their partition.
+    pub(super) fn visit_kept(
+        &self,
+        take: &mut impl FnMut(u32, PageId, Visit<'_>),
+    ) -> Option<PartitionId> {
+        let heap = self.cut.as_ref().map(Cut::heap)?;
+        if !heap.kept_over_bound() {
+            return None;
+        }
+        let max = to_usize(u64::from(VISIT_PAGES));
+        heap.visit_kept(max, (self.slot, self.k), take)
+    }
+}
+
+impl Checkpointer {
+    /// From now on ordered frames are logged, which only a consistent image serves: gives a fuzzy sweep
+    /// up. One whose image may be named already has visited all pages before the first such frame.
+    pub fn require_cuts(&mut self) {
+        let is_fuzzy = match &self.activity {
+            Activity::Idle => false,
+            Activity::Running { sweep, .. } => sweep.cut.is_none(),
+        };
+        if is_fuzzy && self.abandon() {
+            assert!(!self.is_running(), "the next one is a cut");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Which families of ordered frames a log may hold: the section `ORDR` of the anchor
+//! (docs/formats/anchor.md).
+//!
+//! A build that does not know a family would start without its changes. So a database declares a family before
+//! it logs the first frame of it, in a section that is required: [`AnchorCell::declare`] returns when that is
+//! durable. A restart that finds a frame of a family that is not declared refuses the log. A declaration is
+//! never taken back.
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{Error, Result};
+use perdura_wal::{FrameKind, Scheme, Wal};
+
+use crate::anchor_cell::AnchorCell;
+
+/// A family of ordered frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// Changes, row by row.
+    Effects,
+    /// Calls of procedures.
+    Commands,
+}
+
+impl Family {
+    /// Every family.
+    pub const ALL: [Family; 2] = [Family::Effects, Family::Commands];
+
+    /// The family of frames of this kind; `None` if they are not ordered.
+    #[must_use]
+    pub fn of(kind: FrameKind) -> Option<Family> {
+        match kind {
+            FrameKind::Effects => Some(Family::Effects),
+            FrameKind::Command => Some(Family::Commands),
+            FrameKind::Group
+            | FrameKind::BeginCheckpoint
+            | FrameKind::EndCheckpoint
+            | FrameKind::Restart
+            | FrameKind::Beacon
+            | FrameKind::Record => None,
+        }
+    }
+
+    /// The kind of its frames.
+    #[must_use]
+    pub fn kind(self) -> FrameKind {
+        match self {
+            Family::Effects => FrameKind::Effects,
+            Family::Commands => FrameKind::Command,
+        }
+    }
+
+    /// The scheme of its frames.
+    #[must_use]
+    pub fn scheme(self) -> Scheme {
+        match self {
+            Family::Effects => Scheme::Value,
+            Family::Commands => Scheme::Command,
+        }
+    }
+
+    /// Its name in reports and errors.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Effects => "effects",
+            Family::Commands => "commands",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        match self {
+            Family::Effects => 1,
+            Family::Commands => 2,
+        }
+    }
+}
+
+/// A set of families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Families(u8);
+
+impl Families {
+    /// The name of the anchor's section.
+    pub const SECTION: [u8; 4] = *b"ORDR";
+
+    /// Whether a family is one of them.
+    #[must_use]
+    pub fn has(self, family: Family) -> bool {
+        self.0 & family.bit() != 0
+    }
+
+    /// These and another one.
+    #[must_use]
+    pub fn with(self, family: Family) -> Families {
+        let more = Families(self.0 | family.bit());
+        debug_assert!(more.has(family) && more.0 >= self.0, "a family more");
+        more
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = Family> {
+        Family::ALL.into_iter().filter(move |f| self.has(*f))
+    }
+
+    /// Their names.
+    #[must_use]
+    pub fn names(self) -> Vec<&'static str> {
+        self.iter().map(Family::name).collect()
+    }
+
+    /// The section's payload.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        assert!(!self.is_empty(), "no section says that there is nothing");
+        let mut out = Vec::new();
+        out.put_u8(self.0);
+        out.put_zeros(3);
+        out
+    }
+
+    /// The inverse of [`encode`](Self::encode); `None` for a family that this build does not know.
+    #[must_use]
+    pub fn decode(payload: &[u8]) -> Option<Families> {
+        let mut r = Reader::new(payload);
+        let families = Families(r.u8()?);
+        r.zeros(3)?;
+        let known = Family::ALL.iter().fold(0, |bits, f| bits | f.bit());
+        let is_known = families.0 & !known == 0 && !families.is_empty();
+        (is_known && r.remaining() == 0).then_some(families)
+    }
+}
+
+impl AnchorCell {
+    /// Declares a family of ordered frames: when this returns, a restart after any crash knows that the log may
+    /// hold them. To declare it again costs a look.
+    ///
+    /// # Errors
+    /// Those of [`update_running`](Self::update_running), after which the caller declares it again or appends no
+    /// such frame; [`Error::LogFull`] if the anchor names so many lives that it has no room.
+    pub fn declare(&self, wal: &Wal, family: Family) -> Result<()> {
+        let now = self.get();
+        if now.families.has(family) {
+            return Ok(());
+        }
+        let mut next = now.as_ref().clone();
+        next.families = now.families.with(family);
+        if next.chain.len() > next.chain_max() {
+            return Err(Error::LogFull(format!(
+                "the anchor names {} lives that no checkpoint has left behind, and has no room to declare \
+                 {}. Take a checkpoint first",
+                next.chain.len(),
+                family.name()
+            )));
+        }
+        let updated = self.update_running(wal, |anchor| {
+            anchor.families = anchor.families.with(family);
+        })?;
+        assert!(
+            updated.families.has(family),
+            "the anchor that was written declares {family:?}"
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_round_trip_and_unknown_ones_are_refused() {
+        for families in [
+            Families::default().with(Family::Effects),
+            Families::default().with(Family::Commands),
+            Families::default()
+                .with(Family::Effects)
+                .with(Family::Commands),
+        ] {
+            let bytes = families.encode();
+            assert_eq!(Families::decode(&bytes), Some(families));
+            for len in 0..bytes.len() {
+                assert_eq!(Families::decode(&bytes[..len]), None);
+            }
+        }
+        let page = include_str!("../../../docs/formats/anchor.md");
+        let both = Families::default()
+            .with(Family::Effects)
+            .with(Family::Commands);
+        let hex: String = both.encode().iter().map(|b| format!("{b:02x}")).collect();
+        let example = page.rsplit("```text hex").next().expect("an example");
+        let digits: String = example.chars().filter(char::is_ascii_hexdigit).collect();
+        assert_eq!(digits, hex);
+        for odd in [[0, 0, 0, 0], [4, 0, 0, 0], [1, 1, 0, 0]] {
+            assert_eq!(Families::decode(&odd), None, "{odd:?}");
+        }
+        assert_eq!(Families::decode(&[1, 0, 0, 0, 0]), None);
+        for family in Family::ALL {
+            assert_eq!(Family::of(family.kind()), Some(family));
+        }
+    }
+}

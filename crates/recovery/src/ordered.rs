@@ -1,0 +1,221 @@
+//! The second pass of a restart: ordered frames, each partition's in the order of its numbers.
+//!
+//! The first pass leaves pages, catalog and indexes as the log's end has them, but for key-addressed tables: those
+//! are as the image has them. Their changes are in ordered frames (docs/formats/ordered.md), which a row's bytes or
+//! a procedure's reads make depend on those before. Each frame names its partitions, with the transaction's number in
+//! each. The pass
+//! 1. reads the log once more, all streams together, epoch by epoch (`log`), skipping units without ordered frames;
+//! 2. holds each frame against the image's numbers, and demands the numbers above them without a gap (`admit`);
+//! 3. plays a frame when it is at the head of the queues of *all* its partitions (`queues`), on as many threads as
+//!    the restart has (`play`).
+//!
+//! Within a partition a later number never has an earlier epoch, because both are taken under the partition's latch;
+//! so no frame waits for one of an epoch that was not read. What is read ahead is bounded in bytes.
+//!
+//! What a frame does is for its player: [`OrderedPlayer`], from a layer that knows tables and procedures.
+//!
+//! # Source
+//! *Rethinking Main Memory OLTP Recovery* (001), section 4.3: commands are executed again by partition, those of
+//! several partitions when each of them has come to the same command.
+//!
+//! # Deviations
+//! The paper replays by one log of the whole order, or a log for each site. Here a log has any number of streams, whose
+//! common order is the partitions' numbers; they also show what is lost or doubled.
+
+mod admit;
+mod log;
+mod play;
+mod queues;
+#[cfg(feature = "flaws")]
+mod seeded;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Epoch, Error, PartitionId, Result};
+use perdura_heap::Heap;
+use perdura_page::OrderedPayload;
+use perdura_page::ordered::{CommandFrame, Effects, Malformed, Part};
+use perdura_wal::Origin;
+
+use crate::families::{Families, Family};
+use crate::options::RestartOptions;
+use crate::report::OrderedReport;
+use crate::streams::Decided;
+use crate::tables::Catalog;
+
+use admit::Admission;
+use log::Epochs;
+use play::Pass;
+
+/// A frame that the second pass plays.
+#[derive(Debug, Clone)]
+pub struct OrderedFrame<'a> {
+    /// What it is: its payload is read accordingly.
+    pub family: Family,
+    /// Its payload, the head of which is read.
+    pub payload: OrderedPayload<'a>,
+}
+
+impl<'a> OrderedFrame<'a> {
+    /// The transaction's partitions, and its number in each.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.payload.head.parts
+    }
+
+    /// The body of a command.
+    ///
+    /// # Errors
+    /// The first byte that is out of place.
+    pub fn command(&self) -> Result<CommandFrame<'a>, Malformed> {
+        debug_assert_eq!(self.family, Family::Commands, "the body of a command");
+        self.payload.command()
+    }
+
+    /// The effects of an effects frame.
+    #[must_use]
+    pub fn effects(&self) -> Effects<'a> {
+        debug_assert_eq!(self.family, Family::Effects, "the body of effects");
+        self.payload.effects()
+    }
+}
+
+/// Plays ordered frames: a layer above that knows tables and procedures.
+///
+/// Frames whose partitions are disjoint are played side by side, on any thread. The player takes the latches of a
+/// frame's partitions itself. When a frame is played, all frames with smaller numbers in any of its partitions have
+/// been, and none with a greater one. The first error ends the restart.
+pub trait OrderedPlayer: Debug + Send + Sync {
+    /// Begins: pages, catalog and indexes are there. A restart calls it once, however often it had to plan
+    /// its image again.
+    ///
+    /// # Errors
+    /// The catalog is not one that the player can serve.
+    fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog) -> Result<()>;
+
+    /// Plays a frame, and makes the frame's numbers those of its partitions.
+    ///
+    /// # Errors
+    /// The frame cannot be read ([`malformed`] is the error for that), or what it did cannot be done again.
+    fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()>;
+
+    /// Ends: all frames have been played.
+    ///
+    /// # Errors
+    /// The state is not one that a log can leave.
+    fn finish(&self) -> Result<()>;
+}
+
+/// The error for a frame whose payload cannot be read.
+#[must_use]
+pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
+    refuse(
+        origin,
+        format!("a frame of {}: {}", family.name(), why.expected),
+        format!("something else at byte {} of the frame", why.at),
+        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+    )
+}
+
+/// An error that names a frame's place.
+fn refuse(origin: &Origin, expected: String, found: String, consequence: &str) -> Error {
+    Error::corrupt(
+        format!("log stream {}", origin.stream),
+        origin.pos.0,
+        expected,
+        found,
+        consequence,
+    )
+}
+
+/// What the second pass works on.
+pub(crate) struct Second<'a> {
+    pub options: &'a RestartOptions<'a>,
+    pub families: Families,
+    /// The image's numbers, by partition.
+    pub pseq: Vec<u64>,
+    pub heap: &'a Arc<Heap>,
+    pub catalog: &'a Catalog,
+    /// The last epoch that the state has.
+    pub target: Epoch,
+}
+
+/// Plays the ordered frames of a log. `Ok(None)` if it has none and may have none.
+///
+/// # Errors
+/// Those of the log and the player; [`Error::Corrupt`] for frames of a family that is not declared, and for numbers
+/// that are missing, doubled or in the image only in part; [`Error::Usage`] if there is no player and a frame to play.
+pub(crate) fn second_pass(second: &Second<'_>, log: &mut Decided) -> Result<Option<OrderedReport>> {
+    if second.families.is_empty() && log.ordered.iter().all(Vec::is_empty) {
+        set_numbers(second.heap, &second.pseq);
+        return Ok(None);
+    }
+    #[cfg(feature = "flaws")]
+    let revived = log.revive_void_tail();
+    let played = play(second, log);
+    #[cfg(feature = "flaws")]
+    log.drop_void_tail(revived);
+    played.map(Some)
+}
+
+fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
+    let options = second.options;
+    let (clock, progress) = (options.clock.as_ref(), options.progress.as_ref());
+    let partitions = second.heap.geometry().partitions;
+    assert_eq!(
+        second.pseq.len(),
+        usize::from(partitions),
+        "the image has a number for each partition"
+    );
+    let begin = clock.mono_ns();
+    progress.enter(3);
+    set_numbers(second.heap, &second.pseq);
+    let player = options.ordered.as_deref();
+    if let Some(player) = player {
+        player.begin(second.heap, second.catalog)?;
+    }
+    let epochs = Epochs::new(&log.scans, &log.ordered, second.families, progress);
+    let target = if armed(Flaw::CommandOfVoidTail) {
+        Epoch(u64::MAX)
+    } else {
+        second.target
+    };
+    let admission = Admission::new(second.pseq.clone(), target, player.is_some());
+    let pass = Pass::new(epochs, admission, player, clock, partitions);
+    pass.run(&options.schedule)?;
+    let done = pass.into_done();
+    if let Some(player) = player {
+        player.finish()?;
+    }
+    set_numbers(second.heap, &done.numbers);
+    let ns = clock.mono_ns().saturating_sub(begin);
+    Ok(OrderedReport {
+        frames: done.played + done.reflected,
+        played: done.played,
+        reflected: done.reflected,
+        bytes: done.bytes,
+        seconds: std::time::Duration::from_nanos(ns).as_secs_f64(),
+        read_seconds: std::time::Duration::from_nanos(done.read_ns).as_secs_f64(),
+    })
+}
+
+/// Transactions go on above the highest number of each partition that image and log have.
+fn set_numbers(heap: &Heap, numbers: &[u64]) {
+    let partitions = (0..heap.geometry().partitions).map(PartitionId);
+    assert_eq!(
+        to_u64(partitions.len()),
+        to_u64(numbers.len()),
+        "a number for each"
+    );
+    if armed(Flaw::RowIdUsedTwice) {
+        return;
+    }
+    for (partition, number) in partitions.zip(numbers) {
+        heap.lock(partition).set_pseq(*number);
+    }
+}

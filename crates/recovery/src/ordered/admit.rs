@@ -1,0 +1,180 @@
+//! Whether a frame is played: its numbers against the image's, and against those before it.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Error, PartitionId, Result};
+use perdura_page::ordered::Part;
+
+use super::log::Entry;
+use super::refuse;
+use crate::families::Family;
+use crate::rule::wanted;
+
+/// The frames of one epoch that are played, and their places in the partitions' queues.
+pub(super) struct Admitted {
+    pub entries: Vec<Entry>,
+    /// A partition and the index of an entry: each partition's in the order of its numbers.
+    pub places: Vec<(PartitionId, usize)>,
+}
+
+/// Judges frames.
+pub(super) struct Admission {
+    /// The image's numbers, by partition.
+    image: Vec<u64>,
+    /// The highest number so far, by partition.
+    newest: Vec<u64>,
+    target: Epoch,
+    has_player: bool,
+    reflected: u64,
+    bytes: u64,
+}
+
+impl Admission {
+    pub fn new(image: Vec<u64>, target: Epoch, has_player: bool) -> Admission {
+        Admission {
+            newest: image.clone(),
+            image,
+            target,
+            has_player,
+            reflected: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Frames that the image has, bytes of all frames, and the highest number of each partition.
+    pub fn into_figures(self) -> (u64, u64, Vec<u64>) {
+        assert!(
+            self.newest.iter().zip(&self.image).all(|(n, i)| n >= i),
+            "numbers only rise above the image's"
+        );
+        (self.reflected, self.bytes, self.newest)
+    }
+
+    /// Judges the frames of one epoch.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a frame that the image has in part, or a number that does not follow the one before;
+    /// [`Error::Usage`] for a frame that nothing can play.
+    pub fn admit(&mut self, entries: Vec<Entry>) -> Result<Admitted> {
+        let mut kept = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if !wanted(entry.origin.epoch, self.target) {
+                continue;
+            }
+            self.bytes += entry.bytes();
+            if self.is_reflected(&entry)? {
+                self.reflected += 1;
+            } else {
+                kept.push(entry);
+            }
+        }
+        let mut numbered: Vec<(Part, usize)> = Vec::with_capacity(kept.len());
+        for (index, entry) in kept.iter().enumerate() {
+            numbered.extend(entry.parts().iter().map(|part| (*part, index)));
+        }
+        numbered.sort_unstable();
+        for ((partition, pseq), index) in &numbered {
+            self.follow(*partition, *pseq, &kept[*index])?;
+        }
+        if let Some(((..), first)) = numbered.first().filter(|_| !self.has_player) {
+            return Err(unplayable(&mut kept[*first]));
+        }
+        let mut places: Vec<_> = numbered
+            .into_iter()
+            .map(|((partition, _), index)| (partition, index))
+            .collect();
+        if armed(Flaw::ColumnImagesUnordered) {
+            places.reverse();
+        }
+        Ok(Admitted {
+            entries: kept,
+            places,
+        })
+    }
+
+    /// Whether the image has what a frame did: all its numbers are the image's, or none is.
+    fn is_reflected(&self, entry: &Entry) -> Result<bool> {
+        let mut has = 0;
+        for (partition, pseq) in entry.parts() {
+            let Some(image) = self.image.get(usize::from(partition.0)) else {
+                return Err(refuse(
+                    &entry.origin,
+                    format!("partitions below {}", self.image.len()),
+                    format!("an ordered frame of partition {partition}"),
+                    "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+                ));
+            };
+            has += usize::from(pseq <= image);
+        }
+        if has == 0 || has == entry.parts().len() {
+            return Ok(has > 0);
+        }
+        let (mut inside, mut beyond) = (Vec::new(), Vec::new());
+        for (partition, pseq) in entry.parts() {
+            let image = self.image[usize::from(partition.0)];
+            let list = if *pseq <= image {
+                &mut inside
+            } else {
+                &mut beyond
+            };
+            list.push(format!("{pseq} of partition {partition} (image {image})"));
+        }
+        Err(refuse(
+            &entry.origin,
+            "a transaction that the image has in all its partitions, or in none".into(),
+            format!(
+                "the image has {}, not {}",
+                inside.join(", "),
+                beyond.join(", ")
+            ),
+            "The image is not of one instant: this is a bug in the checkpoint. Keep a copy and report it; the older \
+             image may be whole.",
+        ))
+    }
+
+    /// The numbers of a partition are dense.
+    fn follow(&mut self, partition: PartitionId, pseq: u64, entry: &Entry) -> Result<()> {
+        let newest = &mut self.newest[usize::from(partition.0)];
+        let expected = *newest + 1;
+        let is_gap = pseq > expected;
+        if pseq == expected || (is_gap && armed(Flaw::SequenceGapIgnored)) {
+            *newest = pseq;
+            return Ok(());
+        }
+        let consequence = if is_gap {
+            "Acknowledged transactions between them are missing: a part of the log was lost or taken away. Restore \
+             it from a backup."
+        } else {
+            "The same number was given twice: this is a bug in the writer. Keep a copy and report it."
+        };
+        Err(refuse(
+            &entry.origin,
+            format!("transaction {expected} of partition {partition}"),
+            format!("its transaction {pseq}"),
+            consequence,
+        ))
+    }
+}
+
+/// The error for a frame without a player.
+#[cold]
+fn unplayable(entry: &mut Entry) -> Error {
+    let family = entry.family;
+    entry.with(|frame, origin| {
+        let what = match family {
+            Family::Effects => "changes of key-addressed tables".to_owned(),
+            Family::Commands => match frame.command() {
+                Ok(command) => format!("calls of procedure {}", command.procedure),
+                Err(why) => return super::malformed(family, why, origin),
+            },
+        };
+        let with = match family {
+            Family::Effects => "a restart that has a player for them",
+            Family::Commands => "the program that the procedure is part of",
+        };
+        Error::Usage(format!(
+            "the log holds {what} that no image has (stream {}, position {}), and only {with} can bring them back. \
+             Nothing is lost and nothing was changed: open the database with it",
+            origin.stream, origin.pos
+        ))
+    })
+}

@@ -1,0 +1,237 @@
+//! Playing the ordered frames on some threads: each of them reads on when little is read ahead, and plays
+//! otherwise.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use perdura_base::checksum::mix64;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Error, Result};
+use perdura_device::Clock;
+
+use super::admit::{Admission, Admitted};
+use super::log::{Entry, Epochs};
+use super::queues::Queues;
+use super::{OrderedPlayer, refuse};
+use crate::level::Schedule;
+use crate::threads::{OnPanic, run_threads};
+
+/// Bytes of log that are read ahead of their play, about: whole epochs are. Enough short frames for any number of
+/// threads, and few enough that they stay in the processor's cache.
+const AHEAD_BYTES: u64 = 1 << 20;
+
+/// What the threads share.
+struct Shared {
+    queues: Queues,
+    /// A thread reads.
+    feeding: bool,
+    /// All is read.
+    ended: bool,
+    /// An error or a panic ends the pass.
+    stopped: bool,
+    /// Frames that threads play now.
+    playing: usize,
+    /// Threads that wait.
+    idle: usize,
+    played: u64,
+}
+
+/// Where the frames come from.
+struct Feeder<'a> {
+    epochs: Epochs<'a>,
+    admission: Admission,
+    ns: u64,
+}
+
+/// The second pass over a log.
+pub(super) struct Pass<'a> {
+    shared: Mutex<Shared>,
+    wake: Condvar,
+    feeder: Mutex<Feeder<'a>>,
+    player: Option<&'a dyn OrderedPlayer>,
+    clock: &'a dyn Clock,
+}
+
+/// What a pass did.
+pub(super) struct Done {
+    pub played: u64,
+    pub reflected: u64,
+    pub bytes: u64,
+    /// The highest number of each partition.
+    pub numbers: Vec<u64>,
+    /// Time that threads read.
+    pub read_ns: u64,
+}
+
+impl<'a> Pass<'a> {
+    pub fn new(
+        epochs: Epochs<'a>,
+        admission: Admission,
+        player: Option<&'a dyn OrderedPlayer>,
+        clock: &'a dyn Clock,
+        partitions: u16,
+    ) -> Pass<'a> {
+        Pass {
+            shared: Mutex::new(Shared {
+                queues: Queues::new(partitions),
+                feeding: false,
+                ended: false,
+                stopped: false,
+                playing: 0,
+                idle: 0,
+                played: 0,
+            }),
+            wake: Condvar::new(),
+            feeder: Mutex::new(Feeder {
+                epochs,
+                admission,
+                ns: 0,
+            }),
+            player,
+            clock,
+        }
+    }
+
+    /// Plays everything; the first error ends it.
+    pub fn run(&self, schedule: &Schedule) -> Result<()> {
+        match schedule.inline {
+            Some(seed) => self.work(Chooser { state: seed }),
+            None => run_threads(schedule.threads, || self.work(Chooser { state: 0 })),
+        }
+    }
+
+    /// What was done, when [`run`](Self::run) has returned.
+    pub fn into_done(self) -> Done {
+        let (shared, feeder) = (self.shared.into_inner(), self.feeder.into_inner());
+        assert!(
+            shared.ended && shared.queues.is_empty(),
+            "all frames were played"
+        );
+        let (reflected, bytes, numbers) = feeder.admission.into_figures();
+        Done {
+            played: shared.played,
+            reflected,
+            bytes,
+            numbers,
+            read_ns: feeder.ns,
+        }
+    }
+
+    fn work(&self, mut chooser: Chooser) -> Result<()> {
+        let stop = || {
+            self.shared.lock().stopped = true;
+            self.wake.notify_all();
+        };
+        let _others_end = OnPanic(stop);
+        let result = self.steps(&mut chooser);
+        if result.is_err() {
+            stop();
+        }
+        result
+    }
+
+    fn steps(&self, chooser: &mut Chooser) -> Result<()> {
+        let mut shared = self.shared.lock();
+        loop {
+            if shared.stopped {
+                return Ok(());
+            }
+            let may_feed = !shared.ended && !shared.feeding && shared.queues.weight() < AHEAD_BYTES;
+            let ready = shared.queues.ready();
+            if may_feed && chooser.feeds(ready) {
+                shared.feeding = true;
+                let fed = MutexGuard::unlocked(&mut shared, || self.feed());
+                shared.feeding = false;
+                match fed? {
+                    Some(admitted) => shared.queues.push(admitted),
+                    None => shared.ended = true,
+                }
+                if shared.idle > 0 {
+                    self.wake.notify_all();
+                }
+            } else if let Some((number, mut entry)) = shared.queues.take(chooser.of(ready)) {
+                shared.playing += 1;
+                let played = MutexGuard::unlocked(&mut shared, || self.play(&mut entry));
+                shared.playing -= 1;
+                played?;
+                shared.played += 1;
+                shared.queues.done(number, &entry);
+                if shared.idle > 0 && shared.queues.ready() > 1 {
+                    self.wake.notify_one();
+                }
+            } else if shared.ended && shared.queues.is_empty() {
+                self.wake.notify_all();
+                return Ok(());
+            } else if shared.playing == 0 && !shared.feeding {
+                return Err(stuck(&shared.queues));
+            } else {
+                shared.idle += 1;
+                self.wake.wait(&mut shared);
+                shared.idle -= 1;
+            }
+        }
+    }
+
+    /// The frames of the next epoch.
+    fn feed(&self) -> Result<Option<Admitted>> {
+        let mut feeder = self.feeder.lock();
+        let begin = self.clock.mono_ns();
+        let admitted = match feeder.epochs.next_epoch()? {
+            None => None,
+            Some(entries) => Some(feeder.admission.admit(entries)?),
+        };
+        feeder.ns += self.clock.mono_ns().saturating_sub(begin);
+        Ok(admitted)
+    }
+
+    fn play(&self, entry: &mut Entry) -> Result<()> {
+        let player = self.player.expect("without a player no frame is admitted");
+        entry.with(|frame, origin| player.play(frame, origin))
+    }
+}
+
+/// The error for frames none of which can be the next: the numbers of their partitions contradict each other.
+#[cold]
+fn stuck(queues: &Queues) -> Error {
+    let Some(entry) = queues.waiting() else {
+        return Error::Stopped("ordered frames are played, and none is left to wait".into());
+    };
+    let parts: Vec<String> = entry
+        .parts()
+        .iter()
+        .map(|(partition, pseq)| format!("{pseq} of partition {partition}"))
+        .collect();
+    refuse(
+        &entry.origin,
+        "transactions whose partitions agree on their order".into(),
+        format!(
+            "transaction {}, which waits for one that waits for it",
+            parts.join(", ")
+        ),
+        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+    )
+}
+
+/// Chooses what a thread does next: with a seed at random, else the oldest.
+struct Chooser {
+    state: u64,
+}
+
+impl Chooser {
+    /// Whether to read on, with so many frames ready to be played.
+    fn feeds(&mut self, ready: usize) -> bool {
+        self.state == 0 || ready == 0 || self.below(2) == 0
+    }
+
+    /// One of so many ready frames.
+    fn of(&mut self, ready: usize) -> usize {
+        if self.state == 0 || ready < 2 {
+            return 0;
+        }
+        to_usize(self.below(to_u64(ready)))
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        assert!(self.state != 0, "an order by a seed");
+        self.state = mix64(self.state).max(1);
+        self.state % limit
+    }
+}

@@ -1,0 +1,152 @@
+//! The queues of the partitions: which frames may be played now.
+
+use std::collections::VecDeque;
+
+use perdura_base::PartitionId;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_page::ordered::Part;
+
+use super::admit::Admitted;
+use super::log::Entry;
+
+/// A frame that waits or is being played.
+struct Node {
+    /// `None` while it is played.
+    entry: Option<Entry>,
+    /// In how many of its queues other frames stand before it.
+    waits: usize,
+}
+
+/// Frames by number, in a queue for each partition. A frame is ready when it is the first in all its queues.
+pub(super) struct Queues {
+    nodes: Vec<Option<Node>>,
+    /// Numbers that are free.
+    free: Vec<usize>,
+    queues: Vec<VecDeque<usize>>,
+    /// Frames that are ready, the longest waiting first.
+    ready: VecDeque<usize>,
+    /// Frames in the queues, those that are played included.
+    len: usize,
+    weight: u64,
+}
+
+impl Queues {
+    pub fn new(partitions: u16) -> Queues {
+        Queues {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            queues: (0..partitions).map(|_| VecDeque::new()).collect(),
+            ready: VecDeque::new(),
+            len: 0,
+            weight: 0,
+        }
+    }
+
+    /// Whether nothing waits and nothing is played.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many frames are ready.
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Bytes that the frames keep.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// A frame that waits, for the text of an error.
+    pub fn waiting(&self) -> Option<&Entry> {
+        let mut nodes = self.nodes.iter().flatten();
+        nodes.find_map(|node| node.entry.as_ref())
+    }
+
+    /// Puts frames into their queues, behind those that are there.
+    pub fn push(&mut self, admitted: Admitted) {
+        let mut numbers = Vec::with_capacity(admitted.entries.len());
+        for entry in admitted.entries {
+            self.weight += entry.weight;
+            let node = Node {
+                entry: Some(entry),
+                waits: 0,
+            };
+            let number = self.free.pop().unwrap_or_else(|| {
+                self.nodes.push(None);
+                self.nodes.len() - 1
+            });
+            let before = self.nodes[number].replace(node);
+            assert!(before.is_none(), "number {number} was free");
+            numbers.push(number);
+        }
+        self.len += numbers.len();
+        for (partition, index) in admitted.places {
+            let number = numbers[index];
+            let node = self.nodes[number].as_mut().expect("it was just put there");
+            let parts = node.entry.as_ref().map_or(&[][..], queues_of);
+            if !parts.iter().any(|(p, _)| *p == partition) {
+                continue;
+            }
+            let queue = &mut self.queues[usize::from(partition.0)];
+            node.waits += usize::from(!queue.is_empty());
+            queue.push_back(number);
+        }
+        for number in numbers {
+            let node = self.nodes[number].as_ref();
+            if node.is_some_and(|node| node.waits == 0) {
+                self.ready.push_back(number);
+            }
+        }
+    }
+
+    /// Takes a ready frame, the one of this index; `None` if there are not so many.
+    pub fn take(&mut self, index: usize) -> Option<(usize, Entry)> {
+        let number = self.ready.remove(index)?;
+        let node = self.nodes[number].as_mut().expect("a ready frame waits");
+        assert_eq!(node.waits, 0, "a ready frame is the first of its queues");
+        let entry = node.entry.take().expect("a frame is taken once");
+        Some((number, entry))
+    }
+
+    /// Takes a frame that was played out of its queues.
+    pub fn done(&mut self, number: usize, entry: &Entry) {
+        for (partition, _) in queues_of(entry) {
+            self.leave(*partition, number);
+        }
+        let node = self.nodes[number].take();
+        assert!(
+            node.is_some_and(|node| node.entry.is_none()),
+            "frame {number} was being played"
+        );
+        self.free.push(number);
+        self.len -= 1;
+        self.weight -= entry.weight;
+    }
+
+    fn leave(&mut self, partition: PartitionId, number: usize) {
+        let queue = &mut self.queues[usize::from(partition.0)];
+        let first = queue.pop_front();
+        assert_eq!(
+            first,
+            Some(number),
+            "what was played is the first of partition {partition}"
+        );
+        let Some(next) = queue.front().copied() else {
+            return;
+        };
+        let node = self.nodes[next].as_mut().expect("a queue holds frames");
+        node.waits -= 1;
+        if node.waits == 0 {
+            self.ready.push_back(next);
+        }
+    }
+}
+
+/// The partitions whose queues a frame stands in.
+fn queues_of(entry: &Entry) -> &[Part] {
+    if armed(Flaw::FenceAtOneQueue) {
+        return &entry.parts()[..1];
+    }
+    entry.parts()
+}

@@ -1,0 +1,29 @@
+//! The seeded bug of playing what lies beyond the cut; see [`perdura_base::flaw`].
+
+use perdura_base::Pos;
+
+use crate::streams::{Decided, UNIT_BYTES};
+
+impl Decided {
+    /// Makes the void blocks of each stream count. Returns where the streams ended.
+    pub(super) fn revive_void_tail(&mut self) -> Vec<Pos> {
+        let ends = self.cut.cut.clone();
+        if self.void_tail.iter().all(Vec::is_empty) {
+            return ends;
+        }
+        let tails = std::mem::take(&mut self.void_tail);
+        for (number, (scan, tail)) in self.scans.iter_mut().zip(tails).enumerate() {
+            scan.blocks.extend(tail);
+            let units = scan.units(UNIT_BYTES).into_iter();
+            self.ordered[number] = units.filter(|unit| scan.holds(unit).ordered).collect();
+        }
+        ends
+    }
+
+    /// Makes them void again.
+    pub(super) fn drop_void_tail(&mut self, ends: Vec<Pos>) {
+        for (scan, end) in self.scans.iter_mut().zip(ends) {
+            scan.cut_at(end);
+        }
+    }
+}
