@@ -52,7 +52,7 @@ impl Store {
     fn touch(&self, id: usize) -> Result<Option<String>, Error> {
         let (db, key) = (&self.db, Store::key(id));
         let (user, _durable_soon) = db.write_later(|tx| {
-            let row = tx.get(db.database(0), &key)?;
+            let row = tx.bytes().get(db.database(0), &key)?;
             let user = row.map(|row| String::from_utf8_lossy(&row.value()).into_owned());
             let expiry = tx.now_ms() + idle_ms();
             tx.set_expiry(db.database(0), &key, Some(expiry))?;

@@ -98,7 +98,8 @@ impl Shared {
                         "a step writes what was copied under one latch"
                     );
                     let wait = pacer.wait_after(bytes, self.clock.mono_ns());
-                    let hurry = self.hurry.load(Ordering::SeqCst);
+                    let is_full = self.core.heap().kept_over_bound();
+                    let hurry = is_full || self.hurry.load(Ordering::SeqCst);
                     if bytes > 0 && !wait.is_zero() && !hurry {
                         std::thread::sleep(wait);
                     }

@@ -4,17 +4,20 @@
 use std::collections::BTreeMap;
 
 use perdura_base::cursor::{Reader, Writer};
+use perdura_base::num::to_u64;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_heap::{Heap, Partition};
-use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::tables::UnknownKind;
 use perdura_recovery::{Catalog, KeyOrder, TableKind};
 use perdura_txn::Tx;
+
+pub use crate::typed::CatalogRows;
 
 /// The catalog's own table.
 pub const CATALOG: TableId = TableId(0);
 
 const NEXT_ID: &[u8] = b"n";
+const NEXT_PROCEDURE: &[u8] = b"m";
 
 fn row_key(name: &str) -> Vec<u8> {
     let mut key = b"t".to_vec();
@@ -22,42 +25,78 @@ fn row_key(name: &str) -> Vec<u8> {
     key
 }
 
+fn procedure_key(id: u32) -> Vec<u8> {
+    let mut key = b"p".to_vec();
+    key.put(&id.to_be_bytes());
+    key
+}
+
 /// Writes the row of a table's name.
-pub(crate) fn put_table(
-    tx: &mut Tx<'_>,
-    name: &str,
-    table: TableId,
-    kind: TableKind,
-) -> Result<()> {
+pub(crate) fn put_table(tx: &mut Tx<'_>, name: &str, entry: &Entry) -> Result<()> {
     let mut value = Vec::new();
-    value.put_varint(u64::from(table.0));
+    value.put_varint(u64::from(entry.id.0));
+    let kind = entry.kind.encode();
     assert_eq!(
-        TableKind::decode(kind.encode()),
-        Ok(kind),
+        TableKind::decode(kind),
+        Ok(entry.kind),
         "a restart reads it"
     );
-    value.put(&kind.encode());
+    value.put(&kind);
+    value.put(&entry.schema);
     tx.put_catalog(CATALOG, &row_key(name), &value)
+}
+
+/// Writes the row of a new version of a procedure and returns its id, which was never used.
+pub(crate) fn put_procedure(
+    tx: &mut Tx<'_>,
+    name: &str,
+    hash: u64,
+    types: &str,
+) -> Result<ProcedureRow> {
+    let id = read_number(tx, NEXT_PROCEDURE)?;
+    let mut value = Vec::new();
+    value.put_u64(hash);
+    for text in [name, types] {
+        value.put_varint(to_u64(text.len()));
+        value.put(text.as_bytes());
+    }
+    tx.put_catalog(CATALOG, &procedure_key(id), &value)?;
+    put_number(tx, NEXT_PROCEDURE, id + 1)?;
+    Ok(ProcedureRow {
+        id,
+        name: name.into(),
+        hash,
+        types: types.into(),
+    })
 }
 
 /// Notes which id the next table gets.
 pub(crate) fn put_next_id(tx: &mut Tx<'_>, next: u32) -> Result<()> {
-    let mut value = Vec::new();
-    value.put_varint(u64::from(next));
-    tx.put_catalog(CATALOG, NEXT_ID, &value)?;
+    put_number(tx, NEXT_ID, next)?;
     assert_eq!(read_next_id(tx)?, next, "the next transaction reads it");
     Ok(())
 }
 
 /// The id of the next table: one that was never used.
 pub(crate) fn read_next_id(tx: &Tx<'_>) -> Result<u32> {
-    let Some(row) = tx.peek(CATALOG, NEXT_ID)? else {
+    read_number(tx, NEXT_ID)
+}
+
+fn put_number(tx: &mut Tx<'_>, key: &[u8], number: u32) -> Result<()> {
+    let mut value = Vec::new();
+    value.put_varint(u64::from(number));
+    tx.put_catalog(CATALOG, key, &value)
+}
+
+/// A number of the catalog; 1 if it was never written.
+fn read_number(tx: &Tx<'_>, key: &[u8]) -> Result<u32> {
+    let Some(row) = tx.peek(CATALOG, key)? else {
         return Ok(1);
     };
     let id = Reader::new(&row.value())
         .varint()
         .and_then(|id| u32::try_from(id).ok());
-    id.ok_or_else(|| damaged("the next table id"))
+    id.ok_or_else(|| damaged("the next id of a table or procedure"))
 }
 
 pub(crate) fn damaged(what: &str) -> Error {
@@ -82,7 +121,27 @@ fn unknown_kind(table: &str, UnknownKind { part, code }: UnknownKind) -> Error {
     )
 }
 
-pub(crate) type Tables = BTreeMap<String, (TableId, TableKind)>;
+/// What the catalog says of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub id: TableId,
+    pub kind: TableKind,
+    /// The schema of a typed table; empty for others.
+    pub schema: Vec<u8>,
+}
+
+/// A version of a procedure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProcedureRow {
+    pub id: u32,
+    pub name: String,
+    /// The hash of its text.
+    pub hash: u64,
+    /// Its argument types.
+    pub types: String,
+}
+
+pub(crate) type Tables = BTreeMap<String, Entry>;
 
 /// The tables of a heap whose table 0 is indexed.
 pub(crate) fn tables_of(heap: &Heap) -> Result<Tables> {
@@ -114,27 +173,59 @@ pub(crate) fn read_row(key: &[u8], value: &[u8], tables: &mut Tables) -> Result<
         let table = TableId(u32::try_from(r.varint()?).ok()?);
         let kind = [r.u8()?, r.u8()?];
         let name = String::from_utf8(name.to_vec()).ok()?;
-        (r.remaining() == 0).then_some((name, table, kind))
+        let schema = r.bytes(r.remaining())?.to_vec();
+        Some((name, table, kind, schema))
     })();
-    let (name, table, kind) = parsed.ok_or_else(|| damaged("a table's row"))?;
+    let (name, id, kind, schema) = parsed.ok_or_else(|| damaged("a table's row"))?;
     let kind = TableKind::decode(kind).map_err(|unknown| unknown_kind(&name, unknown))?;
-    tables.insert(name, (table, kind));
+    tables.insert(name, Entry { id, kind, schema });
     Ok(())
 }
 
-/// The catalog in the rows of table 0, as a restart reads it.
-#[derive(Debug, Clone, Copy)]
-pub struct CatalogRows;
-
-impl ReadCatalog for CatalogRows {
-    fn read_catalog(&self, heap: &Heap) -> Result<Catalog> {
-        read_catalog(heap)
+/// The procedures of a heap whose table 0 is indexed, by id.
+pub(crate) fn procedures_of(heap: &Heap) -> Result<BTreeMap<u32, ProcedureRow>> {
+    let mut procedures = BTreeMap::new();
+    for id in (0..heap.geometry().partitions).map(PartitionId) {
+        let mut read = Ok(());
+        heap.lock(id).for_each(CATALOG, |row| {
+            match read_procedure(&row.key(), &row.value()) {
+                Ok(Some(row)) => drop(procedures.insert(row.id, row)),
+                Ok(None) => {}
+                Err(error) => read = Err(error),
+            }
+        });
+        read?;
     }
+    Ok(procedures)
+}
+
+fn read_procedure(key: &[u8], value: &[u8]) -> Result<Option<ProcedureRow>> {
+    let Some(id) = key.strip_prefix(b"p") else {
+        return Ok(None);
+    };
+    let mut r = Reader::new(value);
+    let parsed = (|| {
+        let id = u32::from_be_bytes(id.try_into().ok()?);
+        let hash = r.u64()?;
+        let mut text = || {
+            let len = r.varint_usize()?;
+            String::from_utf8(r.bytes(len)?.to_vec()).ok()
+        };
+        let (name, types) = (text()?, text()?);
+        (r.remaining() == 0).then_some(ProcedureRow {
+            id,
+            name,
+            hash,
+            types,
+        })
+    })();
+    parsed.map(Some).ok_or_else(|| damaged("a procedure's row"))
 }
 
 /// The tables of a heap whose table 0 is indexed, for the restart.
-fn read_catalog(heap: &Heap) -> Result<Catalog> {
-    let mut catalog: Catalog = tables_of(heap)?.into_values().collect();
+pub(crate) fn read_catalog(heap: &Heap) -> Result<Catalog> {
+    let tables = tables_of(heap)?.into_values();
+    let mut catalog: Catalog = tables.map(|entry| (entry.id, entry.kind)).collect();
     catalog.insert(CATALOG, TableKind::heap(KeyOrder::Hashed));
     Ok(catalog)
 }

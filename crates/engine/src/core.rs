@@ -2,32 +2,33 @@
 //! reclaiming are steps that the caller takes: the threads of [`crate::Db`], or the simulator in the
 //! order that its seed chooses.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use perdura_base::checksum::mix64;
-use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId, Uuid};
+use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId};
 use perdura_device::{Clock, LogWayReport};
 use perdura_heap::ahead::AHEAD_KEYS;
-use perdura_heap::{DetachedTable, Geometry, Heap, MemoryAccount};
+use perdura_heap::{DetachedTable, Heap};
 use perdura_recovery::disks::Disks;
-use perdura_recovery::read_anchor;
-use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::vouch::take_over;
 use perdura_recovery::{
-    AnchorCell, Catalog, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind,
-    ExecutorWindow, LogMemory, Method, Progress, RestartReport, Resumed, flush_all, resume, vouch,
+    AnchorCell, Catalog, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind, Progress,
+    RestartReport, flush_all, vouch,
 };
 use perdura_txn::executor::ExecutorOptions;
-use perdura_txn::{Executor, Ticket, Tx};
-use perdura_wal::{FlushProgress, Mode, Scheme, Wal};
+use perdura_txn::{Executor, Sink, Ticket, Tx};
+use perdura_wal::{FlushProgress, Scheme, Wal};
 
 use smallvec::SmallVec;
 
-use crate::catalog::{CATALOG, CatalogRows};
+use crate::catalog::{CATALOG, tables_of};
 use crate::named::{NamedTables, Renewal};
+use crate::opening::{bring_back, check_scheme};
 use crate::options::CoreOptions;
+use crate::typed::{CatalogRows, TypedState};
 
 /// What comes from outside.
 #[derive(Clone)]
@@ -52,12 +53,16 @@ pub struct Flushed(Vec<DetachedTable>);
 pub struct Core {
     env: Env,
     options: CoreOptions,
-    heap: Arc<Heap>,
-    wal: Arc<Wal>,
-    anchor: Arc<AnchorCell>,
+    pub(crate) heap: Arc<Heap>,
+    pub(crate) wal: Arc<Wal>,
+    pub(crate) anchor: Arc<AnchorCell>,
     executor: Executor,
     tables: NamedTables,
-    checkpoints: Checkpoints,
+    /// The tables of the maps, by their names in the catalog.
+    maps: Mutex<BTreeMap<String, TableId>>,
+    /// Typed tables and procedures.
+    pub(crate) typed: TypedState,
+    pub(crate) checkpoints: Checkpoints,
     report: RestartReport,
     /// Partitions still to pass without finding a page to free.
     pub(crate) reclaim_left: AtomicU32,
@@ -71,18 +76,31 @@ impl Core {
     /// Opens the database on these disks, making it if there is none.
     ///
     /// # Errors
-    /// See [`restart`]; nothing was changed if it fails before the anchor is updated.
+    /// See [`perdura_recovery::restart::restart`]; nothing was changed if it fails before the anchor is updated.
     pub fn open(env: Env, options: CoreOptions, progress: Arc<Progress>) -> Result<Core> {
         options.check()?;
-        check_scheme(&env)?;
-        let resumed = bring_back(&env, &options, progress)?;
+        check_scheme(&env, &options)?;
+        let forms = Arc::new(CatalogRows::default());
+        let resumed = bring_back(&env, &options, &forms, progress)?;
         let (heap, wal) = (resumed.heap, resumed.wal);
+        heap.set_snapshot_mode(options.snapshot_mode);
         let executor_options = ExecutorOptions {
             value_bytes_max: options.value_bytes_max,
+            value_form: options.typed.form,
+            effects_bytes_max: options.typed.effects_bytes_max,
         };
-        let executor = Executor::new(Arc::clone(&heap), Arc::clone(&wal), executor_options);
+        let sink = match resumed.anchor.get().scheme {
+            Scheme::Unlogged => Sink::Unlogged(Arc::clone(&wal)),
+            _ => Sink::Append(Arc::clone(&wal)),
+        };
+        let executor = Executor::new(Arc::clone(&heap), sink, executor_options);
         let tables = NamedTables::new(options.tables);
-        let core = Core {
+        let maps = tables_of(&heap)?
+            .into_iter()
+            .map(|(name, entry)| (name, entry.id))
+            .collect();
+        let typed = TypedState::new(&heap, &options.typed)?;
+        let mut core = Core {
             env,
             options,
             heap,
@@ -90,6 +108,8 @@ impl Core {
             anchor: resumed.anchor,
             executor,
             tables,
+            maps: Mutex::new(maps),
+            typed,
             checkpoints: resumed.checkpoints,
             report: resumed.report,
             reclaim_left: AtomicU32::new(0),
@@ -97,7 +117,7 @@ impl Core {
             flushed: Mutex::default(),
             expired: OnceLock::new(),
         };
-        core.attach_tables(&resumed.catalog);
+        core.attach_tables(&resumed.catalog, &forms);
         core.assert_resumed();
         let unnamed = core.tables.load(&core.heap)?;
         if !unnamed.is_empty() {
@@ -108,6 +128,9 @@ impl Core {
             .places()
             .all(|place| core.tables.at(place) != CATALOG);
         assert!(named, "each name has a table");
+        #[cfg(feature = "flaws")]
+        crate::typed::seeded::log_again(&core.wal);
+        core.make_typed()?;
         core.start_reclaim();
         core.checkpoints.shorten_chain()?;
         Ok(core)
@@ -132,7 +155,7 @@ impl Core {
     }
 
     /// Makes the tables that a restart found known, also where they have no page.
-    fn attach_tables(&self, catalog: &Catalog) {
+    fn attach_tables(&self, catalog: &Catalog, forms: &CatalogRows) {
         let anchored = self.anchor.get().geometry;
         assert_eq!(*self.heap.geometry(), anchored, "the heap is the anchor's");
         for id in (0..self.heap.geometry().partitions).map(PartitionId) {
@@ -140,10 +163,20 @@ impl Core {
             part.set_orphan_limits(self.options.orphans);
             for (table, kind) in catalog {
                 match kind.component {
-                    ComponentKind::Heap => part.attach_table(*table, kind.is_ordered()),
+                    ComponentKind::Heap => part.attach_table(*table, forms.form(*table, *kind)),
                 }
             }
         }
+    }
+
+    /// Typed tables and procedures.
+    pub(crate) fn typed(&self) -> &TypedState {
+        &self.typed
+    }
+
+    /// What runs transactions.
+    pub(crate) fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     /// Runs a transaction; see [`Executor::run`].
@@ -227,6 +260,11 @@ impl Core {
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.tables.table(name)
+    }
+
+    /// The tables by their names in the catalog, as far as they are maps.
+    pub(crate) fn maps(&self) -> &Mutex<BTreeMap<String, TableId>> {
+        &self.maps
     }
 
     /// The tables that the database was opened with.
@@ -488,71 +526,5 @@ impl Core {
     /// [`Error::Corrupt`] for a row that cannot be read.
     pub fn digest(&self) -> Result<u64> {
         crate::digest::digest(self.heap.as_ref())
-    }
-}
-
-/// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.
-fn check_scheme(env: &Env) -> Result<()> {
-    let Some(anchor) = read_anchor(env.disks.data.as_ref())? else {
-        return Ok(());
-    };
-    let scheme = anchor.scheme;
-    match scheme.mode() {
-        Mode::Executor => Ok(()),
-        Mode::Steal => Err(Error::Usage(format!(
-            "the database in {} is of the logging scheme {}, which this engine does not serve; \
-             `perdura restart` brings it back and shows what is in it",
-            env.disks.data.name(),
-            scheme.name()
-        ))),
-    }
-}
-
-/// Restarts the database on these disks, which is made if there is none, and resumes its log.
-fn bring_back(env: &Env, options: &CoreOptions, progress: Arc<Progress>) -> Result<Resumed> {
-    let restart_options = RestartOptions {
-        disks: env.disks.clone(),
-        clock: Arc::clone(&env.clock),
-        schedule: options.schedule,
-        method: Method::of(Scheme::Differential),
-        supplied: &[],
-        dry_run: false,
-        memory: Arc::new(MemoryAccount::new(options.memory_limit)),
-        catalog: &CatalogRows,
-        progress,
-    };
-    let restarted = match restart(&restart_options)? {
-        Some(restarted) => restarted,
-        None => {
-            create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
-            restart(&restart_options)?.expect("the database was made just now")
-        }
-    };
-    let log_memory = LogMemory {
-        block_bytes_max: options.block_bytes_max,
-        queue_bytes_max: options.queue_bytes_max,
-    };
-    resume(
-        restarted,
-        &restart_options,
-        log_memory,
-        Arc::new(ExecutorWindow),
-    )
-}
-
-fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&mix64(env.seed).to_le_bytes());
-    uuid[8..].copy_from_slice(&mix64(env.seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    NewDatabase {
-        uuid: Uuid(uuid),
-        geometry: Geometry {
-            partitions: options.partitions,
-            chunk_pages: options.chunk_pages,
-            hash_seed: mix64(env.seed.wrapping_add(0x5851_f42d_4c95_7f2d)),
-        },
-        streams: u8::try_from(env.disks.logs.len()).expect("at most 16 streams"),
-        segments: options.segment_sizes(),
-        scheme: Scheme::Differential,
     }
 }

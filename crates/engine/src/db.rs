@@ -65,6 +65,13 @@ impl Db {
     /// # Errors
     /// As [`Db::open`].
     pub fn open_with_progress(options: Options, progress: Arc<Progress>) -> Result<Db> {
+        if options.typed.effects_bytes_max.is_some() {
+            return Err(Error::Usage(
+                "effects_bytes_max makes a log that cannot be replayed; it is for measuring on disks in \
+                 memory"
+                    .into(),
+            ));
+        }
         let (disks, locks) = files::open(&options)?;
         Db::open_on(options, disks, locks, progress)
     }
@@ -273,11 +280,16 @@ impl Db {
         self.shared.flush_here()
     }
 
-    /// Whether a writer of about `bytes` should wait because the log is behind.
+    /// Whether a writer of about `bytes` should wait because the log is behind, or the checkpoint, for which what
+    /// has changed since its cut is kept.
     /// [`transact`](Self::transact) holds its caller back somewhat later than this.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
-        let wal = self.shared.core.wal();
+        let (wal, heap) = (self.shared.core.wal(), self.shared.core.heap());
+        if heap.kept_over_bound() && wal.failure().is_none() {
+            heap.make_room();
+            return heap.kept_over_bound();
+        }
         wal.is_behind(bytes) && !wal.is_stuck_at_full_disk() && wal.failure().is_none()
     }
 

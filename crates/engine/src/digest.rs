@@ -3,7 +3,8 @@
 //! A sum, without order, over the keys of every table of a hash of table name, key, type, expiry and
 //! content. The content is what a client reads: a collection's elements, however they are packed, in
 //! whatever partition they are and whatever number the collection has there. So equal data gives an
-//! equal digest, whatever history, method of recovery or export it came from.
+//! equal digest, whatever history, method of recovery or export it came from. Rows of a table without key columns
+//! have ids that say where in the history they were inserted: those are not counted.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use perdura_base::checksum::{hash64, mix64};
 use perdura_base::{Error, Result};
 use perdura_recovery::Contract;
 use perdura_recovery::component::{Element, KeyContent, Value};
+use perdura_table::Schema;
 use perdura_txn::Shape;
 use perdura_types::small::Packed;
 
@@ -33,12 +35,18 @@ pub fn digest(component: &impl Contract) -> Result<u64> {
             return read_row(&content.key, value, &mut tables);
         }
         if names.is_empty() {
-            let by_id = tables
-                .iter()
-                .map(|(name, (table, _))| (*table, name.clone()));
+            let by_id = tables.iter().map(|(name, entry)| {
+                let schema = Schema::decode(&entry.schema);
+                let is_keyless = schema.is_some_and(|schema| schema.is_keyless());
+                (entry.id, (name.clone(), is_keyless))
+            });
             names.extend(by_id);
         }
-        if let Some(name) = names.get(&table) {
+        if let Some((name, is_keyless)) = names.get(&table) {
+            let mut content = content;
+            if *is_keyless {
+                content.key = Vec::new().into();
+            }
             sum = sum.wrapping_add(of_key(name, content)?);
         }
         Ok(())

@@ -28,7 +28,7 @@
 //! let buy = |buyer: &[u8]| {
 //!     db.write(|tx| {
 //!         let table = db.database(0);
-//!         let stock = tx.get(table, b"stock")?.map(|row| row.value().into_owned());
+//!         let stock = tx.bytes().get(table, b"stock")?.map(|row| row.value().into_owned());
 //!         if stock.as_deref() != Some(b"1") {
 //!             return Err(Refused::SoldOut); // undone
 //!         }
@@ -41,7 +41,7 @@
 //! assert!(matches!(buy(b"Bob"), Err(Refused::SoldOut)));
 //!
 //! let stock = db.read(|tx| {
-//!     let row = tx.get(db.database(0), b"stock")?;
+//!     let row = tx.bytes().get(db.database(0), b"stock")?;
 //!     Ok::<_, Error>(row.map(|row| row.value().into_owned()))
 //! })?;
 //! assert_eq!(stock.as_deref(), Some(&b"0"[..]));
@@ -75,10 +75,14 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
+//! | `opening` | the restart before it |
 //! | [`catalog`], `named` | table 0; the table of each name |
 //! | [`databases`] | Redis's sixteen databases over the named tables |
 //! | [`digest`] | what a database holds, in one number |
+//! | [`typed`], [`builder`] | typed tables and procedures: declared, made, called, replayed |
+//! | [`snapshot`] | all rows as of one instant |
 //! | `purge` | what is removed in the background |
+//! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
 //! | `shared`, `flusher`, `background` | those threads |
 //! | [`pace`] | when to flush, and how fast to write an image |
@@ -89,6 +93,7 @@
 //! second implementation of anything.
 
 mod background;
+pub mod builder;
 pub mod catalog;
 pub mod core;
 pub mod databases;
@@ -99,32 +104,42 @@ pub mod files;
 mod flusher;
 mod keys;
 mod machine;
+pub mod map;
 mod named;
+mod opening;
 pub mod options;
 pub mod pace;
 mod purge;
 mod shared;
+pub mod snapshot;
 pub mod stats;
 mod transact;
+pub mod typed;
 
 pub use crate::core::{Core, Env, ExpiredListener, Flushed};
 pub use crate::named::{NamedTables, Renewal};
+pub use builder::Builder;
 pub use db::Db;
 pub use delays::Delayed;
 pub use keys::Keys;
+pub use map::Map;
 pub use options::{CoreOptions, Options};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_device::{LogIo, LogWay, LogWayReport};
 pub use perdura_heap::{
     CollectionId, Draft, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef,
-    Shape, Text, ValueCursor,
+    Shape, SnapshotMode, Text, ValueCursor,
     texts::{TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES},
 };
 pub use perdura_recovery::disks::{Disks, Locks};
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
-pub use perdura_txn::{Packing, Ticket, Tx};
+pub use perdura_table as tables;
+pub use perdura_table::{Abort, Cx, RowEdit, RowId, RowView, Table, procedure, table};
+pub use perdura_txn::{Packing, Ticket, Tx, ValueForm};
 pub use perdura_types as types;
 pub use perdura_wal::{Reached, Rung};
 pub use shared::Exposure;
+pub use snapshot::Snapshot;
 pub use stats::Stats;
 pub use transact::Attempt;
+pub use typed::{LogForm, Pending, TypedOptions};

@@ -13,7 +13,7 @@ use perdura_heap::{DetachedTable, Heap};
 use perdura_recovery::{KeyOrder, TableKind};
 use perdura_txn::Tx;
 
-use crate::catalog::{CATALOG, damaged, put_next_id, put_table, read_next_id, tables_of};
+use crate::catalog::{CATALOG, Entry, damaged, put_next_id, put_table, read_next_id, tables_of};
 
 /// The tables of a database, by name and by the name's place.
 pub struct NamedTables {
@@ -69,7 +69,7 @@ impl NamedTables {
         let (mut missing, mut taken) = (Vec::new(), BTreeSet::from([CATALOG]));
         for (place, name) in self.places().zip(self.names) {
             match tables.get(*name) {
-                Some((id, _)) if taken.insert(*id) => self.set(place, *id),
+                Some(entry) if taken.insert(entry.id) => self.set(place, entry.id),
                 Some(_) => return Err(damaged("a table that no other name has")),
                 None => missing.push(place),
             }
@@ -150,8 +150,12 @@ impl NamedTables {
     }
 
     fn put(&self, tx: &mut Tx<'_>, place: u8, table: TableId) -> Result<()> {
-        let kind = TableKind::heap(KeyOrder::Hashed);
-        put_table(tx, self.names[usize::from(place)], table, kind)
+        let entry = Entry {
+            id: table,
+            kind: TableKind::heap(KeyOrder::Hashed),
+            schema: Vec::new(),
+        };
+        put_table(tx, self.names[usize::from(place)], &entry)
     }
 }
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
 use perdura_device::LogIo;
-use perdura_heap::OrphanLimits;
+use perdura_heap::{OrphanLimits, SnapshotMode};
 use perdura_recovery::disks::Paths;
 use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
 use perdura_wal::SegmentSizes;
+
+use crate::typed::TypedOptions;
 
 /// The tables that a database has unless its options say otherwise: Redis's sixteen databases.
 pub const DATABASE_NAMES: &[&str] = &[
@@ -39,12 +41,19 @@ pub struct CoreOptions {
     pub memory_limit: u64,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
+    /// Every checkpoint is consistent: an image of one instant. Databases with key-addressed tables make
+    /// no others.
+    pub consistent_checkpoints: bool,
+    /// What consistent checkpoints keep of pages of key-addressed tables.
+    pub snapshot_mode: SnapshotMode,
     /// How a restart uses disks, processors and memory.
     pub schedule: Schedule,
     /// When the rows of deleted collections go away.
     pub orphans: OrphanLimits,
     /// The names of the tables to open, made where they are lacking. At most 255.
     pub tables: &'static [&'static str],
+    /// Typed tables and procedures.
+    pub typed: TypedOptions,
 }
 
 impl Default for CoreOptions {
@@ -59,9 +68,12 @@ impl Default for CoreOptions {
             value_bytes_max: VALUE_BYTES_DEFAULT,
             memory_limit: u64::MAX,
             checkpoint_log_bytes: 512 << 20,
+            consistent_checkpoints: false,
+            snapshot_mode: SnapshotMode::Pages,
             schedule: Schedule::inline(Level::Four, 0),
             orphans: OrphanLimits::default(),
             tables: DATABASE_NAMES,
+            typed: TypedOptions::default(),
         }
     }
 }
@@ -100,6 +112,8 @@ pub struct Options {
     /// How long an open waits for the locks of the directories: those of a process that was killed are
     /// free when its last write has landed.
     pub lock_wait: Duration,
+    /// Typed tables and procedures; see [`Db::builder`](crate::Db::builder).
+    pub typed: TypedOptions,
 }
 
 /// How long an open waits for a lock by default.
@@ -124,6 +138,7 @@ impl Options {
             threads: 0,
             log_io: LogIo::default(),
             lock_wait: LOCK_WAIT,
+            typed: core.typed,
         }
     }
 
@@ -157,6 +172,7 @@ impl Options {
                     threads => threads,
                 },
             ),
+            typed: self.typed.clone(),
             ..CoreOptions::default()
         };
         core.check()?;

@@ -216,6 +216,7 @@ impl Shared {
                 staging: memory.get(MemoryUse::Staging),
                 log: memory.get(MemoryUse::Log),
                 clients: memory.get(MemoryUse::Clients),
+                kept: memory.get(MemoryUse::Kept),
                 passwords: memory.get(MemoryUse::Passwords),
             },
             log: LogStats {

@@ -25,6 +25,8 @@ pub struct MemoryStats {
     pub log: u64,
     /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
     pub clients: u64,
+    /// What open cuts need of pages that have changed since.
+    pub kept: u64,
     /// Checks of passwords under way.
     pub passwords: u64,
 }

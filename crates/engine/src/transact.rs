@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use perdura_base::{Error, PartitionSet};
+use perdura_table::Cx;
 use perdura_txn::{Ticket, Tx};
 
 use crate::db::Db;
@@ -50,9 +51,9 @@ impl Db {
     /// When `f` does. A panic inside an operation of [`Tx`] stops the database as well.
     pub fn write<R, E: From<Error>>(
         &self,
-        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let (value, ticket) = self.transact(&PartitionSet::empty(), f)?;
+        let (value, ticket) = self.transact_typed(&PartitionSet::empty(), f)?;
         self.wait(ticket)?;
         Ok(value)
     }
@@ -68,9 +69,9 @@ impl Db {
     /// As [`write`](Self::write).
     pub fn write_later<R, E: From<Error>>(
         &self,
-        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        let done = self.transact(&PartitionSet::empty(), f)?;
+        let done = self.transact_typed(&PartitionSet::empty(), f)?;
         self.nudge();
         Ok(done)
     }
@@ -85,9 +86,9 @@ impl Db {
     /// As [`write`](Self::write).
     pub fn read<R, E: From<Error>>(
         &self,
-        mut f: impl FnMut(&Tx<'_>) -> Result<R, E>,
+        mut f: impl FnMut(&Cx<'_, '_>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let (value, ticket) = self.transact(&PartitionSet::empty(), |tx| f(tx))?;
+        let (value, ticket) = self.transact_typed(&PartitionSet::empty(), |tx| f(tx))?;
         self.wait(ticket)?;
         Ok(value)
     }
@@ -127,8 +128,7 @@ impl Db {
         loop {
             match self.try_transact_at(parts, now_ms, &mut f)? {
                 Attempt::Committed(value, ticket) => return Ok((value, ticket)),
-                // Writes come faster than the disk takes them: hold this one back a little.
-                Attempt::Behind { .. } => std::thread::sleep(Duration::from_micros(100)),
+                Attempt::Behind { .. } => self.hold_back(),
             }
         }
     }
@@ -146,12 +146,22 @@ impl Db {
         now_ms: u64,
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<Attempt<R>, E> {
+        self.attempt(|watch| {
+            self.shared.core.transact_at(parts, now_ms, |tx| {
+                let result = f(tx);
+                watch(tx.awaits_log());
+                result
+            })
+        })
+    }
+
+    /// Runs a transaction that tells at the end of each run how many bytes of the log it awaits.
+    pub(crate) fn attempt<R, E: From<Error>>(
+        &self,
+        run: impl FnOnce(&mut dyn FnMut(Option<usize>)) -> Result<(R, Ticket), E>,
+    ) -> Result<Attempt<R>, E> {
         let mut behind = None;
-        let done = self.shared.core.transact_at(parts, now_ms, |tx| {
-            let result = f(tx);
-            behind = tx.awaits_log();
-            result
-        });
+        let done = run(&mut |awaited| behind = awaited);
         if let Some(bytes) = behind {
             assert!(
                 done.is_err(),
@@ -161,5 +171,10 @@ impl Db {
             return Ok(Attempt::Behind { bytes });
         }
         done.map(|(value, ticket)| Attempt::Committed(value, ticket))
+    }
+
+    /// Writes come faster than the disk takes them: holds one back a little.
+    pub(crate) fn hold_back(&self) {
+        std::thread::sleep(Duration::from_micros(100));
     }
 }

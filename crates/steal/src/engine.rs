@@ -139,9 +139,10 @@ impl Steal {
             schedule: options.schedule,
             method,
             supplied: &[],
+            ordered: None,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(options.memory_limit)),
-            catalog: &NoTables,
+            catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&restart_options)?.expect("its anchor was read just now");

@@ -93,6 +93,9 @@ impl Steal {
                 }
                 self.append_change(to, change);
             }
+            Guard::PartitionSequence | Guard::NoRecords => {
+                unreachable!("transactions interleave in no scheme of this guard")
+            }
         }
         framed(to.record.len())
     }

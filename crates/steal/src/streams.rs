@@ -12,7 +12,7 @@
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId, TxnId};
-use perdura_recovery::{Cover, Window};
+use perdura_recovery::{Beginning, Begun, Cover, Window};
 use perdura_wal::{ActiveTxn, Wal, encode_active};
 
 #[cfg(feature = "flaws")]
@@ -64,12 +64,12 @@ pub(crate) fn remove_active(active: &mut Active, txn: TxnId) -> Option<Pos> {
 }
 
 impl Window for Streams {
-    fn begin(&self, mark: &mut dyn FnMut() -> Vec<Pos>) -> Vec<Pos> {
+    fn begin(&self, _: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun {
         let mut open = self.gate.write();
         let numbering: Vec<_> = self.active.iter().map(|active| active.lock()).collect();
-        let begin = mark();
+        let marks = mark();
         assert_eq!(
-            begin.len(),
+            marks.len(),
             numbering.len(),
             "a window begins at one mark in each stream"
         );
@@ -77,7 +77,7 @@ impl Window for Streams {
         #[cfg(feature = "flaws")]
         self.list_early();
         *open = true;
-        begin
+        Begun { marks, cut: None }
     }
 
     fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover {
@@ -113,6 +113,12 @@ impl Window for Streams {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use perdura_base::{CkptEpoch, ImageSlot};
+    use perdura_heap::{Geometry, Heap, MemoryAccount};
+    use perdura_recovery::Component;
+
     use super::*;
 
     /// Found in review: marks were appended stream by stream while physical records were numbered.
@@ -120,13 +126,28 @@ mod tests {
     fn no_record_can_be_numbered_while_the_begin_marks_are_appended() {
         let streams = Streams::new(3);
         let mut calls = 0;
-        let begin = streams.begin(&mut || {
+        let geometry = Geometry {
+            partitions: 1,
+            chunk_pages: 2,
+            hash_seed: 0,
+        };
+        let memory = Arc::new(MemoryAccount::new(u64::MAX));
+        let at = Beginning {
+            component: &Component::Heap(Arc::new(Heap::new(geometry, memory))),
+            slot: ImageSlot::A,
+            k: CkptEpoch(1),
+        };
+        let begun = streams.begin(at, &mut || {
             calls += 1;
             assert!(streams.gate.try_read().is_none());
             assert!(streams.active.iter().all(|active| active.is_locked()));
             vec![Pos(1), Pos(2), Pos(3)]
         });
-        assert_eq!((calls, begin), (1, vec![Pos(1), Pos(2), Pos(3)]));
+        assert_eq!((calls, begun.marks), (1, vec![Pos(1), Pos(2), Pos(3)]));
+        assert!(
+            begun.cut.is_none(),
+            "rollbacks that are not logged rule cuts out"
+        );
         assert!(*streams.gate());
         assert!(streams.active.iter().all(|active| !active.is_locked()));
     }

@@ -156,7 +156,7 @@ fn a_digest_of_a_catalog_that_does_not_parse_is_an_error_and_not_zero() {
 fn a_table_of_a_kind_that_this_build_does_not_know_is_refused_by_name_and_nothing_changes() {
     for (row, said) in [
         (&[99, 2, 0][..], "key order 2"),
-        (&[99, 0, 1], "addressing 1"),
+        (&[99, 0, 2], "addressing 2"),
         (&[99, 0, 0x10], "component 1"),
     ] {
         let disk = SimDisk::new(1);
@@ -349,7 +349,7 @@ fn a_flush_leaves_the_indexes_of_its_tables_to_the_purge() {
 }
 
 /// Two images and a log behind each; returns the digest.
-fn two_images(disk: &Arc<SimDisk>) -> u64 {
+pub fn two_images(disk: &Arc<SimDisk>) -> u64 {
     let core = open(disk, 1);
     for round in 0..3u8 {
         for i in 0..200 {
@@ -363,7 +363,7 @@ fn two_images(disk: &Arc<SimDisk>) -> u64 {
     core.digest().unwrap()
 }
 
-fn pages_of(disk: &Arc<SimDisk>, image: &str) -> (String, u64) {
+pub fn pages_of(disk: &Arc<SimDisk>, image: &str) -> (String, u64) {
     let files = disk.files();
     files
         .into_iter()

@@ -35,7 +35,7 @@ fn put(db: &Db, key: &str, value: &[u8]) {
 
 fn get(db: &Db, key: &str) -> Option<Vec<u8>> {
     let read = db.read(|tx| {
-        let row = tx.get(db.database(0), key.as_bytes())?;
+        let row = tx.bytes().get(db.database(0), key.as_bytes())?;
         Ok::<_, Error>(row.map(|row| row.value().into_owned()))
     });
     read.unwrap()
@@ -116,7 +116,7 @@ fn a_panic_in_engine_work_stops_the_database_and_a_restart_brings_it_back() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let _never = db.write(|tx| -> Result<(), Error> {
             tx.put(db.database(0), b"half", b"2", None)?;
-            tx.view(partition, |_| {
+            tx.bytes().view(partition, |_| {
                 resume_unwind(Box::new("a bug in the engine"))
             })
         });
@@ -149,13 +149,14 @@ fn partitions_need_not_be_declared_whatever_the_closure_makes_of_a_missing_latch
     assert!(runs <= 17, "{runs} runs; the last of them has every latch");
     // The error is dropped: the run counts as little as one that failed.
     let found = db.read(|tx| {
-        let there = |key: &&String| matches!(tx.get(db.database(0), key.as_bytes()), Ok(Some(_)));
+        let there =
+            |key: &&String| matches!(tx.bytes().get(db.database(0), key.as_bytes()), Ok(Some(_)));
         Ok::<_, Error>(keys.iter().filter(there).count())
     });
     assert_eq!(found.unwrap(), 100);
     // The error becomes a panic: so does that.
     let read = db.read(|tx| -> Result<usize, Error> {
-        let Ok(row) = tx.get(db.database(0), b"key-7") else {
+        let Ok(row) = tx.bytes().get(db.database(0), b"key-7") else {
             resume_unwind(Box::new("unwrapped"));
         };
         Ok(row.map_or(0, |row| row.value_len()))
@@ -179,7 +180,7 @@ fn threads_that_touch_the_same_keys_in_opposite_orders_do_not_wait_for_each_othe
                 for _ in 0..300 {
                     let add_to_each = db.write_later(|tx| {
                         for key in &keys {
-                            let old = tx.get(db.database(0), key.as_bytes())?;
+                            let old = tx.bytes().get(db.database(0), key.as_bytes())?;
                             let old = old.map_or(0, |row| u16::from_le_bytes(number(&row.value())));
                             let new = (old + 1).to_le_bytes();
                             tx.put(db.database(0), key.as_bytes(), &new, None)?;

@@ -208,9 +208,10 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             schedule: options().schedule,
             method: Method::of(perdura_wal::Scheme::Differential),
             supplied: &[],
+            ordered: None,
             dry_run: false,
             memory: Arc::new(perdura_heap::MemoryAccount::new(u64::MAX)),
-            catalog: &NoTables,
+            catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),
         };
         let restarted = restart(&restart_options).unwrap().unwrap();
@@ -223,7 +224,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             restarted,
             &restart_options,
             memory,
-            Arc::new(ExecutorWindow),
+            Arc::new(ExecutorWindow::default()),
         );
         flush_all(&resumed.unwrap().wal).unwrap();
     }

@@ -12,6 +12,8 @@ mod faulty;
 mod faulty_disk;
 mod log_end;
 mod long_rows;
+mod ordered;
 mod sections;
 mod settings;
+mod typed;
 mod with_threads;

@@ -179,6 +179,12 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "Log blocks that are not written yet.",
     ),
     (
+        "memory_kept",
+        "memory_kept_bytes",
+        As,
+        "What consistent checkpoints and snapshots need of pages that have changed since they began.",
+    ),
+    (
         "memory_clients",
         "memory_clients_bytes",
         As,

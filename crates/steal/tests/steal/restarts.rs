@@ -36,9 +36,10 @@ pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Fou
         schedule,
         method,
         supplied: &[],
+        ordered: None,
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: &perdura::catalog::CatalogRows,
+        catalog: Arc::new(perdura::catalog::CatalogRows::default()),
         progress: Arc::new(Progress::default()),
     });
     let restarted = restarted.map_err(|error| error.to_string())?;

@@ -91,11 +91,13 @@ fn a_row_with_another_player_does_not_find_what_the_row_finds() {
                     let (_, sum) = history(&disks, options(*scheme, Records::Full), 1);
                     (disks, sum)
                 }
+                // Of the second pass, and of a log without records: there is nothing to find.
+                Scheme::Value | Scheme::Command | Scheme::Unlogged => continue,
             };
             let found = back(&disks, row);
             let undoes = match row.player {
                 Player::TwoPass | Player::Merge(_) => true,
-                Player::Group(_) | Player::Fate | Player::Supplied(_) => false,
+                Player::Group(_) | Player::Fate | Player::Supplied(_) | Player::Ordered => false,
             };
             let expected = Ok(Seen {
                 placed: sum,
@@ -117,12 +119,15 @@ fn a_row_with_another_player_does_not_find_what_the_row_finds() {
 
 #[test]
 fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_first() {
-    const ROWS: [(&str, &[Scheme]); 5] = [
+    const ROWS: [(&str, &[Scheme]); 8] = [
         ("differential", &[Scheme::Differential]),
         ("dl1p", &[Scheme::Dl1p, Scheme::Dl2p]),
         ("dl2p", &[Scheme::Dl2p]),
         ("pl2p", &[Scheme::Pl2p]),
         ("pl2p-part", &[Scheme::Pl2p]),
+        ("value", &[Scheme::Value]),
+        ("command", &[Scheme::Command, Scheme::Value]),
+        ("none", &[Scheme::Unlogged]),
     ];
     assert_eq!(METHODS.len(), ROWS.len());
     for (name, schemes) in ROWS {
@@ -138,6 +143,9 @@ fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_firs
         (Scheme::Dl1p, "dl1p"),
         (Scheme::Dl2p, "dl2p"),
         (Scheme::Pl2p, "pl2p"),
+        (Scheme::Value, "value"),
+        (Scheme::Command, "command"),
+        (Scheme::Unlogged, "none"),
     ] {
         assert_eq!(Method::of(scheme).name, default);
     }
@@ -163,6 +171,9 @@ fn each_row_says_how_it_reads_and_works() {
         ("dl2p", true, 0),
         ("pl2p", true, 1),
         ("pl2p-part", true, 3),
+        ("value", true, 0),
+        ("command", true, 0),
+        ("none", true, 0),
     ];
     assert!(said.eq(expected));
 }

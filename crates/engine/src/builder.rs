@@ -1,0 +1,112 @@
+//! Opening a database with typed tables and procedures.
+
+use std::path::PathBuf;
+
+use perdura_base::Result;
+use perdura_table::{Addressing, Procedure, Schema, Table};
+use perdura_txn::ValueForm;
+
+use crate::db::Db;
+use crate::options::Options;
+use crate::typed::{LogForm, Registered};
+
+/// Collects what a program declares; see [`Db::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "`open` opens the database"]
+pub struct Builder {
+    options: Options,
+    schemas: Vec<Schema>,
+    procedures: Vec<Registered>,
+    page_addressed: bool,
+}
+
+impl Db {
+    /// Begins to open the database in a directory with typed tables and procedures.
+    pub fn builder(data: impl Into<PathBuf>) -> Builder {
+        Builder::with(Options::new(data))
+    }
+}
+
+impl Builder {
+    /// The same with other settings than the defaults.
+    pub fn with(options: Options) -> Builder {
+        Builder {
+            options,
+            schemas: Vec::new(),
+            procedures: Vec::new(),
+            page_addressed: false,
+        }
+    }
+
+    /// Declares a table. It is made if the database does not have it.
+    pub fn table<T: Table>(mut self) -> Builder {
+        self.schemas.push(T::schema().clone());
+        self
+    }
+
+    /// Registers a procedure: calls of it can be logged as commands, and replayed.
+    pub fn procedure<P: Procedure>(mut self, _procedure: P) -> Builder {
+        self.procedures.push(Registered::of::<P>());
+        self
+    }
+
+    /// Sets what the log says of changes of key-addressed tables.
+    pub fn log(mut self, form: LogForm) -> Builder {
+        self.options.typed.log = form;
+        self
+    }
+
+    /// Sets what the effect of a changed row says.
+    pub fn value_form(mut self, form: ValueForm) -> Builder {
+        self.options.typed.form = form;
+        self
+    }
+
+    /// Refuses calls that cannot be logged as commands; else the log has their effects.
+    pub fn strict(mut self, strict: bool) -> Builder {
+        self.options.typed.strict = strict;
+        self
+    }
+
+    /// Sets how many commands there are for one whose frame has a hash of its effects; 0: none has.
+    pub fn hash_every(mut self, commands: u64) -> Builder {
+        self.options.typed.hash_every = commands;
+        self
+    }
+
+    /// Makes all declared tables page-addressed, whatever their declarations say: the log has their
+    /// changed bytes.
+    pub fn page_addressed(mut self) -> Builder {
+        self.page_addressed = true;
+        self
+    }
+
+    /// Changes the other settings.
+    pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Builder {
+        change(&mut self.options);
+        self
+    }
+
+    /// The settings with all that was declared.
+    #[must_use]
+    pub fn into_options(self) -> Options {
+        let mut options = self.options;
+        let page_addressed = self.page_addressed;
+        let schemas = self.schemas.into_iter().map(|schema| match page_addressed {
+            true => schema.with_addressing(Addressing::Page),
+            false => schema,
+        });
+        options.typed.schemas = schemas.collect();
+        options.typed.procedures = self.procedures.into();
+        options
+    }
+
+    /// Opens the database, making it if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::open`]. [`perdura_base::Error::Usage`] if a table's schema is not the one that the database has, or
+    /// the log has calls of a procedure that was not registered.
+    pub fn open(self) -> Result<Db> {
+        Db::open(self.into_options())
+    }
+}

@@ -1,0 +1,351 @@
+//! Ordered maps of bytes, by name.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let db = perdura::Db::open(perdura::Options::new(dir.path()))?;
+//! let events = db.map("events")?; // made if it is not there
+//! events.put(b"2026-11-24T08:00", b"opened")?; // durable when it returns
+//! events.put(b"2026-11-24T17:30", b"closed")?;
+//! events.put(b"2026-11-25T08:00", b"opened")?;
+//!
+//! let day = events.prefix(b"2026-11-24").collect::<Result<Vec<_>, _>>()?;
+//! assert_eq!(day.len(), 2);
+//! let last = events.range::<&[u8]>(..).next_back().transpose()?;
+//! assert_eq!(last, Some((b"2026-11-25T08:00".to_vec(), b"opened".to_vec())));
+//!
+//! // Within a larger transaction:
+//! db.write(|tx| {
+//!     tx.delete(events.table(), b"2026-11-25T08:00")?;
+//!     tx.put(events.table(), b"2026-11-26T08:00", b"opened", None)
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A map is a page-addressed table whose keys are also in an ordered index, in each partition. A range
+//! merges the partitions, a few hundred entries under all latches at a time: it is no snapshot, but
+//! returns every entry that is there throughout, in order.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::iter::FusedIterator;
+use std::ops::{Bound, RangeBounds};
+
+use perdura_base::{Error, Result, TableId};
+use perdura_heap::Which;
+use perdura_recovery::{KeyOrder, TableKind};
+use perdura_txn::{Ticket, Tx};
+
+use crate::catalog::{CATALOG, Entry, put_next_id, put_table, read_next_id};
+use crate::core::Core;
+use crate::db::Db;
+
+/// What a map's name has before it in the catalog, so that it is no other table's.
+const PREFIX: &str = "map/";
+/// Entries that one step of a range reads.
+const STEP_ENTRIES: usize = 256;
+
+/// A key and its value.
+pub type KeyValue = (Vec<u8>, Vec<u8>);
+
+impl Core {
+    /// The table of a map, made if there is none, and the ticket of its making.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an empty name; those of a write.
+    pub fn map_table(&self, name: &str) -> Result<(TableId, Ticket)> {
+        if name.is_empty() {
+            return Err(Error::Usage("a map needs a name".into()));
+        }
+        let name = format!("{PREFIX}{name}");
+        let mut maps = self.maps().lock();
+        if let Some(table) = maps.get(&name) {
+            return Ok((*table, Ticket::default()));
+        }
+        let (table, ticket) = self.transact(&self.all_partitions(), |tx| {
+            tx.admit(4096)?;
+            let table = TableId(read_next_id(tx)?);
+            let kind = TableKind::heap(KeyOrder::Ordered);
+            let entry = Entry {
+                id: table,
+                kind,
+                schema: Vec::new(),
+            };
+            put_table(tx, &name, &entry)?;
+            put_next_id(tx, table.0 + 1)?;
+            tx.attach_table(table, true)?;
+            Ok::<_, Error>(table)
+        })?;
+        assert_ne!(table, CATALOG, "the catalog is no map");
+        let before = maps.insert(name, table);
+        assert!(before.is_none(), "a map is made once");
+        Ok((table, ticket))
+    }
+
+    /// The first entries of an ordered table within a range, or the last ones, at most `limit`, in the
+    /// order in which they were asked for.
+    ///
+    /// # Errors
+    /// As [`Core::transact`].
+    pub fn ordered_entries(
+        &self,
+        table: TableId,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        (backward, limit): (bool, usize),
+    ) -> Result<(Vec<KeyValue>, Ticket)> {
+        self.transact(&self.all_partitions(), |tx| {
+            merged(tx, table, range, (backward, limit))
+        })
+    }
+}
+
+/// Merges the entries of all partitions.
+fn merged(
+    tx: &Tx<'_>,
+    table: TableId,
+    range: (Bound<&[u8]>, Bound<&[u8]>),
+    (backward, limit): (bool, usize),
+) -> Result<Vec<KeyValue>> {
+    assert!(limit > 0, "a step reads something");
+    assert_eq!(
+        tx.latched().count(),
+        tx.partitions(),
+        "one instant of all partitions"
+    );
+    let mut kept: BTreeSet<KeyValue> = BTreeSet::new();
+    for id in tx.latched() {
+        tx.view(id, |part| {
+            let mut rows = part.rows(table, Which::Primary, range);
+            // A partition's entries come in order: the first one that is too far ends it.
+            while let Some(row) = if backward {
+                rows.next_back()
+            } else {
+                rows.next()
+            } {
+                let key = row.key();
+                let edge = if backward { kept.first() } else { kept.last() };
+                let is_near = edge.is_none_or(|(edge, _)| (*key > **edge) == backward);
+                if kept.len() == limit && !is_near {
+                    break;
+                }
+                kept.insert((key.into_owned(), row.value().into_owned()));
+                if kept.len() > limit {
+                    let _far = if backward {
+                        kept.pop_first()
+                    } else {
+                        kept.pop_last()
+                    };
+                }
+            }
+        })?;
+    }
+    assert!(kept.len() <= limit, "at most as many as were asked for");
+    Ok(if backward {
+        kept.into_iter().rev().collect()
+    } else {
+        kept.into_iter().collect()
+    })
+}
+
+/// An ordered map of bytes; see [`Db::map`].
+#[derive(Clone)]
+pub struct Map {
+    db: Db,
+    table: TableId,
+}
+
+impl Db {
+    /// The ordered map of a name, made if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::write`]; [`Error::Usage`] for an empty name.
+    pub fn map(&self, name: &str) -> Result<Map> {
+        let (table, ticket) = self.shared.core.map_table(name)?;
+        self.wait(ticket)?;
+        Ok(Map {
+            db: self.clone(),
+            table,
+        })
+    }
+}
+
+impl Map {
+    /// Its table, for transactions that also do other things.
+    #[must_use]
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// Returns the value of a key.
+    ///
+    /// # Errors
+    /// As [`Db::read`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        self.db.read(|tx| {
+            let row = tx.peek(self.table, key)?;
+            Ok(row.map(|row| row.value().into_owned()))
+        })
+    }
+
+    /// Sets the value of a key. Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.db.write(|tx| tx.put(self.table, key, value, None))
+    }
+
+    /// Removes a key. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.db.write(|tx| tx.delete(self.table, key))
+    }
+
+    /// Returns the number of entries.
+    ///
+    /// # Errors
+    /// As [`Db::read`].
+    pub fn len(&self) -> Result<u64> {
+        self.db.read(|tx| tx.len(self.table))
+    }
+
+    /// Returns whether there is no entry.
+    ///
+    /// # Errors
+    /// As [`Db::read`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// The entries within a range, in the order of their keys' bytes, from either end.
+    #[must_use = "iterators are lazy"]
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> MapRange {
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        MapRange {
+            map: self.clone(),
+            low: owned(range.start_bound()),
+            high: owned(range.end_bound()),
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+            done: false,
+        }
+    }
+
+    /// The entries whose keys begin with `prefix`.
+    #[must_use = "iterators are lazy"]
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> MapRange {
+        let low = prefix.as_ref().to_vec();
+        let high = behind_prefix(&low).map_or(Bound::Unbounded, Bound::Excluded);
+        self.range((Bound::Included(low), high))
+    }
+}
+
+/// The least key behind all that begin with `prefix`; `None` if there is none.
+fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    Some(next)
+}
+
+/// Iterates over a range of a map, from either end. It ends after the first error.
+pub struct MapRange {
+    map: Map,
+    /// What has not been read yet.
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    /// Entries that were read from the front, and from the back, both ascending.
+    front: VecDeque<KeyValue>,
+    back: VecDeque<KeyValue>,
+    /// Whether all entries have been read.
+    done: bool,
+}
+
+impl MapRange {
+    /// Reads the next entries from one end.
+    fn fill(&mut self, backward: bool) -> Result<()> {
+        let range = (borrowed(&self.low), borrowed(&self.high));
+        let core = &self.map.db.shared.core;
+        let how = (backward, STEP_ENTRIES);
+        let (entries, ticket) = core.ordered_entries(self.map.table, range, how)?;
+        self.map.db.wait(ticket)?;
+        debug_assert!(
+            entries
+                .windows(2)
+                .all(|pair| (pair[0].0 > pair[1].0) == backward),
+            "entries come in order"
+        );
+        self.done = entries.len() < STEP_ENTRIES;
+        if let Some((last, _)) = entries.last() {
+            let bound = Bound::Excluded(last.clone());
+            if backward {
+                self.high = bound;
+            } else {
+                self.low = bound;
+            }
+        }
+        if backward {
+            self.back.extend(entries.into_iter().rev());
+        } else {
+            self.front.extend(entries);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, backward: bool) -> Option<Result<KeyValue>> {
+        let is_read = |range: &Self| match backward {
+            true => !range.back.is_empty(),
+            false => !range.front.is_empty(),
+        };
+        if !is_read(self)
+            && !self.done
+            && let Err(error) = self.fill(backward)
+        {
+            self.done = true;
+            (self.front, self.back) = (VecDeque::new(), VecDeque::new());
+            return Some(Err(error));
+        }
+        let entry = if backward {
+            self.back.pop_back().or_else(|| self.front.pop_back())
+        } else {
+            self.front.pop_front().or_else(|| self.back.pop_front())
+        };
+        entry.map(Ok)
+    }
+}
+
+fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+impl Iterator for MapRange {
+    type Item = Result<KeyValue>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(false)
+    }
+}
+
+impl DoubleEndedIterator for MapRange {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(true)
+    }
+}
+
+impl FusedIterator for MapRange {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_behind_a_prefix_begins_with_no_byte_of_it() {
+        assert_eq!(behind_prefix(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(behind_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(behind_prefix(b"\xff"), None);
+        assert_eq!(behind_prefix(b""), None);
+    }
+}

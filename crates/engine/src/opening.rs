@@ -1,0 +1,122 @@
+//! What an open does before there is a [`Core`](crate::core::Core): the scheme is checked, a database that is
+//! not there is made, and the restart brings back what is.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::mix64;
+use perdura_base::{Error, Result, Uuid};
+use perdura_heap::{Geometry, MemoryAccount};
+use perdura_recovery::indexing::ReadCatalog;
+use perdura_recovery::read_anchor;
+use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::{ExecutorWindow, LogMemory, Method, Progress, Resumed, resume};
+use perdura_wal::{Mode, Scheme};
+
+use crate::core::Env;
+use crate::options::CoreOptions;
+use crate::typed::replay::Replayer;
+use crate::typed::{CatalogRows, LogForm};
+
+/// The scheme of a new database.
+fn scheme_of(options: &CoreOptions) -> Scheme {
+    match options.typed.log {
+        LogForm::Value | LogForm::Command => Scheme::Differential,
+        LogForm::None => Scheme::Unlogged,
+    }
+}
+
+/// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.
+pub(crate) fn check_scheme(env: &Env, options: &CoreOptions) -> Result<()> {
+    let Some(anchor) = read_anchor(env.disks.data.as_ref())? else {
+        return Ok(());
+    };
+    let scheme = anchor.scheme;
+    match scheme.mode() {
+        Mode::Executor if scheme != scheme_of(options) => Err(Error::Usage(format!(
+            "the database in {} was made with the logging scheme {}, which is fixed; it was opened for \
+             scheme {}",
+            env.disks.data.name(),
+            scheme.name(),
+            scheme_of(options).name()
+        ))),
+        Mode::Executor => Ok(()),
+        Mode::Steal => Err(Error::Usage(format!(
+            "the database in {} is of the logging scheme {}, which this engine does not serve; \
+             `perdura restart` brings it back and shows what is in it",
+            env.disks.data.name(),
+            scheme.name()
+        ))),
+    }
+}
+
+/// Restarts the database on these disks, which is made if there is none, and resumes its log.
+pub(crate) fn bring_back(
+    env: &Env,
+    options: &CoreOptions,
+    forms: &Arc<CatalogRows>,
+    progress: Arc<Progress>,
+) -> Result<Resumed> {
+    let made = read_anchor(env.disks.data.as_ref())?;
+    assert!(
+        made.as_ref()
+            .is_none_or(|anchor| anchor.scheme == scheme_of(options)),
+        "the scheme was checked"
+    );
+    let method = made.map_or(Method::of(scheme_of(options)), |anchor| {
+        Method::of_log(&anchor)
+    });
+    let replayer = Replayer::new(options.typed.clone(), options.value_bytes_max);
+    let restart_options = RestartOptions {
+        disks: env.disks.clone(),
+        clock: Arc::clone(&env.clock),
+        schedule: options.schedule,
+        method,
+        ordered: Some(Arc::new(replayer)),
+        supplied: &[],
+        dry_run: false,
+        memory: Arc::new(MemoryAccount::new(options.memory_limit)),
+        catalog: Arc::clone(forms) as Arc<dyn ReadCatalog>,
+        progress,
+    };
+    let restarted = match restart(&restart_options)? {
+        Some(restarted) => restarted,
+        None => {
+            create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
+            restart(&restart_options)?.expect("the database was made just now")
+        }
+    };
+    assert_eq!(
+        restarted.record.scheme,
+        scheme_of(options),
+        "the restart keeps the scheme"
+    );
+    let log_memory = LogMemory {
+        block_bytes_max: options.block_bytes_max,
+        queue_bytes_max: options.queue_bytes_max,
+    };
+    resume(
+        restarted,
+        &restart_options,
+        log_memory,
+        Arc::new(ExecutorWindow {
+            cuts: options.consistent_checkpoints,
+        }),
+    )
+}
+
+fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&mix64(env.seed).to_le_bytes());
+    uuid[8..].copy_from_slice(&mix64(env.seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    NewDatabase {
+        uuid: Uuid(uuid),
+        geometry: Geometry {
+            partitions: options.partitions,
+            chunk_pages: options.chunk_pages,
+            hash_seed: mix64(env.seed.wrapping_add(0x5851_f42d_4c95_7f2d)),
+        },
+        streams: u8::try_from(env.disks.logs.len()).expect("at most 16 streams"),
+        segments: options.segment_sizes(),
+        scheme: scheme_of(options),
+    }
+}

@@ -1,0 +1,89 @@
+//! Snapshots: all rows as of one instant, while writers go on.
+//!
+//! What writers change meanwhile is kept for the snapshot in memory, up to a quarter of the memory in
+//! use; past that the oldest snapshot ends, and reading it fails with [`Error::SnapshotEnded`]. Drop a
+//! snapshot when it has been read.
+
+use perdura_base::{Error, PartitionId, Result};
+use perdura_table::{RowView, Table};
+
+use crate::core::Core;
+use crate::db::Db;
+
+/// All typed rows as of one instant; see [`Db::snapshot`].
+pub struct Snapshot {
+    db: Db,
+    pages: perdura_heap::Snapshot,
+}
+
+impl Db {
+    /// Takes a snapshot of now: transactions that are visible are in it, whole, and durable when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the database stops before what the snapshot has is durable.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let core = &self.shared.core;
+        let pages = core.heap().snapshot();
+        assert_eq!(
+            pages.pseq().len(),
+            usize::from(core.heap().geometry().partitions),
+            "a snapshot has every partition"
+        );
+        let ((), ticket) = core.transact(&core.all_partitions(), |_| Ok::<_, Error>(()))?;
+        self.wait(ticket)?;
+        Ok(Snapshot {
+            db: self.clone(),
+            pages,
+        })
+    }
+}
+
+impl Snapshot {
+    /// Passes every row of a table to `take`, in no order.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotEnded`] if too much was kept for the snapshot; [`Error::Usage`] if the database
+    /// was not opened with the table; [`Error::Corrupt`] if a row cannot be read.
+    pub fn each<T: Table>(&self, mut take: impl FnMut(T)) -> Result<()> {
+        self.views::<T>(|row| {
+            take(row.decode()?);
+            Ok(())
+        })
+    }
+
+    /// The same without decoding the rows.
+    ///
+    /// # Errors
+    /// As [`each`](Self::each), and those of `take`.
+    pub fn views<T: Table>(&self, take: impl FnMut(&RowView<'_, T>) -> Result<()>) -> Result<()> {
+        self.db.shared.core.views_of(&self.pages, take)
+    }
+}
+
+impl Core {
+    /// Passes every row of a table to `take`, as a snapshot of the heap has it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::each`].
+    pub fn views_of<T: Table>(
+        &self,
+        pages: &perdura_heap::Snapshot,
+        mut take: impl FnMut(&RowView<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        let table = self.typed().registry.table::<T>()?;
+        // Each partition has a copy of a replicated row: one of them is enough.
+        let copies = T::DECLARATION.replicated;
+        let partitions = if copies {
+            1
+        } else {
+            self.heap().geometry().partitions
+        };
+        for partition in (0..partitions).map(PartitionId) {
+            pages.each_row_of(partition, table.id, |key, value| {
+                take(&RowView::new(key.into(), value.into()))
+            })?;
+        }
+        Ok(())
+    }
+}

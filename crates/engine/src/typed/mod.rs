@@ -1,0 +1,28 @@
+//! Typed tables and procedures of a database: what a program declares, and what the catalog has.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`options`] | what the program declares: tables, procedures, what the log says |
+//! | [`procedures`] | a procedure whose type is not known any more |
+//! | `state` | declared and found: the schemas compared, tables made, procedures numbered |
+//! | `open` | the declared made |
+//! | `call` | running a procedure |
+//! | [`replay`] | playing the ordered frames of a log |
+//!
+//! # Source
+//! *Rethinking Main Memory OLTP Recovery* (001), sections II-B, III and IV.
+
+mod call;
+mod open;
+pub mod options;
+pub mod procedures;
+pub mod replay;
+#[cfg(feature = "flaws")]
+pub(crate) mod seeded;
+mod state;
+
+pub use call::Pending;
+pub use options::{LogForm, TypedOptions};
+pub use procedures::Registered;
+pub use state::CatalogRows;
+pub(crate) use state::TypedState;

@@ -1,0 +1,66 @@
+//! What a program declares about typed tables.
+
+use std::sync::Arc;
+
+use perdura_table::Schema;
+use perdura_txn::ValueForm;
+
+use super::procedures::Registered;
+
+/// What the log says of changes of key-addressed tables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogForm {
+    /// The rows that changed.
+    #[default]
+    Value,
+    /// The procedure and its arguments; rows where a transaction is no procedure call.
+    Command,
+    /// Nothing, of any table: for measuring. A crash loses what no image has.
+    None,
+}
+
+impl LogForm {
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LogForm::Value => "value",
+            LogForm::Command => "command",
+            LogForm::None => "none",
+        }
+    }
+}
+
+/// The typed tables and procedures of a program.
+#[derive(Debug, Clone)]
+pub struct TypedOptions {
+    /// The tables.
+    pub schemas: Arc<[Schema]>,
+    /// The procedures.
+    pub procedures: Arc<[Registered]>,
+    /// What the log says of changes of key-addressed tables.
+    pub log: LogForm,
+    /// What the effect of a changed row says.
+    pub form: ValueForm,
+    /// For measuring, on disks that the caller supplies: frames of effects are cut to so many bytes, so that
+    /// what is logged can never be replayed.
+    pub effects_bytes_max: Option<usize>,
+    /// The log has a hash of the effects of every so many commands; 0: of none.
+    pub hash_every: u64,
+    /// Whether a call that cannot be logged as a command is refused.
+    pub strict: bool,
+}
+
+impl Default for TypedOptions {
+    fn default() -> Self {
+        TypedOptions {
+            schemas: Arc::new([]),
+            procedures: Arc::new([]),
+            log: LogForm::default(),
+            form: ValueForm::default(),
+            effects_bytes_max: None,
+            hash_every: 64,
+            strict: false,
+        }
+    }
+}

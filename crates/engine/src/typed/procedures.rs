@@ -1,0 +1,47 @@
+//! Procedures whose types are not known any more: what a replay runs.
+
+use std::fmt;
+
+use perdura_table::{Abort, ArgList, Cx, Procedure};
+
+/// A procedure that a program has registered.
+#[derive(Clone)]
+pub struct Registered {
+    /// Its name.
+    pub name: &'static str,
+    /// Its argument types, as in `(u64,u64,i64)`.
+    pub types: String,
+    /// The hash of its text.
+    pub hash: u64,
+    run: fn(&mut Cx<'_, '_>, &[u8]) -> Result<(), Abort>,
+}
+
+impl Registered {
+    /// The procedure of a type.
+    #[must_use]
+    pub fn of<P: Procedure>() -> Registered {
+        Registered {
+            name: P::NAME,
+            types: P::Args::types(),
+            hash: P::HASH,
+            run: |cx, args| {
+                let args = P::Args::decode(args)?;
+                P::run(cx, args).map(drop)
+            },
+        }
+    }
+
+    /// Runs it with encoded arguments.
+    ///
+    /// # Errors
+    /// What it aborts with; arguments that do not decode.
+    pub fn run(&self, cx: &mut Cx<'_, '_>, args: &[u8]) -> Result<(), Abort> {
+        (self.run)(cx, args)
+    }
+}
+
+impl fmt::Debug for Registered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{} {:016x}", self.name, self.types, self.hash)
+    }
+}

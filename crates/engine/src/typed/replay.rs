@@ -1,0 +1,308 @@
+//! Plays the ordered frames of a log: effects by the schemas in the catalog, commands by the program's
+//! procedures.
+//!
+//! A frame runs as a transaction like any other, over the latches of the partitions that it names, at
+//! the time that it had, and logs nothing. The driver, [`perdura_recovery::ordered`], hands frames on in
+//! the order of every partition. Memory has no limit meanwhile: what was committed once fits.
+//!
+//! # Source
+//! *Rethinking Main Memory OLTP Recovery* (001), sections III-B and IV-B.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Error, PartitionId, PartitionSet, Result};
+use perdura_heap::Heap;
+use perdura_page::ordered::{At, Effect, Op, OrderedPayload, Part};
+use perdura_recovery::Catalog;
+use perdura_recovery::families::Family;
+use perdura_recovery::ordered::{OrderedFrame, OrderedPlayer, malformed};
+use perdura_table::{Abort, Cx, Registry};
+use perdura_txn::{Executor, ExecutorOptions, Manner, Says, Sink, Tx, TypedTable};
+use perdura_wal::Origin;
+
+use super::options::TypedOptions;
+use super::procedures::Registered;
+use super::state::registry_of;
+use crate::catalog::{ProcedureRow, procedures_of};
+
+/// The player of a database's ordered frames.
+pub struct Replayer {
+    options: TypedOptions,
+    value_bytes_max: usize,
+    state: OnceLock<State>,
+}
+
+struct State {
+    executor: Executor,
+    registry: Registry,
+    heap: Arc<Heap>,
+    memory_limit: u64,
+    /// By the number that commands name.
+    procedures: BTreeMap<u32, (ProcedureRow, Option<Registered>)>,
+}
+
+impl std::fmt::Debug for Replayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Replayer {:?}", self.options.procedures)
+    }
+}
+
+impl Replayer {
+    /// A player with a program's procedures.
+    #[must_use]
+    pub fn new(options: TypedOptions, value_bytes_max: usize) -> Replayer {
+        #[cfg(feature = "flaws")]
+        super::seeded::begin();
+        Replayer {
+            options,
+            value_bytes_max,
+            state: OnceLock::new(),
+        }
+    }
+
+    fn state(&self) -> &State {
+        self.state.get().expect("a player begins before it plays")
+    }
+}
+
+impl OrderedPlayer for Replayer {
+    fn begin(&self, heap: &Arc<Heap>, _: &Catalog) -> Result<()> {
+        let procedures = procedures_of(heap)?
+            .into_iter()
+            .map(|(id, row)| {
+                let mine = self.options.procedures.iter();
+                let found = mine
+                    .filter(|registered| registered.name == row.name)
+                    .find(|registered| registered.hash == row.hash);
+                (id, (row, found.cloned()))
+            })
+            .collect();
+        let options = ExecutorOptions {
+            value_bytes_max: self.value_bytes_max,
+            value_form: self.options.form,
+            effects_bytes_max: None,
+        };
+        let registry = registry_of(heap)?;
+        for id in (0..heap.geometry().partitions).map(PartitionId) {
+            let mut part = heap.lock(id);
+            // A table has no page yet in a partition to which its first rows come from the log.
+            for (table, schema) in registry.tables() {
+                part.attach_table(table, schema.form());
+            }
+        }
+        let memory_limit = heap.memory().limit();
+        if !armed(Flaw::MemoryLimitInReplay) {
+            heap.memory().set_limit(u64::MAX);
+        }
+        for id in (0..heap.geometry().partitions).map(PartitionId) {
+            let part = heap.lock(id);
+            let known = registry
+                .tables()
+                .all(|(table, _)| part.table_ids().any(|id| id == table));
+            assert!(known, "every typed table is attached in partition {id}");
+        }
+        let state = State {
+            executor: Executor::new(Arc::clone(heap), Sink::Replay, options),
+            registry,
+            heap: Arc::clone(heap),
+            memory_limit,
+            procedures,
+        };
+        assert!(self.state.set(state).is_ok(), "a player begins once");
+        Ok(())
+    }
+
+    fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()> {
+        let state = self.state();
+        let payload = &frame.payload;
+        let parts = &payload.head.parts;
+        #[cfg(feature = "flaws")]
+        super::seeded::note(parts);
+        match frame.family {
+            Family::Commands => state.command(payload, parts, origin),
+            Family::Effects => state.effects(payload, parts, origin),
+        }
+    }
+
+    fn finish(&self) -> Result<()> {
+        if let Some(state) = self.state.get() {
+            assert!(
+                armed(Flaw::MemoryLimitInReplay) || state.heap.memory().limit() == u64::MAX,
+                "memory had no limit during the replay"
+            );
+            state.heap.memory().set_limit(state.memory_limit);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn command(&self, payload: &OrderedPayload<'_>, parts: &[Part], origin: &Origin) -> Result<()> {
+        let command = payload
+            .command()
+            .map_err(|why| malformed(Family::Commands, why, origin))?;
+        let Some((row, procedure)) = self.procedures.get(&command.procedure) else {
+            return Err(Error::Usage(format!(
+                "the log has calls of procedure {}, which the catalog does not name (first in stream {} at \
+                 byte {}). Open the database with the program that wrote it. Nothing was changed",
+                command.procedure, origin.stream, origin.pos.0
+            )));
+        };
+        let Some(procedure) = procedure else {
+            return Err(unknown_procedure(row, origin));
+        };
+        let now_ms = if armed(Flaw::ReplayReadsClock) {
+            command.time_ms + 1
+        } else {
+            command.time_ms
+        };
+        let says = Says::Replayed {
+            places: parts,
+            effects: command.effects_hash.is_some(),
+        };
+        let mut hash = 0;
+        let played = self.run(parts, &Manner { now_ms, says }, |tx| {
+            procedure.run(&mut Cx::new(tx, &self.registry), command.args)?;
+            hash = tx.effects_hash();
+            Ok(())
+        });
+        match played {
+            Ok(()) => {}
+            Err(Abort::Database(error)) => return Err(error),
+            Err(Abort::Refused(why)) => return Err(diverged(row, origin, &why)),
+        }
+        match command.effects_hash {
+            Some(logged) if logged != hash => Err(diverged(
+                row,
+                origin,
+                &format!("its changes have the hash {hash:016x} now, and had {logged:016x}"),
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn effects(&self, payload: &OrderedPayload<'_>, parts: &[Part], origin: &Origin) -> Result<()> {
+        let says = Says::Replayed {
+            places: parts,
+            effects: false,
+        };
+        let manner = Manner { now_ms: 0, says };
+        self.run(parts, &manner, |tx| {
+            for effect in payload.effects() {
+                let effect = effect.map_err(|why| malformed(Family::Effects, why, origin))?;
+                self.effect(tx, &effect, parts, origin)?;
+            }
+            Ok::<_, Error>(())
+        })
+    }
+
+    fn run<E: From<Error>>(
+        &self,
+        parts: &[Part],
+        manner: &Manner<'_>,
+        f: impl FnMut(&mut Tx<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let declared: PartitionSet = parts.iter().map(|(id, _)| *id).collect();
+        assert_eq!(
+            declared.len(),
+            parts.len(),
+            "a frame names a partition once"
+        );
+        let ((), _durable) = self.executor.run_as(&declared, manner, f)?;
+        Ok(())
+    }
+
+    fn effect(
+        &self,
+        tx: &mut Tx<'_>,
+        effect: &Effect<'_>,
+        parts: &[Part],
+        origin: &Origin,
+    ) -> Result<()> {
+        if effect.op.is_of_table() {
+            // The catalog has the tables: they are attached.
+            return Ok(());
+        }
+        let Some(schema) = self.registry.schema(effect.table) else {
+            let found = format!("an effect of table {}", effect.table);
+            return Err(damaged(origin, "a typed table of the catalog", &found));
+        };
+        let table = TypedTable {
+            id: effect.table,
+            keyed: true,
+        };
+        let homes = match effect.at {
+            At::Part(index) => index..index + 1,
+            At::All => 0..parts.len(),
+        };
+        assert!(
+            homes.end <= parts.len(),
+            "an effect lies in the parts of its frame"
+        );
+        for (home, _) in &parts[homes] {
+            let home = *home;
+            let before = tx
+                .typed_get(table, home, effect.key)?
+                .map(|row| row.value().into_owned());
+            let missing = || {
+                let found = format!("{} of a row that is not there", effect.op.name());
+                damaged(origin, "an effect on the row that it changed", &found)
+            };
+            let patched;
+            let row = match effect.op {
+                Op::Delete => {
+                    if !tx.typed_delete(table, home, effect.key)? {
+                        return Err(missing());
+                    }
+                    continue;
+                }
+                Op::Put { row } | Op::Replace { after: row, .. } => row,
+                Op::Columns { patch } => {
+                    let before = before.as_deref().ok_or_else(missing)?;
+                    patched = schema.apply_patch(before, patch)?;
+                    &patched
+                }
+                Op::CreateTable { .. } | Op::DropTable => unreachable!("effects of rows"),
+            };
+            match before {
+                Some(_) => {
+                    let there = tx.typed_overwrite(table, home, effect.key, row)?;
+                    assert!(there, "a row that was read is there");
+                }
+                None => tx.typed_insert(table, home, effect.key, row)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
+    Error::corrupt(
+        format!("log stream {}", origin.stream),
+        origin.pos.0,
+        expected,
+        found,
+        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+    )
+}
+
+fn unknown_procedure(row: &ProcedureRow, origin: &Origin) -> Error {
+    Error::Usage(format!(
+        "the log has calls of procedure {}{}, version {:016x}, which this program does not have (first \
+         in stream {} at byte {}). Open the database with the program that wrote it and close it, which \
+         makes an image; then this program can open it. Nothing was changed",
+        row.name, row.types, row.hash, origin.stream, origin.pos.0
+    ))
+}
+
+fn diverged(row: &ProcedureRow, origin: &Origin, why: &str) -> Error {
+    Error::corrupt(
+        format!("log stream {}", origin.stream),
+        origin.pos.0,
+        format!("procedure {} to do what it did before the crash", row.name),
+        why,
+        "The procedure is not deterministic, or another version wrote the log. Nothing was changed.",
+    )
+}

@@ -1,0 +1,295 @@
+//! What a program declares, against what the catalog has: schemas are compared, missing tables made,
+//! procedures numbered.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use perdura_base::{Error, Result, TableId};
+use perdura_heap::{Heap, TableForm};
+use perdura_page::ordered::Op;
+use perdura_recovery::indexing::ReadCatalog;
+use perdura_recovery::{Addressing, Catalog, ComponentKind, KeyOrder, TableKind};
+use perdura_table::{Order, Procedure, Registry, Schema};
+use perdura_txn::Tx;
+
+use super::options::{LogForm, TypedOptions};
+use crate::catalog::{
+    Entry, procedures_of, put_next_id, put_procedure, put_table, read_catalog, read_next_id,
+    tables_of,
+};
+
+/// The typed tables and procedures of an open database.
+pub(crate) struct TypedState {
+    pub options: TypedOptions,
+    pub registry: Registry,
+    /// By name: the number that commands name, and the hash of the text.
+    procedures: HashMap<&'static str, (u32, u64)>,
+    calls: AtomicU64,
+}
+
+impl TypedState {
+    /// The tables that a restarted heap has; no procedure has a number yet.
+    pub fn new(heap: &Heap, options: &TypedOptions) -> Result<TypedState> {
+        Ok(TypedState {
+            registry: registry_of(heap)?,
+            options: options.clone(),
+            procedures: HashMap::new(),
+            calls: AtomicU64::new(0),
+        })
+    }
+
+    /// The number of a procedure.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the database was not opened with it.
+    pub fn procedure<P: Procedure>(&self) -> Result<u32> {
+        match self.procedures.get(P::NAME) {
+            Some((id, hash)) if *hash == P::HASH => Ok(*id),
+            Some(_) | None => Err(Error::Usage(format!(
+                "the database was not opened with procedure {}: register it by \
+                 `Db::builder(..).procedure({})`",
+                P::NAME,
+                P::NAME
+            ))),
+        }
+    }
+
+    /// Whether the next command's frame has a hash of its effects.
+    pub fn is_hashed(&self) -> bool {
+        let every = self.options.hash_every;
+        every > 0
+            && self
+                .calls
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(every)
+    }
+
+    /// The declared tables that the catalog does not have.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if a schema is not the catalog's, or a name is taken.
+    pub fn missing(&self, heap: &Heap) -> Result<Vec<Schema>> {
+        let schemas = self.options.schemas.iter().map(Schema::name);
+        check_once("table", schemas)?;
+        let procedures = self.options.procedures.iter();
+        check_once("procedure", procedures.map(|procedure| procedure.name))?;
+        let tables = tables_of(heap)?;
+        let mut missing = Vec::new();
+        for schema in self.options.schemas.iter() {
+            let name = schema.name();
+            match tables.get(name) {
+                None => missing.push(schema.clone()),
+                Some(entry) if entry.schema.is_empty() => {
+                    return Err(Error::Usage(format!(
+                        "the name {name:?} is taken by a table without a schema; give the table \
+                         another name"
+                    )));
+                }
+                Some(entry) => {
+                    let found = schema_of(name, entry)?;
+                    if let Some(difference) = found.differs(schema) {
+                        return Err(Error::Usage(format!(
+                            "table {name:?}: {difference}. The table's schema is fixed when it is \
+                             made: declare it as it is, or copy its rows into a table of another name"
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The declared procedures that the catalog lacks in their version; the others get their numbers.
+    pub fn number_procedures(&mut self, heap: &Heap) -> Result<Vec<(&'static str, u64, String)>> {
+        let rows = procedures_of(heap)?;
+        let mut missing = Vec::new();
+        for procedure in self.options.procedures.iter() {
+            let row = rows
+                .values()
+                .filter(|row| row.name == procedure.name && row.types == procedure.types)
+                .find(|row| row.hash == procedure.hash);
+            match row {
+                Some(row) => {
+                    self.procedures
+                        .insert(procedure.name, (row.id, procedure.hash));
+                }
+                None => missing.push((procedure.name, procedure.hash, procedure.types.clone())),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Makes missing tables and procedures known, within a transaction that holds every latch. Returns
+    /// what [`publish`](Self::publish) takes.
+    ///
+    /// # Errors
+    /// Those of a write.
+    pub fn make(
+        &self,
+        tx: &mut Tx<'_>,
+        missing: &[Schema],
+        procedures: &[(&'static str, u64, String)],
+    ) -> Result<Made> {
+        let mut made = Made::default();
+        let mut next = read_next_id(tx)?;
+        for schema in missing {
+            assert!(
+                self.registry.find(schema.name()).is_none(),
+                "table {} is missing",
+                schema.name()
+            );
+            let id = TableId(next);
+            assert!(
+                self.registry.schema(id).is_none(),
+                "table ids are never used twice"
+            );
+            next += 1;
+            let mut encoded = Vec::new();
+            schema.encode(&mut encoded);
+            let entry = Entry {
+                id,
+                kind: kind_of(schema),
+                schema: encoded,
+            };
+            put_table(tx, schema.name(), &entry)?;
+            tx.attach_table(id, schema.form())?;
+            if is_keyed(schema) {
+                let definition = entry.schema.as_slice();
+                tx.note_table(id, &Op::CreateTable { definition });
+            }
+            made.tables.push((id, schema.clone()));
+        }
+        put_next_id(tx, next)?;
+        for (name, hash, types) in procedures {
+            let row = put_procedure(tx, name, *hash, types)?;
+            let taken = self.procedures.values().any(|(id, _)| *id == row.id);
+            assert!(!taken, "numbers of procedures are never used twice");
+            made.procedures.push((name, row.id, *hash));
+        }
+        Ok(made)
+    }
+
+    /// Takes over what a transaction made.
+    pub fn publish(&mut self, made: Made) {
+        for (id, schema) in made.tables {
+            self.registry.add(id, schema);
+        }
+        for (name, id, hash) in made.procedures {
+            let before = self.procedures.insert(name, (id, hash));
+            assert!(before.is_none(), "procedure {name} was missing");
+        }
+        assert_eq!(
+            self.procedures.len(),
+            self.options.procedures.len(),
+            "every declared procedure has a number, and each has a name of its own"
+        );
+    }
+
+    /// Whether calls are logged as commands.
+    pub fn logs_commands(&self) -> bool {
+        match self.options.log {
+            LogForm::Command => true,
+            LogForm::Value | LogForm::None => false,
+        }
+    }
+}
+
+/// Refuses a program that declares a name twice.
+fn check_once<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Error::Usage(format!("{what} {name:?} is declared twice")));
+        }
+    }
+    Ok(())
+}
+
+/// What a transaction made.
+#[derive(Default)]
+pub(crate) struct Made {
+    tables: Vec<(TableId, Schema)>,
+    procedures: Vec<(&'static str, u32, u64)>,
+}
+
+/// The typed tables of a heap whose catalog is indexed.
+pub(crate) fn registry_of(heap: &Heap) -> Result<Registry> {
+    let seed = heap.geometry().hash_seed;
+    let mut registry = Registry::new(*heap.geometry(), seed);
+    for (name, entry) in tables_of(heap)? {
+        if !entry.schema.is_empty() {
+            registry.add(entry.id, schema_of(&name, &entry)?);
+        }
+    }
+    Ok(registry)
+}
+
+/// The schema of a typed table.
+fn schema_of(name: &str, entry: &Entry) -> Result<Schema> {
+    let schema = Schema::decode(&entry.schema);
+    let found = schema.filter(|schema| schema.name() == name && kind_of(schema) == entry.kind);
+    found.ok_or_else(|| {
+        Error::corrupt(
+            format!("catalog (table 0), table {name}"),
+            0,
+            "a schema that this build knows",
+            "another",
+            "A newer version of Perdura made the table, or the row is damaged. Nothing was changed.",
+        )
+    })
+}
+
+fn kind_of(schema: &Schema) -> TableKind {
+    TableKind {
+        order: match schema.order() {
+            Order::Hashed => KeyOrder::Hashed,
+            Order::Ordered => KeyOrder::Ordered,
+        },
+        addressing: match schema.addressing() {
+            perdura_table::Addressing::Key => Addressing::Key,
+            perdura_table::Addressing::Page => Addressing::Page,
+        },
+        component: ComponentKind::Heap,
+    }
+}
+
+/// Whether a table is key-addressed.
+fn is_keyed(schema: &Schema) -> bool {
+    match schema.addressing() {
+        perdura_table::Addressing::Key => true,
+        perdura_table::Addressing::Page => false,
+    }
+}
+
+/// The catalog in the rows of table 0, as a restart reads it, with the forms of its typed tables.
+#[derive(Debug, Default)]
+pub struct CatalogRows {
+    forms: Mutex<BTreeMap<TableId, TableForm>>,
+}
+
+impl ReadCatalog for CatalogRows {
+    fn read_catalog(&self, heap: &Heap) -> Result<Catalog> {
+        let mut forms = BTreeMap::new();
+        for (name, entry) in tables_of(heap)? {
+            if !entry.schema.is_empty() {
+                let schema = schema_of(&name, &entry)?;
+                assert_eq!(kind_of(&schema), entry.kind, "a schema is of its kind");
+                forms.insert(entry.id, schema.form());
+            }
+        }
+        let catalog = read_catalog(heap)?;
+        assert!(
+            forms.keys().all(|table| catalog.contains_key(table)),
+            "typed tables are in the catalog"
+        );
+        *self.forms.lock() = forms;
+        Ok(catalog)
+    }
+
+    fn form(&self, table: TableId, kind: TableKind) -> TableForm {
+        let forms = self.forms.lock();
+        let found = forms.get(&table).cloned();
+        found.unwrap_or_else(|| kind.form())
+    }
+}
