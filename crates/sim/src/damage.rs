@@ -12,6 +12,7 @@ use perdura_base::num::to_u64;
 use perdura_device::{CrashProfile, FaultPlan, SimDisk};
 
 use crate::lives::Lives;
+use crate::over_core::OverCore;
 use crate::report::Check;
 use crate::swarm::Swarm;
 use crate::world::World;

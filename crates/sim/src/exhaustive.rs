@@ -18,6 +18,7 @@ use perdura_wal::anchor::AnchorFile;
 
 use crate::content::Content;
 use crate::ops::Op;
+use crate::over_core::OverCore;
 use crate::report::Check;
 use crate::swarm::Swarm;
 use crate::world::World;

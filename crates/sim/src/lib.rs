@@ -13,6 +13,7 @@
 //! | [`machine`] | disks, clock, promises, and every step that is not a transaction |
 //! | `lives` | the loop: a chain of lives and crashes, over any world |
 //! | [`world`], `product` | the product's world: its engine, its client, its place in the loop |
+//! | `over_core` | what the worlds of the product's engine have in common |
 //! | [`steps`] | the steps of a life |
 //! | `ops`, `edit` | the operations of transactions, on the engine and on the model |
 //! | `scanning`, `drafting` | the models of a scan and of a draft, which continue between other steps |
@@ -23,6 +24,7 @@
 //! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: the verdicts of three verbs |
 //! | [`mod@run`] | runs: the mode of each seed, the report |
 //! | `steal` | the world of interleaved transactions |
+//! | `tables` | the world of typed tables and procedures |
 //! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
 //!
 //! See `docs/simulator.md`.
@@ -41,6 +43,7 @@ pub mod machine;
 pub mod model;
 pub mod model_dl;
 mod ops;
+mod over_core;
 mod product;
 pub mod report;
 pub mod run;
@@ -48,6 +51,7 @@ mod scanning;
 mod steal;
 pub mod steps;
 pub mod swarm;
+mod tables;
 pub mod value;
 pub mod world;
 

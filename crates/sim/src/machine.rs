@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura_base::error::Family;
 use perdura_base::{Error, StreamId};
-use perdura_device::{CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
 use perdura_recovery::CheckpointProgress;
 use perdura_wal::FlushProgress;
 
@@ -282,6 +282,17 @@ impl<E: Engine> Machine<E> {
         let failed = |engine: &E| engine.has_failed();
         self.stopped |= self.engine.as_ref().is_some_and(failed);
         Ok(())
+    }
+
+    /// Moves the clock on, or sets it anew.
+    pub(crate) fn move_clock(&mut self) {
+        if self.rng.u8(0..4) > 0 {
+            self.clock.advance_us(self.rng.u64(0..2_000_000));
+        } else {
+            let now = self.clock.wall_us();
+            let (back, ahead) = (now - 60_000_000, now + 60_000_000);
+            self.clock.set_wall_us(self.rng.u64(back..ahead));
+        }
     }
 
     /// One of the streams.

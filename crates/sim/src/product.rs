@@ -11,6 +11,7 @@ use crate::drafting::Drafting;
 use crate::faults;
 use crate::lives::{Lives, Rarity};
 use crate::ops::Op;
+use crate::over_core::OverCore;
 use crate::report::Check;
 use crate::swarm::{draw_schedule, pick};
 use crate::world::World;
@@ -57,7 +58,12 @@ impl Lives for World {
             self.checkpoint_now()?;
         }
         if !self.stopped && self.rng.u8(0..24) == 0 {
-            self.close_cleanly()?;
+            let World {
+                machine,
+                closed_cleanly,
+                ..
+            } = self;
+            machine.close_cleanly(closed_cleanly)?;
         }
         Ok(())
     }

@@ -8,21 +8,31 @@ use serde::Serialize;
 /// What a step returns: its result, or a contradiction in words.
 pub type Check<T = ()> = Result<T, String>;
 
-/// Which of the two engines is simulated.
+/// What is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The product: whole transactions under partition latches.
     Executor,
     /// The paper's setting: interleaved transactions with slot locks.
     Steal,
-    /// Each in turn.
+    /// Executor and steal in turn.
     #[default]
     Both,
+    /// The product's typed tables and procedures.
+    Tables,
+    /// Each in turn.
+    All,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 3] = [Mode::Executor, Mode::Steal, Mode::Both];
+    pub const ALL: [Mode; 5] = [
+        Mode::Executor,
+        Mode::Steal,
+        Mode::Both,
+        Mode::Tables,
+        Mode::All,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -31,6 +41,8 @@ impl Mode {
             Mode::Executor => "executor",
             Mode::Steal => "steal",
             Mode::Both => "both",
+            Mode::Tables => "tables",
+            Mode::All => "all",
         }
     }
 }

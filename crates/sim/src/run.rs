@@ -1,7 +1,7 @@
 //! Runs one seed after another, each in its mode, and reports.
 
 use fastrand::Rng;
-use perdura_base::num::to_u64;
+use perdura_base::num::{to_u64, to_usize};
 use perdura_device::{Clock, SystemClock};
 
 use crate::content::scramble;
@@ -71,10 +71,11 @@ fn replay_command(seed: u64, options: &CrashOptions) -> String {
     command
 }
 
-/// One run, in the mode that was asked for or, if both were, that the seed's parity gives.
+/// One run, in the mode that was asked for or, if several were, that the seed gives.
 fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     match mode_of(seed, options) {
         Mode::Steal => crate::steal::run_seed(seed, options),
+        Mode::Tables => crate::tables::run_seed(seed, options),
         _ => run_executor(seed, options),
     }
 }
@@ -83,6 +84,7 @@ fn mode_of(seed: u64, options: &CrashOptions) -> Mode {
     match options.mode {
         Mode::Both if seed.is_multiple_of(2) => Mode::Steal,
         Mode::Both => Mode::Executor,
+        Mode::All => [Mode::Steal, Mode::Executor, Mode::Tables][to_usize(seed % 3)],
         mode => mode,
     }
 }

@@ -2,6 +2,7 @@
 
 mod draft;
 mod scan;
+mod snapshot;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -10,8 +11,11 @@ use perdura_device::Clock;
 
 use crate::model::{Change, Place, Row};
 use crate::ops::{self, Op, View, key_bytes, perform};
+use crate::over_core::Promise;
 use crate::report::Check;
-use crate::world::{Promise, World};
+use crate::world::World;
+
+pub(crate) use snapshot::Reading;
 
 /// What the closure of a client that panics ends with; no hook prints it.
 struct ChangedMind;
@@ -53,33 +57,8 @@ impl World {
                 Ok(())
             }
             12 => self.vouch(),
-            _ => self.draft_step(),
-        }
-    }
-
-    /// Closes the epoch, or takes a part of closing it.
-    fn close(&mut self) {
-        let stream = self.draw_stream();
-        let part = self.rng.u8(0..4);
-        let core = self.core();
-        match part {
-            0 => drop(core.wal().close_begin()),
-            1 => core.wal().close_visit(stream),
-            _ => drop(core.close_epoch()),
-        }
-    }
-
-    fn move_clock(&mut self) {
-        if self.rng.u8(0..4) > 0 {
-            self.machine
-                .clock
-                .advance_us(self.machine.rng.u64(0..2_000_000));
-        } else {
-            let now = self.clock.wall_us();
-            let (back, ahead) = (now - 60_000_000, now + 60_000_000);
-            self.machine
-                .clock
-                .set_wall_us(self.machine.rng.u64(back..ahead));
+            13 => self.draft_step(),
+            _ => self.snapshot_step(),
         }
     }
 
@@ -261,31 +240,6 @@ impl World {
         let changes: Vec<Change> = gone.map(|(place, _)| Change::Delete(*place)).collect();
         if !changes.is_empty() {
             self.commit(epoch, changes);
-        }
-        Ok(())
-    }
-
-    /// What a shutdown does, as far as it gets.
-    pub(crate) fn close_cleanly(&mut self) -> Check {
-        self.checkpoint_now()?;
-        self.flush_all()?;
-        if self.stopped || !self.core().wal().is_idle() {
-            return Ok(());
-        }
-        match self.core().mark_clean() {
-            Ok(()) => {
-                assert!(
-                    self.promises.is_empty(),
-                    "an answer waits for an epoch when everything is durable"
-                );
-                self.closed_cleanly = Some(true);
-            }
-            Err(error) => {
-                // One of the anchor's two copies may have it.
-                self.closed_cleanly = None;
-                self.tolerate("mark_clean", &error)?;
-                self.stopped = true;
-            }
         }
         Ok(())
     }

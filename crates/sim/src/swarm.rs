@@ -87,10 +87,12 @@ pub struct Odds {
     pub vouch: u32,
     /// Build a collection before a key names it.
     pub draft: u32,
+    /// A snapshot is taken, read or ended.
+    pub snapshot: u32,
 }
 
 impl Odds {
-    pub(crate) fn all(&self) -> [u32; 14] {
+    pub(crate) fn all(&self) -> [u32; 15] {
         [
             self.write,
             self.read,
@@ -106,6 +108,7 @@ impl Odds {
             self.clock,
             self.vouch,
             self.draft,
+            self.snapshot,
         ]
     }
 }
@@ -169,6 +172,7 @@ impl Swarm {
             } else {
                 u64::MAX
             },
+            consistent_checkpoints: pick_aside(rng, &[false, true]),
             orphans: OrphanLimits {
                 at_once: pick(rng, &[0, 3, 128]),
                 debt_rows: pick(rng, &[0, 20, 16_384]),
@@ -208,6 +212,7 @@ impl Swarm {
                 clock: sometimes(rng, 1),
                 vouch: sometimes(rng, 2),
                 draft: pick_aside(rng, &[0, 0, 3, 8]),
+                snapshot: pick_aside(rng, &[0, 2, 0]),
             },
             stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
             faults: pick(rng, &[0, 30, 70]),

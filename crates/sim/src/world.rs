@@ -1,32 +1,18 @@
 //! The product's world: a machine with its engine, and the client's knowledge of it.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use fastrand::Rng;
-use perdura::catalog::CatalogRows;
-use perdura::{Core, CoreOptions, Env, Error, MemoryAccount, Progress};
-use perdura_device::{Clock, Disk, SimDisk};
-use perdura_recovery::Disks;
-use perdura_recovery::{Method, RestartOptions, Schedule};
+use perdura::{Core, CoreOptions};
 
 use crate::drafting::Drafting;
-use crate::machine::{Machine, engine, keep_locked};
-use crate::model::Model;
+use crate::machine::Machine;
+use crate::model::{Model, State};
+use crate::over_core::OverCore;
+use crate::report::Check;
 use crate::scanning::Scanning;
+use crate::steps::Reading;
 use crate::swarm::Swarm;
-
-/// An answer that waits for its epoch.
-pub struct Promise {
-    /// The ticket: from when on the client may be told.
-    pub(crate) ticket: u64,
-    /// The newest epoch that the answer depends on.
-    pub(crate) needs: u64,
-}
-
-engine!(Core, Promise, |core: &Core, promise: &Promise| {
-    (promise.ticket <= core.durable()).then_some(promise.needs)
-});
 
 /// Everything a run consists of.
 pub struct World {
@@ -35,6 +21,7 @@ pub struct World {
     pub(crate) model: Model,
     pub(crate) scan: Option<Scanning>,
     pub(crate) drafts: Vec<Drafting>,
+    pub(crate) snapshots: Vec<Reading>,
     /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
     pub(crate) closed_cleanly: Option<bool>,
     pub(crate) purge_turn: u64,
@@ -55,22 +42,39 @@ impl DerefMut for World {
     }
 }
 
-/// A restart of these disks by `method` that changes nothing on them.
-pub(crate) fn dry_run_options(
-    env: &Env,
-    method: &'static Method,
-    schedule: Schedule,
-) -> RestartOptions<'static> {
-    RestartOptions {
-        disks: env.disks.clone(),
-        clock: Arc::clone(&env.clock),
-        schedule,
-        method,
-        supplied: &[],
-        dry_run: true,
-        memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: &CatalogRows,
-        progress: Arc::new(Progress::default()),
+impl OverCore for World {
+    type State = State;
+
+    fn machine(&self) -> &Machine<Core> {
+        &self.machine
+    }
+
+    fn disks_apart(&self) -> bool {
+        self.swarm.disks_apart
+    }
+
+    fn options(&self) -> CoreOptions {
+        self.swarm.options.clone()
+    }
+
+    fn prepares_by_steps(&self) -> bool {
+        self.swarm.odds.prepare > 1
+    }
+
+    fn closed_cleanly(&self) -> Option<bool> {
+        self.closed_cleanly
+    }
+
+    fn live(&self) -> &State {
+        self.model.live()
+    }
+
+    fn state_at(&self, durable: u64) -> State {
+        self.model.state_at(durable)
+    }
+
+    fn compare_with(&self, core: &Core, expected: &State) -> Check {
+        self.compare(core, expected)
     }
 }
 
@@ -89,48 +93,11 @@ impl World {
             model: Model::default(),
             scan: None,
             drafts: Vec::new(),
+            snapshots: Vec::new(),
             closed_cleanly: Some(false),
             purge_turn: 0,
             scratch: Vec::new(),
         }
-    }
-
-    /// What an engine on the given disks sees of the outside.
-    pub(crate) fn env(&self, disks: &[Arc<SimDisk>]) -> Env {
-        let logs = (0..self.swarm.streams)
-            .map(|s| match self.swarm.disks_apart {
-                true => disks[usize::from(s) + 1].life() as Arc<dyn Disk>,
-                false => disks[0].life() as Arc<dyn Disk>,
-            })
-            .collect();
-        let data = disks[0].life() as Arc<dyn Disk>;
-        keep_locked(disks);
-        Env {
-            disks: Disks {
-                images: vec![Arc::clone(&data)],
-                data,
-                logs,
-            },
-            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            seed: self.seed,
-        }
-    }
-
-    pub(crate) fn options(&self) -> CoreOptions {
-        self.swarm.options.clone()
-    }
-
-    pub(crate) fn open_core(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
-        let core = Core::open(
-            self.env(disks),
-            self.options(),
-            Arc::new(Progress::default()),
-        )?;
-        // In some runs segments are prepared by steps alone, and writers are refused until then.
-        if self.swarm.odds.prepare > 1 {
-            core.wal().prepare_by(|| ());
-        }
-        Ok(core)
     }
 
     /// The engine; steps are taken only while it is open.
@@ -142,6 +109,7 @@ impl World {
     pub(crate) fn forget_engine(&mut self) {
         self.machine.forget();
         self.drafts.clear();
+        self.snapshots.clear();
         self.purge_turn = 0;
     }
 }

@@ -20,7 +20,7 @@ use perdura_wal::Scheme;
 
 use super::subject::{Files, contents, disk_of};
 use super::{Sweep, kind};
-use crate::world::dry_run_options;
+use crate::over_core::{OverCore, dry_run_options};
 
 /// How one of the three ways of looking at a directory ended.
 #[derive(PartialEq, Eq, Debug)]
@@ -127,6 +127,8 @@ impl Sweep<'_> {
             clock: Arc::clone(&env.clock),
             memory: Arc::clone(&options.memory),
             progress: Arc::clone(&options.progress),
+            ordered: options.ordered.clone(),
+            catalog: Arc::clone(&options.catalog),
             dry_run: false,
             ..*options
         };

@@ -11,8 +11,8 @@ use perdura_recovery::indexing::NoTables;
 use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
 
-use crate::check::{anchor_of, damage_page};
 use crate::lives::Lives;
+use crate::over_core::{anchor_of, damage_page, read_failed};
 use crate::report::Check;
 use crate::swarm::draw_schedule;
 
@@ -56,12 +56,7 @@ impl World {
         }
         let unusable = |note: &String| note.contains("cannot be used");
         let damaged = report.pages_rebuilt > 0 || report.notes.iter().any(unusable);
-        if damaged
-            && !self
-                .disks
-                .iter()
-                .any(|disk| crate::check::read_failed(disk))
-        {
+        if damaged && !self.disks.iter().any(|disk| read_failed(disk)) {
             return Err(format!(
                 "an image is damaged although nothing rots: {:?}",
                 report.notes
@@ -140,9 +135,10 @@ impl World {
             schedule,
             method,
             supplied: &[],
+            ordered: None,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: &NoTables,
+            catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),
         };
         match restart(&options) {

@@ -1,0 +1,46 @@
+//! Draws the next step.
+
+use crate::report::Check;
+
+use super::world::World;
+
+impl World {
+    /// Takes one step, drawn by the run's odds.
+    pub fn draw_step(&mut self) -> Check {
+        let odds = self.swarm.odds;
+        let mut at = self.rng.u32(0..odds.iter().sum());
+        let mut kind = 0;
+        while at >= odds[kind] {
+            at -= odds[kind];
+            kind += 1;
+        }
+        self.note(u64::try_from(kind).unwrap_or(0));
+        match kind {
+            0 => return self.call_step(),
+            1 => return self.edit_step(),
+            2 => self.close(),
+            3 => return self.flush_one(),
+            4 => return self.checkpoint_begin(),
+            5 => return self.checkpoint_steps(),
+            6 => {
+                let stream = self.draw_stream();
+                return self.prepare(stream);
+            }
+            7 => return self.purge(),
+            8 => drop(self.core().wal().append_beacon()),
+            9 => self.move_clock(),
+            10 => return self.vouch(),
+            11 => return self.snapshot_step(),
+            _ => return self.empty_step(),
+        }
+        Ok(())
+    }
+
+    /// No row expires and no collection is orphaned: the purge finds pages to free, and no row.
+    fn purge(&mut self) -> Check {
+        match self.core().purge_step() {
+            Ok(_) => Ok(()),
+            Err(error) => self.tolerate("purge_step", &error),
+        }
+    }
+}

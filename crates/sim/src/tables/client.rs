@@ -1,0 +1,275 @@
+//! The steps of transactions; each reply is compared with the model.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use perdura::typed::LogForm;
+use perdura::{Abort, Error, PartitionId, PartitionSet, Ticket};
+use perdura_device::Clock;
+
+use crate::ops::key_bytes;
+use crate::over_core::Promise;
+use crate::report::Check;
+
+use super::calls::{Call, ChangedMind, Reply, change_mind};
+use super::edits::{self, Edit};
+use super::interpret::{Refusal, View, interpret};
+use super::oracle::Commit;
+use super::procedures::CHANGED_MIND;
+use super::rows::{Key, Write};
+use super::world::World;
+
+/// How a transaction ended.
+enum Ended<R> {
+    Committed(R, Ticket),
+    Told(String),
+    Failed(Error),
+    Panicked,
+}
+
+/// Runs a transaction of a client that may panic.
+fn attempt<R>(run: impl FnOnce() -> Result<(R, Ticket), Abort>) -> Ended<R> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok((value, ticket))) => Ended::Committed(value, ticket),
+        Ok(Err(Abort::Refused(why))) => Ended::Told(why),
+        Ok(Err(Abort::Database(error))) => Ended::Failed(error),
+        Err(panic) if panic.is::<ChangedMind>() => Ended::Panicked,
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+impl World {
+    /// Calls a procedure.
+    pub fn call_step(&mut self) -> Check {
+        let Some(call) = Call::draw(&mut self.machine.rng, &self.swarm) else {
+            return Ok(());
+        };
+        let now_ms = self.clock.wall_us() / 1000;
+        let before = World::numbers(self.core());
+        let ended = attempt(|| call.make(self.core()));
+        let partitions = self.swarm.options.partitions;
+        let mut view = View::new(&self.oracle, partitions);
+        let given = match &ended {
+            Ended::Committed(reply, _) => Some(reply),
+            _ => None,
+        };
+        let expected = interpret(&call, &mut view, given, now_ms);
+        let committed = match (ended, expected) {
+            (Ended::Committed(reply, ticket), Ok(expected)) if reply == expected => {
+                Some((reply, ticket))
+            }
+            (Ended::Told(why), Err(Refusal::Told(expected))) if why == expected => None,
+            (Ended::Failed(Error::Usage(_)), Err(Refusal::Verb)) => None,
+            // It touched a partition that it did not declare, or a page-addressed table.
+            (Ended::Failed(Error::Usage(_)), _) if self.is_strict() && !call.is_command() => None,
+            (Ended::Panicked, _) if call.panics() => None,
+            (Ended::Failed(error), _) if !matches!(error, Error::Usage(_)) => {
+                self.unchanged(&before)?;
+                return self.tolerate("call", &error);
+            }
+            (ended, expected) => {
+                let ended = match ended {
+                    Ended::Committed(reply, _) => format!("{reply:?}"),
+                    Ended::Told(why) => why,
+                    Ended::Failed(error) => error.to_string(),
+                    Ended::Panicked => "a panic".to_owned(),
+                };
+                return Err(format!(
+                    "{call:?} ended as {ended}, the model says {expected:?}"
+                ));
+            }
+        };
+        match committed {
+            None => self.unchanged(&before),
+            Some((reply, ticket)) => {
+                let read = std::mem::take(&mut view.read);
+                let writes = view.writes();
+                self.check_ids(reply.ids())?;
+                let ids = match reply {
+                    Reply::Ids(ids) => ids,
+                    Reply::Id(id) => id.into_iter().collect(),
+                    _ => Vec::new(),
+                };
+                self.committed((&before, ticket), (read, writes, ids))
+            }
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        let typed = &self.swarm.options.typed;
+        typed.strict && typed.log == LogForm::Command
+    }
+
+    /// Empties Redis's database, whose pages are then another table's.
+    pub fn empty_step(&mut self) -> Check {
+        let before = World::numbers(self.core());
+        match self.core().flush_database(Some(0)) {
+            Ok(ticket) => {
+                let rows = self.oracle.live().rows.keys();
+                let plain = rows.filter(|key| matches!(key, Key::Plain(_)));
+                let writes = plain.map(|key| (*key, None)).collect();
+                self.committed((&before, ticket), (Vec::new(), writes, Vec::new()))
+            }
+            Err(error) => self.tolerate("flush_database", &error),
+        }
+    }
+
+    /// A plain transaction: some edits, perhaps with a part that is taken back, perhaps stopped.
+    pub fn edit_step(&mut self) -> Check {
+        let edits = self.draw_edits();
+        let parts = self.declare(&edits);
+        let (gives_up, panics) = (self.rng.u8(0..10) == 0, self.rng.bool());
+        let before = World::numbers(self.core());
+        let core = self.machine.engine();
+        let ended = attempt(|| {
+            core.transact(&parts, |tx| {
+                let ids = edits::perform(core, tx, &edits)?;
+                match (gives_up, panics) {
+                    (true, true) => change_mind(),
+                    (true, false) => Err(Abort::from(CHANGED_MIND)),
+                    (false, _) => Ok(ids),
+                }
+            })
+        });
+        let mut view = View::new(&self.oracle, self.swarm.options.partitions);
+        let given = match &ended {
+            Ended::Committed(ids, _) => Some(ids.as_slice()),
+            _ => None,
+        };
+        let expected = edits::interpret(&edits, &mut view, given);
+        match (ended, expected) {
+            (Ended::Committed(ids, ticket), Ok(())) if !gives_up => {
+                let read = std::mem::take(&mut view.read);
+                let mut writes = view.writes();
+                writes.retain(|(key, row)| row.is_some() || self.oracle.row(*key).is_some());
+                self.check_ids(&ids)?;
+                self.committed((&before, ticket), (read, writes, ids))
+            }
+            (Ended::Failed(Error::Usage(_)), Err(Refusal::Verb)) => self.unchanged(&before),
+            (Ended::Told(_) | Ended::Panicked, Ok(())) if gives_up => self.unchanged(&before),
+            (Ended::Failed(error), _) if !matches!(error, Error::Usage(_)) => {
+                self.unchanged(&before)?;
+                self.tolerate("transact", &error)
+            }
+            (ended, expected) => {
+                let ended = match ended {
+                    Ended::Committed(ids, _) => format!("a commit with the ids {ids:?}"),
+                    Ended::Told(why) => why,
+                    Ended::Failed(error) => error.to_string(),
+                    Ended::Panicked => "a panic".to_owned(),
+                };
+                Err(format!(
+                    "{edits:?} ended as {ended}, the model says {expected:?}"
+                ))
+            }
+        }
+    }
+
+    fn draw_edits(&mut self) -> Vec<Edit> {
+        let live = &self.oracle.live().rows;
+        let entries: Vec<u64> = live
+            .keys()
+            .filter_map(|key| match key {
+                Key::Entry(id) => Some(*id),
+                _ => None,
+            })
+            .collect();
+        let (rng, swarm) = (&mut self.machine.rng, &self.swarm);
+        let count = rng.usize(1..=6).min(rng.usize(1..=6));
+        let drawn = (0..count).filter_map(|_| Edit::draw(rng, swarm, &entries));
+        let mut edits: Vec<Edit> = drawn.collect();
+        if rng.u8(0..4) == 0 {
+            let at = rng.usize(0..=edits.len());
+            edits.insert(at, Edit::Mark);
+            let back = rng.usize(at + 1..=edits.len());
+            edits.insert(back, Edit::Back);
+            assert!(at < back, "what comes after a mark is taken back");
+        }
+        edits
+    }
+
+    /// The partitions that a client names: all that it needs, one of them, or none.
+    fn declare(&mut self, edits: &[Edit]) -> PartitionSet {
+        let core = self.machine.engine();
+        let partitions = self.swarm.options.partitions;
+        let mut parts = PartitionSet::empty();
+        for key in edits.iter().filter_map(Edit::key) {
+            match (key, key.home(partitions)) {
+                (_, Some(home)) => parts.insert(PartitionId(home)),
+                (Key::Plain(key), None) => parts.insert(core.partition_of(&key_bytes(key))),
+                (_, None) => parts = core.all_partitions(),
+            }
+            if self.seed.is_multiple_of(3) {
+                break;
+            }
+        }
+        if self.machine.rng.u8(0..16) == 0 {
+            return PartitionSet::empty();
+        }
+        parts
+    }
+
+    /// Ids of rows are never given twice.
+    fn check_ids(&self, ids: &[u64]) -> Check {
+        match ids.iter().find(|id| self.oracle.is_spent(**id)) {
+            Some(id) => Err(format!("a row gets the id {id}, which another row had")),
+            None => Ok(()),
+        }
+    }
+
+    /// What was not made counts nowhere.
+    fn unchanged(&self, before: &[u64]) -> Check {
+        let now = World::numbers(self.core());
+        assert_eq!(now.len(), before.len(), "partitions do not come and go");
+        match now == before {
+            true => Ok(()),
+            false => Err(format!(
+                "a transaction that was not made leaves the numbers {now:?} behind {before:?}"
+            )),
+        }
+    }
+
+    /// A transaction has committed.
+    fn committed(
+        &mut self,
+        (before, ticket): (&[u64], Ticket),
+        (read, writes, ids): (Vec<Key>, Vec<Write>, Vec<u64>),
+    ) -> Check {
+        let now = World::numbers(self.core());
+        let mut numbers = Vec::new();
+        for (at, (now, before)) in now.iter().zip(before).enumerate() {
+            match now - before {
+                0 => {}
+                1 => numbers.push((at, *now)),
+                _ => return Err(format!("partition {at} counts a transaction twice")),
+            }
+        }
+        let is_typed = |(key, _): &Write| key.sort().is_some();
+        if numbers.is_empty() && writes.iter().any(is_typed) {
+            return Err("a transaction that writes typed rows counts nowhere".to_owned());
+        }
+        let seen = read.into_iter().map(|key| self.oracle.written(key));
+        let mut needs = seen.max().unwrap_or(0);
+        if !writes.is_empty() || !numbers.is_empty() {
+            needs = needs.max(ticket.epoch.0);
+            self.oracle.commit(Commit {
+                epoch: ticket.epoch.0,
+                writes,
+                numbers,
+                ids,
+            });
+        }
+        let current = self.core().wal().current().0;
+        assert!(
+            needs.max(ticket.epoch.0) <= current,
+            "a ticket of epoch {} for what epoch {needs} wrote, and {current} is open",
+            ticket.epoch
+        );
+        self.promises.push(Promise {
+            ticket: ticket.epoch.0,
+            needs,
+        });
+        self.tally.transactions += 1;
+        self.note(ticket.epoch.0);
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! The simulator of typed tables: procedures and plain transactions over tables of every sort, under both
+//! forms of the log, with cuts, snapshots, faults and crashes.
+//!
+//! The engine is the product's, and so is the loop. What differs:
+//!
+//! * what the log says of a change is a row or a command, so a restart must run procedures again, in the
+//!   order of every partition, and come to the same rows;
+//! * the oracle has an interpreter of its own for the procedures, over sorted maps;
+//! * every committed transaction has numbers in its partitions, dense and never given twice;
+//! * snapshots are held open over many steps and must show the instant at which they were opened.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `schema` | the tables |
+//! | `procedures` | the procedures |
+//! | `rows` | keys and rows of all tables, as the model has them |
+//! | `calls` | a call, drawn and made |
+//! | `interpret` | the procedures once more, over the model |
+//! | `edits` | plain transactions, on the engine and on the model |
+//! | `oracle` | the expected rows and numbers |
+//! | `swarm` | the character of a run |
+//! | `world` | the machine with its database, clients and snapshots |
+//! | `client` | the steps of transactions |
+//! | `background` | draws the next step |
+//! | `snapshots` | snapshots that are held open |
+//! | `check` | the comparison with the oracle |
+//! | `forge` | a log with a gap, which must be refused |
+//! | `run` | its place in the simulator's loop |
+
+mod background;
+mod calls;
+mod check;
+mod client;
+mod edits;
+mod forge;
+mod interpret;
+mod oracle;
+mod procedures;
+mod rows;
+mod run;
+mod schema;
+mod snapshots;
+mod swarm;
+mod world;
+
+pub(crate) use run::run_seed;

@@ -1,0 +1,259 @@
+//! The procedures. `interpret` says once more what each does.
+
+use perdura::{Abort, procedure};
+
+use super::calls::change_mind;
+use super::schema::{Account, Entry, Order, Rate, Setting};
+
+/// What a procedure tells about an account that it needs.
+pub(crate) const NO_ACCOUNT: &str = "no such account";
+/// What a procedure tells whose payer has too little.
+pub(crate) const TOO_POOR: &str = "not enough";
+/// What a procedure tells that opens what is open.
+pub(crate) const IS_OPEN: &str = "the account is open";
+/// What a procedure tells that the client stops by an error.
+pub(crate) const CHANGED_MIND: &str = "the client has changed its mind";
+/// Orders that `drop_orders` removes at most.
+pub(crate) const DROPPED_MAX: usize = 4;
+
+procedure! {
+    /// Opens an account.
+    pub fn open_account(cx, id: u64, owner: String, balance: i64) -> (), on [Account(id)] {
+        if cx.contains::<Account>(id)? {
+            return Err(IS_OPEN.into());
+        }
+        cx.insert(&Account { id, owner, balance, touched: 0 })?;
+        Ok(())
+    }
+}
+
+procedure! {
+    /// Moves money between two accounts, which may be the same. Returns what the payer has left.
+    pub fn transfer(cx, from: u64, to: u64, amount: i64) -> i64, on [Account(from), Account(to)] {
+        let mut payer = cx.get::<Account>(from)?.ok_or(NO_ACCOUNT)?;
+        payer.balance -= amount;
+        cx.update(&payer)?;
+        if payer.balance < 0 {
+            return Err(TOO_POOR.into());
+        }
+        if !cx.contains::<Account>(to)? {
+            return Err(NO_ACCOUNT.into());
+        }
+        cx.modify::<Account>(to, |payee| payee.balance += amount)?;
+        Ok(payer.balance)
+    }
+}
+
+procedure! {
+    /// Removes an account and gives what it has to an heir.
+    pub fn close_account(cx, id: u64, heir: u64) -> i64, on [Account(id), Account(heir)] {
+        let account = cx.get::<Account>(id)?.ok_or(NO_ACCOUNT)?;
+        cx.remove::<Account>(id)?;
+        if !cx.contains::<Account>(heir)? {
+            return Err(NO_ACCOUNT.into());
+        }
+        cx.edit::<Account>(heir, |row| {
+            let balance = row.get(Account::balance)?;
+            row.set(Account::balance, balance + account.balance);
+            Ok(())
+        })?;
+        Ok(account.balance)
+    }
+}
+
+procedure! {
+    /// Appends so many entries, and returns their ids.
+    pub fn append(cx, account: u64, amount: i64, text: String, times: u8) -> Vec<u64>,
+    on [Account(account)] {
+        let mut ids = Vec::new();
+        for _ in 0..times {
+            let id = cx.append(&Entry { account, amount, text: text.clone() })?;
+            ids.push(id.0);
+        }
+        Ok(ids)
+    }
+}
+
+procedure! {
+    /// Notes time and chance in an account and in a new order. Returns both.
+    pub fn stamp(cx, id: u64, branch: u32) -> (u64, u64), on [Account(id), Order(branch)] {
+        let (now, random) = (cx.now(), cx.random()?);
+        if !cx.contains::<Account>(id)? {
+            return Err(NO_ACCOUNT.into());
+        }
+        cx.edit::<Account>(id, |row| {
+            row.set(Account::touched, now ^ random);
+            Ok(())
+        })?;
+        let item = u16::try_from(now % 5).unwrap_or(0);
+        let note = now.to_be_bytes().to_vec();
+        cx.insert(&Order { branch, number: random, item, tag: random, amount: 1, note })?;
+        Ok((now, random))
+    }
+}
+
+procedure! {
+    /// Orders; what is not paid is ordered for nothing. Returns the entry's id if it was paid.
+    pub fn place_order(cx, branch: u32, number: u64, item: u16, tag: u64, amount: i64, payer: u64)
+        -> Option<u64>,
+    on [Order(branch), Account(payer)] {
+        let note = vec![u8::try_from(number % 251).unwrap_or(0); usize::from(item) * 8];
+        cx.insert(&Order { branch, number, item, tag, amount, note })?;
+        let before = cx.savepoint();
+        let text = format!("order {number}");
+        let id = cx.append(&Entry { account: payer, amount: -amount, text })?;
+        let mut left = -1;
+        if let Some(mut account) = cx.get::<Account>(payer)? {
+            account.balance -= amount;
+            account.owner.push('!');
+            left = account.balance;
+            cx.update(&account)?;
+        }
+        if left >= 0 {
+            return Ok(Some(id.0));
+        }
+        cx.rollback_to(&before);
+        cx.modify::<Order>((branch, number), |order| order.amount = 0)?;
+        Ok(None)
+    }
+}
+
+procedure! {
+    /// Sets a rate everywhere, and notes its factor in all accounts. Returns how many there are.
+    pub fn revalue(cx, id: u16, factor: i64, name: String) -> u64, on all {
+        let rate = Rate { id, factor, name };
+        if cx.contains::<Rate>(id)? {
+            cx.update(&rate)?;
+        } else {
+            cx.insert(&rate)?;
+        }
+        let accounts: Vec<Account> = cx.by(Account::by_owner, ()).collect()?;
+        let mut count = 0;
+        for account in accounts {
+            cx.edit::<Account>(account.id, |row| {
+                row.set(Account::balance, account.balance + factor % 3);
+                Ok(())
+            })?;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+procedure! {
+    /// Gives every account of an owner something and perhaps another owner, found by the index that it
+    /// changes.
+    pub fn gift(cx, owner: String, amount: i64, heir: String) -> u64, on all {
+        let accounts: Vec<Account> = cx.by(Account::by_owner, owner.as_str()).collect()?;
+        let mut count = 0;
+        for mut account in accounts {
+            account.balance += amount;
+            account.owner.clone_from(&heir);
+            cx.update(&account)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+procedure! {
+    /// Touches two accounts, of which it declares one.
+    pub fn stray(cx, near: u64, far: u64, amount: i64) -> (), on [Account(near)] {
+        for (id, amount) in [(near, amount), (far, -amount)] {
+            if cx.contains::<Account>(id)? {
+                cx.modify::<Account>(id, |account| account.balance += amount)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+procedure! {
+    /// Reads a page-addressed table, and changes an account by what it finds.
+    pub fn consult(cx, id: u64, setting: u64) -> i64, on [Account(id), Setting(setting)] {
+        let found = cx.get::<Setting>(setting)?.map_or(1, |setting| setting.value);
+        if !cx.contains::<Account>(id)? {
+            return Err(NO_ACCOUNT.into());
+        }
+        cx.modify::<Account>(id, |account| account.balance += found)?;
+        Ok(found)
+    }
+}
+
+procedure! {
+    /// Writes a page-addressed table and a key-addressed one.
+    pub fn configure(cx, setting: u64, value: i64, text: String, id: u64) -> (),
+    on [Account(id), Setting(setting)] {
+        let row = Setting { id: setting, value, text };
+        if cx.contains::<Setting>(setting)? {
+            cx.update(&row)?;
+        } else {
+            cx.insert(&row)?;
+        }
+        if cx.contains::<Account>(id)? {
+            cx.modify::<Account>(id, |account| account.touched = value.unsigned_abs())?;
+        }
+        Ok(())
+    }
+}
+
+procedure! {
+    /// Removes the first orders of a branch below a number, in their order. Returns how many.
+    pub fn drop_orders(cx, branch: u32, below: u64) -> u64, on [Order(branch)] {
+        let orders = cx.range::<Order>((branch, 0)..(branch, below));
+        let found: Vec<(u32, u64)> = Iterator::map(orders, |order| {
+            order.map(|order| (order.branch, order.number))
+        })
+        .take(DROPPED_MAX)
+        .collect::<Result<_, _>>()?;
+        let mut count = 0;
+        for key in found {
+            count += u64::from(cx.remove::<Order>(key)?);
+        }
+        Ok(count)
+    }
+}
+
+procedure! {
+    /// Removes the entries of an account, wherever they are. Returns how many.
+    pub fn forget_entries(cx, account: u64) -> u64, on all {
+        let mut ids = Vec::new();
+        for row in cx.by(Entry::by_account, account).views() {
+            ids.push(row?.row_id()?);
+        }
+        let mut count = 0;
+        for id in ids {
+            count += u64::from(cx.remove::<Entry>(id)?);
+        }
+        Ok(count)
+    }
+}
+
+procedure! {
+    /// Adds up the orders of a branch by a rate; changes nothing.
+    pub fn tally(cx, branch: u32, rate: u16) -> i64, on [Order(branch)] {
+        let factor = cx.get::<Rate>(rate)?.map_or(1, |rate| rate.factor);
+        let mut sum = 0i64;
+        for order in cx.rows::<Order>(branch) {
+            sum = sum.wrapping_add(order?.amount.wrapping_mul(factor));
+        }
+        Ok(sum)
+    }
+}
+
+procedure! {
+    /// Changes an account and appends an entry, and is stopped: by an error, or by a panic.
+    pub fn fickle(cx, id: u64, amount: i64, panics: bool) -> (), on [Account(id)] {
+        if cx.contains::<Account>(id)? {
+            cx.modify::<Account>(id, |account| {
+                account.balance += amount;
+                account.owner.push('?');
+            })?;
+        }
+        cx.append(&Entry { account: id, amount, text: "gone".into() })?;
+        if panics {
+            change_mind();
+        }
+        Err::<(), Abort>(CHANGED_MIND.into())
+    }
+}

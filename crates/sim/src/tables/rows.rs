@@ -1,0 +1,135 @@
+//! Keys and rows of all tables, as the model has them.
+
+use std::collections::BTreeMap;
+
+use crate::content::Content;
+
+use super::schema::{Account, Entry, Order, Rate, Setting};
+
+/// Names a row of any table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Account(u64),
+    Order(u32, u64),
+    Rate(u16),
+    /// By the row's id.
+    Entry(u64),
+    Setting(u64),
+    /// Of Redis's first database.
+    Plain(u8),
+    /// A key-addressed table itself, by its place in [`Sort::ALL`].
+    Table(usize),
+}
+
+/// A row of any table.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Row {
+    Account(Account),
+    Order(Order),
+    Rate(Rate),
+    Entry(Entry),
+    Setting(Setting),
+    Plain(Content),
+    Table,
+}
+
+/// Rows by key.
+pub(crate) type Rows = BTreeMap<Key, Row>;
+/// What a transaction left at a key.
+pub(crate) type Write = (Key, Option<Row>);
+
+/// The sorts of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Accounts,
+    Orders,
+    Rates,
+    Entries,
+    Settings,
+}
+
+impl Sort {
+    /// Every sort.
+    pub const ALL: [Sort; 5] = [
+        Sort::Accounts,
+        Sort::Orders,
+        Sort::Rates,
+        Sort::Entries,
+        Sort::Settings,
+    ];
+
+    /// Its place among all.
+    pub fn place(self) -> usize {
+        let place = Sort::ALL.iter().position(|sort| *sort == self);
+        place.expect("every sort is one of all")
+    }
+}
+
+impl Key {
+    /// The sort of its table; `None` if it is not typed.
+    pub fn sort(self) -> Option<Sort> {
+        match self {
+            Key::Account(_) => Some(Sort::Accounts),
+            Key::Order(..) => Some(Sort::Orders),
+            Key::Rate(_) => Some(Sort::Rates),
+            Key::Entry(_) => Some(Sort::Entries),
+            Key::Setting(_) => Some(Sort::Settings),
+            Key::Plain(_) | Key::Table(_) => None,
+        }
+    }
+
+    /// The partition of a typed row that has one: integers modulo; a keyless row's id has it in its low
+    /// byte.
+    pub fn home(self, partitions: u16) -> Option<u16> {
+        assert!(partitions > 0, "a database has a partition");
+        let modulo = |number: u64| u16::try_from(number % u64::from(partitions)).ok();
+        match self {
+            Key::Account(id) | Key::Setting(id) => modulo(id),
+            Key::Order(branch, _) => modulo(u64::from(branch)),
+            Key::Entry(id) => u16::try_from(id % 256).ok(),
+            Key::Rate(_) | Key::Plain(_) | Key::Table(_) => None,
+        }
+    }
+}
+
+/// The rows of a sort.
+pub(crate) fn of_sort(rows: &Rows, sort: Sort) -> impl Iterator<Item = (&Key, &Row)> {
+    let range = match sort {
+        Sort::Accounts => Key::Account(0)..=Key::Account(u64::MAX),
+        Sort::Orders => Key::Order(0, 0)..=Key::Order(u32::MAX, u64::MAX),
+        Sort::Rates => Key::Rate(0)..=Key::Rate(u16::MAX),
+        Sort::Entries => Key::Entry(0)..=Key::Entry(u64::MAX),
+        Sort::Settings => Key::Setting(0)..=Key::Setting(u64::MAX),
+    };
+    rows.range(range)
+}
+
+impl From<Account> for Row {
+    fn from(row: Account) -> Row {
+        Row::Account(row)
+    }
+}
+
+impl From<Order> for Row {
+    fn from(row: Order) -> Row {
+        Row::Order(row)
+    }
+}
+
+impl From<Rate> for Row {
+    fn from(row: Rate) -> Row {
+        Row::Rate(row)
+    }
+}
+
+impl From<Entry> for Row {
+    fn from(row: Entry) -> Row {
+        Row::Entry(row)
+    }
+}
+
+impl From<Setting> for Row {
+    fn from(row: Setting) -> Row {
+        Row::Setting(row)
+    }
+}

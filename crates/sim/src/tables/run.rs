@@ -1,0 +1,136 @@
+//! The world of typed tables in the simulator's loop.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura::{Core, Error};
+use perdura_device::SimDisk;
+use perdura_recovery::Level;
+
+use crate::content::scramble;
+use crate::faults;
+use crate::lives::{Lives, Rarity};
+use crate::over_core::OverCore;
+use crate::report::{Check, CrashOptions, Tally};
+use crate::swarm::{draw_schedule, pick};
+
+use super::rows::Sort;
+use super::swarm::Swarm;
+use super::world::World;
+
+/// One run.
+pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
+    let mut rng = Rng::with_seed(scramble(seed ^ 0x7ab1e5));
+    let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
+    World::new(seed, rng, swarm).run_to_end()
+}
+
+impl Lives for World {
+    type Engine = Core;
+    const OTHER_WAYS: Rarity = Rarity {
+        mixed: 3,
+        later: 8,
+        never_interrupted: 12,
+    };
+    const ROTS: u32 = 2;
+
+    fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
+        self.open_core(disks)
+    }
+
+    fn draw_way(&mut self) {
+        let World { machine, swarm, .. } = self;
+        let level = pick(&mut machine.rng, &Level::ALL);
+        swarm.options.schedule = draw_schedule(&mut machine.rng, level);
+        if swarm.changes {
+            let sort = pick(&mut machine.rng, &Sort::ALL);
+            swarm.declare(sort);
+            swarm.draw_typed(&mut machine.rng);
+        }
+    }
+
+    fn settle_in(&mut self) -> Check {
+        Ok(())
+    }
+
+    fn plan_fault(&mut self) {
+        faults::plan(&mut self.machine.rng, &self.machine.disks, 150);
+    }
+
+    fn step(&mut self) -> Check {
+        self.draw_step()
+    }
+
+    fn end_life(&mut self, overdue: bool) -> Check {
+        if self.rng.bool() {
+            self.close_snapshots()?;
+        }
+        if !self.stopped && self.rng.u8(0..6) == 0 {
+            self.compare(self.core(), self.oracle.live())
+                .map_err(|what| format!("before the crash: {what}"))?;
+        }
+        if overdue && !self.stopped && self.tally.checkpoints == 0 {
+            self.checkpoint_now()?;
+        }
+        if !self.stopped && self.rng.u8(0..24) == 0 {
+            let World {
+                machine,
+                closed_cleanly,
+                ..
+            } = self;
+            machine.close_cleanly(closed_cleanly)?;
+        }
+        Ok(())
+    }
+
+    fn forget_all(&mut self) {
+        let held = u64::try_from(self.snapshots.len()).unwrap_or(0);
+        if held > 0 {
+            *self.tally.reached.entry("snapshot_open").or_default() += held;
+        }
+        self.snapshots.clear();
+        self.machine.forget();
+    }
+
+    fn try_again(&mut self) {
+        // A restart that fails may or may not have taken the mark of a clean shutdown away.
+        self.closed_cleanly = None;
+    }
+
+    fn check_restart(&mut self) -> Check {
+        self.mark_reached();
+        self.check_state()
+    }
+
+    fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
+        let choice = self.rng.u64(..);
+        let Some(copies) = copies else {
+            return Ok(());
+        };
+        match choice % 5 {
+            0 => self.check_gap(&copies, choice / 5),
+            _ => self.check_other_ways(&copies, choice / 5),
+        }
+    }
+
+    fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
+        self.check_damaged(disks, self.evidence, damage)
+    }
+
+    fn clean_up(&mut self) -> Check {
+        Ok(())
+    }
+}
+
+impl World {
+    /// Counts the rare states that a restart has come from.
+    fn mark_reached(&mut self) {
+        let Some(report) = &self.core().report().ordered else {
+            return;
+        };
+        let played = report.played;
+        if played > 0 {
+            *self.tally.reached.entry("frame_played").or_default() += played;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The tables: one of each sort.
+
+use perdura::table;
+
+table! {
+    /// An account: hashed, with a secondary index on a column of any length.
+    pub struct Account in "accounts" {
+        key(id: u64),
+        owner: String,
+        balance: i64,
+        touched: u64;
+        index by_owner(owner: String)
+    }
+}
+
+table! {
+    /// An order of a branch: ordered, with a unique index within the branch's partition.
+    pub struct Order in "orders", order = ordered {
+        key(branch: u32, number: u64),
+        item: u16,
+        tag: u64,
+        amount: i64,
+        note: Vec<u8>;
+        index by_item(item: u16);
+        unique index by_tag(tag: u64)
+    }
+}
+
+table! {
+    /// A rate: a copy of each row in every partition.
+    pub struct Rate in "rates", replicated {
+        key(id: u16),
+        factor: i64,
+        name: String
+    }
+}
+
+table! {
+    /// An entry of the journal: without a key.
+    pub struct Entry in "entries" {
+        account: u64,
+        amount: i64,
+        text: String;
+        index by_account(account: u64)
+    }
+}
+
+table! {
+    /// A setting: page-addressed.
+    pub struct Setting in "settings", addressing = page, order = ordered {
+        key(id: u64),
+        value: i64,
+        text: String;
+        index by_value(value: i64)
+    }
+}

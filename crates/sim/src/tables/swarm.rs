@@ -1,0 +1,240 @@
+//! The character of a run of typed tables.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura::tables::{Addressing, Schema};
+use perdura::typed::{LogForm, Registered, TypedOptions};
+use perdura::{CoreOptions, Table, ValueForm};
+use perdura_device::CrashProfile;
+
+use crate::machine::Course;
+use crate::swarm::{draw_speed, draw_streams, pick};
+
+use super::procedures::{
+    append, close_account, configure, consult, drop_orders, fickle, forget_entries, gift,
+    open_account, place_order, revalue, stamp, stray, tally, transfer,
+};
+use super::rows::Sort;
+use super::schema::{Account, Entry, Order, Rate, Setting};
+
+/// The character of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Swarm {
+    pub streams: u8,
+    /// Whether each stream has a separate disk.
+    pub disks_apart: bool,
+    /// What the engine is opened with next; some of it changes from life to life.
+    pub options: CoreOptions,
+    /// The tables that are declared, as bits by their places.
+    pub declared: u8,
+    /// Whether the log's form, the tables and the rest of what a program declares change from life to
+    /// life.
+    pub changes: bool,
+    /// Whether some lives have a memory limit.
+    pub short_memory: bool,
+    /// Whether calls that cannot be commands are refused.
+    pub strict: bool,
+    /// Whether all tables are page-addressed, whatever they are declared as.
+    pub all_pages: bool,
+    pub accounts: u64,
+    pub branches: u32,
+    /// Numbers and tags of orders.
+    pub numbers: u64,
+    pub settings: u64,
+    /// Odds of texts longer than a slot, of 100.
+    pub long: u8,
+    /// Snapshots that are held open at once, at most.
+    pub snapshots: usize,
+    pub crashes: u32,
+    pub steps: u32,
+    pub odds: [u32; KINDS],
+    pub stream_speed: Vec<u8>,
+    /// Odds that a life has a fault planned, of 100.
+    pub faults: u8,
+    /// Odds that a restart is disturbed, of 100.
+    pub nested: u8,
+    pub rot: bool,
+    pub profile: Option<CrashProfile>,
+}
+
+/// Kinds of step.
+pub(crate) const KINDS: usize = 13;
+
+pub(crate) fn draw_amount(rng: &mut Rng) -> i64 {
+    pick(rng, &[0, 1, 1, 2, 5, 7, 30, 100, 1000, -1])
+}
+
+pub(crate) fn draw_text(rng: &mut Rng, swarm: &Swarm) -> String {
+    let len = match rng.u8(0..100) {
+        odds if odds >= swarm.long => rng.usize(0..24),
+        odds if odds % 8 == 0 => rng.usize(5000..20_000),
+        _ => rng.usize(24..1200),
+    };
+    let letter = char::from(rng.u8(b'a'..=b'z'));
+    std::iter::repeat_n(letter, len).collect()
+}
+
+fn procedures() -> Arc<[Registered]> {
+    Arc::new([
+        Registered::of::<open_account>(),
+        Registered::of::<transfer>(),
+        Registered::of::<close_account>(),
+        Registered::of::<append>(),
+        Registered::of::<stamp>(),
+        Registered::of::<place_order>(),
+        Registered::of::<revalue>(),
+        Registered::of::<gift>(),
+        Registered::of::<stray>(),
+        Registered::of::<consult>(),
+        Registered::of::<configure>(),
+        Registered::of::<drop_orders>(),
+        Registered::of::<forget_entries>(),
+        Registered::of::<tally>(),
+        Registered::of::<fickle>(),
+    ])
+}
+
+fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
+    let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
+    let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
+    [
+        shift(rng, 12),
+        shift(rng, 6),
+        shift(rng, 8),
+        shift(rng, 12),
+        shift(rng, 2),
+        shift(rng, 20),
+        sometimes(rng, 1),
+        sometimes(rng, 2),
+        sometimes(rng, 1),
+        sometimes(rng, 1),
+        sometimes(rng, 2),
+        sometimes(rng, 6),
+        if rng.u8(0..4) == 0 { 1 } else { 0 },
+    ]
+}
+
+impl Swarm {
+    /// The character that a seed gives.
+    pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
+        let streams = streams.unwrap_or_else(|| draw_streams(rng));
+        let long = rng.u8(0..24) == 0;
+        let partitions = pick(rng, &[1, 2, 2, 4, 8]);
+        let options = CoreOptions {
+            partitions,
+            chunk_pages: pick(rng, &[2, 4]),
+            segment_bytes: pick(rng, &[65536, 65536, 131_072]),
+            segment_bytes_first: 65536,
+            block_bytes_max: pick(rng, &[8192, 16384]),
+            queue_bytes_max: pick(rng, &[65536, 8 << 20, 8 << 20]),
+            tables: &["db0"],
+            ..CoreOptions::default()
+        };
+        let rot = rng.u8(0..24) == 0;
+        let all = (1 << Sort::ALL.len()) - 1;
+        let mut swarm = Swarm {
+            streams,
+            disks_apart: streams > 1 && rng.bool(),
+            options,
+            declared: if rng.u8(0..3) == 0 {
+                rng.u8(0..=all)
+            } else {
+                all
+            },
+            changes: rng.bool(),
+            short_memory: rng.u8(0..8) == 0,
+            strict: rng.u8(0..8) == 0,
+            all_pages: rng.u8(0..12) == 0,
+            accounts: pick(rng, &[3, 8, 30]),
+            branches: pick(rng, &[1, 3, 8]),
+            numbers: pick(rng, &[4, 20, 100]),
+            settings: pick(rng, &[1, 4]),
+            long: pick(rng, &[0, 0, 10, 40]),
+            snapshots: pick(rng, &[0, 1, 3]),
+            crashes: pick(rng, &[1, 1, 1, 2, 2, 3, 5]),
+            steps: if long { 400 } else { pick(rng, &[40, 60, 90]) },
+            odds: draw_odds(rng),
+            stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
+            faults: pick(rng, &[0, 30, 70]),
+            nested: pick(rng, &[0, 0, 10, 40]),
+            rot,
+            profile,
+        };
+        swarm.draw_typed(rng);
+        swarm
+    }
+
+    /// Draws what the log says from now on.
+    pub fn draw_typed(&mut self, rng: &mut Rng) {
+        let declared = Sort::ALL.into_iter().filter(|sort| self.declares(*sort));
+        self.options.typed = TypedOptions {
+            schemas: declared.map(|sort| self.schema_of(sort)).collect(),
+            procedures: procedures(),
+            log: pick(rng, &[LogForm::Value, LogForm::Command, LogForm::Command]),
+            form: pick(rng, &ValueForm::ALL),
+            hash_every: pick(rng, &[0, 1, 1, 2]),
+            effects_bytes_max: None,
+            strict: self.strict && !self.all_pages,
+        };
+        self.options.memory_limit = match self.short_memory && rng.bool() {
+            true => rng.u64(200_000..1_500_000),
+            false => u64::MAX,
+        };
+    }
+
+    fn schema_of(&self, sort: Sort) -> Schema {
+        let schema = match sort {
+            Sort::Accounts => Account::schema(),
+            Sort::Orders => Order::schema(),
+            Sort::Rates => Rate::schema(),
+            Sort::Entries => Entry::schema(),
+            Sort::Settings => Setting::schema(),
+        };
+        match self.all_pages {
+            true => schema.clone().with_addressing(Addressing::Page),
+            false => schema.clone(),
+        }
+    }
+
+    /// Whether the log names the rows of a table by their keys.
+    pub fn is_keyed(&self, sort: Sort) -> bool {
+        sort != Sort::Settings && !self.all_pages
+    }
+
+    /// Declares a table more.
+    pub fn declare(&mut self, sort: Sort) {
+        self.declared |= 1 << sort.place();
+    }
+
+    /// Whether a table is declared.
+    pub fn declares(&self, sort: Sort) -> bool {
+        self.declared & (1 << sort.place()) != 0
+    }
+
+    /// One of few names, some of which are long.
+    pub fn draw_owner(&self, rng: &mut Rng) -> String {
+        let owner = rng.u8(0..4);
+        let len = if rng.u8(0..100) < self.long { 300 } else { 3 };
+        format!("{:o<len$}", char::from(b'A' + owner))
+    }
+
+    /// What its lives have in common with those of every world.
+    pub fn course(&self) -> Course {
+        assert!(
+            self.declared < 1 << Sort::ALL.len(),
+            "tables that there are"
+        );
+        Course {
+            streams: self.streams,
+            stream_speed: self.stream_speed.clone(),
+            crashes: self.crashes,
+            steps: self.steps,
+            faults: self.faults,
+            nested: self.nested,
+            rot: self.rot,
+            profile: self.profile,
+            memory_is_short: self.short_memory,
+        }
+    }
+}
