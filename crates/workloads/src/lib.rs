@@ -3,12 +3,20 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`kv`] | SET and GET of random keys, over the Redis protocol or inside the process |
+//! | [`drive`] | transactions in a closed or an open loop, their latencies until they are durable |
 //! | [`figures`] | the papers' figures: data, plot, claims |
 //! | [`sms`] | messages inserted and removed by interleaved transactions |
+//! | [`tpcc`] | an order-entry system: nine tables, five transactions |
+//! | [`voter`] | an election by phone: one short transaction |
+//! | [`latency`] | how long clients waited, in the words that all benches share |
 //! | [`process`] | what the kernel says of a process: peak memory, CPU time |
 
+pub mod drive;
 pub mod figures;
 pub mod kv;
+pub mod latency;
 pub mod num;
 pub mod process;
 pub mod sms;
+pub mod tpcc;
+pub mod voter;

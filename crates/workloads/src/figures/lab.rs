@@ -199,9 +199,10 @@ impl Crash {
             schedule: Schedule::new(level, how.threads),
             method,
             supplied: &[],
+            ordered: None,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(MEMORY)),
-            catalog: &NoTables,
+            catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),
         })?
         .context("the crash left a database")?;

@@ -8,17 +8,19 @@
 //! | [`aborts`] | figure 7: by abort ratio |
 //! | [`total`] | figure 8: the whole restart |
 //! | [`throughput`] | figure 9: transactions a second |
+//! | [`command`] | the figures of paper 001 |
 //! | [`costs`] | where the CPU is the wall, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
 //! | [`scale`] | how large an experiment is |
 //! | [`figure`] | what a reproduced figure is, and the files it becomes |
 //! | [`claim`] | what is claimed, what came out, whether it holds |
 //! | [`plot`] | lines and stacked bars as SVG |
+//! | `axis` | linear and logarithmic scales |
 //! | `svg` | the shapes they are made of |
 //! | [`schedule`] | what more cores than this machine has would do, by list scheduling |
 //!
 //! # Source
-//! *Differential Logging* (000), section 5.
+//! *Differential Logging* (000), section 5; *Rethinking Main Memory OLTP Recovery* (001), section V.
 //!
 //! # Deviations
 //! Disks are modelled over memory, so that one to eight of them are the same on every machine: at
@@ -28,7 +30,9 @@
 //! what one would build today.
 
 pub mod aborts;
+mod axis;
 pub mod claim;
+pub mod command;
 pub mod costs;
 pub mod disks;
 pub mod figure;
@@ -51,6 +55,9 @@ pub use claim::{Claim, Target, Verdict};
 pub use figure::Figure;
 pub use scale::Scale;
 
+use self::command::stand::Workload;
+use self::command::sweep::Sweep;
+use self::command::{bytes, distributed, rates, replay, replicas, size};
 use self::costs::Costs;
 use crate::sms::SmsOptions;
 
@@ -63,13 +70,23 @@ const SEGMENT_BYTES: u64 = 512 << 10;
 type Make = fn(&Lab<'_>) -> Result<Figure>;
 
 /// Every figure by its name.
-pub const FIGURES: [(&str, Make); 6] = [
+pub const FIGURES: [(&str, Make); 16] = [
     ("000-volume", volume::make),
     ("000-fig5", log_time::make),
     ("000-fig6", disks::make),
     ("000-fig7", aborts::make),
     ("000-fig8", total::make),
     ("000-fig9", throughput::make),
+    ("001-fig3", rates::voter_throughput),
+    ("001-fig4", rates::voter_latency),
+    ("001-fig5", replay::voter),
+    ("001-fig6", rates::tpcc_throughput),
+    ("001-fig7", rates::tpcc_latency),
+    ("001-fig8", replay::tpcc),
+    ("001-fig9", distributed::make),
+    ("001-fig10", replicas::make),
+    ("001-bytes", bytes::make),
+    ("001-size", size::make),
 ];
 
 /// Where experiments are made.
@@ -84,6 +101,8 @@ pub struct Lab<'a> {
     pub says: &'a dyn Fn(&str),
     /// What playing costs, once it has been measured.
     costs: OnceCell<Costs>,
+    /// Voter and TPC-C at all rates, once they have been measured.
+    sweeps: [OnceCell<Sweep>; 2],
 }
 
 impl<'a> Lab<'a> {
@@ -96,6 +115,7 @@ impl<'a> Lab<'a> {
             cores,
             says,
             costs: OnceCell::new(),
+            sweeps: Default::default(),
         }
     }
 
@@ -106,6 +126,19 @@ impl<'a> Lab<'a> {
         }
         let costs = Costs::measure(self)?;
         Ok(self.costs.get_or_init(|| costs))
+    }
+
+    /// A workload under all schemes at all rates, measured when it is first asked for.
+    fn sweep(&self, workload: Workload) -> Result<&Sweep> {
+        let cell = match workload {
+            Workload::Voter => &self.sweeps[0],
+            Workload::Tpcc => &self.sweeps[1],
+        };
+        if let Some(sweep) = cell.get() {
+            return Ok(sweep);
+        }
+        let sweep = Sweep::measure(self, workload)?;
+        Ok(cell.get_or_init(|| sweep))
     }
 
     fn say(&self, what: &str) {

@@ -1,13 +1,14 @@
 //! Plots as SVG: panels of lines and of stacked bars, nothing fetched from elsewhere.
 //!
-//! The paper's figures are two kinds only, so this is no plotting library: an axis with round
-//! ticks from zero, a legend under the panel, colours that the colour-blind can tell apart, and
-//! marks that tell the lines apart without colour.
+//! The papers' figures are few kinds only, so this is no plotting library: axes with round
+//! ticks from zero or with powers of ten, a legend under the panel, colours that the colour-blind can
+//! tell apart, and marks that tell the lines apart without colour.
 
 use std::fmt::Write;
 
+use super::axis::Axis;
 use super::svg::{block, escaped, mark, path, rule, text};
-use crate::num::{count_f64, nice_step};
+use crate::num::count_f64;
 
 /// A line.
 #[derive(Debug, Clone)]
@@ -57,6 +58,15 @@ pub enum Chart {
     Lines {
         /// The name of the horizontal axis.
         x: String,
+        /// The lines.
+        series: Vec<Series>,
+    },
+    /// Lines whose vertical axis is logarithmic.
+    Powers {
+        /// The name of the horizontal axis.
+        x: String,
+        /// Whether that is logarithmic, too.
+        x_powers: bool,
         /// The lines.
         series: Vec<Series>,
     },
@@ -140,7 +150,9 @@ impl Panel {
     /// Names in the legend, in the order of their colours.
     fn legend(&self) -> Vec<&str> {
         match &self.chart {
-            Chart::Lines { series, .. } => series.iter().map(|line| line.name.as_str()).collect(),
+            Chart::Lines { series, .. } | Chart::Powers { series, .. } => {
+                series.iter().map(|line| line.name.as_str()).collect()
+            }
             Chart::Bars(bars) => {
                 let mut names: Vec<&str> = Vec::new();
                 for (name, _) in bars.iter().flat_map(|bar| &bar.parts) {
@@ -153,17 +165,18 @@ impl Panel {
         }
     }
 
-    fn top(&self) -> f64 {
+    /// The vertical axis.
+    fn vertical(&self) -> Axis {
         match &self.chart {
             Chart::Lines { series, .. } => {
-                let points = series.iter().flat_map(|line| &line.points);
-                points.map(|point| point.1).fold(0.0, f64::max)
+                Axis::linear(values(series, |p| p.1).fold(0.0, f64::max), 6)
             }
+            Chart::Powers { series, .. } => Axis::powers(values(series, |p| p.1)),
             Chart::Bars(bars) => {
                 let sums = bars
                     .iter()
                     .map(|bar| bar.parts.iter().map(|part| part.1).sum::<f64>());
-                sums.fold(0.0, f64::max)
+                Axis::linear(sums.fold(0.0, f64::max), 6)
             }
         }
     }
@@ -178,21 +191,12 @@ impl Panel {
             14,
             &self.title,
         );
-        let step = nice_step(self.top(), 6);
-        let y_max = step * (self.top() / step).ceil().max(1.0);
-        let y_of = |value: f64| bottom - value / y_max * height;
-        let mut tick = 0.0;
-        while tick <= y_max + step / 2.0 {
-            let y = y_of(tick);
+        let axis = self.vertical();
+        let y_of = |value: f64| bottom - axis.place(value) * height;
+        for (value, name) in axis.ticks() {
+            let y = y_of(value);
             rule(out, (left, y), (left + width, y), "#dddddd");
-            text(
-                out,
-                (left - 8.0, y + 4.5),
-                "end",
-                13,
-                &tick_name(tick, step),
-            );
-            tick += step;
+            text(out, (left - 8.0, y + 4.5), "end", 13, &name);
         }
         let middle = HEAD + height / 2.0;
         let _ = writeln!(
@@ -204,7 +208,20 @@ impl Panel {
         );
         match &self.chart {
             Chart::Lines { x, series } => {
-                draw_lines(out, left, x, series, &y_of);
+                let right = values(series, |p| p.0).fold(0.0, f64::max);
+                draw_lines(out, left, (x, Axis::linear(right, 8)), series, &y_of);
+            }
+            Chart::Powers {
+                x,
+                x_powers,
+                series,
+            } => {
+                let axis = if *x_powers {
+                    Axis::powers(values(series, |p| p.0))
+                } else {
+                    Axis::linear(values(series, |p| p.0).fold(0.0, f64::max), 8)
+                };
+                draw_lines(out, left, (x, axis), series, &y_of);
             }
             Chart::Bars(bars) => draw_bars(out, left, bars, &self.legend(), &y_of),
         }
@@ -221,7 +238,7 @@ impl Panel {
     fn key(&self, out: &mut String, index: usize, (x, y): (f64, f64)) {
         let colour = COLOURS[index % COLOURS.len()];
         match &self.chart {
-            Chart::Lines { series, .. } => {
+            Chart::Lines { series, .. } | Chart::Powers { series, .. } => {
                 let broken = series.get(index).is_some_and(|line| line.broken);
                 path(out, &[(x, y), (x + 36.0, y)], colour, broken);
                 mark(out, index, (x + 18.0, y), colour);
@@ -231,31 +248,23 @@ impl Panel {
     }
 }
 
+fn values(series: &[Series], of: fn(&(f64, f64)) -> f64) -> impl Iterator<Item = f64> {
+    series.iter().flat_map(|line| &line.points).map(of)
+}
+
 fn draw_lines(
     out: &mut String,
     left: f64,
-    x_name: &str,
+    (x_name, axis): (&str, Axis),
     series: &[Series],
     y_of: &dyn Fn(f64) -> f64,
 ) {
     let (width, bottom) = (PANEL.0, HEAD + PANEL.1);
-    let points = series.iter().flat_map(|line| &line.points);
-    let right = points.map(|point| point.0).fold(0.0, f64::max);
-    let step = nice_step(right, 8);
-    let x_max = (step * (right / step).ceil()).max(step);
-    let x_of = |value: f64| left + value / x_max * width;
-    let mut tick = 0.0;
-    while tick <= x_max + step / 2.0 {
-        let x = x_of(tick);
+    let x_of = |value: f64| left + axis.place(value) * width;
+    for (value, name) in axis.ticks() {
+        let x = x_of(value);
         rule(out, (x, bottom), (x, bottom + 5.0), "#333333");
-        text(
-            out,
-            (x, bottom + 20.0),
-            "middle",
-            13,
-            &tick_name(tick, step),
-        );
-        tick += step;
+        text(out, (x, bottom + 20.0), "middle", 13, &name);
     }
     text(
         out,
@@ -299,23 +308,6 @@ fn draw_bars(out: &mut String, left: f64, bars: &[Bar], names: &[&str], y_of: &d
         text(out, (centre, y_of(from) - 5.0), "middle", 12, &amount(from));
         text(out, (centre, bottom + 20.0), "middle", 13, &bar.label);
     }
-}
-
-/// A tick: thousands as K, as many decimals as the step needs.
-fn tick_name(value: f64, step: f64) -> String {
-    if step >= 1000.0 {
-        return format!("{}K", (value / 1000.0).round());
-    }
-    let decimals = if step >= 1.0 {
-        0
-    } else if step >= 0.1 {
-        1
-    } else if step >= 0.01 {
-        2
-    } else {
-        3
-    };
-    format!("{value:.decimals$}")
 }
 
 fn amount(value: f64) -> String {
@@ -382,11 +374,26 @@ mod tests {
     }
 
     #[test]
+    fn a_logarithmic_plot_holds_its_data() {
+        let mut plot = sample();
+        plot.panels[0].chart = Chart::Powers {
+            x: "% distributed".into(),
+            x_powers: true,
+            series: vec![Series::solid("value", vec![(0.1, 2e6), (100.0, 3e4)])],
+        };
+        let svg = plot.svg();
+        for words in ["% distributed", "10K", "10M", "0.1", "100"] {
+            assert!(svg.contains(&format!(">{words}</text>")), "{words}");
+        }
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
     fn an_empty_or_flat_plot_is_still_a_picture() {
         let mut plot = sample();
         for panel in &mut plot.panels {
             match &mut panel.chart {
-                Chart::Lines { series, .. } => series.clear(),
+                Chart::Lines { series, .. } | Chart::Powers { series, .. } => series.clear(),
                 Chart::Bars(bars) => bars.clear(),
             }
         }

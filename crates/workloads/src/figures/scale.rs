@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::command::scale::TypedScale;
+
 /// The transfer rate of the paper's disks, 10^6 bytes a second.
 pub const PAPER_DISK_MBPS: u64 = 29;
 
@@ -32,6 +34,8 @@ pub struct Scale {
     pub measured: Duration,
     /// What goes before it.
     pub warm_up: Duration,
+    /// The sizes of paper 001.
+    pub typed: TypedScale,
 }
 
 impl Scale {
@@ -49,6 +53,7 @@ impl Scale {
         slots: &[64, 128, 256, 512, 1024, 2048],
         measured: Duration::from_millis(2500),
         warm_up: Duration::from_millis(700),
+        typed: TypedScale::FULL,
     };
 
     /// A fifth of them.
@@ -65,6 +70,7 @@ impl Scale {
         slots: &[64, 128, 256, 512, 1024, 2048],
         measured: Duration::from_millis(1200),
         warm_up: Duration::from_millis(500),
+        typed: TypedScale::SMALL,
     };
 
     /// So small that only the machinery is tried; its claims mean nothing.
@@ -81,5 +87,6 @@ impl Scale {
         slots: &[64, 256],
         measured: Duration::from_millis(60),
         warm_up: Duration::from_millis(20),
+        typed: TypedScale::TINY,
     };
 }

@@ -1,14 +1,15 @@
 //! The engine in this process: one thread a client.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use perdura::{Db, Ticket};
 
 use super::data::{fill_value, key_of, nth_key, random_bytes};
-use super::report::{KvReport, histogram, record};
+use super::report::KvReport;
 use super::{Durability, KvOptions};
+use crate::latency::{histogram, micros, record};
 use crate::process;
 
 /// The longest that acknowledged writes may be without the disk under [`Durability::Mem`],
@@ -176,9 +177,4 @@ fn check(db: &Db, options: &KvOptions) -> Result<u64> {
         }
     }
     Ok(options.check)
-}
-
-/// A duration in whole microseconds.
-pub(super) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

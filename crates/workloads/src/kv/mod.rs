@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 pub use data::{key_of, nth_key};
-pub use report::{KvReport, LatencyUs};
+pub use report::KvReport;
 
 /// Which requests a run is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use hdrhistogram::Histogram;
 use mio::{Events, Interest, Poll, Token, event::Source};
 
 use super::data::{fill_value, key_of, nth_key, random_bytes};
-use super::embedded::micros;
 use super::reply::{Reply, parse};
-use super::report::{KvReport, histogram, record};
+use super::report::KvReport;
 use super::{Durability, KvOptions};
+use crate::latency::{histogram, micros, record};
 use crate::process;
 
 /// Replies to one batch are awaited at most this long.

@@ -4,46 +4,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::KvOptions;
-
-/// The longest latency told apart, microseconds.
-const LATENCY_US_MAX: u64 = 60_000_000;
-
-/// An empty histogram of microseconds, three digits.
-pub(super) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("fixed bounds")
-}
-
-/// Records `count` latencies of one length.
-pub(super) fn record(latencies: &mut Histogram<u64>, us: u64, count: u64) {
-    latencies.saturating_record_n(us.clamp(1, LATENCY_US_MAX), count);
-}
-
-/// Latencies as a client sees them, microseconds.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct LatencyUs {
-    /// The median.
-    pub p50: u64,
-    /// 99 of 100 are at most this.
-    pub p99: u64,
-    /// 999 of 1000 are at most this.
-    pub p999: u64,
-    /// The longest.
-    pub max: u64,
-}
-
-impl LatencyUs {
-    fn of(latencies: &Histogram<u64>) -> LatencyUs {
-        if latencies.is_empty() {
-            return LatencyUs::default();
-        }
-        LatencyUs {
-            p50: latencies.value_at_quantile(0.5),
-            p99: latencies.value_at_quantile(0.99),
-            p999: latencies.value_at_quantile(0.999),
-            max: latencies.max(),
-        }
-    }
-}
+use crate::latency::LatencyUs;
 
 /// The result of a run; figures that the target does not give are `None`.
 #[derive(Debug, Clone, Default, Serialize)]

@@ -66,7 +66,7 @@ pub fn bench(bench: &SmsBench) -> Result<SmsReport> {
         Speed {
             txns,
             seconds: begin.elapsed().as_secs_f64(),
-            latency_us: super::report::LatencyUs::default(),
+            latency_us: crate::latency::LatencyUs::default(),
             counts: driver.counts(),
         }
     } else {

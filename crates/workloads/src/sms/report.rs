@@ -1,34 +1,8 @@
 //! What a run found, in the words that all benches share.
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The longest latency told apart, microseconds.
-pub(super) const LATENCY_US_MAX: u64 = 60_000_000;
-
-/// From commit to durable, microseconds.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct LatencyUs {
-    /// The median.
-    pub p50: u64,
-    /// 99 of 100 are at most this.
-    pub p99: u64,
-    /// 999 of 1000 are at most this.
-    pub p999: u64,
-}
-
-impl LatencyUs {
-    pub(super) fn of(latencies: &Histogram<u64>) -> LatencyUs {
-        if latencies.is_empty() {
-            return LatencyUs::default();
-        }
-        LatencyUs {
-            p50: latencies.value_at_quantile(0.5),
-            p99: latencies.value_at_quantile(0.99),
-            p999: latencies.value_at_quantile(0.999),
-        }
-    }
-}
+use crate::latency::LatencyUs;
 
 /// The result of a run.
 #[derive(Debug, Clone, Default, Serialize)]

@@ -18,8 +18,8 @@ use perdura_steal::{Flushers, Steal};
 use perdura_wal::FlushProgress;
 
 use super::driver::{Driver, Stepped};
-use super::report::{LATENCY_US_MAX, LatencyUs};
 use super::{Counts, SmsOptions};
+use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 
 /// A stepped run writes what is sealed after so many ended transactions, and ends an epoch after so
@@ -186,9 +186,7 @@ impl Waiting {
             if *epoch > durable {
                 break;
             }
-            let us = u64::try_from((now - *since).as_micros()).unwrap_or(u64::MAX);
-            self.latencies
-                .saturating_record(us.clamp(1, LATENCY_US_MAX));
+            record(&mut self.latencies, micros(now - *since), 1);
             self.durable += 1;
             self.queue.pop_front();
         }
@@ -243,7 +241,7 @@ pub fn run_for(
     let flushers = Flushers::start(steal.wal());
     let mut waiting = Waiting {
         queue: VecDeque::new(),
-        latencies: Histogram::new_with_bounds(1, LATENCY_US_MAX, 3)?,
+        latencies: histogram(),
         durable: 0,
         advances: Vec::new(),
     };

@@ -1,0 +1,331 @@
+//! Transactions at full speed or at a rate, until a time or a number is reached.
+//!
+//! *Closed loop*: each client has one transaction under way and begins the next one when that is durable.
+//! A worker, which is a thread, serves many clients: it begins transactions until as many as its clients are
+//! not durable, then waits for the oldest epoch. *Open loop*: transactions have intended starts, evenly
+//! spaced, whatever the database does. Each worker has its own schedule. A latency is counted from the
+//! intended start, so that a database that stalls is charged for all that arrives meanwhile.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`worker`] | one thread: begins transactions, notes when they are durable |
+//! | [`report`] | what a run found |
+//!
+//! The driver knows transactions through [`Load`] and their durability through [`Log`], so that tests run it
+//! without a database.
+
+pub mod report;
+pub mod site;
+pub mod worker;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use hdrhistogram::Histogram;
+use perdura::{Db, Ticket};
+use perdura_base::Epoch;
+
+use crate::latency::histogram;
+use crate::process;
+
+pub use report::{KindReport, RunReport};
+pub use site::{LogScheme, Site};
+
+/// The most transactions of an open loop that have begun and are not durable.
+pub const OUTSTANDING_MAX: usize = 5_000;
+
+/// A transaction that has run.
+#[derive(Debug, Clone, Copy)]
+pub struct Submitted {
+    /// Which kind, counted from 0.
+    pub kind: usize,
+    /// The epoch with which its result is durable.
+    pub epoch: Epoch,
+    /// Whether it was rolled back.
+    pub aborted: bool,
+    /// How much it logged, if that was measured.
+    pub log_bytes: Option<u64>,
+}
+
+/// A worker's source of transactions.
+pub trait Load {
+    /// Runs the next transaction. It returns when others see it.
+    ///
+    /// # Errors
+    /// What ends the run; a transaction that aborts is none.
+    fn step(&mut self) -> Result<Submitted>;
+}
+
+/// Counters of a log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogCounters {
+    /// Frames appended, bytes.
+    pub log_bytes: u64,
+    /// Blocks written, bytes.
+    pub device_bytes: u64,
+    /// Syncs.
+    pub syncs: u64,
+}
+
+/// The log that makes transactions durable.
+pub trait Log: Sync {
+    /// The newest durable epoch.
+    fn durable(&self) -> Epoch;
+    /// Waits until an epoch is durable.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    fn wait(&self, epoch: Epoch) -> Result<()>;
+    /// Says that a transaction waits to become durable.
+    fn nudge(&self);
+    /// What has been logged so far.
+    fn counters(&self) -> LogCounters;
+}
+
+impl Log for Db {
+    fn durable(&self) -> Epoch {
+        Db::durable(self)
+    }
+
+    fn wait(&self, epoch: Epoch) -> Result<()> {
+        Ok(Db::wait(self, Ticket { epoch })?)
+    }
+
+    fn nudge(&self) {
+        Db::nudge(self);
+    }
+
+    fn counters(&self) -> LogCounters {
+        let log = self.stats().log;
+        LogCounters {
+            log_bytes: log.log_bytes,
+            device_bytes: log.log_device_bytes,
+            syncs: log.syncs,
+        }
+    }
+}
+
+/// When a run ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// After so many transactions; all of them are durable then.
+    Txns(u64),
+    /// After so long, of which the first part is not measured.
+    Time {
+        /// Not measured.
+        warm_up: Duration,
+        /// Measured.
+        measured: Duration,
+    },
+}
+
+/// How transactions arrive.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DriveOptions {
+    /// Threads.
+    pub workers: usize,
+    /// Clients of a closed loop, shared out among the workers.
+    pub clients: usize,
+    /// Open loop: so many transactions a second, whatever the database does.
+    pub rate: Option<f64>,
+    /// When it ends.
+    pub limit: Limit,
+}
+
+impl DriveOptions {
+    fn check(&self) -> Result<()> {
+        ensure!(self.workers > 0, "there is at least one worker");
+        ensure!(
+            self.clients >= self.workers,
+            "there are at least as many clients as workers"
+        );
+        ensure!(
+            self.rate
+                .is_none_or(|rate| rate.is_finite() && rate >= 0.001),
+            "a rate is at least 0.001 a second"
+        );
+        Ok(())
+    }
+
+    /// The share of `total` that a worker has; the first ones have one more.
+    fn share(&self, total: u64, worker: usize) -> u64 {
+        let workers = u64::try_from(self.workers).expect("a number of threads");
+        let worker = u64::try_from(worker).expect("a number of a thread");
+        total / workers + u64::from(worker < total % workers)
+    }
+}
+
+/// What a run found.
+#[derive(Debug, Clone)]
+pub struct Driven {
+    /// Latencies of what was measured.
+    pub latencies: Histogram<u64>,
+    /// By kind.
+    pub kinds: Vec<KindCounts>,
+    /// The measured time, seconds.
+    pub seconds: f64,
+    /// What was logged in that time.
+    pub log: LogCounters,
+    /// CPU time of the process in it, seconds.
+    pub cpu_seconds: Option<f64>,
+    /// Arrivals of an open loop that had not begun at its end.
+    pub unstarted: u64,
+}
+
+/// Transactions of one kind that were measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KindCounts {
+    /// All of them.
+    pub txns: u64,
+    /// Those that were rolled back.
+    pub aborts: u64,
+    /// Those whose bytes of the log were measured.
+    pub sized: u64,
+    /// These bytes.
+    pub log_bytes: u64,
+}
+
+impl KindCounts {
+    fn add(&mut self, other: &KindCounts) {
+        self.txns += other.txns;
+        self.aborts += other.aborts;
+        self.sized += other.sized;
+        self.log_bytes += other.log_bytes;
+    }
+}
+
+/// The times of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// When the first transaction begins.
+    pub begin: Instant,
+    /// What is durable from here on is measured.
+    pub measured_from: Instant,
+    /// Then no transaction begins any more; `None`: their number ends the run.
+    pub end: Option<Instant>,
+}
+
+/// Drives a load: `make` makes the source of each worker, in its thread.
+///
+/// # Errors
+/// What a step or the log fails with.
+pub fn drive<L: Load>(
+    log: &impl Log,
+    options: &DriveOptions,
+    kinds: usize,
+    make: impl Fn(usize) -> L + Sync,
+) -> Result<Driven> {
+    options.check()?;
+    let begin = Instant::now();
+    let times = match options.limit {
+        Limit::Txns(_) => Times {
+            begin,
+            measured_from: begin,
+            end: None,
+        },
+        Limit::Time { warm_up, measured } => Times {
+            begin,
+            measured_from: begin + warm_up,
+            end: Some(begin + warm_up + measured),
+        },
+    };
+    let stop = AtomicBool::new(false);
+    // All of a counted run is measured: nothing may begin before this sample.
+    let at_begin = Sample::take(log);
+    let (outcomes, before, after) = std::thread::scope(|scope| {
+        let (make, stop) = (&make, &stop);
+        let workers: Vec<_> = (0..options.workers)
+            .map(|number| {
+                let named = std::thread::Builder::new().name(format!("worker-{number}"));
+                let started = named.spawn_scoped(scope, move || {
+                    let outcome = worker::Worker::new(log, options, number, times, kinds)
+                        .run(make(number), stop);
+                    if outcome.is_err() {
+                        stop.store(true, Ordering::SeqCst);
+                    }
+                    outcome
+                });
+                started.expect("a thread starts, as by `thread::spawn`")
+            })
+            .collect();
+        let window = times.end.map(|end| {
+            sleep_until(times.measured_from, stop);
+            let before = Sample::take(log);
+            sleep_until(end, stop);
+            (before, Sample::take(log))
+        });
+        let outcomes: Vec<Result<worker::Outcome>> = workers
+            .into_iter()
+            .map(|worker| match worker.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect();
+        let (before, after) = window.unwrap_or_else(|| (at_begin, Sample::take(log)));
+        (outcomes, before, after)
+    });
+    let mut driven = Driven {
+        latencies: histogram(),
+        kinds: vec![KindCounts::default(); kinds],
+        seconds: match times.end {
+            Some(end) => end - times.measured_from,
+            None => after.at - before.at,
+        }
+        .as_secs_f64(),
+        log: LogCounters {
+            log_bytes: after.log.log_bytes - before.log.log_bytes,
+            device_bytes: after.log.device_bytes - before.log.device_bytes,
+            syncs: after.log.syncs - before.log.syncs,
+        },
+        cpu_seconds: after
+            .cpu_seconds
+            .zip(before.cpu_seconds)
+            .map(|(after, before)| after - before),
+        unstarted: 0,
+    };
+    for outcome in outcomes {
+        let outcome = outcome?;
+        driven
+            .latencies
+            .add(&outcome.latencies)
+            .expect("the same bounds");
+        driven.unstarted += outcome.unstarted;
+        for (all, one) in driven.kinds.iter_mut().zip(&outcome.kinds) {
+            all.add(one);
+        }
+    }
+    Ok(driven)
+}
+
+/// The state of log and process at a moment.
+struct Sample {
+    at: Instant,
+    log: LogCounters,
+    cpu_seconds: Option<f64>,
+}
+
+impl Sample {
+    fn take(log: &impl Log) -> Sample {
+        Sample {
+            at: Instant::now(),
+            log: log.counters(),
+            cpu_seconds: process::cpu_seconds(std::process::id()),
+        }
+    }
+}
+
+/// Sleeps until a moment, or until the run has failed.
+fn sleep_until(moment: Instant, stop: &AtomicBool) {
+    const LOOK_EVERY: Duration = Duration::from_millis(50);
+    while !stop.load(Ordering::SeqCst) {
+        let left = moment.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(left.min(LOOK_EVERY));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The scale of an axis: which value lies where, and its ticks.
+
+use crate::num::nice_step;
+
+/// A scale from one end of an axis to the other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Axis {
+    /// From zero, in round steps.
+    Linear {
+        /// From tick to tick.
+        step: f64,
+        /// The value at the end.
+        to: f64,
+    },
+    /// From one power of ten to another.
+    Powers {
+        /// The exponent at the begin.
+        from: i32,
+        /// The exponent at the end.
+        to: i32,
+    },
+}
+
+impl Axis {
+    /// A linear axis for values up to `top`, with at most about so many ticks.
+    pub fn linear(top: f64, ticks: u32) -> Axis {
+        let step = nice_step(top, ticks);
+        Axis::Linear {
+            step,
+            to: step * (top / step).ceil().max(1.0),
+        }
+    }
+
+    /// A logarithmic axis for these values; those that are not above zero do not count.
+    pub fn powers(values: impl Iterator<Item = f64>) -> Axis {
+        let (mut least, mut most) = (f64::MAX, 0.0_f64);
+        for value in values.filter(|value| *value > 0.0) {
+            least = least.min(value);
+            most = most.max(value);
+        }
+        if most == 0.0 {
+            return Axis::Powers { from: 0, to: 1 };
+        }
+        // One that is rounded to just beside a power of ten lies on it.
+        let from = (-30..30).rev().find(|n| power(*n) <= least * 1.000_001);
+        let from = from.unwrap_or(-30);
+        let to = (from + 1..40).find(|n| power(*n) >= most * 0.999_999);
+        Axis::Powers {
+            from,
+            to: to.unwrap_or(40),
+        }
+    }
+
+    /// Where a value lies: 0 at the begin, 1 at the end. On a logarithmic axis, what is not above zero lies
+    /// at the begin.
+    pub fn place(self, value: f64) -> f64 {
+        match self {
+            Axis::Linear { to, .. } => value / to,
+            Axis::Powers { .. } if value <= 0.0 => 0.0,
+            Axis::Powers { from, to } => {
+                assert!(from < to, "an axis has a length");
+                (value.log10() - f64::from(from)) / f64::from(to - from)
+            }
+        }
+    }
+
+    /// The ticks: values and names.
+    pub fn ticks(self) -> Vec<(f64, String)> {
+        match self {
+            Axis::Linear { step, to } => {
+                let mut ticks = Vec::new();
+                let mut tick = 0.0;
+                while tick <= to + step / 2.0 {
+                    ticks.push((tick, name(tick, step)));
+                    tick += step;
+                }
+                ticks
+            }
+            Axis::Powers { from, to } => (from..=to)
+                .map(|exponent| (power(exponent), name(power(exponent), power(exponent))))
+                .collect(),
+        }
+    }
+}
+
+fn power(exponent: i32) -> f64 {
+    10f64.powi(exponent)
+}
+
+/// A tick's name: thousands as K, as many decimals as the step needs.
+fn name(value: f64, step: f64) -> String {
+    if step >= 1_000_000.0 {
+        return format!("{}M", (value / 1e6).round());
+    }
+    if step >= 1000.0 {
+        return format!("{}K", (value / 1000.0).round());
+    }
+    let decimals = if step >= 1.0 {
+        0
+    } else if step >= 0.1 {
+        1
+    } else if step >= 0.01 {
+        2
+    } else {
+        3
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(axis: Axis) -> Vec<String> {
+        axis.ticks().into_iter().map(|tick| tick.1).collect()
+    }
+
+    #[test]
+    fn a_linear_axis_begins_at_zero() {
+        let axis = Axis::linear(24.8, 6);
+        assert_eq!(names(axis), ["0", "5", "10", "15", "20", "25"]);
+        assert_eq!(axis.place(12.5), 0.5);
+        assert_eq!(names(Axis::linear(0.0, 6)), ["0", "1"]);
+    }
+
+    #[test]
+    fn a_logarithmic_axis_has_whole_powers_of_ten() {
+        let axis = Axis::powers([0.1, 3.0, 100.0, 0.0].into_iter());
+        assert_eq!(names(axis), ["0.1", "1", "10", "100"]);
+        assert_eq!(axis.place(0.1), 0.0);
+        assert!((axis.place(100.0) - 1.0).abs() < 1e-12);
+        assert_eq!(axis.place(0.0), 0.0);
+        assert_eq!(
+            names(Axis::powers([2_000_000.0].into_iter())),
+            ["1M", "10M"]
+        );
+        assert_eq!(names(Axis::powers(std::iter::empty())), ["1", "10"]);
+    }
+}

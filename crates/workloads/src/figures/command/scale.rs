@@ -1,0 +1,119 @@
+//! How large the experiments of paper 001 are.
+
+use std::time::Duration;
+
+use crate::tpcc::inputs::Scale as Warehouses;
+
+/// The sizes of the experiments.
+#[derive(Debug, Clone, Copy)]
+pub struct TypedScale {
+    /// Rounds, each with new databases, in which all schemes are measured; the median counts.
+    pub rounds: usize,
+    /// TPC-C of figures 6 to 8 and of the sizes.
+    pub tpcc: Warehouses,
+    /// TPC-C of figure 9.
+    pub distributed: Warehouses,
+    /// TPC-C of figure 10: there are three of them.
+    pub replicated: Warehouses,
+    /// The clients' rates, as parts of what no log reaches.
+    pub rates: &'static [f64],
+    /// What a measurement of throughput takes.
+    pub measured: Duration,
+    /// What goes before it.
+    pub warm_up: Duration,
+    /// The rates before a crash, as parts of what was reached without a limit.
+    pub crash_rates: &'static [f64],
+    /// Transactions between the last image and a crash, of Voter and of TPC-C.
+    pub crash_txns: [u64; 2],
+    /// Restarts of one crash; the median counts.
+    pub restarts: usize,
+    /// How many of a hundred order lines are remote, in figures 9 and 10.
+    pub remote: &'static [f64],
+    /// Transactions of a measurement of figure 10.
+    pub replicated_txns: u64,
+    /// Transactions whose bytes are counted.
+    pub sized_txns: u64,
+}
+
+/// The specification's size of a warehouse, so many of them.
+const fn whole(warehouses: u16) -> Warehouses {
+    Warehouses {
+        warehouses,
+        items: 100_000,
+        customers: 3_000,
+    }
+}
+
+/// A fifth of it.
+const fn fifth(warehouses: u16) -> Warehouses {
+    Warehouses {
+        warehouses,
+        items: 20_000,
+        customers: 600,
+    }
+}
+
+impl TypedScale {
+    /// The paper's sizes, but for the warehouses of figure 10.
+    pub const FULL: TypedScale = TypedScale {
+        rounds: 5,
+        tpcc: whole(8),
+        distributed: whole(12),
+        replicated: fifth(12),
+        rates: &[0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.15, 1.3, 1.5],
+        measured: Duration::from_millis(1500),
+        warm_up: Duration::from_millis(400),
+        crash_rates: &[0.2, 0.4, 0.6, 0.8],
+        crash_txns: [400_000, 150_000],
+        restarts: 5,
+        remote: &[0.0, 0.1, 0.3, 1.0, 3.0, 7.0, 15.0, 40.0],
+        replicated_txns: 40_000,
+        sized_txns: 60_000,
+    };
+
+    /// A fifth of a warehouse, and fewer of them.
+    pub const SMALL: TypedScale = TypedScale {
+        rounds: 3,
+        tpcc: fifth(4),
+        distributed: fifth(8),
+        replicated: fifth(4),
+        rates: &[0.25, 0.5, 0.75, 0.9, 1.0, 1.25],
+        measured: Duration::from_millis(700),
+        warm_up: Duration::from_millis(200),
+        crash_rates: &[0.3, 0.6],
+        crash_txns: [100_000, 30_000],
+        restarts: 3,
+        remote: &[0.0, 0.3, 1.0, 5.0, 40.0],
+        replicated_txns: 10_000,
+        sized_txns: 20_000,
+    };
+
+    /// Only to try the machinery.
+    pub const TINY: TypedScale = TypedScale {
+        rounds: 1,
+        tpcc: Warehouses {
+            warehouses: 2,
+            items: 100,
+            customers: 30,
+        },
+        distributed: Warehouses {
+            warehouses: 2,
+            items: 100,
+            customers: 30,
+        },
+        replicated: Warehouses {
+            warehouses: 2,
+            items: 100,
+            customers: 30,
+        },
+        rates: &[0.25, 0.5],
+        measured: Duration::from_millis(60),
+        warm_up: Duration::from_millis(20),
+        crash_rates: &[0.5],
+        crash_txns: [500, 300],
+        restarts: 1,
+        remote: &[0.0, 40.0],
+        replicated_txns: 200,
+        sized_txns: 500,
+    };
+}

@@ -1,0 +1,357 @@
+//! A run of TPC-C: populated if it is empty, driven, checked.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use perdura::{Abort, Builder, Db, Error, Pending};
+use perdura_base::Epoch;
+
+use super::check::{Condition, Tally};
+use super::inputs::{Customer as Named, Input, Inputs, Kind, Mix, Scale};
+use super::load::{Population, Row};
+use super::procedures::{delivery, new_order, order_status, payment, stock_level};
+use super::schema::{
+    Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
+};
+use crate::drive::{DriveOptions, Load, Log, RunReport, Site, Submitted, drive};
+
+/// Rows that one transaction of the population inserts.
+const ROWS_PER_TXN: usize = 500;
+/// The date of the population, and the first of a run whose dates are its own: 2020-01-01, seconds.
+const FIRST_DATE: u32 = 1_577_836_800;
+/// The bytes of every so many transactions are measured. A prime, so that no period of the engine meets it.
+const SIZED_EVERY: u64 = 61;
+
+/// What is run, and where.
+#[derive(Debug, Clone)]
+pub struct TpccBench {
+    /// The database.
+    pub site: Site,
+    /// How large it is.
+    pub scale: Scale,
+    /// What the terminals ask for.
+    pub mix: Mix,
+    /// What all random values follow from.
+    pub seed: u64,
+    /// How it is driven; `None`: it is not.
+    pub drive: Option<DriveOptions>,
+    /// Whether dates follow from the number of a transaction instead of the clock, so that the same seed
+    /// makes the same database.
+    pub own_dates: bool,
+    /// Whether the report has the digest at the end.
+    pub digest: bool,
+}
+
+/// A run that has ended; the database is still open.
+pub struct TpccRun {
+    /// What was found.
+    pub report: RunReport,
+    /// The database.
+    pub db: Db,
+}
+
+impl TpccBench {
+    /// Opens the database, populates it if it is empty, and drives it.
+    ///
+    /// # Errors
+    /// A scale that cannot be or is not the database's; the engine's.
+    pub fn run(&self) -> Result<TpccRun> {
+        self.scale.check().map_err(Error::Usage)?;
+        let db = self.open()?;
+        let begin = Instant::now();
+        let populated = self.populate(&db)?;
+        let mut report = RunReport {
+            workload: "tpcc",
+            scheme: self.site.scheme.name(),
+            streams: db.stats().log.streams,
+            partitions: db.all_partitions().len(),
+            seed: self.seed,
+            load_seconds: if populated {
+                begin.elapsed().as_secs_f64()
+            } else {
+                0.0
+            },
+            ..RunReport::default()
+        };
+        if let Some(options) = &self.drive {
+            self.measure(&db, options, &mut report)?;
+        }
+        if self.digest {
+            report.digest = Some(format!("{:016x}", db.digest()?));
+        }
+        Ok(TpccRun { report, db })
+    }
+
+    fn open(&self) -> Result<Db> {
+        self.site.open(declare)
+    }
+
+    /// Drives a populated database and enters what was found.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn measure(
+        &self,
+        db: &Db,
+        options: &DriveOptions,
+        report: &mut RunReport,
+    ) -> Result<()> {
+        let driven = self.site.with_snapshots(db, || {
+            drive(db, options, Kind::ALL.len(), |worker| {
+                self.terminals(db, options, worker)
+            })
+        })?;
+        report.measured(options, &driven, &Kind::NAMES);
+        Ok(())
+    }
+
+    /// Opens the database, which must be populated.
+    ///
+    /// # Errors
+    /// There is none, or it is empty; the engine's.
+    pub fn open_populated(&self) -> Result<Db> {
+        let db = self.open()?;
+        if !is_populated(&db)? {
+            bail!(Error::Usage("the database has no warehouse".into()));
+        }
+        Ok(db)
+    }
+
+    fn terminals<'a>(&self, db: &'a Db, options: &DriveOptions, worker: usize) -> Terminals<'a> {
+        let workers = options.workers;
+        Terminals {
+            db,
+            inputs: Inputs::new(self.scale, self.mix.clone(), self.seed, worker, workers),
+            date: self.own_dates.then_some(FIRST_DATE),
+            sizes: workers == 1,
+            steps: 0,
+        }
+    }
+
+    /// Populates an empty database. Returns whether it was empty.
+    pub(crate) fn populate(&self, db: &Db) -> Result<bool> {
+        if is_populated(db)? {
+            self.check_scale(db)?;
+            return Ok(false);
+        }
+        let population = Population {
+            scale: self.scale,
+            seed: self.seed,
+            date: u64::from(FIRST_DATE) * 1000,
+        };
+        let mut batch = Batch::new(db);
+        population.items(|row| batch.take(row))?;
+        batch.insert()?;
+        let workers = self.drive.map_or(1, |drive| drive.workers);
+        let next = AtomicUsize::new(1);
+        std::thread::scope(|scope| {
+            let work = || -> Result<()> {
+                let mut batch = Batch::new(db);
+                loop {
+                    let w = next.fetch_add(1, Ordering::SeqCst);
+                    let Some(w) = u16::try_from(w)
+                        .ok()
+                        .filter(|w| *w <= self.scale.warehouses)
+                    else {
+                        return batch.insert();
+                    };
+                    population.warehouse(w, |row| batch.take(row))?;
+                }
+            };
+            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| match thread.join() {
+                    Ok(done) => done,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+        })
+        .context("populating")?;
+        // What is measured begins with a short log.
+        db.checkpoint()?;
+        Ok(true)
+    }
+
+    /// Refuses a scale that is not the database's.
+    fn check_scale(&self, db: &Db) -> Result<()> {
+        let scale = self.scale;
+        let w = scale.warehouses;
+        let fits = db.read(|tx| {
+            Ok::<_, Error>(
+                tx.get::<Warehouse>(w)?.is_some()
+                    && (w == u16::MAX || tx.get::<Warehouse>(w + 1)?.is_none())
+                    && tx.get::<Item>(scale.items)?.is_some()
+                    && tx.get::<Item>(scale.items + 1)?.is_none()
+                    && tx.get::<Customer>((1, 1, scale.customers))?.is_some()
+                    && tx.get::<Customer>((1, 1, scale.customers + 1))?.is_none(),
+            )
+        })?;
+        if !fits {
+            bail!(Error::Usage(format!(
+                "the database does not have {w} warehouses, {} items and {} customers in a district; give its \
+                 own numbers",
+                scale.items, scale.customers
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn is_populated(db: &Db) -> Result<bool> {
+    Ok(db.read(|tx| Ok::<_, Error>(tx.get::<Warehouse>(1)?.is_some()))?)
+}
+
+/// Adds the tables and procedures of TPC-C to what a program declares.
+pub fn declare(builder: Builder) -> Builder {
+    builder
+        .table::<Warehouse>()
+        .table::<District>()
+        .table::<Customer>()
+        .table::<History>()
+        .table::<Order>()
+        .table::<NewOrder>()
+        .table::<OrderLine>()
+        .table::<Item>()
+        .table::<Stock>()
+        .procedure(new_order)
+        .procedure(payment)
+        .procedure(order_status)
+        .procedure(delivery)
+        .procedure(stock_level)
+}
+
+/// Checks the twelve conditions at one instant; transactions may go on.
+///
+/// # Errors
+/// The engine's.
+pub fn check(db: &Db) -> Result<Vec<Condition>> {
+    let mut tally = Tally::default();
+    let snapshot = db.snapshot()?;
+    snapshot.each::<Warehouse>(|row| tally.take(&Row::Warehouse(row)))?;
+    snapshot.each::<District>(|row| tally.take(&Row::District(row)))?;
+    snapshot.each::<Customer>(|row| tally.take(&Row::Customer(row)))?;
+    snapshot.each::<History>(|row| tally.take(&Row::History(row)))?;
+    snapshot.each::<Order>(|row| tally.take(&Row::Order(row)))?;
+    snapshot.each::<NewOrder>(|row| tally.take(&Row::NewOrder(row)))?;
+    snapshot.each::<OrderLine>(|row| tally.take(&Row::OrderLine(row)))?;
+    Ok(tally.conditions())
+}
+
+/// Rows of the population that one transaction inserts.
+struct Batch<'a> {
+    db: &'a Db,
+    rows: Vec<Row>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(db: &'a Db) -> Batch<'a> {
+        let rows = Vec::with_capacity(ROWS_PER_TXN);
+        Batch { db, rows }
+    }
+
+    fn take(&mut self, row: Row) -> Result<()> {
+        self.rows.push(row);
+        if self.rows.len() == ROWS_PER_TXN {
+            self.insert()?;
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self) -> Result<()> {
+        self.db.write(|tx| {
+            self.rows.iter().try_for_each(|row| match row {
+                Row::Item(row) => tx.insert(row),
+                Row::Warehouse(row) => tx.insert(row),
+                Row::Stock(row) => tx.insert(row),
+                Row::District(row) => tx.insert(row),
+                Row::Customer(row) => tx.insert(row),
+                Row::History(row) => tx.insert(row),
+                Row::Order(row) => tx.insert(row),
+                Row::OrderLine(row) => tx.insert(row),
+                Row::NewOrder(row) => tx.insert(row),
+            })
+        })?;
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+/// The terminals of a worker's warehouses.
+struct Terminals<'a> {
+    db: &'a Db,
+    inputs: Inputs,
+    /// The date of the next transaction, seconds; `None`: each has its own time.
+    date: Option<u32>,
+    /// Whether no other thread logs, so that what a transaction logs can be measured.
+    sizes: bool,
+    steps: u64,
+}
+
+impl Load for Terminals<'_> {
+    fn step(&mut self) -> Result<Submitted> {
+        let input = self.inputs.next_input();
+        let kind = input.kind().index();
+        self.steps += 1;
+        let before = (self.sizes && self.steps.is_multiple_of(SIZED_EVERY))
+            .then(|| Log::counters(self.db).log_bytes);
+        let done = self.submit(input)?;
+        let log_bytes = before
+            .filter(|_| done.is_some())
+            .map(|before| Log::counters(self.db).log_bytes - before);
+        Ok(Submitted {
+            kind,
+            // What was rolled back leaves nothing to wait for.
+            epoch: done.unwrap_or(Epoch(0)),
+            aborted: done.is_none(),
+            log_bytes,
+        })
+    }
+}
+
+impl Terminals<'_> {
+    /// Runs a transaction; `None` if it was rolled back.
+    fn submit(&mut self, input: Input) -> Result<Option<Epoch>> {
+        let at = self.date.unwrap_or(0);
+        self.date = self.date.map(|date| date + 1);
+        let db = self.db;
+        match input {
+            Input::NewOrder { w, d, c, lines } => ended(db.submit(new_order, (w, d, c, lines, at))),
+            Input::Payment {
+                w,
+                d,
+                c_w,
+                c_d,
+                customer,
+                amount,
+            } => {
+                let (c, last) = named(customer);
+                ended(db.submit(payment, (w, d, c_w, c_d, c, last, amount, at)))
+            }
+            Input::OrderStatus { w, d, customer } => {
+                let (c, last) = named(customer);
+                ended(db.submit(order_status, (w, d, c, last)))
+            }
+            Input::Delivery { w, carrier } => ended(db.submit(delivery, (w, carrier, at))),
+            Input::StockLevel { w, d, threshold } => {
+                ended(db.submit(stock_level, (w, d, threshold)))
+            }
+        }
+    }
+}
+
+/// A customer as an argument: a number, or 0 and a name.
+fn named(customer: Named) -> (u32, String) {
+    match customer {
+        Named::Id(c) => (c, String::new()),
+        Named::Last(last) => (0, last),
+    }
+}
+
+fn ended<R>(done: Result<Pending<R>, Abort>) -> Result<Option<Epoch>> {
+    match done {
+        Ok(pending) => Ok(Some(pending.ticket().epoch)),
+        Err(Abort::Refused(_)) => Ok(None),
+        Err(Abort::Database(error)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,140 @@
+//! A run of Voter.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use perdura::{Abort, Builder, Db, Error};
+
+use super::areas::area_codes;
+use super::inputs::{CONTESTANTS, Calls, Election};
+use super::procedures::{COUNTED, vote};
+use super::schema::{AreaCodeState, Contestant, Vote, VotesByPhone};
+use crate::drive::{DriveOptions, Load, RunReport, Site, Submitted, drive};
+
+/// The kinds of calls, by what became of them.
+const KINDS: [&str; 2] = ["counted", "refused"];
+
+/// What is run, and where.
+#[derive(Debug, Clone)]
+pub struct VoterBench {
+    /// The database.
+    pub site: Site,
+    /// What the election is made of.
+    pub election: Election,
+    /// What all random values follow from.
+    pub seed: u64,
+    /// How it is driven.
+    pub drive: DriveOptions,
+    /// Whether the report has the digest at the end.
+    pub digest: bool,
+}
+
+/// A run that has ended; the database is still open.
+pub struct VoterRun {
+    /// What was found.
+    pub report: RunReport,
+    /// The database.
+    pub db: Db,
+}
+
+impl VoterBench {
+    /// Opens the database, begins the election if it is empty, and takes calls.
+    ///
+    /// # Errors
+    /// An election that cannot be; the engine's.
+    pub fn run(&self) -> Result<VoterRun> {
+        self.election.check().map_err(Error::Usage)?;
+        let db = self.site.open(declare)?;
+        let begin = Instant::now();
+        self.populate(&db)?;
+        let mut report = RunReport {
+            workload: "voter",
+            scheme: self.site.scheme.name(),
+            streams: db.stats().log.streams,
+            partitions: db.all_partitions().len(),
+            seed: self.seed,
+            load_seconds: begin.elapsed().as_secs_f64(),
+            ..RunReport::default()
+        };
+        self.measure(&db, &mut report)?;
+        if self.digest {
+            report.digest = Some(format!("{:016x}", db.digest()?));
+        }
+        Ok(VoterRun { report, db })
+    }
+
+    /// Takes calls and enters what was found.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn measure(&self, db: &Db, report: &mut RunReport) -> Result<()> {
+        let driven = self.site.with_snapshots(db, || {
+            drive(db, &self.drive, KINDS.len(), |worker| Phones {
+                db,
+                calls: Calls::new(self.election, self.seed, worker),
+                votes_per_phone: self.election.votes_per_phone,
+            })
+        })?;
+        report.measured(&self.drive, &driven, &KINDS);
+        Ok(())
+    }
+
+    /// Begins the election: contestants and area codes.
+    pub(crate) fn populate(&self, db: &Db) -> Result<()> {
+        let contestants: Vec<Contestant> = (1..=self.election.contestants)
+            .zip(CONTESTANTS)
+            .map(|(number, name)| Contestant {
+                number,
+                name: name.to_owned(),
+            })
+            .collect();
+        db.write(|tx| {
+            if tx.contains::<Contestant>(1)? {
+                return Ok(());
+            }
+            for row in &contestants {
+                tx.insert(row)?;
+            }
+            for (area_code, state) in area_codes() {
+                tx.insert(&AreaCodeState { area_code, state })?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Adds the tables and the procedure of Voter to what a program declares.
+pub fn declare(builder: Builder) -> Builder {
+    builder
+        .table::<Contestant>()
+        .table::<AreaCodeState>()
+        .table::<Vote>()
+        .table::<VotesByPhone>()
+        .procedure(vote)
+}
+
+/// The phones whose calls a worker takes.
+struct Phones<'a> {
+    db: &'a Db,
+    calls: Calls,
+    votes_per_phone: u8,
+}
+
+impl Load for Phones<'_> {
+    fn step(&mut self) -> Result<Submitted> {
+        let call = self.calls.next_call();
+        let args = (call.phone, call.contestant, self.votes_per_phone);
+        let pending = match self.db.submit(vote, args) {
+            Ok(pending) => pending,
+            Err(Abort::Database(error)) => return Err(error.into()),
+            Err(Abort::Refused(why)) => anyhow::bail!("a vote aborted: {why}"),
+        };
+        Ok(Submitted {
+            kind: usize::from(*pending.value() != COUNTED),
+            epoch: pending.ticket().epoch,
+            aborted: false,
+            log_bytes: None,
+        })
+    }
+}

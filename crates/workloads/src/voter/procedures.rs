@@ -1,0 +1,44 @@
+//! The transaction.
+//!
+//! # Source
+//! *Rethinking Main Memory OLTP Recovery* (001), section V-A; the Voter application of VoltDB.
+
+use perdura_table::procedure;
+
+use super::inputs::NUMBERS_OF_AREA;
+use super::schema::{AreaCodeState, Contestant, Vote, VotesByPhone};
+
+/// A vote was counted.
+pub const COUNTED: u8 = 0;
+/// The contestant does not exist.
+pub const NO_SUCH_CONTESTANT: u8 = 1;
+/// The phone number has no vote left.
+pub const OVER_LIMIT: u8 = 2;
+/// The state of a phone number whose area code is not known.
+const UNKNOWN_STATE: [u8; 2] = *b"XX";
+
+procedure! {
+    /// Counts a vote, if the contestant exists and the phone number has a vote left.
+    pub fn vote(cx, phone: u64, contestant: u8, votes_per_phone: u8) -> u8,
+    on [VotesByPhone(phone)] {
+        if !cx.contains::<Contestant>(contestant)? {
+            return Ok(NO_SUCH_CONTESTANT);
+        }
+        let votes = cx.view::<VotesByPhone>(phone)?;
+        let before = votes.map(|row| row.get(VotesByPhone::count)).transpose()?;
+        if before.is_some_and(|before| before >= votes_per_phone) {
+            return Ok(OVER_LIMIT);
+        }
+        let area_code = u16::try_from(phone / NUMBERS_OF_AREA).unwrap_or(0);
+        let state = match cx.view::<AreaCodeState>(area_code)? {
+            Some(row) => *row.get(AreaCodeState::state)?,
+            None => UNKNOWN_STATE,
+        };
+        cx.insert(&Vote { phone, state, contestant })?;
+        match before {
+            None => cx.insert(&VotesByPhone { phone, count: 1 })?,
+            Some(before) => cx.update(&VotesByPhone { phone, count: before + 1 })?,
+        }
+        Ok(COUNTED)
+    }
+}

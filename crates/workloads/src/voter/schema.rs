@@ -1,0 +1,38 @@
+//! The tables of Voter.
+//!
+//! # Source
+//! *Rethinking Main Memory OLTP Recovery* (001), section V-A.
+//!
+//! # Deviations
+//! The id of a vote is its row id. The paper's procedure limits the votes of a phone number, for which VoltDB's
+//! application counts them in a view; here a table holds the count.
+
+use perdura_table::table;
+
+table! {
+    /// Somebody who stands for election.
+    pub struct Contestant in "contestants", addressing = key, replicated {
+        key(number: u8), name: String
+    }
+}
+
+table! {
+    /// The state of an area code.
+    pub struct AreaCodeState in "area_code_state", addressing = key, replicated {
+        key(area_code: u16), state: [u8; 2]
+    }
+}
+
+table! {
+    /// A vote.
+    pub struct Vote in "votes", addressing = key {
+        phone: u64, state: [u8; 2], contestant: u8
+    }
+}
+
+table! {
+    /// How many votes came from a phone number.
+    pub struct VotesByPhone in "votes_by_phone_number", addressing = key {
+        key(phone: u64), count: u8
+    }
+}
