@@ -20,6 +20,10 @@ pub struct Damaged(pub usize);
 #[derive(Debug)]
 pub struct Violated(pub usize);
 
+/// The data of a whole database contradict each other, which was printed already.
+#[derive(Debug)]
+pub struct Inconsistent(pub usize);
+
 /// Something was left behind, which was printed already.
 #[derive(Debug)]
 pub struct Incomplete;
@@ -42,6 +46,12 @@ message!(
     f.write_str("not everything was taken along")
 );
 message!(Damaged, self, f, write!(f, "{} problem(s) found", self.0));
+message!(
+    Inconsistent,
+    self,
+    f,
+    write!(f, "{} condition(s) violated", self.0)
+);
 message!(
     Violated,
     self,
@@ -66,7 +76,7 @@ pub fn code(done: anyhow::Result<()>) -> ExitCode {
     let code = code_of(&error);
     eprintln!("perdura: {}", output::shown(&told_once(&error)));
     match code {
-        DAMAGED => eprintln!(
+        DAMAGED if error.downcast_ref::<Inconsistent>().is_none() => eprintln!(
             "perdura: nothing was changed. `perdura verify` lists all damage, `perdura repair` makes \
              a new database of what is whole; keep a copy of the files before trying anything else."
         ),
@@ -101,7 +111,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<Usage>().is_some() {
         return USAGE;
     }
-    if error.downcast_ref::<Damaged>().is_some() {
+    if error.downcast_ref::<Damaged>().is_some() || error.downcast_ref::<Inconsistent>().is_some() {
         return DAMAGED;
     }
     match error.downcast_ref::<ServeError>() {
@@ -168,5 +178,6 @@ mod tests {
             2
         );
         assert_eq!(code_of(&anyhow::anyhow!("anything")), 1);
+        assert_eq!(code_of(&anyhow::Error::new(Inconsistent(1))), 3);
     }
 }

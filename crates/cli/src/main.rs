@@ -6,6 +6,7 @@
 mod exit;
 mod offline;
 mod output;
+mod programs;
 mod read_disk;
 mod setting_args;
 mod transfer;

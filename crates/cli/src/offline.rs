@@ -20,6 +20,7 @@ use perdura_recovery::{Level, Method, Schedule};
 use perdura_wal::{Check, StreamScan, scan_stream};
 
 use crate::exit::Usage;
+use crate::programs::player;
 use crate::read_disk::ReadDisk;
 
 /// Where the database is.
@@ -134,13 +135,16 @@ impl Offline {
     /// [`Usage`] with the reason.
     pub fn way(&self, name: &str, level: Option<u8>) -> Result<(&'static Method, Level)> {
         let scheme = self.anchor.scheme;
-        let method = Method::by_name(name, scheme).map_err(Usage)?;
+        let method = match name {
+            "auto" => Method::of_log(&self.anchor),
+            name => Method::by_name(name, scheme).map_err(Usage)?,
+        };
         let level = match level {
             None => Method::highest_level(scheme),
             Some(number) => Level::new(number)
                 .ok_or_else(|| Usage(format!("level {number}: there are levels 1 to 4")))?,
         };
-        method.check(scheme, level).map_err(Usage)?;
+        method.check_log(&self.anchor, level).map_err(Usage)?;
         Ok((method, level))
     }
 
@@ -177,9 +181,10 @@ impl Offline {
             schedule: *schedule,
             method,
             supplied: &[],
+            ordered: Some(player()),
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: &perdura::catalog::CatalogRows,
+            catalog: Arc::new(perdura::catalog::CatalogRows::default()),
             progress: Arc::new(Progress::default()),
         }
     }

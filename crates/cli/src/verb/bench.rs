@@ -1,6 +1,9 @@
 //! `perdura bench`
 
 mod sms;
+mod tpcc;
+mod typed;
+mod voter;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +22,8 @@ use perdura_server::settings::units;
 pub enum Workload {
     Kv(Box<KvArgs>),
     Sms(Box<sms::SmsArgs>),
+    Tpcc(Box<tpcc::TpccArgs>),
+    Voter(Box<voter::VoterArgs>),
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -98,6 +103,8 @@ pub fn run(workload: &Workload) -> Result<()> {
     match workload {
         Workload::Kv(args) => run_kv(args),
         Workload::Sms(args) => sms::run(args),
+        Workload::Tpcc(args) => tpcc::run(args),
+        Workload::Voter(args) => voter::run(args),
     }
 }
 

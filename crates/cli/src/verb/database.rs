@@ -15,6 +15,21 @@ impl DatabaseArgs {
     pub fn options(&self, data: PathBuf) -> Result<perdura::Options> {
         options_of(&self.0, data)
     }
+
+    /// The same; a new database has so many partitions unless it is told another number.
+    pub fn options_with_partitions(
+        &self,
+        data: PathBuf,
+        partitions: u16,
+    ) -> Result<perdura::Options> {
+        let mut settings = Settings::default();
+        settings.database.data = data;
+        self.0.apply(&mut settings)?;
+        if !settings.is_given("partitions") {
+            settings.database.partitions = partitions;
+        }
+        engine_options(&settings)
+    }
 }
 
 impl ReaderArgs {

@@ -124,7 +124,9 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
         clock,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         progress: Arc::new(Progress::default()),
+        ordered: from.ordered.clone(),
         dry_run: false,
+        catalog: Arc::clone(&from.catalog),
         ..*from
     };
     let defaults = perdura::CoreOptions::default();

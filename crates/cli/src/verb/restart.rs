@@ -29,7 +29,8 @@ use crate::output;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
-    /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, or auto: the database's own.
+    /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, value, command, or auto: the
+    /// database's own. Value and command play ordered frames after the database's own records.
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     method: String,
     /// Leave everything as it is.

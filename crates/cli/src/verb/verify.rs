@@ -67,8 +67,13 @@ fn describe(found: &Findings) -> String {
     }
     for stream in &found.streams {
         text += &format!(
-            "stream {}  {} blocks, {} transactions, {} records, valid up to {}\n",
-            stream.stream, stream.blocks, stream.groups, stream.records, stream.valid_end
+            "stream {}  {} blocks, {} transactions, {} records, {} ordered frames, valid up to {}\n",
+            stream.stream,
+            stream.blocks,
+            stream.groups,
+            stream.records,
+            stream.ordered,
+            stream.valid_end
         );
     }
     if let Some(durable) = found.durable_epoch {
@@ -91,7 +96,10 @@ fn describe(found: &Findings) -> String {
         (None, false) => {
             "stands in nothing is lost: a start uses what is whole and rewrites the rest\n"
         }
-        (Some(_), _) => "refused   no start without what is damaged\n",
+        (Some(_), false) => "refused   no start without what is damaged\n",
+        (Some(_), true) => {
+            "refused   nothing is damaged, and a start needs more than this program has\n"
+        }
     };
     text
 }

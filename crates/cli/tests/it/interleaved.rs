@@ -134,7 +134,11 @@ fn legal(scheme: Scheme) -> (&'static [&'static str], &'static [&'static str]) {
     match scheme {
         Scheme::Dl1p => (&["dl1p"], &["1", "2", "3", "4"]),
         Scheme::Dl2p => (&["dl2p", "dl1p"], &["1", "2", "3", "4"]),
-        Scheme::Pl2p | Scheme::Differential => (&["pl2p", "pl2p-part"], &["1", "2", "3"]),
+        Scheme::Pl2p
+        | Scheme::Differential
+        | Scheme::Value
+        | Scheme::Command
+        | Scheme::Unlogged => (&["pl2p", "pl2p-part"], &["1", "2", "3"]),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::support::{Reply, Server, arg, ended, perdura};
 
 #[test]
 fn every_verb_explains_itself_with_an_example() {
-    let verbs: [&[&str]; 15] = [
+    let verbs: [&[&str]; 17] = [
         &[],
         &["serve"],
         &["config"],
@@ -20,6 +20,8 @@ fn every_verb_explains_itself_with_an_example() {
         &["digest"],
         &["crash"],
         &["bench", "kv"],
+        &["bench", "tpcc"],
+        &["bench", "voter"],
     ];
     for verb in verbs {
         let (code, text) = ended(&[verb, &["--help"]].concat());

@@ -39,6 +39,8 @@ struct Shown {
     image_a: ShownImage,
     image_b: ShownImage,
     chain: Vec<ShownLink>,
+    /// Families of ordered frames that the log may hold.
+    ordered: Vec<&'static str>,
     sections: Vec<ShownSection>,
     notes: Vec<String>,
 }
@@ -128,6 +130,7 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
                 cut: link.cut.iter().map(|pos| pos.0).collect(),
             })
             .collect(),
+        ordered: anchor.families.names(),
         sections: anchor
             .sections()
             .iter()
@@ -183,6 +186,9 @@ pub fn run(args: &Args) -> Result<()> {
             "closed       incarnation {}, durable epoch {}, from {:?} to {:?}\n",
             link.incarnation, link.durable_epoch, link.start, link.cut
         );
+    }
+    if !anchor.ordered.is_empty() {
+        text += &format!("ordered      {}\n", anchor.ordered.join(", "));
     }
     for section in &anchor.sections {
         let required = if section.required {

@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::exit::Usage;
 use crate::offline::{Directories, Offline};
 use crate::output;
+use crate::verb::dump::ordered::ShownOrdered;
 use perdura_base::moment::moment;
 
 /// Show the log, block by block and frame by frame.
@@ -55,6 +56,8 @@ struct ShownBlock {
     written: String,
     body_bytes: u32,
     partitions: Vec<u16>,
+    /// Which passes of a restart need it.
+    passes: Vec<u8>,
     void: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     frames: Vec<ShownFrame>,
@@ -68,6 +71,8 @@ struct ShownFrame {
     detail: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     records: Vec<ShownRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ordered: Option<ShownOrdered>,
 }
 
 #[derive(Serialize)]
@@ -162,6 +167,10 @@ fn show_block(stream: StreamId, block: &BlockRef, cut: Option<&Cut>) -> ShownBlo
             .iter()
             .map(|partition| partition.0)
             .collect(),
+        passes: [(1, block.holds.others), (2, block.holds.ordered)]
+            .into_iter()
+            .filter_map(|(pass, needs)| needs.then_some(pass))
+            .collect(),
         void: cut.is_some_and(beyond),
         frames: Vec::new(),
     }
@@ -179,12 +188,26 @@ fn show_frame(frame: Frame<'_>) -> ShownFrame {
         FrameKind::Restart => ("restart", Some(restart_detail(frame.payload))),
         FrameKind::Beacon => ("beacon", None),
         FrameKind::Record => ("record", Some(record_detail(frame.payload))),
+        FrameKind::Effects => return show_ordered("effects", frame),
+        FrameKind::Command => return show_ordered("command", frame),
     };
     ShownFrame {
         kind,
         bytes: frame.payload.len(),
         detail,
         records: Vec::new(),
+        ordered: None,
+    }
+}
+
+fn show_ordered(kind: &'static str, frame: Frame<'_>) -> ShownFrame {
+    let ordered = ShownOrdered::of(&frame);
+    ShownFrame {
+        kind,
+        bytes: frame.payload.len(),
+        detail: Some(ordered.line()),
+        records: Vec::new(),
+        ordered: Some(ordered),
     }
 }
 
@@ -204,6 +227,7 @@ fn show_group(frame: Frame<'_>) -> ShownFrame {
                 bytes: record.fragment_bytes(),
             })
             .collect(),
+        ordered: None,
     }
 }
 
@@ -303,6 +327,9 @@ fn print_block(out: &mut impl Write, block: &ShownBlock, json: bool) -> Result<(
     for frame in &block.frames {
         let detail = frame.detail.as_deref().unwrap_or_default();
         writeln!(out, "  {} {} bytes  {detail}", frame.kind, frame.bytes)?;
+        for line in frame.ordered.iter().flat_map(ShownOrdered::lines) {
+            writeln!(out, "    {line}")?;
+        }
         for record in &frame.records {
             writeln!(
                 out,

@@ -3,6 +3,7 @@
 mod anchor;
 mod checkpoint;
 mod log;
+mod ordered;
 mod page;
 
 use anyhow::Result;

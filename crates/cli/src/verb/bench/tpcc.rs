@@ -1,0 +1,143 @@
+//! `perdura bench tpcc`
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use perdura_workloads::drive::RunReport;
+use perdura_workloads::tpcc::bench::{TpccBench, check};
+use perdura_workloads::tpcc::check::Condition;
+use perdura_workloads::tpcc::inputs::{Mix, Scale};
+use serde::Serialize;
+
+use super::typed::{self, TypedArgs};
+use crate::exit::{Inconsistent, Usage};
+use crate::output;
+
+/// Orders and payments: nine tables and five transactions.
+///
+/// The database is populated if it is empty. Warehouses are numbered from 1; a warehouse is in the
+/// partition of its number modulo their number, and belongs to one of the workers.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura bench tpcc --scheme none --seconds 5\n  \
+    perdura bench tpcc --scheme command --warehouses 8 --workers 2 --data d --rate 20000 --json\n  \
+    perdura bench tpcc --data d --txns 100000 --crash --digest\n  \
+    perdura bench tpcc --data d --check")]
+pub struct TpccArgs {
+    /// Warehouses.
+    #[arg(long, value_name = "W", default_value_t = 1)]
+    warehouses: u16,
+    /// Items; the specification says 100000.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    items: u32,
+    /// Customers of a district; the specification says 3000.
+    #[arg(long, value_name = "N", default_value_t = 3_000)]
+    customers: u32,
+    /// How many of a hundred order lines another warehouse supplies.
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    multi_partition: f64,
+    /// How many of a hundred payments are for a customer of another warehouse.
+    #[arg(long, value_name = "X", default_value_t = 15.0)]
+    remote_payments: f64,
+    /// New-Order alone instead of the mix.
+    #[arg(long)]
+    new_order_only: bool,
+    /// Check the twelve consistency conditions at the end; with neither --txns nor --seconds check only.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    typed: TypedArgs,
+}
+
+impl TpccArgs {
+    fn bench(&self) -> Result<TpccBench> {
+        let percent = |percent: f64| (0.0..=100.0).contains(&percent);
+        if !percent(self.multi_partition) || !percent(self.remote_payments) {
+            bail!(Usage(
+                "--multi-partition and --remote-payments are 0 to 100".into()
+            ));
+        }
+        let mix = if self.new_order_only {
+            Mix::new_order_only(self.multi_partition)
+        } else {
+            Mix {
+                remote_lines: self.multi_partition,
+                remote_payments: self.remote_payments,
+                ..Mix::default()
+            }
+        };
+        let scale = Scale {
+            warehouses: self.warehouses,
+            items: self.items,
+            customers: self.customers,
+        };
+        scale.check().map_err(Usage)?;
+        Ok(TpccBench {
+            site: self.typed.site(self.warehouses)?,
+            scale,
+            mix,
+            seed: self.typed.seed,
+            drive: Some(self.typed.drive()?),
+            own_dates: self.typed.is_counted(),
+            digest: self.typed.digest,
+        })
+    }
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Found<'a> {
+    #[serde(flatten)]
+    report: Option<&'a RunReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conditions: Option<&'a [Condition]>,
+}
+
+pub fn run(args: &TpccArgs) -> Result<()> {
+    let bench = args.bench()?;
+    let (report, db) = if args.check && !args.typed.asks_for_a_run() {
+        (None, bench.open_populated()?)
+    } else {
+        let ended = bench.run()?;
+        (Some(ended.report), ended.db)
+    };
+    let conditions = args.check.then(|| check(&db)).transpose()?;
+    if args.typed.json {
+        output::json(&Found {
+            report: report.as_ref(),
+            conditions: conditions.as_deref(),
+        })?;
+    } else {
+        let text = report.as_ref().map(typed::text).unwrap_or_default();
+        let lines: String = conditions.iter().flatten().map(line_of).collect();
+        output::text(&(text + &lines))?;
+    }
+    if args.typed.crash {
+        // Like a power cut: nothing is closed.
+        std::process::exit(0);
+    }
+    bench.site.close(db)?;
+    let conditions = conditions.unwrap_or_default();
+    match conditions
+        .iter()
+        .filter(|found| found.violations > 0)
+        .count()
+    {
+        0 => Ok(()),
+        violated => bail!(Inconsistent(violated)),
+    }
+}
+
+fn line_of(condition: &Condition) -> String {
+    let Condition {
+        number,
+        says,
+        violations,
+        first,
+    } = condition;
+    match first {
+        None => format!("condition {number:>2}  ok        {says}\n"),
+        Some(first) => {
+            format!("condition {number:>2}  violated  {says}: {violations} row(s), first {first}\n")
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `perdura bench voter`
+
+use anyhow::Result;
+use clap::Parser;
+use perdura_workloads::voter::bench::VoterBench;
+use perdura_workloads::voter::inputs::Election;
+
+use super::typed::{self, TypedArgs};
+use crate::exit::Usage;
+use crate::output;
+
+/// An election by phone: one short transaction, which inserts a vote.
+///
+/// A vote is in the partition of its phone number.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura bench voter --scheme none --seconds 5\n  \
+    perdura bench voter --scheme value --data d --rate 50000 --json")]
+pub struct VoterArgs {
+    /// Contestants, 1 to 12.
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    contestants: u8,
+    /// How many votes a phone number has.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    votes_per_phone: u8,
+    #[command(flatten)]
+    typed: TypedArgs,
+}
+
+pub fn run(args: &VoterArgs) -> Result<()> {
+    let election = Election {
+        contestants: args.contestants,
+        votes_per_phone: args.votes_per_phone,
+    };
+    election.check().map_err(Usage)?;
+    let bench = VoterBench {
+        site: args.typed.site(1)?,
+        election,
+        seed: args.typed.seed,
+        drive: args.typed.drive()?,
+        digest: args.typed.digest,
+    };
+    let ended = bench.run()?;
+    if args.typed.json {
+        output::json(&ended.report)?;
+    } else {
+        output::text(&typed::text(&ended.report))?;
+    }
+    if args.typed.crash {
+        // Like a power cut: nothing is closed.
+        std::process::exit(0);
+    }
+    bench.site.close(ended.db)
+}

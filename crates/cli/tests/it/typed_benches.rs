@@ -1,0 +1,110 @@
+//! `bench tpcc` and `bench voter` from outside: what they report, a crash and the conditions after it,
+//! and what they refuse.
+
+use serde_json::Value;
+
+use crate::support::{arg, ended, perdura};
+
+/// A scale at which the population takes no time.
+const SMALL: [&str; 8] = [
+    "bench",
+    "tpcc",
+    "--items",
+    "100",
+    "--customers",
+    "30",
+    "--partitions",
+    "4",
+];
+
+fn json(args: &[&str]) -> Value {
+    let output = perdura(args);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn bench_tpcc_crashes_and_meets_its_conditions_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db");
+    let small = [&SMALL[..], &["--data", arg(&data), "--warehouses", "2"]].concat();
+    let crash = ["--txns", "600", "--crash", "--digest", "--json"];
+    let report = json(&[&small[..], &crash].concat());
+    for field in [
+        "tps",
+        "log_bytes",
+        "log_device_bytes",
+        "log_bytes_per_txn",
+        "syncs",
+        "peak_rss_bytes",
+    ] {
+        assert!(
+            report[field].as_f64().is_some_and(|figure| figure > 0.0),
+            "{field}: {report}"
+        );
+    }
+    assert_eq!(
+        (&report["workload"], &report["txns"]),
+        (&"tpcc".into(), &600.into())
+    );
+    assert_eq!(report["scheme"], "command");
+    assert_eq!(report["kinds"][0]["name"], "new_order");
+    assert!(report["latency_us"]["p999"].is_u64());
+
+    let found = json(&[&small[..], &["--check", "--json"]].concat());
+    let conditions = found["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 12);
+    assert!(
+        conditions.iter().all(|found| found["violations"] == 0),
+        "{found}"
+    );
+    let (code, text) =
+        ended(&[&small[..], &["--check", "--txns", "50", "--rate", "2000"]].concat());
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("condition 12  ok"), "{text}");
+
+    let (code, text) = ended(&[&SMALL[..], &["--data", arg(&data), "--txns", "1"]].concat());
+    assert_eq!(code, 2, "another number of warehouses: {text}");
+}
+
+#[test]
+fn bench_voter_counts_and_refuses() {
+    for scheme in ["none", "differential", "value", "command"] {
+        let args = [
+            "bench",
+            "voter",
+            "--partitions",
+            "4",
+            "--txns",
+            "500",
+            "--scheme",
+            scheme,
+            "--json",
+        ];
+        let report = json(&args);
+        assert_eq!(
+            (&report["workload"], &report["scheme"]),
+            (&"voter".into(), &scheme.into())
+        );
+        let kinds = report["kinds"].as_array().unwrap();
+        let txns: Option<u64> = kinds.iter().map(|kind| kind["txns"].as_u64()).sum();
+        assert_eq!(txns, Some(500));
+    }
+}
+
+#[test]
+fn wrong_options_of_typed_benches_are_usage_errors() {
+    let wrong: [&[&str]; 6] = [
+        &["tpcc", "--multi-partition", "101"],
+        &["tpcc", "--warehouses", "0"],
+        &["tpcc", "--rate", "5", "--clients", "5"],
+        &["tpcc", "--crash"],
+        &["voter", "--contestants", "13"],
+        &["voter", "--workers", "2", "--clients", "1"],
+    ];
+    for args in wrong {
+        let (code, text) = ended(&[&["bench"], args].concat());
+        assert_eq!(code, 2, "{args:?}: {text}");
+    }
+}
