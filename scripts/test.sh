@@ -5,6 +5,8 @@
 #   PERDURA_KILL_ROUNDS=200 PERDURA_POWERCUT_ROUNDS=50 scripts/test.sh    the long way
 #   PERDURA_KILL_SYNC_ROUNDS=50 PERDURA_POWERCUT_SYNC_ROUNDS=50 scripts/test.sh   with --log-io sync
 #   PERDURA_CRASH_RUNS=1000000 scripts/test.sh                            more crash runs
+#   PERDURA_TABLES_RUNS=200000 scripts/test.sh                            more crash runs of typed tables
+#   PERDURA_KILL_TABLES_ROUNDS=20 scripts/test.sh                         more kills of TPC-C
 #   PERDURA_DIFF_COMMANDS=1000000 scripts/test.sh                         more commands beside Redis
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,6 +35,10 @@ cargo test --locked --release -p perdura-sim
 step "crash runs"
 cargo run --locked --quiet --release -p perdura-cli -- \
     crash --seed 1 --runs "${PERDURA_CRASH_RUNS:-20000}" --jobs "$(nproc)" --json
+
+step "crash runs of typed tables"
+cargo run --locked --quiet --release -p perdura-cli -- \
+    crash --mode tables --seed 1 --runs "${PERDURA_TABLES_RUNS:-3000}" --jobs "$(nproc)" --json
 
 step "every command of the documents"
 scripts/test-docs.sh
