@@ -26,6 +26,8 @@
 /// * `order = hashed` (the default): a row is found by its whole key and by its indexes; or
 ///   `order = ordered`: also by ranges of keys.
 /// * `replicated`: each partition has a copy of each row. Reads are local, writes need all partitions.
+///   A database has 256 partitions unless its options say otherwise: choose about as many as there are first
+///   keys, since each costs a copy.
 ///
 /// Mistakes are found when the program is compiled, for example an index with another type than its column:
 ///
