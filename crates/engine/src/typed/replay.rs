@@ -9,6 +9,7 @@
 //! *Rethinking Main Memory OLTP Recovery* (001), sections III-B and IV-B.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use perdura_base::flaw::{Flaw, armed};
@@ -163,11 +164,17 @@ impl State {
             effects: command.effects_hash.is_some(),
         };
         let mut hash = 0;
-        let played = self.run(parts, &Manner { now_ms, says }, |tx| {
-            procedure.run(&mut Cx::new(tx, &self.registry), command.args)?;
-            hash = tx.effects_hash();
-            Ok(())
-        });
+        let played = catch_unwind(AssertUnwindSafe(|| {
+            self.run(parts, &Manner { now_ms, says }, |tx| {
+                procedure.run(&mut Cx::new(tx, &self.registry), command.args)?;
+                hash = tx.effects_hash();
+                Ok(())
+            })
+        }));
+        // Calls that panicked left no record, so this one did not panic then.
+        let Ok(played) = played else {
+            return Err(diverged(row, origin, "it panics now"));
+        };
         match played {
             Ok(()) => {}
             Err(Abort::Database(error)) => return Err(error),

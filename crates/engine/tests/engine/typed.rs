@@ -313,6 +313,18 @@ fn a_log_with_calls_of_a_procedure_that_the_program_lacks_is_refused_by_its_name
     );
 }
 
+/// The options of a program in which `P` has the name, types and hash of `transfer`.
+fn in_its_stead<P: perdura::tables::Procedure>(path: &Path) -> Options {
+    let mut options = builder(path, LogForm::Command).into_options();
+    let mut procedures = options.typed.procedures.to_vec();
+    let mut other = perdura::typed::Registered::of::<P>();
+    let first = &procedures[0];
+    (other.name, other.hash, other.types) = (first.name, first.hash, first.types.clone());
+    procedures[0] = other;
+    options.typed.procedures = Arc::from(procedures);
+    options
+}
+
 #[test]
 fn a_procedure_that_does_something_else_at_replay_stops_the_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -320,24 +332,26 @@ fn a_procedure_that_does_something_else_at_replay_stops_the_restart() {
     fill(&db).unwrap();
     db.call(transfer, (1, 2, 5)).unwrap();
     db.abandon();
-    // What `transfer` was is called, and another procedure runs in its stead.
-    let mut options = builder(dir.path(), LogForm::Command).into_options();
-    let mut procedures = options.typed.procedures.to_vec();
-    let (name, hash, types) = {
-        let first = &procedures[0];
-        (first.name, first.hash, first.types.clone())
-    };
-    let mut other = perdura::typed::Registered::of::<transfer_more>();
-    (other.name, other.hash, other.types) = (name, hash, types);
-    procedures[0] = other;
-    options.typed.procedures = Arc::from(procedures);
-    let refused = Db::open(options).err().unwrap().to_string();
+    let refused = Db::open(in_its_stead::<transfer_more>(dir.path()));
+    let refused = refused.err().unwrap().to_string();
     assert!(
         refused.contains("transfer") && refused.contains("hash"),
         "{refused}"
     );
+    let refused = Db::open(in_its_stead::<panics_instead>(dir.path()));
+    let refused = refused.err().unwrap().to_string();
+    assert!(refused.contains("it panics now"), "{refused}");
     let db = builder(dir.path(), LogForm::Command).open().unwrap();
     assert_eq!(db.read(|tx| tx.count::<Entry>()).unwrap(), 1);
+}
+
+procedure! {
+    /// Panics with the arguments of `transfer`.
+    pub fn panics_instead(cx, from: u64, to: u64, amount: i64) -> i64,
+    on [Account(from), Account(to)] {
+        cx.modify::<Account>(from, |payer| payer.balance -= amount)?;
+        std::panic::resume_unwind(Box::new(to))
+    }
 }
 
 procedure! {
