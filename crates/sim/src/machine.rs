@@ -209,6 +209,18 @@ impl<E: Engine> Machine<E> {
         }
     }
 
+    /// Draws the kind of the next step by the odds of the kinds.
+    pub(crate) fn draw_kind(&mut self, odds: &[u32]) -> usize {
+        let mut at = self.rng.u32(0..odds.iter().sum());
+        let mut kind = 0;
+        while at >= odds[kind] {
+            at -= odds[kind];
+            kind += 1;
+        }
+        self.note(u64::try_from(kind).unwrap_or(0));
+        kind
+    }
+
     /// Folds something that happened into the trace.
     pub(crate) fn note(&mut self, what: u64) {
         self.trace = scramble(self.trace ^ what);

@@ -24,14 +24,7 @@ impl World {
     /// Takes one step, drawn by the run's odds.
     pub(crate) fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds.all();
-        let mut at = self.rng.u32(0..odds.iter().sum());
-        let mut kind = 0;
-        while at >= odds[kind] {
-            at -= odds[kind];
-            kind += 1;
-        }
-        self.note(u64::try_from(kind).unwrap_or(0));
-        match kind {
+        match self.machine.draw_kind(&odds) {
             0 => self.transact(true),
             1 => self.transact(false),
             2 => {
