@@ -135,6 +135,10 @@ pub enum Flaw {
     CommandOfVoidTail,
     /// Ordered frames of one partition are played out of order.
     ColumnImagesUnordered,
+    /// A restart does not know a table that was dropped at the log's end: the commands before its drop find no table.
+    CommandBeforeDrop,
+    /// A restart knows a dropped table only where the image has pages of it: not one that was made behind the image.
+    TableBornAndDropped,
     /// A cut takes the partitions' latches one after the other.
     CutLatchesSingly,
     /// The sequence number of a partition is read after the cut has released its latch.
@@ -259,7 +263,7 @@ impl Flaw {
     ];
 
     /// The flaws that only typed tables have a place for.
-    pub const TABLES: [Flaw; 16] = [
+    pub const TABLES: [Flaw; 18] = [
         Flaw::IndexEntryKeptAfterAbort,
         Flaw::PoolsShared,
         Flaw::RangeInsideSave,
@@ -276,6 +280,8 @@ impl Flaw {
         Flaw::FenceAtOneQueue,
         Flaw::CommandOfVoidTail,
         Flaw::ColumnImagesUnordered,
+        Flaw::CommandBeforeDrop,
+        Flaw::TableBornAndDropped,
     ];
 
     /// The flaws that only ordered frames would show: page records are judged by their tags.

@@ -46,6 +46,25 @@ pub(crate) fn put_table(tx: &mut Tx<'_>, name: &str, entry: &Entry) -> Result<()
     tx.put_catalog(CATALOG, &row_key(name), &value)
 }
 
+/// What the catalog says of the table of a name, within a transaction that holds every latch.
+pub(crate) fn find_table(tx: &Tx<'_>, name: &str) -> Result<Option<Entry>> {
+    let key = row_key(name);
+    let Some(row) = tx.peek(CATALOG, &key)? else {
+        return Ok(None);
+    };
+    let mut tables = Tables::new();
+    read_row(&key, &row.value(), &mut tables)?;
+    assert_eq!(tables.len(), 1, "a row names a table");
+    Ok(tables.remove(name))
+}
+
+/// Removes the row of a table's name.
+pub(crate) fn remove_table(tx: &mut Tx<'_>, name: &str) -> Result<()> {
+    let was_there = tx.delete(CATALOG, &row_key(name))?;
+    assert!(was_there, "table {name} is in the catalog");
+    Ok(())
+}
+
 /// Writes the row of a new version of a procedure and returns its id, which was never used.
 pub(crate) fn put_procedure(
     tx: &mut Tx<'_>,

@@ -49,6 +49,13 @@ pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 #[must_use = "`reclaim_flushed` hands the tables' indexes and pages to the purge"]
 pub struct Flushed(Vec<DetachedTable>);
 
+impl Flushed {
+    /// What a drop detached.
+    pub(crate) fn of(detached: Vec<DetachedTable>) -> Flushed {
+        Flushed(detached)
+    }
+}
+
 /// An open database that does nothing by itself.
 pub struct Core {
     env: Env,

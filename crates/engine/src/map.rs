@@ -46,6 +46,11 @@ const STEP_ENTRIES: usize = 256;
 /// A key and its value.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
+/// The name that the catalog has for the table of a map.
+pub(crate) fn table_name(map: &str) -> String {
+    format!("{PREFIX}{map}")
+}
+
 impl Core {
     /// The table of a map, made if there is none, and the ticket of its making.
     ///
@@ -55,7 +60,7 @@ impl Core {
         if name.is_empty() {
             return Err(Error::Usage("a map needs a name".into()));
         }
-        let name = format!("{PREFIX}{name}");
+        let name = table_name(name);
         let mut maps = self.maps().lock();
         if let Some(table) = maps.get(&name) {
             return Ok((*table, Ticket::default()));

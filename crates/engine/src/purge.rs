@@ -25,7 +25,7 @@ impl Core {
     /// A full log or a stopped database; nothing is lost by trying later.
     pub fn purge_step(&self) -> Result<usize> {
         self.heap().settle_drafts();
-        let dropped = self.drop_flushed();
+        let dropped = self.drop_flushed() + self.forget_dropped()?;
         let partitions = u32::from(self.heap().geometry().partitions);
         let turn = self.purge_next.fetch_add(1, Ordering::Relaxed) % partitions;
         let id = PartitionId(u16::try_from(turn).expect("at most 256 partitions"));

@@ -4,8 +4,9 @@
 //! use; past that the oldest snapshot ends, and reading it fails with [`Error::SnapshotEnded`]. Drop a
 //! snapshot when it has been read.
 
-use perdura_base::{Error, PartitionId, Result};
+use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_table::{RowView, Table};
+use perdura_txn::TypedTable;
 
 use crate::core::Core;
 use crate::db::Db;
@@ -14,6 +15,8 @@ use crate::db::Db;
 pub struct Snapshot {
     db: Db,
     pages: perdura_heap::Snapshot,
+    /// The typed tables of the instant.
+    tables: Vec<TableId>,
 }
 
 impl Db {
@@ -24,7 +27,14 @@ impl Db {
     /// [`Error::Stopped`] if the database stops before what the snapshot has is durable.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let core = &self.shared.core;
-        let pages = core.heap().snapshot();
+        let (tables, pages) = loop {
+            let before = core.registry().live();
+            let pages = core.heap().snapshot();
+            // A drop in between would show a table of which only pages are left.
+            if core.registry().live() == before {
+                break (before, pages);
+            }
+        };
         assert_eq!(
             pages.pseq().len(),
             usize::from(core.heap().geometry().partitions),
@@ -35,6 +45,7 @@ impl Db {
         Ok(Snapshot {
             db: self.clone(),
             pages,
+            tables,
         })
     }
 }
@@ -57,7 +68,9 @@ impl Snapshot {
     /// # Errors
     /// As [`each`](Self::each), and those of `take`.
     pub fn views<T: Table>(&self, take: impl FnMut(&RowView<'_, T>) -> Result<()>) -> Result<()> {
-        self.db.shared.core.views_of(&self.pages, take)
+        let core = &self.db.shared.core;
+        let table = core.registry().table_among::<T>(&self.tables)?;
+        core.views_of_table(table, &self.pages, take)
     }
 }
 
@@ -69,9 +82,18 @@ impl Core {
     pub fn views_of<T: Table>(
         &self,
         pages: &perdura_heap::Snapshot,
-        mut take: impl FnMut(&RowView<'_, T>) -> Result<()>,
+        take: impl FnMut(&RowView<'_, T>) -> Result<()>,
     ) -> Result<()> {
         let table = self.typed().registry.table::<T>()?;
+        self.views_of_table(table, pages, take)
+    }
+
+    fn views_of_table<T: Table>(
+        &self,
+        table: TypedTable,
+        pages: &perdura_heap::Snapshot,
+        mut take: impl FnMut(&RowView<'_, T>) -> Result<()>,
+    ) -> Result<()> {
         // Each partition has a copy of a replicated row: one of them is enough.
         let copies = T::DECLARATION.replicated;
         let partitions = if copies {

@@ -26,6 +26,13 @@ pub trait ReadCatalog: Send + Sync {
         let _ = table;
         kind.form()
     }
+
+    /// The form of a table that the catalog does not have any more, if an image of checkpoint epoch `k` may have its
+    /// rows or the log behind it their changes: the second pass needs it up to its drop.
+    fn dropped(&self, table: TableId, k: CkptEpoch) -> Option<TableForm> {
+        let _ = (table, k);
+        None
+    }
 }
 
 /// The catalog of a database that has no tables.
@@ -153,9 +160,9 @@ impl<'a> Indexer<'a> {
         let catalog = self.catalog.get().expect("the catalog is read first");
         let read = self.read.get(number).and_then(|read| read.lock().take());
         let sidecar = read.or_else(|| self.sidecar(component, number));
-        let form = |table: TableId| {
-            let kind = catalog.get(&table)?;
-            Some(self.with.catalog.form(table, *kind))
+        let form = |table: TableId| match catalog.get(&table) {
+            Some(kind) => Some(self.with.catalog.form(table, *kind)),
+            None => self.with.catalog.dropped(table, self.with.k),
         };
         let stats = component.index(partition(number), &form, sidecar)?;
         self.rows.fetch_add(stats.rows, Ordering::Relaxed);

@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{Epoch, Error, PartitionId, Result};
+use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
 use perdura_heap::Heap;
 use perdura_page::OrderedPayload;
 use perdura_page::ordered::{CommandFrame, Effects, Malformed, Part};
@@ -92,11 +92,11 @@ impl<'a> OrderedFrame<'a> {
 /// been, and none with a greater one. The first error ends the restart.
 pub trait OrderedPlayer: Debug + Send + Sync {
     /// Begins: pages, catalog and indexes are there. A restart calls it once, however often it had to plan
-    /// its image again.
+    /// its image again. `image` is the checkpoint epoch of the image, 0 if there was none.
     ///
     /// # Errors
     /// The catalog is not one that the player can serve.
-    fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog) -> Result<()>;
+    fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, image: CkptEpoch) -> Result<()>;
 
     /// Plays a frame, and makes the frame's numbers those of its partitions.
     ///
@@ -137,6 +137,8 @@ fn refuse(origin: &Origin, expected: String, found: String, consequence: &str) -
 pub(crate) struct Second<'a> {
     pub options: &'a RestartOptions<'a>,
     pub families: Families,
+    /// The image's checkpoint epoch.
+    pub k: CkptEpoch,
     /// The image's numbers, by partition.
     pub pseq: Vec<u64>,
     pub heap: &'a Arc<Heap>,
@@ -177,7 +179,7 @@ fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
     set_numbers(second.heap, &second.pseq);
     let player = options.ordered.as_deref();
     if let Some(player) = player {
-        player.begin(second.heap, second.catalog)?;
+        player.begin(second.heap, second.catalog, second.k)?;
     }
     let epochs = Epochs::new(&log.scans, &log.ordered, second.families, progress);
     let target = if armed(Flaw::CommandOfVoidTail) {

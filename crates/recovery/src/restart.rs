@@ -88,6 +88,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     let second = Second {
         options,
         families: anchor.families,
+        k: image.k,
         pseq: image.pseq().to_vec(),
         heap: &state.heap,
         catalog: &state.tables.catalog,

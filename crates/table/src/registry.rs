@@ -1,7 +1,7 @@
 //! The typed tables of an open database.
 
 use std::any::TypeId;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use perdura_base::{Error, Result, TableId};
@@ -21,9 +21,21 @@ pub struct Entry {
     pub(crate) unique: Vec<usize>,
     /// The first type of the program that was found to be this table.
     program: OnceLock<TypeId>,
+    /// Set under every latch, and read under any.
+    dropped: AtomicBool,
+}
+
+impl Entry {
+    fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
 }
 
 /// The typed tables of a database, by name.
+///
+/// A table that is dropped keeps its entry, so that its place is no other's: a snapshot may still show its rows. At a
+/// replay several tables may have one name, of which all but the last are dropped on the way: the name is the first's
+/// that is not.
 #[derive(Debug)]
 pub struct Registry {
     geometry: Geometry,
@@ -53,12 +65,14 @@ impl Registry {
         self.seed
     }
 
-    /// Adds a table of the catalog.
+    /// Adds a table of the catalog, whose id is greater than those of all other tables that have its name.
     pub fn add(&mut self, id: TableId, schema: Schema) {
+        let mut same = self.entries.iter();
         assert!(
-            self.find(schema.name()).is_none() && self.schema(id).is_none(),
-            "the catalog has a table once"
+            same.all(|entry| entry.schema.name() != schema.name() || entry.table.id < id),
+            "of tables of one name the youngest is the last"
         );
+        assert!(self.schema(id).is_none(), "the catalog has a table once");
         let unique = schema.indexes().iter().enumerate();
         self.entries.push(Entry {
             table: TypedTable {
@@ -72,38 +86,45 @@ impl Registry {
                 .collect(),
             schema,
             program: OnceLock::new(),
+            dropped: AtomicBool::new(false),
         });
     }
 
-    /// Forgets a table that was dropped.
-    pub fn remove(&mut self, id: TableId) {
-        self.entries.retain(|entry| entry.table.id != id);
+    /// Notes that a table is dropped, under every latch: verbs do not find it any more.
+    pub fn mark_dropped(&self, id: TableId) {
+        let mut entries = self.entries.iter();
+        if let Some(entry) = entries.find(|entry| entry.table.id == id) {
+            let before = entry.dropped.swap(true, Ordering::Relaxed);
+            assert!(!before, "table {id} is dropped once");
+        }
     }
 
-    /// All tables.
+    /// All tables that are not dropped.
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &Schema)> + '_ {
         self.entries
             .iter()
+            .filter(|entry| !entry.is_dropped())
             .map(|entry| (entry.table.id, &entry.schema))
     }
 
     /// Whether there is a table.
     #[must_use]
     pub fn has_tables(&self) -> bool {
-        !self.entries.is_empty()
+        self.tables().next().is_some()
     }
 
     /// Whether there is a key-addressed table.
     #[must_use]
     pub fn has_keyed(&self) -> bool {
-        self.entries.iter().any(|entry| entry.table.keyed)
+        let mut live = self.entries.iter().filter(|entry| !entry.is_dropped());
+        live.any(|entry| entry.table.keyed)
     }
 
     /// The schema of a table.
     #[must_use]
     pub fn schema(&self, id: TableId) -> Option<&Schema> {
-        let found = self.entries.iter().find(|entry| entry.table.id == id);
-        found.map(|entry| &entry.schema)
+        self.tables()
+            .find_map(|(found, schema)| (found == id).then_some(schema))
     }
 
     /// The table with a name.
@@ -115,9 +136,28 @@ impl Registry {
     /// The id and the addressing of the table of a type, as the verbs of a transaction name it.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the database does not have it, or has it with another schema.
+    /// [`Error::Usage`] if the database does not have it, has it with another schema, or it was dropped.
     pub fn table<T: Table>(&self) -> Result<TypedTable> {
         self.entry::<T>().map(|entry| entry.table)
+    }
+
+    /// The ids of the tables that are not dropped.
+    #[must_use]
+    pub fn live(&self) -> Vec<TableId> {
+        self.tables().map(|(id, _)| id).collect()
+    }
+
+    /// The table of a type as of an instant at which these tables were [`live`](Self::live).
+    ///
+    /// # Errors
+    /// As [`table`](Self::table), if none of them is the type's.
+    pub fn table_among<T: Table>(&self, live: &[TableId]) -> Result<TypedTable> {
+        let mut entries = self.entries.iter();
+        let named = |entry: &&Entry| entry.schema.name() == T::NAME;
+        match entries.find(|entry| named(entry) && live.contains(&entry.table.id)) {
+            Some(entry) => check::<T>(entry).map(|()| entry.table),
+            None => self.table::<T>(),
+        }
     }
 
     /// The table of a type. The type remembers where it was found: a verb compares one number.
@@ -126,32 +166,52 @@ impl Registry {
         let hint = T::hint();
         let at = hint.load(Ordering::Relaxed);
         match self.entries.get(at) {
-            Some(entry) if entry.program.get() == Some(&TypeId::of::<T>()) => Ok(entry),
+            Some(entry)
+                if entry.program.get() == Some(&TypeId::of::<T>()) && !entry.is_dropped() =>
+            {
+                Ok(entry)
+            }
             _ => self.search::<T>(hint),
         }
     }
 
     #[cold]
     fn search<T: Table>(&self, hint: &AtomicUsize) -> Result<&Entry> {
-        let mut entries = self.entries.iter().enumerate();
-        let found = entries.find(|(_, entry)| entry.schema.name() == T::NAME);
+        let entries = self.entries.iter().enumerate();
+        let mut named = entries.filter(|(_, entry)| entry.schema.name() == T::NAME);
+        let mut dropped = false;
+        let found = named.find(|(_, entry)| {
+            dropped |= entry.is_dropped();
+            !entry.is_dropped()
+        });
         let Some((at, entry)) = found else {
+            let why = if dropped {
+                "it was dropped; open the database again to make a new one"
+            } else {
+                "declare it when the database is opened"
+            };
             return Err(Error::Usage(format!(
-                "the database has no table {:?}: declare it when the database is opened",
+                "the database has no table {:?}: {why}",
                 T::NAME
             )));
         };
-        // A program may choose the addressing when it opens the database.
-        let addressing = entry.schema.addressing();
-        let declared = T::schema().clone().with_addressing(addressing);
-        if let Some(difference) = entry.schema.differs(&declared) {
-            return Err(Error::Usage(format!("table {:?}: {difference}", T::NAME)));
-        }
+        check::<T>(entry)?;
         let first = entry.program.get_or_init(TypeId::of::<T>);
         if *first == TypeId::of::<T>() {
             hint.store(at, Ordering::Relaxed);
         }
         Ok(entry)
+    }
+}
+
+/// Fails if a type declares another schema than its table has.
+fn check<T: Table>(entry: &Entry) -> Result<()> {
+    // A program may choose the addressing when it opens the database.
+    let addressing = entry.schema.addressing();
+    let declared = T::schema().clone().with_addressing(addressing);
+    match entry.schema.differs(&declared) {
+        Some(difference) => Err(Error::Usage(format!("table {:?}: {difference}", T::NAME))),
+        None => Ok(()),
     }
 }
 

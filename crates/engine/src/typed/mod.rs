@@ -6,6 +6,7 @@
 //! | [`procedures`] | a procedure whose type is not known any more |
 //! | `state` | declared and found: the schemas compared, tables made, procedures numbered |
 //! | `open` | the declared made |
+//! | `dropped` | a table dropped, and remembered while an image or the log needs it |
 //! | `call` | running a procedure |
 //! | [`replay`] | playing the ordered frames of a log |
 //!
@@ -13,6 +14,7 @@
 //! *Rethinking Main Memory OLTP Recovery* (001), sections II-B, III and IV.
 
 mod call;
+mod dropped;
 mod open;
 pub mod options;
 pub mod procedures;

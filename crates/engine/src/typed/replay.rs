@@ -8,12 +8,12 @@
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), sections III-B and IV-B.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Error, PartitionId, PartitionSet, Result};
+use perdura_base::{CkptEpoch, Error, PartitionId, PartitionSet, Result, TableId};
 use perdura_heap::Heap;
 use perdura_page::ordered::{At, Effect, Op, OrderedPayload, Part};
 use perdura_recovery::Catalog;
@@ -40,6 +40,8 @@ struct State {
     registry: Registry,
     heap: Arc<Heap>,
     memory_limit: u64,
+    /// The tables that there are at the log's end.
+    catalog: BTreeSet<TableId>,
     /// By the number that commands name.
     procedures: BTreeMap<u32, (ProcedureRow, Option<Registered>)>,
 }
@@ -69,7 +71,7 @@ impl Replayer {
 }
 
 impl OrderedPlayer for Replayer {
-    fn begin(&self, heap: &Arc<Heap>, _: &Catalog) -> Result<()> {
+    fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, image: CkptEpoch) -> Result<()> {
         let procedures = procedures_of(heap)?
             .into_iter()
             .map(|(id, row)| {
@@ -85,12 +87,15 @@ impl OrderedPlayer for Replayer {
             value_form: self.options.form,
             effects_bytes_max: None,
         };
-        let registry = registry_of(heap)?;
+        let registry = registry_of(heap, Some(image))?;
         for id in (0..heap.geometry().partitions).map(PartitionId) {
             let mut part = heap.lock(id);
             // A table has no page yet in a partition to which its first rows come from the log.
             for (table, schema) in registry.tables() {
-                part.attach_table(table, schema.form());
+                let is_dropped = !catalog.contains_key(&table);
+                if !(armed(Flaw::TableBornAndDropped) && is_dropped) {
+                    part.attach_table(table, schema.form());
+                }
             }
         }
         let memory_limit = heap.memory().limit();
@@ -102,13 +107,17 @@ impl OrderedPlayer for Replayer {
             let known = registry
                 .tables()
                 .all(|(table, _)| part.table_ids().any(|id| id == table));
-            assert!(known, "every typed table is attached in partition {id}");
+            assert!(
+                known || armed(Flaw::TableBornAndDropped),
+                "every typed table is attached in partition {id}"
+            );
         }
         let state = State {
             executor: Executor::new(Arc::clone(heap), Sink::Replay, options),
             registry,
             heap: Arc::clone(heap),
             memory_limit,
+            catalog: catalog.keys().copied().collect(),
             procedures,
         };
         assert!(self.state.set(state).is_ok(), "a player begins once");
@@ -129,6 +138,16 @@ impl OrderedPlayer for Replayer {
 
     fn finish(&self) -> Result<()> {
         if let Some(state) = self.state.get() {
+            let mut left = state.registry.tables();
+            if let Some((table, _)) = left.find(|(id, _)| !state.catalog.contains(id)) {
+                return Err(Error::corrupt(
+                    "catalog (table 0)",
+                    0,
+                    format!("the drop of table {table} in the log"),
+                    "no such frame",
+                    "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+                ));
+            }
             assert!(
                 armed(Flaw::MemoryLimitInReplay) || state.heap.memory().limit() == u64::MAX,
                 "memory had no limit during the replay"
@@ -205,6 +224,17 @@ impl State {
         })
     }
 
+    /// The table goes, with its rows: the frame fences all partitions.
+    fn drop_table(&self, tx: &mut Tx<'_>, table: TableId, origin: &Origin) -> Result<()> {
+        if self.registry.schema(table).is_none() {
+            let found = format!("the drop of table {table}");
+            return Err(damaged(origin, "a typed table of the catalog", &found));
+        }
+        let _indexes = tx.detach_tables([table])?;
+        self.registry.mark_dropped(table);
+        Ok(())
+    }
+
     fn run<E: From<Error>>(
         &self,
         parts: &[Part],
@@ -228,9 +258,11 @@ impl State {
         parts: &[Part],
         origin: &Origin,
     ) -> Result<()> {
-        if effect.op.is_of_table() {
-            // The catalog has the tables: they are attached.
-            return Ok(());
+        match effect.op {
+            // The catalog has it, or had it until it was dropped: it is attached.
+            Op::CreateTable { .. } => return Ok(()),
+            Op::DropTable => return self.drop_table(tx, effect.table, origin),
+            Op::Delete | Op::Put { .. } | Op::Columns { .. } | Op::Replace { .. } => {}
         }
         let Some(schema) = self.registry.schema(effect.table) else {
             let found = format!("an effect of table {}", effect.table);

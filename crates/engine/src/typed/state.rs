@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use perdura_base::{Error, Result, TableId};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, Error, Result, TableId};
 use perdura_heap::{Heap, TableForm};
 use perdura_page::ordered::Op;
 use perdura_recovery::indexing::ReadCatalog;
@@ -13,6 +14,7 @@ use perdura_recovery::{Addressing, Catalog, ComponentKind, KeyOrder, TableKind};
 use perdura_table::{Order, Procedure, Registry, Schema};
 use perdura_txn::Tx;
 
+use super::dropped::{Dropped, dropped_of};
 use super::options::{LogForm, TypedOptions};
 use crate::catalog::{
     Entry, procedures_of, put_next_id, put_procedure, put_table, read_catalog, read_next_id,
@@ -26,16 +28,19 @@ pub(crate) struct TypedState {
     /// By name: the number that commands name, and the hash of the text.
     procedures: HashMap<&'static str, (u32, u64)>,
     calls: AtomicU64,
+    /// Dropped tables that the catalog still names.
+    pub dropped: Mutex<Vec<Dropped>>,
 }
 
 impl TypedState {
     /// The tables that a restarted heap has; no procedure has a number yet.
     pub fn new(heap: &Heap, options: &TypedOptions) -> Result<TypedState> {
         Ok(TypedState {
-            registry: registry_of(heap)?,
+            registry: registry_of(heap, None)?,
             options: options.clone(),
             procedures: HashMap::new(),
             calls: AtomicU64::new(0),
+            dropped: Mutex::new(dropped_of(heap)?.into_values().collect()),
         })
     }
 
@@ -213,16 +218,34 @@ pub(crate) struct Made {
     procedures: Vec<(&'static str, u32, u64)>,
 }
 
-/// The typed tables of a heap whose catalog is indexed.
-pub(crate) fn registry_of(heap: &Heap) -> Result<Registry> {
+/// The typed tables of a heap whose catalog is indexed; for a replay also those that were dropped behind the image,
+/// whose checkpoint epoch is given.
+pub(crate) fn registry_of(heap: &Heap, replayed: Option<CkptEpoch>) -> Result<Registry> {
     let seed = heap.geometry().hash_seed;
     let mut registry = Registry::new(*heap.geometry(), seed);
+    let mut schemas = BTreeMap::new();
     for (name, entry) in tables_of(heap)? {
         if !entry.schema.is_empty() {
-            registry.add(entry.id, schema_of(&name, &entry)?);
+            schemas.insert(entry.id, schema_of(&name, &entry)?);
         }
     }
+    if let Some(k) = replayed {
+        for (id, table) in dropped_behind(heap, k)? {
+            let before = schemas.insert(id, schema_of(&table.name, &table.entry)?);
+            assert!(before.is_none(), "table {id} is dropped, so no name has it");
+        }
+    }
+    for (id, schema) in schemas {
+        registry.add(id, schema);
+    }
     Ok(registry)
+}
+
+/// The tables that were dropped behind an image.
+fn dropped_behind(heap: &Heap, k: CkptEpoch) -> Result<BTreeMap<TableId, Dropped>> {
+    let mut tables = dropped_of(heap)?;
+    tables.retain(|_, table| table.is_behind(k) && !armed(Flaw::CommandBeforeDrop));
+    Ok(tables)
 }
 
 /// The schema of a typed table.
@@ -266,6 +289,8 @@ fn is_keyed(schema: &Schema) -> bool {
 #[derive(Debug, Default)]
 pub struct CatalogRows {
     forms: Mutex<BTreeMap<TableId, TableForm>>,
+    /// Of tables that were dropped.
+    dropped: Mutex<BTreeMap<TableId, (CkptEpoch, TableForm)>>,
 }
 
 impl ReadCatalog for CatalogRows {
@@ -284,6 +309,13 @@ impl ReadCatalog for CatalogRows {
             "typed tables are in the catalog"
         );
         *self.forms.lock() = forms;
+        let mut dropped = BTreeMap::new();
+        for (id, table) in dropped_behind(heap, CkptEpoch(0))? {
+            assert!(!catalog.contains_key(&id), "table {id} is dropped");
+            let form = schema_of(&table.name, &table.entry)?.form();
+            dropped.insert(id, (table.tag, form));
+        }
+        *self.dropped.lock() = dropped;
         Ok(catalog)
     }
 
@@ -291,5 +323,11 @@ impl ReadCatalog for CatalogRows {
         let forms = self.forms.lock();
         let found = forms.get(&table).cloned();
         found.unwrap_or_else(|| kind.form())
+    }
+
+    fn dropped(&self, table: TableId, k: CkptEpoch) -> Option<TableForm> {
+        let dropped = self.dropped.lock();
+        let (tag, form) = dropped.get(&table)?;
+        (*tag >= k).then(|| form.clone())
     }
 }

@@ -6,6 +6,7 @@ mod core_steps;
 mod damage;
 mod directories;
 mod drafts;
+mod dropped;
 mod embedded;
 mod faults;
 mod faulty;

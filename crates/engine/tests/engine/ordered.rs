@@ -25,7 +25,7 @@ struct Counts {
 }
 
 impl OrderedPlayer for Counts {
-    fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog) -> Result<()> {
+    fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, _: CkptEpoch) -> Result<()> {
         let ids = (0..heap.geometry().partitions).map(PartitionId);
         let of_table = |table| ids.clone().map(|id| heap.lock(id).len(table)).sum::<u64>();
         let rows = catalog.keys().map(|table| of_table(*table)).sum();

@@ -24,7 +24,7 @@ use crate::window::ExecutorWindow;
 struct Recorder(Mutex<Vec<Vec<Part>>>);
 
 impl OrderedPlayer for Recorder {
-    fn begin(&self, _: &Arc<Heap>, _: &Catalog) -> Result<()> {
+    fn begin(&self, _: &Arc<Heap>, _: &Catalog, _: CkptEpoch) -> Result<()> {
         Ok(())
     }
 
@@ -113,6 +113,7 @@ fn played(disk: &Arc<dyn Disk>, pseq: &[u64]) -> Result<Outcome> {
     let anchor = read_anchor(disk.as_ref())?.expect("it was made");
     let mut loaded = load(&options, &anchor, Tolerance::None)?;
     let second = Second {
+        k: CkptEpoch(0),
         options: &options,
         families: anchor.families,
         pseq: pseq.to_vec(),

@@ -164,7 +164,7 @@ impl Recorder {
 }
 
 impl OrderedPlayer for Recorder {
-    fn begin(&self, heap: &Arc<Heap>, _: &Catalog) -> Result<()> {
+    fn begin(&self, heap: &Arc<Heap>, _: &Catalog, _: CkptEpoch) -> Result<()> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         *self.heap.lock() = Some(Arc::clone(heap));
         Ok(())

@@ -24,7 +24,8 @@ impl World {
             9 => self.move_clock(),
             10 => return self.vouch(),
             11 => return self.snapshot_step(),
-            _ => return self.empty_step(),
+            12 => return self.empty_step(),
+            _ => return self.drop_step(),
         }
         Ok(())
     }

@@ -14,15 +14,19 @@ use super::rows::{Key, Row, Rows, Sort, Write, of_sort};
 use super::schema::{Account, Entry, Order, Rate, Setting};
 use super::world::World;
 
-/// The typed tables that an open engine has.
-pub(crate) fn tables(core: &Core) -> Vec<(Sort, TableId)> {
-    let name = |sort: Sort| match sort {
+/// The name of a table.
+pub(crate) fn name(sort: Sort) -> &'static str {
+    match sort {
         Sort::Accounts => Account::NAME,
         Sort::Orders => Order::NAME,
         Sort::Rates => Rate::NAME,
         Sort::Entries => Entry::NAME,
         Sort::Settings => Setting::NAME,
-    };
+    }
+}
+
+/// The typed tables that an open engine has.
+pub(crate) fn tables(core: &Core) -> Vec<(Sort, TableId)> {
     let found = |sort: Sort| Some((sort, core.registry().find(name(sort))?.0));
     Sort::ALL.into_iter().filter_map(found).collect()
 }
@@ -60,6 +64,11 @@ impl World {
     /// Holds an open engine against what must be there.
     pub fn compare(&self, core: &Core, expected: &State) -> Check {
         self.compare_numbers(core, expected)?;
+        let is_there = |sort: &Sort| core.registry().find(name(*sort)).is_some();
+        let mut declared = Sort::ALL.into_iter().filter(|s| self.swarm.declares(*s));
+        if let Some(sort) = declared.find(|sort| !is_there(sort)) {
+            return Err(format!("{sort:?} is declared, and there is no such table"));
+        }
         for (sort, table) in tables(core) {
             walk(core, (sort, table), &expected.rows)
                 .map_err(|what| format!("{sort:?} by a walk: {what}"))?;
@@ -79,7 +88,7 @@ impl World {
     /// every partition.
     fn compare_numbers(&self, core: &Core, expected: &State) -> Check {
         let found = World::numbers(core);
-        let made = u64::from(!self.missing(&expected.rows).is_empty());
+        let made = u64::from(!self.made(core, &expected.rows).is_empty());
         let wanted: Vec<u64> = expected
             .numbers
             .iter()
@@ -93,13 +102,11 @@ impl World {
         Ok(())
     }
 
-    /// The key-addressed tables that are declared and that a state does not have.
-    fn missing(&self, rows: &Rows) -> Vec<Write> {
-        let keyed = Sort::ALL
-            .into_iter()
-            .filter(|sort| self.swarm.is_keyed(*sort));
-        let declared = keyed.filter(|sort| self.swarm.declares(*sort));
-        let key = declared.map(|sort| Key::Table(sort.place()));
+    /// The key-addressed tables that an engine has and that a state does not: its open made them.
+    fn made(&self, core: &Core, rows: &Rows) -> Vec<Write> {
+        let found = tables(core).into_iter().map(|(sort, _)| sort);
+        let keyed = found.filter(|sort| self.swarm.is_keyed(*sort));
+        let key = keyed.map(|sort| Key::Table(sort.place()));
         key.filter(|key| !rows.contains_key(key))
             .map(|key| (key, Some(Row::Table)))
             .collect()
@@ -111,7 +118,7 @@ impl World {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;
         self.oracle.restart(durable);
-        let writes = self.missing(&self.oracle.live().rows);
+        let writes = self.made(self.core(), &self.oracle.live().rows);
         if !writes.is_empty() {
             let numbers = World::numbers(self.core());
             self.oracle.commit(Commit {

@@ -9,13 +9,15 @@ use perdura_device::Clock;
 use crate::ops::key_bytes;
 use crate::over_core::Promise;
 use crate::report::Check;
+use crate::swarm::pick;
 
 use super::calls::{Call, ChangedMind, Reply, change_mind};
+use super::check::name;
 use super::edits::{self, Edit};
 use super::interpret::{Refusal, View, interpret};
 use super::oracle::Commit;
 use super::procedures::CHANGED_MIND;
-use super::rows::{Key, Write};
+use super::rows::{Key, Sort, Write};
 use super::world::World;
 
 /// How a transaction ended.
@@ -110,6 +112,39 @@ impl World {
                 self.committed((&before, ticket), (Vec::new(), writes, Vec::new()))
             }
             Err(error) => self.tolerate("flush_database", &error),
+        }
+    }
+
+    /// Drops a table with all its rows.
+    pub fn drop_step(&mut self) -> Check {
+        let sort = pick(&mut self.machine.rng, &Sort::ALL);
+        if !self.swarm.declares(sort) {
+            return Ok(());
+        }
+        let before = World::numbers(self.core());
+        match self.core().drop_table(name(sort)) {
+            Ok(Some((flushed, ticket))) => {
+                self.core().reclaim_flushed(flushed);
+                let rows = self.oracle.live().rows.keys();
+                let gone = rows.filter(|key| match key {
+                    Key::Table(place) => *place == sort.place(),
+                    key => key.sort() == Some(sort),
+                });
+                let writes: Vec<Write> = gone.map(|key| (*key, None)).collect();
+                let for_good = self.machine.rng.bool();
+                self.swarm.note_dropped(sort, for_good);
+                *self.tally.reached.entry("table_dropped").or_default() += 1;
+                // A page-addressed table goes as pages do, which have no numbers.
+                match self.swarm.is_keyed(sort) {
+                    true => self.committed((&before, ticket), (Vec::new(), writes, Vec::new())),
+                    false => {
+                        self.unchanged(&before)?;
+                        self.counted(Vec::new(), ticket, (Vec::new(), writes, Vec::new()))
+                    }
+                }
+            }
+            Ok(None) => Err(format!("{sort:?} is declared, and there is no such table")),
+            Err(error) => self.tolerate("drop_table", &error),
         }
     }
 
@@ -247,6 +282,16 @@ impl World {
         if numbers.is_empty() && writes.iter().any(is_typed) {
             return Err("a transaction that writes typed rows counts nowhere".to_owned());
         }
+        self.counted(numbers, ticket, (read, writes, ids))
+    }
+
+    /// A transaction has committed, with these numbers in the partitions that counted it.
+    fn counted(
+        &mut self,
+        numbers: Vec<(usize, u64)>,
+        ticket: Ticket,
+        (read, writes, ids): (Vec<Key>, Vec<Write>, Vec<u64>),
+    ) -> Check {
         let seen = read.into_iter().map(|key| self.oracle.written(key));
         let mut needs = seen.max().unwrap_or(0);
         if !writes.is_empty() || !numbers.is_empty() {

@@ -40,6 +40,7 @@ impl Lives for World {
 
     fn draw_way(&mut self) {
         let World { machine, swarm, .. } = self;
+        swarm.dropped = 0;
         let level = pick(&mut machine.rng, &Level::ALL);
         swarm.options.schedule = draw_schedule(&mut machine.rng, level);
         if swarm.changes {

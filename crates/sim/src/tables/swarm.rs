@@ -28,6 +28,8 @@ pub(crate) struct Swarm {
     pub options: CoreOptions,
     /// The tables that are declared, as bits by their places.
     pub declared: u8,
+    /// Those that were dropped in this life, as such bits: the next one makes the declared ones anew.
+    pub dropped: u8,
     /// Whether the log's form, the tables and the rest of what a program declares change from life to
     /// life.
     pub changes: bool,
@@ -59,7 +61,7 @@ pub(crate) struct Swarm {
 }
 
 /// Kinds of step.
-pub(crate) const KINDS: usize = 13;
+pub(crate) const KINDS: usize = 14;
 
 pub(crate) fn draw_amount(rng: &mut Rng) -> i64 {
     pick(rng, &[0, 1, 1, 2, 5, 7, 30, 100, 1000, -1])
@@ -112,6 +114,7 @@ fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
         sometimes(rng, 2),
         sometimes(rng, 6),
         if rng.u8(0..4) == 0 { 1 } else { 0 },
+        if rng.u8(0..4) == 0 { 2 } else { 0 },
     ]
 }
 
@@ -142,6 +145,7 @@ impl Swarm {
             } else {
                 all
             },
+            dropped: 0,
             changes: rng.bool(),
             short_memory: rng.u8(0..8) == 0,
             strict: rng.u8(0..8) == 0,
@@ -207,9 +211,18 @@ impl Swarm {
         self.declared |= 1 << sort.place();
     }
 
-    /// Whether a table is declared.
+    /// Whether a table is declared, and was not dropped since the database was opened.
     pub fn declares(&self, sort: Sort) -> bool {
-        self.declared & (1 << sort.place()) != 0
+        self.declared & !self.dropped & (1 << sort.place()) != 0
+    }
+
+    /// Notes that a table was dropped; `for_good`: later lives do not declare it either.
+    pub fn note_dropped(&mut self, sort: Sort, for_good: bool) {
+        assert!(self.declares(sort), "a table is dropped once in a life");
+        self.dropped |= 1 << sort.place();
+        if for_good && self.changes {
+            self.declared &= !self.dropped;
+        }
     }
 
     /// One of few names, some of which are long.

@@ -31,7 +31,7 @@ fn a_type_finds_its_table_by_name_and_schema() {
     }
     let error = registry.table::<other::Account>().unwrap_err().to_string();
     assert!(error.contains("column balance is i64"), "{error}");
-    registry.remove(TableId(7));
+    registry.mark_dropped(TableId(7));
     assert!(registry.table::<Account>().is_err());
 }
 
