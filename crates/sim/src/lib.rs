@@ -14,6 +14,7 @@
 //! | `lives` | the loop: a chain of lives and crashes, over any world |
 //! | [`world`], `product` | the product's world: its engine, its client, its place in the loop |
 //! | `over_core` | what the worlds of the product's engine have in common |
+//! | `other_image` | the newest image damaged: the other one stands in |
 //! | [`steps`] | the steps of a life |
 //! | `ops`, `edit` | the operations of transactions, on the engine and on the model |
 //! | `scanning`, `drafting` | the models of a scan and of a draft, which continue between other steps |
@@ -43,6 +44,7 @@ pub mod machine;
 pub mod model;
 pub mod model_dl;
 mod ops;
+mod other_image;
 mod over_core;
 mod product;
 pub mod report;

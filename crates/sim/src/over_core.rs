@@ -10,7 +10,7 @@ use perdura_base::error::Family;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
-use perdura_device::{Clock, CrashProfile, Disk, SimDisk};
+use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
 use perdura_recovery::{
     Anchor, Disks, Level, METHODS, Method, Player, RestartOptions, Schedule, read_anchor, restart,
@@ -18,6 +18,7 @@ use perdura_recovery::{
 use perdura_wal::Direction;
 
 use crate::machine::{Machine, engine, keep_locked};
+use crate::other_image::OtherImage;
 use crate::report::Check;
 use crate::swarm::{draw_schedule, pick};
 
@@ -223,50 +224,14 @@ pub(crate) trait OverCore {
             let created = core.report().created;
             return created.then_some(()).ok_or("the anchor is gone".to_owned());
         };
-        let Some(newest) = anchor.newest_image() else {
-            return Ok(());
+        let standby = OtherImage {
+            engine: core,
+            before,
+            image_disks: &before[..1],
+            open: |disks: &[Arc<SimDisk>]| self.open_core(disks),
+            compare: |other: &Core| self.compare_with(other, self.live()),
         };
-        let folder = perdura_recovery::image::folder(newest);
-        let directory = perdura_recovery::image::directory_path(newest, anchor.image(newest).k);
-        let both = anchor.images.iter().all(|image| image.is_complete());
-        let one_page = choice.is_multiple_of(2) && core.report().pages_fetched > 0;
-        if one_page {
-            damage_page(&before[0], &format!("{folder}/pages"), choice / 2);
-        } else if !before[0].flip(&directory, 40, 3) {
-            return Err(format!(
-                "{directory} is not there although the anchor names it"
-            ));
-        }
-        let other = match self.open_core(before) {
-            Ok(other) => other,
-            Err(error) if both => {
-                return Err(format!("the older image does not stand in: {error}"));
-            }
-            Err(error) if error.family() == Family::Corruption => return Ok(()),
-            Err(error) => return Err(format!("a damaged image: {error}")),
-        };
-        // The page may be one that the image does not list.
-        if !both && !one_page {
-            return Err("the only image is damaged and yet the database started".to_owned());
-        }
-        let same = |other: &Core, when: &str| {
-            if other.report().durable_epoch < core.report().durable_epoch {
-                return Err(format!("{when}: acknowledged epochs are missing"));
-            }
-            self.compare_with(other, self.live())
-                .map_err(|what| format!("{when}: {what}"))
-        };
-        same(&other, "from the older image")?;
-        other
-            .checkpoint_now()
-            .map_err(|error| format!("the repairing checkpoint: {error}"))?;
-        before
-            .iter()
-            .for_each(|disk| disk.crash(CrashProfile::Nothing, choice));
-        drop(other);
-        let again = self.open_core(before);
-        let again = again.map_err(|error| format!("after the repairing checkpoint: {error}"))?;
-        same(&again, "after the repairing checkpoint")
+        standby.check(&anchor, choice)
     }
 
     /// Neither the level of parallelism matters, nor the order of the jobs that it allows, nor

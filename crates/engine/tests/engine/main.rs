@@ -17,4 +17,5 @@ mod ordered;
 mod sections;
 mod settings;
 mod typed;
+mod typed_parts;
 mod with_threads;

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use perdura_base::PartitionId;
 use perdura_base::error::Family;
-use perdura_base::{ImageSlot, PartitionId};
-use perdura_device::{Clock, CrashProfile, SimDisk};
+use perdura_device::{Clock, SimDisk};
 use perdura_heap::MemoryAccount;
-use perdura_recovery::image::{directory_path, folder};
 use perdura_recovery::indexing::NoTables;
 use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
 
 use crate::lives::Lives;
-use crate::over_core::{anchor_of, damage_page, read_failed};
+use crate::other_image::OtherImage;
+use crate::over_core::{anchor_of, read_failed};
 use crate::report::Check;
 use crate::swarm::draw_schedule;
 
@@ -152,55 +152,15 @@ impl World {
     /// to the same rows, now and after the next checkpoint. `before` are the disks as the restart
     /// found them.
     pub fn check_other_image(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
-        let steal = self.steal();
         let anchor = anchor_of(&before[0])?.ok_or("the anchor is gone")?;
-        let Some(newest) = anchor.newest_image() else {
-            return Ok(());
+        let standby = OtherImage {
+            engine: self.steal(),
+            before,
+            image_disks: self.image_disks(before),
+            open: |disks: &[Arc<SimDisk>]| self.open_on(disks),
+            compare: |other: &Steal| self.compare(other, self.oracle.committed()),
         };
-        let directory = directory_path(newest, anchor.image(newest).k);
-        let complete = |slot: &ImageSlot| anchor.image(*slot).is_complete();
-        let both = ImageSlot::ALL.iter().all(complete);
-        let one_page = choice.is_multiple_of(2) && steal.report().pages_fetched > 0;
-        if one_page {
-            let pages = format!("{}/pages", folder(newest));
-            self.image_disks(before)
-                .iter()
-                .for_each(|disk| damage_page(disk, &pages, choice / 2));
-        } else if !before[0].flip(&directory, 40, 3) {
-            return Err(format!(
-                "{directory} is not there although the anchor names it"
-            ));
-        }
-        let other = match self.open_on(before) {
-            Ok(other) => other,
-            Err(error) if both => {
-                return Err(format!("the older image does not stand in: {error}"));
-            }
-            Err(error) if error.family() == Family::Corruption => return Ok(()),
-            Err(error) => return Err(format!("a damaged image: {error}")),
-        };
-        // The page may be one that the image does not list.
-        if !both && !one_page {
-            return Err("the only image is damaged and yet the database started".to_owned());
-        }
-        let same = |other: &Steal, when: &str| {
-            if other.report().durable_epoch < steal.report().durable_epoch {
-                return Err(format!("{when}: acknowledged epochs are missing"));
-            }
-            self.compare(other, self.oracle.committed())
-                .map_err(|what| format!("{when}: {what}"))
-        };
-        same(&other, "from the older image")?;
-        other
-            .checkpoint_now()
-            .map_err(|error| format!("the repairing checkpoint: {error}"))?;
-        before
-            .iter()
-            .for_each(|disk| disk.crash(CrashProfile::Nothing, choice));
-        drop(other);
-        let again = self.open_on(before);
-        let again = again.map_err(|error| format!("after the repairing checkpoint: {error}"))?;
-        same(&again, "after the repairing checkpoint")
+        standby.check(&anchor, choice)
     }
 
     /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at

@@ -1,0 +1,111 @@
+//! A restart with the image damaged that the engine's own restart began with: the other image must stand in.
+
+use std::sync::Arc;
+
+use perdura::Core;
+use perdura_base::Result;
+use perdura_base::error::Family;
+use perdura_device::{CrashProfile, SimDisk};
+use perdura_recovery::image::{directory_path, folder};
+use perdura_recovery::{Anchor, RestartReport};
+use perdura_steal::Steal;
+
+use crate::over_core::damage_page;
+use crate::report::Check;
+
+/// What an engine says of its restart.
+pub(crate) trait Restarted: Sized {
+    fn restart_report(&self) -> &RestartReport;
+    fn checkpoint(&self) -> Result<()>;
+}
+
+impl Restarted for Core {
+    fn restart_report(&self) -> &RestartReport {
+        self.report()
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_now()
+    }
+}
+
+impl Restarted for Steal {
+    fn restart_report(&self) -> &RestartReport {
+        self.report()
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_now()
+    }
+}
+
+/// The disks as the engine's restart found them, and how another engine is opened on them and compared.
+pub(crate) struct OtherImage<'a, E, O, C> {
+    pub engine: &'a E,
+    pub before: &'a [Arc<SimDisk>],
+    /// Those with pages of images.
+    pub image_disks: &'a [Arc<SimDisk>],
+    pub open: O,
+    /// Holds an engine against the rows that the world's engine has.
+    pub compare: C,
+}
+
+impl<E, O, C> OtherImage<'_, E, O, C>
+where
+    E: Restarted,
+    O: Fn(&[Arc<SimDisk>]) -> Result<E>,
+    C: Fn(&E) -> Check,
+{
+    /// With the newest image damaged, wholly or in one page, the other one leads to the same rows, now and after
+    /// the next checkpoint.
+    pub fn check(&self, anchor: &Anchor, choice: u64) -> Check {
+        let Some(newest) = anchor.newest_image() else {
+            return Ok(());
+        };
+        let report = self.engine.restart_report();
+        let directory = directory_path(newest, anchor.image(newest).k);
+        let both = anchor.images.iter().all(|image| image.is_complete());
+        let one_page = choice.is_multiple_of(2) && report.pages_fetched > 0;
+        if one_page {
+            let pages = format!("{}/pages", folder(newest));
+            for disk in self.image_disks {
+                damage_page(disk, &pages, choice / 2);
+            }
+        } else if !self.before[0].flip(&directory, 40, 3) {
+            return Err(format!(
+                "{directory} is not there although the anchor names it"
+            ));
+        }
+        let other = match (self.open)(self.before) {
+            Ok(other) => other,
+            Err(error) if both => {
+                return Err(format!("the older image does not stand in: {error}"));
+            }
+            Err(error) if error.family() == Family::Corruption => return Ok(()),
+            Err(error) => return Err(format!("a damaged image: {error}")),
+        };
+        // The page may be one that the image does not list.
+        if !both && !one_page {
+            return Err("the only image is damaged and yet the database started".to_owned());
+        }
+        self.same(&other, "from the older image")?;
+        other
+            .checkpoint()
+            .map_err(|error| format!("the repairing checkpoint: {error}"))?;
+        for disk in self.before {
+            disk.crash(CrashProfile::Nothing, choice);
+        }
+        drop(other);
+        let again = (self.open)(self.before);
+        let again = again.map_err(|error| format!("after the repairing checkpoint: {error}"))?;
+        self.same(&again, "after the repairing checkpoint")
+    }
+
+    fn same(&self, other: &E, when: &str) -> Check {
+        let kept = other.restart_report().durable_epoch;
+        if kept < self.engine.restart_report().durable_epoch {
+            return Err(format!("{when}: acknowledged epochs are missing"));
+        }
+        (self.compare)(other).map_err(|what| format!("{when}: {what}"))
+    }
+}
