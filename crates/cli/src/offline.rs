@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use perdura::digest::digest;
+use perdura::typed::AcceptDivergence;
 use perdura::{Error, Progress, RestartReport};
 use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, Pos, StreamId};
@@ -58,6 +59,8 @@ pub struct Offline {
     pub anchor: Anchor,
     /// What is wrong with the anchor although it can be read.
     pub anchor_notes: Vec<String>,
+    /// Takes the results of calls that do something else than the log says.
+    pub accept: Option<AcceptDivergence>,
     _locks: Locks,
 }
 
@@ -103,6 +106,7 @@ impl Offline {
             disks,
             anchor,
             anchor_notes,
+            accept: None,
             _locks: locks,
         })
     }
@@ -181,7 +185,7 @@ impl Offline {
             schedule: *schedule,
             method,
             supplied: &[],
-            ordered: Some(player()),
+            ordered: Some(player(self.accept.clone())),
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(perdura::catalog::CatalogRows::default()),

@@ -5,13 +5,25 @@ use std::sync::Arc;
 
 use perdura::Db;
 use perdura::typed::replay::Replayer;
+use perdura::typed::{AcceptDivergence, TypedOptions};
 use perdura_base::limits::VALUE_BYTES_MAX;
 use perdura_recovery::ordered::OrderedPlayer;
 use perdura_workloads::{tpcc, voter};
 
-/// A player of ordered frames, for one restart.
-pub fn player() -> Arc<dyn OrderedPlayer> {
+/// The procedures, for a replay only: no database gets them in its catalog.
+pub fn replayed() -> TypedOptions {
     let programs = voter::bench::declare(tpcc::bench::declare(Db::builder("")));
-    let declared = programs.into_options().typed;
-    Arc::new(Replayer::new(declared, VALUE_BYTES_MAX))
+    TypedOptions {
+        replayed: programs.into_options().typed.procedures,
+        ..TypedOptions::default()
+    }
+}
+
+/// A player of ordered frames, for one restart.
+pub fn player(accept: Option<AcceptDivergence>) -> Arc<dyn OrderedPlayer> {
+    let options = TypedOptions {
+        accept,
+        ..replayed()
+    };
+    Arc::new(Replayer::new(options, VALUE_BYTES_MAX))
 }

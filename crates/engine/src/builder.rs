@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use perdura_base::Result;
+use perdura_recovery::ordered::Divergence;
 use perdura_table::{Addressing, Procedure, Schema, Table};
 use perdura_txn::ValueForm;
 
 use crate::db::Db;
 use crate::options::Options;
-use crate::typed::{LogForm, Registered};
+use crate::typed::{AcceptDivergence, LogForm, Registered};
 
 /// Collects what a program declares; see [`Db::builder`].
 #[derive(Debug, Clone)]
@@ -71,6 +72,17 @@ impl Builder {
     /// Sets how many commands there are for one whose frame has a hash of its effects; 0: none has.
     pub fn hash_every(mut self, commands: u64) -> Builder {
         self.options.typed.hash_every = commands;
+        self
+    }
+
+    /// Goes on where the replay of a log does something else than its calls did before the crash, because a procedure is
+    /// not deterministic or its text has changed: the new result stands from there on. `hear` gets each record that
+    /// differs. A checkpoint ends the open, so that the next one needs none of this.
+    pub fn accept_divergence(
+        mut self,
+        hear: impl Fn(&Divergence) + Send + Sync + 'static,
+    ) -> Builder {
+        self.options.typed.accept = Some(AcceptDivergence::new(hear));
         self
     }
 

@@ -70,7 +70,7 @@ pub struct Core {
     /// Typed tables and procedures.
     pub(crate) typed: TypedState,
     pub(crate) checkpoints: Checkpoints,
-    report: RestartReport,
+    pub(crate) report: RestartReport,
     /// Partitions still to pass without finding a page to free.
     pub(crate) reclaim_left: AtomicU32,
     pub(crate) purge_next: AtomicU32,
@@ -139,6 +139,7 @@ impl Core {
         crate::typed::seeded::log_again(&core.wal);
         core.make_typed()?;
         core.start_reclaim();
+        core.keep_divergences()?;
         core.checkpoints.shorten_chain()?;
         Ok(core)
     }

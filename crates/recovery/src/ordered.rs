@@ -23,6 +23,7 @@
 //! common order is the partitions' numbers; they also show what is lost or doubled.
 
 mod admit;
+mod divergence;
 mod log;
 mod play;
 mod queues;
@@ -47,6 +48,8 @@ use crate::options::RestartOptions;
 use crate::report::OrderedReport;
 use crate::streams::Decided;
 use crate::tables::Catalog;
+
+pub use divergence::{DIVERGENCES_LISTED_MAX, Differs, Divergence, Divergences};
 
 use admit::Admission;
 use log::Epochs;
@@ -109,6 +112,11 @@ pub trait OrderedPlayer: Debug + Send + Sync {
     /// # Errors
     /// The state is not one that a log can leave.
     fn finish(&self) -> Result<()>;
+
+    /// The frames that did something else than before the crash, and whose new results the player took.
+    fn divergences(&self) -> Divergences {
+        Divergences::default()
+    }
 }
 
 /// The error for a frame whose payload cannot be read.

@@ -8,6 +8,8 @@ use std::time::Duration;
 use perdura_base::moment::moment;
 use serde::Serialize;
 
+use crate::ordered::Divergences;
+
 /// The phases, in order.
 pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];
 
@@ -190,6 +192,9 @@ pub struct RestartReport {
     /// Ordered frames, if the database may log any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OrderedReport>,
+    /// Ordered frames that did something else than before the crash, where the caller accepted that.
+    #[serde(skip_serializing_if = "Divergences::is_empty")]
+    pub divergences: Divergences,
     /// The logical digest, if it was asked for.
     pub digest: Option<String>,
     /// What an operator should know.

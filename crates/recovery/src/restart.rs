@@ -95,6 +95,16 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         target: log.cut.durable,
     };
     report.ordered = second_pass(&second, &mut log)?;
+    if let Some(player) = &options.ordered {
+        report.divergences = player.divergences();
+        if options.dry_run && !report.divergences.is_empty() {
+            report.notes.push(format!(
+                "{} record(s) differ from what the log says. A dry run makes no checkpoint: the database is as it was, \
+                 and its next restart meets them again",
+                report.divergences.count
+            ));
+        }
+    }
     let Decided {
         mut scans,
         cut,

@@ -4,6 +4,7 @@ mod interleaved;
 
 use anyhow::Result;
 use clap::Parser;
+use perdura::typed::AcceptDivergence;
 use perdura::{Db, RestartReport};
 use perdura_recovery::{Level, Method, Schedule};
 use perdura_wal::{Mode, Scheme};
@@ -11,6 +12,7 @@ use perdura_wal::{Mode, Scheme};
 use crate::exit::Usage;
 use crate::offline::{Directories, Offline, hex, threads_or_cores, with_digest};
 use crate::output;
+use crate::programs::replayed;
 
 /// Restart a stopped database once, report it, and leave.
 ///
@@ -25,6 +27,7 @@ use crate::output;
 #[command(after_help = "Examples:\n  \
     perdura restart --data perdura-data --dry-run\n  \
     perdura restart --data perdura-data --dry-run --level 2 --threads 1 --json\n  \
+    perdura restart --data perdura-data --accept-divergence\n  \
     perdura restart --data perdura-data --log-dir /disk1 --log-dir /disk2 --dry-run")]
 pub struct Args {
     #[command(flatten)]
@@ -42,15 +45,34 @@ pub struct Args {
     /// Threads that play image and log, beside one for each disk that reads; 0: one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
+    /// Where a procedure does something else than it did before the crash, take the new result and go on. Each record
+    /// that differs is named, on stderr or in the JSON object. A checkpoint ends the restart.
+    #[arg(long)]
+    accept_divergence: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
+impl Args {
+    /// What hears of records that differ, if they are accepted.
+    fn accept(&self) -> Option<AcceptDivergence> {
+        let json = self.json;
+        self.accept_divergence.then(|| {
+            AcceptDivergence::new(move |differs| {
+                if !json {
+                    eprintln!("differs   {}", output::shown(&differs.to_string()));
+                }
+            })
+        })
+    }
+}
+
 pub fn run(args: &Args) -> Result<()> {
     // An unknown method is refused before the database is opened.
     Method::by_name(&args.method, Scheme::Differential).map_err(Usage)?;
-    let offline = Offline::open(&args.directories)?;
+    let mut offline = Offline::open(&args.directories)?;
+    offline.accept = args.accept();
     let (method, level) = offline.way(&args.method, args.level)?;
     let schedule = Schedule::new(level, threads_or_cores(args.threads));
     let report = if args.dry_run {
@@ -59,6 +81,11 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         match offline.anchor.scheme.mode() {
             Mode::Executor => product(args, offline, level)?,
+            Mode::Steal if args.accept_divergence => {
+                let why =
+                    "--accept-divergence: a database of interleaved transactions has no procedures";
+                return Err(Usage(why.into()).into());
+            }
             Mode::Steal => interleaved::restart(&args.directories, offline, method, &schedule)?,
         }
     };
@@ -77,6 +104,8 @@ fn product(args: &Args, offline: Offline, level: Level) -> Result<RestartReport>
     options.image_dirs.clone_from(&args.directories.image_dir);
     options.restart_level = level;
     options.threads = args.threads;
+    options.typed = replayed();
+    options.typed.accept = args.accept();
     // Its locks are shared, and stand in the way of the one that follows.
     drop(offline);
     let db = Db::open(options)?;

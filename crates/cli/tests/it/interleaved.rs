@@ -197,6 +197,9 @@ fn illegal_methods_and_levels_are_refused_with_the_reason() {
                 assert!(text.contains("in the order of their slot"), "{text}");
             }
         }
+        let (code, text) = crashed.verb(&["restart", "--accept-divergence"]);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("no procedures"), "{text}");
         // The product's engine leaves it alone.
         let (code, text) = ended(&[
             "serve",

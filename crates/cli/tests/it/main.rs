@@ -12,6 +12,7 @@ mod config;
 mod contents;
 mod damage;
 mod disks;
+mod divergence;
 mod interleaved;
 mod io_faults;
 mod kill;

@@ -9,20 +9,25 @@
 //! | `dropped` | a table dropped, and remembered while an image or the log needs it |
 //! | `call` | running a procedure |
 //! | [`replay`] | playing the ordered frames of a log |
+//! | `refuse` | why a replay stops |
+//! | [`accept`] | going on where a replay does something else than the log says |
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), sections II-B, III and IV.
 
+pub mod accept;
 mod call;
 mod dropped;
 mod open;
 pub mod options;
 pub mod procedures;
+mod refuse;
 pub mod replay;
 #[cfg(feature = "flaws")]
 pub(crate) mod seeded;
 mod state;
 
+pub use accept::AcceptDivergence;
 pub use call::Pending;
 pub use options::{LogForm, TypedOptions};
 pub use procedures::Registered;

@@ -35,4 +35,25 @@ impl Core {
         }
         Ok(())
     }
+
+    /// Puts accepted divergences into an image before work is taken: the log still says what they are not.
+    pub(crate) fn keep_divergences(&mut self) -> Result<()> {
+        let count = self.report.divergences.count;
+        if count == 0 {
+            return Ok(());
+        }
+        self.checkpoint_now()?;
+        let named = self.anchor.get();
+        let slot = named.newest_image().expect("the checkpoint named an image");
+        assert!(
+            self.report.checkpoint < named.image(slot).k.0,
+            "the image is newer than the one that was loaded"
+        );
+        self.report.notes.push(format!(
+            "the new results of {count} record(s) that differ were taken; checkpoint {} in image {slot} has them, and \
+             the next restart replays none of them",
+            named.image(slot).k.0
+        ));
+        Ok(())
+    }
 }

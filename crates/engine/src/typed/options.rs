@@ -5,6 +5,7 @@ use std::sync::Arc;
 use perdura_table::Schema;
 use perdura_txn::ValueForm;
 
+use super::accept::AcceptDivergence;
 use super::procedures::Registered;
 
 /// What the log says of changes of key-addressed tables.
@@ -38,6 +39,10 @@ pub struct TypedOptions {
     pub schemas: Arc<[Schema]>,
     /// The procedures.
     pub procedures: Arc<[Registered]>,
+    /// Procedures that the replay of a log may call, and nothing else: the catalog gets none of them.
+    pub replayed: Arc<[Registered]>,
+    /// Takes the results of a replay that does something else than the log says; `None`: it stops the restart.
+    pub accept: Option<AcceptDivergence>,
     /// What the log says of changes of key-addressed tables.
     pub log: LogForm,
     /// What the effect of a changed row says.
@@ -56,6 +61,8 @@ impl Default for TypedOptions {
         TypedOptions {
             schemas: Arc::new([]),
             procedures: Arc::new([]),
+            replayed: Arc::new([]),
+            accept: None,
             log: LogForm::default(),
             form: ValueForm::default(),
             effects_bytes_max: None,

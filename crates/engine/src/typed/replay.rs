@@ -18,13 +18,17 @@ use perdura_heap::Heap;
 use perdura_page::ordered::{At, Effect, Op, OrderedPayload, Part};
 use perdura_recovery::Catalog;
 use perdura_recovery::families::Family;
-use perdura_recovery::ordered::{OrderedFrame, OrderedPlayer, malformed};
+use perdura_recovery::ordered::{
+    Differs, Divergence, Divergences, OrderedFrame, OrderedPlayer, malformed,
+};
 use perdura_table::{Abort, Cx, Registry};
 use perdura_txn::{Executor, ExecutorOptions, Manner, Says, Sink, Tx, TypedTable};
 use perdura_wal::Origin;
 
+use super::accept::{Accepted, of_procedure};
 use super::options::TypedOptions;
 use super::procedures::Registered;
+use super::refuse::{damaged, refused, unknown_procedure};
 use super::state::registry_of;
 use crate::catalog::{ProcedureRow, procedures_of};
 
@@ -44,6 +48,9 @@ struct State {
     catalog: BTreeSet<TableId>,
     /// By the number that commands name.
     procedures: BTreeMap<u32, (ProcedureRow, Option<Registered>)>,
+    /// What differed so far, if the caller takes what differs.
+    accepted: Option<Accepted>,
+    program: TypedOptions,
 }
 
 impl std::fmt::Debug for Replayer {
@@ -68,6 +75,18 @@ impl Replayer {
     fn state(&self) -> &State {
         self.state.get().expect("a player begins before it plays")
     }
+
+    /// What the program has for a version of a procedure: that version, or another one that the caller accepts in
+    /// its stead.
+    fn program_of(&self, row: &ProcedureRow) -> Option<Registered> {
+        let options = &self.options;
+        let all = || options.procedures.iter().chain(options.replayed.iter());
+        let mine = || all().filter(|registered| registered.name == row.name);
+        let same = mine().find(|registered| registered.hash == row.hash);
+        let changed = || mine().find(|registered| registered.types == row.types);
+        same.or_else(|| options.accept.as_ref().and_then(|_| changed()))
+            .cloned()
+    }
 }
 
 impl OrderedPlayer for Replayer {
@@ -75,11 +94,8 @@ impl OrderedPlayer for Replayer {
         let procedures = procedures_of(heap)?
             .into_iter()
             .map(|(id, row)| {
-                let mine = self.options.procedures.iter();
-                let found = mine
-                    .filter(|registered| registered.name == row.name)
-                    .find(|registered| registered.hash == row.hash);
-                (id, (row, found.cloned()))
+                let found = self.program_of(&row);
+                (id, (row, found))
             })
             .collect();
         let options = ExecutorOptions {
@@ -119,6 +135,8 @@ impl OrderedPlayer for Replayer {
             memory_limit,
             catalog: catalog.keys().copied().collect(),
             procedures,
+            accepted: self.options.accept.clone().map(Accepted::new),
+            program: self.options.clone(),
         };
         assert!(self.state.set(state).is_ok(), "a player begins once");
         Ok(())
@@ -156,6 +174,11 @@ impl OrderedPlayer for Replayer {
         }
         Ok(())
     }
+
+    fn divergences(&self) -> Divergences {
+        let accepted = self.state.get().and_then(|state| state.accepted.as_ref());
+        accepted.map(Accepted::divergences).unwrap_or_default()
+    }
 }
 
 impl State {
@@ -171,8 +194,16 @@ impl State {
             )));
         };
         let Some(procedure) = procedure else {
-            return Err(unknown_procedure(row, origin));
+            return Err(unknown_procedure(row, &self.program, origin));
         };
+        let place = (parts, origin);
+        if let Some(accepted) = self
+            .accepted
+            .as_ref()
+            .filter(|_| procedure.hash != row.hash)
+        {
+            accepted.note_body(row, procedure.hash, place);
+        }
         let now_ms = if armed(Flaw::ReplayReadsClock) {
             command.time_ms + 1
         } else {
@@ -190,23 +221,44 @@ impl State {
                 Ok(())
             })
         }));
-        // Calls that panicked left no record, so this one did not panic then.
-        let Ok(played) = played else {
-            return Err(diverged(row, origin, "it panics now"));
+        let why = match played {
+            Ok(Ok(())) => {
+                return match command.effects_hash {
+                    Some(logged) if logged != hash => {
+                        let said =
+                            [logged, hash].map(|hash| format!("effects with the hash {hash:016x}"));
+                        self.differs(row, Divergence::new(Differs::Effects, place, said.into()))
+                    }
+                    Some(_) | None => Ok(()),
+                };
+            }
+            // Calls that aborted or panicked left no record, so this one did neither then.
+            Err(_panic) => "it panics now".into(),
+            // What a verb refused, such as a key that is there already or a partition without its latch.
+            Ok(Err(Abort::Refused(why) | Abort::Database(Error::Usage(why)))) => why,
+            Ok(Err(Abort::Database(error))) => return Err(error),
         };
-        match played {
-            Ok(()) => {}
-            Err(Abort::Database(error)) => return Err(error),
-            Err(Abort::Refused(why)) => return Err(diverged(row, origin, &why)),
-        }
-        match command.effects_hash {
-            Some(logged) if logged != hash => Err(diverged(
-                row,
-                origin,
-                &format!("its changes have the hash {hash:016x} now, and had {logged:016x}"),
-            )),
-            Some(_) | None => Ok(()),
-        }
+        let said = ("its changes".into(), format!("none: {why}"));
+        self.differs(row, Divergence::new(Differs::Abort, place, said))?;
+        // It changed nothing, and counts nevertheless: sequences have no gap.
+        let says = Says::Replayed {
+            places: parts,
+            effects: false,
+        };
+        self.run(parts, &Manner { now_ms, says }, |_| Ok::<_, Error>(()))
+    }
+
+    /// Takes a call up that does something else now, or refuses it.
+    fn differs(&self, row: &ProcedureRow, divergence: Divergence) -> Result<()> {
+        let divergence = of_procedure(row, divergence);
+        let Some(accepted) = &self.accepted else {
+            return Err(refused(
+                &divergence,
+                "The procedure is not deterministic, or another version wrote the log.",
+            ));
+        };
+        accepted.note(divergence);
+        Ok(())
     }
 
     fn effects(&self, payload: &OrderedPayload<'_>, parts: &[Part], origin: &Origin) -> Result<()> {
@@ -285,21 +337,21 @@ impl State {
             let before = tx
                 .typed_get(table, home, effect.key)?
                 .map(|row| row.value().into_owned());
-            let missing = || {
-                let found = format!("{} of a row that is not there", effect.op.name());
-                damaged(origin, "an effect on the row that it changed", &found)
-            };
+            let missing = || self.row_is_missing(effect.op.name(), parts, origin);
             let patched;
             let row = match effect.op {
                 Op::Delete => {
                     if !tx.typed_delete(table, home, effect.key)? {
-                        return Err(missing());
+                        missing()?;
                     }
                     continue;
                 }
                 Op::Put { row } | Op::Replace { after: row, .. } => row,
                 Op::Columns { patch } => {
-                    let before = before.as_deref().ok_or_else(missing)?;
+                    let Some(before) = before.as_deref() else {
+                        missing()?;
+                        continue;
+                    };
                     patched = schema.apply_patch(before, patch)?;
                     &patched
                 }
@@ -315,33 +367,31 @@ impl State {
         }
         Ok(())
     }
-}
 
-fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
-    Error::corrupt(
-        format!("log stream {}", origin.stream),
-        origin.pos.0,
-        expected,
-        found,
-        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
-    )
-}
-
-fn unknown_procedure(row: &ProcedureRow, origin: &Origin) -> Error {
-    Error::Usage(format!(
-        "the log has calls of procedure {}{}, version {:016x}, which this program does not have (first \
-         in stream {} at byte {}). Open the database with the program that wrote it and close it, which \
-         makes an image; then this program can open it. Nothing was changed",
-        row.name, row.types, row.hash, origin.stream, origin.pos.0
-    ))
-}
-
-fn diverged(row: &ProcedureRow, origin: &Origin, why: &str) -> Error {
-    Error::corrupt(
-        format!("log stream {}", origin.stream),
-        origin.pos.0,
-        format!("procedure {} to do what it did before the crash", row.name),
-        why,
-        "The procedure is not deterministic, or another version wrote the log. Nothing was changed.",
-    )
+    /// A change of a row that is not there: left out if differences are accepted. A call before it did something else
+    /// then, one whose effects have no hash.
+    fn row_is_missing(&self, op: &str, parts: &[Part], origin: &Origin) -> Result<()> {
+        let said = (
+            "the row that it changed".into(),
+            format!("none to {op}, so the change was left out"),
+        );
+        if let Some(accepted) = &self.accepted {
+            accepted.note(Divergence::new(Differs::Row, (parts, origin), said));
+            return Ok(());
+        }
+        if self.procedures.is_empty() {
+            let found = format!("{op} of a row that is not there");
+            return Err(damaged(
+                origin,
+                "an effect on the row that it changed",
+                &found,
+            ));
+        }
+        let said = (said.0, format!("none to {op}"));
+        Err(refused(
+            &Divergence::new(Differs::Row, (parts, origin), said),
+            "A procedure before it did something else now, in a call without a hash of its effects, or the writer has \
+             a bug.",
+        ))
+    }
 }

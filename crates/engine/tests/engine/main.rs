@@ -5,6 +5,7 @@ mod collections;
 mod core_steps;
 mod damage;
 mod directories;
+mod divergence;
 mod drafts;
 mod dropped;
 mod embedded;

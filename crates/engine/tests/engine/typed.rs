@@ -3,7 +3,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 
 use perdura::{Abort, Builder, Db, Error, LogForm, Options, Result, ValueForm, procedure, table};
 
@@ -94,7 +93,7 @@ procedure! {
     }
 }
 
-fn builder(path: &Path, log: LogForm) -> Builder {
+pub(crate) fn builder(path: &Path, log: LogForm) -> Builder {
     Db::builder(path)
         .options(|options| options.partitions = 8)
         .table::<Account>()
@@ -110,9 +109,9 @@ fn builder(path: &Path, log: LogForm) -> Builder {
         .hash_every(1)
 }
 
-const ACCOUNTS: u64 = 24;
+pub(crate) const ACCOUNTS: u64 = 24;
 
-fn fill(db: &Db) -> Result<()> {
+pub(crate) fn fill(db: &Db) -> Result<()> {
     db.write(|tx| {
         for id in 0..ACCOUNTS {
             let owner = format!("owner {}", id % 5);
@@ -134,7 +133,7 @@ fn fill(db: &Db) -> Result<()> {
 }
 
 /// A fixed history of calls, of which some are refused.
-fn play(db: &Db) {
+pub(crate) fn play(db: &Db) {
     for i in 0..200_u64 {
         let (from, to) = (i * 7 % ACCOUNTS, i * 13 % (ACCOUNTS + 1));
         let amount = i64::try_from(i % 60).unwrap_or(0);
@@ -148,9 +147,9 @@ fn play(db: &Db) {
     }
 }
 
-type State = (Vec<Account>, Vec<(u64, u64, i64)>, Vec<Rate>, Vec<Note>);
+pub(crate) type State = (Vec<Account>, Vec<(u64, u64, i64)>, Vec<Rate>, Vec<Note>);
 
-fn state(db: &Db) -> State {
+pub(crate) fn state(db: &Db) -> State {
     let mut accounts = Vec::new();
     let snapshot = db.snapshot().unwrap();
     snapshot
@@ -311,57 +310,6 @@ fn a_log_with_calls_of_a_procedure_that_the_program_lacks_is_refused_by_its_name
         refused.contains("was not opened with procedure transfer"),
         "{refused}"
     );
-}
-
-/// The options of a program in which `P` has the name, types and hash of `transfer`.
-fn in_its_stead<P: perdura::tables::Procedure>(path: &Path) -> Options {
-    let mut options = builder(path, LogForm::Command).into_options();
-    let mut procedures = options.typed.procedures.to_vec();
-    let mut other = perdura::typed::Registered::of::<P>();
-    let first = &procedures[0];
-    (other.name, other.hash, other.types) = (first.name, first.hash, first.types.clone());
-    procedures[0] = other;
-    options.typed.procedures = Arc::from(procedures);
-    options
-}
-
-#[test]
-fn a_procedure_that_does_something_else_at_replay_stops_the_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = builder(dir.path(), LogForm::Command).open().unwrap();
-    fill(&db).unwrap();
-    db.call(transfer, (1, 2, 5)).unwrap();
-    db.abandon();
-    let refused = Db::open(in_its_stead::<transfer_more>(dir.path()));
-    let refused = refused.err().unwrap().to_string();
-    assert!(
-        refused.contains("transfer") && refused.contains("hash"),
-        "{refused}"
-    );
-    let refused = Db::open(in_its_stead::<panics_instead>(dir.path()));
-    let refused = refused.err().unwrap().to_string();
-    assert!(refused.contains("it panics now"), "{refused}");
-    let db = builder(dir.path(), LogForm::Command).open().unwrap();
-    assert_eq!(db.read(|tx| tx.count::<Entry>()).unwrap(), 1);
-}
-
-procedure! {
-    /// Panics with the arguments of `transfer`.
-    pub fn panics_instead(cx, from: u64, to: u64, amount: i64) -> i64,
-    on [Account(from), Account(to)] {
-        cx.modify::<Account>(from, |payer| payer.balance -= amount)?;
-        std::panic::resume_unwind(Box::new(to))
-    }
-}
-
-procedure! {
-    /// As `transfer`, and one more.
-    pub fn transfer_more(cx, from: u64, to: u64, amount: i64) -> i64,
-    on [Account(from), Account(to)] {
-        cx.modify::<Account>(from, |payer| payer.balance -= amount + 1)?;
-        cx.modify::<Account>(to, |payee| payee.balance += amount + 1)?;
-        Ok(0)
-    }
 }
 
 #[test]

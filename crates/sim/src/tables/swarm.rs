@@ -178,8 +178,8 @@ impl Swarm {
             log: pick(rng, &[LogForm::Value, LogForm::Command, LogForm::Command]),
             form: pick(rng, &ValueForm::ALL),
             hash_every: pick(rng, &[0, 1, 1, 2]),
-            effects_bytes_max: None,
             strict: self.strict && !self.all_pages,
+            ..TypedOptions::default()
         };
         self.options.memory_limit = match self.short_memory && rng.bool() {
             true => rng.u64(200_000..1_500_000),

@@ -1,0 +1,92 @@
+//! Accepting what a replay did although the log says something else.
+//!
+//! A command log brings data back by calling procedures again. If one of them does something else now, because it is
+//! not deterministic or its text has changed, the restart stops, and nothing is changed. An operator who would
+//! rather have the new result than none accepts it: each record that differs is named, the re-executed result
+//! stands from there on, and a checkpoint ends the open, so that the next one replays none of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_page::ordered::Part;
+use perdura_recovery::ordered::{Differs, Divergence, Divergences};
+use perdura_wal::Origin;
+
+use crate::catalog::ProcedureRow;
+
+/// Takes the result of a replay that does something else than the log says, and hears of each record that differs.
+#[derive(Clone)]
+pub struct AcceptDivergence(Arc<dyn Fn(&Divergence) + Send + Sync>);
+
+impl AcceptDivergence {
+    /// Calls `hear` for each record, on the thread that replays it.
+    pub fn new(hear: impl Fn(&Divergence) + Send + Sync + 'static) -> AcceptDivergence {
+        AcceptDivergence(Arc::new(hear))
+    }
+}
+
+impl fmt::Debug for AcceptDivergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AcceptDivergence")
+    }
+}
+
+/// What one replay accepted.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    accept: AcceptDivergence,
+    found: Mutex<Found>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    divergences: Divergences,
+    /// Procedures whose text has changed, by the number that commands name.
+    bodies: BTreeSet<u32>,
+}
+
+impl Accepted {
+    pub fn new(accept: AcceptDivergence) -> Accepted {
+        Accepted {
+            accept,
+            found: Mutex::default(),
+        }
+    }
+
+    /// Takes a difference up.
+    pub fn note(&self, divergence: Divergence) {
+        (self.accept.0)(&divergence);
+        self.found.lock().divergences.note(divergence);
+    }
+
+    /// Notes that a procedure runs in another text than it had, the first time.
+    pub fn note_body(&self, row: &ProcedureRow, runs: u64, place: (&[Part], &Origin)) {
+        if !self.found.lock().bodies.insert(row.id) {
+            return;
+        }
+        assert_ne!(row.hash, runs, "another text has another hash");
+        let said = (
+            format!("version {:016x}", row.hash),
+            format!("version {runs:016x}, which runs in its stead"),
+        );
+        self.note(of_procedure(
+            row,
+            Divergence::new(Differs::Body, place, said),
+        ));
+    }
+
+    pub fn divergences(&self) -> Divergences {
+        self.found.lock().divergences.clone().sorted()
+    }
+}
+
+/// A difference of a call.
+pub(super) fn of_procedure(row: &ProcedureRow, divergence: Divergence) -> Divergence {
+    Divergence {
+        procedure: Some(format!("{}{}", row.name, row.types)),
+        version: Some(format!("{:016x}", row.hash)),
+        ..divergence
+    }
+}

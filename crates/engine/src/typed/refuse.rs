@@ -1,0 +1,72 @@
+//! Why a replay of ordered frames stops: what the log needs and the program does not do.
+
+use perdura_base::Error;
+use perdura_recovery::ordered::Divergence;
+use perdura_wal::Origin;
+
+use super::options::TypedOptions;
+use crate::catalog::ProcedureRow;
+
+/// The error for effects that no writer logs.
+pub(super) fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
+    Error::corrupt(
+        format!("log stream {}", origin.stream),
+        origin.pos.0,
+        expected,
+        found,
+        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+    )
+}
+
+/// The error for calls of a procedure that the program does not have in the version that was logged.
+pub(super) fn unknown_procedure(
+    row: &ProcedureRow,
+    program: &TypedOptions,
+    origin: &Origin,
+) -> Error {
+    let mut all = program.procedures.iter().chain(program.replayed.iter());
+    let way_out = match all.find(|mine| mine.name == row.name) {
+        Some(mine) if mine.types == row.types => format!(
+            ". Or let the version that it has, {:016x}, run in its stead: {WAY_OUT}",
+            mine.hash
+        ),
+        Some(mine) => format!(
+            ". The {} that it has takes other arguments, {}",
+            mine.name, mine.types
+        ),
+        None => String::new(),
+    };
+    Error::Usage(format!(
+        "the log has calls of procedure {}{}, version {:016x}, which this program does not have (first \
+         in stream {} at byte {}). Open the database with the program that wrote it and close it, which \
+         makes an image; then this program can open it{way_out}. Nothing was changed",
+        row.name, row.types, row.hash, origin.stream, origin.pos.0
+    ))
+}
+
+/// How a restart goes on although a replay differs.
+const WAY_OUT: &str = "`perdura restart --accept-divergence` (in a program, `Builder::accept_divergence`) takes the new result from \
+                       there on and names every record that differs";
+
+/// The error for a record whose replay differs.
+pub(super) fn refused(divergence: &Divergence, cause: &str) -> Error {
+    let whose = match &divergence.procedure {
+        Some(procedure) => format!("procedure {procedure}"),
+        None => "row changes".into(),
+    };
+    let parts = divergence.parts.iter();
+    let places: Vec<_> = parts
+        .map(|(partition, number)| format!("transaction {number} of partition {partition}"))
+        .collect();
+    Error::corrupt(
+        format!("log stream {}", divergence.stream),
+        divergence.position,
+        format!(
+            "{whose} to do what it did before the crash ({}): {}",
+            places.join(", "),
+            divergence.expected
+        ),
+        &divergence.found,
+        format!("{cause} Nothing was changed. {WAY_OUT}"),
+    )
+}

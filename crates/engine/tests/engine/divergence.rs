@@ -1,0 +1,269 @@
+//! Replays that do something else than the log says: they stop the restart, and `accept_divergence` goes on.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use perdura::typed::{AcceptDivergence, Registered};
+use perdura::{Db, Error, LogForm, Options, procedure};
+use perdura_recovery::ordered::{Differs, Divergence};
+
+use crate::typed::{Account, Entry, builder, fill, state, transfer};
+
+procedure! {
+    /// Makes an account.
+    pub fn open_account(cx, id: u64, balance: i64) -> (), on [Account(id)] {
+        cx.insert(&Account { id, owner: "new".into(), balance })?;
+        Ok(())
+    }
+}
+
+procedure! {
+    /// Makes none, with the arguments of `open_account`.
+    pub fn open_no_account(cx, id: u64, balance: i64) -> (), on [Account(id)] {
+        let _there = cx.get::<Account>(id)?;
+        let _not_used = balance;
+        Ok(())
+    }
+}
+
+procedure! {
+    /// Panics with the arguments of `transfer`.
+    pub fn panics_instead(cx, from: u64, to: u64, amount: i64) -> i64,
+    on [Account(from), Account(to)] {
+        cx.modify::<Account>(from, |payer| payer.balance -= amount)?;
+        std::panic::resume_unwind(Box::new(to))
+    }
+}
+
+procedure! {
+    /// Refuses behind a write.
+    pub fn refuses_instead(cx, from: u64, to: u64, amount: i64) -> i64,
+    on [Account(from), Account(to)] {
+        cx.modify::<Account>(from, |payer| payer.balance -= amount)?;
+        Err(format!("no transfers to {to}").into())
+    }
+}
+
+procedure! {
+    /// Uses an account whose partition the frame of a transfer does not name.
+    pub fn strays_instead(cx, from: u64, to: u64, amount: i64) -> i64,
+    on [Account(from), Account(to)] {
+        cx.modify::<Account>(from + to, |other| other.balance -= amount)?;
+        Ok(0)
+    }
+}
+
+procedure! {
+    /// As `transfer`, and one more.
+    pub fn transfer_more(cx, from: u64, to: u64, amount: i64) -> i64,
+    on [Account(from), Account(to)] {
+        cx.modify::<Account>(from, |payer| payer.balance -= amount + 1)?;
+        cx.modify::<Account>(to, |payee| payee.balance += amount + 1)?;
+        Ok(0)
+    }
+}
+
+fn options(path: &Path) -> Options {
+    builder(path, LogForm::Command)
+        .procedure(open_account)
+        .into_options()
+}
+
+/// The options of a program in which `P` has the name, types and hash of the procedure called `name`.
+fn in_its_stead<P: perdura::tables::Procedure>(path: &Path, name: &str) -> Options {
+    let mut options = options(path);
+    let mut procedures = options.typed.procedures.to_vec();
+    let place = procedures.iter().position(|mine| mine.name == name);
+    let place = &mut procedures[place.unwrap()];
+    let mut other = Registered::of::<P>();
+    (other.name, other.hash, other.types) = (place.name, place.hash, place.types.clone());
+    *place = other;
+    options.typed.procedures = Arc::from(procedures);
+    options
+}
+
+/// Opens and accepts what differs; returns what was heard.
+fn accepting(mut options: Options) -> (Db, Vec<Divergence>) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hear = Arc::clone(&heard);
+    options.typed.accept = Some(AcceptDivergence::new(move |found| {
+        hear.lock().unwrap().push(found.clone());
+    }));
+    let db = Db::open(options).unwrap();
+    let heard = heard.lock().unwrap().clone();
+    (db, heard)
+}
+
+fn balance(db: &Db, id: u64) -> i64 {
+    let account = db.read(|tx| tx.get::<Account>(id)).unwrap();
+    account.unwrap().balance
+}
+
+fn refusal(options: Options) -> String {
+    Db::open(options).err().unwrap().to_string()
+}
+
+/// A crashed database in which one transfer of 5 from account 1 to 2 was the last call but one, and which has
+/// another call behind it.
+fn crashed(path: &Path) {
+    let db = Db::open(options(path)).unwrap();
+    fill(&db).unwrap();
+    db.call(transfer, (1, 2, 5)).unwrap();
+    db.call(open_account, (1001, 50)).unwrap();
+    db.abandon();
+}
+
+/// What an accepted restart leaves: the next ones need no flag, whatever program opens it, and it goes on.
+fn holds_without_the_flag(db: Db, path: &Path) {
+    let notes = db.report().notes.join("\n");
+    assert!(notes.contains("checkpoint"), "{notes}");
+    let (before, digest) = (state(&db), db.digest().unwrap());
+    db.abandon();
+    let db = Db::open(options(path)).unwrap();
+    assert!(db.report().divergences.is_empty());
+    assert_eq!(db.digest().unwrap(), digest);
+    assert_eq!(state(&db), before);
+    // Numbers have no gap: what is logged behind them is replayed.
+    db.call(transfer, (1, 2, 1)).unwrap();
+    db.write(|tx| tx.modify::<Account>(2, |account| account.balance += 1))
+        .unwrap();
+    let after = state(&db);
+    db.abandon();
+    assert_eq!(state(&Db::open(options(path)).unwrap()), after);
+}
+
+#[test]
+fn a_procedure_that_does_something_else_at_replay_stops_the_restart_and_names_the_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    crashed(dir.path());
+    let way_out = "--accept-divergence";
+    for (options, says) in [
+        (
+            in_its_stead::<transfer_more>(dir.path(), "transfer"),
+            "hash",
+        ),
+        (
+            in_its_stead::<panics_instead>(dir.path(), "transfer"),
+            "it panics now",
+        ),
+        (
+            in_its_stead::<refuses_instead>(dir.path(), "transfer"),
+            "no transfers to 2",
+        ),
+        (
+            in_its_stead::<strays_instead>(dir.path(), "transfer"),
+            "used a row of partition",
+        ),
+    ] {
+        let text = refusal(options);
+        for part in ["transfer(u64,u64,i64)", says, way_out] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+    }
+    let mut other_body = options(dir.path());
+    let mut procedures = other_body.typed.procedures.to_vec();
+    procedures[0].hash ^= 1;
+    other_body.typed.procedures = procedures.into();
+    assert!(refusal(other_body).contains(way_out));
+    let db = Db::open(options(dir.path())).unwrap();
+    assert_eq!(db.read(|tx| tx.count::<Entry>()).unwrap(), 1);
+    assert_eq!(balance(&db, 2), 105);
+}
+
+#[test]
+fn what_differs_is_named_and_the_new_result_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    crashed(dir.path());
+    let (db, heard) = accepting(in_its_stead::<transfer_more>(dir.path(), "transfer"));
+    assert_eq!(heard.len(), 1);
+    assert_eq!(heard[0].differs, Differs::Effects);
+    let line = heard[0].to_string();
+    assert!(
+        line.starts_with("procedure transfer(u64,u64,i64), version ")
+            && line.contains("of partition"),
+        "{line}"
+    );
+    assert_ne!(heard[0].expected, heard[0].found);
+    assert_eq!(db.report().divergences.listed, heard);
+    assert_eq!((balance(&db, 1), balance(&db, 2)), (94, 106));
+    assert_eq!(balance(&db, 1001), 50);
+    holds_without_the_flag(db, dir.path());
+}
+
+#[test]
+fn a_call_that_aborts_at_replay_changes_nothing_and_keeps_its_numbers() {
+    for panics in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        crashed(dir.path());
+        let (db, heard) = accepting(match panics {
+            true => in_its_stead::<panics_instead>(dir.path(), "transfer"),
+            false => in_its_stead::<refuses_instead>(dir.path(), "transfer"),
+        });
+        assert_eq!(heard.len(), 1);
+        assert_eq!(heard[0].differs, Differs::Abort);
+        assert_eq!((balance(&db, 1), balance(&db, 2)), (100, 100));
+        assert_eq!(balance(&db, 1001), 50, "what came behind it is there");
+        holds_without_the_flag(db, dir.path());
+    }
+}
+
+#[test]
+fn another_text_under_the_same_name_runs_in_its_stead() {
+    let dir = tempfile::tempdir().unwrap();
+    crashed(dir.path());
+    let mut other_body = options(dir.path());
+    let mut procedures = other_body.typed.procedures.to_vec();
+    procedures[0].hash ^= 1;
+    other_body.typed.procedures = procedures.into();
+    let (db, heard) = accepting(other_body);
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert_eq!(heard[0].differs, Differs::Body);
+    assert_eq!((balance(&db, 1), balance(&db, 2)), (95, 105));
+    holds_without_the_flag(db, dir.path());
+}
+
+#[test]
+fn a_procedure_that_the_program_lacks_cannot_be_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    crashed(dir.path());
+    let db = Db::open(options(dir.path())).unwrap();
+    let before = state(&db);
+    db.abandon();
+    let without = builder(dir.path(), LogForm::Command).accept_divergence(|_| ());
+    let refused = without.open().err().unwrap();
+    assert!(matches!(refused, Error::Usage(_)), "{refused}");
+    assert!(refused.to_string().contains("open_account(u64,i64)"));
+    assert_eq!(state(&Db::open(options(dir.path())).unwrap()), before);
+}
+
+#[test]
+fn changes_of_a_row_that_a_replay_did_not_make_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(dir.path())).unwrap();
+    fill(&db).unwrap();
+    for id in [1001, 1002, 1003] {
+        db.call(open_account, (id, 50)).unwrap();
+    }
+    db.write(|tx| tx.modify::<Account>(1001, |account| account.balance = 7))
+        .unwrap();
+    db.write(|tx| tx.remove::<Account>(1002).map(drop)).unwrap();
+    db.call(transfer, (1003, 1, 9)).unwrap();
+    db.abandon();
+    let lacks = || in_its_stead::<open_no_account>(dir.path(), "open_account");
+    assert!(refusal(lacks()).contains("open_account"));
+    let (db, heard) = accepting(lacks());
+    let count = |differs| {
+        heard
+            .iter()
+            .filter(|found| found.differs == differs)
+            .count()
+    };
+    assert_eq!(count(Differs::Effects), 3, "{heard:?}");
+    assert_eq!(count(Differs::Row), 2, "{heard:?}");
+    assert_eq!(count(Differs::Abort), 1, "{heard:?}");
+    assert_eq!(balance(&db, 1), 100);
+    for id in [1001, 1002, 1003] {
+        assert_eq!(db.read(|tx| tx.get::<Account>(id)).unwrap(), None);
+    }
+    holds_without_the_flag(db, dir.path());
+}

@@ -1,0 +1,185 @@
+//! What a replay did that its log does not say: the records whose re-execution differs.
+//!
+//! A restart stops at the first one, unless its caller accepts them all. Then each is one [`Divergence`], and the
+//! report has the first of them and their count.
+
+use std::fmt;
+
+use perdura_base::num::to_u64;
+use perdura_base::{Epoch, Pos, StreamId};
+use perdura_page::ordered::Part;
+use perdura_wal::Origin;
+use serde::Serialize;
+
+/// The report lists so many; the count is of all.
+pub const DIVERGENCES_LISTED_MAX: usize = 1000;
+
+/// What differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Differs {
+    /// The procedure's text: its calls run the program's text. Noted at the first call that is replayed.
+    Body,
+    /// The hash of a call's effects: the new effects stand.
+    Effects,
+    /// The call aborts: it changed nothing, and keeps its numbers.
+    Abort,
+    /// A change of a row that is not there: it was left out.
+    Row,
+}
+
+/// One record whose replay differs from what it did before the crash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Divergence {
+    /// What differs.
+    pub differs: Differs,
+    /// The procedure and its argument types; `None` for a record of row changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub procedure: Option<String>,
+    /// The version that was logged: the hash of its text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The log stream.
+    pub stream: u8,
+    /// Position of the record's block in the stream.
+    pub position: u64,
+    /// The record's epoch.
+    pub epoch: u64,
+    /// The transaction's partitions, with its number in each.
+    pub parts: Vec<(u16, u64)>,
+    /// What the log says.
+    pub expected: String,
+    /// What the replay did.
+    pub found: String,
+}
+
+impl Divergence {
+    /// A difference at a place, between what the log says and what the replay did.
+    #[must_use]
+    pub fn new(
+        differs: Differs,
+        (parts, origin): (&[Part], &Origin),
+        (expected, found): (String, String),
+    ) -> Divergence {
+        let (StreamId(stream), Pos(position), Epoch(epoch)) =
+            (origin.stream, origin.pos, origin.epoch);
+        assert!(!parts.is_empty(), "a record has a partition");
+        Divergence {
+            differs,
+            procedure: None,
+            version: None,
+            stream,
+            position,
+            epoch,
+            parts: parts.iter().map(|(id, pseq)| (id.0, *pseq)).collect(),
+            expected,
+            found,
+        }
+    }
+
+    /// Where a divergence is listed: log order, as far as there is one.
+    fn place(&self) -> (u64, u8, u64, &[(u16, u64)]) {
+        (self.epoch, self.stream, self.position, &self.parts)
+    }
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.procedure, &self.version) {
+            (Some(procedure), Some(version)) => {
+                write!(f, "procedure {procedure}, version {version}")?;
+            }
+            _ => f.write_str("row changes")?,
+        }
+        write!(f, ", stream {} at byte {}, ", self.stream, self.position)?;
+        for (index, (partition, number)) in self.parts.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}transaction {number} of partition {partition}")?;
+        }
+        write!(f, ": expected {}, found {}", self.expected, self.found)
+    }
+}
+
+/// The records of a restart that differ.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Divergences {
+    /// All of them.
+    pub count: u64,
+    /// The first that were met, [`DIVERGENCES_LISTED_MAX`] at most, in the order of their epochs.
+    pub listed: Vec<Divergence>,
+}
+
+impl Divergences {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Takes up one more.
+    pub fn note(&mut self, divergence: Divergence) {
+        self.count += 1;
+        if self.listed.len() < DIVERGENCES_LISTED_MAX {
+            self.listed.push(divergence);
+        }
+        assert!(
+            to_u64(self.listed.len()) <= self.count,
+            "each that is listed is counted"
+        );
+    }
+
+    /// The same in the order of the log: threads meet them in any.
+    #[must_use]
+    pub fn sorted(mut self) -> Divergences {
+        self.listed.sort_by(|a, b| a.place().cmp(&b.place()));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_base::{Incarnation, PartitionId};
+
+    use super::*;
+
+    fn at(epoch: u64) -> Divergence {
+        let origin = Origin {
+            stream: StreamId(1),
+            life: Incarnation(2),
+            pos: Pos(4096),
+            epoch: Epoch(epoch),
+        };
+        let parts = [(PartitionId(3), 5), (PartitionId(4), 9)];
+        let said = ("effects 01".into(), "effects 02".into());
+        Divergence::new(Differs::Effects, (&parts, &origin), said)
+    }
+
+    #[test]
+    fn a_line_names_the_place_and_both_results() {
+        let mut found = at(7);
+        assert_eq!(
+            found.to_string(),
+            "row changes, stream 1 at byte 4096, transaction 5 of partition 3, transaction 9 of partition 4: \
+             expected effects 01, found effects 02"
+        );
+        found.procedure = Some("pay(u64)".into());
+        found.version = Some("00ff".into());
+        let line = found.to_string();
+        assert!(line.starts_with("procedure pay(u64), version 00ff, stream 1"));
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_the_count_is_not() {
+        let mut all = Divergences::default();
+        assert!(all.is_empty());
+        for epoch in (1..=1500).rev() {
+            all.note(at(epoch));
+        }
+        let all = all.sorted();
+        assert_eq!(
+            (all.count, all.listed.len()),
+            (1500, DIVERGENCES_LISTED_MAX)
+        );
+        assert_eq!(all.listed[0].epoch, 501);
+    }
+}
