@@ -6,11 +6,17 @@
 //! database's beginning, without an image; failing that, it takes the image without the log. It leaves
 //! pages empty that no image holds, and skips their records. It lists everything that is missing, and the
 //! operator decides whether that is acceptable.
+//!
+//! The history is cut behind a whole epoch, so ordered frames have no gap before the cut: a transaction's frames are in one
+//! epoch. They are played up to there. A state that lacks pages of its image is no ground for them: their rows follow
+//! from each other. Then salvage takes another image, or one without its log.
 
 use std::sync::Arc;
 
 use perdura_base::moment::moment;
-use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_base::{
+    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Pos, Result, StreamId, Uuid,
+};
 use perdura_device::Disk;
 use perdura_heap::Heap;
 use perdura_wal::{ChainLink, Check, Cut, Lives, StreamScan, Vouched, WalStart, scan_stream};
@@ -23,9 +29,10 @@ use crate::disks::Disks;
 use crate::found::check_version;
 use crate::image::{Directory, Places, pages_path};
 use crate::mended::MendedLog;
+use crate::ordered::{OrderedPlayer, Second, second_pass};
 use crate::report::RestartReport;
 use crate::restart::{
-    Catalog, NewDatabase, RestartOptions, Restarted, Tolerance, create, load, restart,
+    Catalog, Loaded, NewDatabase, RestartOptions, Restarted, Tolerance, create, load, restart,
 };
 use crate::resume::{LogMemory, flush_all, resume};
 use crate::window::ExecutorWindow;
@@ -60,8 +67,15 @@ pub struct Missing {
     pub intact_at: String,
     /// The image it begins with.
     pub image: String,
-    /// Whether no log goes with the image, so that transactions of its time may be there in part.
+    /// Whether no log goes with the image, so that transactions of its time may be there in part, unless it is
+    /// consistent.
     pub image_alone: bool,
+    /// Whether the image is of one instant.
+    pub consistent: bool,
+    /// By partition, the number up to which its transactions on typed tables are there: all above are lost. Empty if
+    /// the database has logged no ordered frame.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<u64>,
     /// What the log lacks, stream by stream; none if the log is whole.
     pub log: Vec<MissingLog>,
     /// Pages that no image has: their rows are gone.
@@ -101,13 +115,15 @@ pub struct MissingPage {
 }
 
 /// Judges a database as a restart does, and looks for what can be had if that refuses it. A state
-/// counts if its catalog `is_usable`.
+/// counts if its catalog `is_usable`. Each attempt has one of the `players` of ordered frames, which begins once.
 ///
 /// # Errors
-/// No database, or none that can be had without its anchor; a state that cannot be rebuilt at all.
+/// No database, or none that can be had without its anchor; a state that cannot be rebuilt at all. [`Error::Usage`] if
+/// the log calls a procedure that the player does not have.
 pub fn salvage(
     options: &RestartOptions<'_>,
     is_usable: &dyn Fn(&Catalog) -> bool,
+    players: &dyn Fn() -> Option<Arc<dyn OrderedPlayer>>,
 ) -> Result<Condition> {
     assert!(options.dry_run, "salvage changes nothing");
     let refused = match restart(options) {
@@ -122,11 +138,10 @@ pub fn salvage(
     let Some((_, anchor, _)) = open_anchor(options.disks.data.as_ref())? else {
         return Err(refused);
     };
-    // Ordered frames follow from each other: without one of them the rest would make another database.
-    if !anchor.scheme.has_tables() || !anchor.families.is_empty() {
+    if !anchor.scheme.has_tables() {
         return Err(refused);
     }
-    let mended = RestartOptions {
+    let mut mended = RestartOptions {
         disks: Disks {
             logs: (0u8..)
                 .map(StreamId)
@@ -143,6 +158,7 @@ pub fn salvage(
         ..*options
     };
     for plan in plans(&mended.disks.logs, &anchor)? {
+        mended.ordered = players();
         match carry_out(&mended, &anchor, plan, &refused) {
             Ok(salvaged) if is_usable(&salvaged.catalog) => {
                 return Ok(Condition::Salvaged(Box::new(salvaged)));
@@ -397,9 +413,32 @@ fn carry_out(
     } else {
         options
     };
-    let loaded = load(options, &plan.anchor, tolerance)?;
-    let (image, state, cut) = (loaded.image, loaded.state, loaded.log.cut);
+    let Loaded {
+        image,
+        mut log,
+        state,
+    } = load(options, &plan.anchor, tolerance)?;
     let (heap, tables) = (state.heap, state.tables);
+    if !image.lost.is_empty() && log.ordered.iter().any(|units| !units.is_empty()) {
+        return Err(Error::corrupt(
+            options.disks.data.name(),
+            0,
+            "all pages of the image under the ordered frames of the log",
+            format!("{} pages lost", image.lost.len()),
+            "What the frames change may be in them.",
+        ));
+    }
+    let second = Second {
+        options,
+        families: anchor.families,
+        k: image.k,
+        pseq: image.pseq().to_vec(),
+        heap: &heap,
+        catalog: &tables.catalog,
+        target: log.cut.durable,
+    };
+    second_pass(&second, &mut log)?;
+    let cut = log.cut;
     // The anchor of the plan has given up images whose numbers were used all the same.
     heap.set_ckpt_epoch(heap.ckpt_epoch().max(ckpt_floor(anchor, &image)));
     let slot = image.slot.unwrap_or(ImageSlot::A);
@@ -416,6 +455,13 @@ fn carry_out(
             intact_at: moment(plan.intact_us),
             image: image.slot.map_or("none".into(), |slot| slot.to_string()),
             image_alone: plan.image_alone,
+            consistent: image.slot.is_some_and(|slot| anchor.image(slot).consistent),
+            numbers: if anchor.families.is_empty() {
+                Vec::new()
+            } else {
+                let partitions = (0..heap.geometry().partitions).map(PartitionId);
+                partitions.map(|id| heap.lock(id).pseq()).collect()
+            },
             log: plan.log,
             pages: image.lost.iter().map(of_page).collect(),
             rows: tables.rows,
@@ -463,6 +509,7 @@ pub fn build(
         record.epoch_floor = cut.epoch_max.max(cut.durable);
         record.ckpt_max = cut.ckpt_max.max(CkptEpoch(0));
         record.clean = false;
+        record.families = anchor.families;
     });
     let record = record.map_err(Error::from)?;
     let wal_start = WalStart {
@@ -492,7 +539,9 @@ pub fn build(
         restarted,
         options,
         memory,
-        Arc::new(ExecutorWindow::default()),
+        Arc::new(ExecutorWindow {
+            cuts: !record.families.is_empty(),
+        }),
     )?;
     flush_all(&resumed.wal)?;
     resumed.checkpoints.now()?;

@@ -202,7 +202,8 @@ impl Copier {
 fn can_be_repaired(world: &World, env: &Env, promised: u64) -> Check {
     let method = Method::of(Scheme::Differential);
     let options = dry_run_options(env, method, world.swarm.options.schedule);
-    let salvaged = salvage(&options, &names_databases).map_err(|error| error.to_string())?;
+    let salvaged =
+        salvage(&options, &names_databases, &|| None).map_err(|error| error.to_string())?;
     let Condition::Salvaged(salvaged) = salvaged else {
         return Err("repair takes it for whole".to_owned());
     };

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::exit::{Damaged, Usage};
 use crate::offline::{Directories, Offline, threads_or_cores};
 use crate::output;
+use crate::programs::player;
 
 /// Make a new database of what is whole in a damaged one.
 ///
@@ -61,18 +62,19 @@ pub fn run(args: &Args) -> Result<()> {
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
     let options = offline.restart_options(method, &schedule);
-    let salvaged = match salvage(&options, &names_databases).with_context(dir)? {
-        Condition::Whole => {
-            let told = Told {
-                opens: true,
-                missing: None,
-                made: None,
-            };
-            let text = "whole     the database opens as it is; there is nothing to repair\n";
-            return tell(args, &told, text);
-        }
-        Condition::Salvaged(salvaged) => *salvaged,
-    };
+    let salvaged =
+        match salvage(&options, &names_databases, &|| Some(player(None))).with_context(dir)? {
+            Condition::Whole => {
+                let told = Told {
+                    opens: true,
+                    missing: None,
+                    made: None,
+                };
+                let text = "whole     the database opens as it is; there is nothing to repair\n";
+                return tell(args, &told, text);
+            }
+            Condition::Salvaged(salvaged) => *salvaged,
+        };
     let missing = salvaged.missing.clone();
     let text = describe(&missing);
     let accepted = args.to.as_ref().filter(|_| args.accept_loss);
@@ -159,7 +161,10 @@ fn describe(missing: &Missing) -> String {
         "intact    up to epoch {}, written {}; image {}; {} rows\n",
         missing.intact_epoch, missing.intact_at, missing.image, missing.rows
     );
-    if missing.image_alone {
+    if missing.image_alone && missing.consistent {
+        text += "image     no log goes with the image: it has what was committed before one instant, and nothing of \
+                 the time behind it\n";
+    } else if missing.image_alone {
         text += "image     no log goes with the image: transactions that ran while it was written \
                  may be there in part\n";
     }
@@ -169,6 +174,17 @@ fn describe(missing: &Missing) -> String {
              whole up to {}\n",
             log.stream, log.from_epoch, log.to_epoch, log.from, log.to, log.used_to, log.whole_to
         );
+    }
+    if !missing.log.is_empty() && !missing.numbers.is_empty() {
+        text += "missing   transactions on typed tables:";
+        for (partition, number) in missing.numbers.iter().enumerate() {
+            let comma = if partition > 0 { "," } else { "" };
+            text += &format!(
+                "{comma} of partition {partition} from number {} on",
+                number + 1
+            );
+        }
+        text += "\n";
     }
     for page in &missing.pages {
         text += &format!(

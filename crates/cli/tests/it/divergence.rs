@@ -76,6 +76,17 @@ fn a_restart_that_differs_goes_on_with_the_flag_and_needs_it_once() {
     };
     let after = digest_line(&String::from_utf8_lossy(&output.stdout));
 
+    let images = perdura(&["dump", "checkpoint", "--json", "--data", data]);
+    let images: serde_json::Value = serde_json::from_slice(&images.stdout).unwrap();
+    let consistent = |image: &&serde_json::Value| image["consistent"] == true;
+    let newest = images.as_array().unwrap().iter().find(consistent).unwrap();
+    let numbers = newest["pseq"].as_array().unwrap();
+    assert_eq!(numbers.len(), 2, "{newest}");
+    let calls: u64 = numbers.iter().filter_map(|number| number.as_u64()).sum();
+    assert!(calls >= 3, "{newest}");
+    let (_, text) = ended(&["dump", "checkpoint", "--data", data]);
+    assert!(text.contains("consistent; by partition ["), "{text}");
+
     let (code, text) = ended(&["restart", "--data", data]);
     assert_eq!((code, digest_line(&text)), (0, after), "{text}");
     let db = Db::builder(dir.path())

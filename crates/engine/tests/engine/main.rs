@@ -15,6 +15,7 @@ mod faulty_disk;
 mod log_end;
 mod long_rows;
 mod ordered;
+mod salvage_typed;
 mod sections;
 mod settings;
 mod typed;

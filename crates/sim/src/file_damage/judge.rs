@@ -115,7 +115,7 @@ impl Sweep<'_> {
         disk: &dyn Disk,
         files: &Files,
     ) -> Result<(), Wrong> {
-        let salvaged = match salvage(options, &names_databases) {
+        let salvaged = match salvage(options, &names_databases, &|| None) {
             Ok(Condition::Salvaged(salvaged)) => *salvaged,
             Ok(Condition::Whole) => return Err("salvage takes it for whole".to_owned().into()),
             Err(error) => return self.may_refuse(options, error),

@@ -65,6 +65,8 @@ struct ShownVouched {
 pub struct ShownImage {
     /// `empty`, `building` or `complete`.
     pub state: &'static str,
+    /// Whether its pages are of one instant.
+    pub consistent: bool,
     /// Its checkpoint epoch.
     pub checkpoint: u64,
     /// The commit epoch it rests on.
@@ -90,6 +92,7 @@ impl ShownImage {
     pub fn of(image: &ImageStatus) -> ShownImage {
         ShownImage {
             state: image.state().name(),
+            consistent: image.consistent,
             checkpoint: image.k.0,
             end_epoch: image.cover.end_epoch.0,
             ended: moment(image.wall_us),

@@ -10,7 +10,8 @@ use super::anchor::ShownImage;
 use crate::offline::{Directories, Offline, hex};
 use crate::output;
 
-/// Show both checkpoint images: status, directory, proof.
+/// Show both checkpoint images: status, directory, proof; of a consistent one the number of the last transaction on
+/// typed tables that it has of each partition.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura dump checkpoint --data perdura-data\n  \
@@ -36,6 +37,9 @@ struct Shown {
     directory_bytes: Option<u64>,
     sidecar_bytes: Option<usize>,
     proof: Option<String>,
+    /// By partition: the number of its last transaction on typed tables that the image has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pseq: Option<Vec<u64>>,
     problem: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<ShownEntry>,
@@ -66,6 +70,7 @@ pub fn run(args: &Args) -> Result<()> {
             directory_bytes: None,
             sidecar_bytes: None,
             proof: None,
+            pseq: None,
             problem: None,
             entries: Vec::new(),
         };
@@ -101,6 +106,7 @@ fn fill(shown: &mut Shown, offline: &Offline, listed: &LoadedDirectory, entries:
     shown.directory_bytes = Some(listed.bytes);
     shown.sidecar_bytes = Some(listed.sidecars.iter().map(Vec::len).sum());
     shown.proof = Some(hex(listed.directory.proof()));
+    shown.pseq.clone_from(&listed.pseq);
     if !entries {
         return;
     }
@@ -140,6 +146,9 @@ fn describe(image: &Shown) -> String {
              \x20 proof    {proof}\n",
             image.status.begin, image.status.end, image.status.end_epoch
         );
+    }
+    if let Some(numbers) = &image.pseq {
+        text += &format!("  pseq     consistent; by partition {numbers:?}\n");
     }
     if let Some(problem) = &image.problem {
         text += &format!("  damaged  {problem}\n");
