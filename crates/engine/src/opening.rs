@@ -99,7 +99,8 @@ pub(crate) fn bring_back(
         &restart_options,
         log_memory,
         Arc::new(ExecutorWindow {
-            cuts: options.consistent_checkpoints,
+            // What no log makes whole must be of one instant.
+            cuts: options.consistent_checkpoints || scheme_of(options) == Scheme::Unlogged,
         }),
     )
 }

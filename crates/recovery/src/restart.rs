@@ -20,7 +20,7 @@ use perdura_base::{Error, Incarnation, Result};
 use perdura_device::Clock;
 use perdura_heap::Heap;
 use perdura_wal::anchor::AnchorFile;
-use perdura_wal::{Cut, WalStart};
+use perdura_wal::{Cut, Guard, WalStart};
 
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
@@ -264,7 +264,8 @@ pub(crate) fn load(
 }
 
 /// What the indexes are built with. Of a database that lacks pages, no sidecar is true, and nothing
-/// on the disks of the new database is what memory holds.
+/// on the disks of the new database is what memory holds. Without records, nothing says which rows have moved between the
+/// image's instant and its sidecar, which is written behind the last visit.
 fn indexing<'a>(
     options: &'a RestartOptions<'_>,
     anchor: &Anchor,
@@ -279,7 +280,7 @@ fn indexing<'a>(
             Tolerance::LostPages => None,
         },
         ckpt_floor: ckpt_floor(anchor, image),
-        sidecars: if image.lost.is_empty() {
+        sidecars: if image.lost.is_empty() && anchor.scheme.guard() != Guard::NoRecords {
             &image.sidecars
         } else {
             &[]
