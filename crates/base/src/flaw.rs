@@ -162,6 +162,8 @@ pub enum Flaw {
     CommandReadPages,
     /// A transaction that is undone keeps its sequence numbers.
     AbortKeepsSequence,
+    /// A rollback leaves the bits that say a checkpoint in row mode has a copy of the rows that it had changed.
+    AbortKeepsDirtyBit,
     /// The memory limit holds during a replay, too.
     MemoryLimitInReplay,
     /// A replayed procedure is given the clock's time and not its own.
@@ -263,12 +265,13 @@ impl Flaw {
     ];
 
     /// The flaws that only typed tables have a place for.
-    pub const TABLES: [Flaw; 18] = [
+    pub const TABLES: [Flaw; 19] = [
         Flaw::IndexEntryKeptAfterAbort,
         Flaw::PoolsShared,
         Flaw::RangeInsideSave,
         Flaw::CommandReadPages,
         Flaw::AbortKeepsSequence,
+        Flaw::AbortKeepsDirtyBit,
         Flaw::MemoryLimitInReplay,
         Flaw::ReplayReadsClock,
         Flaw::ReplayLogsAgain,

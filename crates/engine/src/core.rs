@@ -91,6 +91,7 @@ impl Core {
         let resumed = bring_back(&env, &options, &forms, progress)?;
         let (heap, wal) = (resumed.heap, resumed.wal);
         heap.set_snapshot_mode(options.snapshot_mode);
+        heap.memory().set_kept_bound(options.kept_bound);
         let executor_options = ExecutorOptions {
             value_bytes_max: options.value_bytes_max,
             value_form: options.typed.form,

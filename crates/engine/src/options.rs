@@ -6,7 +6,7 @@ use std::time::Duration;
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
 use perdura_device::LogIo;
-use perdura_heap::{OrphanLimits, SnapshotMode};
+use perdura_heap::{KeptBound, OrphanLimits, SnapshotMode};
 use perdura_recovery::disks::Paths;
 use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
 use perdura_wal::SegmentSizes;
@@ -46,6 +46,8 @@ pub struct CoreOptions {
     pub consistent_checkpoints: bool,
     /// What consistent checkpoints keep of pages of key-addressed tables.
     pub snapshot_mode: SnapshotMode,
+    /// How much is kept for checkpoints and snapshots before writers wait and snapshots end.
+    pub kept_bound: KeptBound,
     /// How a restart uses disks, processors and memory.
     pub schedule: Schedule,
     /// When the rows of deleted collections go away.
@@ -70,6 +72,7 @@ impl Default for CoreOptions {
             checkpoint_log_bytes: 512 << 20,
             consistent_checkpoints: false,
             snapshot_mode: SnapshotMode::Pages,
+            kept_bound: KeptBound::default(),
             schedule: Schedule::inline(Level::Four, 0),
             orphans: OrphanLimits::default(),
             tables: DATABASE_NAMES,
@@ -109,6 +112,8 @@ pub struct Options {
     pub threads: usize,
     /// How the log's writes become durable.
     pub log_io: LogIo,
+    /// What consistent checkpoints keep of pages of key-addressed tables.
+    pub snapshot_mode: SnapshotMode,
     /// How long an open waits for the locks of the directories: those of a process that was killed are
     /// free when its last write has landed.
     pub lock_wait: Duration,
@@ -137,6 +142,7 @@ impl Options {
             restart_level: Level::Four,
             threads: 0,
             log_io: LogIo::default(),
+            snapshot_mode: core.snapshot_mode,
             lock_wait: LOCK_WAIT,
             typed: core.typed,
         }
@@ -172,6 +178,7 @@ impl Options {
                     threads => threads,
                 },
             ),
+            snapshot_mode: self.snapshot_mode,
             typed: self.typed.clone(),
             ..CoreOptions::default()
         };

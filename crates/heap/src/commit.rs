@@ -155,6 +155,10 @@ impl Partition {
     /// Takes back the changes since a mark.
     pub(crate) fn take_back_to(&mut self, part: &PartUndo, mark: &Mark) {
         let (saves, ops) = part.since(mark);
+        #[cfg(feature = "flaws")]
+        if armed(Flaw::AbortKeepsDirtyBit) {
+            self.cuts.leave_bits(saves);
+        }
         let mut restore = |save: &Save| {
             let page = self.pages.page_mut(save.local);
             page[save.range()].copy_from_slice(part.before(save));

@@ -39,8 +39,8 @@ use crate::visit::Visit;
 
 mod open;
 
+use open::Open;
 pub(crate) use open::{AtCut, CutState, Cuts};
-use open::{Open, is_over_bound};
 
 /// What a cut is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl Heap {
     /// Whether more is kept for cuts than a quarter of the memory in use: new writers wait.
     #[must_use]
     pub fn kept_over_bound(&self) -> bool {
-        is_over_bound(self.memory())
+        self.memory().is_kept_over_bound()
     }
 
     /// Visits pages that have changed since the checkpoint's cut, at most `max`, in the partition that keeps most:

@@ -70,6 +70,26 @@ pub struct MemoryAccount {
     limit: AtomicU64,
     /// The part of the limit that is kept for [`MemoryUse::Clients`].
     reserve: AtomicU64,
+    kept_free: AtomicU64,
+    kept_share: AtomicU64,
+}
+
+/// How much may be kept for open cuts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptBound {
+    /// Bytes that are never too many.
+    pub free: u64,
+    /// Beyond them, one part in so many of the memory in use; above 0.
+    pub share: u64,
+}
+
+impl Default for KeptBound {
+    fn default() -> Self {
+        KeptBound {
+            free: 16 << 20,
+            share: 4,
+        }
+    }
 }
 
 impl MemoryAccount {
@@ -87,6 +107,8 @@ impl MemoryAccount {
             passwords: AtomicU64::new(0),
             limit: AtomicU64::new(limit),
             reserve: AtomicU64::new(0),
+            kept_free: AtomicU64::new(KeptBound::default().free),
+            kept_share: AtomicU64::new(KeptBound::default().share),
         }
     }
 
@@ -149,6 +171,21 @@ impl MemoryAccount {
     /// Keeps a part of the limit for clients' buffers: nothing else may grow into it.
     pub fn set_reserve(&self, bytes: u64) {
         self.reserve.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets how much may be kept for open cuts.
+    pub fn set_kept_bound(&self, bound: KeptBound) {
+        assert!(bound.share > 0, "a share of the memory in use");
+        self.kept_free.store(bound.free, Ordering::Relaxed);
+        self.kept_share.store(bound.share, Ordering::Relaxed);
+    }
+
+    /// Whether more is kept for open cuts than may be.
+    #[must_use]
+    pub fn is_kept_over_bound(&self) -> bool {
+        let kept = self.get(MemoryUse::Kept);
+        let share = || self.used() / self.kept_share.load(Ordering::Relaxed);
+        kept > self.kept_free.load(Ordering::Relaxed) && kept > share()
     }
 
     /// Whether `bytes` more, not of clients' buffers, stay within the limit. Buffers count as the

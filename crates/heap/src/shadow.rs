@@ -10,8 +10,10 @@
 //! *Rethinking Main Memory OLTP Recovery* (001), section II-C.
 //! # Deviations
 //! The bits are set when a transaction commits, from its before-images, and not by each operation: an abort
-//! has none to clear. The slot of a deleted row may be taken again before the visit, which makes it a modified one; so
+//! has none to clear, but for a seeded bug. The slot of a deleted row may be taken again before the visit, which makes it a modified one; so
 //! the visit frees no slots.
+
+use std::ops::Range;
 
 use perdura_page::SlotClass;
 use perdura_page::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES, PageKind};
@@ -56,22 +58,20 @@ fn bit(slots: &Slots, slot: usize) -> bool {
 }
 
 impl Shadow {
-    /// Keeps what the first commit since the cut has overwritten in a page.
-    pub(crate) fn first(page: &[u8], part: &PartUndo, saves: &[&Save]) -> Shadow {
+    /// Keeps nothing yet of a page.
+    pub(crate) fn of(page: &[u8]) -> Shadow {
         let class = layout::class(page).unwrap_or_default();
-        let mut shadow = Shadow::Rows(Box::new(Rows {
+        Shadow::Rows(Box::new(Rows {
             class,
             added: [0; SLOT_WORDS],
             deleted: [0; SLOT_WORDS],
             modified: [0; SLOT_WORDS],
             copies: Vec::new(),
             bytes: 0,
-        }));
-        shadow.keep(page, part, saves);
-        shadow
+        }))
     }
 
-    /// Keeps what a later commit has overwritten.
+    /// Keeps what a commit has overwritten.
     pub(crate) fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) {
         let Shadow::Rows(rows) = self else { return };
         if rows.keep(page, part, saves) {
@@ -82,6 +82,15 @@ impl Shadow {
         rows.undo(&mut copy);
         debug_assert_eq!(copy.len(), PAGE_BYTES, "a copy is of a whole page");
         *self = Shadow::Page(copy);
+    }
+
+    /// Sets the bits of slots without their copies.
+    #[cfg(feature = "flaws")]
+    pub(crate) fn leave_bits(&mut self, range: &Range<usize>) {
+        let Shadow::Rows(rows) = self else { return };
+        for slot in rows.slots(range) {
+            rows.modified[slot / 64] |= 1 << (slot % 64);
+        }
     }
 
     /// Makes of the live page the page as of the cut, but for what is in free slots.
@@ -123,12 +132,8 @@ impl Rows {
             let bytes = bytes[8 * at..].first_chunk();
             u64::from_le_bytes(bytes.copied().unwrap_or_default())
         };
-        let first = class.slot_offset(0);
         for range in saves.iter().map(|save| save.range()) {
-            let from = range.start.max(first) - first;
-            let to = range.end.max(first) - first;
-            let slots = from / class.bytes()..to.div_ceil(class.bytes()).min(class.slots());
-            for slot in slots {
+            for slot in self.slots(&range) {
                 let was_taken = word(&before, slot / 64) >> (slot % 64) & 1 == 1;
                 let at_cut = bit(&self.deleted, slot) || was_taken && !bit(&self.added, slot);
                 if at_cut && !bit(&self.modified, slot) {
@@ -149,6 +154,13 @@ impl Rows {
             );
         }
         true
+    }
+
+    /// The slots that a range of the page touches.
+    fn slots(&self, range: &Range<usize>) -> Range<usize> {
+        let (class, first) = (self.class, self.class.slot_offset(0));
+        let (from, to) = (range.start.max(first) - first, range.end.max(first) - first);
+        from / class.bytes()..to.div_ceil(class.bytes()).min(class.slots())
     }
 
     /// Keeps a slot as it was before a commit, if that has changed it.

@@ -15,7 +15,7 @@ use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
 use perdura_recovery::{
     Anchor, Disks, Level, METHODS, Method, Player, RestartOptions, Schedule, read_anchor, restart,
 };
-use perdura_wal::Direction;
+use perdura_wal::{Direction, Scheme};
 
 use crate::machine::{Machine, engine, keep_locked};
 use crate::other_image::OtherImage;
@@ -133,6 +133,18 @@ pub(crate) trait OverCore {
     fn live(&self) -> &Self::State;
     /// What must be there if exactly the epochs up to `durable` survived.
     fn state_at(&self, durable: u64) -> Self::State;
+    /// The epoch, as the model counts them, up to which a restart has brought commits back.
+    fn survived(&self, core: &Core) -> u64 {
+        core.report().durable_epoch
+    }
+    /// Whether the model still has the state of that moment.
+    fn remembers(&self, _survived: u64) -> bool {
+        true
+    }
+    /// Whether the log has what the images lack.
+    fn is_logged(&self) -> bool {
+        true
+    }
     /// Holds an open engine against what must be there.
     fn compare_with(&self, core: &Core, expected: &Self::State) -> Check;
     /// A restart of these disks by `method` that changes nothing on them.
@@ -208,7 +220,7 @@ pub(crate) trait OverCore {
         if self.closed_cleanly().is_some_and(|was| was != report.clean) && !report.created {
             return Err(format!("the report says clean: {}", report.clean));
         }
-        let expected = self.state_at(durable);
+        let expected = self.state_at(self.survived(core));
         self.compare_with(core, &expected)
             .map_err(|what| format!("after the restart at epoch {durable}: {what}"))
     }
@@ -220,6 +232,10 @@ pub(crate) trait OverCore {
         let core = self.machine().engine();
         self.check_levels(before, choice)?;
         self.check_images(&before[0])?;
+        if !self.is_logged() {
+            // No other image stands in for one that is damaged.
+            return Ok(());
+        }
         let Some(anchor) = anchor_of(&before[0])? else {
             let created = core.report().created;
             return created.then_some(()).ok_or("the anchor is gone".to_owned());
@@ -238,14 +254,18 @@ pub(crate) trait OverCore {
     /// the direction in which the log is read.
     fn check_levels(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let mut rng = Rng::with_seed(choice);
-        let first = self.dry_run(before, &METHODS[0], Schedule::inline(Level::Four, 0))?;
+        let methods = match self.is_logged() {
+            true => [&METHODS[0], &BACKWARD],
+            false => [Method::of(Scheme::Unlogged); 2],
+        };
+        let first = self.dry_run(before, methods[0], Schedule::inline(Level::Four, 0))?;
         for level in Level::ALL {
             let mut schedule = draw_schedule(&mut rng, level);
             let (one_in, threads_max) = Self::THREADS;
             if rng.u8(0..one_in) == 0 {
                 schedule = Schedule::new(level, rng.usize(1..=threads_max));
             }
-            let method = pick(&mut rng, &[&METHODS[0], &BACKWARD]);
+            let method = pick(&mut rng, &methods);
             if self.dry_run(before, method, schedule)? != first {
                 let (way, level) = (method.player.direction(), level.number());
                 return Err(format!("level {level}, log read {way:?}: other rows"));
@@ -330,7 +350,11 @@ pub(crate) trait OverCore {
                 "{damage}: started at epoch {durable}, but {evidence} has later evidence"
             ));
         }
-        self.compare_with(&core, &self.state_at(durable))
+        let survived = self.survived(&core);
+        if !self.remembers(survived) {
+            return Ok(Some(durable));
+        }
+        self.compare_with(&core, &self.state_at(survived))
             .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
         Ok(Some(durable))
     }

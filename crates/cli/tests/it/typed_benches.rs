@@ -59,8 +59,11 @@ fn bench_tpcc_crashes_and_meets_its_conditions_afterwards() {
         conditions.iter().all(|found| found["violations"] == 0),
         "{found}"
     );
-    let (code, text) =
-        ended(&[&small[..], &["--check", "--txns", "50", "--rate", "2000"]].concat());
+    let rows = ["--snapshot", "rows", "--snapshot-every", "1ms", "--crash"];
+    let run = ["--check", "--txns", "300", "--rate", "2000"];
+    let (code, text) = ended(&[&small[..], &run, &rows].concat());
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = ended(&[&small[..], &["--check"]].concat());
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("condition 12  ok"), "{text}");
 

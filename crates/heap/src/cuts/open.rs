@@ -18,9 +18,6 @@ use crate::shadow::Shadow;
 use crate::undo::{PartUndo, Save};
 use crate::visit::dirty_bit;
 
-/// Kept bytes up to this are never too many.
-const KEPT_BYTES_FREE: u64 = 16 << 20;
-
 /// What all partitions of a heap know of its cuts.
 #[derive(Default)]
 pub(crate) struct CutState {
@@ -82,6 +79,9 @@ pub(crate) struct Cuts {
     image: Vec<u8>,
     /// Bytes on the memory account.
     pub(super) bytes: usize,
+    /// What aborts have left behind since the checkpoint's cut, by a seeded bug.
+    #[cfg(feature = "flaws")]
+    left: Vec<(u32, std::ops::Range<usize>)>,
 }
 
 /// What a checkpoint's cut says of a page.
@@ -105,6 +105,8 @@ impl Cuts {
             kept: Vec::new(),
             image: Vec::new(),
             bytes: 0,
+            #[cfg(feature = "flaws")]
+            left: Vec::new(),
         }
     }
 
@@ -140,6 +142,10 @@ impl Cuts {
             cut.reader == Reader::Snapshot || !self.has_checkpoint(),
             "one checkpoint runs at a time"
         );
+        #[cfg(feature = "flaws")]
+        if cut.reader != Reader::Snapshot {
+            self.left.clear();
+        }
         self.open.push(cut);
     }
 
@@ -236,8 +242,13 @@ impl Cuts {
         let kept = of_page.get_or_insert_default();
         kept.pending = pending;
         if needed && begins && self.open.iter().any(|cut| cut.needs_shadow(local, pending)) {
-            kept.shadow = Some(Shadow::first(page, part, saves));
-        } else if let Some(shadow) = &mut kept.shadow {
+            kept.shadow = Some(Shadow::of(page));
+        }
+        if let Some(shadow) = &mut kept.shadow {
+            #[cfg(feature = "flaws")]
+            for (_, range) in self.left.iter().filter(|(of, _)| *of == local) {
+                shadow.leave_bits(range);
+            }
             shadow.keep(page, part, saves);
         }
         if self.open.iter().any(|cut| cut.needs_version(local, kept)) {
@@ -255,7 +266,7 @@ impl Cuts {
 
     /// Beyond the bound the oldest snapshot ends, one at a time.
     pub(super) fn make_room(&mut self) {
-        if !is_over_bound(&self.memory) {
+        if !self.memory.is_kept_over_bound() {
             return;
         }
         let oldest = self.open.iter().find(|cut| cut.reader == Reader::Snapshot);
@@ -312,6 +323,16 @@ impl Cuts {
         if is_held { AtCut::Held } else { AtCut::Changed }
     }
 
+    /// The seeded bug of an abort that leaves the bits of the slots that it had changed: no later commit copies them.
+    #[cfg(feature = "flaws")]
+    pub(crate) fn leave_bits(&mut self, saves: &[Save]) {
+        if !self.checkpoint().is_some_and(|(cut, _)| cut.by_rows) {
+            return;
+        }
+        let left = saves.iter().map(|save| (save.local, save.range()));
+        self.left.extend(left);
+    }
+
     /// Pages that were changed since the checkpoint's cut and not visited yet, at most `max`.
     pub(super) fn pending(&self, max: usize) -> Vec<u32> {
         let pages = (0u32..).zip(&self.kept);
@@ -357,10 +378,4 @@ fn prune(open: &[Open], local: u32, kept: &mut Kept) {
         .map(|cut| cut.number)
         .collect();
     kept.prune(&cuts);
-}
-
-/// Whether what is kept is more than a quarter of the memory in use.
-pub(super) fn is_over_bound(memory: &MemoryAccount) -> bool {
-    let kept = memory.get(MemoryUse::Kept);
-    kept > KEPT_BYTES_FREE && kept > memory.used() / 4
 }

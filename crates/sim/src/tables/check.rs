@@ -117,17 +117,29 @@ impl World {
     pub fn check_state(&mut self) -> Check {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;
-        self.oracle.restart(durable);
+        if self.swarm.unlogged {
+            let loaded = self.core().report().checkpoint;
+            if loaded < self.must_image {
+                return Err(format!(
+                    "checkpoint {} was complete, the restart has that of {loaded}",
+                    self.must_image
+                ));
+            }
+            self.loaded_image = loaded;
+            *self.tally.reached.entry("unlogged").or_default() += 1;
+        }
+        self.oracle.restart(self.survived(self.core()));
         let writes = self.made(self.core(), &self.oracle.live().rows);
         if !writes.is_empty() {
             let numbers = World::numbers(self.core());
             self.oracle.commit(Commit {
-                epoch: self.core().wal().current().0,
+                epoch: self.moment(self.core().wal().current().0),
                 writes,
                 numbers: numbers.into_iter().enumerate().collect(),
                 ids: Vec::new(),
             });
         }
+        self.note_image();
         self.closed_cleanly = Some(false);
         self.must_survive = durable;
         self.evidence = durable;

@@ -297,11 +297,15 @@ impl World {
         if !writes.is_empty() || !numbers.is_empty() {
             needs = needs.max(ticket.epoch.0);
             self.oracle.commit(Commit {
-                epoch: ticket.epoch.0,
+                epoch: self.moment(ticket.epoch.0),
                 writes,
                 numbers,
                 ids,
             });
+        }
+        if self.swarm.unlogged {
+            // An answer promises nothing.
+            needs = 0;
         }
         let current = self.core().wal().current().0;
         assert!(

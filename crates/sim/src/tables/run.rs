@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura::{Core, Error};
 use perdura_device::SimDisk;
+use perdura_heap::SnapshotMode;
 use perdura_recovery::Level;
 
 use crate::content::scramble;
@@ -28,9 +29,9 @@ pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check)
 impl Lives for World {
     type Engine = Core;
     const OTHER_WAYS: Rarity = Rarity {
-        mixed: 3,
-        later: 8,
-        never_interrupted: 12,
+        mixed: 2,
+        later: 4,
+        never_interrupted: 4,
     };
     const ROTS: u32 = 2;
 
@@ -48,6 +49,8 @@ impl Lives for World {
             swarm.declare(sort);
             swarm.draw_typed(&mut machine.rng);
         }
+        let modes = [SnapshotMode::Pages, SnapshotMode::Rows];
+        swarm.options.snapshot_mode = pick(&mut machine.rng, &modes);
     }
 
     fn settle_in(&mut self) -> Check {
@@ -59,7 +62,9 @@ impl Lives for World {
     }
 
     fn step(&mut self) -> Check {
-        self.draw_step()
+        self.draw_step()?;
+        self.note_image();
+        self.check_room()
     }
 
     fn end_life(&mut self, overdue: bool) -> Check {
@@ -81,6 +86,7 @@ impl Lives for World {
             } = self;
             machine.close_cleanly(closed_cleanly)?;
         }
+        self.note_image();
         Ok(())
     }
 
@@ -109,7 +115,7 @@ impl Lives for World {
             return Ok(());
         };
         match choice % 5 {
-            0 => self.check_gap(&copies, choice / 5),
+            0 if !self.swarm.unlogged => self.check_gap(&copies, choice / 5),
             _ => self.check_other_ways(&copies, choice / 5),
         }
     }

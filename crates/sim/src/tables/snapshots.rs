@@ -1,7 +1,7 @@
 //! Snapshots that are held open over many steps, checkpoints and other snapshots.
 
 use perdura::{MemoryUse, TableId};
-use perdura_heap::Snapshot;
+use perdura_heap::{KeptBound, Snapshot};
 
 use crate::machine::Engine;
 use crate::ops::key_number;
@@ -37,7 +37,7 @@ impl World {
             "no more snapshots are held than the run allows"
         );
         let at = self.rng.usize(0..count);
-        self.snapshots[at].compare(self)?;
+        self.snapshots[at].holds(self)?;
         if draw == 1 {
             drop(self.snapshots.remove(at));
             self.check_kept()?;
@@ -57,11 +57,42 @@ impl World {
 
     /// Every snapshot shows its instant; when all are closed, nothing is kept.
     pub fn close_snapshots(&mut self) -> Check {
+        let mut older_is_held = false;
         for held in &self.snapshots {
-            held.compare(self)?;
+            let is_held = held.holds(self)?;
+            if older_is_held && !is_held {
+                return Err("a snapshot has ended, and an older one has not".to_owned());
+            }
+            older_is_held |= is_held;
         }
         self.snapshots.clear();
         self.check_kept()
+    }
+
+    /// Beyond the bound, what is kept is a checkpoint's, which frees it by its steps, or snapshots', of which the
+    /// oldest end.
+    pub fn check_room(&mut self) -> Check {
+        let core = self.machine.engine();
+        if !core.heap().kept_over_bound() {
+            return Ok(());
+        }
+        *self
+            .machine
+            .tally
+            .reached
+            .entry("kept_over_bound")
+            .or_default() += 1;
+        let core = self.core();
+        if Engine::checkpoint_is_running(core) {
+            return Ok(());
+        }
+        for _ in 0..=self.snapshots.len() {
+            core.heap().make_room();
+        }
+        match core.heap().kept_over_bound() {
+            true => Err("too much is kept, and no snapshot is left to end".to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// Without snapshot and checkpoint nothing is kept.
@@ -76,6 +107,16 @@ impl World {
 }
 
 impl Held {
+    /// Holds the snapshot against what was there when it was opened, unless it was ended for want of room. Returns
+    /// whether it is held.
+    fn holds(&self, world: &World) -> Check<bool> {
+        let is_bounded = world.swarm.options.kept_bound != KeptBound::default();
+        match self.snapshot.each_row(self.plain, |_, _| Ok(())) {
+            Err(perdura::Error::SnapshotEnded) if is_bounded => Ok(false),
+            _ => self.compare(world).map(|()| true),
+        }
+    }
+
     /// Holds the snapshot against what was there when it was opened.
     fn compare(&self, world: &World) -> Check {
         if self.snapshot.pseq() != self.state.numbers {

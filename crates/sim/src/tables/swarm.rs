@@ -7,6 +7,7 @@ use perdura::tables::{Addressing, Schema};
 use perdura::typed::{LogForm, Registered, TypedOptions};
 use perdura::{CoreOptions, Table, ValueForm};
 use perdura_device::CrashProfile;
+use perdura_heap::KeptBound;
 
 use crate::machine::Course;
 use crate::swarm::{draw_speed, draw_streams, pick};
@@ -35,6 +36,8 @@ pub(crate) struct Swarm {
     pub changes: bool,
     /// Whether some lives have a memory limit.
     pub short_memory: bool,
+    /// Whether nothing is logged: a crash loses what no image has.
+    pub unlogged: bool,
     /// Whether calls that cannot be commands are refused.
     pub strict: bool,
     /// Whether all tables are page-addressed, whatever they are declared as.
@@ -148,6 +151,7 @@ impl Swarm {
             dropped: 0,
             changes: rng.bool(),
             short_memory: rng.u8(0..8) == 0,
+            unlogged: false,
             strict: rng.u8(0..8) == 0,
             all_pages: rng.u8(0..12) == 0,
             accounts: pick(rng, &[3, 8, 30]),
@@ -166,6 +170,18 @@ impl Swarm {
             profile,
         };
         swarm.draw_typed(rng);
+        if rng.bool() {
+            swarm.options.kept_bound = KeptBound {
+                free: pick(rng, &[0, 10_000]),
+                share: pick(rng, &[4, 20, 100]),
+            };
+        }
+        swarm.unlogged = rng.u8(0..12) == 0;
+        if swarm.unlogged {
+            swarm.options.typed.log = LogForm::None;
+            // What an open that is disturbed leaves in an image, the model does not know.
+            swarm.nested = 0;
+        }
         swarm
     }
 
@@ -175,9 +191,12 @@ impl Swarm {
         self.options.typed = TypedOptions {
             schemas: declared.map(|sort| self.schema_of(sort)).collect(),
             procedures: procedures(),
-            log: pick(rng, &[LogForm::Value, LogForm::Command, LogForm::Command]),
+            log: match pick(rng, &[LogForm::Value, LogForm::Command, LogForm::Command]) {
+                _ if self.unlogged => LogForm::None,
+                form => form,
+            },
             form: pick(rng, &ValueForm::ALL),
-            hash_every: pick(rng, &[0, 1, 1, 2]),
+            hash_every: pick(rng, &[1, 1, 1, 1, 1, 1, 0, 2]),
             strict: self.strict && !self.all_pages,
             ..TypedOptions::default()
         };

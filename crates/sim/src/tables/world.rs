@@ -24,6 +24,10 @@ pub(crate) struct World {
     pub snapshots: Vec<Held>,
     /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
     pub closed_cleanly: Option<bool>,
+    /// Without a log: the checkpoint whose image the anchor names, which must not be lost.
+    pub must_image: u64,
+    /// Without a log: the checkpoint whose image the last restart loaded.
+    pub loaded_image: u64,
 }
 
 impl Deref for World {
@@ -72,6 +76,22 @@ impl OverCore for World {
         self.oracle.state_at(durable)
     }
 
+    fn survived(&self, core: &Core) -> u64 {
+        match self.swarm.unlogged {
+            true => core.report().checkpoint,
+            false => core.report().durable_epoch,
+        }
+    }
+
+    /// An older image that stands in for a damaged one may be of a life before the last restart.
+    fn remembers(&self, survived: u64) -> bool {
+        self.is_logged() || survived >= self.loaded_image
+    }
+
+    fn is_logged(&self) -> bool {
+        !self.swarm.unlogged
+    }
+
     fn dry_run_options(
         &self,
         env: &Env,
@@ -101,12 +121,39 @@ impl World {
             swarm,
             snapshots: Vec::new(),
             closed_cleanly: Some(false),
+            must_image: 0,
+            loaded_image: 0,
         }
     }
 
     /// The engine; steps are taken only while it is open.
     pub fn core(&self) -> &Core {
         self.engine()
+    }
+
+    /// When a commit happened, as the model counts: its epoch; without a log the first checkpoint whose image has
+    /// it, which begins behind it.
+    pub fn moment(&self, epoch: u64) -> u64 {
+        match self.swarm.unlogged {
+            true => self.core().heap().ckpt_epoch().0 + 1,
+            false => epoch,
+        }
+    }
+
+    /// Without a log, what the anchor names is all that survives.
+    pub fn note_image(&mut self) {
+        if !self.swarm.unlogged {
+            return;
+        }
+        let record = self.core().anchor().get();
+        let named = record.newest_image().map(|slot| record.image(slot).k.0);
+        let named = named.unwrap_or_default();
+        assert!(
+            self.must_image <= named,
+            "checkpoint {} was named, and {named} is",
+            self.must_image
+        );
+        self.must_image = named;
     }
 
     /// The number of each partition of an open engine.

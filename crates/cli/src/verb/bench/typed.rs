@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use perdura::ValueForm;
 use perdura_base::limits::PARTITIONS_MAX;
+use perdura_heap::SnapshotMode;
 use perdura_server::settings::units;
 use perdura_workloads::drive::{DriveOptions, Limit, LogScheme, RunReport, Site};
 
@@ -42,6 +43,15 @@ enum FormArg {
     Before,
 }
 
+/// What a checkpoint keeps.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SnapshotArg {
+    /// Byte ranges of pages.
+    Pages,
+    /// Copies of rows.
+    Rows,
+}
+
 #[derive(Debug, Args)]
 pub struct TypedArgs {
     /// What the log says of a transaction.
@@ -72,6 +82,10 @@ pub struct TypedArgs {
     /// again.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// What a checkpoint keeps of a page that changes while it is written: bytes of the page, or rows and three bits
+    /// for each, as paper 001 does.
+    #[arg(long, value_enum, default_value = "pages")]
+    snapshot: SnapshotArg,
     /// Take a checkpoint so often.
     #[arg(long, value_name = "S", value_parser = units::duration)]
     snapshot_every: Option<Duration>,
@@ -118,7 +132,11 @@ impl TypedArgs {
         let data = self.data.clone().unwrap_or_default();
         let workers = u16::try_from(self.workers).unwrap_or(u16::MAX);
         let partitions = homes.max(workers).min(PARTITIONS_MAX).next_power_of_two();
-        let options = self.database.options_with_partitions(data, partitions)?;
+        let mut options = self.database.options_with_partitions(data, partitions)?;
+        options.snapshot_mode = match self.snapshot {
+            SnapshotArg::Pages => SnapshotMode::Pages,
+            SnapshotArg::Rows => SnapshotMode::Rows,
+        };
         if self.snapshot_every.is_some_and(|every| every.is_zero()) {
             bail!(Usage("--snapshot-every is above 0".into()));
         }
