@@ -1,6 +1,8 @@
 //! `bench tpcc` and `bench voter` from outside: what they report, a crash and the conditions after it,
 //! and what they refuse.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use crate::support::{arg, ended, perdura};
@@ -69,6 +71,40 @@ fn bench_tpcc_crashes_and_meets_its_conditions_afterwards() {
 
     let (code, text) = ended(&[&SMALL[..], &["--data", arg(&data), "--txns", "1"]].concat());
     assert_eq!(code, 2, "another number of warehouses: {text}");
+}
+
+#[test]
+fn repair_of_a_damaged_log_leaves_a_database_that_meets_the_conditions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, to) = (dir.path().join("db"), dir.path().join("repaired"));
+    let on = |data| [&SMALL[..], &["--data", arg(data)]].concat();
+    json(&[&on(&data)[..], &["--txns", "400", "--crash", "--json"]].concat());
+    // A byte behind the populated tables, in the calls.
+    let used = |path: &PathBuf| {
+        let bytes = std::fs::read(path).unwrap();
+        bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0)
+    };
+    let log = std::fs::read_dir(data.join("log")).unwrap();
+    let files = log.map(|entry| entry.unwrap().path());
+    let newest = files.filter(|path| used(path) > 20_000).max().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    bytes[used(&newest) - 6000] ^= 4;
+    std::fs::write(&newest, bytes).unwrap();
+
+    let (code, text) = ended(&["restart", "--data", arg(&data)]);
+    assert_eq!(code, 3, "{text}");
+    let repair = ["repair", "--data", arg(&data), "--to", arg(&to)];
+    let (code, text) = ended(&[&repair[..], &["--accept-loss"]].concat());
+    assert_eq!(code, 0, "{text}");
+    for part in [
+        "missing   log stream 0",
+        "transactions on typed tables: of partition 0 from number",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let (code, text) = ended(&[&on(&to)[..], &["--check", "--txns", "50"]].concat());
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("condition 12  ok"), "{text}");
 }
 
 #[test]
