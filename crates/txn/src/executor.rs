@@ -346,6 +346,10 @@ impl Executor {
                 if !armed(Flaw::PanicNotUndone) {
                     self.undo(guards, undo);
                 }
+                if by_engine && self.sink.is_replay() {
+                    // No procedure is to blame, and no log is there to be stopped.
+                    return Outcome::Failed(Error::Stopped(ENGINE_PANICKED.into()).into());
+                }
                 Outcome::Panicked(panic)
             }
         }

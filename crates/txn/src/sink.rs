@@ -48,7 +48,7 @@ impl Sink {
         self.log().map_or(StreamId(0), Wal::idlest)
     }
 
-    /// Stops the database. A replay has none to stop: its caller hands the panic on.
+    /// Stops the database. A replay has none to stop: the restart ends with an error.
     pub(crate) fn fail(&self, why: &str) {
         if let Some(wal) = self.log() {
             wal.fail(why);
