@@ -17,7 +17,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Disk};
 use perdura_heap::Geometry;
-use perdura_wal::COPIED;
+use perdura_wal::{COPIED, Guard};
 
 use self::choice::{Choice, Fact, Facts, Rank, choose};
 use crate::anchor::Anchor;
@@ -146,10 +146,14 @@ pub fn plan_image(
     }
 }
 
-/// The slots of the complete images, by [`Rank::index`].
+/// The slots of the complete images, by [`Rank::index`]. Without records nothing brings an older image up to the newer
+/// one: there is no other then.
 fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
     let mut slots = ImageSlot::ALL.map(|slot| anchor.image(slot).is_complete().then_some(slot));
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.map(|slot| anchor.image(slot).k)));
+    if anchor.scheme.guard() == Guard::NoRecords {
+        slots[Rank::Older.index()] = None;
+    }
     slots
 }
 
@@ -182,6 +186,9 @@ impl Candidates<'_> {
     }
 
     fn why_no_other(&self, rank: Rank) -> &'static str {
+        if self.anchor.scheme.guard() == Guard::NoRecords {
+            return "no log has what the other image lacks";
+        }
         match (rank, self.fact(Rank::Older)) {
             (Rank::Newer, Fact::Usable) => "pages of the other image are damaged too",
             _ => "the other image is not complete",

@@ -11,7 +11,7 @@ use perdura::{
 };
 use perdura_device::{CrashProfile, SimDisk};
 
-use crate::core_steps::{env, get, small};
+use crate::core_steps::{env, get, pages_of, small};
 
 table! {
     /// An account.
@@ -443,4 +443,43 @@ fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_byte
     assert_eq!(found, vec![first.clone(); keys.len()]);
     assert_eq!(get(&core, &turn(0)), first);
     assert!((1..40).all(|number| get(&core, &turn(number)).is_none()));
+}
+
+#[test]
+fn an_older_image_does_not_stand_in_where_no_log_has_what_it_lacks() {
+    let disk = SimDisk::new(1);
+    let mut options = small();
+    options.typed.log = LogForm::None;
+    let open = || {
+        Core::open(
+            env(&disk, 1),
+            options.clone(),
+            Arc::new(Progress::default()),
+        )
+    };
+    let core = open().unwrap();
+    for number in 0..2_u32 {
+        let all = core.all_partitions();
+        let put = core.transact(&all, |tx| {
+            tx.put(core.database(0), b"key", &number.to_le_bytes(), None)
+        });
+        let _in_the_image = put.unwrap();
+        core.checkpoint_now().unwrap();
+    }
+    drop(core);
+    let (path, len) = pages_of(&disk, "image-b");
+    let whole = disk.snapshot();
+    for at in (4096..len).step_by(1000) {
+        disk.flip(&path, at, 1);
+    }
+    let refused = open().err().unwrap();
+    assert!(matches!(refused, Error::Corrupt(_)), "{refused}");
+    let text = refused.to_string();
+    assert!(
+        text.contains("no log has what the other image lacks"),
+        "{text}"
+    );
+    disk.restore(&whole);
+    let core = open().unwrap();
+    assert_eq!(get(&core, "key"), Some(1_u32.to_le_bytes().to_vec()));
 }
