@@ -33,7 +33,7 @@ use crate::delays::{Delayed, Delays};
 use crate::files;
 use crate::named::Renewal;
 use crate::options::Options;
-use crate::pace::FlushPacer;
+use crate::pace::{FlushPacer, Workers};
 use crate::shared::{Checkpoints, Exposure, Shared};
 use crate::stats::Stats;
 
@@ -101,6 +101,7 @@ impl Db {
         let cost = way.as_ref().map_or(Duration::ZERO, |way| way.cost);
         let latency = way.and_then(|way| way.latency()).unwrap_or_default();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let pacer = FlushPacer::new(nanos(cost), options.flush_every);
         let shared = Arc::new(Shared {
             opened_ns: clock.mono_ns(),
             rings: streams == 1 && core.wal().completes_by_itself(StreamId(0)),
@@ -112,7 +113,9 @@ impl Db {
             stopping: AtomicBool::new(false),
             flushers: RwLock::new(Vec::new()),
             wanted: AtomicBool::new(true),
-            turn: Mutex::new(FlushPacer::default()),
+            awaited: AtomicBool::new(false),
+            workers: Workers::default(),
+            turn: Mutex::new(pacer),
             waiting: Mutex::new(0),
             progressed: Condvar::new(),
             listeners: RwLock::new(Vec::new()),
@@ -244,6 +247,12 @@ impl Db {
     /// Says that a caller waits: the flusher starts at once.
     pub fn nudge(&self) {
         self.shared.nudge();
+    }
+
+    /// Says that what was appended is to become durable while the calling thread goes on with other work.
+    /// While such threads never idle, the flusher gathers more before it starts.
+    pub fn want_durable(&self) {
+        self.shared.want_durable();
     }
 
     /// Has what was appended written without waiting for it, where writes of the log complete by

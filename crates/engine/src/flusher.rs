@@ -71,13 +71,37 @@ impl Shared {
                 return Ok(false);
             }
         }
-        let delay = self.turn.lock().delay_ns(self.clock.mono_ns());
-        if (is_wanted || wal.has_open_frames()) && delay > 0 {
-            std::thread::sleep(Duration::from_nanos(delay));
+        let cpu_ns = thread_cpu_ns();
+        if is_wanted || wal.has_open_frames() {
+            self.hold();
         }
-        self.take_turn(&mut self.turn.lock(), || {
+        self.take_turn(&mut self.turn.lock(), cpu_ns, || {
             Ok((self.rings && self.write_in_place()?) || self.flush(FIRST)?)
         })
+    }
+
+    /// Pauses for as long as the pacer holds the next flush back. A thread that begins to wait shortens the
+    /// pause, a log without room for more ends it.
+    fn hold(&self) {
+        let mut is_awaited = self.awaited.load(Ordering::SeqCst);
+        let mut now_ns = self.clock.mono_ns();
+        let delay_ns = {
+            let mut pacer = self.turn.lock();
+            if is_awaited {
+                pacer.delay_ns(now_ns)
+            } else {
+                pacer.delay_pipelined_ns(now_ns, self.workers.are_busy())
+            }
+        };
+        let mut due_ns = now_ns.saturating_add(delay_ns);
+        while now_ns < due_ns && !self.is_stopping() && !self.core.wal().is_behind(0) {
+            std::thread::park_timeout(Duration::from_nanos(due_ns - now_ns));
+            now_ns = self.clock.mono_ns();
+            if !is_awaited && self.awaited.load(Ordering::SeqCst) {
+                is_awaited = true;
+                due_ns = due_ns.min(now_ns + self.turn.lock().delay_ns(now_ns));
+            }
+        }
     }
 
     /// Flushes in the calling thread, if that is the quicker way: one stream, a fast disk and
@@ -93,11 +117,12 @@ impl Shared {
         if !pacer.is_short() {
             return false;
         }
+        let cpu_ns = thread_cpu_ns();
         // A failure has latched the log, as every caller sees.
         let flushed = if !self.rings {
-            self.take_turn(&mut pacer, || self.flush(FIRST))
+            self.take_turn(&mut pacer, cpu_ns, || self.flush(FIRST))
         } else if self.core.wal().in_flight(FIRST) == 0 {
-            self.take_turn(&mut pacer, || self.write_in_place())
+            self.take_turn(&mut pacer, cpu_ns, || self.write_in_place())
         } else {
             // That completes without this thread.
             Ok(false)
@@ -105,10 +130,12 @@ impl Shared {
         flushed.unwrap_or(false)
     }
 
+    /// Whether another thread than the flusher may flush. Flushes at a fixed spacing are the flusher's.
     fn can_flush_here(&self) -> bool {
         let wal = self.core.wal();
         let slow = wal.is_short() || !wal.has_room_ahead(FIRST);
-        wal.streams() == 1 && !slow && wal.failure().is_none()
+        let is_fixed = !self.options.flush_every.is_zero();
+        wal.streams() == 1 && !slow && !is_fixed && wal.failure().is_none()
     }
 
     /// Has what was appended written, without waiting: ends the epoch and begins a write that completes by
@@ -131,7 +158,7 @@ impl Shared {
         if !wal.has_slot(FIRST) || is_early(&mut pacer) {
             return false;
         }
-        self.wanted.store(false, Ordering::SeqCst);
+        self.begin_turn();
         self.core.close_epoch();
         assert_eq!(
             wal.streams(),
@@ -180,21 +207,27 @@ impl Shared {
         }
     }
 
+    /// What is appended from here on wants another flush.
+    fn begin_turn(&self) {
+        self.wanted.store(false, Ordering::SeqCst);
+        self.awaited.store(false, Ordering::SeqCst);
+    }
+
     fn note_pace(&self, pacer: &FlushPacer) {
         self.flush_cpu_ns.store(pacer.cost_ns(), Ordering::Relaxed);
-        self.spaced.store(pacer.is_saturated(), Ordering::Relaxed);
+        self.spaced.store(pacer.is_spacing(), Ordering::Relaxed);
     }
 
     /// Ends the epoch and writes the first stream in the way given, whose result says whether it made
-    /// anything durable.
+    /// anything durable. The calling thread's CPU clock was at `cpu_ns` when it began to prepare the write.
     fn take_turn(
         &self,
         pacer: &mut FlushPacer,
+        cpu_ns: u64,
         write: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
         let start_ns = self.clock.mono_ns().max(1);
-        let cpu = thread_cpu_ns();
-        self.wanted.store(false, Ordering::SeqCst);
+        self.begin_turn();
         if self.core.close_epoch().is_some() {
             for other in self.flushers.read().iter().skip(1) {
                 other.unpark();
@@ -202,8 +235,8 @@ impl Shared {
         }
         let flushed = write()?;
         if flushed {
-            let (end_ns, cpu) = (self.clock.mono_ns(), thread_cpu_ns().saturating_sub(cpu));
-            pacer.note(start_ns, end_ns, cpu);
+            let used_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+            pacer.note(start_ns, self.clock.mono_ns(), used_ns);
             self.note_pace(pacer);
         }
         Ok(flushed)

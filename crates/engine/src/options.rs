@@ -114,12 +114,18 @@ pub struct Options {
     pub log_io: LogIo,
     /// What consistent checkpoints keep of pages of key-addressed tables.
     pub snapshot_mode: SnapshotMode,
+    /// The least time between the starts of two flushes of the log; zero: as soon as one is wanted, spaced
+    /// only while nothing is lost by it (see the module `pace`). At most one second.
+    pub flush_every: Duration,
     /// How long an open waits for the locks of the directories: those of a process that was killed are
     /// free when its last write has landed.
     pub lock_wait: Duration,
     /// Typed tables and procedures; see [`Db::builder`](crate::Db::builder).
     pub typed: TypedOptions,
 }
+
+/// The longest fixed spacing of flushes.
+pub const FLUSH_EVERY_MAX: Duration = Duration::from_secs(1);
 
 /// How long an open waits for a lock by default.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
@@ -143,6 +149,7 @@ impl Options {
             threads: 0,
             log_io: LogIo::default(),
             snapshot_mode: core.snapshot_mode,
+            flush_every: Duration::ZERO,
             lock_wait: LOCK_WAIT,
             typed: core.typed,
         }
@@ -183,6 +190,12 @@ impl Options {
             ..CoreOptions::default()
         };
         core.check()?;
+        if self.flush_every > FLUSH_EVERY_MAX {
+            return Err(Error::Usage(format!(
+                "flushes are at least {:?} apart; that is at most {FLUSH_EVERY_MAX:?}",
+                self.flush_every
+            )));
+        }
         if !(1..=perdura_base::limits::STREAMS_MAX).contains(&self.streams) {
             return Err(Error::Usage(format!(
                 "streams is {}; it is 1 to 16",

@@ -1,16 +1,45 @@
 //! When to flush, and how fast to write an image.
 //!
 //! Group commit clocks itself: a flush starts when the one before it has ended, and takes with it
-//! whatever has come meanwhile. While a core idles that is all. When the cores are saturated each
-//! sync takes its CPU time from the transactions, so flushes are spaced by what a sync was measured
-//! to cost: they may use a set share of one core, and wait at most [`SPACING_NS_MAX`].
+//! whatever has come meanwhile. While its CPU time is free, that is all. Where each sync takes its CPU
+//! time from the transactions, flushes are spaced by what a sync was measured to cost: they may use a
+//! set share of one core, and wait at most [`SPACING_NS_MAX`].
+//!
+//! | who wants the flush | spaced when | share of a core |
+//! |---|---|---|
+//! | a thread that waits for it, or an event loop for its clients | every core is busy | 1/8 |
+//! | threads that have appended and go on | their *workers* never idle, or every core is busy | 1/64 |
+//!
+//! A thread that waits can do nothing until the flush has ended, so holding the flush back costs its
+//! throughput as well. A thread that goes on with its next transaction loses nothing, as long as it has
+//! a next transaction. Whether it has is visible in its CPU clock: [`Workers`] compares it with the wall
+//! clock each time a flush is first wanted. A worker of an open loop at half load sleeps half of the time,
+//! and so does one whose few clients all wait for the flush that is held back. Its flushes start at once.
+//!
+//! The second case is a loop: the spacing itself may let the clients of a closed loop run out. So
+//! [`Spacing`] grows by a quarter for each flush at which the workers were busy, up to what the cost asks
+//! for, and is halved for each one at which they were not. It settles where the workers just stay busy.
+//! A thread that begins to wait ends a pause at once.
+//!
+//! A fixed spacing (`flush-every`) replaces all of this: no flush starts sooner after the one before it,
+//! whoever waits, unless the log has no room for more.
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The longest time a flush is held back, nanoseconds.
 pub const SPACING_NS_MAX: u64 = 5_000_000;
-/// Syncs may use one part in this many of a core while the cores are saturated.
+/// Syncs that threads wait for may use one part in this many of a core while the cores are saturated.
 const SYNC_SHARE: u64 = 8;
+/// The same of syncs that no thread waits for, while the workers never idle.
+const PIPELINED_SHARE: u64 = 64;
+/// The first spacing of such syncs, and what each one adds at least, nanoseconds.
+const STEP_NS: u64 = 50_000;
+/// What a worker has lately run is smoothed over so long, nanoseconds.
+const LATELY_NS: u64 = 4_000_000;
+/// A worker that runs this share of the time is busy: the rest are interrupts and what preempts it.
+const BUSY_PERMILLE: u64 = 970;
 /// A flush up to this long is made by a thread that has nothing else to do, nanoseconds: handing
 /// it over and being woken again would take about as long.
 const SHORT_NS: u64 = 400_000;
@@ -26,15 +55,52 @@ pub struct FlushPacer {
     wall_ns: u64,
     last_start_ns: u64,
     gauge: IdleGauge,
+    /// The spacing of flushes that no thread waits for.
+    pipelined: Spacing,
+    /// What a durable write cost the machine when the log was opened, nanoseconds: its interrupts too.
+    machine_cost_ns: u64,
+    /// A fixed spacing, nanoseconds; 0: automatic.
+    every_ns: u64,
 }
 
 impl FlushPacer {
-    /// How long to hold the next flush back, nanoseconds; 0 is "now".
-    pub fn delay_ns(&mut self, now_ns: u64) -> u64 {
-        if !self.gauge.saturated(now_ns) {
-            return 0;
+    /// A pacer where a durable write was measured to cost the machine so much. `every` is a fixed spacing, if
+    /// it is not zero.
+    #[must_use]
+    pub fn new(machine_cost_ns: u64, every: Duration) -> FlushPacer {
+        FlushPacer {
+            machine_cost_ns,
+            every_ns: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX),
+            ..FlushPacer::default()
         }
-        spacing_ns(self.cost_ns).saturating_sub(now_ns.saturating_sub(self.last_start_ns))
+    }
+
+    /// How long to hold back a flush that a thread waits for, nanoseconds; 0 is "now".
+    pub fn delay_ns(&mut self, now_ns: u64) -> u64 {
+        let spacing_ns = if self.every_ns > 0 {
+            self.every_ns
+        } else if self.gauge.saturated(now_ns) {
+            spacing_ns(self.cost_ns, SYNC_SHARE)
+        } else {
+            0
+        };
+        self.left_of(spacing_ns, now_ns)
+    }
+
+    /// How long to hold back a flush that no thread waits for, nanoseconds. `are_busy`: the threads that want
+    /// it have run all the time lately.
+    pub fn delay_pipelined_ns(&mut self, now_ns: u64, are_busy: bool) -> u64 {
+        if self.every_ns > 0 {
+            return self.delay_ns(now_ns);
+        }
+        let is_bound = are_busy || self.gauge.saturated(now_ns);
+        let target_ns = spacing_ns(self.cost_ns.max(self.machine_cost_ns), PIPELINED_SHARE);
+        let spacing_ns = self.pipelined.next(is_bound, target_ns);
+        self.left_of(spacing_ns, now_ns)
+    }
+
+    fn left_of(&self, spacing_ns: u64, now_ns: u64) -> u64 {
+        spacing_ns.saturating_sub(now_ns.saturating_sub(self.last_start_ns))
     }
 
     /// How long to hold back a write that completes by itself while another one is in flight, nanoseconds:
@@ -73,10 +139,10 @@ impl FlushPacer {
         self.wall_ns <= SHORT_NS
     }
 
-    /// Whether the cores were saturated when last looked at.
+    /// Whether flushes are being spaced.
     #[must_use]
-    pub fn is_saturated(&self) -> bool {
-        self.gauge.saturated
+    pub fn is_spacing(&self) -> bool {
+        self.gauge.saturated || self.pipelined.ns > 0 || self.every_ns > 0
     }
 
     /// The smoothed CPU time of a flush, nanoseconds.
@@ -86,8 +152,71 @@ impl FlushPacer {
     }
 }
 
-fn spacing_ns(cost_ns: u64) -> u64 {
-    (cost_ns * SYNC_SHARE).min(SPACING_NS_MAX)
+/// The spacing at which flushes of this cost take one part in `share` of a core.
+fn spacing_ns(cost_ns: u64, share: u64) -> u64 {
+    cost_ns.saturating_mul(share).min(SPACING_NS_MAX)
+}
+
+/// The spacing of flushes that no thread waits for: it feels its way to its target.
+#[derive(Debug, Default)]
+struct Spacing {
+    ns: u64,
+}
+
+impl Spacing {
+    /// The spacing of the next flush. `is_bound`: throughput is bound by CPU time, not by flushes.
+    fn next(&mut self, is_bound: bool, target_ns: u64) -> u64 {
+        self.ns = if is_bound {
+            (self.ns + (self.ns / 4).max(STEP_NS)).min(target_ns)
+        } else if self.ns / 2 < STEP_NS {
+            0
+        } else {
+            self.ns / 2
+        };
+        self.ns
+    }
+}
+
+std::thread_local! {
+    /// The wall clock and this thread's CPU clock when it last told [`Workers`].
+    static TOLD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// What share of the time the threads run that append and go on.
+#[derive(Debug, Default)]
+pub struct Workers {
+    /// Smoothed over [`LATELY_NS`].
+    ran_permille: AtomicU64,
+}
+
+impl Workers {
+    /// Notes how much of the time the calling thread has run since it called last.
+    pub fn tell(&self, now_ns: u64) {
+        let cpu_ns = thread_cpu_ns();
+        let (told_ns, told_cpu_ns) = TOLD.replace((now_ns, cpu_ns));
+        self.note(
+            now_ns.saturating_sub(told_ns),
+            cpu_ns.saturating_sub(told_cpu_ns),
+        );
+    }
+
+    /// Notes that a worker has run `cpu_ns` of the last `wall_ns`. Of two that note at once one may be lost.
+    fn note(&self, wall_ns: u64, cpu_ns: u64) {
+        let Some(permille) = (cpu_ns.saturating_mul(1000)).checked_div(wall_ns) else {
+            return;
+        };
+        let (permille, weight) = (permille.min(1000), wall_ns.min(LATELY_NS));
+        let before = self.ran_permille.load(Ordering::Relaxed);
+        let after = (before * (LATELY_NS - weight) + permille * weight).div_ceil(LATELY_NS);
+        debug_assert!(after <= 1000, "a mean of shares is a share");
+        self.ran_permille.store(after, Ordering::Relaxed);
+    }
+
+    /// Whether they have run all the time lately.
+    #[must_use]
+    pub fn are_busy(&self) -> bool {
+        self.ran_permille.load(Ordering::Relaxed) >= BUSY_PERMILLE
+    }
 }
 
 /// Whether any core of the machine is idle, from the kernel's own accounting.
@@ -188,9 +317,126 @@ mod tests {
 
     #[test]
     fn flushes_are_spaced_by_their_cost_and_never_by_more_than_the_limit() {
-        assert_eq!(spacing_ns(0), 0);
-        assert_eq!(spacing_ns(30_000), 240_000);
-        assert_eq!(spacing_ns(u64::from(u32::MAX)), SPACING_NS_MAX);
+        assert_eq!(spacing_ns(0, SYNC_SHARE), 0);
+        assert_eq!(spacing_ns(30_000, SYNC_SHARE), 240_000);
+        assert_eq!(spacing_ns(30_000, PIPELINED_SHARE), 1_920_000);
+        assert_eq!(spacing_ns(u64::MAX, SYNC_SHARE), SPACING_NS_MAX);
+    }
+
+    /// A worker whose clients wait for flushes, in virtual time: each transaction takes `txn_ns` of it, a flush
+    /// `SYNC_NS`, and it begins no more than `clients` that are not durable. Open loop: one arrives every
+    /// `every_ns`, and there are any number of clients.
+    struct Model {
+        txn_ns: u64,
+        every_ns: u64,
+        clients: u64,
+    }
+
+    const SYNC_NS: u64 = 200_000;
+    const COST_NS: u64 = 40_000;
+
+    impl Model {
+        /// The mean spacing of the flushes of the second half of two seconds, and the share of that time in which
+        /// the worker ran, in thousandths. A flush that costs nothing is never held back.
+        fn run(&self, cost_ns: u64) -> (u64, u64) {
+            let mut pacer = FlushPacer::new(cost_ns, Duration::ZERO);
+            let workers = Workers::default();
+            // The cores are never all busy here.
+            pacer.gauge.next_ns = u64::MAX;
+            let (mut now_ns, end_ns) = (1, 2_000_000_000);
+            let (mut next_ns, mut flushes, mut ran_ns) = (1, 0, 0);
+            // Those that the flush under way makes durable, and those behind it.
+            let (mut flushed, mut waiting) = (0, 0);
+            while now_ns < end_ns {
+                let flush_ns = now_ns + pacer.delay_pipelined_ns(now_ns, workers.are_busy());
+                let flushed_ns = flush_ns + SYNC_NS;
+                let (begin_ns, mut busy_ns, mut t_ns) = (now_ns, 0, now_ns);
+                let mut is_begun = false;
+                while t_ns < flushed_ns {
+                    if t_ns >= flush_ns && !is_begun {
+                        (flushed, waiting, is_begun) = (waiting, 0, true);
+                    }
+                    let may_begin = flushed + waiting < self.clients && next_ns <= t_ns;
+                    if may_begin {
+                        (waiting, busy_ns) = (waiting + 1, busy_ns + self.txn_ns);
+                        next_ns += self.every_ns;
+                    }
+                    t_ns += self.txn_ns;
+                }
+                pacer.note(flush_ns, flushed_ns, cost_ns);
+                workers.note(t_ns - begin_ns, busy_ns);
+                (flushed, now_ns) = (0, t_ns);
+                if now_ns > end_ns / 2 {
+                    (flushes, ran_ns) = (flushes + 1, ran_ns + busy_ns);
+                }
+            }
+            (end_ns / 2 / flushes, ran_ns * 1000 / (end_ns / 2))
+        }
+    }
+
+    #[test]
+    fn flushes_of_a_full_pipeline_are_spaced_to_a_small_share_of_a_core() {
+        let full = Model {
+            txn_ns: 20_000,
+            every_ns: 0,
+            clients: 1000,
+        };
+        let (spacing_ns, ran) = full.run(COST_NS);
+        assert!(
+            spacing_ns >= COST_NS * PIPELINED_SHARE * 9 / 10,
+            "{spacing_ns}"
+        );
+        assert!(ran >= 990, "{ran}");
+    }
+
+    #[test]
+    fn flushes_of_an_open_loop_at_half_load_follow_one_another() {
+        let half = Model {
+            txn_ns: 20_000,
+            every_ns: 40_000,
+            clients: u64::MAX,
+        };
+        let (spacing_ns, _) = half.run(COST_NS);
+        assert!(spacing_ns <= SYNC_NS * 11 / 10, "{spacing_ns}");
+    }
+
+    #[test]
+    fn clients_that_all_wait_for_the_flush_are_not_made_to_wait_longer() {
+        for clients in [1, 5, 20, 50, 100] {
+            let closed = Model {
+                txn_ns: 20_000,
+                every_ns: 0,
+                clients,
+            };
+            let ((_, ran), (_, unspaced)) = (closed.run(COST_NS), closed.run(0));
+            assert!(
+                ran >= unspaced * 19 / 20,
+                "{clients} clients: {ran} of {unspaced}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_fixed_spacing_holds_whoever_waits() {
+        let mut pacer = FlushPacer::new(0, Duration::from_millis(5));
+        assert_eq!(pacer.delay_ns(7_000_000), 0, "long after the last one");
+        pacer.note(7_000_000, 7_200_000, 0);
+        assert_eq!(pacer.delay_ns(8_000_000), 4_000_000);
+        assert_eq!(pacer.delay_pipelined_ns(8_000_000, false), 4_000_000);
+        assert_eq!(pacer.delay_ns(12_000_000), 0);
+    }
+
+    #[test]
+    fn a_worker_that_runs_is_busy_and_one_that_sleeps_is_not() {
+        let workers = Workers::default();
+        workers.note(100_000, 100_000);
+        assert!(!workers.are_busy(), "a moment says little");
+        workers.note(LATELY_NS, LATELY_NS);
+        assert!(workers.are_busy());
+        workers.note(LATELY_NS / 4, LATELY_NS / 8);
+        assert!(!workers.are_busy());
+        workers.note(0, 0);
+        assert!(!workers.are_busy());
     }
 
     #[test]

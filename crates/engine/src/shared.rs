@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::delays::Delays;
 use crate::flusher::FIRST;
 use crate::options::Options;
-use crate::pace::FlushPacer;
+use crate::pace::{FlushPacer, Workers};
 use crate::stats::{LogIoStats, LogStats, MemoryStats, Stats};
 
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
@@ -53,6 +53,10 @@ pub(crate) struct Shared {
     pub flushers: RwLock<Vec<Thread>>,
     /// Set when a thread wants a flush; cleared by the flusher that starts one.
     pub wanted: AtomicBool,
+    /// Set when a thread that wants a flush waits for it; cleared likewise.
+    pub awaited: AtomicBool,
+    /// How busy the threads are that want flushes and do not wait.
+    pub workers: Workers,
     /// There is one stream, and its writes complete by themselves.
     pub rings: bool,
     /// What a durable write costs the machine, as measured when the log was opened, nanoseconds.
@@ -86,10 +90,24 @@ impl Shared {
         self.stopping.load(Ordering::SeqCst)
     }
 
+    /// Has what was appended made durable for a caller that waits.
     pub fn nudge(&self) {
-        if !self.wanted.swap(true, Ordering::SeqCst)
-            && let Some(first) = self.flushers.read().first()
-        {
+        let is_held = !self.awaited.swap(true, Ordering::SeqCst);
+        if !self.wanted.swap(true, Ordering::SeqCst) || is_held {
+            self.wake_first();
+        }
+    }
+
+    /// Has what was appended made durable while the calling thread goes on.
+    pub fn want_durable(&self) {
+        if !self.wanted.load(Ordering::SeqCst) && !self.wanted.swap(true, Ordering::SeqCst) {
+            self.workers.tell(self.clock.mono_ns());
+            self.wake_first();
+        }
+    }
+
+    fn wake_first(&self) {
+        if let Some(first) = self.flushers.read().first() {
             first.unpark();
         }
     }

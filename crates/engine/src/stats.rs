@@ -89,7 +89,7 @@ pub struct LogStats {
     pub durable_lag_us: u64,
     /// Smoothed CPU time of a flush, microseconds.
     pub flush_cpu_us: u64,
-    /// Whether flushes are being spaced because the cores are saturated.
+    /// Whether flushes are being spaced: the cores are saturated, or a spacing is set.
     pub spaced: bool,
     /// Whether the log's disk is full.
     pub disk_full: bool,

@@ -72,7 +72,7 @@ impl Db {
         f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
         let done = self.transact_typed(&PartitionSet::empty(), f)?;
-        self.nudge();
+        self.want_durable();
         Ok(done)
     }
 

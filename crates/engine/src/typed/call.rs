@@ -128,7 +128,7 @@ impl Db {
             match attempt {
                 Attempt::Committed(value, ticket) => {
                     if ticket.epoch > self.durable() {
-                        self.nudge();
+                        self.want_durable();
                     }
                     let db = self.clone();
                     return Ok(Pending { db, value, ticket });

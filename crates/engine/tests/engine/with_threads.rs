@@ -264,3 +264,38 @@ fn a_transaction_that_says_how_much_it_will_change_changes_nothing_twice() {
     db.wait(deleted.unwrap().1).unwrap();
     assert_eq!(deletes, ROWS);
 }
+
+#[test]
+fn flushes_keep_a_fixed_spacing_however_many_callers_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(&dir);
+    options.flush_every = Duration::from_secs(2);
+    let refused = Db::open(options.clone()).err().unwrap();
+    assert!(matches!(refused, Error::Usage(_)), "{refused}");
+    options.flush_every = Duration::from_millis(30);
+    let db = Db::open(options).unwrap();
+    let (begin, syncs) = (std::time::Instant::now(), db.stats().log.syncs);
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let db = &db;
+            scope.spawn(move || {
+                for i in 0..5u8 {
+                    let ticket = set(db, &[thread, i], &[i]);
+                    db.wait(ticket).unwrap();
+                }
+            });
+        }
+    });
+    let took = begin.elapsed();
+    let syncs = u32::try_from(db.stats().log.syncs - syncs).unwrap();
+    assert!(
+        syncs >= 5,
+        "each of a thread's writes waits for its own flush"
+    );
+    assert!(
+        took >= Duration::from_millis(30) * (syncs - 1),
+        "{syncs} in {took:?}"
+    );
+    assert!(db.stats().log.spaced);
+    db.close().unwrap();
+}

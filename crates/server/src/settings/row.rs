@@ -1,10 +1,11 @@
 //! What a row of the table of settings is made of: its constructor, the kinds that several rows share,
 //! and how values become words and back.
 
-use super::kind::{Kind, SECOND_US};
+use super::kind::{Kind, SECOND_US, number};
 use super::{Field, Group, Setting};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(super) const fn row(
     name: &'static str,
@@ -78,6 +79,15 @@ pub(super) const fn seconds(max: i64) -> Kind {
     }
 }
 
+/// A time of at most so many milliseconds.
+pub(super) const fn millis(max: i64) -> Kind {
+    Kind::Time {
+        unit_us: 1000,
+        min: 0,
+        max,
+    }
+}
+
 pub(super) const ANY_BYTES: Kind = Kind::Bytes {
     min: 0,
     max: u64::MAX,
@@ -90,6 +100,13 @@ pub(super) fn one(value: impl ToString) -> Vec<String> {
 
 pub(super) fn path(value: Option<&PathBuf>) -> Vec<String> {
     value.iter().map(|p| p.display().to_string()).collect()
+}
+
+pub(super) fn put_millis(field: &mut Duration, values: &[String]) -> Result<(), String> {
+    let mut millis = 0;
+    number(&mut millis, &values[0])?;
+    *field = Duration::from_millis(millis);
+    Ok(())
 }
 
 pub(super) fn addresses(values: &[SocketAddr]) -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use super::kind::{Kind, SECOND_US, boolean, known, number, yes_no};
 use super::row::{
-    ANY_BYTES, I32_MAX, addresses, count, database, one, path, put_addresses, put_path, row,
-    seconds, server,
+    ANY_BYTES, I32_MAX, addresses, count, database, millis, one, path, put_addresses, put_millis,
+    put_path, row, seconds, server,
 };
 use super::{ClientShare, Group, Setting, packed, texts};
 use crate::options::{DebugAccess, OnStop};
@@ -53,6 +53,13 @@ pub static SETTINGS: &[Setting] = &[
             |o| one(o.log_io.name()),
             |o, v| known(&mut o.log_io, LogIo::named(&v[0]))
         ),
+    ),
+    row(
+        "flush-every",
+        Group::Database,
+        millis(1000),
+        "The least time between two flushes of the log, however many clients wait (bare: milliseconds); 0: a flush starts as soon as one is wanted, and later only where that costs no throughput.",
+        database!(|o| one(o.flush_every.as_millis()), |o, v| put_millis(&mut o.flush_every, v)),
     ),
     row(
         "image-dir",
@@ -557,11 +564,7 @@ pub static SETTINGS: &[Setting] = &[
     row(
         "latency-monitor-threshold",
         Group::Observation,
-        Kind::Time {
-            unit_us: 1000,
-            min: 0,
-            max: i64::MAX,
-        },
+        millis(i64::MAX),
         "Events that take at least this long are kept for LATENCY LATEST (bare: milliseconds); 0 none.",
         server!(|o| one(o.latency_threshold_ms), |o, v| {
             number(&mut o.latency_threshold_ms, &v[0])

@@ -77,7 +77,7 @@ pub trait Log: Sync {
     /// # Errors
     /// The log has stopped.
     fn wait(&self, epoch: Epoch) -> Result<()>;
-    /// Says that a transaction waits to become durable.
+    /// Says that a transaction is to become durable while the worker goes on.
     fn nudge(&self);
     /// What has been logged so far.
     fn counters(&self) -> LogCounters;
@@ -93,7 +93,7 @@ impl Log for Db {
     }
 
     fn nudge(&self) {
-        Db::nudge(self);
+        self.want_durable();
     }
 
     fn counters(&self) -> LogCounters {
