@@ -92,6 +92,10 @@ impl Partition {
         let Some(part) = undo.part(self.id()) else {
             return;
         };
+        if part.is_keyed() && !self.cuts.is_open() {
+            self.mark_changed(part);
+            return;
+        }
         let mut order = std::mem::take(&mut group.order);
         order.clear();
         order.extend(0..part.saves.len());
@@ -100,6 +104,17 @@ impl Partition {
             self.encode_page(part, of_page, group);
         }
         group.order = order;
+    }
+
+    /// Marks what a transaction has changed, where nothing has to be kept and no page has a record.
+    fn mark_changed(&mut self, part: &PartUndo) {
+        for save in &part.saves {
+            debug_assert!(
+                self.pages.has_flag(save.local, flag::KEYED),
+                "a page of a key-addressed table"
+            );
+            self.pages.state(save.local).dirty = DIRTY_BOTH;
+        }
     }
 
     fn encode_page(&mut self, part: &PartUndo, saves: &mut [usize], group: &mut GroupBuilder) {

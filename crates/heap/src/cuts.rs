@@ -127,7 +127,7 @@ impl Partition {
     /// To be called for every page that a commit has changed, before its epoch is read: keeps for open
     /// cuts what `saves`, indexes of the page's saves in ascending order of offset, hold of it.
     pub(crate) fn keep(&mut self, part: &PartUndo, saves: &[usize]) {
-        if self.cuts.open.is_empty() {
+        if !self.cuts.is_open() {
             return;
         }
         let mut saves: SmallVec<[usize; 16]> = saves.into();

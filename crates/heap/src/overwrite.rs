@@ -13,6 +13,7 @@ use crate::narrow::{Cells, cell_bytes, ranges};
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::secondary;
+use crate::spot::Spot;
 use crate::undo::{PartUndo, Undo};
 
 /// So many bytes of a value are compared at once.
@@ -68,10 +69,26 @@ impl Partition {
         hash: KeyHash,
         value: &[u8],
     ) -> Result<bool> {
+        self.overwrite_at(undo, table, (key, hash), None, value)
+    }
+
+    /// As [`overwrite`](Self::overwrite), of a row that was probably found at `spot`.
+    ///
+    /// # Errors
+    /// As [`overwrite`](Self::overwrite).
+    pub fn overwrite_at(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        (key, hash): (&[u8], KeyHash),
+        spot: Option<Spot>,
+        value: &[u8],
+    ) -> Result<bool> {
         let Some(attached) = self.tables.get_mut(&table) else {
             return Ok(false);
         };
-        let Some(found) = self.pages.locate(&attached.hash, key, hash) else {
+        let found = self.pages.locate_at(&attached.hash, spot, (key, hash));
+        let Some(found) = found else {
             return Ok(false);
         };
         let (entry, row) = (found.entry, found.row);

@@ -122,6 +122,34 @@ impl Partition {
         self.put_row(undo, table, &new, Elements::Orphaned)
     }
 
+    /// Inserts a key with a string. The caller has looked that the key is not there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn insert(
+        &mut self,
+        undo: &mut Undo,
+        table: TableId,
+        (key, hash): (&[u8], KeyHash),
+        value: &[u8],
+    ) -> Result<()> {
+        debug_assert!(
+            self.peek(table, key, hash).is_none(),
+            "a row is inserted once"
+        );
+        let new = NewRow {
+            kind: Kind::String,
+            key,
+            hash,
+            value,
+            expiry_ms: None,
+        };
+        self.write_new(undo, table, &new, |part, undo, row| {
+            let saves = undo.part_mut(part.id());
+            part.write_row(saves, table, (key, hash), None, row)
+        })
+    }
+
     fn put_row(
         &mut self,
         undo: &mut Undo,
@@ -129,6 +157,19 @@ impl Partition {
         new: &NewRow<'_>,
         elements: Elements,
     ) -> Result<Displaced> {
+        self.write_new(undo, id, new, |part, undo, row| {
+            part.put_composed(undo, id, (new.key, new.hash), row, elements)
+        })
+    }
+
+    /// Composes a row and has it written; its chain is freed if it is not.
+    fn write_new<R>(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        new: &NewRow<'_>,
+        write: impl FnOnce(&mut Partition, &mut Undo, &Row<'_>) -> Result<R>,
+    ) -> Result<R> {
         debug_assert_eq!(self.pages.geometry.partition_of(new.hash), self.id());
         debug_assert!(!new.kind.is_element());
         if new.key.len() > KEY_BYTES_MAX || new.value.len() > VALUE_BYTES_MAX {
@@ -142,7 +183,7 @@ impl Partition {
         let part = undo.part_mut(self.id());
         let saved = part.saves.len();
         let row = cells::compose(&mut self.pages, part, id, new)?;
-        let placed = self.put_composed(undo, id, (new.key, new.hash), &row, elements);
+        let placed = write(self, undo, &row);
         if placed.is_err() {
             let part = undo.part_mut(self.pages.id);
             free_chain(&mut self.pages, part, chain_of(&row));

@@ -281,6 +281,11 @@ impl PartUndo {
         debug_assert!(self.keyed <= self.saves.len(), "a save is of one page");
     }
 
+    /// Whether all saves are of key-addressed tables' pages.
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.keyed == self.saves.len()
+    }
+
     fn bytes(&self) -> usize {
         self.arena.capacity()
             + self.saves.capacity() * size_of::<Save>()

@@ -3,7 +3,6 @@
 use perdura_base::PartitionId;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_heap::Geometry;
-use smallvec::SmallVec;
 
 use crate::types::{Base, Type, normal};
 
@@ -12,12 +11,48 @@ const END: [u8; 2] = [0, 0];
 /// Stands for a byte 0 in an escaped column.
 const ZERO: [u8; 2] = [0, 0xff];
 
-/// The bytes of a key, in place while it is short.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KeyBytes(SmallVec<[u8; 64]>);
+/// A key up to so many bytes lies in place.
+const IN_PLACE: usize = 48;
+
+/// The bytes of a key, in place while it is short. Keys are made of columns of a few bytes, each of which is one
+/// copy of a known length here.
+#[derive(Clone)]
+pub struct KeyBytes {
+    /// How many bytes are in place.
+    len: usize,
+    bytes: [u8; IN_PLACE],
+    /// All bytes of a key that is longer.
+    long: Vec<u8>,
+}
+
+impl Default for KeyBytes {
+    #[inline]
+    fn default() -> Self {
+        KeyBytes {
+            len: 0,
+            bytes: [0; IN_PLACE],
+            long: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for KeyBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl PartialEq for KeyBytes {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for KeyBytes {}
 
 impl KeyBytes {
     /// An empty key.
+    #[inline]
     #[must_use]
     pub fn new() -> KeyBytes {
         KeyBytes::default()
@@ -27,14 +62,33 @@ impl KeyBytes {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        &self.0
+        if self.long.is_empty() {
+            &self.bytes[..self.len]
+        } else {
+            &self.long
+        }
+    }
+
+    #[cold]
+    fn put_long(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.bytes[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
     }
 }
 
 impl Writer for KeyBytes {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        let end = self.len + bytes.len();
+        match self.bytes.get_mut(self.len..end) {
+            Some(room) if self.long.is_empty() => {
+                room.copy_from_slice(bytes);
+                self.len = end;
+            }
+            _ => self.put_long(bytes),
+        }
     }
 }
 

@@ -46,4 +46,4 @@ pub use ordered::{CommandCall, Says};
 pub use packing::Packing;
 pub use sink::Sink;
 pub use tx::Tx;
-pub use typed::{RowHome, TxSavepoint, TypedTable, ValueForm};
+pub use typed::{RowHome, TxSavepoint, TypedSpot, TypedTable, ValueForm};

@@ -122,6 +122,11 @@ impl Cuts {
         self.shared.rows.load(Ordering::SeqCst)
     }
 
+    /// Whether a cut is open.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Whether a checkpoint's cut is open.
     pub(crate) fn has_checkpoint(&self) -> bool {
         self.checkpoint().is_some()

@@ -1,6 +1,7 @@
 //! Verbs that change a row where it is.
 
 use perdura_base::{Error, Result};
+use perdura_txn::TypedSpot;
 
 use super::{Cx, Placed};
 use crate::key::KeyBytes;
@@ -59,18 +60,18 @@ impl Cx<'_, '_> {
         let entry = self.entry::<T>()?;
         let placed = self.place::<T>(key);
         let buffer = std::mem::take(&mut self.after);
-        let mut after = self.copy_row(entry, &placed, buffer)?;
+        let (mut after, spot) = self.copy_row(entry, &placed, buffer)?;
         let done = if self.needs_before(entry) {
             let mut before = std::mem::take(&mut self.before);
             before.clone_from(&after);
             let changed = change(placed.key.as_slice(), &mut after);
-            let done =
-                changed.and_then(|()| self.write_back(entry, &placed, Some(&before), &after));
+            let at = (&placed, Some(spot));
+            let done = changed.and_then(|()| self.write_back(entry, at, Some(&before), &after));
             self.before = before;
             done
         } else {
             let changed = change(placed.key.as_slice(), &mut after);
-            changed.and_then(|()| self.write_back(entry, &placed, None, &after))
+            changed.and_then(|()| self.write_back(entry, (&placed, Some(spot)), None, &after))
         };
         self.after = after;
         done
@@ -79,7 +80,7 @@ impl Cx<'_, '_> {
     fn write_back(
         &mut self,
         entry: &Entry,
-        placed: &Placed,
+        at: (&Placed, Option<TypedSpot>),
         before: Option<&[u8]>,
         after: &[u8],
     ) -> Result<()> {
@@ -87,6 +88,6 @@ impl Cx<'_, '_> {
             entry.schema.check_value(after).is_ok(),
             "what is written can be read"
         );
-        self.replace(entry, placed, before, after)
+        self.replace(entry, at, before, after)
     }
 }

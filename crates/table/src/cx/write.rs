@@ -5,7 +5,7 @@ use std::ops::Bound;
 use perdura_base::{Error, PartitionId, Result};
 use perdura_heap::Which;
 use perdura_page::ordered::Op;
-use perdura_txn::{RowHome, ValueForm};
+use perdura_txn::{RowHome, TypedSpot, ValueForm};
 
 use super::{Cx, Placed};
 use crate::column::{KeyType, RowId};
@@ -29,10 +29,11 @@ impl Cx<'_, '_> {
         let placed = self.place_row(row);
         let home = self.read_at(placed.home);
         let key = placed.key.as_slice();
-        if self.tx.typed_get(entry.table, home, key)?.is_some() {
+        let (spot, found) = self.tx.typed_find(entry.table, home, key)?;
+        if found.is_some() {
             return Err(duplicate(entry, key));
         }
-        self.insert_encoded(entry, &placed, row)
+        self.insert_encoded(entry, &placed, Some(spot), row)
     }
 
     /// Inserts a row of a table without key columns and returns its id. It lies in the first partition that
@@ -54,25 +55,41 @@ impl Cx<'_, '_> {
         let mut key = KeyBytes::new();
         RowId::put_key(id, &mut key);
         let home = RowHome::One(home);
-        self.insert_encoded(entry, &Placed { key, home }, row)?;
+        self.insert_encoded(entry, &Placed { key, home }, None, row)?;
         Ok(id)
     }
 
-    fn insert_encoded<T: Table>(&mut self, entry: &Entry, placed: &Placed, row: &T) -> Result<()> {
+    fn insert_encoded<T: Table>(
+        &mut self,
+        entry: &Entry,
+        placed: &Placed,
+        spot: Option<TypedSpot>,
+        row: &T,
+    ) -> Result<()> {
         let mut after = std::mem::take(&mut self.after);
         after.clear();
         row.encode_row(&mut after);
-        let done = self.insert_bytes(entry, placed, &after);
+        let done = self.insert_bytes(entry, placed, spot, &after);
         self.after = after;
         done
     }
 
-    fn insert_bytes(&mut self, entry: &Entry, placed: &Placed, row: &[u8]) -> Result<()> {
+    /// Inserts a row whose key was looked for, at `spot` if it is of one partition, and not found.
+    fn insert_bytes(
+        &mut self,
+        entry: &Entry,
+        placed: &Placed,
+        spot: Option<TypedSpot>,
+        row: &[u8],
+    ) -> Result<()> {
         let key = placed.key.as_slice();
         self.check_unique(entry, placed, None, row)?;
-        match placed.home {
-            RowHome::One(home) => self.tx.typed_insert(entry.table, home, key, row)?,
-            RowHome::All => {
+        match (placed.home, spot) {
+            (RowHome::One(_), Some(spot)) => {
+                self.tx.typed_insert_at(entry.table, spot, key, row)?;
+            }
+            (RowHome::One(home), None) => self.tx.typed_insert(entry.table, home, key, row)?,
+            (RowHome::All, _) => {
                 for home in self.all_latched()? {
                     self.tx.typed_insert(entry.table, home, key, row)?;
                 }
@@ -105,11 +122,11 @@ impl Cx<'_, '_> {
 
     fn overwrite(&mut self, entry: &Entry, placed: &Placed, after: &[u8]) -> Result<()> {
         if !self.needs_before(entry) {
-            return self.replace(entry, placed, None, after);
+            return self.replace(entry, (placed, None), None, after);
         }
         let buffer = std::mem::take(&mut self.before);
-        let before = self.copy_row(entry, placed, buffer)?;
-        let done = self.replace(entry, placed, Some(&before), after);
+        let (before, spot) = self.copy_row(entry, placed, buffer)?;
+        let done = self.replace(entry, (placed, Some(spot)), Some(&before), after);
         self.before = before;
         done
     }
@@ -154,40 +171,44 @@ impl Cx<'_, '_> {
         unique || self.notes(entry) && self.tx.value_form() != ValueForm::Rows
     }
 
-    /// Returns a copy of the row, in a buffer that the caller keeps.
+    /// Returns a copy of the row, in a buffer that the caller keeps, and where the row is.
     pub(super) fn copy_row(
         &self,
         entry: &Entry,
         placed: &Placed,
         mut copy: Vec<u8>,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<(Vec<u8>, TypedSpot)> {
         copy.clear();
         let home = self.read_at(placed.home);
-        match self
+        let (spot, row) = self
             .tx
-            .typed_get(entry.table, home, placed.key.as_slice())?
-        {
+            .typed_find(entry.table, home, placed.key.as_slice())?;
+        match row {
             Some(row) => {
                 row.copy_value(&mut copy);
-                Ok(copy)
+                Ok((copy, spot))
             }
             None => Err(missing(entry, placed.key.as_slice())),
         }
     }
 
-    /// Overwrites a row. `before` is there if [`needs_before`](Self::needs_before) says so.
+    /// Overwrites a row, which the caller may have found already. `before` is there if
+    /// [`needs_before`](Self::needs_before) says so.
     pub(super) fn replace(
         &mut self,
         entry: &Entry,
-        placed: &Placed,
+        (placed, spot): (&Placed, Option<TypedSpot>),
         before: Option<&[u8]>,
         after: &[u8],
     ) -> Result<()> {
         let key = placed.key.as_slice();
         self.check_unique(entry, placed, before, after)?;
-        let found = match placed.home {
-            RowHome::One(home) => self.tx.typed_overwrite(entry.table, home, key, after)?,
-            RowHome::All => {
+        let found = match (placed.home, spot) {
+            (RowHome::One(_), Some(spot)) => {
+                self.tx.typed_overwrite_at(entry.table, spot, key, after)?
+            }
+            (RowHome::One(home), None) => self.tx.typed_overwrite(entry.table, home, key, after)?,
+            (RowHome::All, _) => {
                 let mut found = true;
                 for home in self.all_latched()? {
                     found &= self.tx.typed_overwrite(entry.table, home, key, after)?;
