@@ -42,8 +42,13 @@ struct Sought<'a> {
 /// Touches the places of keys of a table in their indexes, and then their rows. Nothing is done for
 /// a lone key.
 pub fn touch<'a>(table: TableId, keys: impl Iterator<Item = (&'a Partition, KeyHash)>) {
+    let mut last: Option<(&Partition, &HashIndex)> = None;
     let sought = keys.filter_map(|(part, hash)| {
-        let index = &part.tables.get(&table)?.hash;
+        let index = match last {
+            Some((same, index)) if std::ptr::eq(same, part) => index,
+            _ => &part.tables.get(&table)?.hash,
+        };
+        last = Some((part, index));
         Some(Sought {
             pages: &part.pages,
             index,
@@ -89,9 +94,10 @@ impl Sought<'_> {
             return 0;
         };
         let row = &slot[..slot.len().min(ROW_LINES * LINE_BYTES)];
-        let lines = row.iter().step_by(LINE_BYTES).chain(row.last());
         let number = u64::from(layout::useq(page).0);
-        lines.fold(number, |seen, byte| seen ^ u64::from(*byte))
+        let last = row.last().map_or(number, |byte| number ^ u64::from(*byte));
+        let lines = row.chunks(LINE_BYTES);
+        lines.fold(last, |seen, line| seen ^ u64::from(line[0]))
     }
 }
 

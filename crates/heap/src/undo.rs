@@ -301,6 +301,7 @@ impl PartUndo {
         self.any_born = true;
         self.born_last = Some(local);
         self.push(local, META_BYTES, PAGE_BYTES - META_BYTES, ZEROS);
+        self.note_last();
     }
 
     /// Whether a page is noted as never used before: nothing of it is saved.
@@ -396,11 +397,16 @@ impl PartUndo {
         cells: Cells,
     ) {
         for range in ranges(cells, bytes) {
-            self.add(page, local, offset + range.start..offset + range.end);
+            self.copy(page, local, offset + range.start..offset + range.end);
         }
     }
 
     fn add(&mut self, page: &[u8], local: u32, range: std::ops::Range<usize>) {
+        self.copy(page, local, range);
+        self.note_last();
+    }
+
+    fn copy(&mut self, page: &[u8], local: u32, range: std::ops::Range<usize>) {
         let at = self.arena.len();
         self.arena.extend_from_slice(&page[range.clone()]);
         self.push(local, range.start, range.len(), at);
@@ -432,16 +438,18 @@ impl PartUndo {
             bytes,
             at,
         });
-        let count = self.saves.len();
-        if count - self.floor > LINEAR_MAX {
-            let from = if count - self.floor == LINEAR_MAX + 1 {
-                self.floor
-            } else {
-                count - 1
-            };
-            for i in from..count {
+        if self.saves.len() - self.floor == LINEAR_MAX + 1 {
+            for i in self.floor..self.saves.len() {
                 self.note_seen(i);
             }
+        }
+    }
+
+    /// Has the newest save found by its key. Cells of a slot need not be: `narrow` knows them.
+    fn note_last(&mut self) {
+        let count = self.saves.len();
+        if count - self.floor > LINEAR_MAX + 1 {
+            self.note_seen(count - 1);
         }
     }
 

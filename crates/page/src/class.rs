@@ -21,6 +21,8 @@ const PAYLOAD: usize = PAGE_BYTES - HEADER_BYTES - 8;
 
 const SIZES: [usize; CLASS_COUNT] = sizes();
 const SLOTS: [usize; CLASS_COUNT] = slots();
+/// Where the first slot begins, behind the bitmap.
+const FIRST: [usize; CLASS_COUNT] = first();
 
 const fn sizes() -> [usize; CLASS_COUNT] {
     let mut out = [0; CLASS_COUNT];
@@ -53,6 +55,16 @@ const fn slots() -> [usize; CLASS_COUNT] {
             n -= 1;
         }
         out[i] = n;
+        i += 1;
+    }
+    out
+}
+
+const fn first() -> [usize; CLASS_COUNT] {
+    let mut out = [0; CLASS_COUNT];
+    let mut i = 0;
+    while i < CLASS_COUNT {
+        out[i] = HEADER_BYTES + 8 * SLOTS[i].div_ceil(64);
         i += 1;
     }
     out
@@ -133,7 +145,7 @@ impl SlotClass {
             "slot {slot} of class {} does not exist",
             self.0
         );
-        HEADER_BYTES + 8 * self.bitmap_words() + slot * self.bytes()
+        FIRST[self.index()] + slot * self.bytes()
     }
 
     /// The bytes of slot `slot`, from the start of the page.

@@ -42,6 +42,13 @@ impl std::fmt::Debug for KeyBytes {
     }
 }
 
+impl AsRef<[u8]> for KeyBytes {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
 impl PartialEq for KeyBytes {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()

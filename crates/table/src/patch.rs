@@ -1,5 +1,7 @@
 //! What changed in a value, column by column, for the value log (docs/formats/typed-row.md).
 
+use std::ops::Range;
+
 use perdura_base::Result;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::to_u64;
@@ -8,6 +10,47 @@ use smallvec::SmallVec;
 use crate::layout::{Place, bytes_of};
 use crate::schema::{Schema, damaged};
 
+/// Bytes that are compared at once.
+const WORD: usize = 8;
+
+/// About where two values differ: most changes are of a few columns beside each other.
+#[derive(Debug)]
+struct Near {
+    /// All fixed columns that differ have a byte in here.
+    fixed: Range<usize>,
+    /// Whether a variable column may differ.
+    variable: bool,
+}
+
+impl Near {
+    fn of(fixed_bytes: usize, before: &[u8], after: &[u8]) -> Near {
+        let (Some((old, old_rest)), Some((new, new_rest))) = (
+            before.split_at_checked(fixed_bytes),
+            after.split_at_checked(fixed_bytes),
+        ) else {
+            // Malformed, as its columns will tell.
+            let fixed = 0..fixed_bytes;
+            let variable = true;
+            return Near { fixed, variable };
+        };
+        let words = || old.chunks(WORD).zip(new.chunks(WORD));
+        let from = words().position(|(old, new)| old != new);
+        let to = words().rposition(|(old, new)| old != new);
+        let fixed = from
+            .zip(to)
+            .map_or(0..0, |(from, to)| from * WORD..(to + 1) * WORD);
+        let variable = old_rest != new_rest;
+        Near { fixed, variable }
+    }
+
+    fn may_differ(&self, place: Place) -> bool {
+        match place {
+            Place::Fixed { at, bytes } => at < self.fixed.end && self.fixed.start < at + bytes,
+            Place::Variable { .. } => self.variable,
+        }
+    }
+}
+
 impl Schema {
     /// Appends the patch that turns one value of this table into another.
     ///
@@ -15,9 +58,11 @@ impl Schema {
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if one of the values is malformed.
     pub fn patch(&self, before: &[u8], after: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let layout = self.layout();
+        let near = Near::of(layout.fixed_bytes, before, after);
         let mut mask = 0u64;
         let mut changed = SmallVec::<[(Place, &[u8]); 8]>::new();
-        for (at, place) in self.places().iter().enumerate() {
+        let places = self.places().iter().enumerate();
+        for (at, place) in places.filter(|(_, place)| near.may_differ(**place)) {
             let column = |value| {
                 let column = layout.column(*place, value);
                 column.ok_or_else(|| self.damaged_column(at, value))

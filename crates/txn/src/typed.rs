@@ -209,6 +209,32 @@ impl Typed {
         self.bytes.capacity() + self.effects.capacity() * size_of::<Noted>()
     }
 
+    fn note_columns(
+        &mut self,
+        home: RowHome,
+        table: TableId,
+        key: &[u8],
+        patch: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let image = self.bytes.len();
+        if let Err(error) = patch(&mut self.bytes) {
+            self.bytes.truncate(from);
+            return Err(error);
+        }
+        self.effects.push(Noted {
+            home,
+            table,
+            op: OpCode::Columns,
+            from,
+            key: key.len(),
+            before: 0,
+            image: self.bytes.len() - image,
+        });
+        Ok(())
+    }
+
     fn note(&mut self, home: RowHome, table: TableId, key: &[u8], op: &Op<'_>) {
         let none: &[u8] = &[];
         let (op, before, image) = match *op {
@@ -451,17 +477,18 @@ impl Tx<'_> {
 
     /// Fetches rows that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. A hint,
     /// which changes nothing and misses no latch.
-    pub fn typed_look_ahead<'k>(
+    pub fn typed_look_ahead(
         &self,
         table: TypedTable,
-        keys: impl Iterator<Item = (PartitionId, &'k [u8])>,
+        keys: impl Iterator<Item = (PartitionId, impl AsRef<[u8]>)>,
     ) {
         let keys = keys.filter_map(|(home, key)| {
             let at = self
                 .guards
                 .binary_search_by_key(&home, |(id, _)| *id)
                 .ok()?;
-            Some((&*self.guards[at].1, self.geometry.hash_in(home, key)))
+            let hash = self.geometry.hash_in(home, key.as_ref());
+            Some((&*self.guards[at].1, hash))
         });
         ahead::touch(table.id, keys.take(ahead::AHEAD_KEYS));
     }
@@ -496,6 +523,21 @@ impl Tx<'_> {
     pub fn note_effect(&mut self, home: RowHome, table: TableId, key: &[u8], op: &Op<'_>) {
         debug_assert!(self.typed.wants_effects, "effects are noted when asked for");
         self.typed.note(home, table, key, op);
+    }
+
+    /// Notes the columns that changed in a row of a key-addressed table; `patch` appends the patch that says so.
+    ///
+    /// # Errors
+    /// That of `patch`; nothing is noted then.
+    pub fn note_columns(
+        &mut self,
+        home: RowHome,
+        table: TableId,
+        key: &[u8],
+        patch: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        debug_assert!(self.typed.wants_effects, "effects are noted when asked for");
+        self.typed.note_columns(home, table, key, patch)
     }
 
     /// Notes that a whole table is made or dropped: the transaction counts in every partition, which

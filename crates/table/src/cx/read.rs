@@ -5,7 +5,7 @@ use perdura_heap::Which;
 use perdura_heap::ahead::AHEAD_KEYS;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Cx, Placed};
+use super::Cx;
 use crate::column::ColumnType;
 use crate::key::take_column;
 use crate::prefix::{Columns, Prefix, WholeKey};
@@ -76,12 +76,10 @@ impl Cx<'_, '_> {
         let Ok(entry) = self.entry::<T>() else {
             return;
         };
-        let keys = keys.into_iter().take(AHEAD_KEYS);
-        let placed: SmallVec<[Placed; AHEAD_KEYS]> =
-            keys.map(|key| self.place::<T>(&key)).collect();
-        let keys = placed
-            .iter()
-            .map(|placed| (self.read_at(placed.home), placed.key.as_slice()));
+        let keys = keys.into_iter().take(AHEAD_KEYS).map(|key| {
+            let placed = self.place::<T>(&key);
+            (self.read_at(placed.home), placed.key)
+        });
         self.tx.typed_look_ahead(entry.table, keys);
     }
 

@@ -224,9 +224,9 @@ impl Cx<'_, '_> {
         }
         match (self.tx.value_form(), before) {
             (ValueForm::Columns, Some(before)) => {
-                let mut patch = Vec::new();
-                entry.schema.patch(before, after, &mut patch)?;
-                self.note(entry, placed, &Op::Columns { patch: &patch });
+                let patch = |out: &mut Vec<u8>| entry.schema.patch(before, after, out);
+                self.tx
+                    .note_columns(placed.home, entry.table.id, key, patch)?;
             }
             (ValueForm::Before, Some(before)) => {
                 self.note(entry, placed, &Op::Replace { before, after });
