@@ -1,8 +1,10 @@
 //! Voter and TPC-C at a scale at which only the machinery is tried: every scheme makes the same database,
 //! which meets the conditions, and a crash brings it back.
 
+use std::time::Duration;
+
 use perdura::{Options, ValueForm};
-use perdura_workloads::drive::{DriveOptions, Limit, LogScheme, Site};
+use perdura_workloads::drive::{Beside, DriveOptions, Limit, LogScheme, Site};
 use perdura_workloads::tpcc::bench::{TpccBench, check};
 use perdura_workloads::tpcc::inputs::{Mix, Scale};
 use perdura_workloads::voter::bench::VoterBench;
@@ -166,4 +168,40 @@ fn a_log_that_cannot_be_replayed_is_refused_in_a_directory() {
         0,
         "nothing was made"
     );
+}
+
+#[test]
+fn runs_beside_a_measured_one_find_latencies_syncs_and_what_checkpoints_keep() {
+    let dir = tempfile::tempdir().unwrap();
+    let scheme = LogScheme::Command;
+    let mut bench = tpcc(site(dir.path(), scheme, false), 0);
+    bench.own_dates = false;
+    bench.drive = Some(DriveOptions {
+        limit: Limit::Time {
+            warm_up: Duration::from_millis(50),
+            measured: Duration::from_millis(400),
+        },
+        ..of_txns(0)
+    });
+    let mut ended = run(scheme, bench.run());
+    let nothing = bench.run_beside(&ended.db, Beside::default(), &mut ended.report);
+    run(scheme, nothing);
+    assert!(ended.report.half_load.is_none() && ended.report.under_checkpoints.is_none());
+    let beside = Beside {
+        half_load: true,
+        checkpoints: true,
+    };
+    let done = bench.run_beside(&ended.db, beside, &mut ended.report);
+    run(scheme, done);
+    let half = ended.report.half_load.unwrap();
+    assert!((half.rate - ended.report.tps / 2.0).abs() < 1e-9);
+    assert!(half.latency_us.p99 > 0 && half.sync_us.is_some_and(|us| us.p50 > 0));
+    let under = ended.report.under_checkpoints.unwrap();
+    assert!(under.tps > 0.0 && under.of_tps > 0.0);
+    assert!(under.kept_bytes_max > 0 && under.kept_share > 0.0, "{under:?}");
+    assert_eq!(under.kept_bytes_after, 0);
+    for condition in check(&ended.db).unwrap() {
+        assert_eq!(condition.first, None, "{condition:?}");
+    }
+    ended.db.abandon();
 }

@@ -14,6 +14,7 @@
 //! The driver knows transactions through [`Load`] and their durability through [`Log`], so that tests run it
 //! without a database.
 
+pub mod beside;
 pub mod report;
 pub mod site;
 pub mod worker;
@@ -29,6 +30,7 @@ use perdura_base::Epoch;
 use crate::latency::histogram;
 use crate::process;
 
+pub use beside::Beside;
 pub use report::{KindReport, RunReport};
 pub use site::{LogScheme, Site};
 

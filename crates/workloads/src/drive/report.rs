@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::beside::{HalfLoad, UnderCheckpoints};
 use super::{DriveOptions, Driven};
 use crate::latency::LatencyUs;
 use crate::num::{f64_of, ratio};
@@ -68,6 +69,12 @@ pub struct RunReport {
     pub kinds: Vec<KindReport>,
     /// How long the initial population took, seconds; 0 if the database was there.
     pub load_seconds: f64,
+    /// At half of the throughput, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_load: Option<HalfLoad>,
+    /// Under checkpoints, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under_checkpoints: Option<UnderCheckpoints>,
     /// The logical digest at the end, if it was asked for.
     pub digest: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! The database that a typed workload runs on: where it is, what its log says, how it ends.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -103,6 +104,13 @@ impl Site {
             return Ok(());
         }
         db.close().context("closing the database")
+    }
+
+    /// The directory of the first log stream, unless it is in memory.
+    #[must_use]
+    pub fn log_dir(&self) -> Option<&Path> {
+        let dir = self.options.log_dirs.first().unwrap_or(&self.options.data);
+        (!self.in_memory).then_some(dir)
     }
 
     /// Runs `f` while checkpoints are taken at the interval, if there is one.

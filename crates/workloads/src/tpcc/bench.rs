@@ -14,7 +14,7 @@ use super::procedures::{delivery, new_order, order_status, payment, stock_level}
 use super::schema::{
     Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
-use crate::drive::{DriveOptions, Load, Log, RunReport, Site, Submitted, drive};
+use crate::drive::{Beside, DriveOptions, Load, Log, RunReport, Site, Submitted, drive};
 
 /// Rows that one transaction of the population inserts.
 const ROWS_PER_TXN: usize = 500;
@@ -104,6 +104,21 @@ impl TpccBench {
         })?;
         report.measured(options, &driven, &Kind::NAMES);
         Ok(())
+    }
+
+    /// Drives it again as `beside` says, and enters what is found beside the run before.
+    ///
+    /// # Errors
+    /// As [`Beside::run`].
+    pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
+        let Some(options) = &self.drive else {
+            return Ok(());
+        };
+        beside.run(db, self.site.log_dir(), options, report, |options| {
+            drive(db, options, Kind::ALL.len(), |worker| {
+                self.terminals(db, options, worker)
+            })
+        })
     }
 
     /// Opens the database, which must be populated.

@@ -9,7 +9,7 @@ use super::areas::area_codes;
 use super::inputs::{CONTESTANTS, Calls, Election};
 use super::procedures::{COUNTED, vote};
 use super::schema::{AreaCodeState, Contestant, Vote, VotesByPhone};
-use crate::drive::{DriveOptions, Load, RunReport, Site, Submitted, drive};
+use crate::drive::{Beside, DriveOptions, Driven, Load, RunReport, Site, Submitted, drive};
 
 /// The kinds of calls, by what became of them.
 const KINDS: [&str; 2] = ["counted", "refused"];
@@ -68,15 +68,31 @@ impl VoterBench {
     /// # Errors
     /// The engine's.
     pub(crate) fn measure(&self, db: &Db, report: &mut RunReport) -> Result<()> {
-        let driven = self.site.with_snapshots(db, || {
-            drive(db, &self.drive, KINDS.len(), |worker| Phones {
-                db,
-                calls: Calls::new(self.election, self.seed, worker),
-                votes_per_phone: self.election.votes_per_phone,
-            })
-        })?;
+        let driven = self
+            .site
+            .with_snapshots(db, || self.take_calls(db, &self.drive, self.seed))?;
         report.measured(&self.drive, &driven, &KINDS);
         Ok(())
+    }
+
+    /// Takes calls again as `beside` says, and enters what is found beside the run before.
+    ///
+    /// # Errors
+    /// As [`Beside::run`].
+    pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
+        let log = self.site.log_dir();
+        beside.run(db, log, &self.drive, report, |options| {
+            // Other callers: those of the first run have no votes left.
+            self.take_calls(db, options, self.seed.wrapping_add(1))
+        })
+    }
+
+    fn take_calls(&self, db: &Db, options: &DriveOptions, seed: u64) -> Result<Driven> {
+        drive(db, options, KINDS.len(), |worker| Phones {
+            db,
+            calls: Calls::new(self.election, seed, worker),
+            votes_per_phone: self.election.votes_per_phone,
+        })
     }
 
     /// Begins the election: contestants and area codes.

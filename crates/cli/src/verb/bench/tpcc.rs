@@ -97,7 +97,8 @@ pub fn run(args: &TpccArgs) -> Result<()> {
     let (report, db) = if args.check && !args.typed.asks_for_a_run() {
         (None, bench.open_populated()?)
     } else {
-        let ended = bench.run()?;
+        let mut ended = bench.run()?;
+        bench.run_beside(&ended.db, args.typed.beside(), &mut ended.report)?;
         (Some(ended.report), ended.db)
     };
     let conditions = args.check.then(|| check(&db)).transpose()?;

@@ -9,7 +9,7 @@ use perdura::ValueForm;
 use perdura_base::limits::PARTITIONS_MAX;
 use perdura_heap::SnapshotMode;
 use perdura_server::settings::units;
-use perdura_workloads::drive::{DriveOptions, Limit, LogScheme, RunReport, Site};
+use perdura_workloads::drive::{Beside, DriveOptions, Limit, LogScheme, RunReport, Site};
 
 use crate::exit::Usage;
 use crate::verb::database::DatabaseArgs;
@@ -89,6 +89,14 @@ pub struct TypedArgs {
     /// Take a checkpoint so often.
     #[arg(long, value_name = "S", value_parser = units::duration)]
     snapshot_every: Option<Duration>,
+    /// Afterwards, also drive it as an open loop at half of the throughput found, and print the latencies beside
+    /// those of a sync while the device is idle.
+    #[arg(long, conflicts_with = "txns")]
+    half_load: bool,
+    /// Afterwards, also drive it as before under checkpoints that follow one another, and print the throughput and
+    /// the memory that they keep.
+    #[arg(long, conflicts_with = "txns")]
+    under_checkpoints: bool,
     /// End like a power cut, right after the last transaction is durable.
     #[arg(long, requires = "data")]
     pub crash: bool,
@@ -106,6 +114,14 @@ impl TypedArgs {
     /// Whether a run was asked for, by time or by number.
     pub fn asks_for_a_run(&self) -> bool {
         self.txns.is_some() || self.seconds.is_some()
+    }
+
+    /// What is run afterwards.
+    pub fn beside(&self) -> Beside {
+        Beside {
+            half_load: self.half_load,
+            checkpoints: self.under_checkpoints,
+        }
     }
 
     /// Whether the run has a fixed number of transactions.
@@ -226,6 +242,27 @@ pub fn text(report: &RunReport) -> String {
         text += &format!(
             "behind    {} arrivals had not begun at the end\n",
             report.unstarted
+        );
+    }
+    if let Some(half) = &report.half_load {
+        let sync = half.sync_us.map_or("-".into(), |us| us.p99.to_string());
+        text += &format!(
+            "half load {:.0} transactions/s: p50 {} us, p99 {} us, p99.9 {} us until durable; p99 of a sync of the \
+             idle device {sync} us\n",
+            half.rate, half.latency_us.p50, half.latency_us.p99, half.latency_us.p999
+        );
+    }
+    if let Some(under) = &report.under_checkpoints {
+        text += &format!(
+            "under checkpoints {:.0} transactions/s ({:.3} of the rate), p99 {} us; kept at most {} bytes ({:.1} % of \
+             {} bytes of pages), afterwards {}\n",
+            under.tps,
+            under.of_tps,
+            under.latency_us.p99,
+            under.kept_bytes_max,
+            100.0 * under.kept_share,
+            under.page_bytes,
+            under.kept_bytes_after
         );
     }
     if let Some(digest) = &report.digest {

@@ -40,7 +40,8 @@ pub fn run(args: &VoterArgs) -> Result<()> {
         drive: args.typed.drive()?,
         digest: args.typed.digest,
     };
-    let ended = bench.run()?;
+    let mut ended = bench.run()?;
+    bench.run_beside(&ended.db, args.typed.beside(), &mut ended.report)?;
     if args.typed.json {
         output::json(&ended.report)?;
     } else {

@@ -1,0 +1,170 @@
+//! Runs beside a measured one, on the database that it left: the latency at half of its throughput, and the
+//! throughput while checkpoints are taken without a pause.
+//!
+//! A latency means little without the device's: the time that a sync takes is measured in the same run, before the
+//! load, while nothing else uses the device.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use perdura::Db;
+use serde::Serialize;
+
+use super::{DriveOptions, Driven, RunReport};
+use crate::latency::{LatencyUs, histogram, micros, record};
+use crate::num::{f64_of, ratio};
+
+/// Syncs that are measured.
+const SYNCS: u64 = 500;
+/// Bytes that each of them makes durable: a block of the log.
+const BLOCK: [u8; 4096] = [0x5a; 4096];
+/// How often the memory that checkpoints keep is read.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long the last checkpoint may take to end.
+const END_WITHIN: Duration = Duration::from_secs(120);
+
+/// Which runs are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// One at half of the throughput.
+    pub half_load: bool,
+    /// One under checkpoints.
+    pub checkpoints: bool,
+}
+
+/// An open loop at half of the throughput that was measured.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct HalfLoad {
+    /// Arrivals a second.
+    pub rate: f64,
+    /// From the intended start to durable.
+    pub latency_us: LatencyUs,
+    /// What a sync of one block takes while the device is idle; `None` in memory.
+    pub sync_us: Option<LatencyUs>,
+}
+
+/// The same load as measured, under checkpoints that follow one another.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct UnderCheckpoints {
+    /// Transactions a second.
+    pub tps: f64,
+    /// That, of the throughput without.
+    pub of_tps: f64,
+    /// From the start to durable.
+    pub latency_us: LatencyUs,
+    /// The most that was kept for the image being written, bytes.
+    pub kept_bytes_max: u64,
+    /// Bytes of the database's pages at the end.
+    pub page_bytes: u64,
+    /// The first of the second.
+    pub kept_share: f64,
+    /// What is kept when the last checkpoint has ended, bytes.
+    pub kept_bytes_after: u64,
+}
+
+impl Beside {
+    /// Makes the runs, and enters what they find in the report of the run before them. `log` is the log's
+    /// directory, if it has one.
+    ///
+    /// # Errors
+    /// Those of `drive`; a device that cannot be written; a checkpoint that does not end.
+    pub fn run(
+        self,
+        db: &Db,
+        log: Option<&Path>,
+        options: &DriveOptions,
+        report: &mut RunReport,
+        drive: impl Fn(&DriveOptions) -> Result<Driven>,
+    ) -> Result<()> {
+        if self.checkpoints {
+            ensure!(report.tps > 0.0, "the run before has measured a throughput");
+            report.under_checkpoints = Some(under_checkpoints(db, options, report.tps, &drive)?);
+        }
+        if self.half_load {
+            let rate = report.tps / 2.0;
+            let sync_us = log.map(idle_syncs).transpose()?;
+            let options = DriveOptions {
+                rate: Some(rate),
+                ..*options
+            };
+            let driven = drive(&options)?;
+            report.half_load = Some(HalfLoad {
+                rate,
+                latency_us: LatencyUs::of(&driven.latencies),
+                sync_us,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What a sync of one block takes.
+fn idle_syncs(dir: &Path) -> Result<LatencyUs> {
+    let path = dir.join("bench-sync");
+    let mut latencies = histogram();
+    let measured = (|| {
+        let mut open = OpenOptions::new();
+        let file = open.write(true).create(true).truncate(true).open(&path)?;
+        // Written once, so that a sync has no metadata to write.
+        for at in 0..SYNCS {
+            file.write_all_at(&BLOCK, at * 4096)?;
+        }
+        file.sync_all()?;
+        for at in 0..SYNCS {
+            let begin = Instant::now();
+            file.write_all_at(&BLOCK, at * 4096)?;
+            file.sync_data()?;
+            record(&mut latencies, micros(begin.elapsed()), 1);
+        }
+        std::fs::remove_file(&path)
+    })();
+    measured.with_context(|| format!("syncing {}", path.display()))?;
+    Ok(LatencyUs::of(&latencies))
+}
+
+fn under_checkpoints(
+    db: &Db,
+    options: &DriveOptions,
+    tps: f64,
+    drive: impl Fn(&DriveOptions) -> Result<Driven>,
+) -> Result<UnderCheckpoints> {
+    let is_over = AtomicBool::new(false);
+    let kept = || db.memory().get(perdura_heap::MemoryUse::Kept);
+    let (driven, kept_bytes_max) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                db.begin_checkpoint()?;
+                most = most.max(kept());
+                std::thread::sleep(LOOK_EVERY);
+            }
+            anyhow::Ok(most)
+        });
+        let driven = drive(options);
+        is_over.store(true, Ordering::SeqCst);
+        let most = match watcher.join() {
+            Ok(most) => most,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        driven.and_then(|driven| Ok((driven, most?)))
+    })?;
+    let begin = Instant::now();
+    while kept() > 0 && begin.elapsed() < END_WITHIN {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let page_bytes = db.stats().memory.pages;
+    let under = ratio(f64_of(driven.latencies.len()), driven.seconds);
+    Ok(UnderCheckpoints {
+        tps: under,
+        of_tps: ratio(under, tps),
+        latency_us: LatencyUs::of(&driven.latencies),
+        kept_bytes_max,
+        page_bytes,
+        kept_share: ratio(f64_of(kept_bytes_max), f64_of(page_bytes)),
+        kept_bytes_after: kept(),
+    })
+}
