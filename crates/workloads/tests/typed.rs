@@ -198,7 +198,10 @@ fn runs_beside_a_measured_one_find_latencies_syncs_and_what_checkpoints_keep() {
     assert!(half.latency_us.p99 > 0 && half.sync_us.is_some_and(|us| us.p50 > 0));
     let under = ended.report.under_checkpoints.unwrap();
     assert!(under.tps > 0.0 && under.of_tps > 0.0);
-    assert!(under.kept_bytes_max > 0 && under.kept_share > 0.0, "{under:?}");
+    assert!(
+        under.kept_bytes_max > 0 && under.kept_share > 0.0,
+        "{under:?}"
+    );
     assert_eq!(under.kept_bytes_after, 0);
     for condition in check(&ended.db).unwrap() {
         assert_eq!(condition.first, None, "{condition:?}");

@@ -18,6 +18,9 @@ use crate::threads::{OnPanic, run_threads};
 /// threads, and few enough that they stay in the processor's cache.
 const AHEAD_BYTES: u64 = 1 << 20;
 
+/// So many frames of one partition a thread plays without asking what is next.
+const RUN_MAX: usize = 16;
+
 /// What the threads share.
 struct Shared {
     queues: Queues,
@@ -92,9 +95,13 @@ impl<'a> Pass<'a> {
 
     /// Plays everything; the first error ends it.
     pub fn run(&self, schedule: &Schedule) -> Result<()> {
+        let work = |state, run_max| self.work(Chooser { state, run_max });
         match schedule.inline {
-            Some(seed) => self.work(Chooser { state: seed }),
-            None => run_threads(schedule.threads, || self.work(Chooser { state: 0 })),
+            // One thread without a seed plays in the order of the log.
+            Some(0) => work(0, 1),
+            Some(seed) => work(seed, RUN_MAX),
+            None if schedule.threads == 1 => work(0, 1),
+            None => run_threads(schedule.threads, || work(0, RUN_MAX)),
         }
     }
 
@@ -129,6 +136,7 @@ impl<'a> Pass<'a> {
     }
 
     fn steps(&self, chooser: &mut Chooser) -> Result<()> {
+        let mut run = Vec::with_capacity(RUN_MAX);
         let mut shared = self.shared.lock();
         loop {
             if shared.stopped {
@@ -147,13 +155,18 @@ impl<'a> Pass<'a> {
                 if shared.idle > 0 {
                     self.wake.notify_all();
                 }
-            } else if let Some((number, mut entry)) = shared.queues.take(chooser.of(ready)) {
+            } else if shared
+                .queues
+                .take(chooser.of(ready), chooser.run_max(), &mut run)
+            {
                 shared.playing += 1;
-                let played = MutexGuard::unlocked(&mut shared, || self.play(&mut entry));
+                let played = MutexGuard::unlocked(&mut shared, || self.play(&mut run));
                 shared.playing -= 1;
                 played?;
-                shared.played += 1;
-                shared.queues.done(number, &entry);
+                shared.played += to_u64(run.len());
+                for (number, entry) in run.drain(..) {
+                    shared.queues.done(number, &entry);
+                }
                 if shared.idle > 0 && shared.queues.ready() > 1 {
                     self.wake.notify_one();
                 }
@@ -182,9 +195,10 @@ impl<'a> Pass<'a> {
         Ok(admitted)
     }
 
-    fn play(&self, entry: &mut Entry) -> Result<()> {
+    fn play(&self, run: &mut [(usize, Entry)]) -> Result<()> {
         let player = self.player.expect("without a player no frame is admitted");
-        entry.with(|frame, origin| player.play(frame, origin))
+        run.iter_mut()
+            .try_for_each(|(_, entry)| entry.with(|frame, origin| player.play(frame, origin)))
     }
 }
 
@@ -213,6 +227,7 @@ fn stuck(queues: &Queues) -> Error {
 /// Chooses what a thread does next: with a seed at random, else the oldest.
 struct Chooser {
     state: u64,
+    run_max: usize,
 }
 
 impl Chooser {
@@ -227,6 +242,14 @@ impl Chooser {
             return 0;
         }
         to_usize(self.below(to_u64(ready)))
+    }
+
+    /// How many frames of one partition are taken together at most.
+    fn run_max(&mut self) -> usize {
+        if self.state == 0 {
+            return self.run_max;
+        }
+        1 + to_usize(self.below(to_u64(self.run_max)))
     }
 
     fn below(&mut self, limit: u64) -> u64 {

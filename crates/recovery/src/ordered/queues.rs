@@ -100,13 +100,34 @@ impl Queues {
         }
     }
 
-    /// Takes a ready frame, the one of this index; `None` if there are not so many.
-    pub fn take(&mut self, index: usize) -> Option<(usize, Entry)> {
-        let number = self.ready.remove(index)?;
+    /// Takes a ready frame, the one of this index, and up to `max` in all: behind a frame of one partition those that
+    /// follow it in its queue and are of no other partition either. They are played in this order, by one thread,
+    /// which finds the partition in its cache. Returns whether there are so many ready frames.
+    pub fn take(&mut self, index: usize, max: usize, run: &mut Vec<(usize, Entry)>) -> bool {
+        assert!(run.is_empty(), "the frames taken before were played");
+        let Some(number) = self.ready.remove(index) else {
+            return false;
+        };
         let node = self.nodes[number].as_mut().expect("a ready frame waits");
         assert_eq!(node.waits, 0, "a ready frame is the first of its queues");
         let entry = node.entry.take().expect("a frame is taken once");
-        Some((number, entry))
+        let alone = alone_in(&entry);
+        run.push((number, entry));
+        let Some(partition) = alone else {
+            return true;
+        };
+        let queue = &self.queues[usize::from(partition.0)];
+        debug_assert_eq!(queue.front(), Some(&number), "it is the first");
+        for next in queue.iter().skip(1).take(max.saturating_sub(1)) {
+            let node = self.nodes[*next].as_mut().expect("a queue holds frames");
+            let of_queue = |entry: &mut Entry| alone_in(entry).is_some();
+            let Some(entry) = node.entry.take_if(of_queue) else {
+                break;
+            };
+            assert_eq!(node.waits, 1, "it waits for the one before it alone");
+            run.push((*next, entry));
+        }
+        true
     }
 
     /// Takes a frame that was played out of its queues.
@@ -137,9 +158,18 @@ impl Queues {
         };
         let node = self.nodes[next].as_mut().expect("a queue holds frames");
         node.waits -= 1;
-        if node.waits == 0 {
+        // One that was taken with those before it is under way.
+        if node.waits == 0 && node.entry.is_some() {
             self.ready.push_back(next);
         }
+    }
+}
+
+/// The only partition whose queue a frame stands in.
+fn alone_in(entry: &Entry) -> Option<PartitionId> {
+    match queues_of(entry) {
+        [(partition, _)] => Some(*partition),
+        _ => None,
     }
 }
 
