@@ -39,16 +39,15 @@ struct Sought<'a> {
     spread: u64,
 }
 
-/// Touches the places of keys of a table in their indexes, and then their rows. Nothing is done for
-/// a lone key.
-pub fn touch<'a>(table: TableId, keys: impl Iterator<Item = (&'a Partition, KeyHash)>) {
-    let mut last: Option<(&Partition, &HashIndex)> = None;
-    let sought = keys.filter_map(|(part, hash)| {
+/// Touches the places of keys in the indexes of their tables, and then their rows. Nothing is done for a lone key.
+pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) {
+    let mut last: Option<(&Partition, TableId, &HashIndex)> = None;
+    let sought = keys.filter_map(|(part, table, hash)| {
         let index = match last {
-            Some((same, index)) if std::ptr::eq(same, part) => index,
+            Some((same, of, index)) if std::ptr::eq(same, part) && of == table => index,
             _ => &part.tables.get(&table)?.hash,
         };
-        last = Some((part, index));
+        last = Some((part, table, index));
         Some(Sought {
             pages: &part.pages,
             index,
@@ -123,9 +122,9 @@ impl Heap {
             let held = batch.iter().filter_map(|hash| {
                 let id = self.geometry().partition_of(*hash);
                 let (_, guard) = guards.iter().find(|(held, _)| *held == id)?;
-                Some((&**guard, *hash))
+                Some((&**guard, table, *hash))
             });
-            touch(table, held);
+            touch(held);
         }
     }
 }

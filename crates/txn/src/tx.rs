@@ -256,9 +256,9 @@ impl<'a> Tx<'a> {
             let hash = self.geometry.hash(key);
             let id = self.geometry.partition_of(hash);
             let at = self.guards.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-            Some((&*self.guards[at].1, hash))
+            Some((&*self.guards[at].1, table, hash))
         });
-        ahead::touch(table, keys.take(ahead::AHEAD_KEYS));
+        ahead::touch(keys.take(ahead::AHEAD_KEYS));
     }
 
     /// Returns the row of a key, and counts the key as used. A row past its expiry is not there.

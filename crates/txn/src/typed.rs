@@ -17,7 +17,7 @@ use std::ops::Bound;
 
 use perdura_base::checksum::hash64;
 use perdura_base::{Error, PartitionId, PartitionSet, Result, TableId};
-use perdura_heap::{KeyHash, RowRef, Savepoint, Spot, Which, ahead};
+use perdura_heap::{KeyHash, RowRef, Savepoint, Which};
 use perdura_page::ordered::{At, Effect, Op, Part};
 use smallvec::SmallVec;
 
@@ -67,17 +67,6 @@ pub struct TypedTable {
     pub id: TableId,
     /// Whether the log names its rows by their keys; else it has page records.
     pub keyed: bool,
-}
-
-/// Where a transaction has found the row of a key, or that it is not there. It belongs to this transaction, table
-/// and key.
-#[derive(Debug, Clone, Copy)]
-pub struct TypedSpot {
-    home: PartitionId,
-    /// The partition's guard.
-    at: usize,
-    hash: KeyHash,
-    spot: Option<Spot>,
 }
 
 /// Rows of one transaction and home that a keyless table can number.
@@ -278,7 +267,12 @@ impl Tx<'_> {
         }
     }
 
-    fn home(&self, table: TypedTable, home: PartitionId, key: &[u8]) -> Result<(usize, KeyHash)> {
+    pub(crate) fn home(
+        &self,
+        table: TypedTable,
+        home: PartitionId,
+        key: &[u8],
+    ) -> Result<(usize, KeyHash)> {
         if !table.keyed {
             self.use_pages();
         }
@@ -301,31 +295,6 @@ impl Tx<'_> {
         Ok(self.guards[at].1.peek(table.id, key, hash))
     }
 
-    /// As [`typed_get`](Self::typed_get), with the row's place, which [`typed_overwrite_at`](Self::typed_overwrite_at)
-    /// and [`typed_insert_at`](Self::typed_insert_at) take.
-    ///
-    /// # Errors
-    /// As [`typed_get`](Self::typed_get).
-    pub fn typed_find(
-        &self,
-        table: TypedTable,
-        home: PartitionId,
-        key: &[u8],
-    ) -> Result<(TypedSpot, Option<RowRef<'_>>)> {
-        let _verb = self.verb();
-        let (at, hash) = self.home(table, home, key)?;
-        let (spot, row) = self.guards[at].1.peek_spot(table.id, key, hash).unzip();
-        Ok((
-            TypedSpot {
-                home,
-                at,
-                hash,
-                spot,
-            },
-            row,
-        ))
-    }
-
     /// Inserts a row. The caller has looked that its key is not there.
     ///
     /// # Errors
@@ -337,36 +306,8 @@ impl Tx<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        let (at, hash) = self.home(table, home, key)?;
-        let spot = None;
-        let spot = TypedSpot {
-            home,
-            at,
-            hash,
-            spot,
-        };
+        let spot = self.unseen(table, home, key)?;
         self.typed_insert_at(table, spot, key, value)
-    }
-
-    /// Inserts a row where its key was looked for and not found.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn typed_insert_at(
-        &mut self,
-        table: TypedTable,
-        spot: TypedSpot,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        let _verb = self.verb();
-        debug_assert_eq!(spot.spot, None, "the key was not found");
-        self.check_write(key, value.len())?;
-        self.typed.homes.insert(spot.home);
-        let admitted = key.len() + value.len() + Self::ROW_BYTES;
-        self.change(spot.at, admitted, |part, undo| {
-            part.insert(undo, table.id, (key, spot.hash), value)
-        })
     }
 
     /// Overwrites a row. Returns whether it is there. Only the bytes that differ are saved.
@@ -380,35 +321,8 @@ impl Tx<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<bool> {
-        let (at, hash) = self.home(table, home, key)?;
-        let spot = None;
-        let spot = TypedSpot {
-            home,
-            at,
-            hash,
-            spot,
-        };
+        let spot = self.unseen(table, home, key)?;
         self.typed_overwrite_at(table, spot, key, value)
-    }
-
-    /// As [`typed_overwrite`](Self::typed_overwrite), of a row that was found there.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn typed_overwrite_at(
-        &mut self,
-        table: TypedTable,
-        spot: TypedSpot,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<bool> {
-        let _verb = self.verb();
-        self.check_write(key, value.len())?;
-        self.typed.homes.insert(spot.home);
-        let admitted = key.len() + value.len() + Self::ROW_BYTES;
-        self.change(spot.at, admitted, |part, undo| {
-            part.overwrite_at(undo, table.id, (key, spot.hash), spot.spot, value)
-        })
     }
 
     /// Removes a row. Returns whether it was there.
@@ -473,24 +387,6 @@ impl Tx<'_> {
         let at = self.guard_of(home)?;
         self.guards[at].1.for_each(table.id, each);
         Ok(())
-    }
-
-    /// Fetches rows that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. A hint,
-    /// which changes nothing and misses no latch.
-    pub fn typed_look_ahead(
-        &self,
-        table: TypedTable,
-        keys: impl Iterator<Item = (PartitionId, impl AsRef<[u8]>)>,
-    ) {
-        let keys = keys.filter_map(|(home, key)| {
-            let at = self
-                .guards
-                .binary_search_by_key(&home, |(id, _)| *id)
-                .ok()?;
-            let hash = self.geometry.hash_in(home, key.as_ref());
-            Some((&*self.guards[at].1, hash))
-        });
-        ahead::touch(table.id, keys.take(ahead::AHEAD_KEYS));
     }
 
     /// Returns the number of rows of a table in a home.

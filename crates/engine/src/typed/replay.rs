@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, PartitionId, PartitionSet, Result, TableId};
 use perdura_heap::Heap;
+use perdura_heap::ahead::AHEAD_KEYS;
 use perdura_page::ordered::{At, Effect, Op, OrderedPayload, Part};
 use perdura_recovery::Catalog;
 use perdura_recovery::families::Family;
@@ -24,6 +25,7 @@ use perdura_recovery::ordered::{
 use perdura_table::{Abort, Cx, Registry};
 use perdura_txn::{Executor, ExecutorOptions, Manner, Says, Sink, Tx, TypedTable};
 use perdura_wal::Origin;
+use smallvec::SmallVec;
 
 use super::accept::{Accepted, of_procedure};
 use super::options::TypedOptions;
@@ -268,11 +270,26 @@ impl State {
         };
         let manner = Manner { now_ms: 0, says };
         self.run(parts, &manner, |tx| {
-            for effect in payload.effects() {
-                let effect = effect.map_err(|why| malformed(Family::Effects, why, origin))?;
-                self.effect(tx, &effect, parts, origin)?;
+            let mut effects = payload.effects();
+            loop {
+                // Their rows are fetched from memory together.
+                let some = effects.by_ref().take(AHEAD_KEYS);
+                let some: Result<SmallVec<[Effect<'_>; AHEAD_KEYS]>, _> = some.collect();
+                let some = some.map_err(|why| malformed(Family::Effects, why, origin))?;
+                if some.is_empty() {
+                    return Ok::<_, Error>(());
+                }
+                tx.typed_look_ahead(some.iter().map(|effect| {
+                    let first = match effect.at {
+                        At::Part(index) => parts[index].0,
+                        At::All => parts[0].0,
+                    };
+                    (keyed(effect.table), first, effect.key)
+                }));
+                for effect in &some {
+                    self.effect(tx, effect, parts, origin)?;
+                }
             }
-            Ok::<_, Error>(())
         })
     }
 
@@ -320,10 +337,7 @@ impl State {
             let found = format!("an effect of table {}", effect.table);
             return Err(damaged(origin, "a typed table of the catalog", &found));
         };
-        let table = TypedTable {
-            id: effect.table,
-            keyed: true,
-        };
+        let table = keyed(effect.table);
         let homes = match effect.at {
             At::Part(index) => index..index + 1,
             At::All => 0..parts.len(),
@@ -334,9 +348,8 @@ impl State {
         );
         for (home, _) in &parts[homes] {
             let home = *home;
-            let before = tx
-                .typed_get(table, home, effect.key)?
-                .map(|row| row.value().into_owned());
+            let (spot, before) = tx.typed_find(table, home, effect.key)?;
+            let before = before.map(|row| row.value().into_owned());
             let missing = || self.row_is_missing(effect.op.name(), parts, origin);
             let patched;
             let row = match effect.op {
@@ -359,10 +372,10 @@ impl State {
             };
             match before {
                 Some(_) => {
-                    let there = tx.typed_overwrite(table, home, effect.key, row)?;
+                    let there = tx.typed_overwrite_at(table, spot, effect.key, row)?;
                     assert!(there, "a row that was read is there");
                 }
-                None => tx.typed_insert(table, home, effect.key, row)?,
+                None => tx.typed_insert_at(table, spot, effect.key, row)?,
             }
         }
         Ok(())
@@ -394,4 +407,9 @@ impl State {
              a bug.",
         ))
     }
+}
+
+/// A key-addressed table.
+fn keyed(id: TableId) -> TypedTable {
+    TypedTable { id, keyed: true }
 }

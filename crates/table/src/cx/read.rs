@@ -78,9 +78,9 @@ impl Cx<'_, '_> {
         };
         let keys = keys.into_iter().take(AHEAD_KEYS).map(|key| {
             let placed = self.place::<T>(&key);
-            (self.read_at(placed.home), placed.key)
+            (entry.table, self.read_at(placed.home), placed.key)
         });
-        self.tx.typed_look_ahead(entry.table, keys);
+        self.tx.typed_look_ahead(keys);
     }
 
     /// The rows of an ordered table whose keys begin with `prefix`, in the order of their keys; with

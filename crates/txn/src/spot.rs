@@ -1,0 +1,118 @@
+//! Verbs of typed tables that look a row up once: what one has found, the next one takes. And those that fetch
+//! rows before they are looked up.
+
+use perdura_base::{PartitionId, Result};
+use perdura_heap::{KeyHash, RowRef, Spot, ahead};
+
+use crate::tx::Tx;
+use crate::typed::TypedTable;
+
+/// Where a transaction has found the row of a key, or that it is not there. It belongs to this transaction, table
+/// and key.
+#[derive(Debug, Clone, Copy)]
+pub struct TypedSpot {
+    home: PartitionId,
+    /// The partition's guard.
+    at: usize,
+    hash: KeyHash,
+    spot: Option<Spot>,
+}
+
+impl Tx<'_> {
+    /// The spot of a key that was not looked for.
+    pub(crate) fn unseen(
+        &self,
+        table: TypedTable,
+        home: PartitionId,
+        key: &[u8],
+    ) -> Result<TypedSpot> {
+        let (at, hash) = self.home(table, home, key)?;
+        Ok(TypedSpot {
+            home,
+            at,
+            hash,
+            spot: None,
+        })
+    }
+
+    /// As [`typed_get`](Self::typed_get), with the row's place, which [`typed_overwrite_at`](Self::typed_overwrite_at)
+    /// and [`typed_insert_at`](Self::typed_insert_at) take.
+    ///
+    /// # Errors
+    /// As [`typed_get`](Self::typed_get).
+    pub fn typed_find(
+        &self,
+        table: TypedTable,
+        home: PartitionId,
+        key: &[u8],
+    ) -> Result<(TypedSpot, Option<RowRef<'_>>)> {
+        let _verb = self.verb();
+        let (at, hash) = self.home(table, home, key)?;
+        let (spot, row) = self.guards[at].1.peek_spot(table.id, key, hash).unzip();
+        let spot = TypedSpot {
+            home,
+            at,
+            hash,
+            spot,
+        };
+        Ok((spot, row))
+    }
+
+    /// Inserts a row where its key was looked for and not found.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn typed_insert_at(
+        &mut self,
+        table: TypedTable,
+        spot: TypedSpot,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let _verb = self.verb();
+        debug_assert_eq!(spot.spot, None, "the key was not found");
+        self.check_write(key, value.len())?;
+        self.typed.homes.insert(spot.home);
+        let admitted = key.len() + value.len() + Self::ROW_BYTES;
+        self.change(spot.at, admitted, |part, undo| {
+            part.insert(undo, table.id, (key, spot.hash), value)
+        })
+    }
+
+    /// As [`typed_overwrite`](Self::typed_overwrite), of a row that was found there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn typed_overwrite_at(
+        &mut self,
+        table: TypedTable,
+        spot: TypedSpot,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
+        let _verb = self.verb();
+        self.check_write(key, value.len())?;
+        self.typed.homes.insert(spot.home);
+        let admitted = key.len() + value.len() + Self::ROW_BYTES;
+        self.change(spot.at, admitted, |part, undo| {
+            part.overwrite_at(undo, table.id, (key, spot.hash), spot.spot, value)
+        })
+    }
+
+    /// Fetches rows that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. A hint,
+    /// which changes nothing and misses no latch.
+    pub fn typed_look_ahead(
+        &self,
+        keys: impl Iterator<Item = (TypedTable, PartitionId, impl AsRef<[u8]>)>,
+    ) {
+        let keys = keys.filter_map(|(table, home, key)| {
+            let at = self
+                .guards
+                .binary_search_by_key(&home, |(id, _)| *id)
+                .ok()?;
+            let hash = self.geometry.hash_in(home, key.as_ref());
+            Some((&*self.guards[at].1, table.id, hash))
+        });
+        ahead::touch(keys.take(ahead::AHEAD_KEYS));
+    }
+}
