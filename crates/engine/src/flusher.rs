@@ -90,7 +90,7 @@ impl Shared {
             if is_awaited {
                 pacer.delay_ns(now_ns)
             } else {
-                pacer.delay_pipelined_ns(now_ns, self.workers.are_busy())
+                pacer.delay_pipelined_ns(now_ns, self.workers.ran_permille())
             }
         };
         let mut due_ns = now_ns.saturating_add(delay_ns);

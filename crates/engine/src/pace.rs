@@ -8,7 +8,8 @@
 //! | who wants the flush | spaced when | share of a core |
 //! |---|---|---|
 //! | a thread that waits for it, or an event loop for its clients | every core is busy | 1/8 |
-//! | threads that have appended and go on | their *workers* never idle, or every core is busy | 1/64 |
+//! | threads that have appended and go on | these *workers* never idle, or seldom while every core is busy | 1/64 |
+//! | the same | they idle, and every core is busy | 1/8 |
 //!
 //! A thread that waits can do nothing until the flush has ended, so holding the flush back costs its
 //! throughput as well. A thread that goes on with its next transaction loses nothing, as long as it has
@@ -40,6 +41,8 @@ const STEP_NS: u64 = 50_000;
 const LATELY_NS: u64 = 4_000_000;
 /// A worker that runs this share of the time is busy: the rest are interrupts and what preempts it.
 const BUSY_PERMILLE: u64 = 970;
+/// The same while every core is busy, so that the flusher preempts workers too.
+const BUSY_PERMILLE_SATURATED: u64 = 800;
 /// A flush up to this long is made by a thread that has nothing else to do, nanoseconds: handing
 /// it over and being woken again would take about as long.
 const SHORT_NS: u64 = 400_000;
@@ -87,16 +90,22 @@ impl FlushPacer {
         self.left_of(spacing_ns, now_ns)
     }
 
-    /// How long to hold back a flush that no thread waits for, nanoseconds. `are_busy`: the threads that want
-    /// it have run all the time lately.
-    pub fn delay_pipelined_ns(&mut self, now_ns: u64, are_busy: bool) -> u64 {
+    /// How long to hold back a flush that no thread waits for, nanoseconds. The threads that want it have run
+    /// `ran_permille` of the time lately.
+    pub fn delay_pipelined_ns(&mut self, now_ns: u64, ran_permille: u64) -> u64 {
+        let delay_ns = self.delay_ns(now_ns);
         if self.every_ns > 0 {
-            return self.delay_ns(now_ns);
+            return delay_ns;
         }
-        let is_bound = are_busy || self.gauge.saturated(now_ns);
+        let busy_permille = if self.gauge.saturated {
+            BUSY_PERMILLE_SATURATED
+        } else {
+            BUSY_PERMILLE
+        };
         let target_ns = spacing_ns(self.cost_ns.max(self.machine_cost_ns), PIPELINED_SHARE);
+        let is_bound = ran_permille >= busy_permille;
         let spacing_ns = self.pipelined.next(is_bound, target_ns);
-        self.left_of(spacing_ns, now_ns)
+        self.left_of(spacing_ns, now_ns).max(delay_ns)
     }
 
     fn left_of(&self, spacing_ns: u64, now_ns: u64) -> u64 {
@@ -212,10 +221,10 @@ impl Workers {
         self.ran_permille.store(after, Ordering::Relaxed);
     }
 
-    /// Whether they have run all the time lately.
+    /// What share of the time they have run lately, in thousandths.
     #[must_use]
-    pub fn are_busy(&self) -> bool {
-        self.ran_permille.load(Ordering::Relaxed) >= BUSY_PERMILLE
+    pub fn ran_permille(&self) -> u64 {
+        self.ran_permille.load(Ordering::Relaxed)
     }
 }
 
@@ -348,7 +357,7 @@ mod tests {
             // Those that the flush under way makes durable, and those behind it.
             let (mut flushed, mut waiting) = (0, 0);
             while now_ns < end_ns {
-                let flush_ns = now_ns + pacer.delay_pipelined_ns(now_ns, workers.are_busy());
+                let flush_ns = now_ns + pacer.delay_pipelined_ns(now_ns, workers.ran_permille());
                 let flushed_ns = flush_ns + SYNC_NS;
                 let (begin_ns, mut busy_ns, mut t_ns) = (now_ns, 0, now_ns);
                 let mut is_begun = false;
@@ -422,21 +431,38 @@ mod tests {
         assert_eq!(pacer.delay_ns(7_000_000), 0, "long after the last one");
         pacer.note(7_000_000, 7_200_000, 0);
         assert_eq!(pacer.delay_ns(8_000_000), 4_000_000);
-        assert_eq!(pacer.delay_pipelined_ns(8_000_000, false), 4_000_000);
+        assert_eq!(pacer.delay_pipelined_ns(8_000_000, 0), 4_000_000);
         assert_eq!(pacer.delay_ns(12_000_000), 0);
     }
 
     #[test]
     fn a_worker_that_runs_is_busy_and_one_that_sleeps_is_not() {
         let workers = Workers::default();
-        workers.note(100_000, 100_000);
-        assert!(!workers.are_busy(), "a moment says little");
+        workers.note(LATELY_NS / 40, LATELY_NS / 40);
+        assert_eq!(workers.ran_permille(), 25, "a moment says little");
         workers.note(LATELY_NS, LATELY_NS);
-        assert!(workers.are_busy());
+        assert_eq!(workers.ran_permille(), 1000);
         workers.note(LATELY_NS / 4, LATELY_NS / 8);
-        assert!(!workers.are_busy());
+        assert_eq!(workers.ran_permille(), 875);
         workers.note(0, 0);
-        assert!(!workers.are_busy());
+        assert_eq!(workers.ran_permille(), 875);
+    }
+
+    #[test]
+    fn while_every_core_is_busy_workers_that_idle_wait_for_less_than_those_that_do_not() {
+        let mut pacer = FlushPacer::new(0, Duration::ZERO);
+        (pacer.gauge.saturated, pacer.gauge.next_ns) = (true, u64::MAX);
+        for flush in 1..100 {
+            pacer.note(flush, flush, 40_000);
+        }
+        let eighth_ns = spacing_ns(pacer.cost_ns, SYNC_SHARE);
+        let mut longest_ns = |ran_permille| {
+            let all = (0..100).map(|_| pacer.delay_pipelined_ns(99, ran_permille));
+            all.max().unwrap_or(0)
+        };
+        assert_eq!(longest_ns(500), eighth_ns);
+        assert_eq!(longest_ns(900), 8 * eighth_ns);
+        assert_eq!(pacer.delay_ns(99), eighth_ns, "a thread that waits");
     }
 
     #[test]
