@@ -93,8 +93,8 @@ pub struct TypedArgs {
     /// those of a sync while the device is idle.
     #[arg(long, conflicts_with = "txns")]
     half_load: bool,
-    /// Afterwards, also drive it as before under checkpoints that follow one another, and print the throughput and
-    /// the memory that they keep.
+    /// Afterwards, also drive it as before under checkpoints that follow one another, and then once more without,
+    /// because the database grows meanwhile. Print the throughputs and the memory that checkpoints keep.
     #[arg(long, conflicts_with = "txns")]
     under_checkpoints: bool,
     /// End like a power cut, right after the last transaction is durable.
@@ -254,10 +254,12 @@ pub fn text(report: &RunReport) -> String {
     }
     if let Some(under) = &report.under_checkpoints {
         text += &format!(
-            "under checkpoints {:.0} transactions/s ({:.3} of the rate), p99 {} us; kept at most {} bytes ({:.1} % of \
+            "under checkpoints {:.0} transactions/s ({:.3} of the mean of the rate and {:.0} behind it), \
+             p99 {} us; kept at most {} bytes ({:.1} % of \
              {} bytes of pages), afterwards {}\n",
             under.tps,
             under.of_tps,
+            under.tps_behind,
             under.latency_us.p99,
             under.kept_bytes_max,
             100.0 * under.kept_share,
