@@ -92,21 +92,27 @@ impl Partition {
         let Some(part) = undo.part(self.id()) else {
             return;
         };
-        if part.is_keyed() && !self.cuts.is_open() {
-            self.mark_changed(part);
-            return;
-        }
         let mut order = std::mem::take(&mut group.order);
         order.clear();
         order.extend(0..part.saves.len());
-        order.sort_unstable_by_key(|i| (part.saves[*i].local, part.saves[*i].offset, *i));
-        for of_page in order.chunk_by_mut(|a, b| part.saves[*a].local == part.saves[*b].local) {
-            self.encode_page(part, of_page, group);
+        if part.is_keyed() {
+            // No page has a record, and few have bytes that a cut needs.
+            order.retain(|i| self.is_kept_for_cuts(part.saves[*i].local));
+            order.sort_unstable_by_key(|i| (part.saves[*i].local, *i));
+            for of_page in order.chunk_by(|a, b| part.saves[*a].local == part.saves[*b].local) {
+                self.keep(part, of_page);
+            }
+            self.mark_changed(part);
+        } else {
+            order.sort_unstable_by_key(|i| (part.saves[*i].local, part.saves[*i].offset, *i));
+            for of_page in order.chunk_by_mut(|a, b| part.saves[*a].local == part.saves[*b].local) {
+                self.encode_page(part, of_page, group);
+            }
         }
         group.order = order;
     }
 
-    /// Marks what a transaction has changed, where nothing has to be kept and no page has a record.
+    /// Marks what a transaction has changed, where no page has a record.
     fn mark_changed(&mut self, part: &PartUndo) {
         for save in &part.saves {
             debug_assert!(

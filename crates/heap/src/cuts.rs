@@ -124,10 +124,15 @@ impl Drop for Cut {
 }
 
 impl Partition {
+    /// Whether an open cut may need what a commit overwrites in a page.
+    pub(crate) fn is_kept_for_cuts(&self, local: u32) -> bool {
+        self.cuts.is_open() && self.cuts.is_due(local, self.pages.page(local))
+    }
+
     /// To be called for every page that a commit has changed, before its epoch is read: keeps for open
-    /// cuts what `saves`, indexes of the page's saves in ascending order of offset, hold of it.
+    /// cuts what `saves`, indexes of the page's saves, hold of it.
     pub(crate) fn keep(&mut self, part: &PartUndo, saves: &[usize]) {
-        if !self.cuts.is_open() {
+        if !self.is_kept_for_cuts(part.saves[saves[0]].local) {
             return;
         }
         let mut saves: SmallVec<[usize; 16]> = saves.into();

@@ -210,6 +210,17 @@ impl Cuts {
         self.memory.change(MemoryUse::Kept, bytes(was), bytes(is));
     }
 
+    /// Whether a commit that changes a page has something to note or to keep: the page has not been visited since
+    /// the checkpoint's cut, or a snapshot needs it.
+    pub(super) fn is_due(&self, local: u32, page: &[u8]) -> bool {
+        let is_first = |(_, k): (&Open, CkptEpoch)| layout::epoch(page) < k;
+        if self.checkpoint().is_some_and(is_first) {
+            return true;
+        }
+        let pending = self.of_page(local).and_then(|kept| kept.pending);
+        self.open.iter().any(|cut| cut.needs(local, pending))
+    }
+
     /// Keeps what a commit has overwritten in a page, if a cut needs it. Returns the epoch that the page
     /// gets before its records are encoded.
     pub(super) fn keep(
