@@ -18,7 +18,7 @@
 //! and so does one whose few clients all wait for the flush that is held back. Its flushes start at once.
 //!
 //! The second case is a loop: the spacing itself may let the clients of a closed loop run out. So
-//! [`Spacing`] grows by a quarter for each flush at which the workers were busy, up to what the cost asks
+//! `Spacing` grows by a quarter for each flush at which the workers were busy, up to what the cost asks
 //! for, and is halved for each one at which they were not. It settles where the workers just stay busy.
 //! A thread that begins to wait ends a pause at once.
 //!
