@@ -290,7 +290,7 @@ fn is_keyed(schema: &Schema) -> bool {
 pub struct CatalogRows {
     forms: Mutex<BTreeMap<TableId, TableForm>>,
     /// Of tables that were dropped.
-    dropped: Mutex<BTreeMap<TableId, (CkptEpoch, TableForm)>>,
+    dropped: Mutex<BTreeMap<TableId, (Dropped, TableForm)>>,
 }
 
 impl ReadCatalog for CatalogRows {
@@ -313,7 +313,7 @@ impl ReadCatalog for CatalogRows {
         for (id, table) in dropped_behind(heap, CkptEpoch(0))? {
             assert!(!catalog.contains_key(&id), "table {id} is dropped");
             let form = schema_of(&table.name, &table.entry)?.form();
-            dropped.insert(id, (table.tag, form));
+            dropped.insert(id, (table, form));
         }
         *self.dropped.lock() = dropped;
         Ok(catalog)
@@ -327,7 +327,7 @@ impl ReadCatalog for CatalogRows {
 
     fn dropped(&self, table: TableId, k: CkptEpoch) -> Option<TableForm> {
         let dropped = self.dropped.lock();
-        let (tag, form) = dropped.get(&table)?;
-        (*tag >= k).then(|| form.clone())
+        let (dropped, form) = dropped.get(&table)?;
+        dropped.is_behind(k).then(|| form.clone())
     }
 }
