@@ -65,9 +65,12 @@ impl Accesses {
         self.seconds.get().is_some()
     }
 
-    /// Forgets what was noted, or puts the same in the order of another array in its place.
-    pub(crate) fn replace(&mut self, seconds: Option<Box<[AtomicU32]>>) {
-        self.seconds = seconds.map_or_else(OnceLock::new, OnceLock::from);
+    /// What was noted in the order of another array, or nothing of it.
+    pub(crate) fn moved(&self, seconds: Option<Box<[AtomicU32]>>) -> Accesses {
+        Accesses {
+            since: self.since,
+            seconds: seconds.map_or_else(OnceLock::new, OnceLock::from),
+        }
     }
 }
 

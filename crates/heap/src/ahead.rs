@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::entry::spread;
 use crate::geometry::KeyHash;
-use crate::hash_index::HashIndex;
+use crate::hash_index::{HashIndex, Range};
 use crate::latches::{Heap, PartitionGuard};
 use crate::pages::Pages;
 use crate::partition::Partition;
@@ -34,7 +34,8 @@ const ROW_LINES: usize = 4;
 /// A key whose place in the index is being fetched.
 struct Sought<'a> {
     pages: &'a Pages,
-    index: &'a HashIndex,
+    /// The range of the index that has the key's hash.
+    range: &'a Range,
     hash: KeyHash,
     spread: u64,
 }
@@ -48,11 +49,12 @@ pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) 
             _ => &part.tables.get(&table)?.hash,
         };
         last = Some((part, table, index));
+        let spread = spread(hash, index.salt());
         Some(Sought {
             pages: &part.pages,
-            index,
+            range: index.range_of(spread),
             hash,
-            spread: spread(hash, index.salt()),
+            spread,
         })
     });
     let sought: SmallVec<[Sought<'_>; AHEAD_KEYS]> = sought.collect();
@@ -65,7 +67,7 @@ pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) 
     );
     let mut seen = 0;
     for key in &sought {
-        seen ^= key.index.touch(key.spread);
+        seen ^= key.range.touch(key.spread);
     }
     for key in &sought {
         seen ^= key.touch_row();
@@ -76,7 +78,7 @@ pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) 
 impl Sought<'_> {
     /// The page and the slot of the row that is probably the key's.
     fn row(&self) -> Option<(&[u8], &[u8])> {
-        let mut near = self.index.near(self.spread);
+        let mut near = self.range.near(self.spread);
         let entry = near.find(|entry| entry.hash_is(self.hash))?;
         debug_assert!(
             self.pages.is_used(entry.local()),
@@ -226,11 +228,12 @@ mod tests {
         let is_found = |hash: &&KeyHash| {
             let part = heap.lock(heap.geometry().partition_of(**hash));
             let index = &part.tables[&TABLE].hash;
+            let spread = spread(**hash, index.salt());
             let sought = Sought {
                 pages: &part.pages,
-                index,
+                range: index.range_of(spread),
                 hash: **hash,
-                spread: spread(**hash, index.salt()),
+                spread,
             };
             sought
                 .row()

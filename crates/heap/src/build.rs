@@ -122,7 +122,7 @@ impl Partition {
         stats.rows += self.order_collections()?;
         for table in self.tables.values_mut() {
             // Room was made for all rows, and elements have their places elsewhere.
-            table.hash.shrink();
+            table.hash.shrink_all();
             let ordered = table.ordered.as_ref();
             assert!(ordered.is_none_or(|keys| keys.len() == table.hash.len()));
             stats.rows += u64::try_from(table.hash.len()).unwrap_or(u64::MAX);

@@ -20,7 +20,7 @@ use perdura_page::{CollectionId, End, Row, Shape};
 use crate::edit::{Edit, Owner};
 use crate::entry::Entry;
 use crate::geometry::{KeyHash, Salts};
-use crate::hash_index::HashIndex;
+use crate::hash_index::{HashIndex, Place};
 use crate::order::OrderIndex;
 use crate::pages::Pages;
 
@@ -41,7 +41,7 @@ pub(crate) struct Collection {
     pub(crate) index: Index,
     pub(crate) owner: Owner,
     /// Of an orphan: where the purge looks for the next name.
-    pub(crate) purged: usize,
+    pub(crate) purged: Place,
 }
 
 impl Collection {
@@ -57,7 +57,7 @@ impl Collection {
             shape,
             index,
             owner,
-            purged: 0,
+            purged: Place::FIRST,
         }
     }
 
@@ -103,7 +103,7 @@ impl Collection {
             (Edit::Remove(entry), Index::Names(names) | Index::Scores(names, _)) => {
                 assert!(names.remove(entry), "an indexed element");
                 if self.owner != Owner::Orphan {
-                    names.shrink();
+                    names.shrink(entry);
                 }
                 Edit::Add(entry)
             }
@@ -221,7 +221,7 @@ impl Collections {
         if let Some(collection) = self.get_mut(id) {
             debug_assert_ne!(collection.owner, Owner::Orphan, "an orphan is listed once");
             collection.owner = Owner::Orphan;
-            collection.purged = 0;
+            collection.purged = Place::FIRST;
             self.orphan_rows += self.get(id).map_or(0, Collection::len);
             self.orphans.push(id);
         }

@@ -9,7 +9,7 @@ use perdura_page::Shape;
 use crate::collection::{Collection, Index};
 use crate::element_key::ElementKey;
 use crate::entry::Entry;
-use crate::hash_index::HashIndex;
+use crate::hash_index::{HashIndex, Place};
 use crate::order;
 use crate::order::OrderIndex;
 use crate::pages::Pages;
@@ -58,7 +58,7 @@ impl<'a> Elements<'a> {
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         let walk = match &self.collection.index {
-            Index::Names(names) => Walk::Names(names, 0),
+            Index::Names(names) => Walk::Names(names, Place::FIRST),
             Index::Items(items) => Walk::Items(items.iter()),
             Index::Scores(names, order) => {
                 debug_assert_eq!(to_u64(names.len()), order.len(), "each name has a score");
@@ -192,7 +192,7 @@ fn row(pages: &Pages, entry: Entry) -> Option<RowRef<'_>> {
 }
 
 enum Walk<'a> {
-    Names(&'a HashIndex, usize),
+    Names(&'a HashIndex, Place),
     Items(vec_deque::Iter<'a, Entry>),
     Scores(Box<order::Range<'a>>),
 }
@@ -210,7 +210,7 @@ impl<'a> Iterator for Iter<'a> {
         let entry = match &mut self.walk {
             Walk::Names(names, next) => {
                 let place = names.next_taken(*next)?;
-                *next = place + 1;
+                *next = place.next();
                 names.place(place)?
             }
             Walk::Items(items) => *items.next()?,

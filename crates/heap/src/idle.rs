@@ -121,7 +121,7 @@ mod tests {
             table.hash.reserve(10_000);
             check(&part);
             let table = part.tables.get_mut(&TABLE).expect("attached");
-            table.hash.shrink();
+            table.hash.shrink_all();
             check(&part);
         }
     }

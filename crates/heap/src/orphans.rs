@@ -18,6 +18,7 @@ use crate::collection::{Collection, Index};
 use crate::edit::Edit;
 use crate::elements::Elements;
 use crate::entry::Entry;
+use crate::hash_index::Place;
 use crate::index::Table;
 use crate::limits::OrphanLimits;
 use crate::members::edit;
@@ -187,8 +188,10 @@ fn remove_any(
         Index::Names(names) => {
             // Removing moves later entries into the gap, never before it; only a rollback and the
             // shrinking of an array put some there.
-            let from = found.purged.min(names.place_count());
-            let place = names.next_taken(from).or_else(|| names.next_taken(0))?;
+            let from = found.purged;
+            let place = names
+                .next_taken(from)
+                .or_else(|| names.next_taken(Place::FIRST))?;
             found.purged = place;
             let entry = names.place(place)?;
             edit(table, part, id, collection, Edit::Remove(entry));

@@ -18,7 +18,7 @@ use perdura_page::{PageKind, Row, SlotClass};
 
 use crate::entry::{Entry, LOCAL_PAGES_MAX, spread};
 use crate::geometry::{Geometry, KeyHash, Salts};
-use crate::hash_index::HashIndex;
+use crate::hash_index::{HashIndex, Place};
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::undo::PartUndo;
 
@@ -97,7 +97,7 @@ pub(crate) fn index(local: u32) -> usize {
 /// A row that an index has named.
 pub(crate) struct Located<'a> {
     /// Its entry's place there.
-    pub(crate) place: usize,
+    pub(crate) place: Place,
     pub(crate) entry: Entry,
     pub(crate) row: Row<'a>,
 }
@@ -473,7 +473,6 @@ impl Pages {
     ) -> Option<Located<'_>> {
         let mut found = None;
         let spread = spread(hash, index.salt());
-        index.fetch_access(spread);
         let place = index.search(spread, |entry| {
             found = entry
                 .hash_is(hash)

@@ -1,81 +1,97 @@
 //! Cursors over hash order.
 //!
-//! An entry's place in a hash index follows from its spread hash, scaled to the array: a greater
-//! hash has its home further on, whatever the array's size. So the top 32 bits of the spread hash
+//! An entry's place in a hash index follows from its spread hash: ranges of hashes follow each other, and in
+//! one's array the hash is scaled to the array: a greater hash has its home further on, whatever the array's size. So the top 32 bits of the spread hash
 //! are a cursor that outlives growth, shrinking and a restart: everything below it was returned.
 //! What an entry has for good is its hash; its place is moved by its neighbours. From the cursor's
 //! home on, all entries above the cursor stand before the next empty place behind *their* homes,
 //! so a walk may end at any empty place and has missed nothing up to there. Entries pushed around
-//! the end of the array stand at its beginning and are met last, as their hashes demand.
+//! the end of their array stand at its beginning and are met last of it, as their hashes demand.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PartitionId, TableId};
 
 use crate::entry::Entry;
 use crate::geometry::Geometry;
-use crate::hash_index::HashIndex;
+use crate::hash_index::{HashIndex, Place, Range};
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 
+fn top(entry: Entry, salt: u64) -> u32 {
+    u32::try_from(entry.spread(salt) >> 32).unwrap_or(u32::MAX)
+}
+
 impl HashIndex {
-    fn top(&self, entry: Entry) -> u32 {
-        u32::try_from(entry.spread(self.salt()) >> 32).unwrap_or(u32::MAX)
-    }
-
-    /// The first taken place from `from` on.
-    pub(crate) fn next_taken(&self, from: usize) -> Option<usize> {
-        (from..self.place_count()).find(|place| self.place(*place).is_some())
-    }
-
     /// An entry chosen by a random number: taken places are hit evenly, empty ones are tried
     /// again.
     pub(crate) fn random(&self, r: u64) -> Option<Entry> {
-        use perdura_base::checksum::mix64;
-        let places = u64::try_from(self.place_count()).ok()?;
-        let place = |r: u64| usize::try_from(mix64(r).checked_rem(places)?).ok();
-        let tries = (0..64).map(|i| r.wrapping_add(i));
-        let hit = tries.filter_map(place).find_map(|p| self.place(p));
-        hit.or_else(|| {
-            let start = self.next_taken(place(r)?).or_else(|| self.next_taken(0))?;
-            self.place(start)
+        let tries = (0..64).filter_map(|i| self.random_place(r.wrapping_add(i)));
+        let hit = tries.map(|place| self.place(place)).find(Option::is_some);
+        hit.flatten().or_else(|| {
+            let from = self.random_place(r)?;
+            let taken = self
+                .next_taken(from)
+                .or_else(|| self.next_taken(Place::FIRST))?;
+            self.place(taken)
         })
     }
 
     /// About `count` entries from the hash `from` on, whole hashes at a time, and where to go on;
     /// `None`: this was the end.
-    pub(crate) fn scan(&self, from: u32, count: usize) -> (Vec<Entry>, Option<u32>) {
+    pub(crate) fn scan(&self, mut from: u32, count: usize) -> (Vec<Entry>, Option<u32>) {
+        let (count, mut found) = (count.max(1), Vec::new());
+        let mut ranges = self.ranges_from(u64::from(from) << 32);
+        while let Some(range) = ranges.next() {
+            from = from.max(range.start());
+            let (some, next) = range.scan(from, count - found.len(), self.salt());
+            found.extend(some);
+            if next.is_some() {
+                return (found, next);
+            }
+            if found.len() >= count {
+                let more = ranges.find(|range| range.len() > 0);
+                return (found, more.map(Range::start));
+            }
+        }
+        (found, None)
+    }
+}
+
+impl Range {
+    /// The same of one range; `None`: this was its end.
+    fn scan(&self, from: u32, count: usize, salt: u64) -> (Vec<Entry>, Option<u32>) {
         let places = self.place_count();
+        let home_of = |entry: Entry| self.home(entry.spread(salt));
         let (mut found, mut end) = (Vec::<(u32, Entry)>::new(), None);
-        let start = self.home(u64::from(from) << 32);
-        for place in start..places {
+        for place in self.home(u64::from(from) << 32)..places {
             let Some(entry) = self.place(place) else {
-                if found.len() >= count.max(1) {
+                if found.len() >= count {
                     end = Some(place);
                     break;
                 }
                 continue;
             };
             // One that stands before its home was pushed around the end.
-            let displaced = self.home_of(entry) != place;
+            let displaced = home_of(entry) != place;
             if displaced && armed(Flaw::ScanSkipsDisplaced) {
                 continue;
             }
-            if self.top(entry) >= from && self.home_of(entry) <= place {
-                found.push((self.top(entry), entry));
+            if top(entry, salt) >= from && home_of(entry) <= place {
+                found.push((top(entry, salt), entry));
             }
         }
         if end.is_none() {
             let around = (0..places).map_while(|place| Some((place, self.place(place)?)));
-            let pushed = around.filter(|(place, entry)| self.home_of(*entry) > *place);
+            let pushed = around.filter(|(place, entry)| home_of(*entry) > *place);
             found.extend(
                 pushed
-                    .map(|(_, entry)| (self.top(entry), entry))
+                    .map(|(_, entry)| (top(entry, salt), entry))
                     .filter(|(top, _)| *top >= from),
             );
         }
         found.sort_unstable();
         let mut next = None;
-        if let Some((last, _)) = found.get(count.max(1) - 1) {
+        if let Some((last, _)) = found.get(count - 1) {
             let last = *last;
             let kept = found.partition_point(|(top, _)| *top <= last);
             let more = end.is_some() || kept < found.len();
@@ -169,7 +185,7 @@ mod tests {
                     } else if !others.is_empty() {
                         let gone = others.swap_remove(rng.usize(..others.len()));
                         assert!(index.remove(gone));
-                        index.shrink();
+                        index.shrink(gone);
                     }
                 }
             }

@@ -6,7 +6,7 @@
 
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
-use crate::hash_index::HashIndex;
+use crate::hash_index::{HashIndex, Place};
 use crate::pages::{Located, Pages};
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
@@ -15,7 +15,7 @@ use perdura_base::TableId;
 /// Where a row was found in the index of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
-    place: usize,
+    place: Place,
     entry: Entry,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use perdura_base::{CkptEpoch, PartitionId, TableId};
 use perdura_page::{CollectionId, Shape};
 
+use super::range::SPARSE_MAX;
 use super::work::counted::during;
 use super::*;
 use crate::elements::Elements;
@@ -184,7 +185,7 @@ fn removal_in_an_indexs_own_order_leaves_an_index_that_is_quick_to_read_and_writ
         for (nth, entry) in own.iter().enumerate() {
             let steps = during(|| {
                 assert!(index.remove(*entry));
-                index.shrink();
+                index.shrink(*entry);
             });
             let sweep = index.place_count() as u64 * 4;
             assert!(steps <= sweep, "{count}: removal {nth} took {steps} steps");
@@ -221,7 +222,7 @@ fn a_crowded_index_grows_shrinks_and_is_scanned_like_any_other() {
     assert_eq!(in_scan_order(&index).len(), model.len());
     for entry in &low[..2900] {
         assert!(index.remove(*entry) && model.remove(entry));
-        index.shrink();
+        index.shrink(*entry);
     }
     check_members(&index, &model);
 }
