@@ -7,6 +7,7 @@ pub mod checksum;
 pub mod cursor;
 pub mod error;
 pub mod flaw;
+pub mod gf64;
 pub mod ids;
 pub mod limits;
 pub mod moment;

@@ -151,6 +151,16 @@ impl<'a> Fragments<'a> {
         }
     }
 
+    /// Reads a list of `count` fragments at the start of `bytes`, and returns it with the number of bytes that it
+    /// takes; `None` if it is malformed.
+    #[must_use]
+    pub fn checked(bytes: &'a [u8], count: u64) -> Option<(Fragments<'a>, usize)> {
+        let fragments = Fragments::new(bytes, count);
+        let taken = fragments.clone().check()?;
+        debug_assert!(taken <= bytes.len(), "no fragment passes the end");
+        Some((fragments, taken))
+    }
+
     /// Walks to the end and gives the number of bytes the list takes; `None` if it is malformed.
     pub(crate) fn check(mut self) -> Option<usize> {
         for _ in 0..self.left {

@@ -8,6 +8,7 @@
 //! | [`row`] | a row inside a slot |
 //! | [`kind`] | what a row is: a key, the header of a collection, an element |
 //! | [`diff`] | the sparse XOR difference of two states of a page |
+//! | [`digest`] | the XOR-linear digest of a page or of a record, and how it is bound to its page |
 //! | [`record`] | the log record: the differences of one transaction |
 //! | [`txn_record`] | the log records of transactions that interleave |
 //! | [`ordered`] | the log's frames of commands and of rows' changes, which have an order |
@@ -17,6 +18,7 @@
 pub mod chunks;
 pub mod class;
 pub mod diff;
+pub mod digest;
 pub mod kind;
 pub mod layout;
 pub mod ordered;
@@ -26,6 +28,7 @@ pub mod txn_record;
 
 pub use chunks::Chunks;
 pub use class::SlotClass;
+pub use digest::RegionDigest;
 pub use kind::{CollectionId, End, Home, Kind, Shape};
 pub use layout::{PageHeader, PageKind};
 pub use ordered::{CommandFrame, Effect, OrderedHead, OrderedPayload};

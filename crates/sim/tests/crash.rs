@@ -77,7 +77,11 @@ fn every_seeded_bug_is_caught() {
 #[test]
 fn every_seeded_bug_has_a_row_in_the_document() {
     let document = include_str!("../../../docs/simulator.md");
-    let all = Flaw::ALL.iter().chain(&Flaw::TABLES).chain(&Flaw::ORDERED);
+    let all = Flaw::ALL
+        .iter()
+        .chain(&Flaw::TABLES)
+        .chain(&Flaw::ORDERED)
+        .chain(&Flaw::ARCHIVE);
     for flaw in all {
         assert!(document.contains(&format!("\n| {flaw:?} |")), "{flaw:?}");
     }
