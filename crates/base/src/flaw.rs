@@ -182,6 +182,8 @@ pub enum Flaw {
     SidecarBelievedForKept,
     /// The digest of a page or a record is not bound to its page: two pages may be swapped.
     DigestUnbound,
+    /// A run of the archive is published before its bytes are durable.
+    RenameBeforeSync,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -293,7 +295,7 @@ impl Flaw {
     pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
 
     /// The flaws of the archive's files: its own tests arm them.
-    pub const ARCHIVE: [Flaw; 1] = [Flaw::DigestUnbound];
+    pub const ARCHIVE: [Flaw; 2] = [Flaw::DigestUnbound, Flaw::RenameBeforeSync];
 
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [

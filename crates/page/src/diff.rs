@@ -143,7 +143,10 @@ pub struct Fragments<'a> {
 }
 
 impl<'a> Fragments<'a> {
-    pub(crate) fn new(bytes: &'a [u8], count: u64) -> Self {
+    /// The first `count` fragments of `bytes`, of which nothing is known yet.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8], count: u64) -> Self {
         Fragments {
             reader: Reader::new(bytes),
             left: count,
@@ -151,18 +154,10 @@ impl<'a> Fragments<'a> {
         }
     }
 
-    /// Reads a list of `count` fragments at the start of `bytes`, and returns it with the number of bytes that it
-    /// takes; `None` if it is malformed.
-    #[must_use]
-    pub fn checked(bytes: &'a [u8], count: u64) -> Option<(Fragments<'a>, usize)> {
-        let fragments = Fragments::new(bytes, count);
-        let taken = fragments.clone().check()?;
-        debug_assert!(taken <= bytes.len(), "no fragment passes the end");
-        Some((fragments, taken))
-    }
-
     /// Walks to the end and gives the number of bytes the list takes; `None` if it is malformed.
-    pub(crate) fn check(mut self) -> Option<usize> {
+    #[inline]
+    #[must_use]
+    pub fn check(mut self) -> Option<usize> {
         for _ in 0..self.left {
             self.step()?;
         }

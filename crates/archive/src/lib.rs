@@ -1,0 +1,36 @@
+//! The sorted archive of the log.
+//!
+//! The log has records in the order of their commits, a restore needs them page by page. The archive keeps them
+//! in *runs*: files that hold all page records of a range of epochs, sorted by partition and page. Because a record of one
+//! page says which side of each image it is on (its tag) and because XOR commutes, sorting loses nothing: a
+//! restore reads image and runs once, side by side, and writes each page once.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`name`] | what the name of a run says; the temporary name it is written under |
+//! | [`record`] | the records that a run holds, plain and net |
+//! | [`run`] | the format of a run: header, blocks, index, summaries, footer |
+//! | [`writer`] | sorted records become a file, one I/O at a time; publication |
+//! | [`reader`] | opening a run, its records in order, of all pages or of some |
+//!
+//! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
+//! and starts no thread: whoever archives or merges takes steps of one I/O each.
+//!
+//! # Source
+//! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", sections 3.1 and 3.3.
+//! # Deviations
+//! * The paper orders the records of a page by their LSN. Ours commute, so the order within a page is only for
+//!   determinism; a range of LSNs is a range of commit epochs, which all streams of the log share.
+//! * Pages are sorted by partition and local page instead of their ids, so that a partition is one piece.
+
+pub mod name;
+pub mod reader;
+pub mod record;
+pub mod run;
+pub mod writer;
+
+pub use name::{EpochRange, RunId};
+pub use reader::{Run, RunCursor, Scope};
+pub use record::{EpochSpan, PageAt, RunRecord, Updates};
+pub use run::{Codec, Digests, Moment, Moments, PageSet, RunHeader};
+pub use writer::{Progress, RunSummary, RunWriter, Tail};

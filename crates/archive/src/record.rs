@@ -1,0 +1,240 @@
+//! The records of a run.
+//!
+//! A record is the change of one page by one transaction or, if it is *net*, the XOR of several such changes. Either says
+//! to which page it belongs, which side of each image it is on (its tag), in which epochs it was committed, and which
+//! update numbers of the page it accounts for.
+
+use perdura_base::checksum::mix64;
+use perdura_base::num::to_u64;
+use perdura_base::{CkptEpoch, Epoch, PartitionId, Useq};
+use perdura_page::diff::{Fragments, xor_into};
+use perdura_page::layout::PAGE_BYTES;
+
+/// The place of a page in the order of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageAt {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The page's index among those of the partition.
+    pub local: u32,
+}
+
+/// The epochs in which a record's changes were committed, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EpochSpan {
+    /// The lowest.
+    pub first: Epoch,
+    /// The highest.
+    pub last: Epoch,
+}
+
+impl EpochSpan {
+    /// The span of one epoch.
+    #[must_use]
+    pub fn one(epoch: Epoch) -> EpochSpan {
+        EpochSpan {
+            first: epoch,
+            last: epoch,
+        }
+    }
+
+    /// The least span that covers both.
+    #[must_use]
+    pub fn join(self, other: EpochSpan) -> EpochSpan {
+        let joined = EpochSpan {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+        };
+        debug_assert!(joined.first <= joined.last, "a span has an epoch");
+        joined
+    }
+}
+
+/// The update numbers that a record accounts for: as much as a restart's check compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Updates {
+    /// How many.
+    pub count: u64,
+    /// The lowest, on the circle of 2^32 numbers.
+    pub first: Useq,
+    /// The highest, on that circle.
+    pub last: Useq,
+    /// The sum of [`mix64`] of each, modulo 2^64.
+    pub sum: u64,
+}
+
+impl Updates {
+    /// One update.
+    #[inline]
+    #[must_use]
+    pub fn one(useq: Useq) -> Updates {
+        Updates {
+            count: 1,
+            first: useq,
+            last: useq,
+            sum: mix64(u64::from(useq.0)),
+        }
+    }
+
+    /// Both sets of updates. Neither is checked to be without the other's numbers: that a number occurs twice shows
+    /// in count and sum, and is for the check at the end of a restore to find.
+    #[must_use]
+    pub fn join(self, other: Updates) -> Updates {
+        let earlier = |a: Useq, b: Useq| if a.is_after(b) { b } else { a };
+        let later = |a: Useq, b: Useq| if b.is_after(a) { b } else { a };
+        Updates {
+            count: self.count.saturating_add(other.count),
+            first: earlier(self.first, other.first),
+            last: later(self.last, other.last),
+            sum: self.sum.wrapping_add(other.sum),
+        }
+    }
+
+    /// Whether these are exactly the `count` numbers after `image`, each once.
+    #[must_use]
+    pub fn is_dense_after(&self, image: Useq) -> bool {
+        let Ok(count) = u32::try_from(self.count) else {
+            return false;
+        };
+        let sum = |i: u32| mix64(u64::from(image.0.wrapping_add(i)));
+        self.first == image.next()
+            && self.last.since(image) == count
+            && self.sum == (1..=count).map(sum).fold(0, u64::wrapping_add)
+    }
+}
+
+/// A record of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunRecord<'a> {
+    /// The page.
+    pub at: PageAt,
+    /// When it was committed.
+    pub epochs: EpochSpan,
+    /// The record is reflected in image `k` exactly if `tag < k`.
+    pub tag: CkptEpoch,
+    /// The update numbers.
+    pub updates: Updates,
+    count: u32,
+    bytes: &'a [u8],
+}
+
+impl<'a> RunRecord<'a> {
+    /// A record whose `count` fragments are all of `bytes`; `None` if they are not, or if there are none and the record
+    /// accounts for a single update, which changes something.
+    #[must_use]
+    pub fn new(
+        at: PageAt,
+        epochs: EpochSpan,
+        tag: CkptEpoch,
+        updates: Updates,
+        count: u32,
+        bytes: &'a [u8],
+    ) -> Option<RunRecord<'a>> {
+        let taken = Fragments::new(bytes, u64::from(count)).check()?;
+        let is_sound = taken == bytes.len()
+            && updates.count > 0
+            && (count > 0 || updates.count > 1)
+            && epochs.first <= epochs.last;
+        is_sound.then(|| RunRecord::checked(at, epochs, tag, updates, (count, bytes)))
+    }
+
+    /// A record whose fragments have been checked.
+    #[inline]
+    pub(crate) fn checked(
+        at: PageAt,
+        epochs: EpochSpan,
+        tag: CkptEpoch,
+        updates: Updates,
+        (count, bytes): (u32, &'a [u8]),
+    ) -> RunRecord<'a> {
+        debug_assert!(
+            updates.count > 1 || epochs.first == epochs.last,
+            "one update has one epoch"
+        );
+        RunRecord {
+            at,
+            epochs,
+            tag,
+            updates,
+            count,
+            bytes,
+        }
+    }
+
+    /// Whether it stands for several changes.
+    #[must_use]
+    pub fn is_net(&self) -> bool {
+        self.updates.count > 1
+    }
+
+    /// Its place in the order of a run.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> (PageAt, Epoch, u32) {
+        (self.at, self.epochs.first, self.updates.first.0)
+    }
+
+    /// How many fragments it has.
+    #[must_use]
+    pub fn fragment_count(&self) -> u32 {
+        self.count
+    }
+
+    /// The encoded fragments.
+    #[must_use]
+    pub fn fragment_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The fragments in ascending order.
+    #[inline]
+    #[must_use]
+    pub fn fragments(&self) -> Fragments<'a> {
+        Fragments::new(self.bytes, u64::from(self.count))
+    }
+
+    /// XORs the fragments into a page.
+    pub fn xor_into(&self, page: &mut [u8]) {
+        assert_eq!(page.len(), PAGE_BYTES, "a whole page");
+        for fragment in self.fragments() {
+            let end = fragment.offset + fragment.bytes.len();
+            xor_into(&mut page[fragment.offset..end], fragment.bytes);
+        }
+    }
+
+    /// Bytes of memory that the record's fragments take.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_updates_are_dense_exactly_if_no_number_is_missing_or_doubled() {
+        for start in [0, 5, u32::MAX - 3_u32] {
+            let all: Vec<Updates> = (1..=8)
+                .map(|i| Updates::one(Useq(start.wrapping_add(i))))
+                .collect();
+            let join = |list: &[Updates]| list.iter().copied().reduce(Updates::join);
+            let whole = join(&all).expect("eight");
+            assert!(whole.is_dense_after(Useq(start)), "{whole:?}");
+            assert!(!whole.is_dense_after(Useq(start).next()));
+            let (odd, even): (Vec<_>, Vec<_>) = all.iter().partition(|u| u.first.0 % 2 == 1);
+            let halves = [join(&odd).expect("four"), join(&even).expect("four")];
+            assert_eq!(join(&halves), Some(whole), "whatever is joined first");
+            for missing in 0..8 {
+                let mut list = all.clone();
+                list.remove(missing);
+                let end_is_missing = missing == 7;
+                let dense = join(&list).expect("seven").is_dense_after(Useq(start));
+                assert_eq!(dense, end_is_missing, "without the {missing}th");
+                list.push(all[(missing + 1) % 8]);
+                assert!(!join(&list).expect("eight").is_dense_after(Useq(start)));
+            }
+        }
+    }
+}

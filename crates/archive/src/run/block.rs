@@ -1,0 +1,222 @@
+//! The blocks of a run: head, checksum and codec.
+
+use perdura_base::checksum::{crc32c, crc32c_append};
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::num::{to_u32, to_usize};
+use perdura_base::{CkptEpoch, Epoch, PartitionId, Result};
+
+use super::{BLOCK_BYTES_MAX, damage};
+use crate::record::PageAt;
+
+/// Bytes of a block's head.
+pub const HEAD_BYTES: usize = 44;
+/// The most bytes of records in a block.
+pub const RAW_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEAD_BYTES;
+
+const MAGIC: &[u8; 4] = b"PRBK";
+const CRC_AT: usize = 40;
+const ZSTD_LEVEL: i32 = 1;
+
+/// How the body of a block is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Codec {
+    /// As it is.
+    None,
+    /// An LZ4 block: fast both ways.
+    #[default]
+    Lz4,
+    /// A zstd frame of level 1: smaller.
+    Zstd,
+}
+
+impl Codec {
+    /// All codecs.
+    pub const ALL: [Codec; 3] = [Codec::None, Codec::Lz4, Codec::Zstd];
+
+    fn code(self) -> u8 {
+        match self {
+            Codec::None => 0,
+            Codec::Lz4 => 1,
+            Codec::Zstd => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Codec> {
+        Codec::ALL.into_iter().find(|codec| codec.code() == code)
+    }
+}
+
+/// What the head of a block says, without lengths and checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHead {
+    /// The page of the first record.
+    pub first: PageAt,
+    /// How many records the block has.
+    pub records: u32,
+    /// The lowest tag, to which those of the records are relative.
+    pub tag_min: CkptEpoch,
+    /// The lowest epoch, to which those of the records are relative.
+    pub epoch_min: Epoch,
+}
+
+/// Compresses and decompresses, with state that is worth keeping.
+pub(crate) struct Coder {
+    codec: Codec,
+    packed: Vec<u8>,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl Coder {
+    /// A coder that stores blocks by this codec.
+    pub(crate) fn new(codec: Codec) -> std::io::Result<Coder> {
+        let zstd = (codec == Codec::Zstd)
+            .then(|| zstd::bulk::Compressor::new(ZSTD_LEVEL))
+            .transpose()?;
+        Ok(Coder {
+            codec,
+            packed: vec![0; lz4_flex::block::get_maximum_output_size(RAW_BYTES_MAX)],
+            zstd,
+        })
+    }
+
+    /// The body of a block with these records: packed if that is smaller.
+    fn pack<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
+        let packed = match self.codec {
+            Codec::None => None,
+            Codec::Lz4 => lz4_flex::block::compress_into(raw, &mut self.packed).ok(),
+            Codec::Zstd => self
+                .zstd
+                .as_mut()
+                .and_then(|zstd| zstd.compress_to_buffer(raw, &mut self.packed[..]).ok()),
+        };
+        match packed.filter(|len| *len < raw.len()) {
+            Some(len) => (self.codec, &self.packed[..len]),
+            None => (Codec::None, raw),
+        }
+    }
+
+    /// Appends a block to `out`, which stands at `offset` in the file of the run with this header checksum. Returns
+    /// its length.
+    pub(crate) fn append(
+        &mut self,
+        out: &mut Vec<u8>,
+        head: &BlockHead,
+        raw: &[u8],
+        (header_crc, offset): (u32, u64),
+    ) -> u32 {
+        assert!(
+            !raw.is_empty() && raw.len() <= RAW_BYTES_MAX && head.records > 0,
+            "{} bytes of records fit a block",
+            raw.len()
+        );
+        let (codec, body) = self.pack(raw);
+        let from = out.len();
+        out.put(MAGIC);
+        out.put_u8(codec.code());
+        out.put_u8(0);
+        out.put_u16(head.first.partition.0);
+        out.put_u32(head.first.local);
+        out.put_u32(head.records);
+        out.put_u32(to_u32(raw.len()));
+        out.put_u32(to_u32(body.len()));
+        out.put_u64(head.tag_min.0);
+        out.put_u64(head.epoch_min.0);
+        assert_eq!(out.len() - from, CRC_AT, "the fields fill the head");
+        let crc = checksum(header_crc, offset, &out[from..], body);
+        out.put_u32(crc);
+        out.put(body);
+        debug_assert!(
+            out.len() - from <= BLOCK_BYTES_MAX,
+            "packing makes no block longer"
+        );
+        to_u32(out.len() - from)
+    }
+}
+
+/// The checksum of a block: of its place, its head and its body.
+fn checksum(header_crc: u32, offset: u64, head: &[u8], body: &[u8]) -> u32 {
+    let mut place = [0; 12];
+    place[..4].copy_from_slice(&header_crc.to_le_bytes());
+    place[4..].copy_from_slice(&offset.to_le_bytes());
+    crc32c_append(crc32c_append(crc32c(&place), head), body)
+}
+
+/// Reads and checks the block that is all of `bytes`. Appends its records to `raw` and returns its head.
+///
+/// # Errors
+/// [`Error::Corrupt`](perdura_base::Error::Corrupt).
+pub(crate) fn open(
+    file: &str,
+    bytes: &[u8],
+    (header_crc, offset): (u32, u64),
+    raw: &mut Vec<u8>,
+) -> Result<BlockHead> {
+    let Some((head, stored_crc, codec, raw_len, body)) = parse(bytes) else {
+        return Err(damage(file, offset, "the head of a block", "other bytes"));
+    };
+    let crc = checksum(header_crc, offset, &bytes[..CRC_AT], body);
+    if crc != stored_crc {
+        let found = format!("checksum {stored_crc:08x} of bytes with {crc:08x}");
+        return Err(damage(file, offset, "a block with its checksum", found));
+    }
+    if !unpack(codec, body, raw_len, raw) {
+        let expected = format!("{raw_len} bytes, packed by {codec:?}");
+        return Err(damage(
+            file,
+            offset,
+            expected,
+            "bytes that do not unpack so",
+        ));
+    }
+    Ok(head)
+}
+
+/// The head, the checksum, the codec, the length of the records and the body; `None` if a field is out of its range or
+/// the lengths contradict each other.
+fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
+    let mut r = Reader::new(bytes);
+    if r.array()? != *MAGIC {
+        return None;
+    }
+    let codec = Codec::from_code(r.u8()?)?;
+    r.zeros(1)?;
+    let first = PageAt {
+        partition: PartitionId(r.u16()?),
+        local: r.u32()?,
+    };
+    let records = r.u32()?;
+    let raw_len = to_usize(u64::from(r.u32()?));
+    let body_len = to_usize(u64::from(r.u32()?));
+    let head = BlockHead {
+        first,
+        records,
+        tag_min: CkptEpoch(r.u64()?),
+        epoch_min: Epoch(r.u64()?),
+    };
+    let crc = r.u32()?;
+    let body = r.bytes(body_len)?;
+    let is_packed = codec != Codec::None;
+    let is_sound = r.remaining() == 0
+        && head.records > 0
+        && (1..=RAW_BYTES_MAX).contains(&raw_len)
+        && body_len <= raw_len
+        && is_packed == (body_len < raw_len);
+    is_sound.then_some((head, crc, codec, raw_len, body))
+}
+
+/// Appends the records of a body to `raw`. Whether they have the length that the head says.
+fn unpack(codec: Codec, body: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> bool {
+    debug_assert!(raw_len <= RAW_BYTES_MAX, "the head was checked");
+    let from = raw.len();
+    raw.resize(from + raw_len, 0);
+    let out = &mut raw[from..];
+    let unpacked = match codec {
+        Codec::None => {
+            out.copy_from_slice(body);
+            Some(raw_len)
+        }
+        Codec::Lz4 => lz4_flex::block::decompress_into(body, out).ok(),
+        Codec::Zstd => zstd::bulk::decompress_to_buffer(body, out).ok(),
+    };
+    unpacked == Some(raw_len)
+}

@@ -1,0 +1,264 @@
+//! The records in a block, relative to its lowest page, epoch and tag.
+//!
+//! The lowest epoch and tag are known when the block is full, so the builder keeps records aside, in parts, and writes
+//! them out then. It counts what they can take at most, and is full before that passes what a block holds.
+
+use perdura_base::cursor::{Reader, Writer, varint_len};
+use perdura_base::num::to_u32;
+use perdura_base::{CkptEpoch, Epoch, Useq};
+use perdura_page::diff::Fragments;
+
+use super::block::{BlockHead, RAW_BYTES_MAX};
+use crate::record::{EpochSpan, PageAt, RunRecord, Updates};
+
+/// Bytes of the fields that only a net record has, at most, without its epochs.
+const NET_BYTES: usize = 10 + 4 + 8;
+
+/// The fields of a record that waits.
+struct Waiting {
+    local: u32,
+    epochs: EpochSpan,
+    tag: CkptEpoch,
+    updates: Updates,
+    fragments: u32,
+    /// Where its fragments end.
+    end: usize,
+}
+
+/// Collects the records of a block.
+#[derive(Default)]
+pub(crate) struct BodyBuilder {
+    waiting: Vec<Waiting>,
+    fragments: Vec<u8>,
+    first: Option<PageAt>,
+    last_local: u32,
+    /// Bytes that the records take at most.
+    bytes_max: usize,
+    epochs: Option<EpochSpan>,
+    tags: (CkptEpoch, CkptEpoch),
+}
+
+/// What a finished block holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) head: BlockHead,
+    pub(crate) tag_max: CkptEpoch,
+    pub(crate) epoch_max: Epoch,
+}
+
+impl BodyBuilder {
+    /// Whether there is no record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Adds a record, which follows the others in the order of runs; `begin` is the lowest epoch of the run. Returns whether
+    /// it belongs to the block: not if the block has another partition, or no room.
+    pub(crate) fn add(&mut self, record: &RunRecord<'_>, begin: Epoch) -> bool {
+        let at = record.at;
+        let first = *self.first.get_or_insert(at);
+        if self.waiting.is_empty() {
+            self.last_local = at.local;
+        }
+        let step = at.local.wrapping_sub(self.last_local);
+        let bytes_max = upper_bound(record, step, begin);
+        if at.partition != first.partition || self.bytes_max + bytes_max > RAW_BYTES_MAX {
+            assert!(
+                !self.waiting.is_empty(),
+                "each record fits a block: {bytes_max} bytes"
+            );
+            return false;
+        }
+        assert!(at.local >= self.last_local, "records are sorted by page");
+        let (epochs, tag) = (record.epochs, record.tag);
+        self.tags = match self.epochs {
+            None => (tag, tag),
+            Some(_) => (self.tags.0.min(tag), self.tags.1.max(tag)),
+        };
+        self.epochs = Some(self.epochs.map_or(epochs, |all| all.join(epochs)));
+        self.fragments.extend_from_slice(record.fragment_bytes());
+        self.waiting.push(Waiting {
+            local: at.local,
+            epochs,
+            tag,
+            updates: record.updates,
+            fragments: record.fragment_count(),
+            end: self.fragments.len(),
+        });
+        self.last_local = at.local;
+        self.bytes_max += bytes_max;
+        true
+    }
+
+    /// Lays the records out in `raw` and forgets them.
+    pub(crate) fn finish(&mut self, raw: &mut Vec<u8>) -> Held {
+        let (first, epochs) = self.first.zip(self.epochs).expect("a block has a record");
+        let held = Held {
+            head: BlockHead {
+                first,
+                records: to_u32(self.waiting.len()),
+                tag_min: self.tags.0,
+                epoch_min: epochs.first,
+            },
+            tag_max: self.tags.1,
+            epoch_max: epochs.last,
+        };
+        raw.clear();
+        let (mut local, mut from) = (first.local, 0);
+        for record in self.waiting.drain(..) {
+            let Updates {
+                count,
+                first,
+                last,
+                sum,
+            } = record.updates;
+            let is_net = count > 1;
+            raw.put_varint(u64::from(record.local - local));
+            raw.put_varint(u64::from(record.fragments) << 1 | u64::from(is_net));
+            raw.put_varint(record.epochs.first.0 - held.head.epoch_min.0);
+            raw.put_varint(record.tag.0 - held.head.tag_min.0);
+            raw.put_u32(first.0);
+            if is_net {
+                raw.put_varint(count);
+                raw.put_u32(last.0);
+                raw.put_u64(sum);
+                raw.put_varint(record.epochs.last.0 - record.epochs.first.0);
+            }
+            raw.extend_from_slice(&self.fragments[from..record.end]);
+            (local, from) = (record.local, record.end);
+        }
+        assert!(
+            raw.len() <= self.bytes_max,
+            "{} bytes, where at most {} were counted",
+            raw.len(),
+            self.bytes_max
+        );
+        self.fragments.clear();
+        self.first = None;
+        self.epochs = None;
+        self.bytes_max = 0;
+        held
+    }
+}
+
+/// What a record takes in a block at most: its epoch is relative to no lower one than the run's first, its tag to 0.
+fn upper_bound(record: &RunRecord<'_>, step: u32, begin: Epoch) -> usize {
+    debug_assert!(
+        begin <= record.epochs.first,
+        "the run begins at {begin} or before"
+    );
+    let head = varint_len(u64::from(step))
+        + varint_len(u64::from(record.fragment_count()) << 1)
+        + varint_len(record.epochs.first.0 - begin.0)
+        + varint_len(record.tag.0)
+        + 4;
+    let net = if record.is_net() {
+        NET_BYTES + varint_len(record.epochs.last.0 - record.epochs.first.0)
+    } else {
+        0
+    };
+    head + net + record.fragment_bytes().len()
+}
+
+/// A decoded record; its fragments are a part of the block's bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Decoded {
+    at: PageAt,
+    epochs: EpochSpan,
+    tag: CkptEpoch,
+    updates: Updates,
+    fragments: u32,
+    from: usize,
+    /// Where the next record begins.
+    pub(crate) end: usize,
+}
+
+impl Decoded {
+    /// Reads the record at `from` of a block's bytes, behind a record of page `before`; `None` if it is malformed. Its page
+    /// is checked against nothing.
+    #[inline]
+    pub(crate) fn read(
+        raw: &[u8],
+        from: usize,
+        head: &BlockHead,
+        before: PageAt,
+    ) -> Option<Decoded> {
+        let mut r = Reader::new(raw.get(from..)?);
+        let step = u32::try_from(r.varint()?).ok()?;
+        let shape = r.varint()?;
+        let (is_net, fragments) = (shape & 1 == 1, u32::try_from(shape >> 1).ok()?);
+        let epoch = Epoch(head.epoch_min.0.checked_add(r.varint()?)?);
+        let tag = CkptEpoch(head.tag_min.0.checked_add(r.varint()?)?);
+        let first = Useq(r.u32()?);
+        let (updates, epochs) = if is_net {
+            let updates = Updates {
+                count: r.varint()?,
+                first,
+                last: Useq(r.u32()?),
+                sum: r.u64()?,
+            };
+            let last = Epoch(epoch.0.checked_add(r.varint()?)?);
+            (updates, EpochSpan { first: epoch, last })
+        } else {
+            (Updates::one(first), EpochSpan::one(epoch))
+        };
+        if is_net == (updates.count < 2) || (!is_net && fragments == 0) {
+            return None;
+        }
+        let from = from + r.at();
+        let taken = Fragments::new(raw.get(from..)?, u64::from(fragments)).check()?;
+        debug_assert!(
+            from + taken <= raw.len(),
+            "no fragment passes the block's end"
+        );
+        Some(Decoded {
+            at: PageAt {
+                local: before.local.checked_add(step)?,
+                ..before
+            },
+            epochs,
+            tag,
+            updates,
+            fragments,
+            from,
+            end: from + taken,
+        })
+    }
+
+    /// The record, given the bytes that it was read from.
+    #[inline]
+    pub(crate) fn record<'a>(&self, raw: &'a [u8]) -> RunRecord<'a> {
+        let bytes = &raw[self.from..self.end];
+        RunRecord::checked(
+            self.at,
+            self.epochs,
+            self.tag,
+            self.updates,
+            (self.fragments, bytes),
+        )
+    }
+
+    /// Its page.
+    #[inline]
+    pub(crate) fn at(&self) -> PageAt {
+        self.at
+    }
+
+    /// Its place in the order of runs.
+    #[inline]
+    pub(crate) fn key(&self) -> (PageAt, Epoch, u32) {
+        (self.at, self.epochs.first, self.updates.first.0)
+    }
+
+    /// Its tag and epochs.
+    #[inline]
+    pub(crate) fn bounds(&self) -> (CkptEpoch, EpochSpan) {
+        (self.tag, self.epochs)
+    }
+}
+
+const _: () = {
+    // Fragments of one byte, side by side, take three bytes for each byte of the page: the most a record can have.
+    let longest = 3 * perdura_base::limits::PAGE_BYTES + 5 + 5 + 10 + 10 + 4 + NET_BYTES + 10;
+    assert!(longest <= RAW_BYTES_MAX, "each record fits a block");
+};

@@ -1,0 +1,138 @@
+//! The header of a run: which run it is, of which database.
+
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, PARTITIONS_MAX};
+use perdura_base::num::to_u32;
+use perdura_base::{Epoch, Error, Result, Uuid};
+use perdura_page::Chunks;
+
+use super::damage;
+use crate::name::{EpochRange, RunId};
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 128;
+
+const MAGIC: &[u8; 4] = b"PRUN";
+const CRC_AT: usize = 124;
+const ROOM_BYTES: usize = 71;
+/// The one record family: XOR records of pages.
+const FAMILY_XOR: u8 = 0;
+
+/// What the header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunHeader {
+    /// The database.
+    pub uuid: Uuid,
+    /// Which run it is.
+    pub id: RunId,
+    /// How pages are divided among the partitions.
+    pub chunks: Chunks,
+    /// Whether only the listed moments, and the run's last epoch, can be restored, because records were combined.
+    pub only_listed_moments: bool,
+}
+
+impl RunHeader {
+    /// The header's bytes.
+    ///
+    /// # Panics
+    /// If the geometry is none that a database can have.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        out.put(MAGIC);
+        out.put_u16(FORMAT_VERSION);
+        out.put_u8(self.id.level);
+        out.put_u8(FAMILY_XOR);
+        out.put(&self.uuid.0);
+        out.put_u64(self.id.epochs.begin.0);
+        out.put_u64(self.id.epochs.end.0);
+        out.put_u32(self.id.generation);
+        out.put_u32(to_u32(PAGE_BYTES));
+        out.put_u16(self.chunks.pages);
+        out.put_u16(self.chunks.partitions);
+        out.put_u8(u8::from(self.only_listed_moments));
+        out.put_zeros(ROOM_BYTES);
+        assert_eq!(out.len(), CRC_AT, "the fields fill the header");
+        out.put_u32(crc32c(&out));
+        out
+    }
+
+    /// Reads and checks a header. Returns it with its checksum, to which footer and blocks are bound.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; [`Error::Version`] for a whole header of another version.
+    pub fn decode(file: &str, bytes: &[u8]) -> Result<(RunHeader, u32)> {
+        let mut r = Reader::new(bytes);
+        let magic: Option<[u8; 4]> = r.array();
+        if magic != Some(*MAGIC) {
+            return Err(damage(file, 0, "the magic PRUN", format!("{magic:?}")));
+        }
+        let crc = bytes.get(..CRC_AT).map(crc32c);
+        let stored = bytes.get(CRC_AT..).and_then(|rest| Reader::new(rest).u32());
+        let Some(crc) = crc.filter(|crc| Some(*crc) == stored) else {
+            let expected = "a header of 128 bytes with its checksum";
+            return Err(damage(
+                file,
+                0,
+                expected,
+                format!("checksum {stored:x?} of {crc:x?}"),
+            ));
+        };
+        match r.u16() {
+            Some(FORMAT_VERSION) => {}
+            found => {
+                return Err(Error::Version {
+                    file: file.to_owned(),
+                    found: found.unwrap_or_default(),
+                    supported: FORMAT_VERSION,
+                });
+            }
+        }
+        let header = fields(&mut r).ok_or_else(|| {
+            damage(
+                file,
+                0,
+                "a header whose fields are in their ranges",
+                "other values",
+            )
+        })?;
+        Ok((header, crc))
+    }
+}
+
+/// Reads the fields behind the version; `None` if one is out of its range.
+fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
+    let level = r.u8()?;
+    let family = r.u8()?;
+    let uuid = Uuid(r.array()?);
+    let epochs = EpochRange::new(Epoch(r.u64()?), Epoch(r.u64()?))?;
+    let generation = r.u32()?;
+    let page_bytes = r.u32()?;
+    let chunks = Chunks {
+        pages: r.u16()?,
+        partitions: r.u16()?,
+    };
+    let moments = r.u8()?;
+    r.zeros(ROOM_BYTES)?;
+    let is_sound = family == FAMILY_XOR
+        && page_bytes == to_u32(PAGE_BYTES)
+        && is_geometry(chunks)
+        && moments <= 1;
+    is_sound.then_some(RunHeader {
+        uuid,
+        id: RunId {
+            epochs,
+            level,
+            generation,
+        },
+        chunks,
+        only_listed_moments: moments == 1,
+    })
+}
+
+/// Whether a database can divide its pages so.
+fn is_geometry(chunks: Chunks) -> bool {
+    chunks.pages > 0 && chunks.partitions.is_power_of_two() && chunks.partitions <= PARTITIONS_MAX
+}

@@ -1,0 +1,49 @@
+//! The format of a run. The page below is the only description of it.
+#![doc = include_str!("../../../../docs/formats/run.md")]
+//!
+//! | module | what it encodes and decodes |
+//! |---|---|
+//! | [`header`] | which run this is |
+//! | [`block`] | the block's head, its checksum, its codec |
+//! | [`body`] | the records in a block |
+//! | [`index`] | where the blocks are, and what they hold |
+//! | [`pages`] | the exact set of pages |
+//! | [`summary`] | digests, moments and ends |
+//! | [`footer`] | where everything behind the blocks is |
+
+pub mod block;
+pub mod body;
+pub mod footer;
+pub mod header;
+pub mod index;
+pub mod pages;
+pub mod summary;
+
+use perdura_base::Error;
+
+pub use block::Codec;
+pub use header::RunHeader;
+pub use index::BlockEntry;
+pub use pages::PageSet;
+pub use summary::{Digests, Moment, Moments};
+
+/// The most bytes of a block, its head included.
+pub const BLOCK_BYTES_MAX: usize = 64 * 1024;
+/// The most moments that a run lists.
+pub const MOMENTS_MAX: usize = 1000;
+
+/// An error that names file and offset.
+pub(crate) fn damage(
+    file: &str,
+    offset: u64,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> Error {
+    Error::corrupt(
+        file,
+        offset,
+        expected,
+        found,
+        "No restore can use this run. Take the file from another copy of the archive, or make a new backup.",
+    )
+}

@@ -1,0 +1,478 @@
+//! Sorted records become the file of a run.
+//!
+//! The records of a block are encoded when the block is full; finished blocks gather in a buffer, which is written
+//! when it holds [`WRITE_BYTES`]. So a record that is pushed leads to one write at most, and a caller that counts I/Os can
+//! do so. The end of a run is a machine of its own, [`Tail`], which takes a step for each I/O: the rest of the file,
+//! the sync, the publication, the sync of the folder.
+//!
+//! # Invariants
+//! * A file has a run's name only when its bytes are durable: it is written under a temporary name, synced, and then
+//!   published. A crash at any I/O leaves a temporary file or a whole run.
+//! * After an error the run is not continued: what a failed sync left on the disk is not known.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::{crc32c, crc32c_append};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{to_u32, to_u64};
+use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result};
+use perdura_device::{Access, AlignedBuf, Disk, File};
+use perdura_page::RegionDigest;
+use perdura_page::digest::bound;
+
+use crate::name::{RunId, TEMPORARY};
+use crate::record::{PageAt, RunRecord};
+use crate::run::block::{Coder, RAW_BYTES_MAX};
+use crate::run::body::BodyBuilder;
+use crate::run::footer::{self, FOOTER_BYTES, Footer, PARTS, Part};
+use crate::run::header::HEADER_BYTES;
+use crate::run::{BLOCK_BYTES_MAX, BlockEntry, Codec, Digests, Moments, PageSet, RunHeader};
+use crate::run::{index, summary};
+
+/// How much is written at once, bytes.
+pub const WRITE_BYTES: usize = 1024 * 1024;
+
+/// Sums up the digests of records that come in the order of runs: those of one page and tag are bound together.
+struct DigestSum {
+    region: Arc<RegionDigest>,
+    digests: Digests,
+    page: Option<(PageAt, CkptEpoch)>,
+    /// Of the page and tag, not bound yet.
+    of_page: u64,
+    /// Of their partition and tag, not yet in `digests`.
+    of_partition: u64,
+}
+
+impl DigestSum {
+    fn add(&mut self, record: &RunRecord<'_>, header: &RunHeader) -> Result<()> {
+        let page = (record.at, record.tag);
+        if self.page != Some(page) {
+            self.bind(header)?;
+            let moves = |(at, tag): (PageAt, CkptEpoch)| {
+                (at.partition, tag) != (record.at.partition, record.tag)
+            };
+            if self.page.is_some_and(moves) {
+                self.settle();
+            }
+            self.page = Some(page);
+        }
+        self.of_page ^= self.region.of_fragments(record.fragments());
+        Ok(())
+    }
+
+    fn bind(&mut self, header: &RunHeader) -> Result<()> {
+        let Some((at, _)) = self.page else {
+            return Ok(());
+        };
+        let id = header
+            .chunks
+            .page_id(at.partition, at.local)
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "local page {} of partition {} has no id among {} partitions",
+                    at.local, at.partition, header.chunks.partitions
+                ))
+            })?;
+        self.of_partition ^= bound(id, self.of_page);
+        self.of_page = 0;
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        debug_assert_eq!(self.of_page, 0, "the page's digest has been bound");
+        if let Some((at, tag)) = self.page {
+            self.digests.add(tag, at.partition, self.of_partition);
+            self.of_partition = 0;
+        }
+    }
+}
+
+/// What a run that was written is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Which run.
+    pub id: RunId,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// CRC-32C of the file.
+    pub crc: u32,
+    /// Its records.
+    pub records: u64,
+    /// The update numbers that they account for.
+    pub updates: u64,
+    /// Its pages.
+    pub pages: u64,
+}
+
+/// Whether a machine has more steps to take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress<T> {
+    /// It has.
+    More,
+    /// It has not; what it made.
+    Done(T),
+}
+
+/// The file that is being written, and how far.
+struct Output {
+    disk: Arc<dyn Disk>,
+    dir: String,
+    temporary: String,
+    file: Arc<dyn File>,
+    /// What has been made and not been written.
+    pending: Vec<u8>,
+    written: u64,
+    crc: u32,
+    buf: AlignedBuf,
+    writes: u64,
+}
+
+impl Output {
+    /// Where the next byte will be in the file.
+    fn offset(&self) -> u64 {
+        self.written + to_u64(self.pending.len())
+    }
+
+    /// Writes the oldest pending bytes, as many as are written at once. `pending` has as many, or is the rest of the
+    /// file, which is whole sectors.
+    fn write(&mut self) -> Result<()> {
+        let len = self.pending.len().min(WRITE_BYTES);
+        assert!(
+            len.is_multiple_of(SECTOR_BYTES),
+            "{len} bytes are whole sectors"
+        );
+        self.buf[..len].copy_from_slice(&self.pending[..len]);
+        self.file.write_at(self.written, &self.buf[..len])?;
+        self.crc = crc32c_append(self.crc, &self.buf[..len]);
+        self.written += to_u64(len);
+        self.writes += 1;
+        self.pending.drain(..len);
+        Ok(())
+    }
+}
+
+/// Writes a run of records that come in the order of runs.
+pub struct RunWriter {
+    header: RunHeader,
+    header_crc: u32,
+    out: Output,
+    coder: Coder,
+    body: BodyBuilder,
+    raw: Vec<u8>,
+    entries: Vec<BlockEntry>,
+    pages: PageSet,
+    digests: DigestSum,
+    last: Option<(PageAt, Epoch, u32)>,
+    records: u64,
+    updates: u64,
+}
+
+impl RunWriter {
+    /// Begins a run in folder `dir`, which exists. A file of the same temporary name, left by a crash, is removed.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        dir: &str,
+        header: RunHeader,
+        codec: Codec,
+        digest: Arc<RegionDigest>,
+    ) -> Result<RunWriter> {
+        let temporary = format!("{}{TEMPORARY}", header.id.path(dir));
+        let left_over = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists);
+        let file = match disk.create(&temporary, Access::Direct) {
+            Err(error) if left_over(&error) => {
+                disk.remove(&temporary)?;
+                disk.create(&temporary, Access::Direct)?
+            }
+            made => made?,
+        };
+        let coder =
+            Coder::new(codec).map_err(|source| Error::io("compress", temporary.clone(), source))?;
+        let pending = header.encode();
+        let header_crc = crc32c(&pending[..pending.len() - 4]);
+        assert_eq!(
+            pending.len(),
+            HEADER_BYTES,
+            "the first block follows the header"
+        );
+        Ok(RunWriter {
+            header,
+            header_crc,
+            out: Output {
+                disk,
+                dir: dir.to_owned(),
+                temporary,
+                file,
+                pending,
+                written: 0,
+                crc: crc32c(&[]),
+                buf: AlignedBuf::zeroed(WRITE_BYTES),
+                writes: 0,
+            },
+            coder,
+            body: BodyBuilder::default(),
+            raw: Vec::with_capacity(RAW_BYTES_MAX),
+            entries: Vec::new(),
+            pages: PageSet::default(),
+            digests: DigestSum {
+                region: digest,
+                digests: Digests::default(),
+                page: None,
+                of_page: 0,
+                of_partition: 0,
+            },
+            last: None,
+            records: 0,
+            updates: 0,
+        })
+    }
+
+    /// Which run it will be.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.header.id
+    }
+
+    /// How many writes it has made.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.out.writes
+    }
+
+    /// Adds a record. Makes one write at most.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a page that the geometry does not have; the disk's.
+    ///
+    /// # Panics
+    /// If the record is not at its place in the order of runs, or has an epoch that is not the run's; at level 0 if it is
+    /// net.
+    pub fn push(&mut self, record: &RunRecord<'_>) -> Result<()> {
+        let key = record.key();
+        assert!(
+            self.last.is_none_or(|last| last <= key),
+            "a record at {key:?} follows one at {:?}",
+            self.last
+        );
+        let epochs = self.header.id.epochs;
+        assert!(
+            epochs.contains(record.epochs.first) && epochs.contains(record.epochs.last),
+            "epochs {:?} are those of {epochs:?}",
+            record.epochs
+        );
+        assert!(
+            self.header.id.level > 0 || !record.is_net(),
+            "at level 0 each record keeps its epoch"
+        );
+        self.digests.add(record, &self.header)?;
+        if self.last.is_none_or(|(at, ..)| at != record.at) {
+            self.pages.push(record.at);
+        }
+        self.last = Some(key);
+        self.records += 1;
+        self.updates = self.updates.saturating_add(record.updates.count);
+        if !self.body.add(record, epochs.begin) {
+            self.end_block();
+            let is_added = self.body.add(record, epochs.begin);
+            assert!(is_added, "an empty block has room for a record");
+        }
+        if self.out.pending.len() < WRITE_BYTES {
+            return Ok(());
+        }
+        self.out.write()
+    }
+
+    /// Encodes the block that is being filled.
+    fn end_block(&mut self) {
+        let held = self.body.finish(&mut self.raw);
+        let offset = self.out.offset();
+        let place = (self.header_crc, offset);
+        let bytes = self
+            .coder
+            .append(&mut self.out.pending, &held.head, &self.raw, place);
+        self.entries.push(BlockEntry {
+            first: held.head.first,
+            offset,
+            bytes,
+            records: held.head.records,
+            tags: (held.head.tag_min, held.tag_max),
+            epochs: (held.head.epoch_min, held.epoch_max),
+        });
+        debug_assert!(
+            self.out.pending.len() < WRITE_BYTES + BLOCK_BYTES_MAX + HEADER_BYTES,
+            "what is pending is written as it comes"
+        );
+    }
+
+    /// Ends the run, whose streams' parts end at `ends`. Makes no write: the machine that is returned does.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a page that the geometry does not have.
+    pub fn finish(mut self, moments: &Moments, ends: &[Pos]) -> Result<Tail> {
+        if !self.body.is_empty() {
+            self.end_block();
+        }
+        self.digests.bind(&self.header)?;
+        self.digests.settle();
+        let epochs = self.header.id.epochs;
+        assert!(
+            moments.list().iter().all(|m| epochs.contains(m.epoch)),
+            "moments are epochs of the run"
+        );
+        let digests = self.digests.digests;
+        let out = &mut self.out;
+        let mut parts = [Part::default(); PARTS];
+        for (i, part) in parts.iter_mut().enumerate() {
+            let (offset, from) = (out.offset(), out.pending.len());
+            match i {
+                0 => index::encode(&mut out.pending, &self.entries),
+                1 => self.pages.encode(&mut out.pending),
+                2 => digests.encode(&mut out.pending),
+                3 => moments.encode(&mut out.pending, epochs.begin),
+                _ => summary::encode_ends(&mut out.pending, ends),
+            }
+            *part = Part {
+                offset,
+                bytes: to_u32(out.pending.len() - from),
+                crc: crc32c(&out.pending[from..]),
+            };
+        }
+        let len = footer::file_len(out.offset());
+        let zeros = len - to_u64(FOOTER_BYTES) - out.offset();
+        out.pending
+            .resize(out.pending.len() + usize::try_from(zeros).unwrap_or(0), 0);
+        let footer = Footer {
+            header_crc: self.header_crc,
+            blocks: to_u32(self.entries.len()),
+            records: self.records,
+            updates: self.updates,
+            parts,
+        };
+        out.pending.extend_from_slice(&footer.encode());
+        assert_eq!(out.offset(), len, "the file ends with its footer");
+        Ok(Tail {
+            summary: RunSummary {
+                id: self.header.id,
+                bytes: len,
+                crc: 0,
+                records: self.records,
+                updates: self.updates,
+                pages: self.pages.count(),
+            },
+            digests,
+            out: self.out,
+            stage: Stage::Write,
+        })
+    }
+
+    /// Gives the run up and removes its file.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn abandon(self) -> Result<()> {
+        self.out.disk.remove(&self.out.temporary)
+    }
+}
+
+/// What a run that has all its records does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Write,
+    Sync,
+    Publish,
+    SyncDir,
+    Done,
+    /// An I/O failed: nothing more is done.
+    Failed,
+}
+
+/// The end of writing a run: one I/O a step.
+pub struct Tail {
+    summary: RunSummary,
+    digests: Digests,
+    out: Output,
+    stage: Stage,
+}
+
+impl Tail {
+    /// The digests of the run's records.
+    #[must_use]
+    pub fn digests(&self) -> &Digests {
+        &self.digests
+    }
+
+    /// Makes the next I/O. The run exists when this has returned [`Progress::Done`].
+    ///
+    /// # Errors
+    /// The disk's; after one, [`Error::Stopped`]. [`Error::Usage`] if there is a run of that name.
+    pub fn step(&mut self) -> Result<Progress<RunSummary>> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Failed);
+        self.stage = match stage {
+            Stage::Write => {
+                self.out.write()?;
+                if self.out.pending.is_empty() {
+                    Stage::Sync
+                } else {
+                    Stage::Write
+                }
+            }
+            Stage::Sync => {
+                if !armed(Flaw::RenameBeforeSync) {
+                    self.out.file.sync()?;
+                }
+                Stage::Publish
+            }
+            Stage::Publish => {
+                publish(&self.out, self.summary.id)?;
+                Stage::SyncDir
+            }
+            Stage::SyncDir => {
+                self.out.disk.sync_dir(&self.out.dir)?;
+                Stage::Done
+            }
+            Stage::Done => Stage::Done,
+            Stage::Failed => {
+                return Err(Error::Stopped(format!(
+                    "{} was given up after a failed write",
+                    self.out.temporary
+                )));
+            }
+        };
+        if self.stage != Stage::Done {
+            return Ok(Progress::More);
+        }
+        self.summary.crc = self.out.crc;
+        debug_assert_eq!(
+            self.out.written, self.summary.bytes,
+            "all bytes are written"
+        );
+        Ok(Progress::Done(self.summary.clone()))
+    }
+
+    /// Takes all steps that are left.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<RunSummary> {
+        loop {
+            if let Progress::Done(summary) = self.step()? {
+                return Ok(summary);
+            }
+        }
+    }
+}
+
+/// Gives the temporary file the run's name. A run that has the name already is not replaced.
+fn publish(out: &Output, id: RunId) -> Result<()> {
+    let path = id.path(&out.dir);
+    match out.disk.open(&path, Access::Buffered) {
+        Err(error) if error.is_not_found() => out.disk.rename(&out.temporary, &path),
+        Err(error) => Err(error),
+        Ok(_) => Err(Error::Usage(format!(
+            "{path} exists and is not replaced: give the new run a higher generation"
+        ))),
+    }
+}

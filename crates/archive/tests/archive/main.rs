@@ -1,0 +1,6 @@
+//! Runs on simulated disks: the format's example, damage of every bit, generation and merging.
+
+mod common;
+mod damage;
+mod example;
+mod runs;
