@@ -12,6 +12,7 @@
 //! | [`run`] | the format of a run: header, blocks, index, summaries, footer |
 //! | [`writer`] | sorted records become a file, one I/O at a time; publication |
 //! | [`reader`] | opening a run, its records in order, of all pages or of some |
+//! | [`quick`] | run generation: records of whole epochs, sorted in memory |
 //!
 //! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
 //! and starts no thread: whoever archives or merges takes steps of one I/O each.
@@ -24,12 +25,14 @@
 //! * Pages are sorted by partition and local page instead of their ids, so that a partition is one piece.
 
 pub mod name;
+pub mod quick;
 pub mod reader;
 pub mod record;
 pub mod run;
 pub mod writer;
 
 pub use name::{EpochRange, RunId};
+pub use quick::{Quick, QuickRun, Sorted};
 pub use reader::{Run, RunCursor, Scope};
 pub use record::{EpochSpan, PageAt, RunRecord, Updates};
 pub use run::{Codec, Digests, Moment, Moments, PageSet, RunHeader};

@@ -61,6 +61,12 @@ impl<'a> PageRecord<'a> {
         self.fragments.len()
     }
 
+    /// How many fragments there are, and their encoded bytes: what a decoder needs to read them again.
+    #[must_use]
+    pub fn encoded_fragments(&self) -> (u64, &'a [u8]) {
+        (self.fragment_count, self.fragments)
+    }
+
     /// XORs the fragments into a page.
     pub fn xor_into(&self, page: &mut [u8]) {
         assert_eq!(page.len(), PAGE_BYTES);

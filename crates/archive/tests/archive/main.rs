@@ -3,4 +3,5 @@
 mod common;
 mod damage;
 mod example;
+mod quick;
 mod runs;
