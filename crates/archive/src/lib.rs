@@ -13,6 +13,7 @@
 //! | [`writer`] | sorted records become a file, one I/O at a time; publication |
 //! | [`reader`] | opening a run, its records in order, of all pages or of some |
 //! | [`quick`] | run generation: records of whole epochs, sorted in memory |
+//! | [`merge`] | neighbouring runs become one, and records of one page one net record |
 //!
 //! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
 //! and starts no thread: whoever archives or merges takes steps of one I/O each.
@@ -23,7 +24,9 @@
 //! * The paper orders the records of a page by their LSN. Ours commute, so the order within a page is only for
 //!   determinism; a range of LSNs is a range of commit epochs, which all streams of the log share.
 //! * Pages are sorted by partition and local page instead of their ids, so that a partition is one piece.
+//! * Combining updates into a net change, which the paper names without rules, has two: see [`merge`].
 
+pub mod merge;
 pub mod name;
 pub mod quick;
 pub mod reader;
@@ -31,6 +34,7 @@ pub mod record;
 pub mod run;
 pub mod writer;
 
+pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};
 pub use reader::{Run, RunCursor, Scope};

@@ -61,7 +61,7 @@ impl Quick {
             chunks,
             workspace_bytes,
             keys: Vec::new(),
-            arena: Vec::with_capacity(workspace_bytes / 2),
+            arena: Vec::new(),
             epoch_max: begin,
         }
     }

@@ -19,7 +19,7 @@ use perdura_page::RegionDigest;
 use perdura_page::digest::bound;
 
 use crate::name::RunId;
-use crate::record::{PageAt, RunRecord};
+use crate::record::{EpochSpan, PageAt, RunRecord};
 use crate::run::block::{self, BlockHead, RAW_BYTES_MAX};
 use crate::run::body::Decoded;
 use crate::run::footer::{FOOTER_BYTES, Footer, PART_NAMES, PARTS};
@@ -190,6 +190,14 @@ impl Run {
             && (!self.header.only_listed_moments
                 || epoch == epochs.last()
                 || self.moments.has(epoch))
+    }
+
+    /// Whether a moment of the run has some epochs of the span and not the others.
+    fn parts(&self, span: EpochSpan) -> bool {
+        let list = self.moments.list();
+        let first = list.partition_point(|m| m.epoch < span.first);
+        let next = list.get(first).map(|m| m.epoch);
+        !self.header.only_listed_moments || next.is_some_and(|m| m < span.last)
     }
 
     /// Where each stream's part of the run ends.
@@ -443,6 +451,9 @@ impl RunCursor {
             return Err(
                 self.misplaced("a record at its place in the order, within the index's bounds")
             );
+        }
+        if decoded.is_net() && self.run.parts(epochs) {
+            return Err(self.misplaced("records that are combined between two moments of the run"));
         }
         if before != decoded.at() || self.next == 0 {
             let chunks = self.run.header.chunks;

@@ -248,8 +248,8 @@ impl RunWriter {
     /// [`Error::Usage`] for a page that the geometry does not have; the disk's.
     ///
     /// # Panics
-    /// If the record is not at its place in the order of runs, or has an epoch that is not the run's; at level 0 if it is
-    /// net.
+    /// If the record is not at its place in the order of runs, or has an epoch that is not the run's; if it is net and
+    /// each epoch of the run is a moment.
     pub fn push(&mut self, record: &RunRecord<'_>) -> Result<()> {
         let key = record.key();
         assert!(
@@ -264,8 +264,8 @@ impl RunWriter {
             record.epochs
         );
         assert!(
-            self.header.id.level > 0 || !record.is_net(),
-            "at level 0 each record keeps its epoch"
+            self.header.only_listed_moments || !record.is_net(),
+            "where each epoch is a moment, each record keeps its own"
         );
         self.digests.add(record, &self.header)?;
         if self.last.is_none_or(|(at, ..)| at != record.at) {
@@ -402,6 +402,18 @@ impl Tail {
     #[must_use]
     pub fn digests(&self) -> &Digests {
         &self.digests
+    }
+
+    /// The update numbers that the run's records account for.
+    #[must_use]
+    pub fn updates(&self) -> u64 {
+        self.summary.updates
+    }
+
+    /// The path of the file as long as the run does not exist.
+    #[must_use]
+    pub fn temporary(&self) -> &str {
+        &self.out.temporary
     }
 
     /// Makes the next I/O. The run exists when this has returned [`Progress::Done`].

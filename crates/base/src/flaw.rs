@@ -184,6 +184,17 @@ pub enum Flaw {
     DigestUnbound,
     /// A run of the archive is published before its bytes are durable.
     RenameBeforeSync,
+    /// Runs are merged that are not neighbours: the merged run covers epochs that it has no records of.
+    MergeOfStrangers,
+    /// Records are combined although a retained image has some of them and not the others.
+    NetAcrossImage,
+    /// The same, with an image that is being built.
+    NetAcrossBuilding,
+    /// A net record counts only the updates of its last input.
+    UpdateSpanLost,
+    /// Records are combined if no image lies above the first one's tag and at or below the last one's, as if tags
+    /// rose along a page's life.
+    TagsTakenForRising,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -295,7 +306,15 @@ impl Flaw {
     pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
 
     /// The flaws of the archive's files: its own tests arm them.
-    pub const ARCHIVE: [Flaw; 2] = [Flaw::DigestUnbound, Flaw::RenameBeforeSync];
+    pub const ARCHIVE: [Flaw; 7] = [
+        Flaw::DigestUnbound,
+        Flaw::RenameBeforeSync,
+        Flaw::MergeOfStrangers,
+        Flaw::NetAcrossImage,
+        Flaw::NetAcrossBuilding,
+        Flaw::UpdateSpanLost,
+        Flaw::TagsTakenForRising,
+    ];
 
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [

@@ -250,6 +250,12 @@ impl Decoded {
         (self.at, self.epochs.first, self.updates.first.0)
     }
 
+    /// Whether it stands for several changes.
+    #[inline]
+    pub(crate) fn is_net(&self) -> bool {
+        self.updates.count > 1
+    }
+
     /// Its tag and epochs.
     #[inline]
     pub(crate) fn bounds(&self) -> (CkptEpoch, EpochSpan) {

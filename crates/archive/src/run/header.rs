@@ -40,6 +40,10 @@ impl RunHeader {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);
+        assert!(
+            self.id.level > 0 || !self.only_listed_moments,
+            "at level 0 each epoch is a moment"
+        );
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.put(MAGIC);
         out.put_u16(FORMAT_VERSION);
@@ -119,7 +123,8 @@ fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
     let is_sound = family == FAMILY_XOR
         && page_bytes == to_u32(PAGE_BYTES)
         && is_geometry(chunks)
-        && moments <= 1;
+        && moments <= 1
+        && (moments == 0 || level > 0);
     is_sound.then_some(RunHeader {
         uuid,
         id: RunId {

@@ -1,7 +1,7 @@
 //! The worked example of the format page: written, compared byte by byte, read.
 
 use perdura_archive::run::header::HEADER_BYTES;
-use perdura_archive::{Codec, Moment, Moments, Scope};
+use perdura_archive::{Codec, Moment, Moments, RunHeader, Scope};
 use perdura_base::Epoch;
 use perdura_device::{Access, read_exact_at};
 
@@ -99,9 +99,13 @@ fn the_net_record_of_the_format_page_is_written_and_read() {
         updates: first.updates.join(last.updates),
         ..Owned::one((1, 3), 1003, 6, 10, 64, &[0xff])
     };
+    let header = RunHeader {
+        only_listed_moments: true,
+        ..header(id)
+    };
     let run = write(
         &disk,
-        header(id),
+        header,
         Codec::None,
         std::slice::from_ref(&net),
         &at_1003(),

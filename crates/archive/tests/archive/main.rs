@@ -3,5 +3,6 @@
 mod common;
 mod damage;
 mod example;
+mod merge;
 mod quick;
 mod runs;

@@ -1,0 +1,302 @@
+//! Merging: neighbouring runs become one of the next level.
+//!
+//! The merged run covers the epochs of its inputs, which must follow each other without a hole, and has their records
+//! in one order. Fewer runs mean fewer files that a restore reads side by side.
+//!
+//! With a [`Keep`] the records of a page are combined, too: a *net change*. XOR makes the sum exact, and two
+//! rules say which records may be summed:
+//!
+//! * the *tags* of the records must not be parted by an image, retained or being built: then all of them are on the same
+//!   side of each image, and the sum is on that side, with the highest tag;
+//! * the *epochs* must not be parted by a moment that is kept: a restore to that moment takes some and not the others.
+//!
+//! An image that begins later has a number above every tag in the archive, so it parts none of them; nothing has to stop
+//! while an image is built or a backup is copied. Tags do not rise along a page's life, because a restart gives pages
+//! the number of the image that it loaded. So a sum is open for each side that records are on, and not only for the
+//! last one's.
+//!
+//! A net record says how many updates it has, the lowest and the highest number, and a mixed sum of all: what a restart's
+//! check compares. It is kept although its bytes cancel each other out.
+//!
+//! # Invariants
+//! * A merge proves itself: the records that it wrote account for as many updates as its inputs say and, by side of the
+//!   images and partition, have their digests. A record that was lost, doubled or summed wrongly ends it with an error, and the inputs stay.
+//! * The inputs are not changed and not removed. That is for the caller, when the merged run counts.
+//!
+//! # Source
+//! "Single-pass restore after a media failure", 3.1 (net change), 3.3 (asynchronous merging).
+//! # Deviations
+//! The paper names net changes without saying when they are wrong.
+
+mod net;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Error, PartitionId, Pos, Result};
+use perdura_device::Disk;
+use perdura_page::RegionDigest;
+
+pub use net::{Images, Keep};
+pub use tree::Merged;
+
+use crate::name::{EpochRange, RunId};
+use crate::reader::{Run, Scope};
+use crate::run::{Codec, Digests, MOMENTS_MAX, Moment, Moments, RunHeader};
+use crate::writer::{Progress, RunSummary, RunWriter, Tail};
+use net::NetChange;
+
+/// How runs are merged.
+#[derive(Debug, Clone, Default)]
+pub struct MergeOptions {
+    /// The generation of the merged run.
+    pub generation: u32,
+    /// The codec of its blocks.
+    pub codec: Codec,
+    /// What must stay apart when records are combined. `None`: no records are combined.
+    pub keep: Option<Keep>,
+}
+
+/// A merge in progress: one I/O a step, or a read and a write.
+pub struct Merge {
+    inputs: Vec<Arc<Run>>,
+    keep: Option<Keep>,
+    moments: Moments,
+    stage: Stage,
+}
+
+enum Stage {
+    Merge(Box<Working>),
+    Tail(Box<Tail>),
+    /// It is done, or has failed.
+    Over,
+}
+
+struct Working {
+    merged: Merged,
+    net: Option<NetChange>,
+    writer: RunWriter,
+}
+
+/// The range of neighbours; an error for runs that are none, or of different databases.
+fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
+    let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else {
+        return Err(Error::Usage("a merge needs a run".into()));
+    };
+    for pair in inputs.windows(2) {
+        let [left, right] = pair else { continue };
+        let (before, after) = (left.header(), right.header());
+        if (before.uuid, before.chunks) != (after.uuid, after.chunks) {
+            return Err(Error::Usage(format!(
+                "{} and {} are runs of different databases",
+                left.id().name(),
+                right.id().name()
+            )));
+        }
+        let follows = before.id.epochs.end == after.id.epochs.begin;
+        if !follows && !armed(Flaw::MergeOfStrangers) {
+            return Err(Error::Usage(format!(
+                "{} and {} are not neighbours: the merged run would cover epochs of which it has no records, or some \
+                 twice",
+                left.id().name(),
+                right.id().name()
+            )));
+        }
+    }
+    let (begin, end) = (first.id().epochs.begin, last.id().epochs.end);
+    EpochRange::new(begin, end)
+        .ok_or_else(|| Error::Usage(format!("runs of epochs {begin} to {end} are not in order")))
+}
+
+/// The moments that the merged run lists: what it keeps, if records are combined, else a sample of all.
+fn moments(inputs: &[Arc<Run>], epochs: EpochRange, keep: Option<&Keep>) -> Result<Moments> {
+    let listed = |run: &&Arc<Run>| run.header().only_listed_moments;
+    let Some(keep) = keep else {
+        if let Some(run) = inputs.iter().find(listed) {
+            return Err(Error::Usage(format!(
+                "records of {} have been combined already: say which moments the merged run keeps",
+                run.id().name()
+            )));
+        }
+        let all = inputs
+            .iter()
+            .flat_map(|run| run.moments().list().iter().copied());
+        return Ok(Moments::sampled(&all.collect::<Vec<Moment>>()));
+    };
+    let mut list: Vec<Moment> = Vec::new();
+    for moment in keep.moments.iter().filter(|m| epochs.contains(m.epoch)) {
+        if !inputs.iter().any(|run| run.has_moment(moment.epoch)) {
+            return Err(Error::Usage(format!(
+                "no run has epoch {} as a moment any more, so a merged one cannot keep it",
+                moment.epoch
+            )));
+        }
+        list.push(*moment);
+    }
+    let known = inputs.last().and_then(|run| run.moments().list().last());
+    let end = known.filter(|m| m.epoch == epochs.last());
+    list.extend(end.filter(|_| list.last().is_none_or(|m| m.epoch < epochs.last())));
+    if !list.is_sorted_by(|a, b| a.epoch < b.epoch) || list.len() > MOMENTS_MAX {
+        return Err(Error::Usage(format!(
+            "a run keeps at most {MOMENTS_MAX} moments, in ascending order; {} were given",
+            list.len()
+        )));
+    }
+    Ok(Moments::sampled(&list))
+}
+
+impl Merge {
+    /// Begins to merge neighbouring runs, given in the order of their epochs, into a run in folder `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for runs that are no neighbours or of different databases, and for moments to keep that the runs
+    /// do not have; the disk's.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        dir: &str,
+        inputs: Vec<Arc<Run>>,
+        options: MergeOptions,
+        digest: Arc<RegionDigest>,
+    ) -> Result<Merge> {
+        let epochs = neighbours(&inputs)?;
+        let moments = moments(&inputs, epochs, options.keep.as_ref())?;
+        let highest = inputs.iter().map(|run| run.id().level).max().unwrap_or(0);
+        let level = highest
+            .checked_add(1)
+            .ok_or_else(|| Error::Usage("a run of level 255 is not merged again".into()))?;
+        let first = inputs[0].header();
+        let header = RunHeader {
+            uuid: first.uuid,
+            id: RunId {
+                epochs,
+                level,
+                generation: options.generation,
+            },
+            chunks: first.chunks,
+            only_listed_moments: options.keep.is_some(),
+        };
+        let kept: Vec<Epoch> = moments.list().iter().map(|m| m.epoch).collect();
+        let net = |keep: &Keep| NetChange::new(kept, keep.images.clone());
+        let working = Working {
+            merged: Merged::new(&inputs, &Scope::All),
+            net: options.keep.as_ref().map(net),
+            writer: RunWriter::create(disk, dir, header, options.codec, digest)?,
+        };
+        Ok(Merge {
+            inputs,
+            keep: options.keep,
+            moments,
+            stage: Stage::Merge(Box::new(working)),
+        })
+    }
+
+    /// Goes on until it has made an I/O. The merged run exists when this has returned [`Progress::Done`].
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for an input that is damaged, or a merge that does not prove itself; the disk's. After an
+    /// error the merge is over; its temporary file may be left.
+    pub fn step(&mut self) -> Result<Progress<RunSummary>> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Merge(mut working) => {
+                self.stage = match working.step()? {
+                    Progress::More => Stage::Merge(working),
+                    Progress::Done(()) => {
+                        let ends: &[Pos] = self.inputs[self.inputs.len() - 1].ends();
+                        let tail = working.writer.finish(&self.moments, ends)?;
+                        self.prove(&tail)?;
+                        Stage::Tail(Box::new(tail))
+                    }
+                };
+                Ok(Progress::More)
+            }
+            Stage::Tail(mut tail) => {
+                let progress = tail.step()?;
+                if progress == Progress::More {
+                    self.stage = Stage::Tail(tail);
+                }
+                Ok(progress)
+            }
+            Stage::Over => Err(Error::Stopped("the merge is over".into())),
+        }
+    }
+
+    /// Takes all steps.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<RunSummary> {
+        loop {
+            if let Progress::Done(summary) = self.step()? {
+                return Ok(summary);
+            }
+        }
+    }
+
+    /// Compares what was written with what the inputs say: how many updates, and by side of the images and partition,
+    /// which digests.
+    fn prove(&self, tail: &Tail) -> Result<()> {
+        let differs = |expected: String, found: String| {
+            let consequence = "The merged run was not made and its inputs stay. One of them is not what its checksums \
+                               say, or memory has failed.";
+            Error::corrupt(tail.temporary(), 0, expected, found, consequence)
+        };
+        let updates: u64 = self.inputs.iter().map(|run| run.counts().1).sum();
+        if updates != tail.updates() {
+            let expected = format!("records of {updates} updates");
+            return Err(differs(expected, format!("records of {}", tail.updates())));
+        }
+        let mut sums = self.sides(tail.digests());
+        for run in &self.inputs {
+            for (place, digest) in self.sides(run.digests()) {
+                *sums.entry(place).or_default() ^= digest;
+            }
+        }
+        match sums.into_iter().find(|(_, sum)| *sum != 0) {
+            None => Ok(()),
+            Some(((_, partition), sum)) => Err(differs(
+                format!("records of partition {partition} with the digests of the merged runs"),
+                format!("others: the digests differ by {sum:016x}"),
+            )),
+        }
+    }
+
+    /// Digests by partition and by the side of each image that their records are on; by tag if no records are combined.
+    fn sides(&self, digests: &Digests) -> BTreeMap<(u64, PartitionId), u64> {
+        let mut sums = BTreeMap::new();
+        for (tag, partition, digest) in digests.sums() {
+            let side = self
+                .keep
+                .as_ref()
+                .map_or(tag.0, |keep| keep.images.side(tag));
+            *sums.entry((side, partition)).or_default() ^= digest;
+        }
+        sums
+    }
+}
+
+impl Working {
+    /// Merges until an I/O has been made or no record is left.
+    fn step(&mut self) -> Result<Progress<()>> {
+        if self.merged.prime()? == Progress::More {
+            return Ok(Progress::More);
+        }
+        let (reads, writes) = (self.merged.reads(), self.writer.writes());
+        let writer = &mut self.writer;
+        while self.merged.advance()? {
+            let record = self.merged.record();
+            match &mut self.net {
+                None => writer.push(&record)?,
+                Some(net) => net.add(&record, |sum| writer.push(sum))?,
+            }
+            if (self.merged.reads(), writer.writes()) != (reads, writes) {
+                return Ok(Progress::More);
+            }
+        }
+        if let Some(net) = &mut self.net {
+            net.flush(|sum| writer.push(sum))?;
+        }
+        Ok(Progress::Done(()))
+    }
+}

@@ -1,0 +1,168 @@
+//! Many runs read as one: a tree of losers over their cursors.
+//!
+//! Each leaf is a run. An inner node keeps the *loser* of the comparison below it, and the winner goes on upwards; the
+//! overall winner is the next record. When its run goes on to another record, only the nodes on the way from its leaf to
+//! the root are compared again, each once.
+//!
+//! # Source
+//! D. Knuth, "The Art of Computer Programming", volume 3, 5.4.1.
+
+use std::sync::Arc;
+
+use perdura_base::num::to_u64;
+use perdura_base::{Epoch, Result};
+
+use crate::reader::{Run, RunCursor, Scope};
+use crate::record::{PageAt, RunRecord};
+use crate::writer::Progress;
+
+/// The place of a run's next record in the order of runs. A run at its end comes last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    page: u64,
+    epoch: u64,
+    useq: u32,
+}
+
+impl Rank {
+    const END: Rank = Rank {
+        page: u64::MAX,
+        epoch: u64::MAX,
+        useq: u32::MAX,
+    };
+
+    fn of(key: Option<(PageAt, Epoch, u32)>) -> Rank {
+        let Some((at, epoch, useq)) = key else {
+            return Rank::END;
+        };
+        let rank = Rank {
+            page: u64::from(at.partition.0) << 32 | u64::from(at.local),
+            epoch: epoch.0,
+            useq,
+        };
+        debug_assert!(rank < Rank::END, "a partition has 16 bits");
+        rank
+    }
+}
+
+/// The records of several runs in one order.
+pub struct Merged {
+    cursors: Vec<RunCursor>,
+    ranks: Vec<Rank>,
+    /// The winner, and from 1 on the loser at each inner node.
+    losers: Vec<usize>,
+    /// How many cursors stand at their first record.
+    primed: usize,
+    /// The winner has been handed out.
+    is_taken: bool,
+}
+
+impl Merged {
+    /// The records of `scope`, of all these runs.
+    ///
+    /// # Panics
+    /// Without a run.
+    #[must_use]
+    pub fn new(runs: &[Arc<Run>], scope: &Scope) -> Merged {
+        assert!(!runs.is_empty(), "there is something to read");
+        Merged {
+            cursors: runs.iter().map(|run| run.cursor(scope)).collect(),
+            ranks: vec![Rank::END; runs.len()],
+            losers: vec![0; runs.len()],
+            primed: 0,
+            is_taken: false,
+        }
+    }
+
+    /// How many reads it has made.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.cursors.iter().map(RunCursor::reads).sum()
+    }
+
+    /// Reads the beginning of the next run. A caller that counts I/Os calls this until it is done, before
+    /// [`advance`](Self::advance), which does so otherwise.
+    ///
+    /// # Errors
+    /// As [`RunCursor::advance`].
+    pub fn prime(&mut self) -> Result<Progress<()>> {
+        let Some(cursor) = self.cursors.get_mut(self.primed) else {
+            return Ok(Progress::Done(()));
+        };
+        cursor.advance()?;
+        self.ranks[self.primed] = Rank::of(cursor.key());
+        self.primed += 1;
+        if self.primed == self.cursors.len() {
+            self.build();
+        }
+        Ok(Progress::More)
+    }
+
+    /// Plays all comparisons.
+    fn build(&mut self) {
+        let count = self.cursors.len();
+        let mut winners = vec![0; 2 * count];
+        for (i, leaf) in winners[count..].iter_mut().enumerate() {
+            *leaf = i;
+        }
+        for node in (1..count).rev() {
+            let (a, b) = (winners[2 * node], winners[2 * node + 1]);
+            let (winner, loser) = if self.is_before(b, a) { (b, a) } else { (a, b) };
+            (winners[node], self.losers[node]) = (winner, loser);
+        }
+        self.losers[0] = winners[1];
+    }
+
+    /// Whether run `a` comes before run `b`: by their records, then by their own order.
+    #[inline]
+    fn is_before(&self, a: usize, b: usize) -> bool {
+        (self.ranks[a], a) < (self.ranks[b], b)
+    }
+
+    /// Goes on to the next record. `false`: there is none.
+    ///
+    /// # Errors
+    /// As [`RunCursor::advance`].
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        while self.primed < self.cursors.len() {
+            self.prime()?;
+        }
+        if self.is_taken {
+            let mut winner = self.losers[0];
+            let before = self.ranks[winner];
+            self.cursors[winner].advance()?;
+            self.ranks[winner] = Rank::of(self.cursors[winner].key());
+            debug_assert!(before <= self.ranks[winner], "a run is sorted");
+            let mut node = (winner + self.cursors.len()) / 2;
+            while node > 0 {
+                if self.is_before(self.losers[node], winner) {
+                    std::mem::swap(&mut self.losers[node], &mut winner);
+                }
+                node /= 2;
+            }
+            self.losers[0] = winner;
+        }
+        self.is_taken = self.ranks[self.losers[0]] != Rank::END;
+        Ok(self.is_taken)
+    }
+
+    /// The record that [`advance`](Self::advance) went to.
+    ///
+    /// # Panics
+    /// If it went to none.
+    #[inline]
+    #[must_use]
+    pub fn record(&self) -> RunRecord<'_> {
+        assert!(self.is_taken, "there is a record");
+        self.cursors[self.losers[0]].record()
+    }
+
+    /// Bytes of the runs' files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let bytes: u64 = self.cursors.iter().map(|cursor| cursor.run().bytes()).sum();
+        debug_assert!(bytes >= to_u64(self.cursors.len()), "no file is empty");
+        bytes
+    }
+}
