@@ -31,6 +31,7 @@ cargo test --locked -p perdura-wal --features shuttle --test interleave
 
 step "seeded bugs: each must be caught"
 cargo test --locked --release -p perdura-sim
+cargo test --locked -p perdura-page -p perdura-archive --features perdura-page/flaws,perdura-archive/flaws seeded_bug
 
 step "crash runs"
 cargo run --locked --quiet --release -p perdura-cli -- \

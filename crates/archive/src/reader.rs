@@ -20,7 +20,7 @@ use perdura_page::digest::bound;
 
 use crate::name::RunId;
 use crate::record::{EpochSpan, PageAt, RunRecord};
-use crate::run::block::{self, BlockHead, RAW_BYTES_MAX};
+use crate::run::block::{self, BlockHead, RAW_BYTES_MAX, Unpacker};
 use crate::run::body::Decoded;
 use crate::run::footer::{FOOTER_BYTES, Footer, PART_NAMES, PARTS};
 use crate::run::header::HEADER_BYTES;
@@ -336,6 +336,7 @@ pub struct RunCursor {
     head: Option<BlockHead>,
     entry: usize,
     raw: Vec<u8>,
+    unpacker: Unpacker,
     left: u32,
     next: usize,
     current: Option<Decoded>,
@@ -364,6 +365,7 @@ impl RunCursor {
             head: None,
             entry: 0,
             raw: Vec::with_capacity(RAW_BYTES_MAX),
+            unpacker: Unpacker::default(),
             left: 0,
             next: 0,
             current: None,
@@ -499,7 +501,13 @@ impl RunCursor {
         let bytes = &self.buf[from..from + to_usize(u64::from(entry.bytes))];
         self.raw.clear();
         let place = (run.header_crc, entry.offset);
-        let head = block::open(run.file.path(), bytes, place, &mut self.raw)?;
+        let head = block::open(
+            run.file.path(),
+            bytes,
+            place,
+            &mut self.unpacker,
+            &mut self.raw,
+        )?;
         let says = (entry.first, entry.records, entry.tags.0, entry.epochs.0);
         if says != (head.first, head.records, head.tag_min, head.epoch_min) {
             let expected = "the block that the index describes";

@@ -242,7 +242,8 @@ impl Merge {
                                say, or memory has failed.";
             Error::corrupt(tail.temporary(), 0, expected, found, consequence)
         };
-        let updates: u64 = self.inputs.iter().map(|run| run.counts().1).sum();
+        let counts = self.inputs.iter().map(|run| run.counts().1);
+        let updates = counts.fold(0, u64::saturating_add);
         if updates != tail.updates() {
             let expected = format!("records of {updates} updates");
             return Err(differs(expected, format!("records of {}", tail.updates())));

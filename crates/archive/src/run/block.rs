@@ -149,6 +149,7 @@ pub(crate) fn open(
     file: &str,
     bytes: &[u8],
     (header_crc, offset): (u32, u64),
+    unpacker: &mut Unpacker,
     raw: &mut Vec<u8>,
 ) -> Result<BlockHead> {
     let Some((head, stored_crc, codec, raw_len, body)) = parse(bytes) else {
@@ -159,7 +160,7 @@ pub(crate) fn open(
         let found = format!("checksum {stored_crc:08x} of bytes with {crc:08x}");
         return Err(damage(file, offset, "a block with its checksum", found));
     }
-    if !unpack(codec, body, raw_len, raw) {
+    if !unpacker.unpack(codec, body, raw_len, raw) {
         let expected = format!("{raw_len} bytes, packed by {codec:?}");
         return Err(damage(
             file,
@@ -204,19 +205,35 @@ fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     is_sound.then_some((head, crc, codec, raw_len, body))
 }
 
-/// Appends the records of a body to `raw`. Whether they have the length that the head says.
-fn unpack(codec: Codec, body: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> bool {
-    debug_assert!(raw_len <= RAW_BYTES_MAX, "the head was checked");
-    let from = raw.len();
-    raw.resize(from + raw_len, 0);
-    let out = &mut raw[from..];
-    let unpacked = match codec {
-        Codec::None => {
-            out.copy_from_slice(body);
-            Some(raw_len)
+/// Unpacks bodies, with state that is worth keeping.
+#[derive(Default)]
+pub(crate) struct Unpacker {
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl Unpacker {
+    /// Appends the records of a body to `raw`. Whether they have the length that the head says.
+    fn unpack(&mut self, codec: Codec, body: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> bool {
+        debug_assert!(raw_len <= RAW_BYTES_MAX, "the head was checked");
+        let from = raw.len();
+        raw.resize(from + raw_len, 0);
+        let out = &mut raw[from..];
+        let unpacked = match codec {
+            Codec::None => {
+                out.copy_from_slice(body);
+                Some(raw_len)
+            }
+            Codec::Lz4 => lz4_flex::block::decompress_into(body, out).ok(),
+            Codec::Zstd => self.zstd(body, out),
+        };
+        unpacked == Some(raw_len)
+    }
+
+    fn zstd(&mut self, body: &[u8], out: &mut [u8]) -> Option<usize> {
+        if self.zstd.is_none() {
+            self.zstd = zstd::bulk::Decompressor::new().ok();
         }
-        Codec::Lz4 => lz4_flex::block::decompress_into(body, out).ok(),
-        Codec::Zstd => zstd::bulk::decompress_to_buffer(body, out).ok(),
-    };
-    unpacked == Some(raw_len)
+        let zstd = self.zstd.as_mut()?;
+        zstd.decompress_to_buffer(body, out).ok()
+    }
 }

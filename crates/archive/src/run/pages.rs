@@ -102,7 +102,9 @@ impl Bitmap {
             }
             bitmap.spans.push((index, bitmap.bytes.len()));
             bitmap.bytes.extend_from_slice(bytes);
-            bitmap.pages += bytes.iter().map(|byte| byte.count_ones()).sum::<u32>();
+            for byte in bytes {
+                bitmap.pages = bitmap.pages.checked_add(byte.count_ones())?;
+            }
         }
         Some(bitmap)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use perdura_archive::{Codec, Moments, Run, RunId, Scope};
+use perdura_archive::{Codec, Keep, Merge, MergeOptions, Moments, Run, RunId, Scope};
 use perdura_base::{Error, Result};
 use perdura_device::{Access, Disk};
 use perdura_page::RegionDigest;
@@ -27,54 +27,73 @@ fn assert_refused(read: Result<Vec<Owned>>, id: RunId, len: u64, what: &str) {
     }
 }
 
+/// Damages a run in every way and reads it each time.
+fn sweep(disk: &Arc<dyn Disk>, id: RunId, written: &[Owned], region: &RegionDigest) {
+    assert_eq!(read(disk, id, region).expect("a whole run"), written);
+    let file = disk.open(&id.path(DIR), Access::Buffered).expect("the run");
+    let len = file.len().expect("its length");
+    assert_eq!(len, 4096, "the run is small");
+    let mut bytes = vec![0; 4096];
+    file.read_at(0, &mut bytes).expect("memory");
+    for (offset, byte) in (0u64..).zip(&bytes) {
+        for bit in 0..8 {
+            file.write_at(offset, &[byte ^ 1 << bit]).expect("memory");
+            let what = format!("bit {bit} of byte {offset}");
+            assert_refused(read(disk, id, region), id, len, &what);
+        }
+        file.write_at(offset, &[*byte]).expect("memory");
+    }
+    for cut in (0..len).rev() {
+        file.set_len(cut).expect("memory");
+        assert_refused(read(disk, id, region), id, len, &format!("{cut} bytes"));
+    }
+    for more in [1, 4095, 4096] {
+        file.set_len(0).expect("memory");
+        file.write_at(0, &bytes).expect("memory");
+        file.set_len(len + more).expect("memory");
+        let what = format!("{more} bytes more");
+        assert_refused(read(disk, id, region), id, len + more, &what);
+    }
+}
+
+/// Twenty records, and one that can be packed.
+fn some() -> Vec<Owned> {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut records = random(&mut rng, 10..20, 20);
+    records.push(Owned::one((3, 40), 11, 6, 90, 100, &[7; 300]));
+    records
+}
+
 #[test]
 fn every_flipped_bit_and_every_truncation_is_refused() {
     let region = RegionDigest::new();
     for codec in Codec::ALL {
         let disk = disk();
         let id = id(10, 20, 0, 0);
-        let mut rng = fastrand::Rng::with_seed(7);
-        let mut written = random(&mut rng, 10..20, 20);
-        // Something to pack.
-        written.push(Owned::one((3, 40), 11, 6, 90, 100, &[7; 300]));
-        write(&disk, header(id), codec, &written, &Moments::default()).expect("memory");
-        assert_eq!(read(&disk, id, &region).expect("a whole run"), written);
-        let path = id.path(DIR);
-        let file = disk.open(&path, Access::Buffered).expect("the run");
-        let len = file.len().expect("its length");
-        assert_eq!(len, 4096, "the run is small");
-        let mut bytes = vec![0; 4096];
-        file.read_at(0, &mut bytes).expect("memory");
-        for at in 0..bytes.len() {
-            for bit in 0..8 {
-                file.write_at(at as u64, &[bytes[at] ^ 1 << bit])
-                    .expect("memory");
-                let what = format!("{codec:?}: bit {bit} of byte {at}");
-                assert_refused(read(&disk, id, &region), id, len, &what);
-            }
-            file.write_at(at as u64, &bytes[at..=at]).expect("memory");
-        }
-        for cut in (0..len).rev() {
-            file.set_len(cut).expect("memory");
-            assert_refused(
-                read(&disk, id, &region),
-                id,
-                len,
-                &format!("{codec:?}: {cut} bytes"),
-            );
-        }
-        for more in [1, 4095, 4096] {
-            file.set_len(0).expect("memory");
-            file.write_at(0, &bytes).expect("memory");
-            file.set_len(len + more).expect("memory");
-            assert_refused(
-                read(&disk, id, &region),
-                id,
-                len + more,
-                &format!("{more} bytes more"),
-            );
-        }
+        write(&disk, header(id), codec, &some(), &Moments::default()).expect("memory");
+        sweep(&disk, id, &some(), &region);
     }
+}
+
+#[test]
+fn every_flipped_bit_of_a_run_with_net_records_is_refused() {
+    let region = Arc::new(RegionDigest::new());
+    let disk = disk();
+    // Twice the same records: each page has several of a tag.
+    let twice: Vec<Owned> = some().iter().flat_map(|r| [r.clone(), r.clone()]).collect();
+    let id = id(10, 20, 0, 0);
+    let run = write(&disk, header(id), Codec::None, &twice, &Moments::default());
+    let options = MergeOptions {
+        keep: Some(Keep::default()),
+        ..MergeOptions::default()
+    };
+    let inputs = vec![run.expect("memory")];
+    let merge = Merge::new(Arc::clone(&disk), DIR, inputs, options, Arc::clone(&region));
+    let merged = merge.and_then(Merge::run).expect("memory");
+    let run = open(&disk, merged.id).expect("a run");
+    let net = records(&run, &Scope::All).expect("whole");
+    assert!(net.iter().all(|record| record.updates.count > 1));
+    sweep(&disk, merged.id, &net, &region);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura_archive::{Codec, Moments, PageAt, RunId, RunWriter, Scope};
 use perdura_base::{Error, PartitionId};
-use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk};
+use perdura_device::{CrashProfile, Disk, FaultPlan, FileDisk, SimDisk};
 use perdura_page::RegionDigest;
 
 use crate::common::{DIR, Owned, disk, header, id, open, random, records, write};
@@ -41,6 +41,25 @@ fn a_run_has_the_records_that_were_written_and_each_part_of_it_its_own() {
                 }
             }
         }
+    }
+}
+
+/// On a real file system, around its cache where it allows that.
+#[test]
+fn a_run_is_read_from_a_real_disk_as_from_memory() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir.path()).expect("a disk"));
+    disk.make_dir(DIR).expect("a directory");
+    let mut rng = fastrand::Rng::with_seed(6);
+    for count in [0, 10, 60_000] {
+        let id = id(1, 100, 0, u32::try_from(count).expect("small"));
+        let written = random(&mut rng, 1..100, count);
+        let run = write(&disk, header(id), Codec::Lz4, &written, &Moments::default());
+        let run = run.expect("a run");
+        run.verify(&RegionDigest::new()).expect("a whole run");
+        assert_eq!(records(&run, &Scope::All).expect("whole"), written);
+        let some = Scope::Pages(PartitionId(2), 10..12);
+        assert!(records(&run, &some).expect("whole").len() <= count / 15 + 10);
     }
 }
 
