@@ -20,7 +20,7 @@ use perdura_page::digest::bound;
 
 use crate::name::RunId;
 use crate::record::{EpochSpan, PageAt, RunRecord};
-use crate::run::block::{self, BlockHead, RAW_BYTES_MAX, Unpacker};
+use crate::run::block::{self, BlockHead, Unpacker};
 use crate::run::body::Decoded;
 use crate::run::footer::{FOOTER_BYTES, Footer, PART_NAMES, PARTS};
 use crate::run::header::HEADER_BYTES;
@@ -333,8 +333,7 @@ pub struct RunCursor {
     /// The blocks that are left, as indexes into the run's index.
     blocks: std::ops::Range<usize>,
     /// The block that is open.
-    head: Option<BlockHead>,
-    entry: usize,
+    head: Option<(BlockHead, BlockEntry)>,
     raw: Vec<u8>,
     unpacker: Unpacker,
     left: u32,
@@ -357,20 +356,24 @@ impl RunCursor {
         });
         let first = first.saturating_sub(1).min(end);
         debug_assert!(end <= run.index.len(), "blocks of the run");
+        let blocks = &run.index[first..end];
+        let span = blocks.first().zip(blocks.last());
+        let bytes = span.map_or(0, |(first, last)| last.end() - first.offset);
+        let buf_len = to_usize(round_up(bytes, to_u64(SECTOR_BYTES))).min(READ_BYTES);
         RunCursor {
             run,
             from,
             to,
             blocks: first..end,
             head: None,
-            entry: 0,
-            raw: Vec::with_capacity(RAW_BYTES_MAX),
+            raw: Vec::new(),
             unpacker: Unpacker::default(),
             left: 0,
             next: 0,
             current: None,
             last: None,
-            buf: AlignedBuf::zeroed(READ_BYTES + 2 * SECTOR_BYTES),
+            // A block begins and ends anywhere in a sector.
+            buf: AlignedBuf::zeroed(buf_len + 2 * SECTOR_BYTES),
             window: (0, 0),
             reads: 0,
         }
@@ -436,14 +439,13 @@ impl RunCursor {
     /// Decodes the next record of the open block.
     #[inline]
     fn decode(&mut self) -> Result<Decoded> {
-        let head = self.head.as_ref().expect("a block is open");
-        let before = self.current_page(head);
+        let (head, entry) = self.head.as_ref().expect("a block is open");
+        let before = self.page_before(head);
         let decoded = Decoded::read(&self.raw, self.next, head, before);
         let Some(decoded) = decoded else {
             return Err(self.misplaced("a record, as this build writes it"));
         };
         let key = decoded.key();
-        let entry = &self.run.index[self.entry];
         let (tag, epochs) = decoded.bounds();
         let is_admitted = entry.tags.0 <= tag
             && tag <= entry.tags.1
@@ -475,7 +477,7 @@ impl RunCursor {
 
     /// The page of the record before the next one of the block: the block's first for the first.
     #[inline]
-    fn current_page(&self, head: &BlockHead) -> PageAt {
+    fn page_before(&self, head: &BlockHead) -> PageAt {
         if self.next == 0 {
             return head.first;
         }
@@ -484,9 +486,9 @@ impl RunCursor {
 
     #[cold]
     fn misplaced(&self, expected: &str) -> Error {
-        let entry = &self.run.index[self.entry];
+        let offset = self.head.as_ref().map_or(0, |(_, entry)| entry.offset);
         let found = format!("other bytes at byte {} of the block's records", self.next);
-        damage(self.run.file.path(), entry.offset, expected, found)
+        damage(self.run.file.path(), offset, expected, found)
     }
 
     /// Reads, checks and opens the next block. `false`: there is none.
@@ -514,7 +516,7 @@ impl RunCursor {
             let found = format!("another head, {head:?}");
             return Err(damage(run.file.path(), entry.offset, expected, found));
         }
-        (self.entry, self.head) = (i, Some(head));
+        self.head = Some((head, entry));
         (self.left, self.next) = (head.records, 0);
         Ok(true)
     }

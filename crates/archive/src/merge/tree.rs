@@ -53,6 +53,7 @@ pub struct Merged {
     losers: Vec<usize>,
     /// How many cursors stand at their first record.
     primed: usize,
+    reads: u64,
     /// The winner has been handed out.
     is_taken: bool,
 }
@@ -70,6 +71,7 @@ impl Merged {
             ranks: vec![Rank::END; runs.len()],
             losers: vec![0; runs.len()],
             primed: 0,
+            reads: 0,
             is_taken: false,
         }
     }
@@ -77,7 +79,7 @@ impl Merged {
     /// How many reads it has made.
     #[must_use]
     pub fn reads(&self) -> u64 {
-        self.cursors.iter().map(RunCursor::reads).sum()
+        self.reads
     }
 
     /// Reads the beginning of the next run. A caller that counts I/Os calls this until it is done, before
@@ -90,6 +92,7 @@ impl Merged {
             return Ok(Progress::Done(()));
         };
         cursor.advance()?;
+        self.reads += cursor.reads();
         self.ranks[self.primed] = Rank::of(cursor.key());
         self.primed += 1;
         if self.primed == self.cursors.len() {
@@ -131,8 +134,11 @@ impl Merged {
         if self.is_taken {
             let mut winner = self.losers[0];
             let before = self.ranks[winner];
-            self.cursors[winner].advance()?;
-            self.ranks[winner] = Rank::of(self.cursors[winner].key());
+            let cursor = &mut self.cursors[winner];
+            let reads = cursor.reads();
+            cursor.advance()?;
+            self.reads += cursor.reads() - reads;
+            self.ranks[winner] = Rank::of(cursor.key());
             debug_assert!(before <= self.ranks[winner], "a run is sorted");
             let mut node = (winner + self.cursors.len()) / 2;
             while node > 0 {
