@@ -10,16 +10,17 @@
 //!   published. A crash at any I/O leaves a temporary file or a whole run.
 //! * After an error the run is not continued: what a failed sync left on the disk is not known.
 
+mod digests;
+mod tail;
+
 use std::sync::Arc;
 
 use perdura_base::checksum::{crc32c, crc32c_append};
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u32, to_u64};
-use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result};
+use perdura_base::{Epoch, Error, Pos, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 use perdura_page::RegionDigest;
-use perdura_page::digest::bound;
 
 use crate::name::{RunId, TEMPORARY};
 use crate::record::{PageAt, RunRecord};
@@ -27,66 +28,15 @@ use crate::run::block::{Coder, RAW_BYTES_MAX};
 use crate::run::body::BodyBuilder;
 use crate::run::footer::{self, FOOTER_BYTES, Footer, PARTS, Part};
 use crate::run::header::HEADER_BYTES;
-use crate::run::{BLOCK_BYTES_MAX, BlockEntry, Codec, Digests, Moments, PageSet, RunHeader};
+use crate::run::{BLOCK_BYTES_MAX, BlockEntry, Codec, Moments, PageSet, RunHeader};
 use crate::run::{index, summary};
+
+use digests::DigestSum;
+use tail::Stage;
+pub use tail::Tail;
 
 /// How much is written at once, bytes.
 pub const WRITE_BYTES: usize = 1024 * 1024;
-
-/// Sums up the digests of records that come in the order of runs: those of one page and tag are bound together.
-struct DigestSum {
-    region: Arc<RegionDigest>,
-    digests: Digests,
-    page: Option<(PageAt, CkptEpoch)>,
-    /// Of the page and tag, not bound yet.
-    of_page: u64,
-    /// Of their partition and tag, not yet in `digests`.
-    of_partition: u64,
-}
-
-impl DigestSum {
-    fn add(&mut self, record: &RunRecord<'_>, header: &RunHeader) -> Result<()> {
-        let page = (record.at, record.tag);
-        if self.page != Some(page) {
-            self.bind(header)?;
-            let moves = |(at, tag): (PageAt, CkptEpoch)| {
-                (at.partition, tag) != (record.at.partition, record.tag)
-            };
-            if self.page.is_some_and(moves) {
-                self.settle();
-            }
-            self.page = Some(page);
-        }
-        self.of_page ^= self.region.of_fragments(record.fragments());
-        Ok(())
-    }
-
-    fn bind(&mut self, header: &RunHeader) -> Result<()> {
-        let Some((at, _)) = self.page else {
-            return Ok(());
-        };
-        let id = header
-            .chunks
-            .page_id(at.partition, at.local)
-            .ok_or_else(|| {
-                Error::Usage(format!(
-                    "local page {} of partition {} has no id among {} partitions",
-                    at.local, at.partition, header.chunks.partitions
-                ))
-            })?;
-        self.of_partition ^= bound(id, self.of_page);
-        self.of_page = 0;
-        Ok(())
-    }
-
-    fn settle(&mut self) {
-        debug_assert_eq!(self.of_page, 0, "the page's digest has been bound");
-        if let Some((at, tag)) = self.page {
-            self.digests.add(tag, at.partition, self.of_partition);
-            self.of_partition = 0;
-        }
-    }
-}
 
 /// What a run that was written is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,13 +167,7 @@ impl RunWriter {
             raw: Vec::with_capacity(RAW_BYTES_MAX),
             entries: Vec::new(),
             pages: PageSet::default(),
-            digests: DigestSum {
-                region: digest,
-                digests: Digests::default(),
-                page: None,
-                of_page: 0,
-                of_partition: 0,
-            },
+            digests: DigestSum::new(digest),
             last: None,
             records: 0,
             updates: 0,
@@ -315,14 +259,12 @@ impl RunWriter {
         if !self.body.is_empty() {
             self.end_block();
         }
-        self.digests.bind(&self.header)?;
-        self.digests.settle();
+        let digests = self.digests.finish(&self.header)?;
         let epochs = self.header.id.epochs;
         assert!(
             moments.list().iter().all(|m| epochs.contains(m.epoch)),
             "moments are epochs of the run"
         );
-        let digests = self.digests.digests;
         let out = &mut self.out;
         let mut parts = [Part::default(); PARTS];
         for (i, part) in parts.iter_mut().enumerate() {
@@ -374,117 +316,5 @@ impl RunWriter {
     /// The disk's.
     pub fn abandon(self) -> Result<()> {
         self.out.disk.remove(&self.out.temporary)
-    }
-}
-
-/// What a run that has all its records does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Write,
-    Sync,
-    Publish,
-    SyncDir,
-    Done,
-    /// An I/O failed: nothing more is done.
-    Failed,
-}
-
-/// The end of writing a run: one I/O a step.
-pub struct Tail {
-    summary: RunSummary,
-    digests: Digests,
-    out: Output,
-    stage: Stage,
-}
-
-impl Tail {
-    /// The digests of the run's records.
-    #[must_use]
-    pub fn digests(&self) -> &Digests {
-        &self.digests
-    }
-
-    /// The update numbers that the run's records account for.
-    #[must_use]
-    pub fn updates(&self) -> u64 {
-        self.summary.updates
-    }
-
-    /// The path of the file as long as the run does not exist.
-    #[must_use]
-    pub fn temporary(&self) -> &str {
-        &self.out.temporary
-    }
-
-    /// Makes the next I/O. The run exists when this has returned [`Progress::Done`].
-    ///
-    /// # Errors
-    /// The disk's; after one, [`Error::Stopped`]. [`Error::Usage`] if there is a run of that name.
-    pub fn step(&mut self) -> Result<Progress<RunSummary>> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Failed);
-        self.stage = match stage {
-            Stage::Write => {
-                self.out.write()?;
-                if self.out.pending.is_empty() {
-                    Stage::Sync
-                } else {
-                    Stage::Write
-                }
-            }
-            Stage::Sync => {
-                if !armed(Flaw::RenameBeforeSync) {
-                    self.out.file.sync()?;
-                }
-                Stage::Publish
-            }
-            Stage::Publish => {
-                publish(&self.out, self.summary.id)?;
-                Stage::SyncDir
-            }
-            Stage::SyncDir => {
-                self.out.disk.sync_dir(&self.out.dir)?;
-                Stage::Done
-            }
-            Stage::Done => Stage::Done,
-            Stage::Failed => {
-                return Err(Error::Stopped(format!(
-                    "{} was given up after a failed write",
-                    self.out.temporary
-                )));
-            }
-        };
-        if self.stage != Stage::Done {
-            return Ok(Progress::More);
-        }
-        self.summary.crc = self.out.crc;
-        debug_assert_eq!(
-            self.out.written, self.summary.bytes,
-            "all bytes are written"
-        );
-        Ok(Progress::Done(self.summary.clone()))
-    }
-
-    /// Takes all steps that are left.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
-    pub fn run(mut self) -> Result<RunSummary> {
-        loop {
-            if let Progress::Done(summary) = self.step()? {
-                return Ok(summary);
-            }
-        }
-    }
-}
-
-/// Gives the temporary file the run's name. A run that has the name already is not replaced.
-fn publish(out: &Output, id: RunId) -> Result<()> {
-    let path = id.path(&out.dir);
-    match out.disk.open(&path, Access::Buffered) {
-        Err(error) if error.is_not_found() => out.disk.rename(&out.temporary, &path),
-        Err(error) => Err(error),
-        Ok(_) => Err(Error::Usage(format!(
-            "{path} exists and is not replaced: give the new run a higher generation"
-        ))),
     }
 }

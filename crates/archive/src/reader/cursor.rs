@@ -1,0 +1,235 @@
+//! The records of a run in order, block by block.
+
+use std::sync::Arc;
+
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{round_up, to_u64, to_usize};
+use perdura_base::{Epoch, Error, Result};
+use perdura_device::{AlignedBuf, read_exact_at};
+
+use super::{READ_BYTES, Run, Scope};
+use crate::record::{PageAt, RunRecord};
+use crate::run::block::{self, BlockHead, Unpacker};
+use crate::run::body::Decoded;
+use crate::run::{BlockEntry, damage};
+
+/// The records of a run, or of some of its pages, one after the other.
+pub struct RunCursor {
+    run: Arc<Run>,
+    /// The pages wanted: from the first, to the second.
+    from: PageAt,
+    to: Option<PageAt>,
+    /// The blocks that are left, as indexes into the run's index.
+    blocks: std::ops::Range<usize>,
+    /// The block that is open.
+    head: Option<(BlockHead, BlockEntry)>,
+    raw: Vec<u8>,
+    unpacker: Unpacker,
+    left: u32,
+    next: usize,
+    current: Option<Decoded>,
+    last: Option<(PageAt, Epoch, u32)>,
+    buf: AlignedBuf,
+    /// Where the buffer's first byte is in the file, and how many bytes were read.
+    window: (u64, usize),
+    reads: u64,
+}
+
+impl RunCursor {
+    pub(super) fn new(run: Arc<Run>, scope: &Scope) -> RunCursor {
+        let (from, to) = scope.bounds();
+        // The block before the first that begins at `from` or behind may end with it.
+        let first = run.index.partition_point(|entry| entry.first < from);
+        let end = to.map_or(run.index.len(), |to| {
+            run.index.partition_point(|entry| entry.first < to)
+        });
+        let first = first.saturating_sub(1).min(end);
+        debug_assert!(end <= run.index.len(), "blocks of the run");
+        let blocks = &run.index[first..end];
+        let span = blocks.first().zip(blocks.last());
+        let bytes = span.map_or(0, |(first, last)| last.end() - first.offset);
+        let buf_len = to_usize(round_up(bytes, to_u64(SECTOR_BYTES))).min(READ_BYTES);
+        RunCursor {
+            run,
+            from,
+            to,
+            blocks: first..end,
+            head: None,
+            raw: Vec::new(),
+            unpacker: Unpacker::default(),
+            left: 0,
+            next: 0,
+            current: None,
+            last: None,
+            // A block begins and ends anywhere in a sector.
+            buf: AlignedBuf::zeroed(buf_len + 2 * SECTOR_BYTES),
+            window: (0, 0),
+            reads: 0,
+        }
+    }
+
+    /// How many reads it has made.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
+    /// Goes on to the next record. `false`: there is none. Makes one read at most, apart from blocks that turn out to
+    /// have no page of the scope.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; the disk's. The cursor is of no use after an error.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        loop {
+            if self.left == 0 && !self.open_block()? {
+                self.current = None;
+                return Ok(false);
+            }
+            let decoded = self.decode()?;
+            if decoded.at() < self.from {
+                continue;
+            }
+            if self.to.is_some_and(|to| to <= decoded.at()) {
+                self.left = 0;
+                self.blocks = 0..0;
+                self.current = None;
+                return Ok(false);
+            }
+            self.current = Some(decoded);
+            return Ok(true);
+        }
+    }
+
+    /// The record that [`advance`](Self::advance) went to.
+    ///
+    /// # Panics
+    /// If it went to none.
+    #[inline]
+    #[must_use]
+    pub fn record(&self) -> RunRecord<'_> {
+        let decoded = self.current.as_ref().expect("the cursor is at a record");
+        decoded.record(&self.raw)
+    }
+
+    /// The place of the record in the order of runs; `None` at the end.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> Option<(PageAt, Epoch, u32)> {
+        self.current.as_ref().map(Decoded::key)
+    }
+
+    /// Decodes the next record of the open block.
+    #[inline]
+    fn decode(&mut self) -> Result<Decoded> {
+        let (head, entry) = self.head.as_ref().expect("a block is open");
+        let before = self.page_before(head);
+        let decoded = Decoded::read(&self.raw, self.next, head, before);
+        let Some(decoded) = decoded else {
+            return Err(self.misplaced("a record, as this build writes it"));
+        };
+        let key = decoded.key();
+        let (tag, epochs) = decoded.bounds();
+        let is_admitted = entry.tags.0 <= tag
+            && tag <= entry.tags.1
+            && entry.epochs.0 <= epochs.first
+            && epochs.last <= entry.epochs.1;
+        if !is_admitted || self.last.is_some_and(|last| key < last) {
+            return Err(
+                self.misplaced("a record at its place in the order, within the index's bounds")
+            );
+        }
+        if decoded.is_net() && self.run.parts(epochs) {
+            return Err(self.misplaced("records that are combined between two moments of the run"));
+        }
+        if before != decoded.at() || self.next == 0 {
+            let chunks = self.run.header.chunks;
+            let has_id = chunks.page_id(decoded.at().partition, decoded.at().local);
+            if has_id.is_none() {
+                return Err(self.misplaced("a record of a page that has an id"));
+            }
+        }
+        self.last = Some(key);
+        self.next = decoded.end;
+        self.left -= 1;
+        if self.left == 0 && self.next != self.raw.len() {
+            return Err(self.misplaced("the end of the block behind its last record"));
+        }
+        Ok(decoded)
+    }
+
+    /// The page of the record before the next one of the block: the block's first for the first.
+    #[inline]
+    fn page_before(&self, head: &BlockHead) -> PageAt {
+        if self.next == 0 {
+            return head.first;
+        }
+        self.last.map_or(head.first, |(at, ..)| at)
+    }
+
+    #[cold]
+    fn misplaced(&self, expected: &str) -> Error {
+        let offset = self.head.as_ref().map_or(0, |(_, entry)| entry.offset);
+        let found = format!("other bytes at byte {} of the block's records", self.next);
+        damage(self.run.file.path(), offset, expected, found)
+    }
+
+    /// Reads, checks and opens the next block. `false`: there is none.
+    fn open_block(&mut self) -> Result<bool> {
+        let Some(i) = self.blocks.next() else {
+            return Ok(false);
+        };
+        let run = Arc::clone(&self.run);
+        let entry = run.index[i];
+        self.fill(&entry)?;
+        let from = to_usize(entry.offset - self.window.0);
+        let bytes = &self.buf[from..from + to_usize(u64::from(entry.bytes))];
+        self.raw.clear();
+        let place = (run.header_crc, entry.offset);
+        let head = block::open(
+            run.file.path(),
+            bytes,
+            place,
+            &mut self.unpacker,
+            &mut self.raw,
+        )?;
+        let says = (entry.first, entry.records, entry.tags.0, entry.epochs.0);
+        if says != (head.first, head.records, head.tag_min, head.epoch_min) {
+            let expected = "the block that the index describes";
+            let found = format!("another head, {head:?}");
+            return Err(damage(run.file.path(), entry.offset, expected, found));
+        }
+        self.head = Some((head, entry));
+        (self.left, self.next) = (head.records, 0);
+        Ok(true)
+    }
+
+    /// Has the block in the buffer. Reads ahead, no further than the last block that is wanted.
+    fn fill(&mut self, entry: &BlockEntry) -> Result<()> {
+        let (start, len) = self.window;
+        if start <= entry.offset && entry.end() <= start + to_u64(len) {
+            return Ok(());
+        }
+        let sector = to_u64(SECTOR_BYTES);
+        let start = entry.offset / sector * sector;
+        let last = self
+            .blocks
+            .end
+            .checked_sub(1)
+            .map(|i| self.run.index[i].end());
+        let end = last.unwrap_or(0).min(entry.offset + to_u64(READ_BYTES));
+        let len = to_usize(round_up(end.max(entry.end()) - start, sector));
+        assert!(len <= self.buf.len(), "{len} bytes fit the buffer");
+        self.window = (start, 0);
+        read_exact_at(self.run.file.as_ref(), start, &mut self.buf[..len])?;
+        self.window = (start, len);
+        self.reads += 1;
+        Ok(())
+    }
+}
