@@ -8,7 +8,7 @@
 //! # Invariants
 //! * A file has a run's name only when its bytes are durable: it is written under a temporary name, synced, and then
 //!   published. A crash at any I/O leaves a temporary file or a whole run.
-//! * After an error the run is not continued: what a failed sync left on the disk is not known.
+//! * After a failed sync, or another failure at the end of the run, it is given up: what is on the disk is not known.
 
 mod digests;
 mod tail;

@@ -3,6 +3,7 @@
 mod common;
 mod damage;
 mod example;
+mod forged;
 mod merge;
 mod quick;
 mod runs;
