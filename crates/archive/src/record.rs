@@ -5,7 +5,6 @@
 //! update numbers of the page it accounts for.
 
 use perdura_base::checksum::mix64;
-use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Useq};
 use perdura_page::diff::{Fragments, xor_into};
 use perdura_page::layout::PAGE_BYTES;
@@ -200,12 +199,6 @@ impl<'a> RunRecord<'a> {
             let end = fragment.offset + fragment.bytes.len();
             xor_into(&mut page[fragment.offset..end], fragment.bytes);
         }
-    }
-
-    /// Bytes of memory that the record's fragments take.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        to_u64(self.bytes.len())
     }
 }
 

@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Result};
 
 use crate::reader::{Run, RunCursor, Scope};
@@ -162,13 +161,5 @@ impl Merged {
     pub fn record(&self) -> RunRecord<'_> {
         assert!(self.is_taken, "there is a record");
         self.cursors[self.losers[0]].record()
-    }
-
-    /// Bytes of the runs' files.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        let bytes: u64 = self.cursors.iter().map(|cursor| cursor.run().bytes()).sum();
-        debug_assert!(bytes >= to_u64(self.cursors.len()), "no file is empty");
-        bytes
     }
 }

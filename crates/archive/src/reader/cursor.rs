@@ -74,12 +74,6 @@ impl RunCursor {
         self.reads
     }
 
-    /// The run.
-    #[must_use]
-    pub fn run(&self) -> &Arc<Run> {
-        &self.run
-    }
-
     /// Goes on to the next record. `false`: there is none. Makes one read at most, apart from blocks that turn out to
     /// have no page of the scope.
     ///
