@@ -41,6 +41,7 @@ pub fn disk(make: impl Fn() -> Arc<dyn Disk>) {
     }
     lengths_grow_and_shrink(&*make());
     names_are_created_renamed_and_removed(&*make());
+    a_published_name_replaces_nothing(&*make());
     open_files_outlive_their_names(&*make());
     directories_nest_and_list(&*make());
     the_lock_has_one_holder(&*make());
@@ -146,6 +147,35 @@ fn names_are_created_renamed_and_removed(disk: &dyn Disk) {
     assert!(disk.list("").unwrap().is_empty());
 }
 
+fn a_published_name_replaces_nothing(disk: &dyn Disk) {
+    let all_of = |path: &str| all(&*disk.open(path, Access::Buffered).unwrap());
+    disk.make_dir("d").unwrap();
+    let file = write_new(disk, "a", b"a");
+    write_new(disk, "b", b"b");
+    for taken in ["b", "d", "a"] {
+        let refused = disk.publish("a", taken).unwrap_err();
+        assert_eq!(
+            kind(&refused),
+            Some(std::io::ErrorKind::AlreadyExists),
+            "{taken} is replaced"
+        );
+        assert!(refused.to_string().contains(taken), "{refused}");
+    }
+    assert_eq!(disk.list("").unwrap(), ["a", "b", "d"], "all files stay");
+    assert_eq!((all_of("a"), all_of("b")), (b"a".to_vec(), b"b".to_vec()));
+    assert!(disk.publish("no", "c").unwrap_err().is_not_found());
+    assert!(disk.publish("no", "b").unwrap_err().is_not_found());
+    assert!(disk.publish("a", "no/c").unwrap_err().is_not_found());
+    disk.publish("a", "d/c").unwrap();
+    disk.sync_dir("d").unwrap();
+    assert_eq!(disk.list("").unwrap(), ["b", "d"], "the old name is gone");
+    file.write_at(1, b"new").unwrap();
+    assert_eq!(all_of("d/c"), b"anew", "a file is published, not a copy");
+    disk.remove("b").unwrap();
+    disk.publish("d/c", "b").unwrap();
+    assert_eq!(all_of("b"), b"anew", "a removed file's name is free");
+}
+
 fn open_files_outlive_their_names(disk: &dyn Disk) {
     let file = write_new(disk, "f", b"old");
     disk.rename("f", "g").unwrap();
@@ -205,6 +235,8 @@ fn paths_outside_the_root_are_refused(disk: &dyn Disk) {
         assert!(usage(disk.make_dir(bad)));
         assert!(usage(disk.rename(bad, "g")));
         assert!(usage(disk.rename("g", bad)));
+        assert!(usage(disk.publish(bad, "g")));
+        assert!(usage(disk.publish("g", bad)));
         assert!(usage(disk.remove(bad)));
         assert!(usage(disk.sync_dir(bad)));
         assert!(usage(disk.lock(bad)));
@@ -214,7 +246,10 @@ fn paths_outside_the_root_are_refused(disk: &dyn Disk) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FileDisk, LogIo, LogWay, ManualClock, MemDisk, ModelDisk, SimDisk, SystemClock};
+    use crate::{
+        FileDisk, LogIo, LogWay, ManualClock, MemDisk, ModelDisk, ReadDir, ReadFile, ReadOnly,
+        SimDisk, SystemClock,
+    };
 
     /// Makes disks that are directories.
     fn directories(log_io: LogIo) -> impl Fn() -> Arc<dyn Disk> {
@@ -277,6 +312,67 @@ mod tests {
         for seed in 0..50 {
             durable_queue(|| SimDisk::new(seed));
         }
+    }
+
+    /// A view of a disk that has the names `a` and `b`.
+    struct View(MemDisk);
+
+    impl ReadDir for View {
+        type File = ViewFile;
+
+        fn open(&self, path: &str, access: Access) -> Result<ViewFile> {
+            self.0.open(path, access).map(ViewFile)
+        }
+
+        fn list(&self, dir: &str) -> Result<Vec<String>> {
+            self.0.list(dir)
+        }
+
+        fn lock(&self, path: &str) -> Result<Box<dyn std::any::Any + Send + Sync>> {
+            self.0.lock(path)
+        }
+
+        fn name(&self) -> String {
+            self.0.name()
+        }
+    }
+
+    struct ViewFile(Arc<dyn File>);
+
+    impl ReadFile for ViewFile {
+        fn len(&self) -> Result<u64> {
+            self.0.len()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+            self.0.read_at(offset, buf)
+        }
+
+        fn path(&self) -> &str {
+            self.0.path()
+        }
+
+        fn is_direct(&self) -> bool {
+            self.0.is_direct()
+        }
+    }
+
+    #[test]
+    fn a_read_only_view_publishes_nothing() {
+        let disk = MemDisk::new();
+        write_new(&disk, "a", b"a");
+        write_new(&disk, "b", b"b");
+        let view = ReadOnly(View(disk));
+        for to in ["b", "c"] {
+            let refused = view.publish("a", to).unwrap_err();
+            assert_eq!(
+                kind(&refused),
+                Some(std::io::ErrorKind::ReadOnlyFilesystem),
+                "{refused}"
+            );
+        }
+        assert_eq!(view.list("").unwrap(), ["a", "b"]);
+        assert_eq!(all(&*view.open("a", Access::Buffered).unwrap()), b"a");
     }
 
     #[test]

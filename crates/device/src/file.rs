@@ -32,6 +32,7 @@ use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2};
 use crate::durable::{DurableQueue, WaitQueue};
 use crate::path::{bytes_u64, check_dir, check_file};
 use crate::probe::{self, LogIo, LogWay, LogWayReport};
+use crate::publish::publish;
 use crate::ring::RingQueue;
 use crate::{Access, AlignedBuf, Disk, File, Locks, Through, WriteCache};
 
@@ -182,6 +183,13 @@ impl Disk for FileDisk {
         let source = self.full(from);
         fs::rename(&source, self.full(to))
             .map_err(|e| Error::io("rename", source.display().to_string(), e))
+    }
+
+    fn publish(&self, from: &str, to: &str) -> Result<()> {
+        check_file(from)?;
+        check_file(to)?;
+        let (source, target) = (self.full(from), self.full(to));
+        publish(&source, &target).map_err(|e| Error::io("publish", target.display().to_string(), e))
     }
 
     fn remove(&self, path: &str) -> Result<()> {

@@ -17,6 +17,8 @@
 //! * Paths are relative to the disk's root, with `/` between parts.
 //! * A write is durable when a later [`File::sync`] of that file has returned `Ok`, and not
 //!   before. A file's name is durable when a later [`Disk::sync_dir`] of its directory has.
+//! * [`Disk::rename`] replaces an existing target, [`Disk::publish`] never does. Of several publishers of one
+//!   name, in one process or in several, exactly one succeeds.
 //! * A durable write is durable when it has returned or completed with `Ok`, its own range alone: see
 //!   [`durable`].
 //! * After a failed sync nothing may be assumed of what was written since the last good one;
@@ -32,6 +34,7 @@ mod mem;
 mod model;
 mod path;
 mod probe;
+mod publish;
 mod read_only;
 mod ring;
 mod sim;
@@ -92,6 +95,12 @@ pub trait Disk: Send + Sync + 'static {
     /// Renames a file within the disk, replacing an existing target. Files that are open stay
     /// usable and keep the path they were opened with in their messages.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Gives a file another name within the disk, as [`rename`](Self::rename), and never replaces: if the
+    /// target exists, file or directory, this fails with
+    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), and both stay. The new name is durable when a
+    /// later [`sync_dir`](Self::sync_dir) of its directory has returned `Ok`.
+    fn publish(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file.
     fn remove(&self, path: &str) -> Result<()>;

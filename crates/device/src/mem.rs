@@ -138,6 +138,26 @@ impl Disk for MemDisk {
         Ok(())
     }
 
+    fn publish(&self, from: &str, to: &str) -> Result<()> {
+        check_file(from)?;
+        check_file(to)?;
+        let mut tree = self.tree.lock();
+        if !tree.files.contains_key(from) {
+            return Err(missing("publish", from));
+        }
+        if !tree.has_dir(parent(to)) {
+            return Err(missing("publish", to));
+        }
+        if tree.files.contains_key(to) || tree.dirs.contains(to) {
+            let source = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(Error::io("publish", to, source));
+        }
+        let bytes = tree.files.remove(from).unwrap_or_default();
+        let before = tree.files.insert(to.to_owned(), bytes);
+        assert!(before.is_none(), "{to} is published where it is free");
+        Ok(())
+    }
+
     fn remove(&self, path: &str) -> Result<()> {
         check_file(path)?;
         let removed = self.tree.lock().files.remove(path);

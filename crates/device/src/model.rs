@@ -224,6 +224,10 @@ impl Disk for ModelDisk {
         self.inner.rename(from, to)
     }
 
+    fn publish(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.publish(from, to)
+    }
+
     fn remove(&self, path: &str) -> Result<()> {
         self.inner.remove(path)
     }

@@ -96,6 +96,10 @@ impl<T: ReadDir> Disk for ReadOnly<T> {
         Err(refused("rename", from))
     }
 
+    fn publish(&self, _: &str, to: &str) -> Result<()> {
+        Err(refused("publish", to))
+    }
+
     fn remove(&self, path: &str) -> Result<()> {
         Err(refused("remove", path))
     }

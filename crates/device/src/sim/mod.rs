@@ -304,6 +304,14 @@ impl Disk for SimDisk {
         state.rename(from, to, life)
     }
 
+    fn publish(&self, from: &str, to: &str) -> Result<()> {
+        check_file(from)?;
+        check_file(to)?;
+        let mut state = self.state.lock();
+        let life = self.life_of(&state);
+        state.publish(from, to, life)
+    }
+
     fn remove(&self, path: &str) -> Result<()> {
         check_file(path)?;
         let mut state = self.state.lock();

@@ -188,6 +188,28 @@ impl State {
         Ok(())
     }
 
+    /// A rename that is refused if the target exists. What waits in the journal is a rename: an older file of
+    /// that name can only be one whose removal waits before it.
+    pub(super) fn publish(&mut self, from: &str, to: &str, life: u64) -> Result<()> {
+        self.mutating("publish", from, life)?;
+        self.strike_name("publish", from)?;
+        let names = &self.storage.names;
+        if !names.live.contains_key(from) || !names.has_dir(parent(to)) {
+            return Err(Error::io("publish", from, io::ErrorKind::NotFound.into()));
+        }
+        if names.live.contains_key(to) || names.dirs.contains(to) {
+            return Err(Error::io(
+                "publish",
+                to,
+                io::ErrorKind::AlreadyExists.into(),
+            ));
+        }
+        let seq = self.next_seq();
+        let renamed = self.storage.names.rename(seq, from, to);
+        assert!(renamed, "{from} was there before it was published");
+        Ok(())
+    }
+
     pub(super) fn remove(&mut self, path: &str, life: u64) -> Result<()> {
         self.mutating("remove", path, life)?;
         self.strike_name("remove", path)?;

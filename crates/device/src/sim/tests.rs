@@ -217,6 +217,61 @@ fn a_rename_over_a_file_leaves_the_old_or_the_new_one() {
 }
 
 #[test]
+fn a_published_file_has_the_old_name_or_the_new_one_and_replaces_nothing() {
+    let look = |disk: &SimDisk| {
+        let names = disk.files().into_iter().map(|(path, _)| {
+            let bytes = contents(disk, &path).unwrap();
+            format!("{path}={}", String::from_utf8(bytes).unwrap())
+        });
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let seen_in = |profile, act: &dyn Fn(&SimDisk)| outcomes(profile, act, look);
+    let all = |seen: [&str; 2]| BTreeSet::from(seen.map(str::to_owned));
+
+    let unsynced = |disk: &SimDisk| {
+        durable_file(disk, "f.tmp", b"new");
+        disk.publish("f.tmp", "f").unwrap();
+    };
+    let either = all(["f.tmp=new", "f=new"]);
+    assert_eq!(seen_in(CrashProfile::Worst, &unsynced), either);
+    let synced = |disk: &SimDisk| {
+        unsynced(disk);
+        disk.sync_dir("").unwrap();
+    };
+    let kept = BTreeSet::from(["f=new".to_owned()]);
+    for profile in CrashProfile::ALL {
+        assert_eq!(seen_in(profile, &synced), kept, "{profile:?}");
+    }
+
+    // The target exists, durable or not yet: no crash makes the refused publication happen.
+    let refused = |disk: &SimDisk| {
+        durable_file(disk, "f.tmp", b"new");
+        durable_file(disk, "f", b"old");
+        assert!(disk.publish("f.tmp", "f").is_err());
+    };
+    let both = BTreeSet::from(["f=old f.tmp=new".to_owned()]);
+    assert_eq!(seen_in(CrashProfile::Worst, &refused), both);
+    let lost = |disk: &SimDisk| {
+        durable_file(disk, "f.tmp", b"new");
+        new_file(disk, "f");
+        assert!(disk.publish("f.tmp", "f").is_err());
+    };
+    let may_vanish = all(["f= f.tmp=new", "f.tmp=new"]);
+    assert_eq!(seen_in(CrashProfile::Worst, &lost), may_vanish);
+
+    // A name whose removal is not durable is free, and its file goes before the new one comes.
+    let again = |disk: &SimDisk| {
+        durable_file(disk, "f.tmp", b"new");
+        durable_file(disk, "f", b"old");
+        disk.remove("f").unwrap();
+        disk.publish("f.tmp", "f").unwrap();
+    };
+    let mut steps = all(["f=old f.tmp=new", "f.tmp=new"]);
+    steps.insert("f=new".to_owned());
+    assert_eq!(seen_in(CrashProfile::Worst, &again), steps);
+}
+
+#[test]
 fn names_survive_independently_but_one_name_keeps_its_order() {
     let act = |disk: &SimDisk| {
         for path in ["a", "b"] {

@@ -217,6 +217,10 @@ impl Disk for FaultyDisk {
         self.inner.rename(from, to)
     }
 
+    fn publish(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.publish(from, to)
+    }
+
     fn remove(&self, path: &str) -> Result<()> {
         self.inner.remove(path)
     }

@@ -91,6 +91,10 @@ impl Disk for HeldDisk {
         self.0.rename(from, to)
     }
 
+    fn publish(&self, from: &str, to: &str) -> Result<()> {
+        self.0.publish(from, to)
+    }
+
     fn remove(&self, path: &str) -> Result<()> {
         self.0.remove(path)
     }

@@ -1,0 +1,99 @@
+//! A rename that never replaces an existing file, on a real file system.
+//!
+//! Linux has one: `renameat2` with `RENAME_NOREPLACE`. It is one step, and of several processes that
+//! publish one name exactly one succeeds.
+//!
+//! # Fallback
+//! File systems that do not take the flag (network and FUSE ones, mostly) refuse it with `EINVAL`, and kernels
+//! without the call with `ENOSYS`. There the file gets the new name as a hard link, which fails if the
+//! name exists, and then loses the old name. The decision who publishes is the link's, so it is still one step.
+//! What differs: a crash between the two leaves *both* names, of the same bytes, and so does a failure to
+//! remove the old name, which is returned as an error. A caller that removes temporary files when it starts
+//! loses nothing by that. A file system that has neither the flag nor hard links cannot publish: the
+//! link's error is returned, and nothing is changed.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{CWD, RenameFlags, link, renameat_with, unlink};
+use rustix::io::Errno;
+
+/// Renames `source` to `target`, which must not exist.
+pub(crate) fn publish(source: &Path, target: &Path) -> io::Result<()> {
+    debug_assert!(
+        source.parent().is_some() && target.parent().is_some(),
+        "both names lie in a directory"
+    );
+    match renameat_with(CWD, source, CWD, target, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => link_and_unlink(source, target),
+        renamed => Ok(renamed?),
+    }
+}
+
+/// Publishes by a hard link; see the module's text.
+fn link_and_unlink(source: &Path, target: &Path) -> io::Result<()> {
+    link(source, target)?;
+    Ok(unlink(source)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn kind(result: io::Result<()>) -> Option<io::ErrorKind> {
+        result.err().map(|error| error.kind())
+    }
+
+    /// The fallback keeps the promise of the call that it stands in for.
+    #[test]
+    fn both_ways_publish_once_and_replace_nothing() {
+        for way in [publish, link_and_unlink] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            fs::write(at("a"), b"a").unwrap();
+            fs::write(at("b"), b"b").unwrap();
+            fs::create_dir(at("d")).unwrap();
+            let exists = Some(io::ErrorKind::AlreadyExists);
+            assert_eq!(kind(way(&at("a"), &at("b"))), exists);
+            assert_eq!(kind(way(&at("a"), &at("d"))), exists);
+            assert_eq!(kind(way(&at("a"), &at("a"))), exists);
+            assert_eq!(fs::read(at("a")).unwrap(), b"a");
+            assert_eq!(fs::read(at("b")).unwrap(), b"b");
+            let missing = Some(io::ErrorKind::NotFound);
+            assert_eq!(kind(way(&at("no"), &at("c"))), missing);
+            assert_eq!(kind(way(&at("a"), &at("no/c"))), missing);
+            way(&at("a"), &at("d/c")).unwrap();
+            assert_eq!(fs::read(at("d/c")).unwrap(), b"a");
+            assert!(!at("a").exists(), "the old name is gone");
+        }
+    }
+
+    /// Threads that publish one name: one of them succeeds, and the name has its bytes.
+    #[test]
+    fn one_of_several_publishers_succeeds() {
+        for way in [publish, link_and_unlink] {
+            let dir = tempfile::tempdir().unwrap();
+            let target = dir.path().join("target");
+            let names = ["0", "1", "2", "3"].map(|name| dir.path().join(name));
+            for name in &names {
+                fs::write(name, name.display().to_string()).unwrap();
+            }
+            let target = &target;
+            let won: Vec<&std::path::PathBuf> = std::thread::scope(|scope| {
+                let tries = names
+                    .each_ref()
+                    .map(|name| (name, scope.spawn(move || way(name, target).is_ok())));
+                let tries = tries.into_iter();
+                tries
+                    .filter_map(|(name, publisher)| publisher.join().unwrap().then_some(name))
+                    .collect()
+            });
+            assert_eq!(won.len(), 1);
+            let bytes = fs::read_to_string(target).unwrap();
+            assert_eq!(bytes, won[0].display().to_string());
+            assert_eq!(names.iter().filter(|name| name.exists()).count(), 3);
+        }
+    }
+}
