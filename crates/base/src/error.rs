@@ -79,6 +79,20 @@ pub enum Error {
         oldest: Option<Pos>,
     },
 
+    /// Corruption: the archive holds epochs that the log does not reach. Only durable epochs are archived, so
+    /// the log has lost acknowledged transactions.
+    #[error(
+        "the archive holds the log up to epoch {archived}, and the log that was found is durable up to epoch \
+         {durable}: acknowledged transactions of the epochs between are missing in it. Nothing was changed. \
+         Restore the log from a copy, or the database from the archive"
+    )]
+    LostLog {
+        /// The archive's end.
+        archived: crate::Epoch,
+        /// Where the log ends.
+        durable: crate::Epoch,
+    },
+
     /// Environment: an operation on a file failed.
     #[error("{op} {file}: {source}")]
     Io {
@@ -174,7 +188,10 @@ impl Error {
             | Error::SnapshotEnded
             | Error::Locked { .. } => Family::Environment,
             Error::Fenced(_) => Family::Fenced,
-            Error::Corrupt(_) | Error::Version { .. } | Error::Foreign { .. } => Family::Corruption,
+            Error::Corrupt(_)
+            | Error::LostLog { .. }
+            | Error::Version { .. }
+            | Error::Foreign { .. } => Family::Corruption,
         }
     }
 

@@ -195,6 +195,10 @@ pub enum Flaw {
     /// Records are combined if no image lies above the first one's tag and at or below the last one's, as if tags
     /// rose along a page's life.
     TagsTakenForRising,
+    /// An archive's reader takes a stream as far as it is written, beyond the durable epoch.
+    EpochBeyondDArchived,
+    /// An archive's reader goes on in the segment of a life behind its cut.
+    VoidEpochArchived,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -315,6 +319,9 @@ impl Flaw {
         Flaw::UpdateSpanLost,
         Flaw::TagsTakenForRising,
     ];
+    /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of recovery arm
+    /// them.
+    pub const LOG_SOURCE: [Flaw; 2] = [Flaw::EpochBeyondDArchived, Flaw::VoidEpochArchived];
 
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [
@@ -332,6 +339,7 @@ const _: () = assert!(
         + Flaw::TABLES.len()
         + Flaw::ORDERED.len()
         + Flaw::ARCHIVE.len()
+        + Flaw::LOG_SOURCE.len()
         + Flaw::STEAL.len()
         == Flaw::NoEpochs as usize + 1,
     "every flaw is on a list"

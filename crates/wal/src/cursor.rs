@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
@@ -57,6 +58,8 @@ pub struct LogCursor {
     buf_pos: Pos,
     /// How many of the buffer's bytes were read.
     buf_len: usize,
+    /// The block at the cursor, if it was looked at: the buffer holds it.
+    ahead: Option<BlockHeader>,
 }
 
 /// A block that is durable.
@@ -120,7 +123,14 @@ impl LogCursor {
             buf: AlignedBuf::zeroed(to_usize(READ_BYTES)),
             buf_pos: at,
             buf_len: 0,
+            ahead: None,
         })
+    }
+
+    /// The stream that it reads.
+    #[must_use]
+    pub fn stream(&self) -> StreamId {
+        self.stream
     }
 
     /// Where the next block stands or will stand. A caller that saves it continues from there.
@@ -136,6 +146,33 @@ impl LogCursor {
     /// the bytes there are not the durable block, or if more was read than is durable. After an
     /// error the cursor stays where it is.
     pub fn read(&mut self, durable: &Vouched) -> Result<Option<DurableBlock<'_>>> {
+        self.peek(durable)?;
+        let Some(header) = self.ahead.take() else {
+            return Ok(None);
+        };
+        assert_eq!(header.pos, self.at, "the block at the cursor is returned");
+        let from = to_usize(self.at.0 - self.buf_pos.0);
+        let len = to_usize(header.block_len());
+        self.at = header.end();
+        Ok(Some(DurableBlock {
+            bytes: &self.buf[from..from + len],
+            header,
+        }))
+    }
+
+    /// The header of the block that the next [`read`](Self::read) returns. The block is read and checked
+    /// once.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn peek(&mut self, durable: &Vouched) -> Result<Option<&BlockHeader>> {
+        if self.ahead.is_none() {
+            self.ahead = self.look(durable)?;
+        }
+        Ok(self.ahead.as_ref())
+    }
+
+    fn look(&mut self, durable: &Vouched) -> Result<Option<BlockHeader>> {
         let end = durable.ends[usize::from(self.stream.0)];
         if self.at == end {
             return Ok(None);
@@ -157,13 +194,7 @@ impl LogCursor {
             Ok(header) => header,
             Err(found) => return Err(self.missing(&found)?),
         };
-        let from = to_usize(self.at.0 - self.buf_pos.0);
-        let len = to_usize(header.block_len());
-        self.at = header.end();
-        Ok(Some(DurableBlock {
-            bytes: &self.buf[from..from + len],
-            header,
-        }))
+        Ok(Some(header))
     }
 
     /// Opens the segment that holds the next block. Returns where the durable part of its life ends, and
@@ -171,11 +202,13 @@ impl LogCursor {
     fn enter_segment(&mut self, durable: &Vouched, end: Pos) -> Result<(Pos, Epoch)> {
         let at = self.at;
         let holds = |life: &&Life| life.start <= at && life.ended.is_none_or(|(cut, _)| at < cut);
-        let Some(life) = self.lives.iter().rev().find(holds) else {
+        let life = self.void_life().or(self.lives.iter().rev().find(holds));
+        let Some(life) = life else {
             return Err(self.truncated()?);
         };
         let span = self.sizes.span_at(life.start, at);
-        let (cut, ended_with) = life.ended.unwrap_or((end, durable.epoch));
+        let cut = life.ended.filter(|_| !armed(Flaw::VoidEpochArchived));
+        let (cut, ended_with) = cut.unwrap_or((end, durable.epoch));
         let (end, epoch_max) = (end.min(cut), durable.epoch.min(ended_with));
         let id = SegmentId {
             stream: self.stream,
@@ -192,6 +225,15 @@ impl LogCursor {
             self.buf_len = 0;
         }
         Ok((end.min(span.end()), epoch_max))
+    }
+
+    /// The seeded bug: the life of the segment that is open, although it was cut here. What it wrote beyond is
+    /// void.
+    fn void_life(&self) -> Option<&Life> {
+        let open = self.segment.as_ref();
+        let open = open.filter(|_| armed(Flaw::VoidEpochArchived))?;
+        let mut lives = self.lives.iter();
+        lives.find(|life| life.incarnation == open.id.incarnation && self.at < open.span.end())
     }
 
     /// The header of the block at the cursor, or what is there instead. The buffer then holds all bytes of

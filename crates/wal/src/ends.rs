@@ -2,19 +2,55 @@
 
 use std::collections::VecDeque;
 
-use perdura_base::{Epoch, Pos};
+use perdura_base::{Epoch, Error, Pos, Result};
 
 use crate::anchor::Vouched;
 use crate::rung::{PerRung, Rung};
 
-/// The ends of one closed epoch.
-pub(crate) struct EpochEnds {
+/// A closed epoch, and where its part of each stream ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpochEnds {
+    /// The epoch.
     pub epoch: Epoch,
+    /// Where it ends in each stream.
     pub ends: Vec<Pos>,
 }
 
 impl EpochEnds {
-    pub fn vouched(&self, wall_us: u64) -> Vouched {
+    /// Checks that a log which is durable up to `durable` has what an archive holds up to here. An archive takes
+    /// durable epochs only, so a log that ends before has lost some.
+    ///
+    /// # Errors
+    /// [`Error::LostLog`] with both epochs; [`Error::Corrupt`] if the log reaches the epoch, but not the positions.
+    pub fn check_durable(&self, durable: &Vouched) -> Result<()> {
+        assert_eq!(
+            self.ends.len(),
+            durable.ends.len(),
+            "the archive is of this log: it has an end for each stream"
+        );
+        if self.epoch > durable.epoch {
+            return Err(Error::LostLog {
+                archived: self.epoch,
+                durable: durable.epoch,
+            });
+        }
+        let mut streams = (0u8..).zip(self.ends.iter().zip(&durable.ends));
+        match streams.find(|(_, (archived, end))| archived > end) {
+            None => Ok(()),
+            Some((stream, (archived, end))) => Err(Error::corrupt(
+                format!("log stream {stream}"),
+                end.0,
+                format!(
+                    "the end of epoch {} at {archived}, as the archive has it",
+                    self.epoch
+                ),
+                format!("the end of epoch {} at {end}", durable.epoch),
+                "The log is not the one that was archived. Restore the database from the archive.",
+            )),
+        }
+    }
+
+    pub(crate) fn vouched(&self, wall_us: u64) -> Vouched {
         Vouched {
             epoch: self.epoch,
             wall_us,

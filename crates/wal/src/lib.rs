@@ -32,6 +32,7 @@ pub mod block;
 mod cursor;
 mod cut;
 mod ends;
+mod epoch_source;
 mod epochs;
 mod failure;
 mod flight;
@@ -63,6 +64,8 @@ pub use append::Appended;
 pub use block::{BlockHeader, Holds};
 pub use cursor::{DurableBlock, LogCursor};
 pub use cut::{Cut, Elsewhere, decide_cut};
+pub use ends::EpochEnds;
+pub use epoch_source::{EpochSource, SourceStep};
 pub use failure::Failure;
 pub use flush::{Begun, Collected, FlushProgress, Wait};
 pub use frame::{

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use perdura_base::{Epoch, Error, Incarnation, Pos, StreamId};
+use perdura_base::{Epoch, Error, Pos, StreamId};
 use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 use perdura_wal::frame::for_each_frame;
 use perdura_wal::segment::{LOG_DIR, SegmentId};
 use perdura_wal::{ChainLink, Direction, FrameKind, History, LogCursor, Rung, Wal};
 
-use crate::setup::{anchor, append, flush, open, scan};
+use crate::setup::{anchor, append, flush, next_life, open, scan};
 
 const STREAMS: u8 = 2;
 
@@ -199,23 +199,8 @@ impl World {
         let profile = profiles[self.rng.usize(0..profiles.len())];
         self.disk.crash(profile, self.rng.u64(..));
         let cut = self.decide();
-        // The set-up calls void epochs durable that came before the life.
-        let of_this_life = durable > self.history.epoch_floor;
-        assert!(!of_this_life || cut.durable >= durable, "{profile:?}");
-        self.history.chain.push(ChainLink {
-            incarnation: self.history.incarnation,
-            durable: cut.durable,
-            start: self.history.open_start(),
-            cut: cut.cut.clone(),
-        });
-        self.history.incarnation = Incarnation(self.history.incarnation.0 + 1);
-        self.history.vouched = perdura_wal::Vouched {
-            epoch: cut.durable,
-            wall_us: cut.wall_us,
-            ends: cut.cut.clone(),
-        };
-        self.history.epoch_floor = cut.epoch_max.max(cut.durable);
-        let epoch = self.history.epoch_floor.0 + 1;
+        assert!(cut.durable >= durable, "{profile:?}");
+        let epoch = next_life(&mut self.history, &cut);
         self.wal = open(&self.disk, &self.history, epoch);
         for stream in 0..STREAMS {
             let s = usize::from(stream);

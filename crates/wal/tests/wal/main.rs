@@ -2,6 +2,7 @@
 
 mod cursor;
 mod damage;
+mod epoch_source;
 mod full_disk;
 mod in_flight;
 mod newer;

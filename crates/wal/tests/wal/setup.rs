@@ -6,8 +6,8 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, Result, Str
 use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Check, Cut, Direction, FlushProgress, FrameKind, History, Scheme, SegmentSizes, StreamScan,
-    Wal, WalOptions, WalStart, decide_cut, scan_stream,
+    ChainLink, Check, Cut, Direction, FlushProgress, FrameKind, History, Scheme, SegmentSizes,
+    StreamScan, Vouched, Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 
 pub const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -32,8 +32,8 @@ pub fn open_on(life: Arc<dyn Disk>, anchor: &History, epoch: u64) -> Wal {
         incarnation: anchor.incarnation,
         start: anchor.open_start(),
         epoch: Epoch(epoch),
-        durable: Epoch(epoch - 1),
-        wall_us: 0,
+        durable: anchor.vouched.epoch,
+        wall_us: anchor.vouched.wall_us,
     };
     let options = WalOptions {
         segments: anchor.segments,
@@ -43,6 +43,24 @@ pub fn open_on(life: Arc<dyn Disk>, anchor: &History, epoch: u64) -> Wal {
     let disks = vec![life; usize::from(anchor.streams)];
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
     Wal::open(&disks, clock, options, start, |_| true).unwrap()
+}
+
+/// Begins the next life where a restart has cut the log. Returns its first epoch.
+pub fn next_life(history: &mut History, cut: &Cut) -> u64 {
+    history.chain.push(ChainLink {
+        incarnation: history.incarnation,
+        durable: cut.durable,
+        start: history.open_start(),
+        cut: cut.cut.clone(),
+    });
+    history.incarnation = Incarnation(history.incarnation.0 + 1);
+    history.vouched = Vouched {
+        epoch: cut.durable,
+        wall_us: cut.wall_us,
+        ends: cut.cut.clone(),
+    };
+    history.epoch_floor = cut.epoch_max.max(cut.durable);
+    history.epoch_floor.0 + 1
 }
 
 pub fn append(wal: &Wal, stream: u8, payload: &[u8]) -> Epoch {
