@@ -199,6 +199,8 @@ pub enum Flaw {
     EpochBeyondDArchived,
     /// An archive's reader goes on in the segment of a life behind its cut.
     VoidEpochArchived,
+    /// The log is cut without asking how far the archive has it.
+    LogCutBeforeRun,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -321,7 +323,11 @@ impl Flaw {
     ];
     /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of recovery arm
     /// them.
-    pub const LOG_SOURCE: [Flaw; 2] = [Flaw::EpochBeyondDArchived, Flaw::VoidEpochArchived];
+    pub const LOG_SOURCE: [Flaw; 3] = [
+        Flaw::EpochBeyondDArchived,
+        Flaw::VoidEpochArchived,
+        Flaw::LogCutBeforeRun,
+    ];
 
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [

@@ -186,6 +186,7 @@ impl Offline {
             method,
             supplied: &[],
             ordered: Some(player(self.accept.clone())),
+            archived: None,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(perdura::catalog::CatalogRows::default()),

@@ -89,6 +89,9 @@ impl Core {
         check_scheme(&env, &options)?;
         let forms = Arc::new(CatalogRows::default());
         let resumed = bring_back(&env, &options, &forms, progress)?;
+        if let Some(archived) = &options.archived {
+            resumed.checkpoints.set_archived(archived)?;
+        }
         let (heap, wal) = (resumed.heap, resumed.wal);
         heap.set_snapshot_mode(options.snapshot_mode);
         heap.memory().set_kept_bound(options.kept_bound);
@@ -370,6 +373,11 @@ impl Core {
     #[must_use]
     pub fn anchor(&self) -> &Arc<AnchorCell> {
         &self.anchor
+    }
+
+    /// The disks.
+    pub(crate) fn disks(&self) -> &Disks {
+        &self.env.disks
     }
 
     /// The settings.

@@ -81,6 +81,7 @@
 //! | [`digest`] | what a database holds, in one number |
 //! | [`typed`], [`builder`] | typed tables and procedures: declared, made, called, replayed |
 //! | [`snapshot`] | all rows as of one instant |
+//! | `archiving` | how far an archive holds the log |
 //! | `purge` | what is removed in the background |
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
@@ -92,6 +93,7 @@
 //! The simulator drives [`core::Core`] from a seed; [`Db`] drives it from threads. There is no
 //! second implementation of anything.
 
+mod archiving;
 mod background;
 pub mod builder;
 pub mod catalog;
@@ -137,7 +139,7 @@ pub use perdura_table as tables;
 pub use perdura_table::{Abort, Cx, RowEdit, RowId, RowView, Table, procedure, table};
 pub use perdura_txn::{Packing, Ticket, Tx, ValueForm};
 pub use perdura_types as types;
-pub use perdura_wal::{Reached, Rung};
+pub use perdura_wal::{EpochEnds, EpochSource, Reached, Rung, SourceStep};
 pub use shared::Exposure;
 pub use snapshot::Snapshot;
 pub use stats::Stats;

@@ -10,7 +10,7 @@ use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::{ExecutorWindow, LogMemory, Method, Progress, Resumed, resume};
-use perdura_wal::{Mode, Scheme};
+use perdura_wal::{Mode, Scheme, Vouched};
 
 use crate::core::Env;
 use crate::options::CoreOptions;
@@ -73,6 +73,7 @@ pub(crate) fn bring_back(
         method,
         ordered: Some(Arc::new(replayer)),
         supplied: &[],
+        archived: options.archived.clone(),
         dry_run: false,
         memory: Arc::new(MemoryAccount::new(options.memory_limit)),
         catalog: Arc::clone(forms) as Arc<dyn ReadCatalog>,
@@ -81,6 +82,10 @@ pub(crate) fn bring_back(
     let restarted = match restart(&restart_options)? {
         Some(restarted) => restarted,
         None => {
+            if let Some(archived) = &options.archived {
+                let streams = u8::try_from(env.disks.logs.len()).unwrap_or(u8::MAX);
+                archived.check_durable(&Vouched::nothing(streams))?;
+            }
             create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
             restart(&restart_options)?.expect("the database was made just now")
         }

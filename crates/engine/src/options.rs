@@ -9,7 +9,7 @@ use perdura_device::LogIo;
 use perdura_heap::{KeptBound, OrphanLimits, SnapshotMode};
 use perdura_recovery::disks::Paths;
 use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
-use perdura_wal::SegmentSizes;
+use perdura_wal::{EpochEnds, SegmentSizes};
 
 use crate::typed::TypedOptions;
 
@@ -56,6 +56,8 @@ pub struct CoreOptions {
     pub tables: &'static [&'static str],
     /// Typed tables and procedures.
     pub typed: TypedOptions,
+    /// How far the archive holds the log, as its manifest says; `None` if no archive is configured.
+    pub archived: Option<EpochEnds>,
 }
 
 impl Default for CoreOptions {
@@ -77,6 +79,7 @@ impl Default for CoreOptions {
             orphans: OrphanLimits::default(),
             tables: DATABASE_NAMES,
             typed: TypedOptions::default(),
+            archived: None,
         }
     }
 }

@@ -10,16 +10,19 @@ use perdura_base::{Error, ImageSlot, Result};
 use perdura_device::Disk;
 use perdura_heap::Geometry;
 use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
-use perdura_wal::{Cut, Elsewhere, History, StreamScan};
+use perdura_wal::{Cut, Elsewhere, EpochEnds, History, StreamScan};
 
 use crate::families::Families;
 use crate::images::{ImageStatus, Images};
+use crate::{archived, begins};
 
 /// The tags of the sections that this build knows.
-const KNOWN: [Tag; 3] = [
+const KNOWN: [Tag; 5] = [
     Tag(Geometry::SECTION),
     Tag(Images::SECTION),
     Tag(Families::SECTION),
+    Tag(begins::SECTION),
+    Tag(archived::SECTION),
 ];
 
 /// What the anchor says. It dereferences to the log's history.
@@ -33,6 +36,8 @@ pub struct Anchor {
     pub images: Images,
     /// The ordered frames that the log may hold.
     pub families: Families,
+    /// How far an archive holds the log; `None` if the database is not archived.
+    pub archived: Option<EpochEnds>,
     /// All sections as they were read, those of other builds among them.
     sections: Sections,
 }
@@ -60,6 +65,7 @@ impl Anchor {
             history,
             geometry,
             families: Families::default(),
+            archived: None,
             sections: Sections::default(),
         }
     }
@@ -80,11 +86,25 @@ impl Anchor {
             None => Families::default(),
             Some(_) => owned(&record, Tag(Families::SECTION), Families::decode)?,
         };
+        let images = match record.sections.get(Tag(begins::SECTION)) {
+            None => images,
+            Some(_) => owned(&record, Tag(begins::SECTION), |payload| {
+                begins::decode(payload, images.clone())
+            })?,
+        };
+        // Empty sections would be written again as none.
+        let archived = match record.sections.get(Tag(archived::SECTION)) {
+            None => None,
+            Some(_) => Some(owned(&record, Tag(archived::SECTION), |payload| {
+                archived::decode(payload, streams)
+            })?),
+        };
         Ok(Anchor {
             history: record.history,
             geometry,
             images,
             families,
+            archived,
             sections: record.sections,
         })
     }
@@ -103,6 +123,17 @@ impl Anchor {
         // A database that never logged an ordered frame has no such section, and older builds open it.
         if !self.families.is_empty() {
             sections.set(Tag(Families::SECTION), true, self.families.encode());
+        }
+        match begins::encode(&self.images) {
+            Some(begins) => sections.set(Tag(begins::SECTION), false, begins),
+            None => sections.remove(Tag(begins::SECTION)),
+        }
+        match &self.archived {
+            Some(archived) => {
+                let payload = archived::encode(archived);
+                sections.set(Tag(archived::SECTION), true, payload);
+            }
+            None => sections.remove(Tag(archived::SECTION)),
         }
         Record {
             history: self.history.clone(),
@@ -211,13 +242,15 @@ pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
 
 #[cfg(test)]
 mod tests {
-    use perdura_base::Incarnation;
+    use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos};
     use perdura_device::{Access, MemDisk};
     use perdura_wal::anchor::COPY_BYTES;
 
     use super::*;
     use crate::anchor_cell::AnchorCell;
+    use crate::cover::Cover;
     use crate::families::Family;
+    use crate::images::Completion;
 
     /// The record of the example on the format page, as bytes.
     fn bytes_on_page() -> Vec<u8> {
@@ -325,6 +358,18 @@ mod tests {
         for tag in KNOWN {
             let mut whole = example();
             whole.families = Families::default().with(Family::Commands);
+            whole.archived = Some(EpochEnds {
+                epoch: Epoch(1),
+                ends: vec![Pos(4096)],
+            });
+            let image = whole.image_mut(ImageSlot::A);
+            image.mark_building(CkptEpoch(1));
+            let completion = Completion {
+                cover: Cover::of_window(&[Pos(1)], vec![Pos(2)], Epoch(3)),
+                begin_epoch: Some(Epoch(2)),
+                ..Completion::default()
+            };
+            image.mark_complete(CkptEpoch(1), completion);
             let whole = whole.to_record();
             let mut odd = whole.clone();
             let payload = whole.sections.get(tag).unwrap().bytes.clone();
@@ -337,7 +382,7 @@ mod tests {
                     .sections
                     .set(section.tag, true, section.bytes.clone());
             }
-            let may_miss = tag == Tag(Families::SECTION);
+            let may_miss = tag != Tag(Geometry::SECTION) && tag != Tag(Images::SECTION);
             assert_eq!(Anchor::of(without.clone()).is_ok(), may_miss);
             for record in [odd, without].into_iter().take(2 - usize::from(may_miss)) {
                 let at = record.offset_of(tag);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::Result;
 use perdura_wal::anchor::AnchorFile;
-use perdura_wal::{Failure, Wal};
+use perdura_wal::{EpochEnds, Failure, Wal};
 
 use crate::anchor::Anchor;
 
@@ -17,6 +17,8 @@ pub struct AnchorCell {
     updating: Mutex<Option<Arc<Anchor>>>,
     /// The record as it is on disk.
     record: Mutex<Arc<Anchor>>,
+    /// How far the archive holds the log, if that is further than the record says; see `archived`.
+    archive: Mutex<Option<EpochEnds>>,
 }
 
 impl AnchorCell {
@@ -27,7 +29,13 @@ impl AnchorCell {
             file,
             updating: Mutex::new(None),
             record: Mutex::new(Arc::new(record)),
+            archive: Mutex::new(None),
         }
+    }
+
+    /// What the archive has reached in memory.
+    pub(crate) fn archive_progress(&self) -> &Mutex<Option<EpochEnds>> {
+        &self.archive
     }
 
     /// The record. An update makes another one.

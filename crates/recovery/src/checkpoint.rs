@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `phase` | the states, and the table of what may follow what |
 //! | `cut` | what a consistent image takes beside |
+//! | `naming` | the anchor names the image, and then the log is cut |
 //! | `pages` | a page's way from memory to the pages files |
 //! | `progress` | a step's result, and figures |
 //! | `seeded` | seeded bugs that need code |
@@ -46,24 +47,20 @@ use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, ImageSlot, PageId, PartitionId, Pos, Result};
+use perdura_base::{CkptEpoch, Epoch, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock};
 use perdura_heap::{Cut, MemoryUse};
-use perdura_wal::{Rung, Wal};
+use perdura_wal::Wal;
 
 use crate::anchor_cell::AnchorCell;
 use crate::component::{Component, Contract};
-use crate::cover::{Cover, Covering};
+use crate::cover::Covering;
 use crate::disks::Disks;
-use crate::image::{
-    Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path,
-    remove_old_directories,
-};
-use crate::images::Completion;
-use crate::truncate::truncation_floor;
+use crate::image::{Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path};
 use crate::window::{Beginning, Window};
 
 mod cut;
+mod naming;
 mod pages;
 mod phase;
 mod progress;
@@ -90,6 +87,8 @@ struct Sweep {
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
     covering: Covering,
+    /// The lowest commit epoch of the begin marks.
+    begin_epoch: Epoch,
     /// The instant that the image holds; `None` for a fuzzy sweep. Open in the partitions not yet swept.
     cut: Option<Cut>,
     /// Where the sweep goes on after pages that were visited out of turn.
@@ -271,8 +270,10 @@ impl Checkpointer {
         }
         // The marks of all streams come before G is published: a record tagged k lies behind them.
         let at = Beginning { component, slot, k };
+        let mut begin_epoch = None;
         let begun = window.begin(at, &mut || {
-            let marks = wal.begin_checkpoint(k);
+            let (marks, lowest) = wal.begin_checkpoint(k);
+            begin_epoch = Some(lowest);
             component.set_ckpt_epoch(k);
             marks
         });
@@ -288,6 +289,7 @@ impl Checkpointer {
             writer: Some(writer),
             directory_crc: 0,
             covering: Covering::Open { marks: begun.marks },
+            begin_epoch: begin_epoch.expect("a window sets its begin marks"),
             cut: begun.cut,
             goes_on: None,
             pages: 0,
@@ -439,115 +441,6 @@ impl Checkpointer {
             progress: CheckpointProgress::Waiting,
             ..Taken::worked(Event::NotDurable, Phase::Await)
         })
-    }
-
-    /// Cuts the log behind an image that the anchor names. The image counts: segments and directories
-    /// that cannot be removed now wait, and the driver of the checkpoints learns of them from
-    /// [`clear_away`](Self::clear_away).
-    fn cut_log(&mut self, sweep: &Sweep) -> Taken {
-        self.leftover = Some(Leftover {
-            slot: sweep.slot,
-            k: sweep.k,
-            floor: sweep.covering.floor().to_vec(),
-        });
-        let _later = self.remove_old();
-        Taken {
-            event: Event::Truncated,
-            next: None,
-            progress: CheckpointProgress::Done,
-        }
-    }
-
-    /// Whether everything that the image reflects is durable.
-    fn is_durable(&self, cover: &Cover) -> bool {
-        self.parts.wal.durable(Rung::Disk) >= cover.end_epoch || armed(Flaw::AnchorBeforeLog)
-    }
-
-    /// Removes log segments and directories that the last checkpoint could not remove. Does nothing
-    /// while another one runs, whose end does it.
-    ///
-    /// # Errors
-    /// The disk's: they are in the way of nothing but space, so try again later.
-    pub fn clear_away(&mut self) -> Result<()> {
-        if self.is_running() {
-            return Ok(());
-        }
-        self.remove_old()
-    }
-
-    fn remove_old(&mut self) -> Result<()> {
-        let Some(Leftover { slot, k, floor }) = &self.leftover else {
-            return Ok(());
-        };
-        let (slot, k) = (*slot, *k);
-        self.assert_named(slot, k, floor);
-        let segments = self.parts.wal.truncate(floor);
-        remove_old_directories(self.parts.disks.data.as_ref(), slot, k)?;
-        segments?;
-        self.leftover = None;
-        Ok(())
-    }
-
-    /// I6: before the log is cut, the durable anchor names the image, and the floor lies at or
-    /// ahead of where a restart from it begins.
-    fn assert_named(&self, slot: ImageSlot, k: CkptEpoch, floor: &[Pos]) {
-        let anchor = self.parts.anchor.get();
-        let image = anchor.image(slot);
-        assert!(
-            image.is_complete() && image.k == k,
-            "the log is cut after the anchor names checkpoint {k}"
-        );
-        let mut reach = floor.iter().zip(&image.cover.begin);
-        assert!(
-            reach.all(|(floor, begin)| floor <= begin),
-            "the log is cut ahead of where a restart from checkpoint {k} begins"
-        );
-    }
-
-    /// I5: the image is named only once every record that it reflects is durable.
-    fn name_image(&mut self, sweep: &mut Sweep) -> Result<()> {
-        if armed(Flaw::TruncateBeforeAnchor) {
-            self.parts.wal.truncate(&sweep.covering.closed().begin)?;
-        }
-        let cover = sweep.covering.closed();
-        assert!(
-            self.is_durable(cover),
-            "checkpoint {} is named before the log of its window is durable",
-            sweep.k
-        );
-        assert!(
-            sweep.writer.is_none(),
-            "checkpoint {} is named before its directory is durable",
-            sweep.k
-        );
-        let now = self.parts.clock.wall_us();
-        let mut cut_below = Vec::new();
-        self.parts
-            .anchor
-            .update_running(&self.parts.wal, |record| {
-                let completion = Completion {
-                    directory_crc: sweep.directory_crc,
-                    wall_us: now,
-                    cover: cover.clone(),
-                    consistent: sweep.cut.is_some(),
-                };
-                let image = record.image_mut(sweep.slot);
-                if armed(Flaw::NoBuildingMark) {
-                    image.mark_building(sweep.k);
-                }
-                image.mark_complete(sweep.k, completion);
-                record.ckpt_max = record.ckpt_max.max(sweep.k);
-                let floor = truncation_floor(record, None);
-                // The last link stays: it says where the open incarnation starts.
-                let last = record.chain.last().map(|link| link.incarnation);
-                record.chain.retain(|link| {
-                    Some(link.incarnation) == last
-                        || link.cut.iter().zip(&floor).any(|(cut, floor)| cut > floor)
-                });
-                cut_below = floor;
-            })?;
-        sweep.covering = Covering::Named { floor: cut_below };
-        Ok(())
     }
 
     fn complete(&mut self, sweep: &Sweep) {

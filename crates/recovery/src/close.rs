@@ -92,13 +92,18 @@ pub(crate) fn close_incarnation(
     record.incarnation = Incarnation(incarnation.0 + 1);
     record.epoch_floor = cut.epoch_max.max(cut.durable);
     record.ckpt_max = cut.ckpt_max;
-    record.vouched = Vouched {
+    record.vouched = durable_end(cut);
+    record.clean = false;
+    Ok(())
+}
+
+/// What the log holds, as the restart has found it.
+pub(crate) fn durable_end(cut: &Cut) -> Vouched {
+    Vouched {
         epoch: cut.durable,
         wall_us: cut.wall_us,
         ends: cut.cut.clone(),
-    };
-    record.clean = false;
-    Ok(())
+    }
 }
 
 /// I4 at a restart: the cut keeps what the anchor vouched for, and the numbers that the next life

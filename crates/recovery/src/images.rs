@@ -82,6 +82,8 @@ pub struct Completion {
     pub cover: Cover,
     /// Whether its pages are all of one instant.
     pub consistent: bool,
+    /// The lowest commit epoch of the window's begin marks.
+    pub begin_epoch: Option<Epoch>,
 }
 
 /// What the anchor knows of one image.
@@ -98,6 +100,9 @@ pub struct ImageStatus {
     pub cover: Cover,
     /// Complete: whether its pages are all of one instant.
     pub consistent: bool,
+    /// Complete: the lowest commit epoch of the window's begin marks, the first of an archive that begins with the image;
+    /// `None` if an older build made it. It is in the section `BEGN`.
+    pub begin_epoch: Option<Epoch>,
 }
 
 /// The bit of the flags of a consistent image.
@@ -114,6 +119,7 @@ impl ImageStatus {
             wall_us: 0,
             cover: Cover::empty(streams),
             consistent: false,
+            begin_epoch: None,
         }
     }
 
@@ -133,6 +139,7 @@ impl ImageStatus {
     pub fn mark_building(&mut self, k: CkptEpoch) {
         self.advance(ImageEvent::Begin);
         self.consistent = false;
+        self.begin_epoch = None;
         self.k = k;
     }
 
@@ -149,7 +156,13 @@ impl ImageStatus {
             wall_us,
             cover,
             consistent,
+            begin_epoch,
         } = completion;
+        assert!(
+            begin_epoch.is_none_or(|begin| begin <= cover.end_epoch),
+            "a window begins in epoch {begin_epoch:?} and ends in epoch {}",
+            cover.end_epoch
+        );
         let streams = |cover: &Cover| (cover.begin.len(), cover.end.len());
         assert_eq!(
             streams(&cover),
@@ -163,6 +176,7 @@ impl ImageStatus {
             wall_us,
             cover,
             consistent,
+            begin_epoch,
         };
     }
 
@@ -170,6 +184,7 @@ impl ImageStatus {
     pub fn discard(&mut self) {
         self.advance(ImageEvent::Discard);
         self.consistent = false;
+        self.begin_epoch = None;
     }
 
     fn advance(&mut self, event: ImageEvent) {
@@ -291,6 +306,7 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
         wall_us,
         cover,
         consistent: flags & CONSISTENT != 0,
+        begin_epoch: None,
     })
 }
 

@@ -19,6 +19,7 @@
 //! | [`cover`] | the part of the log that a checkpoint covers, from the sweep to the anchor |
 //! | [`window`] | what transactions need around a checkpoint's window |
 //! | [`mod@vouch`] | how far the anchor says that the log is durable |
+//! | [`archived`], `begins` | what the anchor says of an archive; the first epoch of an archive that begins with an image |
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
 //! | [`rule`] | the two predicates, and what an image holds |
 //! | [`method`] | the restart methods as rows |
@@ -48,7 +49,9 @@
 
 pub mod anchor;
 pub mod anchor_cell;
+pub mod archived;
 pub mod base;
+mod begins;
 pub mod checkpoint;
 mod close;
 pub mod component;
@@ -99,6 +102,7 @@ pub mod work;
 
 pub use anchor::{Anchor, open_anchor, read_anchor};
 pub use anchor_cell::AnchorCell;
+pub use archived::check_archive;
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use component::{Component, Contract};
 pub use cover::Cover;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use perdura_device::Clock;
 use perdura_heap::MemoryAccount;
+use perdura_wal::EpochEnds;
 
 use crate::disks::Disks;
 use crate::indexing::ReadCatalog;
@@ -27,6 +28,8 @@ pub struct RestartOptions<'a> {
     pub supplied: &'a [Arc<dyn Supplied>],
     /// Plays the ordered frames, after all else. Without it a restart that needs one fails.
     pub ordered: Option<Arc<dyn OrderedPlayer>>,
+    /// How far the archive holds the log, as its manifest says; `None` if no archive is configured.
+    pub archived: Option<EpochEnds>,
     /// Leave the data as it is.
     pub dry_run: bool,
     /// The account that the heap is on.

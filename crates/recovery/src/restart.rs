@@ -24,8 +24,10 @@ use perdura_wal::{Cut, Guard, WalStart};
 
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
+use crate::archived::check_archive;
 use crate::close::{
-    assert_believed_is_durable, ckpt_floor, close_incarnation, first_epoch, make_durable,
+    assert_believed_is_durable, ckpt_floor, close_incarnation, durable_end, first_epoch,
+    make_durable,
 };
 use crate::found::find;
 use crate::given::check_given;
@@ -64,7 +66,8 @@ pub struct Restarted {
 /// Brings a database back. `Ok(None)` if there is none on these disks.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair;
+/// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair; [`Error::LostLog`] if an archive
+/// proves that;
 /// [`Error::Stopped`] if log or anchor cannot be written at its end, after which it is simply taken
 /// again; [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was
 /// changed.
@@ -120,6 +123,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     report.rows_from_sidecar = state.tables.rows_from_sidecar;
     let (heap, catalog) = (state.heap, state.tables.catalog);
 
+    check_archive(&anchor, options.archived.as_ref(), &durable_end(&cut))?;
     let mut record = anchor.clone();
     close_incarnation(&mut record, &cut, &image.damaged)?;
     let anchor_cell = if options.dry_run {

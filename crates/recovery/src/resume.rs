@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_heap::Heap;
 use perdura_wal::segment::SegmentId;
-use perdura_wal::{FlushProgress, RestartRecord, Rung, Wal, WalOptions};
+use perdura_wal::{EpochEnds, FlushProgress, RestartRecord, Rung, Wal, WalOptions};
 
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
@@ -175,6 +175,15 @@ impl Checkpoints {
             Some(mut machine) => machine.clear_away(),
             None => Ok(()),
         }
+    }
+
+    /// Notes how far an archive holds the log: no checkpoint cuts it ahead of that. See
+    /// [`AnchorCell::set_archived`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {
+        self.machine.lock().set_archived(end)
     }
 
     /// Gives the running checkpoint up, unless its image is being named already. Returns whether

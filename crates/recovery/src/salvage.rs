@@ -142,6 +142,7 @@ pub fn salvage(
         return Err(refused);
     }
     let mut mended = RestartOptions {
+        archived: options.archived.clone(),
         disks: Disks {
             logs: (0u8..)
                 .map(StreamId)
@@ -398,6 +399,7 @@ fn carry_out(
     let without_log;
     let options = if plan.image_alone {
         without_log = RestartOptions {
+            archived: options.archived.clone(),
             disks: Disks {
                 logs: options.disks.logs.iter().map(MendedLog::empty).collect(),
                 ..options.disks.clone()

@@ -6,14 +6,16 @@ use perdura_base::flaw::{Flaw, armed};
 use crate::anchor::Anchor;
 use crate::images::ImageStatus;
 
-/// The position in every stream below which no restart needs the log any more, given an anchor
-/// that is durable. `archived` is how far the archive holds every stream, if there is one.
+/// The position in every stream below which neither a restart nor the archive needs the log any more, given an
+/// anchor that is durable.
 ///
 /// The log reaches back to the *older* complete image, so that either image can be restarted
-/// from, and a damaged page of one be rebuilt from the other.
+/// from, and a damaged page of one be rebuilt from the other. It reaches back to what the archive does not
+/// hold yet, if there is one.
 #[must_use]
-pub fn truncation_floor(anchor: &Anchor, archived: Option<&[Pos]>) -> Vec<Pos> {
+pub fn truncation_floor(anchor: &Anchor) -> Vec<Pos> {
     let complete = || anchor.images.iter().filter(|image| image.is_complete());
+    let archived = anchor.archived.as_ref().map(|archived| &archived.ends);
     let floor: Vec<Pos> = (0..usize::from(anchor.streams))
         .map(|s| {
             let images = complete().map(|image| image.cover.begin[s]);
@@ -22,17 +24,23 @@ pub fn truncation_floor(anchor: &Anchor, archived: Option<&[Pos]>) -> Vec<Pos> {
             } else {
                 images.min()
             };
-            let archive = archived.map(|archived| archived[s]);
             let reach = reach.unwrap_or(Pos(0));
-            archive.map_or(reach, |archive| reach.min(archive))
+            match archived {
+                Some(archived) if !armed(Flaw::LogCutBeforeRun) => reach.min(archived[s]),
+                _ => reach,
+            }
         })
         .collect();
     let safe = |s: usize, image: &ImageStatus| floor[s] <= image.cover.begin[s];
     assert!(
         armed(Flaw::TruncateAtNewer)
-            || (0..floor.len()).all(|s| complete().all(|image| safe(s, image))
-                && archived.is_none_or(|archived| floor[s] <= archived[s])),
-        "no log is cut before every retained image and the archive have passed it"
+            || (0..floor.len()).all(|s| complete().all(|image| safe(s, image))),
+        "no log is cut before every retained image has passed it"
+    );
+    assert!(
+        armed(Flaw::LogCutBeforeRun)
+            || archived.is_none_or(|ends| floor.iter().zip(ends).all(|(floor, end)| floor <= end)),
+        "no log is cut before the archive has it"
     );
     floor
 }

@@ -119,6 +119,7 @@ impl World {
             method: Method::of(Scheme::Differential),
             supplied: &[],
             ordered: None,
+            archived: None,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(self.tables.clone()),

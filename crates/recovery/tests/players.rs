@@ -52,6 +52,7 @@ impl Machine {
             method,
             supplied: &[],
             ordered: None,
+            archived: None,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),

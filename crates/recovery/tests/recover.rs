@@ -262,6 +262,7 @@ impl Machine {
             method: &passes_over,
             supplied: &[],
             ordered: None,
+            archived: None,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),

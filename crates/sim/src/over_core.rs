@@ -66,6 +66,7 @@ pub(crate) fn dry_run_options(
         method,
         supplied: &[],
         ordered: None,
+        archived: None,
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(CatalogRows::default()),

@@ -140,6 +140,7 @@ impl Steal {
             method,
             supplied: &[],
             ordered: None,
+            archived: None,
             dry_run: false,
             memory: Arc::new(MemoryAccount::new(options.memory_limit)),
             catalog: Arc::new(NoTables),

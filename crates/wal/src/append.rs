@@ -131,15 +131,21 @@ impl Wal {
             .fetch_add(to_u64(framed), Ordering::Relaxed);
     }
 
-    /// Marks the begin of checkpoint `k` in every stream and returns where: a restart from image
-    /// `k` reads the log from there. Each mark starts a block.
-    pub fn begin_checkpoint(&self, k: CkptEpoch) -> Vec<Pos> {
-        (0..self.streams())
-            .map(|stream| {
-                self.mark(FrameKind::BeginCheckpoint, StreamId(stream), k, &[])
-                    .0
-            })
-            .collect()
+    /// Marks the begin of checkpoint `k` in every stream. Returns where, and the lowest commit epoch of the
+    /// marks: a restart from image `k` reads the log from there, and what it finds is of that epoch or
+    /// a later one. Each mark starts a block.
+    pub fn begin_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
+        let mut at = Vec::new();
+        let mut lowest = None;
+        for stream in (0..self.streams()).map(StreamId) {
+            let (pos, epoch) = self.mark(FrameKind::BeginCheckpoint, stream, k, &[]);
+            assert!(
+                *lowest.get_or_insert(epoch) <= epoch,
+                "epochs never go back between two marks"
+            );
+            at.push(pos);
+        }
+        (at, lowest.expect("a log has a stream"))
     }
 
     /// Marks the end of checkpoint `k` in every stream. Returns where, and the newest commit

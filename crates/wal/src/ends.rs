@@ -23,11 +23,15 @@ impl EpochEnds {
     /// # Errors
     /// [`Error::LostLog`] with both epochs; [`Error::Corrupt`] if the log reaches the epoch, but not the positions.
     pub fn check_durable(&self, durable: &Vouched) -> Result<()> {
-        assert_eq!(
-            self.ends.len(),
-            durable.ends.len(),
-            "the archive is of this log: it has an end for each stream"
-        );
+        if self.ends.len() != durable.ends.len() {
+            return Err(Error::corrupt(
+                "the archive",
+                0,
+                format!("an end in each of {} streams", durable.ends.len()),
+                format!("{} ends", self.ends.len()),
+                "It is the archive of another log. Nothing was changed: give the one of this database.",
+            ));
+        }
         if self.epoch > durable.epoch {
             return Err(Error::LostLog {
                 archived: self.epoch,

@@ -122,6 +122,7 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
     let clock = Arc::new(SystemClock::new());
     let uuid = new_uuid(clock.as_ref());
     let options = RestartOptions {
+        archived: None,
         disks: Disks::on_one(Arc::clone(&disk), from.disks.logs.len()),
         clock,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),

@@ -209,6 +209,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             method: Method::of(perdura_wal::Scheme::Differential),
             supplied: &[],
             ordered: None,
+            archived: None,
             dry_run: false,
             memory: Arc::new(perdura_heap::MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),

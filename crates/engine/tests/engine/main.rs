@@ -1,5 +1,6 @@
 //! The engine from outside: what a user of the crate relies on.
 
+mod archiving;
 mod collection_log;
 mod collections;
 mod core_steps;

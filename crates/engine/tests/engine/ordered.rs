@@ -80,6 +80,7 @@ fn a_restart_that_plans_its_image_again_plays_ordered_frames_once_with_the_last_
         method: Method::of(perdura_wal::Scheme::Differential),
         supplied: &[],
         ordered: Some(Arc::clone(&counts) as Arc<dyn OrderedPlayer>),
+        archived: None,
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(CatalogRows::default()),

@@ -83,6 +83,7 @@ fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
         method: Method::of_log(&anchor),
         supplied: &[],
         ordered: player(),
+        archived: None,
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(CatalogRows::default()),

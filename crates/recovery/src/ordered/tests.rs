@@ -46,6 +46,7 @@ fn options(disk: &Arc<dyn Disk>, player: &Arc<Recorder>) -> RestartOptions<'stat
         method: &METHODS[0],
         supplied: &[],
         ordered: Some(Arc::clone(player) as Arc<dyn OrderedPlayer>),
+        archived: None,
         dry_run: false,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(NoTables),

@@ -50,6 +50,7 @@ impl Machine {
             method: &METHODS[0],
             supplied: &[],
             ordered,
+            archived: None,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),

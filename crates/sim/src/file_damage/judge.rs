@@ -123,6 +123,7 @@ impl Sweep<'_> {
         let missing = salvaged.missing.clone();
         let target: Arc<dyn Disk> = Arc::new(MemDisk::new());
         let into = RestartOptions {
+            archived: None,
             disks: Disks::on_one(target, env.disks.logs.len()),
             clock: Arc::clone(&env.clock),
             memory: Arc::clone(&options.memory),

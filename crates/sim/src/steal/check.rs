@@ -136,6 +136,7 @@ impl World {
             method,
             supplied: &[],
             ordered: None,
+            archived: None,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),

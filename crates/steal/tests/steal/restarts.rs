@@ -37,6 +37,7 @@ pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Fou
         method,
         supplied: &[],
         ordered: None,
+        archived: None,
         dry_run: true,
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(perdura::catalog::CatalogRows::default()),

@@ -45,6 +45,11 @@ impl Sections {
         self.iter().find(|section| section.tag == tag)
     }
 
+    /// Takes the section with this tag away, if there is one.
+    pub fn remove(&mut self, tag: Tag) {
+        self.0.retain(|section| section.tag != tag);
+    }
+
     /// Replaces the section with this tag in its place, or adds it behind the others.
     pub fn set(&mut self, tag: Tag, required: bool, bytes: Vec<u8>) {
         let section = Section {

@@ -80,7 +80,7 @@ fn segments_freed_while_the_disk_is_full_let_writes_go_on() {
         flush(&wal);
     }
     assert!(wal.is_disk_full());
-    let floor = wal.begin_checkpoint(perdura_base::CkptEpoch(1));
+    let (floor, _) = wal.begin_checkpoint(perdura_base::CkptEpoch(1));
     flush(&wal);
     assert!(wal.truncate(&floor).unwrap() > 0);
     assert!(!wal.prepare_segment(StreamId(0), &|| {}).unwrap());

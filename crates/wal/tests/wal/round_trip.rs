@@ -100,7 +100,7 @@ fn truncated_segments_are_used_again_and_their_old_blocks_do_not_count() {
         append(&wal, 0, &[round; 20_000]);
         flush(&wal);
         if round == 30 {
-            floor = wal.begin_checkpoint(perdura_base::CkptEpoch(1));
+            (floor, _) = wal.begin_checkpoint(perdura_base::CkptEpoch(1));
             flush(&wal);
             assert!(wal.truncate(&floor).unwrap() > 2);
         }

@@ -200,6 +200,7 @@ impl Crash {
             method,
             supplied: &[],
             ordered: None,
+            archived: None,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(MEMORY)),
             catalog: Arc::new(NoTables),

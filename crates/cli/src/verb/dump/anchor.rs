@@ -41,6 +41,8 @@ struct Shown {
     chain: Vec<ShownLink>,
     /// Families of ordered frames that the log may hold.
     ordered: Vec<&'static str>,
+    /// How far an archive holds the log, as far as it is cut for that.
+    archived: Option<ShownArchived>,
     sections: Vec<ShownSection>,
     notes: Vec<String>,
 }
@@ -60,6 +62,12 @@ struct ShownVouched {
     ends: Vec<u64>,
 }
 
+#[derive(Serialize)]
+struct ShownArchived {
+    epoch: u64,
+    ends: Vec<u64>,
+}
+
 /// What the anchor says of an image.
 #[derive(Serialize)]
 pub struct ShownImage {
@@ -69,6 +77,8 @@ pub struct ShownImage {
     pub consistent: bool,
     /// Its checkpoint epoch.
     pub checkpoint: u64,
+    /// The lowest commit epoch that a restart from it reads; `null` if an older build made it.
+    pub begin_epoch: Option<u64>,
     /// The commit epoch it rests on.
     pub end_epoch: u64,
     /// When it ended.
@@ -94,6 +104,7 @@ impl ShownImage {
             state: image.state().name(),
             consistent: image.consistent,
             checkpoint: image.k.0,
+            begin_epoch: image.begin_epoch.map(|epoch| epoch.0),
             end_epoch: image.cover.end_epoch.0,
             ended: moment(image.wall_us),
             begin: image.cover.begin.iter().map(|pos| pos.0).collect(),
@@ -134,6 +145,10 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
             })
             .collect(),
         ordered: anchor.families.names(),
+        archived: anchor.archived.as_ref().map(|archived| ShownArchived {
+            epoch: archived.epoch.0,
+            ends: archived.ends.iter().map(|pos| pos.0).collect(),
+        }),
         sections: anchor
             .sections()
             .iter()
@@ -192,6 +207,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if !anchor.ordered.is_empty() {
         text += &format!("ordered      {}\n", anchor.ordered.join(", "));
+    }
+    if let Some(archived) = &anchor.archived {
+        text += &format!(
+            "archived     up to epoch {}; the log from {:?} on is kept\n",
+            archived.epoch, archived.ends
+        );
     }
     for section in &anchor.sections {
         let required = if section.required {

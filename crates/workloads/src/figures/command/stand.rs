@@ -366,6 +366,7 @@ impl Crash {
             method: Method::of(Scheme::Differential),
             supplied: &[],
             ordered: Some(Arc::new(replayer)),
+            archived: None,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(CatalogRows::default()),

@@ -1,0 +1,52 @@
+//! How far an archive holds the log of an open database. Without an archive nothing here is called, and nothing
+//! changes.
+
+use std::sync::Arc;
+
+use perdura_base::Result;
+use perdura_device::Disk;
+use perdura_wal::{EpochEnds, EpochSource};
+
+use crate::core::Core;
+
+impl Core {
+    /// A source of the log's whole durable epochs behind `from`; see [`EpochSource::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn log_source(&self, from: &EpochEnds) -> Result<EpochSource> {
+        let disks: Vec<Arc<dyn Disk>> = self.disks().logs.clone();
+        EpochSource::open(&disks, &self.anchor.get(), from)
+    }
+
+    /// Notes that the archive holds the log up to `end`, durable there: no checkpoint cuts the log ahead of
+    /// that. The first call begins archiving, in the anchor; later ones cost no I/O.
+    ///
+    /// # Errors
+    /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of what is durable;
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if it goes back; of the first call also those of the
+    /// anchor's update: then nothing has begun.
+    pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {
+        self.checkpoints.set_archived(end)?;
+        assert!(
+            self.archived()
+                .is_some_and(|archived| archived.epoch >= end.epoch),
+            "the log is kept for the archive"
+        );
+        Ok(())
+    }
+
+    /// How far the archive holds the log; `None` if the database is not archived.
+    #[must_use]
+    pub fn archived(&self) -> Option<EpochEnds> {
+        self.anchor.archived()
+    }
+
+    /// Ends archiving: from the next checkpoint on the log is kept for images alone.
+    ///
+    /// # Errors
+    /// Those of the anchor's update; call it again.
+    pub fn end_archive(&self) -> Result<()> {
+        self.anchor.end_archive(&self.wal)
+    }
+}

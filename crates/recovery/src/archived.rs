@@ -1,0 +1,246 @@
+//! How far an archive holds the log: the section `ARCH` of the anchor (docs/formats/anchor.md).
+//!
+//! An archive takes the log from its own files, so the log must not be cut ahead of it. What the archive holds is
+//! known twice. The *section* is durable and says up to where the log may have been cut on the archive's account. The
+//! *progress*, in memory, is what the archive has made durable since; the next update that cuts the
+//! log moves the section there. So archiving costs the anchor no update of its own.
+//!
+//! ```text
+//!  declared ─ section ≤ progress ≤ D ─ next naming of an image: section := progress, log cut below ─► …
+//! ```
+//!
+//! # Invariants
+//! * Section and progress only grow, and lie at or before D.
+//! * The log is cut at or below the section, which is durable before (`truncate`).
+//! * An archive that ends before the section has lost runs; one that ends beyond D proves that the log has.
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{Epoch, Error, Pos, Result};
+use perdura_wal::anchor::ANCHOR_PATH;
+use perdura_wal::{EpochEnds, Rung, Vouched, Wal};
+
+use crate::anchor::Anchor;
+use crate::anchor_cell::AnchorCell;
+
+/// The tag of the section.
+pub const SECTION: [u8; 4] = *b"ARCH";
+
+/// The section's payload.
+#[must_use]
+pub(crate) fn encode(archived: &EpochEnds) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + 8 * archived.ends.len());
+    out.put_u64(archived.epoch.0);
+    archived.ends.iter().for_each(|pos| out.put_u64(pos.0));
+    out
+}
+
+/// The inverse of [`encode`] in a database of so many streams.
+#[must_use]
+pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
+    let mut r = Reader::new(payload);
+    let epoch = Epoch(r.u64()?);
+    let ends = (0..streams).map(|_| r.u64().map(Pos));
+    let ends = ends.collect::<Option<Vec<_>>>()?;
+    (r.remaining() == 0).then_some(EpochEnds { epoch, ends })
+}
+
+/// Holds an archive that ends at `given`, if one is configured, and what the anchor says of it against the log
+/// that a restart has found, durable up to `durable`.
+///
+/// # Errors
+/// [`Error::LostLog`] if the archive holds epochs that the log does not reach; [`Error::Corrupt`] if the archive holds less
+/// than the anchor says, or is of another log.
+pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouched) -> Result<()> {
+    for end in anchor.archived.iter().chain(given) {
+        end.check_durable(durable)?;
+    }
+    match (given, &anchor.archived) {
+        (Some(given), Some(named)) => check_not_behind(given, named),
+        _ => Ok(()),
+    }
+}
+
+/// What the log was cut for is in the archive.
+fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
+    assert_eq!(given.ends.len(), named.ends.len(), "both are of this log");
+    let behind = given.ends.iter().zip(&named.ends).any(|(a, b)| a < b);
+    if given.epoch >= named.epoch && !behind {
+        return Ok(());
+    }
+    Err(Error::corrupt(
+        "the archive",
+        0,
+        format!(
+            "the log up to epoch {}, as {ANCHOR_PATH} says, and at {:?}",
+            named.epoch, named.ends
+        ),
+        format!("the log up to epoch {} and {:?}", given.epoch, given.ends),
+        "The archive has lost runs, or is another one. The log between may have been cut. The database is whole: restore \
+         the archive's files, or end archiving and begin it again with a new backup.",
+    ))
+}
+
+impl Anchor {
+    /// The anchor of an update that cuts the log: says that the archive holds the log up to `progress`. Without a
+    /// section there is no archive, and nothing changes.
+    pub(crate) fn move_archived(&mut self, progress: Option<&EpochEnds>) {
+        let (Some(named), Some(progress)) = (&mut self.archived, progress) else {
+            return;
+        };
+        if named.epoch < progress.epoch {
+            assert!(
+                named.ends.iter().zip(&progress.ends).all(|(a, b)| a <= b),
+                "epoch {} ends before epoch {} in a stream",
+                progress.epoch,
+                named.epoch
+            );
+            named.clone_from(progress);
+        }
+    }
+}
+
+impl AnchorCell {
+    /// How far the archive holds the log; `None` if the database is not archived.
+    #[must_use]
+    pub fn archived(&self) -> Option<EpochEnds> {
+        let mut record = Anchor::clone(&self.get());
+        record.move_archived(self.archive_progress().lock().as_ref());
+        record.archived
+    }
+
+    /// Notes that the archive holds the log up to `end`, durable there. The first call declares the archive in the anchor:
+    /// from its return on, the log behind `end` is kept. Later ones are in memory.
+    ///
+    /// # Errors
+    /// As [`check_archive`], with what is durable now. A first call also fails as
+    /// [`update_running`](Self::update_running), and with [`Error::LogFull`] if the anchor names so many lives that
+    /// it has no room: then nothing is archived.
+    pub fn set_archived(&self, wal: &Wal, end: &EpochEnds) -> Result<()> {
+        end.check_durable(&wal.durable_end(Rung::Disk))?;
+        match self.archived() {
+            Some(before) => check_not_behind(end, &before)?,
+            None => self.declare_archive(wal, end)?,
+        }
+        *self.archive_progress().lock() = Some(end.clone());
+        Ok(())
+    }
+
+    fn declare_archive(&self, wal: &Wal, end: &EpochEnds) -> Result<()> {
+        let mut next = Anchor::clone(&self.get());
+        next.archived = Some(end.clone());
+        if next.chain.len() > next.chain_max() {
+            return Err(Error::LogFull(format!(
+                "the anchor names {} lives that no checkpoint has left behind, and has no room to declare an \
+                 archive. Take a checkpoint first",
+                next.chain.len()
+            )));
+        }
+        let updated = self.update_running(wal, |anchor| {
+            anchor.archived = Some(end.clone());
+        })?;
+        assert!(
+            updated.archived.is_some(),
+            "the anchor that was written declares the archive"
+        );
+        Ok(())
+    }
+
+    /// Ends archiving: the log is kept for images alone.
+    ///
+    /// # Errors
+    /// As [`update_running`](Self::update_running).
+    pub fn end_archive(&self, wal: &Wal) -> Result<()> {
+        if self.get().archived.is_some() {
+            self.update_running(wal, |anchor| anchor.archived = None)?;
+        }
+        *self.archive_progress().lock() = None;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(epoch: u64, ends: &[u64]) -> EpochEnds {
+        EpochEnds {
+            epoch: Epoch(epoch),
+            ends: ends.iter().copied().map(Pos).collect(),
+        }
+    }
+
+    fn durable(epoch: u64, at: &[u64]) -> Vouched {
+        let EpochEnds { epoch, ends } = ends(epoch, at);
+        Vouched {
+            epoch,
+            wall_us: 0,
+            ends,
+        }
+    }
+
+    #[test]
+    fn the_example_on_the_format_page_is_read_and_written() {
+        let page = include_str!("../../../docs/formats/anchor.md");
+        let example = page.split("```text hex").nth(3).unwrap();
+        let example = example.split("```").next().unwrap();
+        let digits: String = example.chars().filter(char::is_ascii_hexdigit).collect();
+        let archived = ends(1000, &[0x3000, 0x5000]);
+        let bytes = encode(&archived);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(digits, hex);
+        assert_eq!(decode(&bytes, 2), Some(archived));
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len], 2), None);
+        }
+        assert_eq!(decode(&bytes, 1), None);
+        assert_eq!(decode(&bytes, 3), None);
+    }
+
+    #[test]
+    fn an_archive_ahead_of_the_log_and_one_behind_the_anchor_are_refused() {
+        use perdura_wal::{History, Scheme, SegmentSizes};
+        let sizes = SegmentSizes::fixed(1 << 20);
+        let history = History::begin(
+            perdura_base::Uuid([1; 16]),
+            0,
+            (Scheme::Differential, 2),
+            sizes,
+        );
+        let geometry = perdura_heap::Geometry {
+            partitions: 4,
+            chunk_pages: 4,
+            hash_seed: 1,
+        };
+        let mut anchor = Anchor::new(history, geometry, 1);
+        let check = |anchor: &Anchor, given: Option<EpochEnds>, at: &Vouched| {
+            check_archive(anchor, given.as_ref(), at)
+        };
+        let log = durable(10, &[4096, 8192]);
+        assert!(check(&anchor, None, &log).is_ok());
+        assert!(check(&anchor, Some(ends(10, &[4096, 8192])), &log).is_ok());
+        let lost = check(&anchor, Some(ends(11, &[4096, 8192])), &log).unwrap_err();
+        assert!(matches!(lost, Error::LostLog { .. }), "{lost}");
+        let other = check(&anchor, Some(ends(9, &[4096])), &log).unwrap_err();
+        assert!(other.to_string().contains("each of 2 streams"), "{other}");
+
+        anchor.archived = Some(ends(8, &[4096, 4096]));
+        for (epoch, at) in [(7, [4096, 4096]), (8, [0, 4096]), (9, [8192, 0])] {
+            let behind = check(&anchor, Some(ends(epoch, &at)), &durable(10, &[8192; 2]));
+            let behind = behind.unwrap_err();
+            assert!(behind.to_string().contains("has lost runs"), "{behind}");
+        }
+        assert!(check(&anchor, Some(ends(8, &[4096, 4096])), &log).is_ok());
+        // Without the archive at hand, what the anchor says of it is enough.
+        let lost = check(&anchor, None, &durable(7, &[4096, 4096])).unwrap_err();
+        assert!(
+            matches!(
+                lost,
+                Error::LostLog {
+                    archived: Epoch(8),
+                    durable: Epoch(7)
+                }
+            ),
+            "{lost}"
+        );
+    }
+}

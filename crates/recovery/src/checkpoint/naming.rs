@@ -1,0 +1,140 @@
+//! The end of a checkpoint: the anchor names the image, and only then the log is cut.
+//!
+//! The same update moves the anchor's section of the archive: what is cut below it is durable in the
+//! archive, and the anchor says so before.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, ImageSlot, Pos, Result};
+use perdura_wal::{EpochEnds, Rung};
+
+use super::phase::Event;
+use super::{CheckpointProgress, Checkpointer, Leftover, Sweep, Taken};
+use crate::cover::{Cover, Covering};
+use crate::image::remove_old_directories;
+use crate::images::Completion;
+use crate::truncate::truncation_floor;
+
+impl Checkpointer {
+    /// Cuts the log behind an image that the anchor names. The image counts: segments and directories
+    /// that cannot be removed now wait, and the driver of the checkpoints learns of them from
+    /// [`clear_away`](Self::clear_away).
+    pub(super) fn cut_log(&mut self, sweep: &Sweep) -> Taken {
+        self.leftover = Some(Leftover {
+            slot: sweep.slot,
+            k: sweep.k,
+            floor: sweep.covering.floor().to_vec(),
+        });
+        let _later = self.remove_old();
+        Taken {
+            event: Event::Truncated,
+            next: None,
+            progress: CheckpointProgress::Done,
+        }
+    }
+
+    /// Whether everything that the image reflects is durable.
+    pub(super) fn is_durable(&self, cover: &Cover) -> bool {
+        self.parts.wal.durable(Rung::Disk) >= cover.end_epoch || armed(Flaw::AnchorBeforeLog)
+    }
+
+    /// Removes log segments and directories that the last checkpoint could not remove. Does nothing
+    /// while another one runs, whose end does it.
+    ///
+    /// # Errors
+    /// The disk's: they are in the way of nothing but space, so try again later.
+    pub fn clear_away(&mut self) -> Result<()> {
+        if self.is_running() {
+            return Ok(());
+        }
+        self.remove_old()
+    }
+
+    fn remove_old(&mut self) -> Result<()> {
+        let Some(Leftover { slot, k, floor }) = &self.leftover else {
+            return Ok(());
+        };
+        let (slot, k) = (*slot, *k);
+        // An archive may have been declared since the image was named.
+        let now = truncation_floor(&self.parts.anchor.get());
+        let floor: Vec<Pos> = floor.iter().zip(&now).map(|(a, b)| *a.min(b)).collect();
+        self.assert_named(slot, k, &floor);
+        let segments = self.parts.wal.truncate(&floor);
+        remove_old_directories(self.parts.disks.data.as_ref(), slot, k)?;
+        segments?;
+        self.leftover = None;
+        Ok(())
+    }
+
+    /// I6: before the log is cut, the durable anchor names the image, and the floor lies at or
+    /// ahead of where a restart from it begins.
+    fn assert_named(&self, slot: ImageSlot, k: CkptEpoch, floor: &[Pos]) {
+        let anchor = self.parts.anchor.get();
+        let image = anchor.image(slot);
+        assert!(
+            image.is_complete() && image.k == k,
+            "the log is cut after the anchor names checkpoint {k}"
+        );
+        let mut reach = floor.iter().zip(&image.cover.begin);
+        assert!(
+            reach.all(|(floor, begin)| floor <= begin),
+            "the log is cut ahead of where a restart from checkpoint {k} begins"
+        );
+    }
+
+    /// I5: the image is named only once every record that it reflects is durable.
+    pub(super) fn name_image(&mut self, sweep: &mut Sweep) -> Result<()> {
+        if armed(Flaw::TruncateBeforeAnchor) {
+            self.parts.wal.truncate(&sweep.covering.closed().begin)?;
+        }
+        let cover = sweep.covering.closed();
+        assert!(
+            self.is_durable(cover),
+            "checkpoint {} is named before the log of its window is durable",
+            sweep.k
+        );
+        assert!(
+            sweep.writer.is_none(),
+            "checkpoint {} is named before its directory is durable",
+            sweep.k
+        );
+        let now = self.parts.clock.wall_us();
+        let archived = self.parts.anchor.archived();
+        let mut cut_below = Vec::new();
+        self.parts
+            .anchor
+            .update_running(&self.parts.wal, |record| {
+                let completion = Completion {
+                    directory_crc: sweep.directory_crc,
+                    wall_us: now,
+                    cover: cover.clone(),
+                    consistent: sweep.cut.is_some(),
+                    begin_epoch: Some(sweep.begin_epoch),
+                };
+                let image = record.image_mut(sweep.slot);
+                if armed(Flaw::NoBuildingMark) {
+                    image.mark_building(sweep.k);
+                }
+                image.mark_complete(sweep.k, completion);
+                record.ckpt_max = record.ckpt_max.max(sweep.k);
+                record.move_archived(archived.as_ref());
+                let floor = truncation_floor(record);
+                // The last link stays: it says where the open incarnation starts.
+                let last = record.chain.last().map(|link| link.incarnation);
+                record.chain.retain(|link| {
+                    Some(link.incarnation) == last
+                        || link.cut.iter().zip(&floor).any(|(cut, floor)| cut > floor)
+                });
+                cut_below = floor;
+            })?;
+        sweep.covering = Covering::Named { floor: cut_below };
+        Ok(())
+    }
+
+    /// Notes how far an archive holds the log; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_archived(&mut self, end: &EpochEnds) -> Result<()> {
+        self.parts.anchor.set_archived(&self.parts.wal, end)
+    }
+}
