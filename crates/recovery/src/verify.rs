@@ -17,6 +17,8 @@ use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan,
 use serde::Serialize;
 
 use crate::anchor::Anchor;
+use crate::archived::check_archive;
+use crate::close::durable_end;
 use crate::component::{Component, Contract};
 use crate::found::find;
 use crate::given::check_given;
@@ -284,6 +286,9 @@ impl Checked<'_> {
         if let Some(cut) = &cut {
             found.durable_epoch = Some(cut.durable.0);
             self.check_end(cut.durable, found);
+            if let Err(error) = check_archive(&self.anchor, None, &durable_end(cut)) {
+                found.problem("log", &error);
+            }
         }
     }
 

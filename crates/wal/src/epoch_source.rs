@@ -143,8 +143,11 @@ impl EpochSource {
             self.at.epoch,
             durable.epoch
         );
+        let least = self
+            .open
+            .unwrap_or(Epoch(self.at.epoch.0.saturating_add(1)));
         for part in &mut self.parts {
-            part.look(durable, self.at.epoch)?;
+            part.look(durable, least)?;
         }
         let lowest = self.parts.iter().filter_map(|part| part.next).min();
         let Some(epoch) = self.open.or(lowest) else {
@@ -202,19 +205,19 @@ impl EpochSource {
 }
 
 impl Part {
-    /// Looks at the next block: it must be of an epoch behind `passed`.
-    fn look(&mut self, durable: &Vouched, passed: Epoch) -> Result<()> {
+    /// Looks at the next block: it must be of the epoch that is being read, the `least`, or of a later one.
+    fn look(&mut self, durable: &Vouched, least: Epoch) -> Result<()> {
         let header = match self.cursor.peek(&seen_durable(durable, self.cursor.at())) {
             Err(_) if armed(Flaw::EpochBeyondDArchived) => None,
             looked => looked?,
         };
         self.next = header.map(|header| header.epoch);
-        if let Some(epoch) = self.next.filter(|epoch| *epoch <= passed) {
+        if let Some(epoch) = self.next.filter(|epoch| *epoch < least) {
             return Err(Error::corrupt(
                 format!("log stream {}", self.cursor.stream()),
                 self.cursor.at().0,
-                format!("a block of an epoch behind {passed}, which ends here"),
-                format!("a block of epoch {epoch}"),
+                format!("a block of epoch {least} or a later one"),
+                format!("a block of epoch {epoch}, which was to end before"),
                 "The positions are not those at which the epoch ends. Begin again from an image.",
             ));
         }

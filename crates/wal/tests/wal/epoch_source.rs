@@ -432,6 +432,48 @@ fn a_log_that_ends_before_what_was_archived_has_lost_acknowledged_epochs() {
     assert!(here.check_durable(&durable).is_ok());
 }
 
+/// A source that begins where a checkpoint does, in the middle of an epoch, and one that begins within a frame.
+#[test]
+fn a_source_begins_at_the_marks_of_a_checkpoint_and_skips_the_rest_of_a_frame() {
+    let disk = SimDisk::new(1);
+    let history = anchor(2);
+    let wal = open(&disk, &history, 1);
+    append(&wal, 0, b"before");
+    append(&wal, 1, &[1; 20_000]);
+    let (marks, lowest) = wal.begin_checkpoint(perdura_base::CkptEpoch(1));
+    assert_eq!(lowest, Epoch(1));
+    append(&wal, 0, b"behind");
+    append(&wal, 1, b"behind");
+    flush(&wal);
+    let durable = wal.durable_end(Rung::Disk);
+    let frames = |ends: Vec<Pos>| {
+        let from = EpochEnds {
+            epoch: Epoch(lowest.0 - 1),
+            ends,
+        };
+        let mut source = source(&disk, &history, &from);
+        let mut frames = Vec::new();
+        while source
+            .step(&durable, |frame, origin| {
+                frames.push((origin.stream.0, frame.kind, frame.payload.len()));
+                Ok(())
+            })
+            .unwrap()
+            != SourceStep::Idle
+        {}
+        assert_eq!(source.at().ends, durable.ends);
+        frames
+    };
+    let (mark, group) = (FrameKind::BeginCheckpoint, FrameKind::Group);
+    let of_checkpoint = [(0, mark, 1), (0, group, 6), (1, mark, 1), (1, group, 6)];
+    assert_eq!(frames(marks.clone()), of_checkpoint);
+    // The second block of the long group, and then the third, in which no frame begins but the first ends.
+    for within in [8192, 16_384] {
+        assert!(Pos(within) < marks[1]);
+        assert_eq!(frames(vec![marks[0], Pos(within)]), of_checkpoint);
+    }
+}
+
 #[test]
 fn positions_that_are_no_end_of_the_epoch_are_refused() {
     let disk = SimDisk::new(1);
