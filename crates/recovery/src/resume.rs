@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_heap::Heap;
 use perdura_wal::segment::SegmentId;
-use perdura_wal::{EpochEnds, FlushProgress, RestartRecord, Rung, Wal, WalOptions};
+use perdura_wal::{ChainLink, EpochEnds, FlushProgress, RestartRecord, Rung, Wal, WalOptions};
 
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
@@ -16,7 +16,8 @@ use crate::report::RestartReport;
 use crate::restart::{Catalog, RestartOptions, Restarted};
 use crate::window::Window;
 
-/// Past this many closed incarnations in the anchor, a restart checkpoints before it serves.
+/// Past this many closed incarnations in the anchor that checkpoints can leave behind, a restart checkpoints before
+/// it serves.
 const CHAIN_LONG: usize = 32;
 
 /// A database that may take transactions.
@@ -118,6 +119,15 @@ pub fn resume(
         clock: Arc::clone(&options.clock),
     };
     let machine = Checkpointer::new(parts, restarted.directories);
+    // Lives that the archive does not hold stay in the chain, whatever is checkpointed.
+    let archived = options.archived.as_ref().or(record.archived.as_ref());
+    let is_archived = |link: &&ChainLink| {
+        archived.is_none_or(|archived| {
+            let mut cuts = link.cut.iter().zip(&archived.ends);
+            cuts.all(|(cut, end)| cut <= end)
+        })
+    };
+    let droppable = chain.iter().filter(is_archived).count();
     let report = restarted.report;
     wal.append_restart(&RestartRecord {
         incarnation: record.incarnation,
@@ -131,7 +141,7 @@ pub fn resume(
             wal: Arc::clone(&wal),
             figures: machine.published(),
             machine: Mutex::new(machine),
-            chain_is_long: chain.len() > CHAIN_LONG,
+            chain_is_long: droppable > CHAIN_LONG,
         },
         wal,
         anchor,

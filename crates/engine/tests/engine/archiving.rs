@@ -160,6 +160,38 @@ fn the_section_is_written_when_archiving_begins_and_when_the_log_is_cut_and_goes
     assert_eq!((section(), core.archived()), (None, None));
 }
 
+/// A long chain of lives makes a restart take two checkpoints, unless the archive keeps the chain anyway.
+#[test]
+fn a_restart_takes_no_checkpoints_for_lives_that_the_archive_does_not_hold() {
+    for (is_declared, checkpoints) in [(false, 2), (true, 0)] {
+        let disk = SimDisk::new(1);
+        let mut taken = 0;
+        for life in 0..36 {
+            let core = open(&disk, STREAMS);
+            taken += core.checkpoint_stats().completed;
+            if is_declared && life == 0 {
+                core.set_archived(&begin()).unwrap();
+            }
+            put(&core, "key", &[life]);
+            core.flush_all().unwrap();
+            drop(core);
+            disk.crash(CrashProfile::Nothing, 1);
+        }
+        let core = open(&disk, STREAMS);
+        assert_eq!(taken + core.checkpoint_stats().completed, checkpoints);
+        let mut source = core.log_source(&begin()).unwrap();
+        if is_declared {
+            assert!(drain(&core, &mut source).unwrap().len() >= 36);
+            let whole = source.at().clone();
+            drop(core);
+            disk.crash(CrashProfile::Nothing, 1);
+            let core = open_archived(&disk, &whole).unwrap();
+            assert_eq!(core.checkpoint_stats().completed, 2, "now they go");
+            assert!(core.anchor().get().chain.len() < 3);
+        }
+    }
+}
+
 #[test]
 fn an_archive_ahead_of_the_log_or_behind_the_anchor_ends_the_opening_and_changes_nothing() {
     let disk = SimDisk::new(1);
