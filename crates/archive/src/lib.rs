@@ -28,6 +28,7 @@
 
 pub mod merge;
 pub mod name;
+mod output;
 pub mod quick;
 pub mod reader;
 pub mod record;

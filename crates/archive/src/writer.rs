@@ -15,14 +15,14 @@ mod tail;
 
 use std::sync::Arc;
 
-use perdura_base::checksum::{crc32c, crc32c_append};
-use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::checksum::crc32c;
 use perdura_base::num::{to_u32, to_u64};
 use perdura_base::{Epoch, Error, Pos, Result};
-use perdura_device::{Access, AlignedBuf, Disk, File};
+use perdura_device::Disk;
 use perdura_page::RegionDigest;
 
-use crate::name::{RunId, TEMPORARY};
+use crate::name::RunId;
+use crate::output::{Ending, Output};
 use crate::record::{PageAt, RunRecord};
 use crate::run::block::{Coder, RAW_BYTES_MAX};
 use crate::run::body::BodyBuilder;
@@ -32,11 +32,9 @@ use crate::run::{BLOCK_BYTES_MAX, BlockEntry, Codec, Moments, PageSet, RunHeader
 use crate::run::{index, summary};
 
 use digests::DigestSum;
-use tail::Stage;
 pub use tail::Tail;
 
-/// How much is written at once, bytes.
-pub const WRITE_BYTES: usize = 1024 * 1024;
+pub use crate::output::{Progress, WRITE_BYTES};
 
 /// What a run that was written is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,53 +51,6 @@ pub struct RunSummary {
     pub updates: u64,
     /// Its pages.
     pub pages: u64,
-}
-
-/// Whether a machine has more steps to take.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress<T> {
-    /// It has.
-    More,
-    /// It has not; what it made.
-    Done(T),
-}
-
-/// The file that is being written, and how far.
-struct Output {
-    disk: Arc<dyn Disk>,
-    dir: String,
-    temporary: String,
-    file: Arc<dyn File>,
-    /// What has been made and not been written.
-    pending: Vec<u8>,
-    written: u64,
-    crc: u32,
-    buf: AlignedBuf,
-    writes: u64,
-}
-
-impl Output {
-    /// Where the next byte will be in the file.
-    fn offset(&self) -> u64 {
-        self.written + to_u64(self.pending.len())
-    }
-
-    /// Writes the oldest pending bytes, as many as are written at once. `pending` has as many, or is the rest of the
-    /// file, which is whole sectors.
-    fn write(&mut self) -> Result<()> {
-        let len = self.pending.len().min(WRITE_BYTES);
-        assert!(
-            len.is_multiple_of(SECTOR_BYTES),
-            "{len} bytes are whole sectors"
-        );
-        self.buf[..len].copy_from_slice(&self.pending[..len]);
-        self.file.write_at(self.written, &self.buf[..len])?;
-        self.crc = crc32c_append(self.crc, &self.buf[..len]);
-        self.written += to_u64(len);
-        self.writes += 1;
-        self.pending.drain(..len);
-        Ok(())
-    }
 }
 
 /// Writes a run of records that come in the order of runs.
@@ -130,38 +81,13 @@ impl RunWriter {
         codec: Codec,
         digest: Arc<RegionDigest>,
     ) -> Result<RunWriter> {
-        let temporary = format!("{}{TEMPORARY}", header.id.path(dir));
-        let left_over = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists);
-        let file = match disk.create(&temporary, Access::Direct) {
-            Err(error) if left_over(&error) => {
-                disk.remove(&temporary)?;
-                disk.create(&temporary, Access::Direct)?
-            }
-            made => made?,
-        };
-        let coder =
-            Coder::new(codec).map_err(|source| Error::io("compress", temporary.clone(), source))?;
-        let pending = header.encode();
-        let header_crc = crc32c(&pending[..pending.len() - 4]);
-        assert_eq!(
-            pending.len(),
-            HEADER_BYTES,
-            "the first block follows the header"
-        );
-        Ok(RunWriter {
+        let out = Output::create(disk, dir, header.id.path(dir))?;
+        let coder = Coder::new(codec)
+            .map_err(|source| Error::io("compress", out.temporary().to_owned(), source))?;
+        let mut run = RunWriter {
             header,
-            header_crc,
-            out: Output {
-                disk,
-                dir: dir.to_owned(),
-                temporary,
-                file,
-                pending,
-                written: 0,
-                crc: crc32c(&[]),
-                buf: AlignedBuf::zeroed(WRITE_BYTES),
-                writes: 0,
-            },
+            header_crc: 0,
+            out,
             coder,
             body: BodyBuilder::default(),
             raw: Vec::with_capacity(RAW_BYTES_MAX),
@@ -171,7 +97,15 @@ impl RunWriter {
             last: None,
             records: 0,
             updates: 0,
-        })
+        };
+        run.out.pending = header.encode();
+        assert_eq!(
+            run.out.pending.len(),
+            HEADER_BYTES,
+            "the first block follows the header"
+        );
+        run.header_crc = crc32c(&run.out.pending[..HEADER_BYTES - 4]);
+        Ok(run)
     }
 
     /// Which run it will be.
@@ -305,8 +239,7 @@ impl RunWriter {
                 pages: self.pages.count(),
             },
             digests,
-            out: self.out,
-            stage: Stage::Write,
+            ending: Ending::new(self.out),
         })
     }
 
@@ -315,6 +248,6 @@ impl RunWriter {
     /// # Errors
     /// The disk's.
     pub fn abandon(self) -> Result<()> {
-        self.out.disk.remove(&self.out.temporary)
+        self.out.abandon()
     }
 }

@@ -1,0 +1,189 @@
+//! A file of the archive that is being written: under a temporary name, then published.
+//!
+//! # Invariants
+//! * A file has its name only when its bytes are durable: it is written under a temporary name, synced, and then
+//!   published. A crash at any I/O leaves a temporary file or a whole one.
+//! * After a failed sync, or another failure at the end of the file, it is given up: what is on the disk is not known.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::{crc32c, crc32c_append};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Result};
+use perdura_device::{Access, AlignedBuf, Disk, File};
+
+use crate::name::TEMPORARY;
+
+/// How much is written at once, bytes.
+pub const WRITE_BYTES: usize = 1024 * 1024;
+
+/// Whether a machine has more steps to take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress<T> {
+    /// It has.
+    More,
+    /// It has not; what it made.
+    Done(T),
+}
+
+fn is_there(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
+}
+
+/// The file that is being written, and how far.
+pub(crate) struct Output {
+    disk: Arc<dyn Disk>,
+    dir: String,
+    path: String,
+    temporary: String,
+    file: Arc<dyn File>,
+    /// What has been made and not been written.
+    pub(crate) pending: Vec<u8>,
+    written: u64,
+    crc: u32,
+    buf: AlignedBuf,
+    pub(crate) writes: u64,
+}
+
+impl Output {
+    /// Begins the file that will be `path` in folder `dir`, which exists. A file of the same temporary name, left by a
+    /// crash, is removed.
+    pub(crate) fn create(disk: Arc<dyn Disk>, dir: &str, path: String) -> Result<Output> {
+        let temporary = format!("{path}{TEMPORARY}");
+        let file = match disk.create(&temporary, Access::Direct) {
+            Err(error) if is_there(&error) => {
+                disk.remove(&temporary)?;
+                disk.create(&temporary, Access::Direct)?
+            }
+            made => made?,
+        };
+        Ok(Output {
+            disk,
+            dir: dir.to_owned(),
+            path,
+            temporary,
+            file,
+            pending: Vec::new(),
+            written: 0,
+            crc: crc32c(&[]),
+            buf: AlignedBuf::zeroed(WRITE_BYTES),
+            writes: 0,
+        })
+    }
+
+    pub(crate) fn temporary(&self) -> &str {
+        &self.temporary
+    }
+
+    /// Where the next byte will be in the file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.written + to_u64(self.pending.len())
+    }
+
+    /// Writes the oldest pending bytes, as many as are written at once. `pending` has as many, or is the rest of the
+    /// file, which is whole sectors.
+    pub(crate) fn write(&mut self) -> Result<()> {
+        let len = self.pending.len().min(WRITE_BYTES);
+        assert!(
+            len.is_multiple_of(SECTOR_BYTES),
+            "{len} bytes are whole sectors"
+        );
+        self.buf[..len].copy_from_slice(&self.pending[..len]);
+        self.file.write_at(self.written, &self.buf[..len])?;
+        self.crc = crc32c_append(self.crc, &self.buf[..len]);
+        self.written += to_u64(len);
+        self.writes += 1;
+        self.pending.drain(..len);
+        Ok(())
+    }
+
+    /// Gives the file up and removes it.
+    pub(crate) fn abandon(self) -> Result<()> {
+        self.disk.remove(&self.temporary)
+    }
+
+    /// Gives the temporary file its name. A file that has the name already is not replaced.
+    fn publish(&self) -> Result<()> {
+        match self.disk.publish(&self.temporary, &self.path) {
+            Err(error) if is_there(&error) => Err(Error::Usage(format!(
+                "{} exists and is not replaced",
+                self.path
+            ))),
+            published => published,
+        }
+    }
+}
+
+/// What a file that has all its bytes does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Write,
+    Sync,
+    Publish,
+    SyncDir,
+    Done,
+    /// An I/O failed: nothing more is done.
+    Failed,
+}
+
+/// The end of writing a file: one I/O a step.
+pub(crate) struct Ending {
+    out: Output,
+    stage: Stage,
+}
+
+impl Ending {
+    /// Ends a file whose last bytes are pending.
+    pub(crate) fn new(out: Output) -> Ending {
+        Ending {
+            out,
+            stage: Stage::Write,
+        }
+    }
+
+    pub(crate) fn temporary(&self) -> &str {
+        &self.out.temporary
+    }
+
+    /// Makes the next I/O. The file exists when this has returned its length and its CRC-32C.
+    pub(crate) fn step(&mut self) -> Result<Progress<(u64, u32)>> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Failed);
+        self.stage = match stage {
+            Stage::Write => {
+                self.out.write()?;
+                if self.out.pending.is_empty() {
+                    Stage::Sync
+                } else {
+                    Stage::Write
+                }
+            }
+            Stage::Sync => {
+                if !armed(Flaw::RenameBeforeSync) {
+                    self.out.file.sync()?;
+                }
+                Stage::Publish
+            }
+            Stage::Publish => {
+                self.out.publish()?;
+                Stage::SyncDir
+            }
+            Stage::SyncDir => {
+                self.out.disk.sync_dir(&self.out.dir)?;
+                Stage::Done
+            }
+            Stage::Done => Stage::Done,
+            Stage::Failed => {
+                return Err(Error::Stopped(format!(
+                    "{} was given up after a failed write",
+                    self.out.temporary
+                )));
+            }
+        };
+        if self.stage == Stage::Done {
+            return Ok(Progress::Done((self.out.written, self.out.crc)));
+        }
+        Ok(Progress::More)
+    }
+}
