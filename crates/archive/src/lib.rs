@@ -26,6 +26,7 @@
 //! * Pages are sorted by partition and local page instead of their ids, so that a partition is one piece.
 //! * Combining updates into a net change, which the paper names without rules, has two: see [`merge`].
 
+pub mod backup;
 pub mod merge;
 pub mod name;
 mod output;
@@ -35,6 +36,7 @@ pub mod record;
 pub mod run;
 pub mod writer;
 
+pub use backup::BackupId;
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};
