@@ -73,7 +73,7 @@ impl Scope {
 }
 
 /// Reads bytes that need not be whole sectors, by reading the sectors that they are in.
-fn read(file: &dyn File, from: u64, to: u64) -> Result<Vec<u8>> {
+pub(crate) fn read(file: &dyn File, from: u64, to: u64) -> Result<Vec<u8>> {
     let sector = to_u64(SECTOR_BYTES);
     let start = from / sector * sector;
     let mut buf = AlignedBuf::zeroed(to_usize(round_up(to - start, sector)));

@@ -1,11 +1,27 @@
 //! The format of a backup. The page below is the only description of it.
 #![doc = include_str!("../../../../docs/formats/backup.md")]
 
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `id` | names |
+//! | `header`, `section`, `footer` | what is encoded and decoded |
+//! | `writer`, `reader` | pages become a file, and come back |
+
+mod footer;
+mod header;
 mod id;
+mod reader;
+mod section;
+mod writer;
 
 use perdura_base::Error;
 
+pub use header::{BackupHeader, BackupKind, HEADER_BYTES};
 pub use id::BackupId;
+pub use reader::{Backup, READ_PAGES};
+pub use section::{PageEntry, Section, page_crc};
+pub use writer::{BackupSummary, BackupTail, BackupWriter};
 
 /// An error that names file and offset.
 fn damage(file: &str, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Error {

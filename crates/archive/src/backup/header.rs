@@ -1,0 +1,177 @@
+//! The header of a backup: which image it is a copy of, of which database, and what a new database needs to hold it.
+
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, PARTITIONS_MAX};
+use perdura_base::num::to_u32;
+use perdura_base::{CkptEpoch, Epoch, Error, Result, Uuid};
+use perdura_page::Chunks;
+
+use super::{BackupId, damage};
+
+/// Bytes of the header: the pages behind it are aligned.
+pub const HEADER_BYTES: usize = 4096;
+
+const MAGIC: &[u8; 4] = b"PBKP";
+const CRC_AT: usize = HEADER_BYTES - 4;
+const ROOM_BYTES: usize = 4000;
+const CONSISTENT: u8 = 1;
+
+/// What the pages hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackupKind {
+    /// Changes whose tag is below k.
+    Sweep,
+    /// Changes whose epoch is at most the end.
+    Cut,
+}
+
+/// What the header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupHeader {
+    /// The database.
+    pub uuid: Uuid,
+    /// Which backup it is: the image's end and its checkpoint epoch.
+    pub id: BackupId,
+    /// What its pages hold.
+    pub kind: BackupKind,
+    /// Whether its pages are all of one instant, with a sequence number for each partition.
+    pub consistent: bool,
+    /// Every record that the image does not reflect has this epoch or a later one.
+    pub begin: Epoch,
+    /// Wall clock at the image's end, microseconds since 1970.
+    pub wall_us: u64,
+    /// How pages are divided among the partitions.
+    pub chunks: Chunks,
+    /// The seed of the hash of keys.
+    pub hash_seed: u64,
+    /// The code of the log's scheme.
+    pub scheme: u8,
+    /// Streams of the log.
+    pub streams: u8,
+    /// The families of ordered frames that the log may hold, as bits.
+    pub families: u8,
+    /// Sizes of the log's first and largest segments, bytes.
+    pub segments: (u64, u64),
+}
+
+impl BackupHeader {
+    /// The header's bytes.
+    ///
+    /// # Panics
+    /// If the geometry is none that a database can have, or begin and end contradict each other.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);
+        assert!(self.is_ordered(), "an image begins before it ends");
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        out.put(MAGIC);
+        out.put_u16(FORMAT_VERSION);
+        out.put_u8(u8::from(self.kind == BackupKind::Cut));
+        out.put_u8(if self.consistent { CONSISTENT } else { 0 });
+        out.put(&self.uuid.0);
+        out.put_u64(self.id.k.0);
+        out.put_u64(self.begin.0);
+        out.put_u64(self.id.end.0);
+        out.put_u64(self.wall_us);
+        out.put_u32(to_u32(PAGE_BYTES));
+        out.put_u16(self.chunks.pages);
+        out.put_u16(self.chunks.partitions);
+        out.put_u64(self.hash_seed);
+        out.put_u8(self.scheme);
+        out.put_u8(self.streams);
+        out.put_u8(self.families);
+        out.put_u8(0);
+        out.put_u64(self.segments.0);
+        out.put_u64(self.segments.1);
+        out.put_zeros(ROOM_BYTES);
+        assert_eq!(out.len(), CRC_AT, "the fields fill the header");
+        out.put_u32(crc32c(&out));
+        out
+    }
+
+    /// Reads and checks a header. Returns it with its checksum, to which the footer is bound.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; [`Error::Version`] for a whole header of another version.
+    pub fn decode(file: &str, bytes: &[u8]) -> Result<(BackupHeader, u32)> {
+        let mut r = Reader::new(bytes);
+        let magic: Option<[u8; 4]> = r.array();
+        if magic != Some(*MAGIC) {
+            return Err(damage(file, 0, "the magic PBKP", format!("{magic:?}")));
+        }
+        let crc = bytes.get(..CRC_AT).map(crc32c);
+        let stored = bytes.get(CRC_AT..).and_then(|rest| Reader::new(rest).u32());
+        let Some(crc) = crc.filter(|crc| Some(*crc) == stored) else {
+            let found = format!("checksum {stored:x?} of {crc:x?}");
+            return Err(damage(file, 0, "a header with its checksum", found));
+        };
+        match r.u16() {
+            Some(FORMAT_VERSION) => {}
+            found => {
+                return Err(Error::Version {
+                    file: file.to_owned(),
+                    found: found.unwrap_or_default(),
+                    supported: FORMAT_VERSION,
+                });
+            }
+        }
+        let header = fields(&mut r).filter(BackupHeader::is_ordered);
+        let header = header.ok_or_else(|| {
+            let expected = "a header whose fields are in their ranges";
+            damage(file, 0, expected, "other values")
+        })?;
+        Ok((header, crc))
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.begin.0 <= self.id.end.0.saturating_add(1)
+    }
+}
+
+/// Reads the fields behind the version; `None` if one is out of its range.
+fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
+    let kind = match r.u8()? {
+        0 => BackupKind::Sweep,
+        1 => BackupKind::Cut,
+        _ => return None,
+    };
+    let flags = r.u8()?;
+    let uuid = Uuid(r.array()?);
+    let k = CkptEpoch(r.u64()?);
+    let (begin, end) = (Epoch(r.u64()?), Epoch(r.u64()?));
+    let wall_us = r.u64()?;
+    let page_bytes = r.u32()?;
+    let chunks = Chunks {
+        pages: r.u16()?,
+        partitions: r.u16()?,
+    };
+    let hash_seed = r.u64()?;
+    let (scheme, streams, families) = (r.u8()?, r.u8()?, r.u8()?);
+    r.zeros(1)?;
+    let segments = (r.u64()?, r.u64()?);
+    r.zeros(ROOM_BYTES)?;
+    let is_sound = flags & !CONSISTENT == 0
+        && page_bytes == to_u32(PAGE_BYTES)
+        && is_geometry(chunks)
+        && streams > 0;
+    is_sound.then_some(BackupHeader {
+        uuid,
+        id: BackupId { end, k },
+        kind,
+        consistent: flags & CONSISTENT != 0,
+        begin,
+        wall_us,
+        chunks,
+        hash_seed,
+        scheme,
+        streams,
+        families,
+        segments,
+    })
+}
+
+/// Whether a database can divide its pages so.
+fn is_geometry(chunks: Chunks) -> bool {
+    chunks.pages > 0 && chunks.partitions.is_power_of_two() && chunks.partitions <= PARTITIONS_MAX
+}

@@ -1,0 +1,230 @@
+//! Reading a backup: opened by header, footer and table; pages by their rank.
+//!
+//! Opening reads the two ends of the file and the table. A section is read and checked when its partition is asked for,
+//! and a page is checked against its entry when it is read, so whatever is damaged is found before a restore uses it.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::crc32c;
+use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Error, PartitionId, Result, Uuid};
+use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
+use perdura_page::digest::bound;
+use perdura_page::layout;
+
+use super::footer::{FOOTER_BYTES, Footer};
+use super::header::{BackupHeader, HEADER_BYTES};
+use super::section::{PageEntry, Section, TABLE_ENTRY_BYTES, TableEntry, decode_table, page_crc};
+use super::writer::file_len;
+use super::{BackupId, damage};
+use crate::reader::read;
+
+/// Pages that are read at once.
+pub const READ_PAGES: usize = 64;
+
+/// An open backup.
+pub struct Backup {
+    file: Arc<dyn File>,
+    header: BackupHeader,
+    len: u64,
+    pages: u64,
+    table: Vec<TableEntry>,
+    /// The rank of each partition's first page.
+    ranks: Vec<u64>,
+}
+
+impl Backup {
+    /// Opens the backup `id` of database `uuid` in folder `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for another database's; the disk's.
+    pub fn open(disk: &dyn Disk, dir: &str, id: BackupId, uuid: &Uuid) -> Result<Backup> {
+        let file = disk.open(&id.path(dir), Access::Direct)?;
+        let backup = Backup::read(file)?;
+        let path = backup.file.path();
+        if backup.header.uuid != *uuid {
+            return Err(Error::Foreign {
+                file: path.to_owned(),
+                why: format!("it is of database {}, not of {uuid}", backup.header.uuid),
+            });
+        }
+        if backup.header.id != id {
+            let found = format!("that of {}", backup.header.id.name());
+            let expected = "the header of the backup of that name";
+            return Err(damage(path, 0, expected, found));
+        }
+        Ok(backup)
+    }
+
+    /// Opens a file that holds a backup.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    pub fn read(file: Arc<dyn File>) -> Result<Backup> {
+        let (path, len) = (file.path().to_owned(), file.len()?);
+        let least = to_u64(HEADER_BYTES + SECTOR_BYTES);
+        if len < least || !len.is_multiple_of(to_u64(SECTOR_BYTES)) {
+            let found = format!("{len} bytes");
+            return Err(damage(&path, len, "a file of whole sectors", found));
+        }
+        let head = read(file.as_ref(), 0, to_u64(HEADER_BYTES))?;
+        let (header, header_crc) = BackupHeader::decode(&path, &head)?;
+        let footer_at = len - to_u64(FOOTER_BYTES);
+        let foot = read(file.as_ref(), footer_at, len)?;
+        let footer = Footer::decode(&path, &foot, len, header_crc)?;
+        let bytes = to_u64(usize::from(header.chunks.partitions) * TABLE_ENTRY_BYTES);
+        let end = footer.table_at.checked_add(bytes);
+        let end = end.filter(|end| *end <= footer_at && file_len(*end) == len);
+        let Some(end) = end else {
+            let expected = format!("a table of {} partitions", header.chunks.partitions);
+            let found = format!("one at {}", footer.table_at);
+            return Err(damage(&path, footer_at, expected, found));
+        };
+        let rest = read(file.as_ref(), footer.table_at, footer_at)?;
+        let (bytes, zeros) = rest.split_at(to_usize(end - footer.table_at));
+        if crc32c(bytes) != footer.table_crc {
+            let expected = "the table with the footer's checksum";
+            return Err(damage(&path, footer.table_at, expected, "another one"));
+        }
+        if let Some(at) = zeros.iter().position(|byte| *byte != 0) {
+            let expected = "zeros before the footer";
+            return Err(damage(&path, end + to_u64(at), expected, "another byte"));
+        }
+        let table = decode_table(bytes).unwrap_or_default();
+        let ranks = ranks(&table, &footer)
+            .ok_or_else(|| damage(&path, footer.table_at, "sections in order", "other values"))?;
+        Ok(Backup {
+            file,
+            header,
+            len,
+            pages: footer.pages,
+            table,
+            ranks,
+        })
+    }
+
+    /// What the header says.
+    #[must_use]
+    pub fn header(&self) -> &BackupHeader {
+        &self.header
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// How many pages it has.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// XOR of the digests of a partition's pages, each bound to its page.
+    #[must_use]
+    pub fn proof(&self, partition: PartitionId) -> u64 {
+        self.table[usize::from(partition.0)].proof
+    }
+
+    /// What it lists of a partition.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; the disk's.
+    pub fn section(&self, partition: PartitionId) -> Result<Section> {
+        let entry = &self.table[usize::from(partition.0)];
+        let end = entry.end().expect("the table was checked");
+        let bytes = read(self.file.as_ref(), entry.offset, end)?;
+        let section = (crc32c(&bytes) == entry.crc)
+            .then(|| Section::decode(&bytes, self.header.consistent))
+            .flatten()
+            .filter(|section| to_u64(section.pages.len()) == u64::from(entry.pages));
+        let chunks = self.header.chunks;
+        let sound = section.filter(|section| {
+            let ids =
+                |page: &PageEntry| Some((chunks.page_id(partition, page.local)?, page.digest));
+            let ids: Option<Vec<_>> = section.pages.iter().map(ids).collect();
+            let proof = |ids: Vec<_>| {
+                ids.into_iter()
+                    .fold(0, |sum, (id, digest)| sum ^ bound(id, digest))
+            };
+            ids.map(proof) == Some(entry.proof)
+        });
+        sound.ok_or_else(|| {
+            let expected = format!("the section of partition {partition}");
+            damage(self.file.path(), entry.offset, expected, "other bytes")
+        })
+    }
+
+    /// Reads the pages that the section of a partition lists from its `nth` on, as many as `buf` holds.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a page that is not what its entry says; the disk's.
+    ///
+    /// # Panics
+    /// If the partition has fewer pages.
+    pub fn read_pages(
+        &self,
+        partition: PartitionId,
+        nth: usize,
+        entries: &[PageEntry],
+        buf: &mut AlignedBuf,
+    ) -> Result<()> {
+        let listed = to_usize(u64::from(self.table[usize::from(partition.0)].pages));
+        assert!(nth + entries.len() <= listed, "pages that are listed");
+        let rank = self.ranks[usize::from(partition.0)] + to_u64(nth);
+        let offset = to_u64(HEADER_BYTES) + rank * to_u64(PAGE_BYTES);
+        let bytes = &mut buf[..entries.len() * PAGE_BYTES];
+        read_exact_at(self.file.as_ref(), offset, bytes)?;
+        for (i, (entry, page)) in entries.iter().zip(bytes.chunks(PAGE_BYTES)).enumerate() {
+            let id = self.header.chunks.page_id(partition, entry.local);
+            let id = id.expect("the section was checked");
+            if page_crc(id, page) != entry.crc || layout::useq(page) != entry.useq {
+                let at = offset + to_u64(i * PAGE_BYTES);
+                let expected = format!("page {id} with the checksum that is listed");
+                return Err(damage(self.file.path(), at, expected, "other bytes"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and checks everything.
+    ///
+    /// # Errors
+    /// As [`section`](Self::section) and [`read_pages`](Self::read_pages); [`Error::Corrupt`] if `digest` of a page is not
+    /// what is listed.
+    pub fn verify(&self, digest: impl Fn(&[u8]) -> u64) -> Result<()> {
+        let mut buf = AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES);
+        for partition in (0..self.header.chunks.partitions).map(PartitionId) {
+            let section = self.section(partition)?;
+            for (nth, some) in section.pages.chunks(READ_PAGES).enumerate() {
+                self.read_pages(partition, nth * READ_PAGES, some, &mut buf)?;
+                for (entry, page) in some.iter().zip(buf.chunks(PAGE_BYTES)) {
+                    if digest(page) != entry.digest {
+                        let entry_at = self.table[usize::from(partition.0)].offset;
+                        let expected = format!("the digest of local page {}", entry.local);
+                        return Err(damage(self.file.path(), entry_at, expected, "another one"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rank of each section's first page; `None` if the sections do not follow the pages and each other.
+fn ranks(table: &[TableEntry], footer: &Footer) -> Option<Vec<u64>> {
+    let pages_end = footer.pages.checked_mul(to_u64(PAGE_BYTES))?;
+    let mut at = pages_end.checked_add(to_u64(HEADER_BYTES))?;
+    let (mut ranks, mut rank) = (Vec::with_capacity(table.len()), 0u64);
+    for entry in table {
+        if entry.offset != at {
+            return None;
+        }
+        ranks.push(rank);
+        rank += u64::from(entry.pages);
+        at = entry.end()?;
+    }
+    (rank == footer.pages && at == footer.table_at).then_some(ranks)
+}

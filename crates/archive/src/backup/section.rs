@@ -1,0 +1,141 @@
+//! What a backup lists: a section for each partition, and the table of the sections.
+
+use perdura_base::checksum::{crc32c, crc32c_append};
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::num::{to_u32, to_u64};
+use perdura_base::{PageId, Useq};
+
+/// Bytes of a page's entry.
+pub(super) const ENTRY_BYTES: usize = 20;
+/// Bytes of a section's entry in the table.
+pub(super) const TABLE_ENTRY_BYTES: usize = 32;
+
+/// What a backup says of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageEntry {
+    /// The page's index among those of its partition.
+    pub local: u32,
+    /// Its update number.
+    pub useq: Useq,
+    /// CRC-32C of page number and bytes.
+    pub crc: u32,
+    /// XOR-linear digest of the logged region, not bound to the page.
+    pub digest: u64,
+}
+
+/// CRC-32C of a page's number and its bytes.
+#[must_use]
+pub fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
+    crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
+}
+
+/// What a backup lists of one partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Section {
+    /// The partition's sequence number; of a consistent image only.
+    pub pseq: Option<u64>,
+    /// Its pages, ascending.
+    pub pages: Vec<PageEntry>,
+    /// The image's sidecar.
+    pub sidecar: Vec<u8>,
+}
+
+impl Section {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let bytes = 12 + self.pages.len() * ENTRY_BYTES + self.sidecar.len();
+        let mut out = Vec::with_capacity(bytes);
+        if let Some(pseq) = self.pseq {
+            out.put_u64(pseq);
+        }
+        out.put_u32(to_u32(self.pages.len()));
+        for page in &self.pages {
+            out.put_u32(page.local);
+            out.put_u32(page.useq.0);
+            out.put_u32(page.crc);
+            out.put_u64(page.digest);
+        }
+        out.put(&self.sidecar);
+        assert!(out.len() <= bytes, "an entry has the length it is read by");
+        out
+    }
+
+    /// Reads a section; `None` if it is none, or a page is not above the one before it.
+    pub(super) fn decode(bytes: &[u8], consistent: bool) -> Option<Section> {
+        let mut r = Reader::new(bytes);
+        let pseq = if consistent { Some(r.u64()?) } else { None };
+        let count = r.u32()?;
+        if r.remaining() / ENTRY_BYTES < usize::try_from(count).ok()? {
+            return None;
+        }
+        let mut pages = Vec::with_capacity(usize::try_from(count).ok()?);
+        for _ in 0..count {
+            let page = PageEntry {
+                local: r.u32()?,
+                useq: Useq(r.u32()?),
+                crc: r.u32()?,
+                digest: r.u64()?,
+            };
+            if pages
+                .last()
+                .is_some_and(|last: &PageEntry| last.local >= page.local)
+            {
+                return None;
+            }
+            pages.push(page);
+        }
+        let sidecar = r.bytes(r.remaining())?.to_vec();
+        Some(Section {
+            pseq,
+            pages,
+            sidecar,
+        })
+    }
+}
+
+/// Where a section is, and what its pages are together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct TableEntry {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) crc: u32,
+    pub(super) pages: u32,
+    pub(super) proof: u64,
+}
+
+impl TableEntry {
+    pub(super) fn end(&self) -> Option<u64> {
+        self.offset.checked_add(self.bytes)
+    }
+}
+
+pub(super) fn encode_table(entries: &[TableEntry]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(entries.len() * TABLE_ENTRY_BYTES);
+    for entry in entries {
+        out.put_u64(entry.offset);
+        out.put_u64(entry.bytes);
+        out.put_u32(entry.crc);
+        out.put_u32(entry.pages);
+        out.put_u64(entry.proof);
+    }
+    assert_eq!(
+        to_u64(out.len()),
+        to_u64(entries.len() * TABLE_ENTRY_BYTES),
+        "an entry has the length it is read by"
+    );
+    out
+}
+
+pub(super) fn decode_table(bytes: &[u8]) -> Option<Vec<TableEntry>> {
+    let mut r = Reader::new(bytes);
+    let mut entries = Vec::with_capacity(bytes.len() / TABLE_ENTRY_BYTES);
+    while r.remaining() > 0 {
+        entries.push(TableEntry {
+            offset: r.u64()?,
+            bytes: r.u64()?,
+            crc: r.u32()?,
+            pages: r.u32()?,
+            proof: r.u64()?,
+        });
+    }
+    Some(entries)
+}

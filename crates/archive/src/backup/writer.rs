@@ -1,0 +1,228 @@
+//! Pages that come in the order of a backup become its file.
+//!
+//! A page that is pushed leads to one write at most. The end is a machine of its own, one I/O a step, as that of a run.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::crc32c;
+use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
+use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
+use perdura_base::{PartitionId, Result};
+use perdura_device::Disk;
+use perdura_page::digest::bound;
+
+use super::footer::{FOOTER_BYTES, Footer};
+use super::header::{BackupHeader, HEADER_BYTES};
+use super::section::{PageEntry, Section, TableEntry, encode_table, page_crc};
+use crate::output::{Ending, Output, Progress, WRITE_BYTES};
+
+/// What a backup that was written is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupSummary {
+    /// What its header says.
+    pub header: BackupHeader,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// CRC-32C of the file.
+    pub crc: u32,
+    /// Its pages.
+    pub pages: u64,
+    /// XOR of all pages' digests, each bound to its page.
+    pub proof: u64,
+}
+
+/// Writes a backup of pages that come by partition and local page.
+pub struct BackupWriter {
+    header: BackupHeader,
+    header_crc: u32,
+    out: Output,
+    sections: Vec<(Section, u64)>,
+    pages: Vec<PageEntry>,
+    proof: u64,
+}
+
+impl BackupWriter {
+    /// Begins a backup in folder `dir`, which exists. A file of the same temporary name, left by a crash, is removed.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn create(disk: Arc<dyn Disk>, dir: &str, header: BackupHeader) -> Result<BackupWriter> {
+        let mut out = Output::create(disk, dir, header.id.path(dir))?;
+        out.pending = header.encode();
+        let header_crc = crc32c(&out.pending[..HEADER_BYTES - 4]);
+        assert_eq!(out.pending.len(), HEADER_BYTES, "pages follow the header");
+        Ok(BackupWriter {
+            header,
+            header_crc,
+            out,
+            sections: Vec::new(),
+            pages: Vec::new(),
+            proof: 0,
+        })
+    }
+
+    /// The partition whose pages come next.
+    fn partition(&self) -> PartitionId {
+        PartitionId(u16::try_from(self.sections.len()).unwrap_or(u16::MAX))
+    }
+
+    /// Adds a page of the partition whose turn it is. Makes one write at most.
+    ///
+    /// # Errors
+    /// The disk's.
+    ///
+    /// # Panics
+    /// If the page is not behind the one before it, or is not what its entry says.
+    pub fn push(&mut self, entry: PageEntry, bytes: &[u8]) -> Result<()> {
+        assert_eq!(bytes.len(), PAGE_BYTES, "a whole page");
+        let last = self.pages.last();
+        assert!(
+            last.is_none_or(|last| last.local < entry.local),
+            "pages ascend"
+        );
+        let id = self.header.chunks.page_id(self.partition(), entry.local);
+        let id = id.expect("a page of the geometry");
+        assert_eq!(
+            page_crc(id, bytes),
+            entry.crc,
+            "the page {id} that is listed"
+        );
+        self.proof ^= bound(id, entry.digest);
+        self.pages.push(entry);
+        self.out.pending.extend_from_slice(bytes);
+        self.flush()
+    }
+
+    /// Ends the partition whose turn it is.
+    ///
+    /// # Panics
+    /// Beyond the last partition; if a consistent image has no number, or another one has.
+    pub fn end_partition(&mut self, pseq: Option<u64>, sidecar: Vec<u8>) {
+        assert!(
+            self.partition().0 < self.header.chunks.partitions,
+            "a partition has one section"
+        );
+        assert_eq!(
+            pseq.is_some(),
+            self.header.consistent,
+            "a number for each partition of a consistent image"
+        );
+        let pages = std::mem::take(&mut self.pages);
+        let section = Section {
+            pseq,
+            pages,
+            sidecar,
+        };
+        self.sections
+            .push((section, std::mem::take(&mut self.proof)));
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        while self.out.pending.len() >= WRITE_BYTES {
+            self.out.write()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the backup. Its sections are written as they are encoded; the machine that is returned makes the last writes.
+    ///
+    /// # Errors
+    /// The disk's.
+    ///
+    /// # Panics
+    /// If a partition has not ended.
+    pub fn finish(mut self) -> Result<BackupTail> {
+        assert_eq!(
+            self.partition().0,
+            self.header.chunks.partitions,
+            "every partition has a section"
+        );
+        let (mut table, mut pages, mut proof) = (Vec::new(), 0, 0);
+        for (section, of_section) in std::mem::take(&mut self.sections) {
+            let bytes = section.encode();
+            table.push(TableEntry {
+                offset: self.out.offset(),
+                bytes: to_u64(bytes.len()),
+                crc: crc32c(&bytes),
+                pages: to_u32(section.pages.len()),
+                proof: of_section,
+            });
+            pages += to_u64(section.pages.len());
+            proof ^= of_section;
+            self.out.pending.extend_from_slice(&bytes);
+            self.flush()?;
+        }
+        let table_bytes = encode_table(&table);
+        let footer = Footer {
+            header_crc: self.header_crc,
+            table_crc: crc32c(&table_bytes),
+            table_at: self.out.offset(),
+            pages,
+        };
+        self.out.pending.extend_from_slice(&table_bytes);
+        let len = file_len(self.out.offset());
+        let zeros = to_usize(len - to_u64(FOOTER_BYTES) - self.out.offset());
+        let filled = self.out.pending.len() + zeros;
+        self.out.pending.resize(filled, 0);
+        self.out.pending.extend_from_slice(&footer.encode());
+        assert_eq!(self.out.offset(), len, "the file ends with its footer");
+        self.flush()?;
+        Ok(BackupTail {
+            summary: BackupSummary {
+                header: self.header,
+                bytes: len,
+                crc: 0,
+                pages,
+                proof,
+            },
+            ending: Ending::new(self.out),
+        })
+    }
+
+    /// Gives the backup up and removes its file.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn abandon(self) -> Result<()> {
+        self.out.abandon()
+    }
+}
+
+/// The length of a backup's file whose table ends at `end`.
+pub(super) fn file_len(end: u64) -> u64 {
+    round_up(end + to_u64(FOOTER_BYTES), to_u64(SECTOR_BYTES))
+}
+
+/// The end of writing a backup: one I/O a step.
+pub struct BackupTail {
+    summary: BackupSummary,
+    ending: Ending,
+}
+
+impl BackupTail {
+    /// Makes the next I/O. The backup exists when this has returned [`Progress::Done`].
+    ///
+    /// # Errors
+    /// The disk's; after one, [`perdura_base::Error::Stopped`]. [`perdura_base::Error::Usage`] if there is a backup of
+    /// that name.
+    pub fn step(&mut self) -> Result<Progress<BackupSummary>> {
+        let Progress::Done((bytes, crc)) = self.ending.step()? else {
+            return Ok(Progress::More);
+        };
+        assert_eq!(bytes, self.summary.bytes, "all bytes are written");
+        self.summary.crc = crc;
+        Ok(Progress::Done(self.summary.clone()))
+    }
+
+    /// Takes all steps that are left.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<BackupSummary> {
+        loop {
+            if let Progress::Done(summary) = self.step()? {
+                return Ok(summary);
+            }
+        }
+    }
+}
