@@ -195,6 +195,14 @@ pub enum Flaw {
     /// Records are combined if no image lies above the first one's tag and at or below the last one's, as if tags
     /// rose along a page's life.
     TagsTakenForRising,
+    /// Restore: records of the backup's sweep that came after the target are left in its pages.
+    LaterEpochsKept,
+    /// Restore: runs are read up to the target, not up to the end of the backup's sweep.
+    RunsReadUpToTarget,
+    /// Restore: runs are applied to a backup whose key-addressed tables stay behind.
+    RunsAppliedToKept,
+    /// Restore: a page that the backup does not have begins as what the buffer held.
+    PageBeyondBackupKept,
     /// An archive's reader takes a stream as far as it is written, beyond the durable epoch.
     EpochBeyondDArchived,
     /// An archive's reader goes on in the segment of a life behind its cut.
@@ -321,6 +329,15 @@ impl Flaw {
         Flaw::UpdateSpanLost,
         Flaw::TagsTakenForRising,
     ];
+
+    /// The flaws of a restore: its tests arm them.
+    pub const RESTORE: [Flaw; 4] = [
+        Flaw::LaterEpochsKept,
+        Flaw::RunsReadUpToTarget,
+        Flaw::RunsAppliedToKept,
+        Flaw::PageBeyondBackupKept,
+    ];
+
     /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of recovery arm
     /// them.
     pub const LOG_SOURCE: [Flaw; 3] = [
@@ -346,6 +363,7 @@ const _: () = assert!(
         + Flaw::ORDERED.len()
         + Flaw::ARCHIVE.len()
         + Flaw::LOG_SOURCE.len()
+        + Flaw::RESTORE.len()
         + Flaw::STEAL.len()
         == Flaw::NoEpochs as usize + 1,
     "every flaw is on a list"

@@ -114,6 +114,19 @@ impl Families {
         self.iter().map(Family::name).collect()
     }
 
+    /// A bit for each.
+    #[must_use]
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The inverse of [`bits`](Self::bits); `None` for a family that this build does not know.
+    #[must_use]
+    pub fn from_bits(bits: u8) -> Option<Families> {
+        let known = Family::ALL.iter().fold(0, |bits, f| bits | f.bit());
+        (bits & !known == 0).then_some(Families(bits))
+    }
+
     /// The section's payload.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
@@ -128,11 +141,9 @@ impl Families {
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Families> {
         let mut r = Reader::new(payload);
-        let families = Families(r.u8()?);
+        let families = Families::from_bits(r.u8()?)?;
         r.zeros(3)?;
-        let known = Family::ALL.iter().fold(0, |bits, f| bits | f.bit());
-        let is_known = families.0 & !known == 0 && !families.is_empty();
-        (is_known && r.remaining() == 0).then_some(families)
+        (!families.is_empty() && r.remaining() == 0).then_some(families)
     }
 }
 

@@ -117,7 +117,7 @@ pub fn check_version(data: &dyn Disk) -> Result<()> {
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error),
     };
-    let mut bytes = vec![0; 64];
+    let mut bytes = vec![0; 128];
     let got = file.read_at(0, &mut bytes)?;
     let text = bytes[..got].trim_ascii();
     let version = std::str::from_utf8(text).ok();
@@ -153,6 +153,33 @@ pub fn write_version(disk: &dyn Disk) -> Result<()> {
     file.sync()?;
     disk.rename(tmp, VERSION_PATH)?;
     disk.sync_dir("")
+}
+
+/// Says that a database is being made by `verb`, so that one that is not finished is refused.
+///
+/// # Errors
+/// [`Error::Foreign`] for a place that holds something; the disk's.
+pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
+    if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
+        return Err(Error::Foreign {
+            file: format!("{}/{VERSION_PATH}", disk.name()),
+            why: "a new database is made only where there is none: give a new directory".into(),
+        });
+    }
+    let file = disk.create(VERSION_PATH, Access::Buffered)?;
+    let text = format!("unfinished: {verb} was interrupted, delete this directory\n");
+    file.write_at(0, text.as_bytes())?;
+    file.sync()?;
+    disk.sync_dir("")
+}
+
+/// Says that the database that was being made is whole.
+///
+/// # Errors
+/// The disk's.
+pub fn mark_finished(disk: &dyn Disk) -> Result<()> {
+    disk.remove(VERSION_PATH)?;
+    write_version(disk)
 }
 
 /// The anchor of the database on these disks; `None` if there is no database.

@@ -39,6 +39,7 @@
 //! | `create` | making a new database |
 //! | `options`, `given`, [`mod@restart`], `close` | what a restart is given, and refused for; its phases in order; closing the incarnation |
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
+//! | [`mod@backup`], [`mod@restore`] | an image is copied to an archive; a new database is made of such a copy and the archive's runs |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | the progress of a restart, and its report |
@@ -50,6 +51,7 @@
 pub mod anchor;
 pub mod anchor_cell;
 pub mod archived;
+pub mod backup;
 pub mod base;
 mod begins;
 pub mod checkpoint;
@@ -83,6 +85,7 @@ pub mod recover;
 mod replay;
 pub mod report;
 pub mod restart;
+pub mod restore;
 pub mod resume;
 mod route;
 pub mod rule;

@@ -72,10 +72,14 @@ impl Places {
     /// The places in the images of the anchor's database.
     #[must_use]
     pub fn of(anchor: &Anchor) -> Places {
-        Places {
-            geometry: anchor.geometry,
-            disks: u32::from(anchor.images.disks),
-        }
+        Places::new(anchor.geometry, u32::from(anchor.images.disks))
+    }
+
+    /// The places in images that are spread over so many disks.
+    #[must_use]
+    pub fn new(geometry: Geometry, disks: u32) -> Places {
+        assert!(disks > 0, "images are on at least one disk");
+        Places { geometry, disks }
     }
 
     /// The place of a page in the file of its disk.

@@ -9,9 +9,9 @@ use clap::Parser;
 use perdura::databases::names_databases;
 use perdura::{MemoryAccount, Progress};
 use perdura_base::Uuid;
-use perdura_device::{Access, Clock, Disk, FileDisk, SystemClock};
+use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
-use perdura_recovery::found::{VERSION_PATH, write_version};
+use perdura_recovery::found::{mark_finished, mark_unfinished};
 use perdura_recovery::salvage::{Condition, Missing, Salvaged, build, salvage};
 use perdura_recovery::{LogMemory, RestartOptions, Schedule};
 use serde::Serialize;
@@ -105,9 +105,6 @@ fn tell(args: &Args, told: &Told<'_>, text: &str) -> Result<()> {
     output::text(&output::shown(text))
 }
 
-/// What VERSION says until the new database is whole, so that one that is not finished is refused.
-const UNFINISHED: &[u8] = b"unfinished: perdura repair was interrupted, delete this directory\n";
-
 /// Writes the new database.
 fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> {
     let found = std::fs::read_dir(to).map_or(0, Iterator::count);
@@ -137,13 +134,9 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
         block_bytes_max: defaults.block_bytes_max,
         queue_bytes_max: defaults.queue_bytes_max,
     };
-    let version = disk.create(VERSION_PATH, Access::Buffered)?;
-    version.write_at(0, UNFINISHED)?;
-    version.sync()?;
-    disk.sync_dir("")?;
+    mark_unfinished(disk.as_ref(), "perdura repair")?;
     build(salvaged, &options, uuid, memory)?;
-    disk.remove(VERSION_PATH)?;
-    Ok(write_version(disk.as_ref())?)
+    Ok(mark_finished(disk.as_ref())?)
 }
 
 /// An identity that no other database has: the time under two keys that the standard library draws.

@@ -1,0 +1,197 @@
+//! The newest image is copied to an archive, as a *backup*.
+//!
+//! The copy is a machine: a step reads pages that stand side by side in the image, checks each against the image's
+//! directory and hands them to the backup's writer. The image may be overwritten meanwhile, by the checkpoint after the
+//! next one. That is noticed: its directory goes before its pages change, and a page that is not what the directory
+//! lists ends the copy. What has been copied is given up then, and nothing has the backup's name.
+//!
+//! # Source
+//! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 2: full backups, here of a
+//! fuzzy or consistent checkpoint's image.
+
+use std::sync::Arc;
+
+use perdura_archive::Progress;
+use perdura_archive::backup::{
+    BackupHeader, BackupId, BackupKind, BackupSummary, BackupTail, BackupWriter, PageEntry,
+};
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::to_u64;
+use perdura_base::{Error, ImageSlot, PartitionId, Result};
+use perdura_device::{AlignedBuf, Disk};
+
+use crate::anchor::Anchor;
+use crate::disks::Disks;
+use crate::image::{
+    DirEntry, ImageFile, LoadedDirectory, PAGES_HEADER_BYTES, Places, disk_of, pages_path,
+    read_directory,
+};
+
+/// Pages that a step reads at most.
+const STEP_PAGES: usize = 64;
+
+/// Copies one image.
+pub struct BackupCopy {
+    anchor: Arc<Anchor>,
+    slot: ImageSlot,
+    images: Vec<ImageFile>,
+    places: Places,
+    listed: LoadedDirectory,
+    writer: Option<BackupWriter>,
+    tail: Option<BackupTail>,
+    partition: PartitionId,
+    /// The pages of the partition, and how many of them have been copied.
+    pages: Vec<(u32, DirEntry)>,
+    copied: usize,
+    buf: AlignedBuf,
+}
+
+impl BackupCopy {
+    /// Begins a copy of the newest image that the anchor names, into folder `dir` of the archive, which exists.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no image yet, or it was made by a build that did not note where it began; damage of
+    /// the image; the disks'.
+    pub fn begin(
+        disks: &Disks,
+        anchor: Arc<Anchor>,
+        archive: Arc<dyn Disk>,
+        dir: &str,
+    ) -> Result<BackupCopy> {
+        let newest = anchor.newest_image();
+        let slot = newest.ok_or_else(|| Error::Usage("there is no image yet to back up".into()))?;
+        let image = anchor.image(slot);
+        let begin = image.begin_epoch.ok_or_else(|| {
+            Error::Usage(format!(
+                "image {} was made by a build that did not note where it began: take a checkpoint first",
+                image.k
+            ))
+        })?;
+        let geometry = anchor.geometry;
+        let listed = read_directory(disks.data.as_ref(), &anchor, slot, &geometry)?;
+        let open = |disk: &Arc<dyn Disk>| ImageFile::open(disk.as_ref(), slot, &anchor.uuid);
+        let images = disks.images.iter().map(open).collect::<Result<_>>()?;
+        let header = BackupHeader {
+            uuid: anchor.uuid,
+            id: BackupId {
+                end: image.cover.end_epoch,
+                k: image.k,
+            },
+            kind: BackupKind::Sweep,
+            consistent: image.consistent,
+            begin,
+            wall_us: image.wall_us,
+            chunks: geometry.chunks(),
+            hash_seed: geometry.hash_seed,
+            scheme: anchor.scheme.code(),
+            streams: anchor.streams,
+            families: anchor.families.bits(),
+            segments: (anchor.segments.first, anchor.segments.max),
+        };
+        let writer = BackupWriter::create(archive, dir, header)?;
+        let pages = listed.directory.present(PartitionId(0)).collect();
+        Ok(BackupCopy {
+            places: Places::of(&anchor),
+            anchor,
+            slot,
+            images,
+            listed,
+            writer: Some(writer),
+            tail: None,
+            partition: PartitionId(0),
+            pages,
+            copied: 0,
+            buf: AlignedBuf::zeroed(STEP_PAGES * PAGE_BYTES),
+        })
+    }
+
+    /// Pages copied so far in the partition, and the partition.
+    #[must_use]
+    pub fn at(&self) -> (PartitionId, u64) {
+        (self.partition, to_u64(self.copied))
+    }
+
+    /// Takes a step: one read at most, and the writes that what was read leads to. The backup exists when this has
+    /// returned [`Progress::Done`].
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a page that is not what the image lists; the disks'. The copy is given up then.
+    pub fn step(&mut self) -> Result<Progress<BackupSummary>> {
+        if let Some(tail) = &mut self.tail {
+            return tail.step();
+        }
+        if self.copied < self.pages.len() {
+            self.copy()?;
+            return Ok(Progress::More);
+        }
+        let writer = self.writer.as_mut().expect("the backup has not ended");
+        let at = usize::from(self.partition.0);
+        let pseq = self.listed.pseq.as_ref().map(|pseq| pseq[at]);
+        let sidecar = std::mem::take(&mut self.listed.sidecars[at]);
+        writer.end_partition(pseq, sidecar);
+        self.partition = PartitionId(self.partition.0 + 1);
+        if self.partition.0 < self.anchor.geometry.partitions {
+            self.pages = self.listed.directory.present(self.partition).collect();
+            self.copied = 0;
+        } else if let Some(writer) = self.writer.take() {
+            self.tail = Some(writer.finish()?);
+        }
+        Ok(Progress::More)
+    }
+
+    /// Takes all steps.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<BackupSummary> {
+        loop {
+            if let Progress::Done(summary) = self.step()? {
+                return Ok(summary);
+            }
+        }
+    }
+
+    /// Copies the next pages that stand side by side.
+    fn copy(&mut self) -> Result<()> {
+        let geometry = self.anchor.geometry;
+        let place = |local: u32| {
+            let page = geometry.page_id(self.partition, local);
+            self.places.place(page.expect("the directory was checked"))
+        };
+        let rest = &self.pages[self.copied..];
+        let first = place(rest[0].0);
+        let beside = (0u64..)
+            .zip(rest.iter().take(STEP_PAGES))
+            .take_while(|(nth, (local, _))| place(*local).0 == first.0 + nth);
+        let some = &rest[..beside.count()];
+        assert!(!some.is_empty(), "a step copies a page");
+        let bytes = &mut self.buf[..some.len() * PAGE_BYTES];
+        let file = &self.images[disk_of(self.partition, self.images.len())];
+        let got = file.read(first, bytes)?;
+        let writer = self.writer.as_mut().expect("the backup has not ended");
+        for (nth, ((local, entry), page)) in some.iter().zip(bytes.chunks(PAGE_BYTES)).enumerate() {
+            let id = geometry.page_id(self.partition, *local);
+            let id = id.expect("the directory was checked");
+            let is_read = got >= (nth + 1) * PAGE_BYTES;
+            if !is_read || !ImageFile::is_listed(id, page, entry) {
+                return Err(Error::corrupt(
+                    pages_path(self.slot),
+                    first.offset() + to_u64(nth * PAGE_BYTES),
+                    format!("page {id} of checkpoint {}", self.anchor.image(self.slot).k),
+                    "other bytes",
+                    "The backup was given up. If a newer checkpoint has overwritten the image, back that one up.",
+                ));
+            }
+            let entry = PageEntry {
+                local: *local,
+                useq: entry.useq,
+                crc: entry.crc,
+                digest: entry.digest,
+            };
+            writer.push(entry, page)?;
+        }
+        debug_assert!(first.offset() >= PAGES_HEADER_BYTES, "pages are read");
+        self.copied += some.len();
+        Ok(())
+    }
+}

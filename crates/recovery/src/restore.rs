@@ -1,0 +1,312 @@
+//! A new database is made of a backup and the runs of an archive, in one pass over both.
+//!
+//! Backup and runs are sorted by partition and local page, so restoring is a merge join: each page is read once, gets
+//! all its records while it is in the processor's cache, and is written once, into an image of a new database. Several
+//! threads take a partition each; while one waits for the backup or the runs, another one merges or writes.
+//!
+//! A record is applied if the backup does not reflect it and the target wants it, and is *taken out* if the backup
+//! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`crate::rule`], so a moment
+//! before the end of the backup's sweep is restored like one behind it. A page that is not the backup's begins as zeros.
+//! Each page then has exactly the update numbers that follow the backup's, or that lead up to it; anything else is
+//! damage, and named.
+//!
+//! The new database has an identity of its own, one complete image whose number is above every tag that was seen, and an empty
+//! log that begins behind the target. What was restored is never continued: a restore that was interrupted leaves a
+//! directory that says so and opens as nothing.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `plan` | which backup and runs restore a moment, and whether they can |
+//! | `part` | one partition's merge join |
+//! | `output` | pages that stand side by side are written together |
+//!
+//! # Source
+//! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2.
+//! # Deviations
+//! * The paper replays onto a replacement device of the same database. Here a restore never overwrites history.
+//! * Losers are undone there afterwards. Our log holds committed transactions alone.
+//! * A record below the restart point of the backup is skipped there by its LSN; here by tag and epoch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use perdura_archive::backup::BackupHeader;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{
+    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Pos, Result, Uuid,
+};
+use perdura_device::Clock;
+use perdura_heap::Geometry;
+use perdura_wal::scheme::Scheme;
+use perdura_wal::{SegmentSizes, Vouched};
+
+use crate::anchor::open_anchor;
+use crate::anchor_cell::AnchorCell;
+use crate::cover::Cover;
+use crate::create::{NewDatabase, create};
+use crate::disks::Disks;
+use crate::families::Families;
+use crate::found::{mark_finished, mark_unfinished};
+use crate::image::{Directory, DirectoryWriter, ImageFile};
+use crate::images::Completion;
+
+mod output;
+mod part;
+mod plan;
+
+pub use plan::RestorePlan;
+
+use part::Part;
+
+/// Where a restored image is.
+const SLOT: ImageSlot = ImageSlot::A;
+
+/// How far a restore has come, for whoever shows it.
+#[derive(Debug, Default)]
+pub struct RestoreProgress {
+    /// Pages written.
+    pub pages: AtomicU64,
+    /// Pages of the backup: about as many will be written.
+    pub expected: AtomicU64,
+}
+
+/// What a restore did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RestoreReport {
+    /// The epoch whose state was restored.
+    pub epoch: Epoch,
+    /// The new database.
+    pub uuid: Uuid,
+    /// The database that it was.
+    pub parent: Uuid,
+    /// Its image.
+    pub k: CkptEpoch,
+    /// Pages written.
+    pub pages: u64,
+    /// Bytes of backup and runs.
+    pub bytes_read: u64,
+    /// Bytes of pages and directory.
+    pub bytes_written: u64,
+    /// Records that were applied.
+    pub applied: u64,
+    /// Records that were taken out of the backup's pages.
+    pub taken_out: u64,
+    /// Records that made no difference: reflected and wanted, or neither.
+    pub skipped: u64,
+}
+
+/// What a restore works with.
+pub struct RestoreMeans<'a> {
+    /// The disks of the new database, which are empty.
+    pub disks: Disks,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Threads that merge.
+    pub threads: usize,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// How far it has come.
+    pub progress: &'a RestoreProgress,
+}
+
+/// Makes the new database. On return it is whole and durable.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Foreign`] for disks
+/// that hold something; the disks'.
+pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreReport> {
+    let header = plan.backup.header();
+    let new = new_database(header, means)?;
+    mark_unfinished(means.disks.data.as_ref(), "perdura restore")?;
+    create(&means.disks, means.clock, &new)?;
+    let k = plan.image_number()?;
+    let restored = restore_pages(plan, means, k)?;
+    let (directory_crc, directory_bytes) = write_directory(plan, means, k, &restored)?;
+    name_image(plan, means, k, directory_crc)?;
+    mark_finished(means.disks.data.as_ref())?;
+    let mut report = RestoreReport {
+        epoch: plan.target,
+        uuid: means.uuid,
+        parent: header.uuid,
+        k,
+        bytes_read: plan.bytes(),
+        bytes_written: directory_bytes,
+        ..RestoreReport::default()
+    };
+    for part in &restored.parts {
+        report.pages += to_u64(part.entries.len());
+        report.bytes_written += to_u64(part.entries.len() * perdura_base::limits::PAGE_BYTES);
+        report.applied += part.applied;
+        report.taken_out += part.taken_out;
+        report.skipped += part.skipped;
+    }
+    Ok(report)
+}
+
+fn geometry(header: &BackupHeader) -> Geometry {
+    Geometry {
+        partitions: header.chunks.partitions,
+        chunk_pages: header.chunks.pages,
+        hash_seed: header.hash_seed,
+    }
+}
+
+fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDatabase> {
+    let scheme = Scheme::from_code(header.scheme).filter(|scheme| *scheme == Scheme::Differential);
+    let scheme = scheme.ok_or_else(|| {
+        Error::Usage(format!(
+            "the backup is of a database whose log has scheme {}, which no restore plays",
+            header.scheme
+        ))
+    })?;
+    let streams = u8::try_from(means.disks.logs.len()).unwrap_or(u8::MAX);
+    if streams != header.streams {
+        return Err(Error::Usage(format!(
+            "the database had {} log stream(s) and gets {streams}: give as many",
+            header.streams
+        )));
+    }
+    Ok(NewDatabase {
+        uuid: means.uuid,
+        geometry: geometry(header),
+        streams,
+        segments: SegmentSizes {
+            first: header.segments.0,
+            max: header.segments.1,
+        },
+        scheme,
+    })
+}
+
+/// The pages of all partitions.
+struct Restored {
+    parts: Vec<Part>,
+}
+
+/// Merges the partitions, a thread taking one after the other.
+fn restore_pages(plan: &RestorePlan, means: &RestoreMeans<'_>, k: CkptEpoch) -> Result<Restored> {
+    let partitions = plan.backup.header().chunks.partitions;
+    let open =
+        |disk: &Arc<dyn perdura_device::Disk>| ImageFile::open(disk.as_ref(), SLOT, &means.uuid);
+    let images: Vec<ImageFile> = means.disks.images.iter().map(open).collect::<Result<_>>()?;
+    let expected = plan.backup.pages();
+    means.progress.expected.store(expected, Ordering::Relaxed);
+    let (next, failed) = (AtomicU16::new(0), Mutex::new(None));
+    let parts = Mutex::new(vec![None; usize::from(partitions)]);
+    let work = || {
+        let mut merging = part::Merging::new(plan, &images, k, means.progress);
+        loop {
+            let partition = next.fetch_add(1, Ordering::Relaxed);
+            if partition >= partitions || failed.lock().is_some() {
+                return;
+            }
+            match merging.restore(PartitionId(partition)) {
+                Ok(part) => parts.lock()[usize::from(partition)] = Some(part),
+                Err(error) => {
+                    failed.lock().get_or_insert(error);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let more = (1..means.threads.clamp(1, usize::from(partitions))).map(|_| scope.spawn(work));
+        let more: Vec<_> = more.collect();
+        work();
+        more.into_iter().for_each(|thread| {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        });
+    });
+    if let Some(error) = failed.into_inner() {
+        return Err(error);
+    }
+    for image in &images {
+        image.sync()?;
+    }
+    let parts: Option<Vec<Part>> = parts.into_inner().into_iter().collect();
+    Ok(Restored {
+        parts: parts.expect("every partition was taken"),
+    })
+}
+
+/// Writes the image's directory; its checksum and length.
+fn write_directory(
+    plan: &RestorePlan,
+    means: &RestoreMeans<'_>,
+    k: CkptEpoch,
+    restored: &Restored,
+) -> Result<(u32, u64)> {
+    let header = plan.backup.header();
+    let data = &means.disks.data;
+    let mut writer = DirectoryWriter::create(data, SLOT, k, &means.uuid, &geometry(header))?;
+    if header.consistent {
+        writer.mark_consistent();
+    }
+    let mut directory = Directory::empty(header.chunks.partitions);
+    let mut bytes = 0;
+    for (partition, part) in (0..).map(PartitionId).zip(&restored.parts) {
+        for (local, entry) in &part.entries {
+            directory.set(partition, *local, *entry);
+        }
+        let section = directory.encode_section(partition, part.pseq, &part.sidecar);
+        bytes += to_u64(section.len());
+        writer.add_section(&section)?;
+    }
+    Ok((writer.finish()?, bytes))
+}
+
+/// Has the anchor name the image and begin the log behind the target.
+fn name_image(
+    plan: &RestorePlan,
+    means: &RestoreMeans<'_>,
+    k: CkptEpoch,
+    directory_crc: u32,
+) -> Result<()> {
+    let header = plan.backup.header();
+    let families = Families::from_bits(header.families).ok_or_else(|| {
+        Error::Usage("the backup has a kind of ordered frames that this build does not know".into())
+    })?;
+    let opened = open_anchor(means.disks.data.as_ref())?;
+    let (file, made, _) = opened.expect("the anchor was written just now");
+    let cell = AnchorCell::new(file, made);
+    let zeros = vec![Pos(0); means.disks.logs.len()];
+    let update = cell.update(|record| {
+        record.families = families;
+        // Numbers that the parent may have used beyond the target are not used again in these pages.
+        record.epoch_floor = plan.highest_epoch();
+        record.ckpt_max = k;
+        record.vouched = Vouched {
+            epoch: plan.target,
+            wall_us: header.wall_us,
+            ends: zeros.clone(),
+        };
+        let image = record.image_mut(SLOT);
+        image.mark_building(k);
+        image.mark_complete(
+            k,
+            Completion {
+                directory_crc,
+                wall_us: means.clock.wall_us(),
+                cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
+                consistent: header.consistent,
+                begin_epoch: Some(plan.target),
+            },
+        );
+        record.incarnation = Incarnation(1);
+        record.clean = true;
+    });
+    update.map(drop).map_err(Error::from)
+}
+
+/// Whether a record makes a difference, as [`crate::rule`] says: `Some(true)` puts it in, `Some(false)` takes it out.
+fn difference(reflected: bool, wanted: bool) -> Option<bool> {
+    match (reflected, wanted) {
+        (false, true) => Some(true),
+        (true, false) if armed(Flaw::LaterEpochsKept) => None,
+        (true, false) => Some(false),
+        (true, true) | (false, false) => None,
+    }
+}
