@@ -292,7 +292,7 @@ fn name_image(
                 wall_us: means.clock.wall_us(),
                 cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
                 consistent: header.consistent,
-                begin_epoch: Some(plan.target),
+                begin_epoch: Some(plan.target).filter(|epoch| epoch.0 > 0),
             },
         );
         record.incarnation = Incarnation(1);

@@ -16,6 +16,7 @@ mod faulty_disk;
 mod log_end;
 mod long_rows;
 mod ordered;
+mod restore;
 mod salvage_typed;
 mod sections;
 mod settings;

@@ -1,0 +1,349 @@
+//! Backups and runs of whole histories, and what is restored from them, moment by moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use perdura::{Core, EpochEnds, Error, Progress, Rung, SourceStep};
+use perdura_archive::backup::{Backup, BackupId};
+use perdura_archive::{Codec, Moments, Quick, Run, RunId};
+use perdura_base::{Epoch, Pos, Uuid};
+use perdura_device::{CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
+use perdura_page::{RegionDigest, record::decode_group};
+use perdura_recovery::Disks;
+use perdura_recovery::backup::BackupCopy;
+use perdura_recovery::restore::{
+    RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+};
+use perdura_wal::FrameKind;
+
+use crate::core_steps::{env, get, open, small};
+
+const STREAMS: usize = 2;
+const KEYS: usize = 40;
+const DIR: &str = "archive";
+
+/// Which value a key got in which epoch; `None`: it was removed.
+type Changes = Vec<(Epoch, usize, Option<Vec<u8>>)>;
+
+fn key(number: usize) -> String {
+    format!("key{number}")
+}
+
+fn set(core: &Core, number: usize, value: Option<&[u8]>) -> Epoch {
+    let key = key(number);
+    let parts = [core.partition_of(key.as_bytes())].into_iter().collect();
+    let done = core.transact(&parts, |tx| {
+        match value {
+            Some(value) => tx.put(core.database(0), key.as_bytes(), value, None)?,
+            None => drop(tx.delete(core.database(0), key.as_bytes())?),
+        }
+        Ok::<_, Error>(())
+    });
+    done.expect("a change").1.epoch
+}
+
+/// A database with its archive, and what each epoch was.
+struct History {
+    disk: Arc<SimDisk>,
+    core: Option<Core>,
+    archive: Arc<dyn Disk>,
+    uuid: Uuid,
+    at: EpochEnds,
+    runs: Vec<RunId>,
+    backups: Vec<BackupId>,
+    changes: Changes,
+    region: Arc<RegionDigest>,
+}
+
+impl History {
+    fn new(seed: u64) -> History {
+        let disk = SimDisk::new(seed);
+        let core = open(&disk, STREAMS);
+        let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        archive.make_dir(DIR).expect("memory");
+        let at = EpochEnds {
+            epoch: Epoch(0),
+            ends: vec![Pos(0); STREAMS],
+        };
+        core.set_archived(&at).expect("archiving begins");
+        History {
+            uuid: core.anchor().get().uuid,
+            disk,
+            core: Some(core),
+            archive,
+            at,
+            runs: Vec::new(),
+            backups: Vec::new(),
+            changes: Vec::new(),
+            region: Arc::new(RegionDigest::new()),
+        }
+    }
+
+    fn core(&self) -> &Core {
+        self.core.as_ref().expect("it is open")
+    }
+
+    /// Archives up to D: one run.
+    fn archive(&mut self) {
+        let core = self.core.as_ref().expect("it is open");
+        let durable = core.wal().durable_end(Rung::Disk);
+        let mut source = core.log_source(&self.at).expect("the log is kept");
+        let begin = Epoch(self.at.epoch.0 + 1);
+        let chunks = core.anchor().get().geometry.chunks();
+        let mut quick = Quick::new(begin, chunks, 1 << 20);
+        loop {
+            let step = source.step(&durable, |frame, origin| {
+                if frame.kind == FrameKind::Group {
+                    let group = decode_group(frame.payload).expect("a group");
+                    for record in group.records() {
+                        quick.add(origin.epoch, &record)?;
+                    }
+                }
+                Ok(())
+            });
+            if step.expect("the log") == SourceStep::Idle {
+                break;
+            }
+        }
+        self.at = source.at().clone();
+        if self.at.epoch < begin {
+            return;
+        }
+        let sorted = quick.cut(Epoch(self.at.epoch.0 + 1)).expect("whole epochs");
+        let disk = Arc::clone(&self.archive);
+        let run = sorted.write(
+            disk,
+            DIR,
+            (self.uuid, 1),
+            Codec::Lz4,
+            Arc::clone(&self.region),
+        );
+        let run = run.and_then(|run| run.run(&Moments::sampled(&[]), &self.at.ends));
+        self.runs.push(run.expect("a run").id);
+        core.set_archived(&self.at).expect("it is durable");
+    }
+
+    fn back_up(&mut self) {
+        let core = self.core.as_ref().expect("it is open");
+        let disks = Disks::on_one(self.disk.life(), STREAMS);
+        let archive = Arc::clone(&self.archive);
+        let copy = BackupCopy::begin(&disks, core.anchor().get(), archive, DIR);
+        match copy.and_then(BackupCopy::run) {
+            Ok(summary) => self.backups.push(summary.header.id),
+            // There is no image, or it is there already.
+            Err(Error::Usage(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A power cut, and the next life.
+    fn crash(&mut self, seed: u64) {
+        self.core = None;
+        self.disk.crash(CrashProfile::Worst, seed);
+        let core = open(&self.disk, STREAMS);
+        let durable = Epoch(core.report().durable_epoch);
+        self.changes.retain(|(epoch, ..)| *epoch <= durable);
+        self.core = Some(core);
+    }
+
+    fn run(&mut self, rng: &mut fastrand::Rng, steps: usize) {
+        let mut under_way = false;
+        for _ in 0..steps {
+            match rng.u8(0..100) {
+                0..60 => {
+                    let number = rng.usize(..KEYS);
+                    let len = [10, 100, 3000, 40_000][rng.usize(..4)] / rng.usize(1..4);
+                    let value = (rng.u8(..5) > 0).then(|| vec![rng.u8(..); len]);
+                    let epoch = set(self.core(), number, value.as_deref());
+                    // What changes nothing is in no epoch.
+                    if epoch > Epoch(0) {
+                        self.changes.push((epoch, number, value));
+                    }
+                }
+                60..75 => self.core().flush_all().expect("a flush"),
+                75..85 if under_way => {
+                    use perdura_recovery::checkpoint::CheckpointProgress as On;
+                    for _ in 0..rng.usize(1..8) {
+                        let step = self.core().checkpoint_step().expect("a step");
+                        if matches!(step, On::Done | On::Idle) {
+                            under_way = false;
+                            break;
+                        }
+                        self.core().flush_all().expect("a flush");
+                    }
+                }
+                75..85 => {
+                    self.core().checkpoint_begin().expect("it begins");
+                    under_way = true;
+                }
+                85..92 => {
+                    self.core().flush_all().expect("a flush");
+                    self.archive();
+                }
+                92..97 if !under_way => self.back_up(),
+                97..99 => {
+                    self.crash(rng.u64(..));
+                    under_way = false;
+                }
+                _ => {}
+            }
+        }
+        self.core().flush_all().expect("a flush");
+        self.archive();
+    }
+
+    /// The state of an epoch.
+    fn state(&self, target: Epoch) -> BTreeMap<usize, Vec<u8>> {
+        let mut state = BTreeMap::new();
+        let until = self.changes.iter().filter(|(epoch, ..)| *epoch <= target);
+        for (_, number, value) in until {
+            match value {
+                Some(value) => state.insert(*number, value.clone()),
+                None => state.remove(number),
+            };
+        }
+        state
+    }
+
+    fn plan(&self, id: BackupId, target: Option<Epoch>) -> Result<RestorePlan, Error> {
+        let archive = self.archive.as_ref();
+        let backup = Arc::new(Backup::open(archive, DIR, id, &self.uuid)?);
+        let open = |id: &RunId| Ok(Arc::new(Run::open(archive, DIR, *id, &self.uuid)?));
+        let runs = self.runs.iter().map(open).collect::<Result<_, Error>>()?;
+        RestorePlan::new(backup, runs, target)
+    }
+
+    fn restore(&self, id: BackupId, target: Option<Epoch>) -> Result<(Core, RestoreReport), Error> {
+        let disk = SimDisk::new(1);
+        let means = RestoreMeans {
+            disks: Disks::on_one(disk.life(), STREAMS),
+            uuid: Uuid([9; 16]),
+            threads: 2,
+            clock: &ManualClock::at(5),
+            progress: &RestoreProgress::default(),
+        };
+        let report = restore(&self.plan(id, target)?, &means)?;
+        let core = Core::open(env(&disk, STREAMS), small(), Arc::new(Progress::default()))?;
+        Ok((core, report))
+    }
+}
+
+fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
+    let all = (0..KEYS).filter_map(|number| Some((number, get(core, &key(number))?)));
+    all.collect()
+}
+
+/// Restores moments of a history, each from each backup that reaches it. Returns how many, and how many of them lie
+/// before the end of their backup's sweep; the first that is wrong is an error.
+fn check(seed: u64, steps: usize, every: bool) -> Result<(usize, usize), String> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut history = History::new(seed);
+    history.run(&mut rng, steps);
+    let (last, mut restored, mut rewound) = (history.at.epoch, 0, 0);
+    for backup in history.backups.clone() {
+        for target in 0..=last.0 {
+            if !every && rng.u8(..8) > 0 {
+                continue;
+            }
+            let target = Epoch(target);
+            let what = |what: String| format!("seed {seed}, {backup:?}, {target}: {what}");
+            match history.restore(backup, Some(target)) {
+                Ok((core, report)) => {
+                    if values(&core) != history.state(target) {
+                        return Err(what("other values".into()));
+                    }
+                    restored += 1;
+                    rewound += usize::from(report.taken_out > 0);
+                    let epoch = set(&core, 0, Some(b"life goes on"));
+                    assert!(epoch > target);
+                    core.checkpoint_now().map_err(|e| what(e.to_string()))?;
+                }
+                Err(error) => return Err(what(error.to_string())),
+            }
+        }
+        let (core, _) = history.restore(backup, None).map_err(|e| e.to_string())?;
+        let live = history.core().digest().expect("a digest");
+        if core.digest().expect("a digest") != live {
+            return Err(format!("seed {seed}: another digest than the live one"));
+        }
+    }
+    Ok((restored, rewound))
+}
+
+#[test]
+fn every_moment_of_small_histories_is_restored_from_every_backup() {
+    let (mut restored, mut rewound) = (0, 0);
+    for seed in 0..30 {
+        let counts = check(seed, 300, true).unwrap_or_else(|wrong| panic!("{wrong}"));
+        restored += counts.0;
+        rewound += counts.1;
+    }
+    assert!(restored > 300, "{restored} moments");
+    assert!(rewound > 30, "{rewound} of them before their backup's end");
+}
+
+#[cfg(feature = "flaws")]
+mod seeded_bugs {
+    use perdura_base::flaw::{Flaw, arm};
+
+    use super::*;
+
+    #[test]
+    fn each_seeded_bug_of_a_restore_is_caught() {
+        for flaw in [
+            Flaw::LaterEpochsKept,
+            Flaw::RunsReadUpToTarget,
+            Flaw::PageBeyondBackupKept,
+        ] {
+            let caught = (0..12).any(|seed| {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let mut history = History::new(seed);
+                history.run(&mut rng, 120);
+                let last = history.at.epoch.0;
+                // One thread merges: the one on which the bug is armed.
+                history.backups.clone().into_iter().any(|backup| {
+                    (0..=last).map(Epoch).any(|target| {
+                        arm(Some(flaw));
+                        let restored = history.restore(backup, Some(target));
+                        arm(None);
+                        match restored {
+                            Ok((core, _)) => values(&core) != history.state(target),
+                            Err(_) => true,
+                        }
+                    })
+                })
+            });
+            assert!(caught, "{flaw:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_restored_is_refused_and_says_why() {
+    let mut history = History::new(3);
+    let mut rng = fastrand::Rng::with_seed(3);
+    history.run(&mut rng, 60);
+    history.core().checkpoint_now().expect("an image");
+    history.back_up();
+    history.core().flush_all().expect("a flush");
+    history.archive();
+    let backup = *history.backups.last().expect("a backup");
+    let last = history.at.epoch;
+    let refused = |history: &History, target| history.plan(backup, target).map(drop).unwrap_err();
+    let beyond = refused(&history, Some(Epoch(last.0 + 1)));
+    assert!(
+        beyond.to_string().contains("there are those of"),
+        "{beyond}"
+    );
+    assert!(history.runs.len() > 2);
+    let lost = history.runs.remove(1);
+    let hole = refused(&history, None);
+    assert!(matches!(&hole, Error::Corrupt(_)), "{hole}");
+    assert!(
+        hole.to_string().contains(&lost.epochs.begin.to_string()),
+        "{hole}"
+    );
+    history.runs.clear();
+    let none = refused(&history, None);
+    assert!(matches!(&none, Error::Corrupt(_)), "{none}");
+}
