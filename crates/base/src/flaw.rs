@@ -195,6 +195,9 @@ pub enum Flaw {
     /// Records are combined if no image lies above the first one's tag and at or below the last one's, as if tags
     /// rose along a page's life.
     TagsTakenForRising,
+    /// After a restart from an older image pages get its number as their tag, which a backup of a newer one takes for
+    /// reflected.
+    TagBelowKeptBackup,
     /// Restore: records of the backup's sweep that came after the target are left in its pages.
     LaterEpochsKept,
     /// Restore: runs are read up to the target, not up to the end of the backup's sweep.
@@ -331,7 +334,8 @@ impl Flaw {
     ];
 
     /// The flaws of a restore: its tests arm them.
-    pub const RESTORE: [Flaw; 4] = [
+    pub const RESTORE: [Flaw; 5] = [
+        Flaw::TagBelowKeptBackup,
         Flaw::LaterEpochsKept,
         Flaw::RunsReadUpToTarget,
         Flaw::RunsAppliedToKept,

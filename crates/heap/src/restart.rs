@@ -179,11 +179,11 @@ impl Partition {
         u64::try_from(self.pages.states.iter().filter(changed).count()).unwrap_or(u64::MAX)
     }
 
-    /// Ends the replay. Every page gets the image's epoch, so that its next record is not
+    /// Ends the replay. Every page gets `tag`, at least the image's epoch, so that its next record is not
     /// reflected in that image, and the update number of its last record. A page is dirty for
     /// the image's slot if a record changed it or the image does not have it, and always for the
     /// other slot; for both if there was no image.
-    pub fn finish_restart(&mut self, image_epoch: CkptEpoch, image_slot: Option<ImageSlot>) {
+    pub fn finish_restart(&mut self, tag: CkptEpoch, image_slot: Option<ImageSlot>) {
         let bit = |slot: ImageSlot| 1u8 << slot.index();
         assert!(self.touched.len() <= self.pages.states.len());
         for local in self.pages.used() {
@@ -191,7 +191,7 @@ impl Partition {
             let in_image = self.pages.has_flag(local, flag::IN_IMAGE);
             let id = self.pages.page_id(local);
             let page = self.pages.page_mut(local);
-            layout::set_epoch(page, image_epoch);
+            layout::set_epoch(page, tag);
             layout::set_page_id(page, id);
             if touch.count > 0 {
                 layout::set_useq(page, touch.last());

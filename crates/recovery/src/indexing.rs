@@ -114,9 +114,15 @@ impl<'a> Indexer<'a> {
             component.ckpt_epoch() >= with.k,
             "pages are not tagged with an epoch to come"
         );
+        // Not k: a newer image than this one may be kept in an archive, and does not reflect what comes now.
+        let tag = if armed(Flaw::TagBelowKeptBackup) {
+            with.k
+        } else {
+            component.ckpt_epoch()
+        };
         let partitions = component.geometry().partitions;
         for id in (0..partitions).map(PartitionId) {
-            component.end_replay(id, with.k, with.slot);
+            component.end_replay(id, tag, with.slot);
             if let Some(pseq) = with.pseq.get(usize::from(id.0))
                 && !armed(Flaw::RowIdUsedTwice)
             {

@@ -139,3 +139,43 @@ pub(super) fn decode_table(bytes: &[u8]) -> Option<Vec<TableEntry>> {
     }
     Some(entries)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_format_page_are_read_and_written_again() {
+        let text = include_str!("../../../../docs/formats/backup.md");
+        let bytes = |block: &str| -> Vec<u8> {
+            let hex = block.split("```").next().unwrap_or_default();
+            let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+            let byte = |two: &[u8]| {
+                let two = std::str::from_utf8(two).expect("digits");
+                u8::from_str_radix(two, 16).expect("hex")
+            };
+            digits.chunks(2).map(byte).collect()
+        };
+        let examples: Vec<Vec<u8>> = text.split("```text hex").skip(1).map(bytes).collect();
+        let table = decode_table(&examples[0]).expect("a table");
+        let entry = TableEntry {
+            offset: 20480,
+            bytes: 32,
+            crc: 0xdead_beef,
+            pages: 1,
+            proof: 0x0102_0304_0506_0708,
+        };
+        assert_eq!(table, [entry]);
+        assert_eq!(encode_table(&table), examples[0]);
+        let section = Section::decode(&examples[1], true).expect("a section");
+        let page = PageEntry {
+            local: 4,
+            useq: Useq(3),
+            crc: 0xdead_beef,
+            digest: 0x0102_0304_0506_0708,
+        };
+        assert_eq!((section.pseq, &section.pages[..]), (Some(258), &[page][..]));
+        assert!(section.sidecar.is_empty());
+        assert_eq!(section.encode(), examples[1]);
+    }
+}

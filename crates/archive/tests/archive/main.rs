@@ -1,5 +1,6 @@
-//! Runs on simulated disks: the format's example, damage of every bit, generation and merging.
+//! Runs on simulated disks: backups, the format's example, damage of every bit, generation and merging.
 
+mod backup;
 mod common;
 mod damage;
 mod example;

@@ -181,7 +181,8 @@ impl<'a> Merging<'a> {
         let Some(useq) = changes.number(number) else {
             return Err(gap(id, number, &changes));
         };
-        if useq == Useq(0) {
+        // The pages of key-addressed tables have no update numbers.
+        if useq == Useq(0) && (base.is_none() || changes.taken_out.is_some()) {
             // Of a later time: at the target it did not exist.
             self.output.drop_last();
             return Ok(());
