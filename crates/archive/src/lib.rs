@@ -14,6 +14,7 @@
 //! | [`reader`] | opening a run, its records in order, of all pages or of some |
 //! | [`quick`] | run generation: records of whole epochs, sorted in memory |
 //! | [`merge`] | neighbouring runs become one, and records of one page one net record |
+//! | [`manifest`] | which files are the archive; how one manifest follows another |
 //!
 //! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
 //! and starts no thread: whoever archives or merges takes steps of one I/O each.
@@ -27,6 +28,7 @@
 //! * Combining updates into a net change, which the paper names without rules, has two: see [`merge`].
 
 pub mod backup;
+pub mod manifest;
 pub mod merge;
 pub mod name;
 mod output;
@@ -37,6 +39,7 @@ pub mod run;
 pub mod writer;
 
 pub use backup::BackupId;
+pub use manifest::{Edit, Manifest, Object, ObjectId, Parent, Role, Writer};
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};

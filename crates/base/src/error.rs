@@ -93,6 +93,31 @@ pub enum Error {
         durable: crate::Epoch,
     },
 
+    /// Corruption: the archive ends before what the anchor says that it holds. The log may have been cut between.
+    #[error(
+        "the archive ends with epoch {archived}, and the anchor says that it holds the log up to epoch {anchor}: \
+         it has lost runs, or is another copy. The database is whole. Restore the archive's files, or begin \
+         archiving again with a new backup"
+    )]
+    ArchiveBehind {
+        /// The archive's last epoch.
+        archived: crate::Epoch,
+        /// The epoch up to which the anchor says it holds the log.
+        anchor: crate::Epoch,
+    },
+
+    /// Environment: another process writes the archive in the same role.
+    #[error(
+        "{manifest} was written by another {role} process: two of them use this archive, and only one may. \
+         This one writes nothing more to it. Stop one of them, or give it an archive directory of its own"
+    )]
+    ArchiveTaken {
+        /// The manifest that the other process wrote.
+        manifest: String,
+        /// The role of both.
+        role: &'static str,
+    },
+
     /// Environment: an operation on a file failed.
     #[error("{op} {file}: {source}")]
     Io {
@@ -185,11 +210,13 @@ impl Error {
             Error::Io { .. }
             | Error::Stopped(_)
             | Error::Cancelled(_)
+            | Error::ArchiveTaken { .. }
             | Error::SnapshotEnded
             | Error::Locked { .. } => Family::Environment,
             Error::Fenced(_) => Family::Fenced,
             Error::Corrupt(_)
             | Error::LostLog { .. }
+            | Error::ArchiveBehind { .. }
             | Error::Version { .. }
             | Error::Foreign { .. } => Family::Corruption,
         }

@@ -206,6 +206,10 @@ pub enum Flaw {
     RunsAppliedToKept,
     /// Restore: a page that the backup does not have begins as what the buffer held.
     PageBeyondBackupKept,
+    /// The inputs of a merge are removed before the manifest without them is durable.
+    InputsRemovedBeforeManifest,
+    /// Two runs of equal ranges are both taken for part of the archive.
+    EqualRangesBothRead,
     /// An archive's reader takes a stream as far as it is written, beyond the durable epoch.
     EpochBeyondDArchived,
     /// An archive's reader goes on in the segment of a life behind its cut.
@@ -323,7 +327,7 @@ impl Flaw {
     pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
 
     /// The flaws of the archive's files: its own tests arm them.
-    pub const ARCHIVE: [Flaw; 7] = [
+    pub const ARCHIVE: [Flaw; 9] = [
         Flaw::DigestUnbound,
         Flaw::RenameBeforeSync,
         Flaw::MergeOfStrangers,
@@ -331,6 +335,8 @@ impl Flaw {
         Flaw::NetAcrossBuilding,
         Flaw::UpdateSpanLost,
         Flaw::TagsTakenForRising,
+        Flaw::InputsRemovedBeforeManifest,
+        Flaw::EqualRangesBothRead,
     ];
 
     /// The flaws of a restore: its tests arm them.

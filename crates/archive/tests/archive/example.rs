@@ -9,9 +9,9 @@ use crate::common::{Owned, disk, header, id, records, write};
 
 const PAGE: &str = include_str!("../../../../docs/formats/run.md");
 
-/// The bytes of the page's blocks of hex.
-fn examples() -> Vec<Vec<u8>> {
-    let blocks = PAGE.split("```text hex").skip(1);
+/// The bytes of a page's blocks of hex.
+pub fn examples(page: &str) -> Vec<Vec<u8>> {
+    let blocks = page.split("```text hex").skip(1);
     let hex = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
     let bytes = |hex: &str| {
         let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -41,7 +41,7 @@ fn at_1003() -> Moments {
 }
 
 /// Bytes as digits.
-fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -76,7 +76,7 @@ fn the_run_of_the_format_page_is_written_and_read() {
         &bytes[blocks_end..parts_end + 6],
         &bytes[footer..],
     ];
-    let wanted = examples();
+    let wanted = examples(PAGE);
     assert_eq!(wanted.len(), 5);
     for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
         assert_eq!(hex(found), hex(wanted), "example {i}");
@@ -115,7 +115,7 @@ fn the_net_record_of_the_format_page_is_written_and_read() {
     let file = disk.open(&path, Access::Buffered).expect("the run");
     let mut body = vec![0; usize::try_from(run.index()[0].bytes).expect("small") - 44];
     read_exact_at(file.as_ref(), 128 + 44, &mut body).expect("the body");
-    assert_eq!(hex(&body), hex(&examples()[4]));
+    assert_eq!(hex(&body), hex(&examples(PAGE)[4]));
     assert_eq!(records(&run, &Scope::All).expect("whole"), [net]);
     assert_eq!(run.counts(), (1, 2));
 }

@@ -1,10 +1,12 @@
 //! Runs on simulated disks: backups, the format's example, damage of every bit, generation and merging.
+//! Runs and archives on simulated disks: examples of the formats, damage of every bit, generation, merging, crashes.
 
 mod backup;
 mod common;
 mod damage;
 mod example;
 mod forged;
+mod manifest;
 mod merge;
 mod quick;
 mod runs;

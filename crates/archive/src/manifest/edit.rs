@@ -1,0 +1,211 @@
+//! What makes a manifest of the one before it.
+//!
+//! An edit is applied to the newest manifest, which another writer may have made since the edit was thought of. So it
+//! says what it needs, and is refused if that is not so any more.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Error, Pos, Result};
+
+use super::{Manifest, Object, ObjectId};
+use crate::merge::Images;
+use crate::name::{EpochRange, RunId};
+
+/// A change of the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// None but that the writer is another one: it has opened the archive.
+    Open,
+    /// The database's own images are these now.
+    Images(Images),
+    /// A run that continues the others.
+    AddRun {
+        /// It.
+        run: Object,
+        /// Where its last epoch ends in each stream.
+        ends: Vec<Pos>,
+        /// The database's own images; `None`: as before.
+        images: Option<Images>,
+    },
+    /// A backup.
+    AddBackup(Object),
+    /// Runs are replaced by the one that they were merged into.
+    Replace {
+        /// The runs, by their epochs.
+        inputs: Vec<RunId>,
+        /// The merged one.
+        output: Object,
+        /// If records were combined, the moments within the merged run that it still has.
+        kept: Option<Vec<Epoch>>,
+    },
+    /// The runs that end at or before this epoch are no longer part of the archive.
+    RemoveRuns {
+        /// The epoch.
+        before: Epoch,
+    },
+    /// A backup is no longer part of the archive.
+    RemoveBackup(ObjectId),
+}
+
+fn refused<T>(why: String) -> Result<T> {
+    Err(Error::Usage(why))
+}
+
+impl Edit {
+    /// Changes a manifest's objects and what is said of them; not number, writer and predecessor.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the manifest does not have what the edit needs. It may have been changed in part.
+    pub fn apply(&self, manifest: &mut Manifest) -> Result<()> {
+        match self {
+            Edit::Open => Ok(()),
+            Edit::Images(images) => {
+                set_images(manifest, images);
+                Ok(())
+            }
+            Edit::AddRun { run, ends, images } => {
+                if let Some(images) = images {
+                    set_images(manifest, images);
+                }
+                add_run(manifest, *run, ends)
+            }
+            Edit::AddBackup(backup) => add_backup(manifest, *backup),
+            Edit::Replace {
+                inputs,
+                output,
+                kept,
+            } => replace(manifest, inputs, *output, kept.as_deref()),
+            Edit::RemoveRuns { before } => remove_runs(manifest, *before),
+            Edit::RemoveBackup(id) => remove_backup(manifest, *id),
+        }
+    }
+}
+
+fn set_images(manifest: &mut Manifest, images: &Images) {
+    let mut images = images.clone();
+    images.retained.sort_unstable();
+    images.retained.dedup();
+    manifest.images = images;
+}
+
+fn add_run(manifest: &mut Manifest, run: Object, ends: &[Pos]) -> Result<()> {
+    let Some(id) = run.id.run() else {
+        return refused(format!("{} is no run", run.id.path()));
+    };
+    let known = manifest.runs().any(|other| other.epochs == id.epochs);
+    let is_twice = known && armed(Flaw::EqualRangesBothRead);
+    if id.epochs.begin != manifest.end && !is_twice {
+        return refused(format!(
+            "{} does not continue the archive, which ends before epoch {}",
+            id.name(),
+            manifest.end
+        ));
+    }
+    let goes_back = ends
+        .iter()
+        .zip(&manifest.positions)
+        .any(|(new, old)| new < old);
+    if ends.len() != manifest.positions.len() || goes_back {
+        return refused(format!(
+            "{} ends at {ends:?} in the log's streams, and the archive ends at {:?} before it",
+            id.name(),
+            manifest.positions
+        ));
+    }
+    manifest.positions = ends.to_vec();
+    manifest.end = manifest.end.max(id.epochs.end);
+    insert(manifest, run);
+    Ok(())
+}
+
+fn add_backup(manifest: &mut Manifest, backup: Object) -> Result<()> {
+    let Some(id) = backup.id.backup() else {
+        return refused(format!("{} is no backup", backup.id.path()));
+    };
+    if manifest.backups().any(|other| other == id) {
+        return refused(format!("the archive has {} already", id.name()));
+    }
+    insert(manifest, backup);
+    Ok(())
+}
+
+fn replace(
+    manifest: &mut Manifest,
+    inputs: &[RunId],
+    output: Object,
+    kept: Option<&[Epoch]>,
+) -> Result<()> {
+    let Some(merged) = output.id.run() else {
+        return refused(format!("{} is no run", output.id.path()));
+    };
+    let found: Vec<RunId> = manifest
+        .runs()
+        .filter(|run| {
+            merged.epochs.begin <= run.epochs.begin && run.epochs.end <= merged.epochs.end
+        })
+        .collect();
+    let ends = inputs.first().zip(inputs.last());
+    let epochs = ends.and_then(|(a, b)| EpochRange::new(a.epochs.begin, b.epochs.end));
+    if found != inputs || epochs != Some(merged.epochs) {
+        return refused(format!(
+            "the archive no longer has the runs that {} was merged from",
+            merged.name()
+        ));
+    }
+    let lost = kept.and_then(|kept| {
+        let cuts = manifest
+            .objects
+            .iter()
+            .filter_map(|object| match object.id {
+                ObjectId::Cut(id) => Some(id),
+                ObjectId::Run(_) | ObjectId::Sweep(_) => None,
+            });
+        let is_lost = |end: Epoch| {
+            merged.epochs.contains(end) && end != merged.epochs.last() && !kept.contains(&end)
+        };
+        cuts.into_iter().find(|id| is_lost(id.end))
+    });
+    if let Some(cut) = lost {
+        return refused(format!(
+            "{} was made while {} was merged, which does not keep its moment",
+            cut.name(),
+            merged.name()
+        ));
+    }
+    manifest
+        .objects
+        .retain(|object| object.id.run().is_none_or(|run| !inputs.contains(&run)));
+    insert(manifest, output);
+    Ok(())
+}
+
+fn remove_runs(manifest: &mut Manifest, before: Epoch) -> Result<()> {
+    let goes = |run: RunId| run.epochs.end <= before;
+    manifest
+        .objects
+        .retain(|object| object.id.run().is_none_or(|run| !goes(run)));
+    let first = manifest.runs().next();
+    manifest.begin = first.map_or(manifest.end, |run| run.epochs.begin);
+    debug_assert!(manifest.begin <= manifest.end, "a range, or none");
+    Ok(())
+}
+
+fn remove_backup(manifest: &mut Manifest, id: ObjectId) -> Result<()> {
+    if id.backup().is_none() || manifest.object(id).is_none() {
+        return refused(format!("the archive has no backup {}", id.path()));
+    }
+    manifest.objects.retain(|object| object.id != id);
+    Ok(())
+}
+
+fn insert(manifest: &mut Manifest, object: Object) {
+    let at = manifest
+        .objects
+        .partition_point(|other| other.id < object.id);
+    let next = manifest.objects.get(at);
+    assert!(
+        next.is_none_or(|next| next.id != object.id),
+        "{} is named once",
+        object.id.path()
+    );
+    manifest.objects.insert(at, object);
+}

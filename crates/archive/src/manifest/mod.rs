@@ -1,0 +1,177 @@
+//! The format of a manifest. The page below is the only description of it.
+#![doc = include_str!("../../../../docs/formats/manifest.md")]
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`object`] | the files that a manifest names |
+//! | `codec` | bytes of a manifest, and back |
+//! | [`edit`] | what makes a manifest of the one before it |
+
+mod codec;
+pub mod edit;
+pub mod object;
+
+use perdura_base::{Epoch, Error, Pos, Result, Uuid};
+
+pub use edit::Edit;
+pub use object::{Object, ObjectId};
+
+use crate::backup::BackupId;
+use crate::merge::Images;
+use crate::name::{EpochRange, RunId};
+
+/// The number of the first manifest.
+pub const FIRST: u64 = 1;
+
+/// Who writes manifests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The process that has the database open.
+    Database,
+    /// One that has the archive's directory alone.
+    Agent,
+}
+
+impl Role {
+    /// The role's name in messages, temporary names and the name of its lock.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Database => "database",
+            Role::Agent => "agent",
+        }
+    }
+}
+
+/// A writer of manifests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Writer {
+    /// As what.
+    pub role: Role,
+    /// A random number that it drew when it opened the archive.
+    pub life: u64,
+}
+
+/// The database that another one was restored from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parent {
+    /// Its uuid.
+    pub uuid: Uuid,
+    /// The last epoch that the restored database has of it.
+    pub epoch: Epoch,
+}
+
+/// What an archive is, at one number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// Its number.
+    pub number: u64,
+    /// The database.
+    pub uuid: Uuid,
+    /// Who wrote it.
+    pub writer: Writer,
+    /// The lowest number that is kept.
+    pub oldest: u64,
+    /// The checksum of the manifest before; 0 if this is the first.
+    pub predecessor: u32,
+    /// The database's parent.
+    pub parent: Option<Parent>,
+    /// The epoch with which the runs begin.
+    pub begin: Epoch,
+    /// The epoch behind their last.
+    pub end: Epoch,
+    /// Where epoch `end - 1` ends in each stream of the log.
+    pub positions: Vec<Pos>,
+    /// The database's own images.
+    pub images: Images,
+    /// Runs by their epochs, then backups.
+    pub objects: Vec<Object>,
+}
+
+impl Manifest {
+    /// The runs, by their epochs.
+    pub fn runs(&self) -> impl Iterator<Item = RunId> + '_ {
+        self.objects.iter().filter_map(|object| object.id.run())
+    }
+
+    /// The backups, by their ends.
+    pub fn backups(&self) -> impl Iterator<Item = BackupId> + '_ {
+        self.objects.iter().filter_map(|object| object.id.backup())
+    }
+
+    /// An object, if it is part of the archive.
+    #[must_use]
+    pub fn object(&self, id: ObjectId) -> Option<&Object> {
+        self.objects.iter().find(|object| object.id == id)
+    }
+
+    /// The epochs that the runs hold; `None` if there is no run.
+    #[must_use]
+    pub fn epochs(&self) -> Option<EpochRange> {
+        EpochRange::new(self.begin, self.end)
+    }
+
+    /// The last epoch that the archive holds, and where it ends in each stream: what the anchor is told.
+    #[must_use]
+    pub fn held(&self) -> (Epoch, &[Pos]) {
+        (Epoch(self.end.0.saturating_sub(1)), &self.positions)
+    }
+
+    /// The runs that have epochs of a range, by their epochs.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the runs do not hold all of the range; it says what they hold.
+    pub fn tiling(&self, epochs: EpochRange) -> Result<Vec<RunId>> {
+        if epochs.begin < self.begin || self.end < epochs.end {
+            return Err(Error::Usage(format!(
+                "the archive holds epochs {} to {}, and not all of {} to {} (the ends exclusive)",
+                self.begin, self.end, epochs.begin, epochs.end
+            )));
+        }
+        let meets = |id: &RunId| id.epochs.begin < epochs.end && epochs.begin < id.epochs.end;
+        let runs: Vec<RunId> = self.runs().filter(meets).collect();
+        let (first, last) = (runs.first(), runs.last());
+        assert!(
+            first.is_some_and(|id| id.epochs.contains(epochs.begin))
+                && last.is_some_and(|id| id.epochs.contains(epochs.last())),
+            "runs tile what the archive holds"
+        );
+        Ok(runs)
+    }
+
+    /// Checks that the archive holds the log as far as the anchor says: the log may have been cut up to there.
+    ///
+    /// # Errors
+    /// [`Error::ArchiveBehind`].
+    pub fn check_not_behind(&self, anchor: Epoch) -> Result<()> {
+        let (archived, _) = self.held();
+        if archived < anchor {
+            return Err(Error::ArchiveBehind { archived, anchor });
+        }
+        Ok(())
+    }
+
+    /// Checks that the log reaches as far as the archive: only durable epochs are archived.
+    ///
+    /// # Errors
+    /// [`Error::LostLog`].
+    pub fn check_not_ahead(&self, durable: Epoch) -> Result<()> {
+        let (archived, _) = self.held();
+        if durable < archived {
+            return Err(Error::LostLog { archived, durable });
+        }
+        Ok(())
+    }
+}
+
+/// An error that names file and offset.
+pub(crate) fn damage(
+    file: &str,
+    offset: u64,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> Error {
+    let consequence = "What the archive holds is not certain, so nothing was changed. Take the file from another copy of \
+                       the archive, or begin archiving again in another directory.";
+    Error::corrupt(file, offset, expected, found, consequence)
+}

@@ -1,0 +1,123 @@
+//! The files that a manifest names.
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{CkptEpoch, Epoch};
+
+use crate::backup::BackupId;
+use crate::name::{EpochRange, RunId};
+
+/// Bytes of an object in a manifest.
+pub(super) const OBJECT_BYTES: usize = 40;
+
+/// The folder of runs.
+pub(crate) const RUNS: &str = "runs";
+/// The folder of backups.
+pub(crate) const BACKUPS: &str = "backups";
+
+const RUN: u8 = 0;
+const SWEEP: u8 = 1;
+const CUT: u8 = 2;
+
+/// Which file it is. Runs come before backups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectId {
+    /// A run.
+    Run(RunId),
+    /// A backup that reflects the records with tags below its k.
+    Sweep(BackupId),
+    /// A backup that reflects the records of the epochs up to its end.
+    Cut(BackupId),
+}
+
+impl ObjectId {
+    /// The run, if it is one.
+    #[must_use]
+    pub fn run(self) -> Option<RunId> {
+        match self {
+            ObjectId::Run(id) => Some(id),
+            ObjectId::Sweep(_) | ObjectId::Cut(_) => None,
+        }
+    }
+
+    /// The backup, if it is one.
+    #[must_use]
+    pub fn backup(self) -> Option<BackupId> {
+        match self {
+            ObjectId::Run(_) => None,
+            ObjectId::Sweep(id) | ObjectId::Cut(id) => Some(id),
+        }
+    }
+
+    /// The path of its file below the folder of the database.
+    #[must_use]
+    pub fn path(self) -> String {
+        match self {
+            ObjectId::Run(id) => id.path(RUNS),
+            ObjectId::Sweep(id) | ObjectId::Cut(id) => id.path(BACKUPS),
+        }
+    }
+}
+
+/// A file, as a manifest names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Object {
+    /// Which.
+    pub id: ObjectId,
+    /// Its bytes.
+    pub bytes: u64,
+    /// CRC-32C of it.
+    pub crc: u32,
+}
+
+impl Object {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let from = out.len();
+        let (kind, level, generation, first, second) = match self.id {
+            ObjectId::Run(RunId {
+                epochs,
+                level,
+                generation,
+            }) => (RUN, level, generation, epochs.begin.0, epochs.end.0),
+            ObjectId::Sweep(id) => (SWEEP, 0, 0, id.end.0, id.k.0),
+            ObjectId::Cut(id) => (CUT, 0, 0, id.end.0, id.k.0),
+        };
+        out.put_u8(kind);
+        out.put_u8(level);
+        out.put_u16(0);
+        out.put_u32(generation);
+        out.put_u64(first);
+        out.put_u64(second);
+        out.put_u64(self.bytes);
+        out.put_u32(self.crc);
+        out.put_u32(0);
+        debug_assert_eq!(out.len() - from, OBJECT_BYTES, "the fields fill the entry");
+    }
+
+    /// `None` if a field is out of its range.
+    pub(super) fn decode(r: &mut Reader<'_>) -> Option<Object> {
+        let from = r.at();
+        let (kind, level) = (r.u8()?, r.u8()?);
+        r.zeros(2)?;
+        let generation = r.u32()?;
+        let (first, second) = (r.u64()?, r.u64()?);
+        let (bytes, crc) = (r.u64()?, r.u32()?);
+        r.zeros(4)?;
+        let backup = BackupId {
+            end: Epoch(first),
+            k: CkptEpoch(second),
+        };
+        let is_plain = level == 0 && generation == 0;
+        let id = match kind {
+            RUN => ObjectId::Run(RunId {
+                epochs: EpochRange::new(Epoch(first), Epoch(second))?,
+                level,
+                generation,
+            }),
+            SWEEP if is_plain => ObjectId::Sweep(backup),
+            CUT if is_plain => ObjectId::Cut(backup),
+            _ => return None,
+        };
+        debug_assert_eq!(r.at() - from, OBJECT_BYTES, "the entry has been read");
+        Some(Object { id, bytes, crc })
+    }
+}

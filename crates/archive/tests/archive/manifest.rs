@@ -1,0 +1,250 @@
+//! Manifests: the worked example of the format page, damage of every bit, and edits that are refused.
+
+use perdura_archive::manifest::Writer;
+use perdura_archive::{BackupId, Edit, Images, Manifest, Object, ObjectId, Parent, Role};
+use perdura_base::checksum::crc32c;
+use perdura_base::{CkptEpoch, Epoch, Error, Pos, Uuid};
+
+use crate::common::{UUID, id};
+use crate::example::{examples, hex};
+
+const PAGE: &str = include_str!("../../../../docs/formats/manifest.md");
+
+fn sweep(end: u64, k: u64) -> ObjectId {
+    ObjectId::Sweep(backup(end, k))
+}
+
+fn backup(end: u64, k: u64) -> BackupId {
+    BackupId {
+        end: Epoch(end),
+        k: CkptEpoch(k),
+    }
+}
+
+fn object(id: ObjectId) -> Object {
+    Object {
+        id,
+        bytes: 4096,
+        crc: 0x0102_0304,
+    }
+}
+
+fn run(begin: u64, end: u64, level: u8) -> Object {
+    object(ObjectId::Run(id(begin, end, level, 7)))
+}
+
+/// That of the page.
+fn example() -> Manifest {
+    Manifest {
+        number: 2,
+        uuid: UUID,
+        writer: Writer {
+            role: Role::Agent,
+            life: 0x1122_3344_5566_7788,
+        },
+        oldest: 1,
+        predecessor: 0xdead_beef,
+        parent: Some(Parent {
+            uuid: Uuid(std::array::from_fn(|i| {
+                0xf0 + u8::try_from(i).expect("small")
+            })),
+            epoch: Epoch(999),
+        }),
+        begin: Epoch(1000),
+        end: Epoch(1004),
+        positions: vec![Pos(8192), Pos(12_288)],
+        images: Images {
+            retained: vec![CkptEpoch(5), CkptEpoch(6)],
+            building: Some(CkptEpoch(7)),
+        },
+        objects: vec![
+            run(1000, 1004, 1),
+            Object {
+                id: sweep(1002, 5),
+                bytes: 28_672,
+                crc: 0x0a0b_0c0d,
+            },
+        ],
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
+    Manifest::decode("m", bytes, 2, &UUID).map(|(manifest, _)| manifest)
+}
+
+#[test]
+fn the_manifest_of_the_format_page_is_written_and_read() {
+    let bytes = example().encode();
+    let wanted = examples(PAGE);
+    assert_eq!(hex(&bytes), hex(&wanted[0]));
+    assert_eq!(decode(&wanted[0]).expect("the example"), example());
+}
+
+#[test]
+fn every_flipped_bit_and_every_truncation_is_refused() {
+    let bytes = example().encode();
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1 << bit;
+            let error = decode(&bad).expect_err("a flipped bit");
+            assert!(matches!(error, Error::Corrupt(_)), "byte {at}: {error}");
+        }
+        let error = decode(&bytes[..at]).expect_err("a part of it");
+        assert!(matches!(error, Error::Corrupt(_)), "{at} bytes: {error}");
+    }
+    let mut more = bytes.clone();
+    more.push(0);
+    assert!(decode(&more).is_err());
+    let other = Manifest::decode("m", &bytes, 3, &UUID).expect_err("another number");
+    assert!(other.to_string().contains("manifest 3"), "{other}");
+    let foreign = Manifest::decode("m", &bytes, 2, &Uuid([7; 16])).expect_err("another database");
+    assert!(matches!(foreign, Error::Foreign { .. }), "{foreign}");
+}
+
+/// Any bytes, with a checksum that holds: what is read is either refused or what would be written.
+#[test]
+fn forged_bytes_are_read_without_a_panic() {
+    let good = example().encode();
+    let mut rng = fastrand::Rng::with_seed(8);
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..100_000 {
+        let mut bytes = good[..good.len() - 4].to_vec();
+        for _ in 0..rng.usize(1..4) {
+            let at = rng.usize(6..bytes.len());
+            let any = rng.u8(..);
+            bytes[at] = *rng.choice(&[0, 1, 2, 0xff, any]).expect("some");
+        }
+        if rng.u8(0..8) == 0 {
+            bytes.truncate(rng.usize(4..bytes.len()));
+        }
+        let crc = crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        match decode(&bytes) {
+            Ok(manifest) => {
+                assert_eq!(manifest.encode(), bytes);
+                taken += 1;
+            }
+            Err(error) => {
+                let is_damage = matches!(
+                    error,
+                    Error::Corrupt(_) | Error::Foreign { .. } | Error::Version { .. }
+                );
+                assert!(is_damage, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(taken > 1000 && refused > 1000, "{taken}, {refused}");
+}
+
+#[test]
+fn runs_that_do_not_tile_are_no_manifest() {
+    let at = |runs: Vec<Object>, end| Manifest {
+        objects: runs,
+        end: Epoch(end),
+        ..example()
+    };
+    let good = at(vec![run(1000, 1002, 0), run(1002, 1009, 0)], 1009);
+    let bytes = good.encode();
+    assert_eq!(decode(&bytes).expect("a manifest"), good);
+    // The same file with another field at the place of the second run's begin, of its end, of the first one's begin.
+    let objects_at = bytes.len() - 4 - 2 * 40;
+    for (object, field) in [(1, 8), (1, 16), (0, 8)] {
+        let mut bad = bytes[..bytes.len() - 4].to_vec();
+        bad[objects_at + 40 * object + field] ^= 1;
+        let crc = crc32c(&bad);
+        bad.extend_from_slice(&crc.to_le_bytes());
+        let error = decode(&bad).expect_err("a hole or an overlap").to_string();
+        assert!(error.contains("side by side"), "{error}");
+    }
+}
+
+#[test]
+fn edits_that_do_not_fit_are_refused() {
+    let add = |run, ends: &[u64]| Edit::AddRun {
+        run,
+        ends: ends.iter().map(|end| Pos(*end)).collect(),
+        images: None,
+    };
+    let replace = |inputs: &[Object], output: Object, kept: Option<Vec<Epoch>>| Edit::Replace {
+        inputs: inputs.iter().filter_map(|o| o.id.run()).collect(),
+        output,
+        kept,
+    };
+    let two = Manifest {
+        objects: vec![
+            run(1000, 1002, 0),
+            run(1002, 1004, 0),
+            object(ObjectId::Cut(backup(1002, 6))),
+        ],
+        ..example()
+    };
+    let both = [run(1000, 1002, 0), run(1002, 1004, 0)];
+    for edit in [
+        add(run(1005, 1006, 0), &[8192, 12_288]),
+        add(run(1003, 1006, 0), &[8192, 12_288]),
+        add(run(1004, 1006, 0), &[8191, 12_288]),
+        add(run(1004, 1006, 0), &[8192]),
+        add(object(sweep(1003, 6)), &[8192, 12_288]),
+        Edit::AddBackup(object(ObjectId::Cut(backup(1002, 6)))),
+        Edit::AddBackup(run(1004, 1006, 0)),
+        Edit::RemoveBackup(sweep(1002, 7)),
+        Edit::RemoveBackup(both[0].id),
+        replace(&both[..1], run(1000, 1004, 1), None),
+        replace(&both, run(1000, 1003, 1), None),
+        replace(&[], run(1000, 1004, 1), None),
+        // The cut ends with epoch 1002, which the merged run does not have as a moment.
+        replace(&both, run(1000, 1004, 1), Some(vec![Epoch(1001)])),
+    ] {
+        let mut manifest = two.clone();
+        let refused = edit.apply(&mut manifest);
+        assert!(matches!(refused, Err(Error::Usage(_))), "{edit:?}");
+    }
+    for kept in [None, Some(vec![Epoch(1002)])] {
+        let mut manifest = two.clone();
+        let edit = replace(&both, run(1000, 1004, 1), kept);
+        edit.apply(&mut manifest).expect("neighbours");
+        assert_eq!(manifest.runs().count(), 1);
+        assert_eq!(decode(&manifest.encode()).expect("sound"), manifest);
+    }
+    let mut manifest = two;
+    let remove = |before| Edit::RemoveRuns {
+        before: Epoch(before),
+    };
+    remove(1003).apply(&mut manifest).expect("retention");
+    assert_eq!((manifest.begin, manifest.end), (Epoch(1002), Epoch(1004)));
+    remove(1004).apply(&mut manifest).expect("retention");
+    assert_eq!((manifest.begin, manifest.epochs()), (Epoch(1004), None));
+    add(run(1004, 1006, 0), &[8192, 12_288])
+        .apply(&mut manifest)
+        .expect("the next run");
+    assert_eq!(decode(&manifest.encode()).expect("sound"), manifest);
+}
+
+#[test]
+fn an_archive_behind_the_anchor_or_ahead_of_the_log_is_named() {
+    let manifest = example();
+    assert_eq!(
+        manifest.held(),
+        (Epoch(1003), &[Pos(8192), Pos(12_288)][..])
+    );
+    manifest.check_not_behind(Epoch(1003)).expect("level");
+    manifest.check_not_ahead(Epoch(1003)).expect("level");
+    let behind = manifest.check_not_behind(Epoch(1004));
+    assert!(matches!(
+        behind,
+        Err(Error::ArchiveBehind {
+            archived: Epoch(1003),
+            anchor: Epoch(1004)
+        })
+    ));
+    let ahead = manifest.check_not_ahead(Epoch(1002));
+    assert!(matches!(
+        ahead,
+        Err(Error::LostLog {
+            archived: Epoch(1003),
+            durable: Epoch(1002)
+        })
+    ));
+}
