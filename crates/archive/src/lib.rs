@@ -15,6 +15,8 @@
 //! | [`quick`] | run generation: records of whole epochs, sorted in memory |
 //! | [`merge`] | neighbouring runs become one, and records of one page one net record |
 //! | [`manifest`] | which files are the archive; how one manifest follows another |
+//! | [`store`] | an archive in a directory: opened after a crash, changed, verified |
+//! | [`merger`] | which runs are merged, and when their files go |
 //!
 //! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
 //! and starts no thread: whoever archives or merges takes steps of one I/O each.
@@ -30,20 +32,24 @@
 pub mod backup;
 pub mod manifest;
 pub mod merge;
+pub mod merger;
 pub mod name;
 mod output;
 pub mod quick;
 pub mod reader;
 pub mod record;
 pub mod run;
+pub mod store;
 pub mod writer;
 
 pub use backup::BackupId;
 pub use manifest::{Edit, Manifest, Object, ObjectId, Parent, Role, Writer};
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
+pub use merger::{Merger, MergerOptions, Policy};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};
 pub use reader::{Run, RunCursor, Scope};
 pub use record::{EpochSpan, PageAt, RunRecord, Updates};
 pub use run::{Codec, Digests, Moment, Moments, PageSet, RunHeader};
+pub use store::{Store, list_archives};
 pub use writer::{Progress, RunSummary, RunWriter, Tail};

@@ -3,10 +3,13 @@
 
 mod backup;
 mod common;
+mod crash;
 mod damage;
 mod example;
 mod forged;
 mod manifest;
 mod merge;
+mod merger;
 mod quick;
 mod runs;
+mod store;

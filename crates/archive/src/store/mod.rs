@@ -1,0 +1,275 @@
+//! An archive in a directory: opened, changed, and read.
+//!
+//! ```text
+//!  newest manifest ── Edit ──► next manifest: create, write, sync, publish, sync the folder ──► remove what went
+//! ```
+//!
+//! A [`Store`] knows the newest manifest and makes the next one with a [`Publication`]. Several machines of one process may
+//! share a store, and an agent in another process may have one of the same archive: whoever loses the race for a number
+//! reads what won and applies its change to that.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `chain` | the manifests in a folder, each bound to the one before |
+//! | [`restart`] | what an opening does with the files that it finds |
+//! | `open` | opening: locks, adoption, removal; making an archive |
+//! | [`publication`] | a change, one I/O a step |
+//! | [`verify`] | every object is read |
+//!
+//! # Invariants
+//! * The runs of each manifest tile its epochs, and its files are there as long as it is the newest: a file is removed
+//!   only when a manifest without it is durable.
+//! * One process writes in each role, and one merges: locks see to that where the file system has them. A writer that meets
+//!   a manifest of its own role and another life stops.
+//!
+//! # Source
+//! "Single-pass restore after a media failure", 3.3 (the archive index is a catalogue of runs).
+//! # Deviations
+//! Readers take no lease: an open file outlives its name on a local directory, and a reader that comes too late reads
+//! the newest manifest again.
+
+mod chain;
+mod open;
+pub mod publication;
+pub mod restart;
+pub mod verify;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use perdura_base::{Error, Pos, Result, Uuid};
+use perdura_device::Disk;
+
+pub use open::{Creation, Lease, Opened, list_archives};
+pub use publication::{Publication, Published};
+pub use restart::{Duty, Plan};
+pub use verify::{Fault, Verified};
+
+use crate::manifest::object::{BACKUPS, RUNS};
+use crate::manifest::{Edit, Manifest, Object, ObjectId, Writer};
+use crate::merge::Images;
+use crate::name::{EpochRange, RunId};
+use crate::reader::Run;
+use crate::writer::RunSummary;
+
+/// How many manifests are kept.
+pub const KEPT: u64 = 16;
+
+/// The newest manifest that is known.
+struct Known {
+    manifest: Arc<Manifest>,
+    crc: u32,
+    /// Why this store changes nothing more.
+    stopped: Option<Stop>,
+}
+
+/// Why a store changes nothing more.
+#[derive(Clone)]
+enum Stop {
+    /// Another process has its role; the manifest that says so.
+    Taken(String),
+    /// The disk failed when it was not known what is durable.
+    Failed(String),
+}
+
+/// The archive of one database.
+pub struct Store {
+    disk: Arc<dyn Disk>,
+    uuid: Uuid,
+    /// The folder of the database.
+    dir: String,
+    /// `None`: it changes nothing.
+    writer: Option<Writer>,
+    known: Mutex<Known>,
+    temporaries: AtomicU64,
+    /// The role's lock.
+    _lock: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Store {
+    /// The database.
+    #[must_use]
+    pub fn uuid(&self) -> &Uuid {
+        &self.uuid
+    }
+
+    /// The disk that the archive is on.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// The folder of runs.
+    #[must_use]
+    pub fn runs_dir(&self) -> String {
+        self.path(RUNS)
+    }
+
+    /// The folder of backups.
+    #[must_use]
+    pub fn backups_dir(&self) -> String {
+        self.path(BACKUPS)
+    }
+
+    /// The newest manifest that is known.
+    #[must_use]
+    pub fn manifest(&self) -> Arc<Manifest> {
+        self.newest().0
+    }
+
+    /// Reads the manifests that other writers have made.
+    ///
+    /// # Errors
+    /// [`Error::ArchiveTaken`] if one is by another process in the role of this one; [`Error::Corrupt`]; the disk's.
+    pub fn refresh(&self) -> Result<Arc<Manifest>> {
+        let known = self.manifest().number;
+        if chain::numbers(self.disk.as_ref(), &self.dir)?.last() == Some(&known) {
+            return Ok(self.manifest());
+        }
+        let chain = chain::newest(self.disk.as_ref(), &self.dir, &self.uuid)?;
+        let newer = chain.filter(|chain| chain.newest().0.number >= known);
+        let Some(chain) = newer else {
+            let path = self.path(&chain::name(known));
+            let found = "an older one as the newest";
+            return Err(crate::manifest::damage(
+                &path,
+                0,
+                "this manifest, or a newer one",
+                found,
+            ));
+        };
+        let rival = chain.links.iter().map(|(manifest, _)| manifest).find(|m| {
+            let is_own_role = self.writer.is_some_and(|own| own.role == m.writer.role);
+            m.number > known && is_own_role && Some(m.writer) != self.writer
+        });
+        if let Some(rival) = rival {
+            let path = self.path(&chain::name(rival.number));
+            self.known.lock().stopped = Some(Stop::Taken(path));
+            self.may_write()?;
+        }
+        let (manifest, crc) = chain.newest();
+        self.set_newest(manifest, *crc);
+        Ok(self.manifest())
+    }
+
+    /// Begins a change.
+    #[must_use]
+    pub fn publish(self: &Arc<Store>, edit: Edit) -> Publication {
+        Publication::new(Arc::clone(self), edit)
+    }
+
+    /// Adds a run that has been written into [`runs_dir`](Self::runs_dir) and ends at `ends` in the log's streams, with the
+    /// database's images that exist or are being built.
+    ///
+    /// # Errors
+    /// As [`Publication::step`].
+    pub fn add_run(
+        self: &Arc<Store>,
+        run: &RunSummary,
+        ends: &[Pos],
+        images: &Images,
+    ) -> Result<Published> {
+        let edit = Edit::AddRun {
+            run: Object::of(run),
+            ends: ends.to_vec(),
+            images: Some(images.clone()),
+        };
+        self.publish(edit).run()
+    }
+
+    /// Adds a backup that has been written into [`backups_dir`](Self::backups_dir).
+    ///
+    /// # Errors
+    /// As [`Publication::step`].
+    pub fn add_backup(self: &Arc<Store>, backup: Object) -> Result<Published> {
+        self.publish(Edit::AddBackup(backup)).run()
+    }
+
+    /// Opens a run of the archive.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn open_run(&self, id: RunId) -> Result<Arc<Run>> {
+        Run::open(self.disk.as_ref(), &self.runs_dir(), id, &self.uuid).map(Arc::new)
+    }
+
+    /// The runs that have epochs of a range; see [`Manifest::tiling`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tiling(&self, epochs: EpochRange) -> Result<Vec<RunId>> {
+        self.manifest().tiling(epochs)
+    }
+
+    /// The path of a name below the folder of the database.
+    pub(crate) fn path(&self, name: &str) -> String {
+        debug_assert!(!name.is_empty(), "a file has a name");
+        format!("{}/{name}", self.dir)
+    }
+
+    fn newest(&self) -> (Arc<Manifest>, u32) {
+        let known = self.known.lock();
+        (Arc::clone(&known.manifest), known.crc)
+    }
+
+    /// Takes a manifest that is durable for the newest, unless a newer one is known.
+    fn set_newest(&self, manifest: &Manifest, crc: u32) {
+        assert_eq!(manifest.uuid, self.uuid, "it is of this database");
+        let mut known = self.known.lock();
+        assert!(
+            known.manifest.number != manifest.number || known.crc == crc,
+            "a number is published once"
+        );
+        if known.manifest.number < manifest.number {
+            known.manifest = Arc::new(manifest.clone());
+            known.crc = crc;
+        }
+    }
+
+    /// As whom this store writes; an error if it does not.
+    fn may_write(&self) -> Result<Writer> {
+        let Some(writer) = self.writer else {
+            return Err(Error::Usage(
+                "the archive was opened to be read only".into(),
+            ));
+        };
+        match self.known.lock().stopped.clone() {
+            None => Ok(writer),
+            Some(Stop::Taken(manifest)) => Err(Error::ArchiveTaken {
+                manifest,
+                role: writer.role.name(),
+            }),
+            Some(Stop::Failed(why)) => Err(Error::Stopped(why)),
+        }
+    }
+
+    /// Remembers a failure after which it is not known which manifest is the newest.
+    fn latch(&self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result {
+            let why = format!("publishing a manifest: {error}");
+            self.known.lock().stopped.get_or_insert(Stop::Failed(why));
+        }
+        result
+    }
+
+    /// A temporary name for a manifest that no other writer uses.
+    fn temporary(&self, number: u64, writer: Writer) -> String {
+        let counter = self.temporaries.fetch_add(1, Ordering::Relaxed);
+        let name = open::temporary_name(number, writer, counter);
+        self.path(&name)
+    }
+}
+
+impl Object {
+    /// A run that was written.
+    #[must_use]
+    pub fn of(run: &RunSummary) -> Object {
+        Object {
+            id: ObjectId::Run(run.id),
+            bytes: run.bytes,
+            crc: run.crc,
+        }
+    }
+}

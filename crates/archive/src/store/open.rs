@@ -1,0 +1,382 @@
+//! Opening an archive, and making one.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use perdura_base::{Epoch, Error, Pos, Result, Uuid};
+use perdura_device::Disk;
+use perdura_page::RegionDigest;
+
+use super::chain::{self, Chain};
+use super::restart::{self, Duty, Plan};
+use super::verify::{check_size, file_crc};
+use super::{Known, Store};
+use crate::manifest::object::{BACKUPS, RUNS};
+use crate::manifest::{Edit, FIRST, Manifest, Object, ObjectId, Parent, Role, Writer, damage};
+use crate::merge::Images;
+use crate::name::{RunId, TEMPORARY};
+
+/// What a new archive begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Creation {
+    /// The database.
+    pub uuid: Uuid,
+    /// A random number: the life of the database that makes the archive.
+    pub life: u64,
+    /// The first epoch that will be archived.
+    pub begin: Epoch,
+    /// Where the epoch before it ends in each stream of the log.
+    pub positions: Vec<Pos>,
+    /// The database's images.
+    pub images: Images,
+    /// The database's parent.
+    pub parent: Option<Parent>,
+}
+
+/// What an opening did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Runs that no manifest named, and that continue the archive.
+    pub adopted: Vec<RunId>,
+    /// Files that were removed.
+    pub removed: Vec<String>,
+}
+
+/// The right to merge, or to make backups, until it is dropped. Nobody else has it.
+pub struct Lease {
+    /// Leftovers of an earlier holder that were removed.
+    pub removed: Vec<String>,
+    _lock: Box<dyn Any + Send + Sync>,
+}
+
+/// The folder of a database.
+fn folder(uuid: &Uuid) -> String {
+    uuid.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The databases that have an archive on a disk.
+///
+/// # Errors
+/// The disk's.
+pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
+    let mut found = Vec::new();
+    for name in disk.list("")? {
+        let mut uuid = Uuid::default();
+        let digits = name.as_bytes();
+        if digits.len() != 2 * uuid.0.len() {
+            continue;
+        }
+        for (byte, two) in uuid.0.iter_mut().zip(digits.chunks(2)) {
+            let text = std::str::from_utf8(two).unwrap_or_default();
+            *byte = u8::from_str_radix(text, 16).unwrap_or_default();
+        }
+        if folder(&uuid) != name {
+            continue;
+        }
+        match chain::numbers(disk, &name) {
+            Ok(numbers) if !numbers.is_empty() => found.push(uuid),
+            Err(error) if !error.is_of_another_kind() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+fn temporary_prefix(role: Role) -> String {
+    format!("-{}-", role.name())
+}
+
+/// The temporary name of a manifest.
+pub(super) fn temporary_name(number: u64, writer: Writer, counter: u64) -> String {
+    let Writer { role, life } = writer;
+    let (name, role) = (chain::name(number), temporary_prefix(role));
+    format!("{name}{role}{life:016x}-{counter}{TEMPORARY}")
+}
+
+impl Store {
+    fn new(disk: Arc<dyn Disk>, newest: (Manifest, u32), writer: Option<Writer>) -> Store {
+        let (manifest, crc) = newest;
+        let uuid = manifest.uuid;
+        Store {
+            disk,
+            uuid,
+            dir: folder(&uuid),
+            writer,
+            known: Mutex::new(Known {
+                manifest: Arc::new(manifest),
+                crc,
+                stopped: None,
+            }),
+            temporaries: AtomicU64::new(0),
+            _lock: None,
+        }
+    }
+
+    /// Makes the archive of a database that has none here.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if it has one; [`Error::Locked`] if another process is making it; the disk's.
+    pub fn create(disk: Arc<dyn Disk>, creation: Creation) -> Result<Arc<Store>> {
+        let dir = folder(&creation.uuid);
+        for folder in [RUNS, BACKUPS] {
+            disk.make_dir(&format!("{dir}/{folder}"))?;
+        }
+        disk.sync_dir("")?;
+        let lock = disk.lock(&format!("{dir}/{}.lock", Role::Database.name()))?;
+        disk.sync_dir(&dir)?;
+        let has_files = |name: &str| disk.list(&format!("{dir}/{name}")).map(|l| !l.is_empty());
+        if !chain::numbers(disk.as_ref(), &dir)?.is_empty()
+            || has_files(RUNS)?
+            || has_files(BACKUPS)?
+        {
+            return Err(Error::Usage(format!(
+                "{dir} on {} is the archive of this database already, or what is left of it: open it, or give another \
+                 directory",
+                disk.name()
+            )));
+        }
+        let mut images = creation.images;
+        images.retained.sort_unstable();
+        images.retained.dedup();
+        let writer = Writer {
+            role: Role::Database,
+            life: creation.life,
+        };
+        // The change that makes number 1 of it is published as any other.
+        let before = Manifest {
+            number: FIRST - 1,
+            uuid: creation.uuid,
+            writer,
+            oldest: FIRST,
+            predecessor: 0,
+            parent: creation.parent,
+            begin: creation.begin,
+            end: creation.begin,
+            positions: creation.positions,
+            images,
+            objects: Vec::new(),
+        };
+        let mut store = Store::new(disk, (before, 0), Some(writer));
+        store._lock = Some(lock);
+        let store = Arc::new(store);
+        store.clean_manifests(&mut Vec::new())?;
+        store.publish(Edit::Open).run()?;
+        assert_eq!(store.manifest().number, FIRST, "the archive has begun");
+        Ok(store)
+    }
+
+    /// Opens the archive of a database to be read. It changes nothing, takes no lock, and looks at no object: a restore
+    /// needs some of them, and finds out which are whole.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is none; [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    pub fn read_only(disk: Arc<dyn Disk>, uuid: &Uuid) -> Result<Arc<Store>> {
+        let chain = chain_of(disk.as_ref(), uuid)?;
+        Ok(Arc::new(Store::new(disk, chain.newest().clone(), None)))
+    }
+
+    /// Opens the archive of a database to write it: publishes a manifest of this writer, adopts and removes what
+    /// a crash has left. A database says which images it has.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another process has the role; [`Error::Usage`] if there is no archive; [`Error::Corrupt`] for
+    /// a manifest or an object that is missing or damaged, for a hole, a partial overlap; the disk's. Nothing has been changed then.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        uuid: &Uuid,
+        writer: Writer,
+        images: Option<&Images>,
+    ) -> Result<(Arc<Store>, Opened)> {
+        chain_of(disk.as_ref(), uuid)?;
+        let lock = disk.lock(&format!("{}/{}.lock", folder(uuid), writer.role.name()))?;
+        let chain = chain_of(disk.as_ref(), uuid)?;
+        let mut store = Store::new(disk, chain.newest().clone(), Some(writer));
+        store._lock = Some(lock);
+        let store = Arc::new(store);
+        let (_, plan) = store.found()?;
+        let mut opened = Opened::default();
+        store
+            .publish(match images {
+                Some(images) => Edit::Images(images.clone()),
+                None => Edit::Open,
+            })
+            .run()?;
+        store.clean_manifests(&mut opened.removed)?;
+        for number in chain.leftovers {
+            store.remove_leftover(&chain::name(number), &mut opened.removed)?;
+        }
+        if writer.role == Role::Database {
+            store.adopt(&plan.adopt, &mut opened)?;
+            store.clean(&plan, Duty::Archiving, &mut opened.removed)?;
+        }
+        Ok((store, opened))
+    }
+
+    /// Takes the right to merge, and removes what an earlier holder has left.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another one has it; [`Error::Corrupt`] as [`open`](Self::open); the disk's.
+    pub fn lease_merging(&self) -> Result<Lease> {
+        self.lease("merging.lock", Duty::Merging)
+    }
+
+    /// Takes the right to make backups, and removes what an earlier holder has left.
+    ///
+    /// # Errors
+    /// As [`lease_merging`](Self::lease_merging).
+    pub fn lease_backups(&self) -> Result<Lease> {
+        self.lease("backups.lock", Duty::BackingUp)
+    }
+
+    fn lease(&self, name: &str, duty: Duty) -> Result<Lease> {
+        assert_ne!(duty, Duty::Any, "a lease is for one kind of work");
+        self.may_write()?;
+        let lock = self.disk.lock(&self.path(name))?;
+        let (_, plan) = self.found()?;
+        let mut removed = Vec::new();
+        self.clean(&plan, duty, &mut removed)?;
+        Ok(Lease {
+            removed,
+            _lock: lock,
+        })
+    }
+
+    /// Judges the files of the archive by the newest manifest.
+    fn found(&self) -> Result<(Arc<Manifest>, Plan)> {
+        loop {
+            let manifest = self.refresh()?;
+            let list = |folder: &str| self.disk.list(&self.path(folder));
+            let plan = list(RUNS)
+                .and_then(|runs| Ok((runs, list(BACKUPS)?)))
+                .and_then(|(runs, backups)| restart::plan(&manifest, &self.dir, &runs, &backups))
+                .and_then(|plan| {
+                    let mut objects = manifest.objects.iter();
+                    objects.try_for_each(|object| check_size(self, object))?;
+                    Ok(plan)
+                });
+            match plan {
+                Ok(plan) => return Ok((manifest, plan)),
+                // Another writer may have taken files out of the archive since the manifest was read.
+                Err(error) => {
+                    if self.refresh()?.number == manifest.number {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the runs that continue the archive as far as they are whole, and removes the others.
+    fn adopt(self: &Arc<Store>, runs: &[RunId], opened: &mut Opened) -> Result<()> {
+        let region = RegionDigest::new();
+        let mut is_whole = true;
+        if !runs.is_empty() {
+            // A process that was killed may have published them and not synced the folder.
+            self.disk.sync_dir(&self.runs_dir())?;
+        }
+        for id in runs {
+            is_whole = is_whole && self.adopt_one(*id, &region)?;
+            if is_whole {
+                opened.adopted.push(*id);
+            } else {
+                // The log is cut behind the manifest's runs, so it still has these epochs.
+                self.remove_leftover(&id.path(RUNS), &mut opened.removed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt_one(self: &Arc<Store>, id: RunId, region: &RegionDigest) -> Result<bool> {
+        let object = ObjectId::Run(id);
+        let whole = self.open_run(id).and_then(|run| {
+            run.verify(region)?;
+            let crc = file_crc(self.disk.as_ref(), &self.path(&object.path()), run.bytes())?;
+            Ok((run, crc))
+        });
+        let (run, crc) = match whole {
+            Err(Error::Corrupt(_)) => return Ok(false),
+            whole => whole?,
+        };
+        let edit = Edit::AddRun {
+            run: Object {
+                id: object,
+                bytes: run.bytes(),
+                crc,
+            },
+            ends: run.ends().to_vec(),
+            images: None,
+        };
+        self.publish(edit).run()?;
+        Ok(true)
+    }
+
+    /// Removes the temporary manifests of this role, whose lock is held.
+    fn clean_manifests(&self, removed: &mut Vec<String>) -> Result<()> {
+        let own = temporary_prefix(self.may_write()?.role);
+        for name in self.disk.list(&self.dir)? {
+            let is_own = name.starts_with("manifest-") && name.contains(&own);
+            if is_own && name.ends_with(TEMPORARY) {
+                self.remove_leftover(&name, removed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn clean(&self, plan: &Plan, duty: Duty, removed: &mut Vec<String>) -> Result<()> {
+        let own = plan
+            .remove
+            .iter()
+            .filter(|(by, _)| [duty, Duty::Any].contains(by));
+        let own: Vec<&String> = own.map(|(_, path)| path).collect();
+        if !own.is_empty() {
+            // The manifest without them may be one that another writer has published and not made durable yet.
+            self.disk.sync_dir(&self.dir)?;
+        }
+        for path in own {
+            self.remove_leftover(path, removed)?;
+        }
+        Ok(())
+    }
+
+    fn remove_leftover(&self, name: &str, removed: &mut Vec<String>) -> Result<()> {
+        match self.disk.remove(&self.path(name)) {
+            Err(error) if error.is_not_found() => {}
+            done => {
+                done?;
+                removed.push(name.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The manifests of a database's archive.
+fn chain_of(disk: &dyn Disk, uuid: &Uuid) -> Result<Chain> {
+    let dir = folder(uuid);
+    let none = || {
+        let name = disk.name();
+        Error::Usage(format!("{name} has no archive of database {uuid}"))
+    };
+    match chain::newest(disk, &dir, uuid) {
+        Err(error) if error.is_not_found() => Err(none()),
+        Ok(None) if has_runs(disk, &dir)? => {
+            let path = format!("{dir}/{}", chain::name(FIRST));
+            Err(damage(
+                &path,
+                0,
+                "a manifest of the runs that are there",
+                "none",
+            ))
+        }
+        found => found?.ok_or_else(none),
+    }
+}
+
+fn has_runs(disk: &dyn Disk, dir: &str) -> Result<bool> {
+    match disk.list(&format!("{dir}/{RUNS}")) {
+        Err(error) if error.is_not_found() => Ok(false),
+        names => Ok(names?.iter().any(|name| RunId::parse(name).is_some())),
+    }
+}

@@ -1,0 +1,191 @@
+//! A change of the archive: the next manifest, one I/O a step.
+//!
+//! The edit is applied to the newest manifest that is known, and the result is published under the next number. If
+//! another writer was faster, its manifest is read and the edit applied to that one. The files that are not part of the archive any more
+//! are removed when the manifest is durable, and not before: whichever manifest a crash leaves as the newest, its files
+//! are there.
+
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Result};
+use perdura_device::{Access, File};
+
+use super::{KEPT, Store, chain};
+use crate::manifest::{Edit, Manifest};
+use crate::output::Progress;
+
+/// A change that is durable.
+#[derive(Debug)]
+pub struct Published {
+    /// The manifest that has it.
+    pub number: u64,
+    /// Files that could not be removed. They are no part of the archive; the next opening removes them.
+    pub left: Vec<Error>,
+}
+
+/// A manifest that is being written.
+struct Draft {
+    manifest: Manifest,
+    crc: u32,
+    bytes: Vec<u8>,
+    temporary: String,
+    file: Option<Arc<dyn File>>,
+    /// What this manifest takes out of the archive.
+    goes: Vec<String>,
+}
+
+enum Stage {
+    Apply,
+    Create(Draft),
+    Write(Draft),
+    Sync(Draft),
+    Publish(Draft),
+    SyncDir(Draft),
+    Remove(Draft),
+    /// It is done, or has failed.
+    Over,
+}
+
+/// A change in progress.
+pub struct Publication {
+    store: Arc<Store>,
+    edit: Edit,
+    stage: Stage,
+    left: Vec<Error>,
+}
+
+impl Publication {
+    pub(super) fn new(store: Arc<Store>, edit: Edit) -> Publication {
+        Publication {
+            store,
+            edit,
+            stage: Stage::Apply,
+            left: Vec::new(),
+        }
+    }
+
+    /// Makes the next I/O, or reads what another writer has published.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the archive is not, or not any more, such that the change can be made; [`Error::ArchiveTaken`];
+    /// the disk's. The change is not made, unless the disk failed between the manifest's publication and the sync
+    /// of its folder: then the next opening finds out, and the store changes nothing more.
+    pub fn step(&mut self) -> Result<Progress<Published>> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        self.stage = match stage {
+            Stage::Apply => self.remove_early(self.draft()?),
+            Stage::Create(mut draft) => {
+                let disk = &self.store.disk;
+                draft.file = Some(disk.create(&draft.temporary, Access::Buffered)?);
+                Stage::Write(draft)
+            }
+            Stage::Write(draft) => {
+                let file = draft.file.as_ref().expect("the file was created");
+                file.write_at(0, &draft.bytes)?;
+                Stage::Sync(draft)
+            }
+            Stage::Sync(draft) => {
+                draft.file.as_ref().expect("the file was created").sync()?;
+                Stage::Publish(draft)
+            }
+            Stage::Publish(draft) => self.publish(draft)?,
+            Stage::SyncDir(draft) => {
+                let synced = self.store.disk.sync_dir(&self.store.dir);
+                self.store.latch(synced)?;
+                self.store.set_newest(&draft.manifest, draft.crc);
+                Stage::Remove(draft)
+            }
+            Stage::Remove(mut draft) => {
+                if let Some(path) = draft.goes.pop() {
+                    self.remove(&path);
+                }
+                if draft.goes.is_empty() {
+                    return Ok(Progress::Done(Published {
+                        number: draft.manifest.number,
+                        left: std::mem::take(&mut self.left),
+                    }));
+                }
+                Stage::Remove(draft)
+            }
+            Stage::Over => return Err(Error::Stopped("the publication is over".into())),
+        };
+        Ok(Progress::More)
+    }
+
+    /// Takes all steps.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<Published> {
+        loop {
+            if let Progress::Done(published) = self.step()? {
+                return Ok(published);
+            }
+        }
+    }
+
+    fn draft(&self) -> Result<Draft> {
+        let store = &self.store;
+        let writer = store.may_write()?;
+        let (before, predecessor) = store.newest();
+        let mut manifest = Manifest::clone(&before);
+        self.edit.apply(&mut manifest)?;
+        manifest.number = before.number + 1;
+        manifest.writer = writer;
+        manifest.predecessor = predecessor;
+        manifest.oldest = before.oldest.max(manifest.number.saturating_sub(KEPT - 1));
+        let bytes = manifest.encode();
+        let is_out = |id| manifest.object(id).is_none();
+        let gone = before.objects.iter().filter(|object| is_out(object.id));
+        let mut goes: Vec<String> = gone.map(|object| store.path(&object.id.path())).collect();
+        goes.extend((before.oldest..manifest.oldest).map(|n| store.path(&chain::name(n))));
+        debug_assert!(
+            manifest.begin <= manifest.end && before.begin <= manifest.begin,
+            "an archive grows at its end and shrinks at its begin"
+        );
+        Ok(Draft {
+            crc: Manifest::decode("", &bytes, manifest.number, &manifest.uuid)?.1,
+            temporary: store.temporary(manifest.number, writer),
+            manifest,
+            bytes,
+            file: None,
+            goes,
+        })
+    }
+
+    fn remove_early(&mut self, draft: Draft) -> Stage {
+        if armed(Flaw::InputsRemovedBeforeManifest) {
+            draft.goes.iter().for_each(|path| self.remove(path));
+        }
+        Stage::Create(draft)
+    }
+
+    fn publish(&mut self, draft: Draft) -> Result<Stage> {
+        let store = Arc::clone(&self.store);
+        let path = store.path(&chain::name(draft.manifest.number));
+        match store.disk.publish(&draft.temporary, &path) {
+            Ok(()) => Ok(Stage::SyncDir(draft)),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.remove(&draft.temporary);
+                let known = store.newest().0.number;
+                let number = store.refresh()?.number;
+                assert!(number > known, "the manifest that was there has been read");
+                Ok(Stage::Apply)
+            }
+            Err(error) => {
+                store.latch(Err(error))?;
+                Ok(Stage::Over)
+            }
+        }
+    }
+
+    /// Removes a file that is no part of the archive.
+    fn remove(&mut self, path: &str) {
+        match self.store.disk.remove(path) {
+            Err(error) if !error.is_not_found() => self.left.push(error),
+            _ => debug_assert!(to_u64(path.len()) > 0, "a file has a path"),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What an opening does with the files that it finds.
+//!
+//! A crash leaves temporary files, files that no manifest names yet, and files that none names any more. The manifest
+//! decides: what it names is the archive. A whole run that continues it was published just before the crash, and is
+//! adopted, so that the log need not be read again; everything else that is not named goes, because the log or the
+//! inputs still have it. What no crash leaves is damage, and the opening changes nothing.
+//!
+//! | file | judgement |
+//! |---|---|
+//! | temporary | goes |
+//! | named by the manifest | stays; missing or of another size: damage |
+//! | a run within the epochs of the runs | contained: goes |
+//! | a run that begins where the runs end | adopted if it is whole, else it goes |
+//! | several that begin there | the longest, of equal ranges the one of the higher (level, generation); the others go |
+//! | a run that has epochs of the runs, and some behind them | partial overlap: damage |
+//! | a run that begins behind the end of the runs | hole: damage |
+//! | a backup that is not named | goes |
+//! | any other name | stays; it is not the archive's |
+
+use std::collections::BTreeSet;
+
+use perdura_base::Result;
+use perdura_base::flaw::{Flaw, armed};
+
+use crate::backup::BackupId;
+use crate::manifest::object::{BACKUPS, RUNS};
+use crate::manifest::{Manifest, damage};
+use crate::name::{RunId, TEMPORARY};
+
+/// The work in which a file is made. One process at a time does each, and removes what an earlier one left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Duty {
+    /// Runs of level 0: the log is archived.
+    Archiving,
+    /// Runs of higher levels.
+    Merging,
+    /// Backups.
+    BackingUp,
+    /// Runs of level 0 within the archive's epochs: nobody makes such ones, and whoever finds one removes it.
+    Any,
+}
+
+impl Duty {
+    fn of_run(id: RunId) -> Duty {
+        if id.level == 0 {
+            Duty::Archiving
+        } else {
+            Duty::Merging
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Files to remove, below the folder of the database, each by whom.
+    pub remove: Vec<(Duty, String)>,
+    /// Runs to adopt if they are whole, in this order.
+    pub adopt: Vec<RunId>,
+}
+
+/// Judges the names in the folders of runs and backups. They were listed after the manifest was read, which is the newest.
+///
+/// # Errors
+/// [`Corrupt`](perdura_base::Error::Corrupt) for an object that the manifest names and that is missing, for a partial
+/// overlap and for a hole.
+pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<Plan> {
+    let mut plan = Plan::default();
+    missing(manifest, dir, runs, backups)?;
+    let named: BTreeSet<RunId> = manifest.runs().collect();
+    let mut others: Vec<RunId> = Vec::new();
+    for name in runs {
+        if let Some(id) = name.strip_suffix(TEMPORARY).and_then(RunId::parse) {
+            plan.remove
+                .push((Duty::of_run(id), format!("{RUNS}/{name}")));
+        } else if let Some(id) = RunId::parse(name).filter(|id| !named.contains(id)) {
+            others.push(id);
+        }
+    }
+    others.sort_by_key(|id| {
+        let rank = (id.epochs.end, id.level, id.generation);
+        (id.epochs.begin, std::cmp::Reverse(rank))
+    });
+    let mut end = manifest.end;
+    debug_assert!(manifest.begin <= end, "the manifest was decoded");
+    for id in others {
+        let is_twice = armed(Flaw::EqualRangesBothRead)
+            && manifest.runs().any(|other| other.epochs == id.epochs);
+        if id.epochs.begin == end || is_twice {
+            plan.adopt.push(id);
+            end = end.max(id.epochs.end);
+        } else if id.epochs.end <= end {
+            let is_new = id.level == 0;
+            let duty = if is_new { Duty::Any } else { Duty::Merging };
+            plan.remove.push((duty, id.path(RUNS)));
+        } else {
+            let path = format!("{dir}/{}", id.path(RUNS));
+            let expected = format!("no run, or one that begins with epoch {end}");
+            let found = if id.epochs.begin < end {
+                "one that has some of the epochs before as well"
+            } else {
+                "a hole before its first epoch"
+            };
+            return Err(damage(&path, 0, expected, found));
+        }
+    }
+    assert!(
+        plan.adopt.is_empty() || end > manifest.end || armed(Flaw::EqualRangesBothRead),
+        "a run that is adopted continues the archive"
+    );
+    let known: BTreeSet<BackupId> = manifest.backups().collect();
+    for name in backups {
+        let stem = name.strip_suffix(TEMPORARY);
+        let is_named = stem.is_none();
+        let id = BackupId::parse(stem.unwrap_or(name));
+        if id.is_some_and(|id| !is_named || !known.contains(&id)) {
+            plan.remove
+                .push((Duty::BackingUp, format!("{BACKUPS}/{name}")));
+        }
+    }
+    Ok(plan)
+}
+
+/// Finds an object whose file is not there.
+fn missing(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<()> {
+    let runs: BTreeSet<&str> = runs.iter().map(String::as_str).collect();
+    let backups: BTreeSet<&str> = backups.iter().map(String::as_str).collect();
+    for object in &manifest.objects {
+        let is_there = match (object.id.run(), object.id.backup()) {
+            (Some(id), _) => runs.contains(id.name().as_str()),
+            (None, id) => id.is_some_and(|id| backups.contains(id.name().as_str())),
+        };
+        if !is_there {
+            let path = format!("{dir}/{}", object.id.path());
+            let expected = format!(
+                "{} bytes, as manifest {} says",
+                object.bytes, manifest.number
+            );
+            return Err(damage(&path, 0, expected, "no file"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Reading every object of an archive, and naming what is damaged.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::{crc32c, crc32c_append};
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Error, Result};
+use perdura_device::{Access, AlignedBuf, Disk, read_exact_at};
+use perdura_page::RegionDigest;
+
+use super::{Store, chain};
+use crate::manifest::{Manifest, Object, ObjectId, damage};
+
+/// How much is read at once, bytes.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// An object that is not what the manifest says.
+#[derive(Debug)]
+pub struct Fault {
+    /// Its path below the folder of the database.
+    pub path: String,
+    /// What is wrong with it.
+    pub error: Error,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Verified {
+    /// The manifest by which it was judged.
+    pub manifest: Arc<Manifest>,
+    /// Bytes of the objects that are whole.
+    pub bytes: u64,
+    /// The objects that are not.
+    pub faults: Vec<Fault>,
+}
+
+impl Store {
+    /// Reads the manifests and every object: sizes, checksums of files, and of runs each block, each record's place, counts
+    /// and digests. An object that another writer took out of the archive meanwhile counts as none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the manifests themselves are damaged; the disk's when it reads those.
+    pub fn verify(&self, region: &RegionDigest) -> Result<Verified> {
+        let manifest = self.refresh()?;
+        chain::newest(self.disk.as_ref(), &self.dir, &self.uuid)?;
+        let mut verified = Verified {
+            manifest: Arc::clone(&manifest),
+            bytes: 0,
+            faults: Vec::new(),
+        };
+        for object in &manifest.objects {
+            match self.verify_object(object, region) {
+                Ok(()) => verified.bytes += object.bytes,
+                Err(_) if self.refresh()?.object(object.id).is_none() => {}
+                Err(error) => verified.faults.push(Fault {
+                    path: object.id.path(),
+                    error,
+                }),
+            }
+        }
+        Ok(verified)
+    }
+
+    /// Reads one object.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; the disk's.
+    pub fn verify_object(&self, object: &Object, region: &RegionDigest) -> Result<()> {
+        check_size(self, object)?;
+        if let ObjectId::Run(id) = object.id {
+            self.open_run(id)?.verify(region)?;
+        }
+        let path = self.path(&object.id.path());
+        let crc = file_crc(self.disk.as_ref(), &path, object.bytes)?;
+        if crc != object.crc {
+            let expected = format!("a file with checksum {:08x}", object.crc);
+            return Err(damage(&path, 0, expected, format!("{crc:08x}")));
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a file is as long as the manifest says.
+pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
+    let path = store.path(&object.id.path());
+    let len = store.disk.open(&path, Access::Buffered)?.len()?;
+    if len != object.bytes {
+        let expected = format!("{} bytes, as the manifest says", object.bytes);
+        let found = format!("{len} bytes");
+        return Err(damage(&path, len.min(object.bytes), expected, found));
+    }
+    Ok(())
+}
+
+/// The checksum of a file of so many bytes.
+pub(super) fn file_crc(disk: &dyn Disk, path: &str, bytes: u64) -> Result<u32> {
+    if !bytes.is_multiple_of(to_u64(SECTOR_BYTES)) {
+        let found = format!("{bytes} bytes");
+        return Err(damage(path, bytes, "a file of whole sectors", found));
+    }
+    let file = disk.open(path, Access::Direct)?;
+    let mut buf = AlignedBuf::zeroed(READ_BYTES);
+    let (mut crc, mut at) = (crc32c(&[]), 0);
+    while at < bytes {
+        let len = to_usize((bytes - at).min(to_u64(READ_BYTES)));
+        read_exact_at(file.as_ref(), at, &mut buf[..len])?;
+        crc = crc32c_append(crc, &buf[..len]);
+        at += to_u64(len);
+    }
+    debug_assert_eq!(at, bytes, "all bytes were read");
+    Ok(crc)
+}

@@ -1,0 +1,434 @@
+//! Archives: who may write them, and what an opening makes of any folder.
+
+use std::sync::Arc;
+
+use perdura_archive::manifest::Writer;
+use perdura_archive::store::restart::plan;
+use perdura_archive::store::{Creation, Duty, KEPT, Opened};
+use perdura_archive::{
+    Codec, Edit, EpochRange, Images, Manifest, Moment, Moments, Object, ObjectId, Role, RunId,
+    RunWriter, Scope, Store, list_archives,
+};
+use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result, Uuid};
+use perdura_device::{Access, Disk, MemDisk};
+use perdura_page::RegionDigest;
+
+use crate::common::{Owned, UUID, header, id, random, records};
+
+/// The folder of the archive.
+pub const HOME: &str = "000102030405060708090a0b0c0d0e0f";
+
+fn images() -> Images {
+    Images {
+        retained: vec![CkptEpoch(5), CkptEpoch(6)],
+        building: None,
+    }
+}
+
+pub fn create(disk: &Arc<dyn Disk>) -> Result<Arc<Store>> {
+    let creation = Creation {
+        uuid: UUID,
+        life: 1,
+        begin: Epoch(1),
+        positions: vec![Pos(100)],
+        images: images(),
+        parent: None,
+    };
+    Store::create(Arc::clone(disk), creation)
+}
+
+pub fn database(life: u64) -> Writer {
+    Writer {
+        role: Role::Database,
+        life,
+    }
+}
+
+pub fn agent(life: u64) -> Writer {
+    Writer {
+        role: Role::Agent,
+        life,
+    }
+}
+
+pub fn open(disk: &Arc<dyn Disk>, writer: Writer) -> Result<(Arc<Store>, Opened)> {
+    Store::open(Arc::clone(disk), &UUID, writer, Some(&images()))
+}
+
+/// A log of 45 epochs: nine runs.
+pub fn log() -> Vec<Owned> {
+    random(&mut fastrand::Rng::with_seed(21), 1..46, 200)
+}
+
+/// Writes the file of a run of the log.
+pub fn write(store: &Store, log: &[Owned], id: RunId) -> Result<perdura_archive::RunSummary> {
+    let digest = Arc::new(RegionDigest::new());
+    let disk = Arc::clone(store.disk());
+    let mut writer = RunWriter::create(disk, &store.runs_dir(), header(id), Codec::Lz4, digest)?;
+    for record in log.iter().filter(|r| id.epochs.contains(r.epochs.first)) {
+        writer.push(&record.record())?;
+    }
+    let end = id.epochs.last();
+    let moments = Moments::sampled(&[Moment {
+        epoch: end,
+        wall_us: end.0,
+    }]);
+    writer.finish(&moments, &[position(id)])?.run()
+}
+
+/// Where a run ends in the log.
+fn position(id: RunId) -> Pos {
+    Pos(100 * id.epochs.end.0)
+}
+
+/// Archives the log's next epochs up to `end`.
+pub fn archive(store: &Arc<Store>, log: &[Owned], end: u64) -> Result<()> {
+    let next = id(store.manifest().end.0, end, 0, 0);
+    let run = write(store, log, next)?;
+    store.add_run(&run, &[position(next)], &images())?;
+    Ok(())
+}
+
+/// All records of the archive, sorted; each run is verified.
+pub fn contents(store: &Store) -> Result<Vec<Owned>> {
+    let mut all = Vec::new();
+    let manifest = store.manifest();
+    let Some(epochs) = manifest.epochs() else {
+        return Ok(all);
+    };
+    for id in store.tiling(epochs)? {
+        let run = store.open_run(id)?;
+        run.verify(&RegionDigest::new())?;
+        all.extend(records(&run, &Scope::All)?);
+    }
+    all.sort_by_key(|r| (r.key(), r.tag, r.bytes.clone()));
+    Ok(all)
+}
+
+/// The log's records of the archive's epochs, sorted as [`contents`] does.
+pub fn of_log(log: &[Owned], store: &Store) -> Vec<Owned> {
+    let manifest = store.manifest();
+    let is_in = |r: &&Owned| manifest.begin <= r.epochs.first && r.epochs.first < manifest.end;
+    let mut own: Vec<Owned> = log.iter().filter(is_in).cloned().collect();
+    own.sort_by_key(|r| (r.key(), r.tag, r.bytes.clone()));
+    own
+}
+
+#[test]
+fn an_archive_is_made_once_and_opened_by_one_database_and_one_agent() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let none = open(&disk, database(1)).err();
+    assert!(matches!(none, Some(Error::Usage(_))), "{none:?}");
+    assert_eq!(list_archives(disk.as_ref()).expect("memory"), []);
+    let store = create(&disk).expect("memory");
+    assert_eq!(list_archives(disk.as_ref()).expect("memory"), [UUID]);
+    let locked = |writer| matches!(open(&disk, writer), Err(Error::Locked { .. }));
+    assert!(locked(database(2)), "the second database");
+    let (helper, _) = open(&disk, agent(3)).expect("an agent");
+    assert!(locked(agent(4)), "the second agent");
+    let lease = helper.lease_merging().expect("the first merger");
+    let second = store.lease_merging();
+    assert!(matches!(second, Err(Error::Locked { .. })));
+    drop(lease);
+    store.lease_merging().expect("the lease is free");
+    drop((store, helper));
+    assert!(matches!(create(&disk), Err(Error::Usage(_))));
+    let (store, _) = open(&disk, database(2)).expect("the lock is free");
+    assert_eq!(store.manifest().number, 3);
+    let reader = Store::read_only(disk, &UUID).expect("a reader");
+    let refused = reader.publish(Edit::Open).run();
+    assert!(matches!(refused, Err(Error::Usage(_))));
+}
+
+/// A disk on which locks exclude nobody, as on some network file systems.
+struct Lockless(MemDisk);
+
+#[rustfmt::skip]
+impl Disk for Lockless {
+    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn perdura_device::File>> { self.0.create(path, access) }
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn perdura_device::File>> { self.0.open(path, access) }
+    fn list(&self, dir: &str) -> Result<Vec<String>> { self.0.list(dir) }
+    fn make_dir(&self, dir: &str) -> Result<()> { self.0.make_dir(dir) }
+    fn rename(&self, from: &str, to: &str) -> Result<()> { self.0.rename(from, to) }
+    fn publish(&self, from: &str, to: &str) -> Result<()> { self.0.publish(from, to) }
+    fn remove(&self, path: &str) -> Result<()> { self.0.remove(path) }
+    fn sync_dir(&self, dir: &str) -> Result<()> { self.0.sync_dir(dir) }
+    fn lock(&self, _: &str) -> Result<Box<dyn std::any::Any + Send + Sync>> { Ok(Box::new(())) }
+    fn name(&self) -> String { self.0.name() }
+}
+
+#[test]
+fn a_lost_race_is_repeated_and_a_second_writer_of_a_role_stops_the_first() {
+    let disk: Arc<dyn Disk> = Arc::new(Lockless(MemDisk::new()));
+    let log = log();
+    let first = create(&disk).expect("memory");
+    archive(&first, &log, 10).expect("memory");
+    // An agent publishes between: the database's next manifest follows it.
+    let (helper, _) = open(&disk, agent(7)).expect("an agent");
+    assert_eq!((helper.manifest().number, first.manifest().number), (3, 2));
+    archive(&first, &log, 20).expect("memory");
+    assert_eq!(first.manifest().number, 4);
+    helper
+        .publish(Edit::Open)
+        .run()
+        .expect("the race is repeated");
+    assert_eq!(helper.manifest().number, 5);
+    assert_eq!(helper.manifest().runs().count(), 2, "nothing was lost");
+    // Another database takes the role.
+    let (second, _) = open(&disk, database(2)).expect("no lock holds it");
+    for _ in 0..2 {
+        let stopped = archive(&first, &log, 30);
+        assert!(
+            matches!(&stopped, Err(Error::ArchiveTaken { role: "database", manifest }) if manifest.ends_with("6")),
+            "{stopped:?}"
+        );
+        disk.remove(&format!("{HOME}/{}", id(20, 30, 0, 0).path("runs")))
+            .ok();
+    }
+    archive(&second, &log, 30).expect("the second goes on");
+    assert_eq!(contents(&second).expect("runs"), of_log(&log, &second));
+    drop(open(&disk, agent(8)).expect("no lock holds it"));
+    let stopped = helper.publish(Edit::Open).run();
+    assert!(matches!(
+        stopped,
+        Err(Error::ArchiveTaken { role: "agent", .. })
+    ));
+}
+
+#[test]
+fn old_manifests_go_and_a_missing_or_replaced_one_is_named() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    for _ in 0..40 {
+        store.publish(Edit::Open).run().expect("memory");
+    }
+    drop(store);
+    let names = || -> Vec<String> {
+        let all = disk.list(HOME).expect("memory");
+        all.into_iter()
+            .filter(|n| n.starts_with("manifest-"))
+            .collect()
+    };
+    let kept = names();
+    assert_eq!(u64::try_from(kept.len()), Ok(KEPT));
+    assert!(kept[0].ends_with("26") && kept[15].ends_with("41"));
+    let path = |name: &str| format!("{HOME}/{name}");
+    // A manifest of a number that is not kept is what a crash has left of a removal.
+    let left = format!("manifest-{:020}", 9);
+    disk.create(&path(&left), Access::Buffered).expect("memory");
+    let (store, opened) = open(&disk, database(2)).expect("an archive");
+    assert!(opened.removed.contains(&left) && !names().contains(&left));
+    drop(store);
+    let refused = |named: &str| match open(&disk, database(3)).err() {
+        Some(Error::Corrupt(at)) => assert_eq!(at.file, path(named)),
+        other => panic!("{named}: {other:?}"),
+    };
+    let kept = names();
+    for name in &kept[..15] {
+        disk.rename(&path(name), "aside").expect("memory");
+        refused(name);
+        // Another one in its place, whole as well, is not the one that its successor names.
+        let mut bytes = vec![0; 4096];
+        let file = disk.open("aside", Access::Buffered).expect("memory");
+        let len = file.read_at(0, &mut bytes).expect("memory");
+        let number = name[9..].parse().expect("a number");
+        let (mut other, _) =
+            Manifest::decode(name, &bytes[..len], number, &UUID).expect("a manifest");
+        other.writer.life ^= 1;
+        let file = disk.create(&path(name), Access::Buffered).expect("memory");
+        file.write_at(0, &other.encode()).expect("memory");
+        refused(name);
+        disk.rename("aside", &path(name)).expect("memory");
+    }
+    open(&disk, database(4)).expect("all are back");
+    for name in names() {
+        disk.remove(&path(&name)).expect("memory");
+    }
+    let store = open(&disk, database(5)).err();
+    assert!(matches!(store, Some(Error::Usage(_))), "{store:?}");
+}
+
+#[test]
+fn a_whole_run_that_continues_the_archive_is_adopted_and_a_damaged_one_goes() {
+    let log = log();
+    for damage in [false, true] {
+        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        let store = create(&disk).expect("memory");
+        archive(&store, &log, 10).expect("memory");
+        for next in [
+            id(10, 20, 0, 0),
+            id(10, 20, 0, 1),
+            id(10, 15, 0, 2),
+            id(20, 30, 0, 0),
+        ] {
+            write(&store, &log, next).expect("memory");
+        }
+        let runs = store.runs_dir();
+        drop(store);
+        if damage {
+            let file = disk.open(&id(10, 20, 0, 1).path(&runs), Access::Buffered);
+            let file = file.expect("the run");
+            let mut byte = [0];
+            file.read_at(300, &mut byte).expect("memory");
+            file.write_at(300, &[byte[0] ^ 1]).expect("memory");
+        }
+        let (store, opened) = open(&disk, database(2)).expect("an archive");
+        let whole = vec![id(10, 20, 0, 1), id(20, 30, 0, 0)];
+        assert_eq!(opened.adopted, if damage { vec![] } else { whole });
+        let end = if damage { 10 } else { 30 };
+        assert_eq!(store.manifest().end, Epoch(end));
+        assert_eq!(store.manifest().positions, [Pos(100 * end)]);
+        assert_eq!(contents(&store).expect("runs"), of_log(&log, &store));
+        assert_eq!(
+            disk.list(&runs).expect("memory").len(),
+            store.manifest().runs().count()
+        );
+    }
+}
+
+/// The judgement of each state of the folder.
+#[test]
+fn files_are_judged_by_the_newest_manifest() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    let log = log();
+    for end in [10, 20, 30] {
+        archive(&store, &log, end).expect("memory");
+    }
+    let backup = perdura_archive::BackupId {
+        end: Epoch(12),
+        k: CkptEpoch(6),
+    };
+    let object = Object {
+        id: ObjectId::Sweep(backup),
+        bytes: 4096,
+        crc: 1,
+    };
+    store.add_backup(object).expect("memory");
+    let manifest = store.manifest();
+    let named: Vec<String> = manifest.runs().map(|id| id.name()).collect();
+    let judge = |more: &[String], backups: &[&str]| {
+        let runs: Vec<String> = named.iter().chain(more).cloned().collect();
+        let mut all = vec![backup.name()];
+        all.extend(backups.iter().map(|name| (*name).to_owned()));
+        plan(&manifest, HOME, &runs, &all)
+    };
+    let name = |begin, end, level, generation| id(begin, end, level, generation).name();
+    for (more, duty) in [
+        (name(1, 10, 0, 1), Duty::Any),
+        (name(1, 10, 1, 0), Duty::Merging),
+        (name(1, 30, 1, 0), Duty::Merging),
+        (name(5, 15, 1, 0), Duty::Merging),
+        (format!("{}.tmp", name(30, 40, 0, 0)), Duty::Archiving),
+        (format!("{}.tmp", name(1, 30, 1, 0)), Duty::Merging),
+    ] {
+        let judged = judge(std::slice::from_ref(&more), &[]).expect("a crash leaves it");
+        assert_eq!(judged.remove, [(duty, format!("runs/{more}"))]);
+        assert_eq!(judged.adopt, []);
+    }
+    let judged = judge(
+        &[
+            name(30, 40, 0, 0),
+            name(30, 35, 0, 9),
+            name(40, 41, 0, 0),
+            "notes".into(),
+        ],
+        &[
+            "backup-00000000000000000013-00000000000000000006",
+            "lost+found",
+        ],
+    )
+    .expect("a crash leaves it");
+    assert_eq!(judged.adopt, [id(30, 40, 0, 0), id(40, 41, 0, 0)]);
+    assert_eq!(judged.remove.len(), 2);
+    let damaged = |judged: Result<_>, file: &str| match judged {
+        Err(Error::Corrupt(at)) => assert!(at.file.ends_with(file), "{at}"),
+        other => panic!("{file}: {other:?}"),
+    };
+    damaged(judge(&[name(25, 40, 0, 0)], &[]), &name(25, 40, 0, 0));
+    damaged(judge(&[name(31, 40, 0, 0)], &[]), &name(31, 40, 0, 0));
+    damaged(
+        judge(&[name(30, 40, 0, 0), name(41, 50, 0, 0)], &[]),
+        &name(41, 50, 0, 0),
+    );
+    let less = |gone: usize| {
+        let mut runs = named.clone();
+        let name = runs.remove(gone);
+        (plan(&manifest, HOME, &runs, &[backup.name()]), name)
+    };
+    for gone in 0..3 {
+        let (judged, name) = less(gone);
+        damaged(judged, &name);
+    }
+    damaged(plan(&manifest, HOME, &named, &[]), &backup.name());
+}
+
+#[test]
+fn objects_that_are_missing_short_or_changed_are_named() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    let log = log();
+    for end in [10, 20, 30] {
+        archive(&store, &log, end).expect("memory");
+    }
+    let region = RegionDigest::new();
+    assert_eq!(store.verify(&region).expect("manifests").faults.len(), 0);
+    let path = |id: RunId| id.path(&store.runs_dir());
+    let middle = id(10, 20, 0, 0);
+    let named = |what: &str| {
+        let verified = store.verify(&region).expect("manifests");
+        assert_eq!(verified.faults.len(), 1, "{what}");
+        assert_eq!(verified.faults[0].path, middle.path("runs"), "{what}");
+    };
+    let len = disk
+        .open(&path(middle), Access::Buffered)
+        .and_then(|f| f.len());
+    let len = len.expect("a run");
+    let mut rng = fastrand::Rng::with_seed(5);
+    for _ in 0..300 {
+        let file = disk.open(&path(middle), Access::Buffered).expect("a run");
+        let (at, bit) = (rng.u64(0..len), rng.u8(0..8));
+        let mut byte = [0];
+        file.read_at(at, &mut byte).expect("memory");
+        file.write_at(at, &[byte[0] ^ 1 << bit]).expect("memory");
+        named("a flipped bit");
+        file.write_at(at, &byte).expect("memory");
+    }
+    // Another run of the same name, whole, of other records.
+    disk.rename(&path(middle), "aside").expect("memory");
+    named("missing");
+    let fewer: Vec<Owned> = log.iter().filter(|r| r.at.local != 3).cloned().collect();
+    write(&store, &fewer, middle).expect("memory");
+    named("replaced");
+    disk.rename("aside", &path(middle)).expect("memory");
+    assert_eq!(store.verify(&region).expect("manifests").faults.len(), 0);
+    disk.open(&path(middle), Access::Buffered)
+        .and_then(|file| file.set_len(len - 4096))
+        .expect("memory");
+    named("short");
+    drop(store);
+    let refused = open(&disk, database(2)).err();
+    assert!(
+        matches!(&refused, Some(Error::Corrupt(at)) if at.file.ends_with(&middle.name())),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_range_is_tiled_or_refused_with_what_there_is() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    let log = log();
+    for end in [10, 20, 30] {
+        archive(&store, &log, end).expect("memory");
+    }
+    let tiling =
+        |begin, end| store.tiling(EpochRange::new(Epoch(begin), Epoch(end)).expect("a range"));
+    assert_eq!(tiling(9, 10).expect("held"), [id(1, 10, 0, 0)]);
+    assert_eq!(tiling(9, 11).expect("held").len(), 2);
+    assert_eq!(tiling(1, 30).expect("held").len(), 3);
+    let refused = tiling(9, 31).expect_err("beyond").to_string();
+    assert!(refused.contains("epochs 1 to 30"), "{refused}");
+    assert!(tiling(0, 5).is_err());
+    assert_ne!(UUID, Uuid::default());
+}
