@@ -83,11 +83,13 @@ impl Publication {
             }
             Stage::Write(draft) => {
                 let file = draft.file.as_ref().expect("the file was created");
-                file.write_at(0, &draft.bytes)?;
+                let written = file.write_at(0, &draft.bytes);
+                self.or_remove(&draft, written)?;
                 Stage::Sync(draft)
             }
             Stage::Sync(draft) => {
-                draft.file.as_ref().expect("the file was created").sync()?;
+                let synced = draft.file.as_ref().expect("the file was created").sync();
+                self.or_remove(&draft, synced)?;
                 Stage::Publish(draft)
             }
             Stage::Publish(draft) => self.publish(draft)?,
@@ -179,6 +181,14 @@ impl Publication {
                 Ok(Stage::Over)
             }
         }
+    }
+
+    /// Removes a draft that could not be written: a disk that is full does not fill up with drafts.
+    fn or_remove(&mut self, draft: &Draft, written: Result<()>) -> Result<()> {
+        if written.is_err() {
+            self.remove(&draft.temporary);
+        }
+        written
     }
 
     /// Removes a file that is no part of the archive.

@@ -6,11 +6,11 @@ use perdura_archive::manifest::Writer;
 use perdura_archive::store::restart::plan;
 use perdura_archive::store::{Creation, Duty, KEPT, Opened};
 use perdura_archive::{
-    Codec, Edit, EpochRange, Images, Manifest, Moment, Moments, Object, ObjectId, Role, RunId,
-    RunWriter, Scope, Store, list_archives,
+    Codec, Edit, EpochRange, Images, Manifest, Merger, MergerOptions, Moment, Moments, Object,
+    ObjectId, Role, RunId, RunWriter, Scope, Store, list_archives,
 };
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result, Uuid};
-use perdura_device::{Access, Disk, MemDisk};
+use perdura_device::{Access, Disk, FaultPlan, FileDisk, MemDisk, SimDisk, SyncFailure};
 use perdura_page::RegionDigest;
 
 use crate::common::{Owned, UUID, header, id, random, records};
@@ -138,6 +138,83 @@ fn an_archive_is_made_once_and_opened_by_one_database_and_one_agent() {
     let reader = Store::read_only(disk, &UUID).expect("a reader");
     let refused = reader.publish(Edit::Open).run();
     assert!(matches!(refused, Err(Error::Usage(_))));
+}
+
+/// On a real file system, beside files that are no archives.
+#[test]
+fn an_archive_on_a_real_disk_is_merged_and_opened_again() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(home.path()).expect("a disk"));
+    let other = "f".repeat(32);
+    disk.create(&other, Access::Buffered).expect("a file");
+    disk.make_dir(&"e".repeat(32)).expect("a folder");
+    let log = log();
+    let store = create(&disk).expect("a new archive");
+    let digest = Arc::new(RegionDigest::new());
+    let options = MergerOptions {
+        fan_in: 2,
+        ..MergerOptions::default()
+    };
+    let mut merger = Merger::new(Arc::clone(&store), options, digest).expect("the lease");
+    for end in [10, 20, 30, 46] {
+        archive(&store, &log, end).expect("a run");
+        merger.run().expect("merged");
+    }
+    drop((store, merger));
+    assert_eq!(list_archives(disk.as_ref()).expect("names"), [UUID]);
+    let (store, opened) = open(&disk, database(2)).expect("an archive");
+    assert_eq!(opened, Opened::default());
+    let runs: Vec<RunId> = store.manifest().runs().collect();
+    assert_eq!(runs, [id(1, 46, 2, 0)]);
+    let files = disk.list(&store.runs_dir()).expect("names");
+    assert_eq!(files, [runs[0].name()]);
+    assert_eq!(contents(&store).expect("a run"), of_log(&log, &store));
+    let verified = store.verify(&RegionDigest::new()).expect("manifests");
+    assert_eq!(verified.faults.len(), 0);
+}
+
+/// A disk that is full or fails once leaves the archive as it was, without drafts, and the change can be made later.
+#[test]
+fn a_change_that_fails_is_made_later() {
+    let sim = SimDisk::new(3);
+    let disk: Arc<dyn Disk> = sim.life();
+    let store = create(&disk).expect("a disk");
+    let number = store.manifest().number;
+    for plan in [
+        FaultPlan {
+            enospc_at: Some((1, 1)),
+            ..FaultPlan::default()
+        },
+        FaultPlan {
+            fail_write_at: Some(1),
+            ..FaultPlan::default()
+        },
+        FaultPlan {
+            fail_sync_at: Some((1, SyncFailure::KeepsNew)),
+            ..FaultPlan::default()
+        },
+    ] {
+        sim.set_plan(plan);
+        let failed = store.publish(Edit::Open).run();
+        assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+        let names = disk.list(HOME).expect("a disk");
+        assert!(
+            !names.iter().any(|name| name.ends_with(".tmp")),
+            "{names:?}"
+        );
+        assert_eq!(store.manifest().number, number);
+    }
+    store.publish(Edit::Open).run().expect("the disk works");
+    // A folder that is not synced: nobody knows which manifest is the newest, so this store changes nothing more.
+    sim.set_plan(FaultPlan {
+        fail_name_at: Some(1),
+        ..FaultPlan::default()
+    });
+    assert!(store.publish(Edit::Open).run().is_err());
+    let stopped = store.publish(Edit::Open).run();
+    assert!(matches!(stopped, Err(Error::Stopped(_))), "{stopped:?}");
+    drop(store);
+    open(&disk, database(2)).expect("an opening finds out");
 }
 
 /// A disk on which locks exclude nobody, as on some network file systems.
