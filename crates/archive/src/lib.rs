@@ -13,6 +13,7 @@
 //! | [`writer`] | sorted records become a file, one I/O at a time; publication |
 //! | [`reader`] | opening a run, its records in order, of all pages or of some |
 //! | [`quick`] | run generation: records of whole epochs, sorted in memory |
+//! | [`archiver`] | the log's durable epochs become runs, one I/O at a time |
 //! | [`merge`] | neighbouring runs become one, and records of one page one net record |
 //! | [`manifest`] | which files are the archive; how one manifest follows another |
 //! | [`store`] | an archive in a directory: opened after a crash, changed, verified |
@@ -29,6 +30,7 @@
 //! * Pages are sorted by partition and local page instead of their ids, so that a partition is one piece.
 //! * Combining updates into a net change, which the paper names without rules, has two: see [`merge`].
 
+pub mod archiver;
 pub mod backup;
 pub mod manifest;
 pub mod merge;
@@ -42,6 +44,7 @@ pub mod run;
 pub mod store;
 pub mod writer;
 
+pub use archiver::{ArchivedRun, Archiver, ArchiverOptions, ArchiverStep};
 pub use backup::BackupId;
 pub use manifest::{Edit, Manifest, Object, ObjectId, Parent, Role, Writer};
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};

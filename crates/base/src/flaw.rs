@@ -216,6 +216,8 @@ pub enum Flaw {
     VoidEpochArchived,
     /// The log is cut without asking how far the archive has it.
     LogCutBeforeRun,
+    /// A run is cut when its workspace is full, and not at an epoch's end.
+    RunCutInsideEpoch,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -349,11 +351,13 @@ impl Flaw {
     ];
 
     /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of recovery arm
+    /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of the engine arm
     /// them.
-    pub const LOG_SOURCE: [Flaw; 3] = [
+    pub const LOG_SOURCE: [Flaw; 4] = [
         Flaw::EpochBeyondDArchived,
         Flaw::VoidEpochArchived,
         Flaw::LogCutBeforeRun,
+        Flaw::RunCutInsideEpoch,
     ];
 
     /// The flaws that only steal mode has a place for.

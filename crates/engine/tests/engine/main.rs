@@ -1,5 +1,6 @@
 //! The engine from outside: what a user of the crate relies on.
 
+mod archiver;
 mod archiving;
 mod collection_log;
 mod collections;

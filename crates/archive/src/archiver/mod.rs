@@ -1,0 +1,363 @@
+//! The archiver: the log's durable epochs become runs of level 0.
+//!
+//! ```text
+//!  epochs of the log ──► page records ──► workspace ── cut at an epoch's end ──► run, written, published
+//!                          (select)        (quick)                                 │
+//!             ▲                                                                     ▼
+//!             └──────────────────── reads on behind the run ◄──────────── ArchivedRun to the caller
+//! ```
+//!
+//! It is a machine of one I/O a step, beside checkpoint and purge. While it reads, a step takes one block of the log; a
+//! run that was cut is sorted in memory, and written by the steps that follow. Then it reads on. It reads no clock: the
+//! caller says what time it is.
+//!
+//! A run is cut when its workspace is full, when its first frame is [`age_ns`](ArchiverOptions::age_ns) old, or when the
+//! caller asks with [`cut_at`](Archiver::cut_at): for a checkpoint, a backup, a log that has to be cut, the end.
+//!
+//! # Which epochs a run covers
+//! Runs tile the line of epochs: each begins with the epoch behind its predecessor's last. Epochs without a record, void
+//! ones among them, belong to the run that is open when they pass; no run is made for them alone. A run may have no
+//! record if the log has other frames only (marks of checkpoints, starts, beacons, ordered frames), for the log is kept
+//! up to where a run ends. When nothing was logged since the last run, time cuts none, so that an idle database writes
+//! nothing.
+//!
+//! # Invariants
+//! * A run ends at an epoch's end: its positions are those of [`EpochSource::at`], and an archiver that begins there goes
+//!   on where this one did.
+//! * What the caller is told of exists: file and folder are synced. Only then may the log be cut behind it.
+//! * The moments' wall clocks do not fall, within a run and from one run to the next.
+//! * After an error the archiver does nothing more. The log has what it had read: the caller begins another one where the
+//!   last run ended.
+//!
+//! # Source
+//! "Single-pass restore after a media failure", 3.1.
+
+mod leftovers;
+mod select;
+
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Error, Result, Uuid};
+use perdura_device::Disk;
+use perdura_page::{Chunks, RegionDigest};
+use perdura_wal::{EpochEnds, EpochSource, SourceStep, Vouched};
+
+use crate::quick::{Quick, QuickRun, Sorted, WORKSPACE_BYTES};
+use crate::run::{Codec, Moment, Moments};
+use crate::writer::{Progress, RunSummary, Tail};
+
+use leftovers::Leftovers;
+use select::Selection;
+
+/// How old the first frame of a run becomes before the run is cut, nanoseconds.
+pub const AGE_NS: u64 = 1_000_000_000;
+/// Moments that are collected for a run at most: 2 MiB.
+const MOMENTS_HELD_MAX: usize = 1 << 17;
+
+/// What an archiver writes, and when.
+#[derive(Debug, Clone)]
+pub struct ArchiverOptions {
+    /// The database.
+    pub uuid: Uuid,
+    /// How its pages are divided among the partitions.
+    pub chunks: Chunks,
+    /// How blocks are packed.
+    pub codec: Codec,
+    /// Bytes of the records of a run, about.
+    pub workspace_bytes: usize,
+    /// How old the first frame of a run becomes before the run is cut, nanoseconds.
+    pub age_ns: u64,
+}
+
+impl ArchiverOptions {
+    /// The usual ones for a database.
+    #[must_use]
+    pub fn new(uuid: Uuid, chunks: Chunks) -> ArchiverOptions {
+        ArchiverOptions {
+            uuid,
+            chunks,
+            codec: Codec::Lz4,
+            workspace_bytes: WORKSPACE_BYTES,
+            age_ns: AGE_NS,
+        }
+    }
+}
+
+/// A run that exists: file and folder are synced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedRun {
+    /// The run.
+    pub summary: RunSummary,
+    /// Its last epoch, and where that ends in each stream: the log up to here is in the archive.
+    pub end: EpochEnds,
+    /// The latest moment up to its end, microseconds since 1970; what a later archiver begins with.
+    pub wall_us: u64,
+    /// Ordered frames in its epochs, which it does not have. If there are any, the database cannot be restored from
+    /// runs.
+    pub ordered: u64,
+}
+
+/// What a step of the archiver did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArchiverStep {
+    /// Nothing is to be done before D moves, time passes or a run is asked for.
+    Idle,
+    /// An I/O.
+    Working,
+    /// A run exists.
+    Run(ArchivedRun),
+}
+
+/// What is known of a run beside its records.
+struct Bounds {
+    end: EpochEnds,
+    moments: Moments,
+    wall_us: u64,
+    ordered: u64,
+}
+
+/// What the next step does.
+enum Work {
+    /// Looks for files that another archiver left behind.
+    List,
+    /// Removes one of them, or begins to read.
+    Clear(Leftovers),
+    Read,
+    Create(Box<Sorted>, Bounds),
+    Write(Box<QuickRun>, Bounds),
+    End(Box<Tail>, Bounds),
+    /// A step failed.
+    Failed,
+}
+
+/// Makes runs of the log of one database.
+pub struct Archiver {
+    options: ArchiverOptions,
+    disk: Arc<dyn Disk>,
+    dir: String,
+    digest: Arc<RegionDigest>,
+    source: EpochSource,
+    work: Work,
+    generation: u32,
+    selection: Selection,
+    moments: Vec<Moment>,
+    wall_us: u64,
+    /// When the first frame of the run was read.
+    since_ns: Option<u64>,
+    /// A run is asked for that reaches this epoch.
+    wanted: Option<Epoch>,
+}
+
+impl Archiver {
+    /// An archiver that goes on where `source` begins: where the last run ends, whose latest moment was `wall_us`. Its
+    /// runs go into folder `dir`, which exists. Nobody else writes runs of level 0 there.
+    #[must_use]
+    pub fn new(
+        source: EpochSource,
+        disk: Arc<dyn Disk>,
+        dir: &str,
+        options: ArchiverOptions,
+        digest: Arc<RegionDigest>,
+        wall_us: u64,
+    ) -> Archiver {
+        let begin = next(source.at().epoch);
+        let quick = Quick::new(begin, options.chunks, options.workspace_bytes);
+        Archiver {
+            options,
+            disk,
+            dir: dir.to_owned(),
+            digest,
+            source,
+            work: Work::List,
+            generation: 0,
+            selection: Selection::new(quick),
+            moments: Vec::new(),
+            wall_us,
+            since_ns: None,
+            wanted: None,
+        }
+    }
+
+    /// The epoch with which the run begins that is being collected.
+    #[must_use]
+    pub fn begin(&self) -> Epoch {
+        self.selection.quick.begin()
+    }
+
+    /// Records that were read and are in no run yet that is being written.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.selection.quick.records()
+    }
+
+    /// Asks for runs up to this epoch: the run that has it is cut as soon as the epoch is durable and read. Those that are
+    /// there or being written may reach it already; then nothing happens.
+    pub fn cut_at(&mut self, epoch: Epoch) {
+        if epoch >= self.begin() {
+            self.wanted = self.wanted.max(Some(epoch));
+        }
+    }
+
+    /// Takes one step towards `durable`, which never goes back. `now_ns` is the time by a clock that does not go back,
+    /// either.
+    ///
+    /// # Errors
+    /// Those of the log ([`EpochSource::step`]) and of the archive's disk; [`Error::Corrupt`] for a group that cannot
+    /// be read; [`Error::Usage`] for a page that the geometry does not have, and for a log of steal mode. After an
+    /// error, [`Error::Stopped`].
+    pub fn step(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
+        match std::mem::replace(&mut self.work, Work::Failed) {
+            Work::List => {
+                let left = Leftovers::list(self.disk.as_ref(), &self.dir, self.begin())?;
+                self.generation = left.generation;
+                self.work = Work::Clear(left);
+            }
+            Work::Clear(mut left) => {
+                self.work = match left.remove_one(self.disk.as_ref())? {
+                    true => Work::Clear(left),
+                    false => Work::Read,
+                };
+            }
+            Work::Read => return self.read(durable, now_ns),
+            Work::Create(sorted, bounds) => {
+                let run = sorted.write(
+                    Arc::clone(&self.disk),
+                    &self.dir,
+                    (self.options.uuid, self.generation),
+                    self.options.codec,
+                    Arc::clone(&self.digest),
+                )?;
+                self.work = Work::Write(Box::new(run), bounds);
+            }
+            Work::Write(mut run, bounds) => {
+                self.work = match run.step()? {
+                    Progress::More => Work::Write(run, bounds),
+                    Progress::Done(()) => {
+                        let tail = run.finish(&bounds.moments, &bounds.end.ends)?;
+                        Work::End(Box::new(tail), bounds)
+                    }
+                };
+            }
+            Work::End(mut tail, bounds) => match tail.step()? {
+                Progress::More => self.work = Work::End(tail, bounds),
+                Progress::Done(summary) => {
+                    self.work = Work::Read;
+                    return Ok(ArchiverStep::Run(bounds.of(summary)));
+                }
+            },
+            Work::Failed => {
+                return Err(Error::Stopped(
+                    "the archiver was given up after an error".into(),
+                ));
+            }
+        }
+        Ok(ArchiverStep::Working)
+    }
+
+    /// Reads on in the log, and cuts the run if that is due.
+    fn read(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
+        let selection = &mut self.selection;
+        let read = self
+            .source
+            .step(durable, |frame, origin| selection.take(&frame, origin))?;
+        match read {
+            SourceStep::Frames => {
+                self.since_ns.get_or_insert(now_ns);
+                if armed(Flaw::RunCutInsideEpoch) && self.selection.is_within(self.begin()) {
+                    let ends = self.source.at().ends.clone();
+                    let epoch = self.selection.epoch;
+                    self.cut(EpochEnds { epoch, ends })?;
+                } else {
+                    self.work = Work::Read;
+                }
+            }
+            SourceStep::End { end, wall_us } => {
+                if end.epoch < self.begin() {
+                    assert!(
+                        armed(Flaw::RunCutInsideEpoch),
+                        "a run ends where an epoch does"
+                    );
+                    self.work = Work::Read;
+                    return Ok(ArchiverStep::Working);
+                }
+                self.wall_us = self.wall_us.max(wall_us);
+                self.moments.push(Moment {
+                    epoch: end.epoch,
+                    wall_us: self.wall_us,
+                });
+                let is_full = self.selection.quick.is_full();
+                if is_full || self.moments.len() >= MOMENTS_HELD_MAX || self.is_due(&end, now_ns) {
+                    self.cut(end)?;
+                } else {
+                    self.work = Work::Read;
+                }
+            }
+            SourceStep::Idle => {
+                let end = self.source.at().clone();
+                let has_epochs = end.epoch >= self.begin();
+                assert!(
+                    has_epochs || self.since_ns.is_none() || armed(Flaw::RunCutInsideEpoch),
+                    "what was read belongs to a run"
+                );
+                if !has_epochs || !self.is_due(&end, now_ns) {
+                    self.work = Work::Read;
+                    return Ok(ArchiverStep::Idle);
+                }
+                self.cut(end)?;
+            }
+        }
+        Ok(ArchiverStep::Working)
+    }
+
+    /// Whether the run is to end, by time or because it was asked for.
+    fn is_due(&self, end: &EpochEnds, now_ns: u64) -> bool {
+        let age = self.since_ns.map(|since| now_ns.saturating_sub(since));
+        age.is_some_and(|age| age >= self.options.age_ns)
+            || self.wanted.is_some_and(|wanted| wanted <= end.epoch)
+    }
+
+    /// Ends the run with an epoch, and begins the next one behind it.
+    fn cut(&mut self, end: EpochEnds) -> Result<()> {
+        let begin = next(end.epoch);
+        let options = &self.options;
+        let quick = Quick::new(begin, options.chunks, options.workspace_bytes);
+        let whole = std::mem::replace(&mut self.selection, Selection::new(quick));
+        let sorted = whole.quick.cut(begin)?;
+        let moments = Moments::sampled(&std::mem::take(&mut self.moments));
+        if self.wanted.is_some_and(|wanted| wanted <= end.epoch) {
+            self.wanted = None;
+        }
+        self.since_ns = None;
+        let bounds = Bounds {
+            end,
+            moments,
+            wall_us: self.wall_us,
+            ordered: whole.ordered,
+        };
+        self.work = Work::Create(Box::new(sorted), bounds);
+        Ok(())
+    }
+}
+
+impl Bounds {
+    fn of(self, summary: RunSummary) -> ArchivedRun {
+        assert_eq!(
+            summary.id.epochs.last(),
+            self.end.epoch,
+            "a run ends with the epoch whose end it has"
+        );
+        ArchivedRun {
+            summary,
+            end: self.end,
+            wall_us: self.wall_us,
+            ordered: self.ordered,
+        }
+    }
+}
+
+/// The epoch behind one.
+fn next(epoch: Epoch) -> Epoch {
+    assert!(epoch < Epoch(u64::MAX), "epochs do not run out");
+    Epoch(epoch.0 + 1)
+}
