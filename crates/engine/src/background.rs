@@ -71,6 +71,7 @@ impl Shared {
 
     fn run_checkpoint(&self) -> Result<()> {
         self.core.checkpoint_begin()?;
+        self.archive_to(self.core.wal().current());
         let pages = self.core.heap().memory().get(MemoryUse::Pages);
         let seconds = self.options.checkpoint_seconds_max;
         let mut pacer = ImagePacer::new(pages, seconds, self.clock.mono_ns());

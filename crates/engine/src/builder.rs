@@ -51,6 +51,12 @@ impl Builder {
         self
     }
 
+    /// Archives the log into a directory, which is made if it is not there.
+    pub fn archive(mut self, dir: impl Into<PathBuf>) -> Builder {
+        self.options.archive = Some(dir.into());
+        self
+    }
+
     /// Sets what the log says of changes of key-addressed tables.
     pub fn log(mut self, form: LogForm) -> Builder {
         self.options.typed.log = form;

@@ -5,6 +5,7 @@
 //! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes waiting callers |
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
 //! | voucher | tells the anchor every second how far the log is durable |
+//! | archiver | writes runs of the log into the archive, if one is configured |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.
@@ -21,13 +22,14 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, StreamId, TableId};
-use perdura_device::{Clock, LogWayReport, SystemClock};
+use perdura_device::{Clock, Disk, FileDisk, LogWayReport, SystemClock};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::disks::{Disks, Locks};
-use perdura_recovery::{Progress, RestartReport};
+use perdura_recovery::{Progress, RestartReport, read_anchor};
 use perdura_txn::{Ticket, Tx};
-use perdura_wal::{Collected, Reached, Rung, Wait};
+use perdura_wal::{Collected, EpochEnds, Reached, Rung, Wait};
 
+use crate::archive::Archiving;
 use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
 use crate::files;
@@ -73,7 +75,11 @@ impl Db {
             ));
         }
         let (disks, locks) = files::open(&options)?;
-        Db::open_on(options, disks, locks, progress)
+        let archive = match &options.archive {
+            Some(dir) => Some(Arc::new(FileDisk::new(dir)?) as Arc<dyn Disk>),
+            None => None,
+        };
+        Db::open_archived(options, disks, locks, progress, archive)
     }
 
     /// The same on disks that the caller supplies: what `options` says of directories is not
@@ -87,8 +93,27 @@ impl Db {
         locks: Locks,
         progress: Arc<Progress>,
     ) -> Result<Db> {
-        let core_options = options.core()?;
+        Db::open_archived(options, disks, locks, progress, None)
+    }
+
+    /// The same, archived: the log goes into the archive on this disk, which is made if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::open`]; [`Error::LostLog`] if the archive holds epochs that the log has not, and [`Error::Corrupt`] if it
+    /// lacks some that the log was cut for. An archive that cannot be read is no error: see [`delayed`](Self::delayed).
+    pub fn open_archived(
+        options: Options,
+        disks: Disks,
+        locks: Locks,
+        progress: Arc<Progress>,
+        archive: Option<Arc<dyn Disk>>,
+    ) -> Result<Db> {
+        let mut core_options = options.core()?;
         let clock = Arc::new(SystemClock::new());
+        let archiving = archive.map(|disk| Archiving::new(disk, seed(clock.as_ref())));
+        if let Some(archiving) = &archiving {
+            core_options.archived = archived_end(archiving, &disks)?;
+        }
         let env = Env {
             disks,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
@@ -125,6 +150,10 @@ impl Db {
             flush_cpu_ns: AtomicU64::new(0),
             spaced: AtomicBool::new(false),
             delays: Delays::default(),
+            archives: archiving.is_some(),
+            archiving: Mutex::new(archiving),
+            archive_to: AtomicU64::new(0),
+            archived: Mutex::default(),
         });
         // From here on an early return stops the threads that have started.
         let threads = Arc::new(Threads {
@@ -152,6 +181,10 @@ impl Db {
         threads.handles.lock().push(housekeeper);
         let voucher = spawn(&shared, "vouch", |shared| shared.voucher())?;
         threads.handles.lock().push(voucher);
+        if shared.archives {
+            let archiver = spawn(&shared, "archive", |shared| shared.archiver())?;
+            threads.handles.lock().push(archiver);
+        }
         Ok(Db { shared, threads })
     }
 
@@ -402,6 +435,7 @@ impl Db {
         self.threads.stop();
         let ended = checkpoint.and_then(|()| {
             self.shared.core.flush_all()?;
+            self.shared.archive_rest();
             self.shared.core.mark_clean()
         });
         self.shared.end();
@@ -415,6 +449,14 @@ impl Db {
         drop(self.shared.core.vouch());
         self.shared.end();
     }
+}
+
+/// Where the archive ends of a database that says that it has one, as far as the archive can be read. If it cannot, the archiver
+/// will say so, and goes on trying.
+fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
+    let anchor = read_anchor(disks.data.as_ref())?;
+    let archived = anchor.filter(|anchor| anchor.archived.is_some());
+    Ok(archived.and_then(|anchor| archiving.end_of(&anchor.uuid).ok().flatten()))
 }
 
 fn spawn(

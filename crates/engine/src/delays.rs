@@ -28,6 +28,8 @@ pub(crate) enum Work {
     Checkpoint,
     /// The removal of what a checkpoint has left behind.
     Removal,
+    /// Archiving the log.
+    Archive,
 }
 
 impl Work {
@@ -38,12 +40,13 @@ impl Work {
             Work::Vouch => "writing the anchor".into(),
             Work::Checkpoint => "a checkpoint".into(),
             Work::Removal => "removing old files".into(),
+            Work::Archive => "archiving the log".into(),
         }
     }
 
     fn longest_ns(self) -> u64 {
         match self {
-            Work::Segment(_) | Work::Flush(_) | Work::Vouch => URGENT_NS,
+            Work::Segment(_) | Work::Flush(_) | Work::Vouch | Work::Archive => URGENT_NS,
             Work::Checkpoint | Work::Removal => LONGEST_NS,
         }
     }

@@ -82,6 +82,7 @@
 //! | [`typed`], [`builder`] | typed tables and procedures: declared, made, called, replayed |
 //! | [`snapshot`] | all rows as of one instant |
 //! | `archiving` | how far an archive holds the log |
+//! | [`archive`] | the archiver of an open database |
 //! | `purge` | what is removed in the background |
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
@@ -93,6 +94,7 @@
 //! The simulator drives [`core::Core`] from a seed; [`Db`] drives it from threads. There is no
 //! second implementation of anything.
 
+pub mod archive;
 mod archiving;
 mod background;
 pub mod builder;
@@ -120,6 +122,7 @@ pub mod typed;
 
 pub use crate::core::{Core, Env, ExpiredListener, Flushed};
 pub use crate::named::{NamedTables, Renewal};
+pub use archive::Archiving;
 pub use builder::Builder;
 pub use db::Db;
 pub use delays::Delayed;
@@ -142,6 +145,6 @@ pub use perdura_types as types;
 pub use perdura_wal::{EpochEnds, EpochSource, Reached, Rung, SourceStep};
 pub use shared::Exposure;
 pub use snapshot::Snapshot;
-pub use stats::Stats;
+pub use stats::{ArchiveStats, Stats};
 pub use transact::Attempt;
 pub use typed::{LogForm, Pending, TypedOptions};

@@ -94,6 +94,9 @@ pub struct Options {
     /// A directory for each disk that the images' pages are spread over; empty: the data directory.
     /// Their number and order are fixed at creation; a directory may move.
     pub image_dirs: Vec<PathBuf>,
+    /// The directory of the archive, into which the log goes sorted; `None`: the database is not archived, and one that was
+    /// keeps its log.
+    pub archive: Option<PathBuf>,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,
     /// Virtual partitions, a power of two up to 256. Fixed at creation.
@@ -141,6 +144,7 @@ impl Options {
             data: data.into(),
             log_dirs: Vec::new(),
             image_dirs: Vec::new(),
+            archive: None,
             streams: 1,
             partitions: core.partitions,
             segment_bytes: core.segment_bytes,

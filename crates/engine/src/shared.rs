@@ -11,12 +11,13 @@ use perdura_device::{Clock, SystemClock};
 use perdura_heap::MemoryUse;
 use perdura_wal::{Collected, Rung, Wait};
 
+use crate::archive::Archiving;
 use crate::core::Core;
 use crate::delays::Delays;
 use crate::flusher::FIRST;
 use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
-use crate::stats::{LogIoStats, LogStats, MemoryStats, Stats};
+use crate::stats::{ArchiveStats, LogIoStats, LogStats, MemoryStats, Stats};
 
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
@@ -77,6 +78,14 @@ pub(crate) struct Shared {
     pub spaced: AtomicBool,
     /// Work that a failing disk delays.
     pub delays: Delays,
+    /// An archive is configured.
+    pub archives: bool,
+    /// The archive, if one is configured. Locked while a step is taken, with its I/O.
+    pub archiving: Mutex<Option<Archiving>>,
+    /// Runs are asked for up to this epoch.
+    pub archive_to: AtomicU64,
+    /// What was archived since the database was opened.
+    pub archived: Mutex<ArchiveStats>,
 }
 
 impl Shared {
@@ -256,6 +265,7 @@ impl Shared {
                 stopped: wal.failure(),
             },
             checkpoint: self.core.checkpoint_stats(),
+            archive: self.archive_stats(),
             uptime_us: self.clock.mono_ns().saturating_sub(self.opened_ns) / 1000,
             uuid: self.core.anchor().get().uuid.to_string(),
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use perdura_archive::ArchivedRun;
 use perdura_device::LogWayReport;
 use perdura_recovery::CheckpointStats;
 use serde::Serialize;
@@ -97,6 +98,31 @@ pub struct LogStats {
     pub stopped: Option<String>,
 }
 
+/// The archive.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ArchiveStats {
+    /// The archive holds the log up to this epoch; `None` as long as it has never been opened.
+    pub archived_epoch: Option<u64>,
+    /// Runs made since the database was opened.
+    pub runs: u64,
+    /// Their records.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Ordered frames that were passed over since the database was opened: runs do not have them, so a database that
+    /// has any cannot be restored from runs.
+    pub ordered_frames: u64,
+}
+
+impl ArchiveStats {
+    pub(crate) fn add(&mut self, run: &ArchivedRun) {
+        self.runs += 1;
+        self.records += run.summary.records;
+        self.bytes += run.summary.bytes;
+        self.ordered_frames += run.ordered;
+    }
+}
+
 /// All figures.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Stats {
@@ -106,6 +132,8 @@ pub struct Stats {
     pub log: LogStats,
     /// Checkpoints.
     pub checkpoint: CheckpointStats,
+    /// The archive; `None` if the database is not archived.
+    pub archive: Option<ArchiveStats>,
     /// Microseconds since the database was opened.
     pub uptime_us: u64,
     /// The database's identity.

@@ -185,10 +185,10 @@ impl Archiver {
         self.selection.quick.begin()
     }
 
-    /// Records that were read and are in no run yet that is being written.
+    /// Whether something was read that no run has yet.
     #[must_use]
-    pub fn records(&self) -> usize {
-        self.selection.quick.records()
+    pub fn is_collecting(&self) -> bool {
+        self.since_ns.is_some()
     }
 
     /// Asks for runs up to this epoch: the run that has it is cut as soon as the epoch is durable and read. Those that are

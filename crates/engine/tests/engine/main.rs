@@ -1,5 +1,6 @@
 //! The engine from outside: what a user of the crate relies on.
 
+mod archived;
 mod archiver;
 mod archiving;
 mod collection_log;

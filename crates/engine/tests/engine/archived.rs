@@ -1,0 +1,409 @@
+//! A database with an archive: everything durable gets there, once, and an archive that fails costs nothing but room in the
+//! log.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use perdura::{
+    Archiving, Core, CoreOptions, Db, Disks, Env, EpochEnds, Error, Options, Progress, Rung,
+};
+use perdura_archive::{ArchiverStep, Store, list_archives};
+use perdura_base::{CkptEpoch, Epoch, Uuid};
+use perdura_device::{
+    Clock, CrashProfile, Disk, FaultPlan, ManualClock, MemDisk, SimDisk, SyncFailure,
+};
+use perdura_page::RegionDigest;
+use perdura_recovery::read_anchor;
+
+use crate::archiver::{Record, begin, read_log, read_run};
+use crate::core_steps::{open, put, small};
+use crate::with_threads::set;
+
+const LIFE: u64 = 1;
+
+/// A database, its archive on a disk of its own, and what the log has had.
+struct World {
+    rng: fastrand::Rng,
+    streams: usize,
+    clock: Arc<ManualClock>,
+    log: Arc<SimDisk>,
+    store: Arc<SimDisk>,
+    core: Core,
+    archiving: Archiving,
+    /// How far the log was read, and its records.
+    at: EpochEnds,
+    records: Vec<Record>,
+    fails: bool,
+    /// The newest image when archiving began.
+    first_image: Option<CkptEpoch>,
+    seen: Seen,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    runs: usize,
+    errors: usize,
+    power_cuts: usize,
+    lives: usize,
+    truncated: usize,
+}
+
+fn open_core(
+    (log, streams): (&Arc<SimDisk>, usize),
+    clock: &Arc<ManualClock>,
+    archived: Option<EpochEnds>,
+) -> Core {
+    let life: Arc<dyn Disk> = log.life();
+    let env = Env {
+        disks: Disks::on_one(life, streams),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        seed: 7,
+    };
+    let options = CoreOptions {
+        archived,
+        ..small()
+    };
+    Core::open(env, options, Arc::new(Progress::default())).expect("it opens")
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let streams = rng.usize(1..4);
+        let (log, store) = (SimDisk::new(seed), SimDisk::new(seed));
+        let clock = Arc::new(ManualClock::at(1_000_000));
+        let core = open_core((&log, streams), &clock, None);
+        World {
+            rng,
+            streams,
+            archiving: Archiving::new(store.life(), LIFE),
+            clock,
+            log,
+            store,
+            core,
+            at: begin(streams),
+            records: Vec::new(),
+            fails: false,
+            first_image: None,
+            seen: Seen::default(),
+        }
+    }
+
+    fn write(&mut self) {
+        for _ in 0..self.rng.usize(1..20) {
+            let (key, byte) = (self.rng.u8(..), self.rng.u8(..));
+            let len = self.rng.usize(0..3000);
+            put(&self.core, &format!("key{key}"), &vec![byte; len]);
+        }
+        self.core.flush_all().unwrap();
+        self.read();
+    }
+
+    /// Reads the log before it can be cut.
+    fn read(&mut self) {
+        self.records
+            .extend(read_log(&self.core, &mut self.at).unwrap());
+    }
+
+    fn step(&mut self) -> ArchiverStep {
+        if self.core.archived().is_none() {
+            let anchor = self.core.anchor().get();
+            self.first_image = anchor.newest_image().map(|slot| anchor.image(slot).k);
+        }
+        match self.archiving.step(&self.core) {
+            Ok(step) => {
+                self.seen.runs += usize::from(matches!(step, ArchiverStep::Run(_)));
+                step
+            }
+            Err(error) => {
+                assert!(self.fails, "{error}");
+                self.seen.errors += 1;
+                if !self.store.has_power() {
+                    self.seen.power_cuts += 1;
+                    let profile = self.rng.choice(CrashProfile::ALL).unwrap();
+                    self.store.crash(profile, self.rng.u64(..));
+                    self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
+                }
+                self.store.set_plan(FaultPlan::default());
+                self.fails = false;
+                ArchiverStep::Working
+            }
+        }
+    }
+
+    fn plan_fault(&mut self) {
+        let at = self.rng.u64(1..25);
+        let plan = FaultPlan::default();
+        self.fails = true;
+        self.store.set_plan(match self.rng.u8(0..6) {
+            0 => FaultPlan {
+                fail_write_at: Some(at),
+                ..plan
+            },
+            1 => FaultPlan {
+                fail_name_at: Some(1 + at % 6),
+                ..plan
+            },
+            2 => FaultPlan {
+                fail_sync_at: Some((1 + at % 6, SyncFailure::KeepsNew)),
+                ..plan
+            },
+            _ => FaultPlan {
+                cut_after_ops: Some(at),
+                ..plan
+            },
+        });
+    }
+
+    /// The database's machine crashes; sometimes the archive's does, too.
+    fn next_life(&mut self) {
+        self.seen.lives += 1;
+        self.log.crash(CrashProfile::Worst, self.rng.u64(..));
+        if self.rng.bool() {
+            self.store.crash(CrashProfile::Worst, self.rng.u64(..));
+            self.fails = false;
+        }
+        self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
+        let anchor = read_anchor(self.log.life().as_ref()).unwrap().unwrap();
+        let declared = anchor.archived.is_some() && !self.fails;
+        let end = declared.then(|| self.archiving.end_of(&anchor.uuid).unwrap());
+        self.core = open_core((&self.log, self.streams), &self.clock, end.flatten());
+        self.read();
+    }
+
+    /// Archives everything and holds the archive against what the log has had.
+    fn judge(&mut self) {
+        self.store.set_plan(FaultPlan::default());
+        self.core.flush_all().unwrap();
+        self.read();
+        let durable = self.core.wal().durable_end(Rung::Disk);
+        while self
+            .core
+            .archived()
+            .is_none_or(|end| end.epoch < durable.epoch)
+        {
+            self.archiving.cut_at(durable.epoch);
+            self.step();
+        }
+        let uuid = self.core.anchor().get().uuid;
+        assert_eq!(self.archiving.end_of(&uuid).unwrap(), self.core.archived());
+        let store = Store::read_only(self.store.life(), &uuid).unwrap();
+        let manifest = store.manifest();
+        let mut found = Vec::new();
+        let (mut next, mut wall_us) = (manifest.begin, 0);
+        for id in manifest.runs() {
+            assert_eq!(id.epochs.begin, next, "runs tile");
+            next = id.epochs.end;
+            let run = store.open_run(id).unwrap();
+            run.verify(&RegionDigest::new()).unwrap();
+            for moment in run.moments().list() {
+                assert!(wall_us <= moment.wall_us, "moments do not go back");
+                wall_us = moment.wall_us;
+            }
+            read_run(&run, &mut found).unwrap();
+        }
+        assert_eq!(next, Epoch(durable.epoch.0 + 1));
+        found.sort();
+        self.records.retain(|record| record.2 >= manifest.begin);
+        self.records.sort();
+        let mut archived = found.iter().peekable();
+        for record in &self.records {
+            if archived.next_if_eq(&record).is_none() {
+                // It stands before the begin of the image with which the archive begins.
+                let (epoch, tag) = (record.2, record.4);
+                assert!(epoch == manifest.begin && Some(tag) < self.first_image);
+            }
+        }
+        assert_eq!(archived.next(), None);
+        // The log is cut for the archive, and no further than that.
+        self.core.checkpoint_now().unwrap();
+        self.core.checkpoint_now().unwrap();
+        let from_begin = read_log(&self.core, &mut begin(self.streams));
+        self.seen.truncated += usize::from(matches!(from_begin, Err(Error::Truncated { .. })));
+        let mut end = self.core.archived().unwrap();
+        read_log(&self.core, &mut end).unwrap();
+    }
+}
+
+fn history(seed: u64) -> Seen {
+    let mut world = World::new(seed);
+    for _ in 0..60 {
+        match world.rng.u8(0..16) {
+            0..5 => world.write(),
+            5 => world.core.checkpoint_now().unwrap(),
+            6 => world.plan_fault(),
+            7 => world.next_life(),
+            8 => {
+                let durable = world.core.wal().durable(Rung::Disk);
+                world.archiving.cut_at(durable);
+            }
+            9 => world.clock.advance_us(world.rng.u64(0..2_000_000)),
+            10 => world.clock.set_wall_us(world.rng.u64(0..9_000_000)),
+            _ => {
+                for _ in 0..world.rng.usize(0..60) {
+                    world.step();
+                }
+            }
+        }
+        world.read();
+    }
+    world.judge();
+    world.seen
+}
+
+#[test]
+fn the_archive_has_what_the_log_had_whatever_fails_on_either_disk() {
+    let mut sum = Seen::default();
+    for seed in 0..200 {
+        let seen = history(seed);
+        sum.runs += seen.runs;
+        sum.errors += seen.errors;
+        sum.power_cuts += seen.power_cuts;
+        sum.lives += seen.lives;
+        sum.truncated += seen.truncated;
+    }
+    assert!(
+        sum.runs > 500 && sum.errors > 100 && sum.power_cuts > 50 && sum.lives > 400,
+        "{sum:?}"
+    );
+    assert!(sum.truncated > 150, "{sum:?}");
+}
+
+/// Steps until nothing is to be done.
+fn drain(core: &Core, archiving: &mut Archiving) -> usize {
+    let mut runs = 0;
+    loop {
+        archiving.cut_at(core.wal().durable(Rung::Disk));
+        match archiving.step(core).unwrap() {
+            ArchiverStep::Idle => return runs,
+            ArchiverStep::Run(_) => runs += 1,
+            ArchiverStep::Working => {}
+        }
+    }
+}
+
+#[test]
+fn an_archive_of_a_database_that_is_there_begins_with_its_newest_image() {
+    let (log, store) = (SimDisk::new(1), SimDisk::new(1));
+    let core = open(&log, 2);
+    put(&core, "key", b"before");
+    core.flush_all().unwrap();
+    core.checkpoint_now().unwrap();
+    let start = core.archive_start().unwrap();
+    assert!(start.epoch > Epoch(0));
+    put(&core, "key", b"behind");
+    core.flush_all().unwrap();
+    let mut archiving = Archiving::new(store.life(), LIFE);
+    assert_eq!((core.archived(), archiving.has_all()), (None, false));
+    archiving.step(&core).unwrap();
+    assert_eq!(core.archived(), Some(start.clone()));
+    assert_eq!(
+        (drain(&core, &mut archiving), archiving.has_all()),
+        (1, true)
+    );
+    let uuid = core.anchor().get().uuid;
+    let archive = Store::read_only(store.life(), &uuid).unwrap();
+    let manifest = archive.manifest();
+    assert_eq!(manifest.begin, Epoch(start.epoch.0 + 1));
+    let k = core.checkpoint_stats().last_k;
+    assert!(manifest.images.retained.iter().any(|image| image.0 == k));
+    assert_eq!(manifest.images, core.images_for_archive());
+}
+
+#[test]
+fn an_archive_that_is_gone_is_not_begun_again_and_the_log_is_kept() {
+    let (log, store) = (SimDisk::new(1), SimDisk::new(1));
+    let core = open(&log, 1);
+    let mut archiving = Archiving::new(store.life(), LIFE);
+    put(&core, "key", b"value");
+    core.flush_all().unwrap();
+    assert_eq!(drain(&core, &mut archiving), 1);
+    let empty = SimDisk::new(2);
+    let mut elsewhere = Archiving::new(empty.life(), LIFE);
+    let refused = elsewhere.step(&core).unwrap_err().to_string();
+    assert!(refused.contains("has no archive"), "{refused}");
+    assert!(empty.files().is_empty());
+    assert!(list_archives(empty.life().as_ref()).unwrap().is_empty());
+    assert_eq!(elsewhere.end_of(&Uuid([9; 16])).unwrap(), None);
+}
+
+/// Waits until the archive has everything that is durable.
+fn wait_for_archive(db: &Db) {
+    let begin = Instant::now();
+    let durable = db.durable();
+    while db.stats().archive.unwrap().archived_epoch < Some(durable.0) {
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            db.delayed()
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_directory_is_named_and_the_log_goes_there_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().join("archive");
+    let options = || {
+        let data = dir.path().join("data");
+        Db::builder(data).archive(&archive).into_options()
+    };
+    let db = Db::open(options()).unwrap();
+    db.wait(set(&db, b"one", b"1")).unwrap();
+    wait_for_archive(&db);
+    let stats = db.stats().archive.unwrap();
+    assert!(
+        stats.runs > 0 && stats.records > 0 && stats.bytes > 0,
+        "{stats:?}"
+    );
+    assert_eq!((stats.ordered_frames, db.delayed()), (0, vec![]));
+    db.wait(set(&db, b"two", b"2")).unwrap();
+    let uuid = db.stats().uuid;
+    db.close().unwrap();
+
+    // A clean end leaves nothing to archive.
+    let db = Db::open(options()).unwrap();
+    assert_eq!(db.stats().uuid, uuid);
+    let archived = db.stats().archive.unwrap().archived_epoch;
+    assert!(archived >= Some(db.report().durable_epoch), "{archived:?}");
+    wait_for_archive(&db);
+    db.abandon();
+    let unarchived = Options::new(dir.path().join("data"));
+    let db = Db::open(unarchived).unwrap();
+    assert!(
+        db.stats().archive.unwrap().archived_epoch.is_some(),
+        "the anchor says so"
+    );
+    db.abandon();
+}
+
+#[test]
+fn an_archive_that_fails_is_reported_tried_again_and_stops_nothing() {
+    let store = SimDisk::new(3);
+    let disks = Disks::on_one(Arc::new(MemDisk::new()), 1);
+    let progress = Arc::new(Progress::default());
+    let options = Options::new("in memory");
+    let archive: Arc<dyn Disk> = store.life();
+    let db = Db::open_archived(options, disks, Vec::new(), progress, Some(archive)).unwrap();
+    db.wait(set(&db, b"one", b"1")).unwrap();
+    wait_for_archive(&db);
+    store.set_plan(FaultPlan {
+        capacity_bytes: Some(1),
+        ..FaultPlan::default()
+    });
+    db.wait(set(&db, b"two", b"2")).unwrap();
+    let begin = Instant::now();
+    while db.delayed().is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let delayed = db.delayed();
+    assert_eq!(delayed[0].work, "archiving the log", "{delayed:?}");
+    db.wait(set(&db, b"three", b"3")).unwrap();
+    db.checkpoint().unwrap();
+    store.set_plan(FaultPlan::default());
+    wait_for_archive(&db);
+    assert_eq!(db.delayed(), vec![]);
+    db.close().unwrap();
+}
