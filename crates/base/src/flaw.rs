@@ -350,7 +350,6 @@ impl Flaw {
         Flaw::PageBeyondBackupKept,
     ];
 
-    /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of recovery arm
     /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of the engine arm
     /// them.
     pub const LOG_SOURCE: [Flaw; 4] = [
