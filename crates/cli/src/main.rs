@@ -47,6 +47,11 @@ enum Verb {
     Dump(verb::dump::Object),
     Verify(verb::verify::Args),
     Repair(verb::repair::Args),
+    #[command(subcommand)]
+    Backup(verb::backup::Action),
+    #[command(subcommand)]
+    Archive(verb::archive::Action),
+    Restore(verb::restore::Args),
     Digest(verb::digest::Args),
     Crash(verb::crash::Args),
     #[command(subcommand)]
@@ -66,6 +71,9 @@ fn main() -> std::process::ExitCode {
         Verb::Dump(object) => verb::dump::run(&object),
         Verb::Verify(args) => verb::verify::run(&args),
         Verb::Repair(args) => verb::repair::run(&args),
+        Verb::Backup(action) => verb::backup::run(&action),
+        Verb::Archive(action) => verb::archive::run(&action),
+        Verb::Restore(args) => verb::restore::run(&args),
         Verb::Digest(args) => verb::digest::run(&args),
         Verb::Crash(args) => verb::crash::run(&args),
         Verb::Bench(workload) => verb::bench::run(&workload),

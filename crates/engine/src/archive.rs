@@ -12,15 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use perdura_archive::backup::BackupSummary;
 use perdura_archive::store::{Creation, Publication};
 use perdura_archive::{
     ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Images as ArchiveImages, Object,
-    Progress, Role, Store, Writer, list_archives,
+    ObjectId, Progress, Role, Store, Writer, list_archives,
 };
 use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
 use perdura_device::{Clock, Disk};
 use perdura_page::RegionDigest;
+use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::images::ImageState;
 use perdura_wal::{EpochEnds, Rung};
 
@@ -31,6 +33,8 @@ use crate::stats::ArchiveStats;
 
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
+/// A backup whose image is overwritten meanwhile is begun again with the newest one this often.
+const BACKUP_TRIES: u32 = 5;
 
 /// An archive that is open, and the archiver that adds to it.
 struct Running {
@@ -78,6 +82,14 @@ impl Archiving {
         if let Some(running) = &mut self.running {
             running.archiver.cut_at(epoch);
         }
+    }
+
+    /// The archive, if it is open.
+    #[must_use]
+    pub fn store(&self) -> Option<Arc<Store>> {
+        self.running
+            .as_ref()
+            .map(|running| Arc::clone(&running.store))
     }
 
     /// Whether the archive is open and has all that it knows of.
@@ -314,6 +326,86 @@ impl Shared {
                 self.delays.failed(Work::Archive, &error, now_ns);
                 true
             }
+        }
+    }
+
+    /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the image's
+    /// end.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] without an archive, or if the archive cannot be opened: then with the archiver's error; those of
+    /// the checkpoint, the copy and the archive. Nothing is lost by it.
+    pub fn back_up(&self, checkpoint: impl Fn() -> Result<()>) -> Result<BackupSummary> {
+        checkpoint()?;
+        let store = self.open_archive()?;
+        let _alone = store.lease_backups()?;
+        let mut tries = 0;
+        let summary = loop {
+            let anchor = self.core.anchor().get();
+            let k = anchor.newest_image().map(|slot| anchor.image(slot).k);
+            let disk = Arc::clone(store.disk());
+            let copy = BackupCopy::begin(self.core.disks(), anchor, disk, &store.backups_dir());
+            match copy.and_then(BackupCopy::run) {
+                Ok(summary) => break summary,
+                Err(error) => {
+                    // Checkpoints that ran meanwhile have overwritten the image: a newer one is there.
+                    let now = self.core.anchor().get();
+                    let newest = now.newest_image().map(|slot| now.image(slot).k);
+                    tries += 1;
+                    if newest == k || tries == BACKUP_TRIES {
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let id = summary.header.id;
+        self.archive_to(id.end);
+        self.await_archived(id.end)?;
+        store.add_backup(Object {
+            id: ObjectId::Sweep(id),
+            bytes: summary.bytes,
+            crc: summary.crc,
+        })?;
+        Ok(summary)
+    }
+
+    /// The archive, once the archiver has opened it.
+    fn open_archive(&self) -> Result<Arc<Store>> {
+        loop {
+            let store = match self.archiving.lock().as_ref() {
+                Some(archiving) => archiving.store(),
+                None => {
+                    return Err(Error::Usage(
+                        "the database has no archive: open it with one".into(),
+                    ));
+                }
+            };
+            if let Some(store) = store {
+                return Ok(store);
+            }
+            self.fail_if_delayed()?;
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Waits until the archive holds the log up to an epoch.
+    fn await_archived(&self, epoch: Epoch) -> Result<()> {
+        while self.core.archived().is_none_or(|end| end.epoch < epoch) {
+            self.fail_if_delayed()?;
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    fn fail_if_delayed(&self) -> Result<()> {
+        if self.is_stopping() {
+            return Err(Error::Stopped("the database is being closed".into()));
+        }
+        match self.delays.why(Work::Archive) {
+            Some(why) => Err(Error::Usage(format!(
+                "the archive cannot be written: {why}"
+            ))),
+            None => Ok(()),
         }
     }
 

@@ -29,6 +29,8 @@ use perdura_recovery::{Progress, RestartReport, read_anchor};
 use perdura_txn::{Ticket, Tx};
 use perdura_wal::{Collected, EpochEnds, Reached, Rung, Wait};
 
+use perdura_archive::backup::BackupSummary;
+
 use crate::archive::Archiving;
 use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
@@ -422,6 +424,15 @@ impl Db {
     /// [`perdura_base::Error::Corrupt`] for a row that cannot be read.
     pub fn digest(&self) -> Result<u64> {
         self.shared.core.digest()
+    }
+
+    /// Takes a checkpoint and copies its image to the archive while writers go on. On return the archive has the backup, and
+    /// the log up to its end, durable.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the database has no archive or it cannot be written; damage of the image; the disks'.
+    pub fn back_up(&self) -> Result<BackupSummary> {
+        self.shared.back_up(|| self.checkpoint())
     }
 
     /// Closes cleanly: a last checkpoint, then a mark that the log behind it is empty. Other

@@ -107,6 +107,12 @@ impl Delays {
         Duration::from_nanos(pause_ns)
     }
 
+    /// What the work fails with now.
+    pub fn why(&self, work: Work) -> Option<String> {
+        let table = self.table.lock();
+        table.get(&work).map(|entry| entry.error.clone())
+    }
+
     /// The work was done.
     pub fn done(&self, work: Work) {
         if self.count.load(Ordering::Relaxed) > 0 {

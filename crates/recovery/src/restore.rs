@@ -16,7 +16,8 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `plan` | which backup and runs restore a moment, and whether they can |
+//! | `choose` | which of an archive's backups it begins with |
+//! | `plan` | whether a backup and runs can restore a moment |
 //! | `part` | one partition's merge join |
 //! | `output` | pages that stand side by side are written together |
 //!
@@ -52,6 +53,7 @@ use crate::found::{mark_finished, mark_unfinished};
 use crate::image::{Directory, DirectoryWriter, ImageFile};
 use crate::images::Completion;
 
+mod choose;
 mod output;
 mod part;
 mod plan;

@@ -1,5 +1,7 @@
 //! The verbs.
 
+pub mod archive;
+pub mod backup;
 pub mod bench;
 pub mod completions;
 pub mod config;
@@ -13,5 +15,6 @@ pub mod man;
 pub mod repair;
 pub mod reproduce;
 pub mod restart;
+pub mod restore;
 pub mod serve;
 pub mod verify;

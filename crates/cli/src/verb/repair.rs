@@ -107,13 +107,7 @@ fn tell(args: &Args, told: &Told<'_>, text: &str) -> Result<()> {
 
 /// Writes the new database.
 fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> {
-    let found = std::fs::read_dir(to).map_or(0, Iterator::count);
-    if found > 0 {
-        bail!(Usage(format!(
-            "{} is not empty: give a new directory",
-            to.display()
-        )));
-    }
+    must_be_empty(to)?;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(to)?);
     let _lock = disk.lock("LOCK")?;
     let clock = Arc::new(SystemClock::new());
@@ -139,8 +133,20 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
     Ok(mark_finished(disk.as_ref())?)
 }
 
+/// Refuses a directory for a new database that holds something.
+pub fn must_be_empty(to: &Path) -> Result<()> {
+    let found = std::fs::read_dir(to).map_or(0, Iterator::count);
+    if found > 0 {
+        bail!(Usage(format!(
+            "{} is not empty: give a new directory",
+            to.display()
+        )));
+    }
+    Ok(())
+}
+
 /// An identity that no other database has: the time under two keys that the standard library draws.
-fn new_uuid(clock: &dyn Clock) -> Uuid {
+pub fn new_uuid(clock: &dyn Clock) -> Uuid {
     let mut uuid = [0; 16];
     for half in uuid.chunks_exact_mut(8) {
         let drawn = RandomState::new().hash_one(clock.wall_us());

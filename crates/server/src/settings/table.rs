@@ -62,6 +62,14 @@ pub static SETTINGS: &[Setting] = &[
         database!(|o| one(o.flush_every.as_millis()), |o, v| put_millis(&mut o.flush_every, v)),
     ),
     row(
+        "archive",
+        Group::Database,
+        Kind::Path,
+        "Directory of the archive, on another disk than data and log: the log goes there sorted, and `perdura restore` makes \
+         the database anew of it and a backup. The log is kept until the archive has it.",
+        database!(|o| path(o.archive.as_ref()), |o, v| put_path(&mut o.archive, v)),
+    ),
+    row(
         "image-dir",
         Group::Database,
         Kind::Path,

@@ -1,0 +1,197 @@
+//! `perdura archive`
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use perdura_archive::{Store, list_archives};
+use perdura_base::Uuid;
+use perdura_device::{Disk, FileDisk};
+use perdura_page::RegionDigest;
+use serde::Serialize;
+
+use crate::exit::{Damaged, Usage};
+use crate::output;
+
+/// Look at an archive: the log of a database, sorted, and its backups.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    Status(Status),
+    Verify(Verify),
+}
+
+/// Where the archive is, and of which database.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Which {
+    /// The archive's directory.
+    #[arg(long, value_name = "DIR")]
+    pub archive: PathBuf,
+    /// The database, if the directory has the archives of several.
+    #[arg(long, value_name = "UUID")]
+    pub uuid: Option<String>,
+}
+
+/// Print what an archive holds: its epochs, runs and backups.
+///
+/// Reads the newest manifest alone, and changes nothing; the database may be running.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  perdura archive status --archive /backup/perdura")]
+pub struct Status {
+    #[command(flatten)]
+    which: Which,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Read every byte of an archive and check it.
+///
+/// Each run and backup is read whole: the sizes and checksums that the manifest lists, the checksum of each block and page,
+/// and the digests. Each problem is printed with its file. Changes nothing; the database may be running. Exit code 3 if something is
+/// damaged.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  perdura archive verify --archive /backup/perdura")]
+pub struct Verify {
+    #[command(flatten)]
+    which: Which,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Which {
+    /// Opens the archive to be read.
+    ///
+    /// # Errors
+    /// A directory without an archive, or with those of several databases; damage of its manifest.
+    pub fn open(&self) -> Result<Arc<Store>> {
+        open(&self.archive, self.uuid.as_deref())
+    }
+}
+
+/// Opens the archive in a directory to be read.
+pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
+    let shown = dir.display();
+    if !dir.is_dir() {
+        bail!(Usage(format!("{shown} is no directory")));
+    }
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir)?);
+    let all = list_archives(disk.as_ref()).with_context(|| shown.to_string())?;
+    let names = || {
+        let names: Vec<String> = all.iter().map(Uuid::to_string).collect();
+        names.join(", ")
+    };
+    let of = match (uuid, &all[..]) {
+        (None, []) => bail!(Usage(format!("there is no archive in {shown}"))),
+        (None, [one]) => *one,
+        (None, _) => bail!(Usage(format!(
+            "{shown} has the archives of several databases: choose with --uuid one of {}",
+            names()
+        ))),
+        (Some(uuid), _) => match all.iter().find(|one| one.to_string() == uuid) {
+            Some(one) => *one,
+            None => bail!(Usage(format!(
+                "{shown} has no archive of database {uuid}; it has those of: {}",
+                names()
+            ))),
+        },
+    };
+    Store::read_only(disk, &of).with_context(|| shown.to_string())
+}
+
+#[derive(Serialize)]
+struct Held {
+    uuid: String,
+    manifest: u64,
+    /// Epochs whose records the runs hold, from and to; both included.
+    from_epoch: u64,
+    to_epoch: u64,
+    runs: usize,
+    run_bytes: u64,
+    backups: Vec<String>,
+    backup_bytes: u64,
+}
+
+pub fn run(action: &Action) -> Result<()> {
+    match action {
+        Action::Status(args) => status(args),
+        Action::Verify(args) => verify(args),
+    }
+}
+
+fn status(args: &Status) -> Result<()> {
+    let store = args.which.open()?;
+    let manifest = store.manifest();
+    let bytes = |runs: bool| -> u64 {
+        let objects = manifest.objects.iter();
+        let some = objects.filter(|object| object.id.run().is_some() == runs);
+        some.map(|object| object.bytes).sum()
+    };
+    let held = Held {
+        uuid: store.uuid().to_string(),
+        manifest: manifest.number,
+        from_epoch: manifest.begin.0,
+        to_epoch: manifest.held().0.0,
+        runs: manifest.runs().count(),
+        run_bytes: bytes(true),
+        backups: manifest.backups().map(|id| id.name()).collect(),
+        backup_bytes: bytes(false),
+    };
+    if args.json {
+        return output::json(&held);
+    }
+    let mut text = format!(
+        "archive   of database {}, manifest {}\nruns      {} in {} bytes, of epochs {} to {}\n",
+        held.uuid, held.manifest, held.runs, held.run_bytes, held.from_epoch, held.to_epoch
+    );
+    for name in &held.backups {
+        text += &format!("backup    {name}\n");
+    }
+    if held.backups.is_empty() {
+        text += "backup    none: nothing can be restored before there is one (`perdura backup create`)\n";
+    }
+    output::text(&text)
+}
+
+#[derive(Serialize)]
+struct Found {
+    uuid: String,
+    manifest: u64,
+    bytes: u64,
+    problems: Vec<String>,
+}
+
+fn verify(args: &Verify) -> Result<()> {
+    let store = args.which.open()?;
+    let verified = store.verify(&RegionDigest::new())?;
+    let found = Found {
+        uuid: store.uuid().to_string(),
+        manifest: verified.manifest.number,
+        bytes: verified.bytes,
+        problems: verified
+            .faults
+            .iter()
+            .map(|fault| fault.error.to_string())
+            .collect(),
+    };
+    if args.json {
+        output::json(&found)?;
+    } else {
+        let mut text = format!(
+            "archive   of database {}, manifest {}: {} bytes read\n",
+            found.uuid, found.manifest, found.bytes
+        );
+        for problem in &found.problems {
+            text += &format!("damaged   {problem}\n");
+        }
+        if found.problems.is_empty() {
+            text += "whole     every run and backup is as it was written\n";
+        }
+        output::text(&output::shown(&text))?;
+    }
+    match found.problems.len() {
+        0 => Ok(()),
+        problems => bail!(Damaged(problems)),
+    }
+}

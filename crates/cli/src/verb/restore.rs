@@ -1,0 +1,154 @@
+//! `perdura restore`
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use perdura_base::Epoch;
+use perdura_device::{Disk, FileDisk, SystemClock};
+use perdura_recovery::Disks;
+use perdura_recovery::restore::{
+    RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+};
+use serde::Serialize;
+
+use super::archive::open;
+use super::repair::{must_be_empty, new_uuid};
+use crate::offline::threads_or_cores;
+use crate::output;
+
+/// Make a database anew of an archive: the last state that it holds, or an earlier one.
+///
+/// Reads a backup and the runs of the log once, page by page in their order, and writes a new database, which `serve` opens. The
+/// archive is only read. A backup that is damaged is passed over for an older one. The new database has an identity of its
+/// own, so what it does from then on is never mixed up with the old one's history.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura restore --from /backup/perdura --to perdura-data\n  \
+    perdura restore --from /backup/perdura --to as-of-4711 --at 4711\n  \
+    perdura serve --data perdura-data")]
+pub struct Args {
+    /// The archive's directory.
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
+    /// The database, if the directory has the archives of several.
+    #[arg(long, value_name = "UUID")]
+    uuid: Option<String>,
+    /// The directory of the new database, with its log; it must be empty or not be there.
+    #[arg(long, value_name = "NEW")]
+    to: PathBuf,
+    /// The commit epoch whose state to restore [default: the last one that the archive holds].
+    #[arg(long, value_name = "EPOCH")]
+    at: Option<u64>,
+    /// Threads that merge [default: one for each core].
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Told {
+    seconds: f64,
+    epoch: u64,
+    uuid: String,
+    parent: String,
+    backup: String,
+    bytes_read: u64,
+    bytes_written: u64,
+    pages_restored: u64,
+    records_applied: u64,
+    records_taken_out: u64,
+    records_skipped: u64,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let begun = Instant::now();
+    let from = || args.from.display().to_string();
+    let store = open(&args.from, args.uuid.as_deref())?;
+    must_be_empty(&args.to)?;
+    let passed_over = |id: perdura_archive::BackupId, why: &perdura::Error| {
+        eprintln!("perdura: {} does not serve: {why}", id.name());
+    };
+    let plan = RestorePlan::from_archive(&store, args.at.map(Epoch), passed_over);
+    let plan = plan.with_context(from)?;
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&args.to)?);
+    let _lock = disk.lock("LOCK")?;
+    let clock = SystemClock::new();
+    let (progress, is_done) = (RestoreProgress::default(), AtomicBool::new(false));
+    let means = RestoreMeans {
+        disks: Disks::on_one(disk, plan.streams()),
+        uuid: new_uuid(&clock),
+        threads: threads_or_cores(args.threads),
+        clock: &clock,
+        progress: &progress,
+    };
+    let report = std::thread::scope(|scope| {
+        if std::io::stderr().is_terminal() && !args.json {
+            scope.spawn(|| show(&progress, &is_done, begun));
+        }
+        let report = restore(&plan, &means);
+        is_done.store(true, Ordering::SeqCst);
+        report
+    });
+    let report = report.with_context(from)?;
+    tell(args, &plan, &report, begun.elapsed())
+}
+
+/// Shows how far it is, on a terminal.
+fn show(progress: &RestoreProgress, is_done: &AtomicBool, begun: Instant) {
+    while !is_done.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(200));
+        let pages = progress.pages.load(Ordering::Relaxed);
+        let expected = progress.expected.load(Ordering::Relaxed).max(pages);
+        let seconds = begun.elapsed().as_secs_f64();
+        if pages > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "shown to people")]
+            let left = seconds * ((expected - pages) as f64) / (pages as f64);
+            eprint!("\r{pages} of about {expected} pages, {left:.0} s left    ");
+            drop(std::io::stderr().flush());
+        }
+    }
+    eprint!("\r                                                            \r");
+}
+
+fn tell(args: &Args, plan: &RestorePlan, report: &RestoreReport, took: Duration) -> Result<()> {
+    let told = Told {
+        seconds: took.as_secs_f64(),
+        epoch: report.epoch.0,
+        uuid: report.uuid.to_string(),
+        parent: report.parent.to_string(),
+        backup: plan.backup().name(),
+        bytes_read: report.bytes_read,
+        bytes_written: report.bytes_written,
+        pages_restored: report.pages,
+        records_applied: report.applied,
+        records_taken_out: report.taken_out,
+        records_skipped: report.skipped,
+    };
+    if args.json {
+        return output::json(&told);
+    }
+    output::text(&format!(
+        "restored  epoch {} of database {} in {:.2} s, from {}\n\
+         pages     {} ({} bytes read, {} written); records: {} applied, {} taken out, {} skipped\n\
+         made      {}, database {}\n",
+        told.epoch,
+        told.parent,
+        told.seconds,
+        told.backup,
+        told.pages_restored,
+        told.bytes_read,
+        told.bytes_written,
+        told.records_applied,
+        told.records_taken_out,
+        told.records_skipped,
+        args.to.display(),
+        told.uuid,
+    ))
+}
