@@ -5,6 +5,7 @@ mod checkpoint;
 mod log;
 mod ordered;
 mod page;
+mod run;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -16,6 +17,7 @@ pub enum Object {
     Page(page::Args),
     Checkpoint(checkpoint::Args),
     Anchor(anchor::Args),
+    Run(run::Args),
 }
 
 pub fn run(object: &Object) -> Result<()> {
@@ -24,5 +26,6 @@ pub fn run(object: &Object) -> Result<()> {
         Object::Page(args) => page::run(args),
         Object::Checkpoint(args) => checkpoint::run(args),
         Object::Anchor(args) => anchor::run(args),
+        Object::Run(args) => run::run(args),
     }
 }

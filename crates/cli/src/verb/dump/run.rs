@@ -1,0 +1,201 @@
+//! `perdura dump run`: a run of the log archive.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use perdura_archive::{Run, Scope};
+use perdura_device::{Access, Disk};
+use perdura_page::RegionDigest;
+use serde::Serialize;
+
+use crate::output;
+use crate::read_disk::ReadDisk;
+
+/// Show a run of the log archive, after reading and checking all of it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The run's file.
+    file: PathBuf,
+    /// Show each record, too.
+    #[arg(long)]
+    records: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a run holds.
+#[derive(Debug, Serialize)]
+struct Shown {
+    database: String,
+    begin: u64,
+    end: u64,
+    level: u8,
+    generation: u32,
+    bytes: u64,
+    blocks: usize,
+    records: u64,
+    updates: u64,
+    pages: u64,
+    only_listed_moments: bool,
+    moments: usize,
+    /// The wall clocks of the first listed moment and the last, microseconds since 1970.
+    wall_us: Option<(u64, u64)>,
+    ends: Vec<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list: Option<Vec<ShownRecord>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownRecord {
+    partition: u16,
+    local_page: u32,
+    epoch: u64,
+    tag: u64,
+    first_update: u32,
+    updates: u64,
+    bytes: usize,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let shown = read(&args.file, args.records)?;
+    if args.json {
+        return output::json(&shown);
+    }
+    output::text(&text(&shown))
+}
+
+fn read(file: &Path, with_records: bool) -> Result<Shown> {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let name = name.with_context(|| format!("{} names no file", file.display()))?;
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let disk = ReadDisk::open(dir.unwrap_or(Path::new(".")));
+    let run = Arc::new(Run::read(disk.open(name, Access::Direct)?)?);
+    run.verify(&RegionDigest::new())?;
+    let header = run.header();
+    let (records, updates) = run.counts();
+    let moments = run.moments().list();
+    let wall_us = moments.first().zip(moments.last());
+    let list = match with_records {
+        true => Some(list(&run)?),
+        false => None,
+    };
+    Ok(Shown {
+        database: header.uuid.to_string(),
+        begin: header.id.epochs.begin.0,
+        end: header.id.epochs.end.0,
+        level: header.id.level,
+        generation: header.id.generation,
+        bytes: run.bytes(),
+        blocks: run.index().len(),
+        records,
+        updates,
+        pages: run.pages().count(),
+        only_listed_moments: header.only_listed_moments,
+        moments: moments.len(),
+        wall_us: wall_us.map(|(first, last)| (first.wall_us, last.wall_us)),
+        ends: run.ends().iter().map(|end| end.0).collect(),
+        list,
+    })
+}
+
+fn list(run: &Arc<Run>) -> Result<Vec<ShownRecord>> {
+    let mut cursor = run.cursor(&Scope::All);
+    let mut list = Vec::new();
+    while cursor.advance()? {
+        let record = cursor.record();
+        list.push(ShownRecord {
+            partition: record.at.partition.0,
+            local_page: record.at.local,
+            epoch: record.epochs.first.0,
+            tag: record.tag.0,
+            first_update: record.updates.first.0,
+            updates: record.updates.count,
+            bytes: record.fragment_bytes().len(),
+        });
+    }
+    Ok(list)
+}
+
+fn text(shown: &Shown) -> String {
+    let mut out = format!(
+        "database    {}\nepochs      {} to {}, the end exclusive\nlevel       {}, generation {}\n\
+         bytes       {} in {} blocks\nrecords     {} of {} updates, on {} pages\n",
+        shown.database,
+        shown.begin,
+        shown.end,
+        shown.level,
+        shown.generation,
+        shown.bytes,
+        shown.blocks,
+        shown.records,
+        shown.updates,
+        shown.pages,
+    );
+    let every = match shown.only_listed_moments {
+        true => "only these can be restored",
+        false => "each epoch can be restored",
+    };
+    out += &format!("moments     {} listed; {every}\n", shown.moments);
+    if let Some((first, last)) = shown.wall_us {
+        out += &format!("wall clock  {first} to {last} us since 1970\n");
+    }
+    out += &format!("log ends    {:?}\n", shown.ends);
+    for record in shown.list.iter().flatten() {
+        out += &format!(
+            "partition {} page {} epoch {} tag {} update {} ({}): {} bytes\n",
+            record.partition,
+            record.local_page,
+            record.epoch,
+            record.tag,
+            record.first_update,
+            record.updates,
+            record.bytes,
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura::Db;
+
+    use super::*;
+
+    #[test]
+    fn a_run_of_a_database_is_shown_and_a_damaged_one_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let archive = dir.path().join("archive");
+        let db = Db::builder(dir.path().join("data"))
+            .archive(&archive)
+            .open();
+        let db = db.expect("it opens");
+        let put = db.write(|tx| tx.put(db.database(0), b"key", b"value", None));
+        put.expect("a put");
+        let uuid = db.stats().uuid;
+        db.close().expect("a clean end");
+        let runs = archive.join(uuid.replace('-', "")).join("runs");
+        let mut files: Vec<PathBuf> = std::fs::read_dir(&runs)
+            .expect("a folder of runs")
+            .map(|entry| entry.expect("a file").path())
+            .collect();
+        files.sort();
+        let shown = read(&files[0], true).expect("a run");
+        assert_eq!(
+            (shown.database.as_str(), shown.level, shown.begin),
+            (uuid.as_str(), 0, 1)
+        );
+        let list = shown.list.as_ref().expect("records");
+        assert!(!list.is_empty());
+        assert_eq!(u64::try_from(list.len()).ok(), Some(shown.records));
+        let lines = text(&shown);
+        assert!(lines.contains("each epoch can be restored"), "{lines}");
+        assert_eq!(lines.matches("partition ").count(), list.len());
+
+        let mut bytes = std::fs::read(&files[0]).expect("a file");
+        bytes[130] ^= 1;
+        std::fs::write(&files[0], bytes).expect("a file");
+        assert!(read(&files[0], false).is_err());
+    }
+}
