@@ -77,6 +77,19 @@ impl Db {
             ));
         }
         let (disks, locks) = files::open(&options)?;
+        Db::open_locked(options, disks, locks, progress)
+    }
+
+    /// The same with the disks and locks that [`files::open`] has returned for these options.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_locked(
+        options: Options,
+        disks: Disks,
+        locks: Locks,
+        progress: Arc<Progress>,
+    ) -> Result<Db> {
         let archive = match &options.archive {
             Some(dir) => Some(Arc::new(FileDisk::new(dir)?) as Arc<dyn Disk>),
             None => None,

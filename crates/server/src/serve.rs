@@ -54,7 +54,7 @@ pub fn serve(
     let (disks, locks) = files::open(&db)?;
     let mut prepared = Prepared::new(options, db.clone(), Arc::new(log), Some(ours))?;
     prepared.event_loop.supervise();
-    prepared.open_with(move |progress| Db::open_on(db, disks, locks, progress));
+    prepared.open_with(move |progress| Db::open_locked(db, disks, locks, progress));
     prepared.run()
 }
 
@@ -87,7 +87,7 @@ impl Server {
         options.check()?;
         let described = db.clone();
         let (disks, locks) = files::open(&db)?;
-        let open = move |progress| Db::open_on(db, disks, locks, progress);
+        let open = move |progress| Db::open_locked(db, disks, locks, progress);
         Server::start_prepared(options, described, open, Arc::new(log))
     }
 

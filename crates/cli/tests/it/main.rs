@@ -4,6 +4,7 @@
 //! One binary for all of it; `support` starts servers and speaks to them, `clients` is the
 //! concurrent load that knows what must be there afterwards.
 
+mod archive;
 mod beside_redis;
 mod browsers;
 mod builds;

@@ -1,0 +1,119 @@
+//! A server archives its log, is killed, and its database is made anew of the archive alone.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::support::{Client, Server, arg, ended};
+
+fn digest(data: &Path) -> String {
+    let (code, text) = ended(&["digest", "--data", arg(data)]);
+    assert_eq!(code, 0, "{text}");
+    text
+}
+
+fn done(args: &[&str]) -> String {
+    let (code, text) = ended(args);
+    assert_eq!(code, 0, "{args:?}: {text}");
+    text
+}
+
+/// Writes some keys, and waits until the archive holds the log up to the last of them.
+fn write(server: &Server, archive: &Path, round: u32) {
+    let mut client = Client::connect(server.port()).unwrap();
+    for key in 0..300 {
+        let (key, value) = (format!("key {key}"), format!("{round} {key}").repeat(20));
+        client.ask(&["SET", &key, &value]).unwrap();
+    }
+    client.ask(&["DEL", &format!("key {round}")]).unwrap();
+    let held = || {
+        let (code, text) = ended(&["archive", "status", "--archive", arg(archive), "--json"]);
+        let to = text.split("\"to_epoch\": ").nth(1).unwrap_or("0");
+        let digits: String = to.chars().take_while(char::is_ascii_digit).collect();
+        (code == 0).then(|| digits.parse::<u64>().unwrap_or(0))
+    };
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut before = held();
+    loop {
+        std::thread::sleep(Duration::from_millis(1500));
+        let now = held();
+        if now.is_some() && now == before {
+            return;
+        }
+        assert!(Instant::now() < until, "the archive follows the log");
+        before = now;
+    }
+}
+
+#[test]
+fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (data, archive) = (at("data"), at("archive"));
+    let server = Server::start(&data, &[]);
+    let mut client = Client::connect(server.port()).unwrap();
+    client.ask(&["RPUSH", "list", "a", "b", "c"]).unwrap();
+    server.kill();
+
+    let backup = [
+        "backup",
+        "create",
+        "--data",
+        arg(&data),
+        "--archive",
+        arg(&archive),
+    ];
+    done(&backup);
+    let listed = done(&["backup", "list", "--archive", arg(&archive)]);
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    let first = digest(&data);
+
+    let server = Server::start(&data, &["--archive", arg(&archive)]);
+    write(&server, &archive, 1);
+    server.kill();
+    let second = digest(&data);
+    assert_ne!(first, second);
+
+    let from = ["restore", "--from", arg(&archive), "--to"];
+    let told = done(&[&from[..], &[arg(&at("last")), "--json"]].concat());
+    assert!(told.contains("\"records_applied\": "), "{told}");
+    assert_eq!(digest(&at("last")), second);
+    // The epoch of the backup's own end, behind which everything else was written.
+    let epoch = listed.split("up to epoch ").nth(1).unwrap();
+    let epoch = epoch.split(',').next().unwrap();
+    done(&[&from[..], &[arg(&at("first")), "--at", epoch]].concat());
+    assert_eq!(digest(&at("first")), first);
+
+    let server = Server::start(&at("last"), &[]);
+    let mut client = Client::connect(server.port()).unwrap();
+    client.ask(&["SET", "life", "goes on"]).unwrap();
+    server.kill();
+    done(&["verify", "--data", arg(&at("last")), "--strict"]);
+
+    let (code, refused) = ended(&[&from[..], &[arg(&at("last"))]].concat());
+    assert_eq!(code, 2, "{refused}");
+    assert!(refused.contains("is not empty"), "{refused}");
+    let (code, beyond) = ended(&[&from[..], &[arg(&at("no")), "--at", "999999999"]].concat());
+    assert_eq!(code, 2, "{beyond}");
+    assert!(beyond.contains("there are those of"), "{beyond}");
+    done(&["archive", "verify", "--archive", arg(&archive)]);
+    let runs = archive.join(
+        std::fs::read_dir(&archive)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .file_name(),
+    );
+    let run = std::fs::read_dir(runs.join("runs"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let mut bytes = std::fs::read(&run).unwrap();
+    bytes[200] ^= 1;
+    std::fs::write(&run, bytes).unwrap();
+    let (code, found) = ended(&["archive", "verify", "--archive", arg(&archive)]);
+    assert_eq!(code, 3, "{found}");
+    assert!(found.contains("run-"), "{found}");
+}
