@@ -128,6 +128,11 @@ pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreRe
     let (directory_crc, directory_bytes) = write_directory(plan, means, k, &restored)?;
     name_image(plan, means, k, directory_crc)?;
     mark_finished(means.disks.data.as_ref())?;
+    assert_eq!(
+        restored.parts.len(),
+        usize::from(header.chunks.partitions),
+        "every partition is in the image"
+    );
     let mut report = RestoreReport {
         epoch: plan.target,
         uuid: means.uuid,
@@ -275,6 +280,10 @@ fn name_image(
     let (file, made, _) = opened.expect("the anchor was written just now");
     let cell = AnchorCell::new(file, made);
     let zeros = vec![Pos(0); means.disks.logs.len()];
+    assert!(
+        plan.highest_epoch() >= plan.target,
+        "no epoch of the parent's is used again"
+    );
     let update = cell.update(|record| {
         record.families = families;
         // Numbers that the parent may have used beyond the target are not used again in these pages.

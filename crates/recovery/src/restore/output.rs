@@ -38,6 +38,11 @@ impl PageOutput {
         if self.len == 0 {
             self.first = place;
         }
+        assert_eq!(
+            place.0,
+            self.first.0 + to_u64(self.len),
+            "pages that are written together stand side by side"
+        );
         let at = self.len * PAGE_BYTES;
         self.len += 1;
         Ok(&mut self.buf[at..at + PAGE_BYTES])

@@ -137,6 +137,7 @@ impl<'a> Merging<'a> {
         if !nth.is_multiple_of(READ_PAGES) {
             return Ok(());
         }
+        assert!(nth < section.pages.len(), "a page that is listed");
         let rest: &[PageEntry] = &section.pages[nth..];
         let some = &rest[..rest.len().min(READ_PAGES)];
         let backup = &self.plan.backup;
@@ -187,6 +188,10 @@ impl<'a> Merging<'a> {
             self.output.drop_last();
             return Ok(());
         }
+        assert!(
+            layout::epoch(page) < self.k,
+            "the image's number is above the page's tag"
+        );
         layout::set_epoch(page, self.k);
         layout::set_useq(page, useq);
         layout::set_page_id(page, id);

@@ -96,6 +96,10 @@ impl RestorePlan {
         } else {
             to
         };
+        assert!(
+            first <= from && to <= last,
+            "all that makes a difference is in the runs"
+        );
         let matters = |run: &Arc<Run>| {
             let epochs = run.id().epochs;
             epochs.end > from && epochs.begin <= up_to

@@ -118,6 +118,18 @@ pub(super) fn put_path(field: &mut Option<PathBuf>, values: &[String]) -> Result
     Ok(())
 }
 
+pub(super) fn paths(values: &[PathBuf]) -> Vec<String> {
+    values
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+pub(super) fn put_paths(field: &mut Vec<PathBuf>, values: &[String]) -> Result<(), String> {
+    *field = values.iter().map(PathBuf::from).collect();
+    Ok(())
+}
+
 pub(super) fn put_addresses(field: &mut Vec<SocketAddr>, values: &[String]) -> Result<(), String> {
     let parsed: Result<Vec<SocketAddr>, _> = values.iter().map(|text| text.parse()).collect();
     *field = parsed.map_err(|error| error.to_string())?;

@@ -2,8 +2,8 @@
 
 use super::kind::{Kind, SECOND_US, boolean, known, number, yes_no};
 use super::row::{
-    ANY_BYTES, I32_MAX, addresses, count, database, millis, one, path, put_addresses, put_millis,
-    put_path, row, seconds, server,
+    ANY_BYTES, I32_MAX, addresses, count, database, millis, one, path, paths, put_addresses,
+    put_millis, put_path, put_paths, row, seconds, server,
 };
 use super::{ClientShare, Group, Setting, packed, texts};
 use crate::options::{DebugAccess, OnStop};
@@ -34,13 +34,7 @@ pub static SETTINGS: &[Setting] = &[
         Group::Database,
         Kind::Path,
         "Directory of the log, on another disk than the data; once for all streams or once for each.",
-        database!(
-            |o| o.log_dirs.iter().map(|p| p.display().to_string()).collect(),
-            |o, v| {
-                o.log_dirs = v.iter().map(PathBuf::from).collect();
-                Ok(())
-            }
-        ),
+        database!(|o| paths(&o.log_dirs), |o, v| put_paths(&mut o.log_dirs, v)),
     )
     .many()
     .default("the data directory"),
@@ -75,13 +69,7 @@ pub static SETTINGS: &[Setting] = &[
         Kind::Path,
         "Directory of the images' pages; once for each disk that they are spread over. Their number and \
          order are fixed when the database is made.",
-        database!(
-            |o| o.image_dirs.iter().map(|p| p.display().to_string()).collect(),
-            |o, v| {
-                o.image_dirs = v.iter().map(PathBuf::from).collect();
-                Ok(())
-            }
-        ),
+        database!(|o| paths(&o.image_dirs), |o, v| put_paths(&mut o.image_dirs, v)),
     )
     .many()
     .default("the data directory"),
