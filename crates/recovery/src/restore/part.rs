@@ -138,6 +138,10 @@ impl<'a> Merging<'a> {
             return Ok(());
         }
         assert!(nth < section.pages.len(), "a page that is listed");
+        debug_assert!(
+            nth + READ_PAGES <= section.pages.len() || section.pages.len() - nth < READ_PAGES,
+            "only the last read is short"
+        );
         let rest: &[PageEntry] = &section.pages[nth..];
         let some = &rest[..rest.len().min(READ_PAGES)];
         let backup = &self.plan.backup;
@@ -188,10 +192,18 @@ impl<'a> Merging<'a> {
             self.output.drop_last();
             return Ok(());
         }
-        assert!(
-            layout::epoch(page) < self.k,
-            "the image's number is above the page's tag"
-        );
+        let tag = layout::epoch(page);
+        if tag >= self.k {
+            let expected = format!("page {id} with a tag below {}", self.k);
+            let hint = "The backup is damaged. An older one serves, with the runs behind it.";
+            return Err(Error::corrupt(
+                "archive",
+                0,
+                expected,
+                format!("tag {tag}"),
+                hint,
+            ));
+        }
         layout::set_epoch(page, self.k);
         layout::set_useq(page, useq);
         layout::set_page_id(page, id);
