@@ -41,6 +41,7 @@ pub mod quick;
 pub mod reader;
 pub mod record;
 pub mod run;
+mod sealed;
 pub mod store;
 pub mod writer;
 

@@ -15,7 +15,7 @@
 //! Skipping n zero bytes is the multiplication by x^8n modulo its polynomial, as in zlib's `crc32_combine`.
 
 use perdura_base::PageId;
-use perdura_base::checksum::mix64;
+use perdura_base::checksum::{crc32c, crc32c_append, mix64};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::gf64;
 
@@ -26,6 +26,12 @@ use crate::layout::{META_BYTES, PAGE_BYTES};
 const POLYNOMIAL: u64 = 0xc96c_5795_d787_0f42;
 /// Bytes of the logged region.
 const REGION_BYTES: usize = PAGE_BYTES - META_BYTES;
+
+/// CRC-32C of a page's number and its bytes, as images and backups list it.
+#[must_use]
+pub fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
+    crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
+}
 
 /// Ties the digest of a page, or of changes of it, to the page. Linear in the digest.
 #[inline]

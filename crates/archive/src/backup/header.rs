@@ -2,10 +2,12 @@
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
-use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, PARTITIONS_MAX};
+use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES};
 use perdura_base::num::to_u32;
-use perdura_base::{CkptEpoch, Epoch, Error, Result, Uuid};
+use perdura_base::{CkptEpoch, Epoch, Result, Uuid};
 use perdura_page::Chunks;
+
+use crate::sealed::{is_geometry, unseal};
 
 use super::{BackupId, damage};
 
@@ -93,29 +95,9 @@ impl BackupHeader {
     /// Reads and checks a header. Returns it with its checksum, to which the footer is bound.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole header of another version.
+    /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for a whole header of another version.
     pub fn decode(file: &str, bytes: &[u8]) -> Result<(BackupHeader, u32)> {
-        let mut r = Reader::new(bytes);
-        let magic: Option<[u8; 4]> = r.array();
-        if magic != Some(*MAGIC) {
-            return Err(damage(file, 0, "the magic PBKP", format!("{magic:?}")));
-        }
-        let crc = bytes.get(..CRC_AT).map(crc32c);
-        let stored = bytes.get(CRC_AT..).and_then(|rest| Reader::new(rest).u32());
-        let Some(crc) = crc.filter(|crc| Some(*crc) == stored) else {
-            let found = format!("checksum {stored:x?} of {crc:x?}");
-            return Err(damage(file, 0, "a header with its checksum", found));
-        };
-        match r.u16() {
-            Some(FORMAT_VERSION) => {}
-            found => {
-                return Err(Error::Version {
-                    file: file.to_owned(),
-                    found: found.unwrap_or_default(),
-                    supported: FORMAT_VERSION,
-                });
-            }
-        }
+        let (mut r, crc) = unseal(file, bytes, *MAGIC, CRC_AT, damage)?;
         let header = fields(&mut r).filter(BackupHeader::is_ordered);
         let header = header.ok_or_else(|| {
             let expected = "a header whose fields are in their ranges";
@@ -169,9 +151,4 @@ fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
         families,
         segments,
     })
-}
-
-/// Whether a database can divide its pages so.
-fn is_geometry(chunks: Chunks) -> bool {
-    chunks.pages > 0 && chunks.partitions.is_power_of_two() && chunks.partitions <= PARTITIONS_MAX
 }

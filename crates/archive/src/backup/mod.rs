@@ -20,7 +20,7 @@ use perdura_base::Error;
 pub use header::{BackupHeader, BackupKind, HEADER_BYTES};
 pub use id::BackupId;
 pub use reader::{Backup, READ_PAGES};
-pub use section::{PageEntry, Section, page_crc};
+pub use section::{PageEntry, Section};
 pub use writer::{BackupSummary, BackupTail, BackupWriter};
 
 /// An error that names file and offset.

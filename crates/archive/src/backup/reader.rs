@@ -10,12 +10,12 @@ use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, PartitionId, Result, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
-use perdura_page::digest::bound;
+use perdura_page::digest::{bound, page_crc};
 use perdura_page::layout;
 
 use super::footer::{FOOTER_BYTES, Footer};
 use super::header::{BackupHeader, HEADER_BYTES};
-use super::section::{PageEntry, Section, TABLE_ENTRY_BYTES, TableEntry, decode_table, page_crc};
+use super::section::{PageEntry, Section, TABLE_ENTRY_BYTES, TableEntry, decode_table};
 use super::writer::file_len;
 use super::{BackupId, damage};
 use crate::reader::read;

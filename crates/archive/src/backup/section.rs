@@ -1,9 +1,8 @@
 //! What a backup lists: a section for each partition, and the table of the sections.
 
-use perdura_base::checksum::{crc32c, crc32c_append};
+use perdura_base::Useq;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_u64};
-use perdura_base::{PageId, Useq};
 
 /// Bytes of a page's entry.
 pub(super) const ENTRY_BYTES: usize = 20;
@@ -21,12 +20,6 @@ pub struct PageEntry {
     pub crc: u32,
     /// XOR-linear digest of the logged region, not bound to the page.
     pub digest: u64,
-}
-
-/// CRC-32C of a page's number and its bytes.
-#[must_use]
-pub fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
-    crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
 }
 
 /// What a backup lists of one partition.

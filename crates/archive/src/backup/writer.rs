@@ -9,11 +9,11 @@ use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
 use perdura_base::{PartitionId, Result};
 use perdura_device::Disk;
-use perdura_page::digest::bound;
+use perdura_page::digest::{bound, page_crc};
 
 use super::footer::{FOOTER_BYTES, Footer};
 use super::header::{BackupHeader, HEADER_BYTES};
-use super::section::{PageEntry, Section, TableEntry, encode_table, page_crc};
+use super::section::{PageEntry, Section, TableEntry, encode_table};
 use crate::output::{Ending, Output, Progress, WRITE_BYTES};
 
 /// What a backup that was written is.

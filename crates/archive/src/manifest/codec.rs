@@ -10,6 +10,7 @@ use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result, Uuid};
 use super::object::{OBJECT_BYTES, Object};
 use super::{FIRST, Manifest, Parent, Role, Writer, damage};
 use crate::merge::Images;
+use crate::sealed::unseal;
 
 const MAGIC: &[u8; 4] = b"PMAN";
 const HEAD_BYTES: usize = 116;
@@ -73,33 +74,8 @@ impl Manifest {
     /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for another
     /// database's.
     pub fn decode(file: &str, bytes: &[u8], number: u64, uuid: &Uuid) -> Result<(Manifest, u32)> {
-        let mut r = Reader::new(bytes);
-        let magic: Option<[u8; 4]> = r.array();
-        if magic != Some(*MAGIC) {
-            return Err(damage(file, 0, "the magic PMAN", format!("{magic:?}")));
-        }
         let body = bytes.len().saturating_sub(CRC_BYTES);
-        let crc = crc32c(&bytes[..body]);
-        let stored = Reader::new(&bytes[body..]).u32();
-        if stored != Some(crc) {
-            let found = format!("{} bytes with checksum {crc:08x}", bytes.len());
-            return Err(damage(
-                file,
-                to_u64(body),
-                "a manifest that ends with its checksum",
-                found,
-            ));
-        }
-        match r.u16() {
-            Some(FORMAT_VERSION) => {}
-            found => {
-                return Err(Error::Version {
-                    file: file.to_owned(),
-                    found: found.unwrap_or_default(),
-                    supported: FORMAT_VERSION,
-                });
-            }
-        }
+        let (mut r, crc) = unseal(file, bytes, *MAGIC, body, damage)?;
         let expected = "fields in their ranges";
         let fields = fields(&mut r, bytes.len());
         let manifest = fields.ok_or_else(|| damage(file, 4, expected, "other values"))?;

@@ -2,10 +2,12 @@
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
-use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, PARTITIONS_MAX};
+use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES};
 use perdura_base::num::to_u32;
-use perdura_base::{Epoch, Error, Result, Uuid};
+use perdura_base::{Epoch, Result, Uuid};
 use perdura_page::Chunks;
+
+use crate::sealed::{is_geometry, unseal};
 
 use super::damage;
 use crate::name::{EpochRange, RunId};
@@ -66,34 +68,9 @@ impl RunHeader {
     /// Reads and checks a header. Returns it with its checksum, to which footer and blocks are bound.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole header of another version.
+    /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for a whole header of another version.
     pub fn decode(file: &str, bytes: &[u8]) -> Result<(RunHeader, u32)> {
-        let mut r = Reader::new(bytes);
-        let magic: Option<[u8; 4]> = r.array();
-        if magic != Some(*MAGIC) {
-            return Err(damage(file, 0, "the magic PRUN", format!("{magic:?}")));
-        }
-        let crc = bytes.get(..CRC_AT).map(crc32c);
-        let stored = bytes.get(CRC_AT..).and_then(|rest| Reader::new(rest).u32());
-        let Some(crc) = crc.filter(|crc| Some(*crc) == stored) else {
-            let expected = "a header of 128 bytes with its checksum";
-            return Err(damage(
-                file,
-                0,
-                expected,
-                format!("checksum {stored:x?} of {crc:x?}"),
-            ));
-        };
-        match r.u16() {
-            Some(FORMAT_VERSION) => {}
-            found => {
-                return Err(Error::Version {
-                    file: file.to_owned(),
-                    found: found.unwrap_or_default(),
-                    supported: FORMAT_VERSION,
-                });
-            }
-        }
+        let (mut r, crc) = unseal(file, bytes, *MAGIC, CRC_AT, damage)?;
         let header = fields(&mut r).ok_or_else(|| {
             damage(
                 file,
@@ -135,9 +112,4 @@ fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
         chunks,
         only_listed_moments: moments == 1,
     })
-}
-
-/// Whether a database can divide its pages so.
-fn is_geometry(chunks: Chunks) -> bool {
-    chunks.pages > 0 && chunks.partitions.is_power_of_two() && chunks.partitions <= PARTITIONS_MAX
 }

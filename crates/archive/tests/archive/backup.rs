@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use perdura_archive::backup::{
-    Backup, BackupHeader, BackupId, BackupKind, BackupWriter, PageEntry, page_crc,
+    Backup, BackupHeader, BackupId, BackupKind, BackupWriter, PageEntry,
 };
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
 use perdura_device::{Access, AlignedBuf, Disk};
+use perdura_page::RegionDigest;
+use perdura_page::digest::{bound, page_crc};
 use perdura_page::layout::{PAGE_BYTES, set_page_id, set_useq};
-use perdura_page::{RegionDigest, digest::bound};
 
 use crate::common::{CHUNKS, DIR, UUID, disk};
 

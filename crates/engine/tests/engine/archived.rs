@@ -9,12 +9,11 @@ use perdura::{
 };
 use perdura_archive::{ArchiverStep, Store, list_archives};
 use perdura_base::{CkptEpoch, Epoch, Uuid};
-use perdura_device::{
-    Clock, CrashProfile, Disk, FaultPlan, ManualClock, MemDisk, SimDisk, SyncFailure,
-};
+use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, MemDisk, SimDisk};
 use perdura_page::RegionDigest;
 use perdura_recovery::read_anchor;
 
+use crate::archiver::any_fault;
 use crate::archiver::{Record, begin, read_log, read_run};
 use crate::core_steps::{open, put, small};
 use crate::with_threads::set;
@@ -132,27 +131,8 @@ impl World {
     }
 
     fn plan_fault(&mut self) {
-        let at = self.rng.u64(1..25);
-        let plan = FaultPlan::default();
         self.fails = true;
-        self.store.set_plan(match self.rng.u8(0..6) {
-            0 => FaultPlan {
-                fail_write_at: Some(at),
-                ..plan
-            },
-            1 => FaultPlan {
-                fail_name_at: Some(1 + at % 6),
-                ..plan
-            },
-            2 => FaultPlan {
-                fail_sync_at: Some((1 + at % 6, SyncFailure::KeepsNew)),
-                ..plan
-            },
-            _ => FaultPlan {
-                cut_after_ops: Some(at),
-                ..plan
-            },
-        });
+        self.store.set_plan(any_fault(&mut self.rng, 25, 6));
     }
 
     /// The database's machine crashes; sometimes the archive's does, too.

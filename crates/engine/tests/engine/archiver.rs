@@ -233,27 +233,8 @@ impl World {
     }
 
     fn plan_fault(&mut self) {
-        let at = self.rng.u64(1..12);
-        let plan = FaultPlan::default();
         self.fails = true;
-        self.store.set_plan(match self.rng.u8(0..6) {
-            0 => FaultPlan {
-                fail_write_at: Some(at),
-                ..plan
-            },
-            1 => FaultPlan {
-                fail_name_at: Some(1 + at % 3),
-                ..plan
-            },
-            2 => FaultPlan {
-                fail_sync_at: Some((1 + at % 3, SyncFailure::KeepsNew)),
-                ..plan
-            },
-            _ => FaultPlan {
-                cut_after_ops: Some(at),
-                ..plan
-            },
-        });
+        self.store.set_plan(any_fault(&mut self.rng, 12, 3));
     }
 
     fn next_life(&mut self) {
@@ -482,5 +463,28 @@ fn ordered_frames_are_counted_and_what_no_archive_can_hold_is_refused() {
             }
         };
         assert!(refused.contains(named), "{refused}");
+    }
+}
+
+/// An error or a power cut at one of the next I/Os; of names and syncs, at one of the next few.
+pub fn any_fault(rng: &mut fastrand::Rng, ios: u64, few: u64) -> FaultPlan {
+    let (at, plan) = (rng.u64(1..ios), FaultPlan::default());
+    match rng.u8(0..6) {
+        0 => FaultPlan {
+            fail_write_at: Some(at),
+            ..plan
+        },
+        1 => FaultPlan {
+            fail_name_at: Some(1 + at % few),
+            ..plan
+        },
+        2 => FaultPlan {
+            fail_sync_at: Some((1 + at % few, SyncFailure::KeepsNew)),
+            ..plan
+        },
+        _ => FaultPlan {
+            cut_after_ops: Some(at),
+            ..plan
+        },
     }
 }

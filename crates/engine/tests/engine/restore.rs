@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use perdura::{Core, Db, EpochEnds, Error, LogForm, Progress, Rung, SourceStep, procedure};
 use perdura_archive::backup::{Backup, BackupId};
-use perdura_archive::{Codec, Moments, Quick, Run, RunId};
+use perdura_archive::{Codec, Moments, Quick, Run, RunId, RunWriter, Scope};
 use perdura_base::{Epoch, ImageSlot, Pos, Uuid};
 use perdura_device::{Access, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
 use perdura_page::{RegionDigest, record::decode_group};
@@ -448,4 +448,96 @@ fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
     let restored = typed_restored();
     arm(None);
     assert!(!matches!(restored, Ok((1, Some(plain))) if plain == b"old"));
+}
+
+/// A run like another one, in which a record is missing, or is there twice.
+fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
+    let disk = Arc::clone(&history.archive);
+    let dir = format!("tampered-{nth}-{twice}");
+    disk.make_dir(&dir).expect("memory");
+    let region = Arc::clone(&history.region);
+    let writer = RunWriter::create(Arc::clone(&disk), &dir, *run.header(), Codec::None, region);
+    let (mut writer, mut cursor) = (writer.expect("memory"), run.cursor(&Scope::All));
+    let mut at = 0;
+    while cursor.advance().expect("a run") {
+        let times = match (at == nth, twice) {
+            (false, _) => 1,
+            (true, false) => 0,
+            (true, true) => 2,
+        };
+        for _ in 0..times {
+            writer.push(&cursor.record()).expect("memory");
+        }
+        at += 1;
+    }
+    let tail = writer.finish(run.moments(), run.ends());
+    tail.and_then(|tail| tail.run()).expect("a run");
+    Arc::new(Run::open(disk.as_ref(), &dir, run.id(), &history.uuid).expect("a run"))
+}
+
+#[test]
+fn a_record_that_is_missing_or_doubled_ends_the_restore_and_names_the_page() {
+    let mut history = History::new(3);
+    let mut rng = fastrand::Rng::with_seed(3);
+    history.run(&mut rng, 60);
+    history.core().checkpoint_now().expect("an image");
+    history.back_up();
+    for round in 0..2 {
+        for number in 0..KEYS {
+            set(history.core(), number, Some(&[round; 100]));
+        }
+    }
+    history.core().flush_all().expect("a flush");
+    history.archive();
+    let backup = *history.backups.last().expect("a backup");
+    let archive = history.archive.as_ref();
+    let open = |id: &RunId| Run::open(archive, DIR, *id, &history.uuid).map(Arc::new);
+    let runs: Vec<Arc<Run>> = history
+        .runs
+        .iter()
+        .map(open)
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let last = runs.len() - 1;
+    let mut cursor = runs[last].cursor(&Scope::All);
+    let mut records = Vec::new();
+    while cursor.advance().expect("a run") {
+        let record = cursor.record();
+        records.push((record.at, record.updates.last, record.tag >= backup.k));
+    }
+    // That a page's last update is missing is for the digests of a later image to tell.
+    let is_followed = |nth: usize| {
+        let (at, useq, _) = records[nth];
+        let mut later = records.iter();
+        later.any(|(page, other, _)| *page == at && other.is_after(useq))
+    };
+    let applied = (0..records.len()).filter(|nth| records[*nth].2);
+    let lost = applied
+        .clone()
+        .filter(|nth| is_followed(*nth))
+        .map(|nth| (nth, false));
+    let cases: Vec<(usize, bool)> = applied.map(|nth| (nth, true)).chain(lost).collect();
+    assert!(cases.len() > 60, "{} cases", cases.len());
+    for (nth, twice) in cases {
+        let mut runs = runs.clone();
+        runs[last] = tampered(&history, &runs[last], nth, twice);
+        let of = Backup::open(archive, DIR, backup, &history.uuid).map(Arc::new);
+        let plan = of.and_then(|backup| RestorePlan::new(backup, runs, None));
+        let disk = SimDisk::new(1);
+        let means = RestoreMeans {
+            disks: Disks::on_one(disk.life(), STREAMS),
+            uuid: Uuid([9; 16]),
+            threads: 1,
+            clock: &ManualClock::at(5),
+            progress: &RestoreProgress::default(),
+        };
+        let restored = restore(&plan.expect("the runs tile"), &means).expect_err("a gap");
+        assert!(
+            restored.to_string().contains("the updates of page"),
+            "{restored}"
+        );
+        let opened = Core::open(env(&disk, STREAMS), small(), Arc::new(Progress::default()));
+        let half = opened.map(drop).expect_err("it is not whole");
+        assert!(half.to_string().contains("interrupted"), "{half}");
+    }
 }

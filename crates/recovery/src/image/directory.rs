@@ -1,11 +1,12 @@
 //! The directory of an image in memory: an entry for each page.
 
-use perdura_base::checksum::{affine_constant, crc32c, crc32c_append, linear_digest};
+use perdura_base::checksum::{affine_constant, linear_digest};
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, PageId, PartitionId, Useq};
 use perdura_heap::Geometry;
+use perdura_page::digest::page_crc;
 
 /// Bytes of a directory entry.
 const ENTRY_BYTES: usize = 28;
@@ -42,10 +43,6 @@ impl DirEntry {
     pub fn is_present(&self) -> bool {
         self.epoch.0 != 0
     }
-}
-
-pub(super) fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
-    crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
 }
 
 /// Computes XOR-linear digests of pages.

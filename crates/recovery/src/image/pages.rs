@@ -8,8 +8,8 @@ use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::{Error, ImageSlot, PageId, Result, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
-use super::directory::page_crc;
 use super::{DirEntry, PAGES_HEADER_BYTES, Place, folder, pages_path};
+use perdura_page::digest::page_crc;
 
 /// The pages file of an image.
 pub struct ImageFile {
