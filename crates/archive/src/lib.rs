@@ -15,6 +15,7 @@
 //! | [`quick`] | run generation: records of whole epochs, sorted in memory |
 //! | [`archiver`] | the log's durable epochs become runs, one I/O at a time |
 //! | [`merge`] | neighbouring runs become one, and records of one page one net record |
+//! | [`log_order`] | a run's records in the order of the log |
 //! | [`manifest`] | which files are the archive; how one manifest follows another |
 //! | [`store`] | an archive in a directory: opened after a crash, changed, verified |
 //! | [`merger`] | which runs are merged, and when their files go |
@@ -32,6 +33,7 @@
 
 pub mod archiver;
 pub mod backup;
+pub mod log_order;
 pub mod manifest;
 pub mod merge;
 pub mod merger;
@@ -47,6 +49,7 @@ pub mod writer;
 
 pub use archiver::{ArchivedRun, Archiver, ArchiverOptions, ArchiverStep};
 pub use backup::BackupId;
+pub use log_order::LogOrder;
 pub use manifest::{Edit, Manifest, Object, ObjectId, Parent, Role, Writer};
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
 pub use merger::{Merger, MergerOptions, Policy};

@@ -82,6 +82,12 @@ impl Places {
         Places { geometry, disks }
     }
 
+    /// The partition of a page.
+    #[must_use]
+    pub fn partition(&self, page: PageId) -> PartitionId {
+        self.geometry.partition_of_page(page)
+    }
+
     /// The place of a page in the file of its disk.
     #[must_use]
     pub fn place(&self, page: PageId) -> Place {

@@ -20,6 +20,7 @@
 //! | `plan` | whether a backup and runs can restore a moment |
 //! | `part` | one partition's merge join |
 //! | `output` | pages that stand side by side are written together |
+//! | `log_order`, `pool` | the traditional restore in the order of the log, to compare with |
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2.
@@ -54,10 +55,13 @@ use crate::image::{Directory, DirectoryWriter, ImageFile};
 use crate::images::Completion;
 
 mod choose;
+mod log_order;
 mod output;
 mod part;
 mod plan;
+mod pool;
 
+pub use log_order::{ReplayReport, restore_in_log_order};
 pub use plan::RestorePlan;
 
 use part::Part;
@@ -85,8 +89,12 @@ pub struct RestoreReport {
     pub parent: Uuid,
     /// Its image.
     pub k: CkptEpoch,
-    /// Pages written.
+    /// Pages of the new database.
     pub pages: u64,
+    /// Pages read.
+    pub page_reads: u64,
+    /// Pages written.
+    pub page_writes: u64,
     /// Bytes of backup and runs.
     pub bytes_read: u64,
     /// Bytes of pages and directory.
@@ -119,17 +127,31 @@ pub struct RestoreMeans<'a> {
 /// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Foreign`] for disks
 /// that hold something; the disks'.
 pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreReport> {
+    make_database(plan, means, |images, k| {
+        restore_parts(plan, means, images, k)
+    })
+}
+
+/// Makes the new database around its pages, which `make_parts` makes in the images' files for checkpoint `k`, and durable.
+fn make_database(
+    plan: &RestorePlan,
+    means: &RestoreMeans<'_>,
+    make_parts: impl FnOnce(&[ImageFile], CkptEpoch) -> Result<Vec<Part>>,
+) -> Result<RestoreReport> {
     let header = plan.backup.header();
     let new = new_database(header, means)?;
     mark_unfinished(means.disks.data.as_ref(), "perdura restore")?;
     create(&means.disks, means.clock, &new)?;
     let k = plan.image_number()?;
-    let restored = restore_pages(plan, means, k)?;
-    let (directory_crc, directory_bytes) = write_directory(plan, means, k, &restored)?;
+    let open =
+        |disk: &Arc<dyn perdura_device::Disk>| ImageFile::open(disk.as_ref(), SLOT, &means.uuid);
+    let images: Vec<ImageFile> = means.disks.images.iter().map(open).collect::<Result<_>>()?;
+    let parts = make_parts(&images, k)?;
+    let (directory_crc, directory_bytes) = write_directory(plan, means, k, &parts)?;
     name_image(plan, means, k, directory_crc)?;
     mark_finished(means.disks.data.as_ref())?;
     assert_eq!(
-        restored.parts.len(),
+        parts.len(),
         usize::from(header.chunks.partitions),
         "every partition is in the image"
     );
@@ -142,13 +164,14 @@ pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreRe
         bytes_written: directory_bytes,
         ..RestoreReport::default()
     };
-    for part in &restored.parts {
+    for part in &parts {
         report.pages += to_u64(part.entries.len());
         report.bytes_written += to_u64(part.entries.len() * perdura_base::limits::PAGE_BYTES);
         report.applied += part.applied;
         report.taken_out += part.taken_out;
         report.skipped += part.skipped;
     }
+    (report.page_reads, report.page_writes) = (plan.backup.pages(), report.pages);
     Ok(report)
 }
 
@@ -187,23 +210,20 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
     })
 }
 
-/// The pages of all partitions.
-struct Restored {
-    parts: Vec<Part>,
-}
-
 /// Merges the partitions, a thread taking one after the other.
-fn restore_pages(plan: &RestorePlan, means: &RestoreMeans<'_>, k: CkptEpoch) -> Result<Restored> {
+fn restore_parts(
+    plan: &RestorePlan,
+    means: &RestoreMeans<'_>,
+    images: &[ImageFile],
+    k: CkptEpoch,
+) -> Result<Vec<Part>> {
     let partitions = plan.backup.header().chunks.partitions;
-    let open =
-        |disk: &Arc<dyn perdura_device::Disk>| ImageFile::open(disk.as_ref(), SLOT, &means.uuid);
-    let images: Vec<ImageFile> = means.disks.images.iter().map(open).collect::<Result<_>>()?;
     let expected = plan.backup.pages();
     means.progress.expected.store(expected, Ordering::Relaxed);
     let (next, failed) = (AtomicU16::new(0), Mutex::new(None));
     let parts = Mutex::new(vec![None; usize::from(partitions)]);
     let work = || {
-        let mut merging = part::Merging::new(plan, &images, k, means.progress);
+        let mut merging = part::Merging::new(plan, images, k, means.progress);
         loop {
             let partition = next.fetch_add(1, Ordering::Relaxed);
             if partition >= partitions || failed.lock().is_some() {
@@ -230,13 +250,11 @@ fn restore_pages(plan: &RestorePlan, means: &RestoreMeans<'_>, k: CkptEpoch) -> 
     if let Some(error) = failed.into_inner() {
         return Err(error);
     }
-    for image in &images {
+    for image in images {
         image.sync()?;
     }
     let parts: Option<Vec<Part>> = parts.into_inner().into_iter().collect();
-    Ok(Restored {
-        parts: parts.expect("every partition was taken"),
-    })
+    Ok(parts.expect("every partition was taken"))
 }
 
 /// Writes the image's directory; its checksum and length.
@@ -244,7 +262,7 @@ fn write_directory(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
     k: CkptEpoch,
-    restored: &Restored,
+    parts: &[Part],
 ) -> Result<(u32, u64)> {
     let header = plan.backup.header();
     let data = &means.disks.data;
@@ -254,7 +272,7 @@ fn write_directory(
     }
     let mut directory = Directory::empty(header.chunks.partitions);
     let mut bytes = 0;
-    for (partition, part) in (0..).map(PartitionId).zip(&restored.parts) {
+    for (partition, part) in (0..).map(PartitionId).zip(parts) {
         for (local, entry) in &part.entries {
             directory.set(partition, *local, *entry);
         }

@@ -12,7 +12,8 @@ use perdura_base::Epoch;
 use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_recovery::restore::{
-    RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+    ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+    restore_in_log_order,
 };
 use serde::Serialize;
 
@@ -44,6 +45,12 @@ pub struct Args {
     /// The commit epoch whose state to restore [default: the last one that the archive holds].
     #[arg(long, value_name = "EPOCH")]
     at: Option<u64>,
+    /// How records come to their pages.
+    #[arg(long, value_enum, default_value_t = Method::SinglePass)]
+    method: Method,
+    /// Pages of 16 KiB that `--method replay` keeps in memory.
+    #[arg(long, value_name = "N", required_if_eq("method", "replay"))]
+    buffer_pages: Option<usize>,
     /// Threads that merge [default: one for each core].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
@@ -52,9 +59,21 @@ pub struct Args {
     json: bool,
 }
 
+/// The ways to restore, which make the same database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Method {
+    /// Backup and runs are merged, and each page is made once.
+    SinglePass,
+    /// The backup is laid down, and the records are applied in the order of the log: the traditional way, to compare with.
+    Replay,
+}
+
 #[derive(Serialize)]
 struct Told {
+    method: &'static str,
     seconds: f64,
+    #[serde(flatten)]
+    replay: Option<Replayed>,
     epoch: u64,
     uuid: String,
     parent: String,
@@ -62,9 +81,21 @@ struct Told {
     bytes_read: u64,
     bytes_written: u64,
     pages_restored: u64,
+    page_reads: u64,
+    page_writes: u64,
     records_applied: u64,
     records_taken_out: u64,
     records_skipped: u64,
+}
+
+/// What there is to say of a replay. `seconds` includes both and what was waited for sorting.
+#[derive(Serialize)]
+struct Replayed {
+    buffer_pages: usize,
+    copy_seconds: f64,
+    replay_seconds: f64,
+    replay_page_reads: u64,
+    replay_page_writes: u64,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -92,7 +123,15 @@ pub fn run(args: &Args) -> Result<()> {
         if std::io::stderr().is_terminal() && !args.json {
             scope.spawn(|| show(&progress, &is_done, begun));
         }
-        let report = restore(&plan, &means);
+        let report = match args.buffer_pages {
+            Some(pages) if args.method == Method::Replay => {
+                restore_in_log_order(&plan, &means, pages)
+            }
+            _ => restore(&plan, &means).map(|restored| ReplayReport {
+                restored,
+                ..ReplayReport::default()
+            }),
+        };
         is_done.store(true, Ordering::SeqCst);
         report
     });
@@ -117,8 +156,20 @@ fn show(progress: &RestoreProgress, is_done: &AtomicBool, begun: Instant) {
     eprint!("\r                                                            \r");
 }
 
-fn tell(args: &Args, plan: &RestorePlan, report: &RestoreReport, took: Duration) -> Result<()> {
+fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) -> Result<()> {
+    let report: &RestoreReport = &replay.restored;
+    let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
+    let is_replay = args.method == Method::Replay;
+    let buffers = args.buffer_pages.filter(|_| is_replay);
     let told = Told {
+        method: if is_replay { "replay" } else { "single-pass" },
+        replay: buffers.map(|buffer_pages| Replayed {
+            buffer_pages,
+            copy_seconds: seconds(replay.copy_ns),
+            replay_seconds: seconds(replay.replay_ns),
+            replay_page_reads: replay.page_reads,
+            replay_page_writes: replay.page_writes,
+        }),
         seconds: took.as_secs_f64(),
         epoch: report.epoch.0,
         uuid: report.uuid.to_string(),
@@ -127,6 +178,8 @@ fn tell(args: &Args, plan: &RestorePlan, report: &RestoreReport, took: Duration)
         bytes_read: report.bytes_read,
         bytes_written: report.bytes_written,
         pages_restored: report.pages,
+        page_reads: report.page_reads,
+        page_writes: report.page_writes,
         records_applied: report.applied,
         records_taken_out: report.taken_out,
         records_skipped: report.skipped,
@@ -134,7 +187,7 @@ fn tell(args: &Args, plan: &RestorePlan, report: &RestoreReport, took: Duration)
     if args.json {
         return output::json(&told);
     }
-    output::text(&format!(
+    let mut text = format!(
         "restored  epoch {} of database {} in {:.2} s, from {}\n\
          pages     {} ({} bytes read, {} written); records: {} applied, {} taken out, {} skipped\n\
          made      {}, database {}\n",
@@ -150,5 +203,16 @@ fn tell(args: &Args, plan: &RestorePlan, report: &RestoreReport, took: Duration)
         told.records_skipped,
         args.to.display(),
         told.uuid,
-    ))
+    );
+    if let Some(replay) = &told.replay {
+        text += &format!(
+            "replay    {} buffers: {} page reads and {} writes in {:.2} s, behind {:.2} s of laying the backup down\n",
+            replay.buffer_pages,
+            replay.replay_page_reads,
+            replay.replay_page_writes,
+            replay.replay_seconds,
+            replay.copy_seconds,
+        );
+    }
+    output::text(&text)
 }

@@ -77,6 +77,13 @@ fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_
     let told = done(&[&from[..], &[arg(&at("last")), "--json"]].concat());
     assert!(told.contains("\"records_applied\": "), "{told}");
     assert_eq!(digest(&at("last")), second);
+    let replay = ["--method", "replay", "--buffer-pages", "2", "--json"];
+    let told = done(&[&from[..], &[arg(&at("replayed"))], &replay[..]].concat());
+    assert!(told.contains("\"replay_page_reads\": "), "{told}");
+    assert_eq!(digest(&at("replayed")), second);
+    let to = at("none");
+    let poor = [&from[..], &[arg(&to)], &replay[..2]].concat();
+    assert_ne!(ended(&poor).0, 0, "a replay needs a pool");
     // The epoch of the backup's own end, behind which everything else was written.
     let epoch = listed.split("up to epoch ").nth(1).unwrap();
     let epoch = epoch.split(',').next().unwrap();

@@ -19,6 +19,7 @@ mod log_end;
 mod long_rows;
 mod ordered;
 mod restore;
+mod restore_methods;
 mod salvage_typed;
 mod sections;
 mod settings;

@@ -20,7 +20,7 @@ use perdura_wal::FrameKind;
 use crate::core_steps::{env, get, open, small};
 use crate::typed::Account;
 
-const STREAMS: usize = 2;
+pub const STREAMS: usize = 2;
 const KEYS: usize = 40;
 const DIR: &str = "archive";
 
@@ -77,14 +77,14 @@ fn archive_log(
 }
 
 /// A database with its archive, and what each epoch was.
-struct History {
+pub struct History {
     disk: Arc<SimDisk>,
     core: Option<Core>,
     archive: Arc<dyn Disk>,
     uuid: Uuid,
-    at: EpochEnds,
-    runs: Vec<RunId>,
-    backups: Vec<BackupId>,
+    pub at: EpochEnds,
+    pub runs: Vec<RunId>,
+    pub backups: Vec<BackupId>,
     changes: Changes,
     region: Arc<RegionDigest>,
     /// How often the older image was all that was left.
@@ -92,7 +92,7 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64) -> History {
+    pub fn new(seed: u64) -> History {
         let disk = SimDisk::new(seed);
         let core = open(&disk, STREAMS);
         let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -170,7 +170,7 @@ impl History {
         self.core = Some(core);
     }
 
-    fn run(&mut self, rng: &mut fastrand::Rng, steps: usize) {
+    pub fn run(&mut self, rng: &mut fastrand::Rng, steps: usize) {
         let mut under_way = false;
         for _ in 0..steps {
             match rng.u8(0..100) {
@@ -230,12 +230,18 @@ impl History {
         state
     }
 
-    fn plan(&self, id: BackupId, target: Option<Epoch>) -> Result<RestorePlan, Error> {
+    pub fn plan(&self, id: BackupId, target: Option<Epoch>) -> Result<RestorePlan, Error> {
+        RestorePlan::new(self.backup(id)?, self.open_runs()?, target)
+    }
+
+    pub fn backup(&self, id: BackupId) -> Result<Arc<Backup>, Error> {
+        Backup::open(self.archive.as_ref(), DIR, id, &self.uuid).map(Arc::new)
+    }
+
+    pub fn open_runs(&self) -> Result<Vec<Arc<Run>>, Error> {
         let archive = self.archive.as_ref();
-        let backup = Arc::new(Backup::open(archive, DIR, id, &self.uuid)?);
         let open = |id: &RunId| Ok(Arc::new(Run::open(archive, DIR, *id, &self.uuid)?));
-        let runs = self.runs.iter().map(open).collect::<Result<_, Error>>()?;
-        RestorePlan::new(backup, runs, target)
+        self.runs.iter().map(open).collect()
     }
 
     fn restore(&self, id: BackupId, target: Option<Epoch>) -> Result<(Core, RestoreReport), Error> {
@@ -451,7 +457,7 @@ fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
 }
 
 /// A run like another one, in which a record is missing, or is there twice.
-fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
+pub fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
     let disk = Arc::clone(&history.archive);
     let dir = format!("tampered-{nth}-{twice}");
     disk.make_dir(&dir).expect("memory");
@@ -490,14 +496,7 @@ fn a_record_that_is_missing_or_doubled_ends_the_restore_and_names_the_page() {
     history.core().flush_all().expect("a flush");
     history.archive();
     let backup = *history.backups.last().expect("a backup");
-    let archive = history.archive.as_ref();
-    let open = |id: &RunId| Run::open(archive, DIR, *id, &history.uuid).map(Arc::new);
-    let runs: Vec<Arc<Run>> = history
-        .runs
-        .iter()
-        .map(open)
-        .collect::<Result<_, _>>()
-        .unwrap();
+    let runs = history.open_runs().expect("the runs");
     let last = runs.len() - 1;
     let mut cursor = runs[last].cursor(&Scope::All);
     let mut records = Vec::new();
@@ -521,7 +520,7 @@ fn a_record_that_is_missing_or_doubled_ends_the_restore_and_names_the_page() {
     for (nth, twice) in cases {
         let mut runs = runs.clone();
         runs[last] = tampered(&history, &runs[last], nth, twice);
-        let of = Backup::open(archive, DIR, backup, &history.uuid).map(Arc::new);
+        let of = history.backup(backup);
         let plan = of.and_then(|backup| RestorePlan::new(backup, runs, None));
         let disk = SimDisk::new(1);
         let means = RestoreMeans {

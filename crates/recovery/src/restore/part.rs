@@ -40,15 +40,32 @@ pub(super) struct Merging<'a> {
     read: AlignedBuf,
 }
 
+impl Part {
+    /// Counts a record that makes a difference.
+    pub(super) fn count(&mut self, goes_in: bool) {
+        let side = if goes_in {
+            &mut self.applied
+        } else {
+            &mut self.taken_out
+        };
+        *side += 1;
+    }
+
+    /// Whether a record made a difference.
+    pub(super) fn is_changed(&self) -> bool {
+        self.applied + self.taken_out > 0
+    }
+}
+
 /// The records that change a page, so far.
 #[derive(Default)]
-struct Changes {
+pub(super) struct Changes {
     put_in: Option<Updates>,
     taken_out: Option<Updates>,
 }
 
 impl Changes {
-    fn note(&mut self, goes_in: bool, record: &RunRecord<'_>) {
+    pub(super) fn note(&mut self, goes_in: bool, record: &RunRecord<'_>) {
         let side = if goes_in {
             &mut self.put_in
         } else {
@@ -61,18 +78,41 @@ impl Changes {
     }
 
     /// The page's update number; `None` if the records are not exactly those after the backup's, or those up to it.
-    fn number(&self, base: Useq) -> Option<Useq> {
+    pub(super) fn number(&self, base: Useq) -> Option<Useq> {
         match (self.put_in, self.taken_out) {
             (None, None) => Some(base),
             (Some(updates), None) => updates.is_dense_after(base).then_some(updates.last),
             (None, Some(updates)) => {
-                let before = Useq(base.0.wrapping_sub(u32::try_from(updates.count).ok()?));
+                let before = number_before(base, updates);
                 let leads_up = updates.last == base && updates.is_dense_after(before);
                 leads_up.then_some(before)
             }
             (Some(_), Some(_)) => None,
         }
     }
+
+    /// The update number that [`number`](Self::number) gives if no record is missing or twice.
+    pub(super) fn number_so_far(&self, base: Useq) -> Useq {
+        match (self.put_in, self.taken_out) {
+            (None, None) => base,
+            (Some(updates), _) => updates.last,
+            (None, Some(updates)) => number_before(base, updates),
+        }
+    }
+
+    /// Whether a page of this update number is of a later time and does not exist at the target. The pages of key-addressed
+    /// tables have no update numbers.
+    pub(super) fn leave_nothing(&self, useq: Useq, is_in_backup: bool) -> bool {
+        useq == Useq(0) && (!is_in_backup || self.taken_out.is_some())
+    }
+}
+
+/// The number before these updates, which lead up to `last`. More than there are numbers are not dense, whatever it is.
+fn number_before(last: Useq, updates: Updates) -> Useq {
+    Useq(
+        last.0
+            .wrapping_sub(u32::try_from(updates.count).unwrap_or(u32::MAX)),
+    )
 }
 
 impl<'a> Merging<'a> {
@@ -126,7 +166,7 @@ impl<'a> Merging<'a> {
             self.make(file, (id, local), base, &mut records, &mut part)?;
         }
         self.output.flush(file)?;
-        if part.applied + part.taken_out == 0 {
+        if !part.is_changed() {
             part.sidecar = section.sidecar;
         }
         Ok(part)
@@ -174,11 +214,7 @@ impl<'a> Merging<'a> {
                 Some(goes_in) => {
                     record.xor_into(page);
                     changes.note(goes_in, &record);
-                    *if goes_in {
-                        &mut part.applied
-                    } else {
-                        &mut part.taken_out
-                    } += 1;
+                    part.count(goes_in);
                 }
             }
             records.advance()?;
@@ -186,9 +222,7 @@ impl<'a> Merging<'a> {
         let Some(useq) = changes.number(number) else {
             return Err(gap(id, number, &changes));
         };
-        // The pages of key-addressed tables have no update numbers.
-        if useq == Useq(0) && (base.is_none() || changes.taken_out.is_some()) {
-            // Of a later time: at the target it did not exist.
+        if changes.leave_nothing(useq, base.is_some()) {
             self.output.drop_last();
             return Ok(());
         }
@@ -254,7 +288,7 @@ impl<'a> Records<'a> {
 }
 
 /// Records are missing or doubled.
-fn gap(id: PageId, base: Useq, changes: &Changes) -> Error {
+pub(super) fn gap(id: PageId, base: Useq, changes: &Changes) -> Error {
     let side = changes.put_in.or(changes.taken_out);
     let found = side.map_or_else(String::new, |updates| {
         format!(

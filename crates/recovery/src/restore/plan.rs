@@ -111,6 +111,15 @@ impl RestorePlan {
         })
     }
 
+    /// The backup alone.
+    pub(super) fn without_runs(&self) -> RestorePlan {
+        RestorePlan {
+            backup: Arc::clone(&self.backup),
+            runs: Vec::new(),
+            target: self.target,
+        }
+    }
+
     /// The epoch whose state is restored.
     #[must_use]
     pub fn target(&self) -> Epoch {

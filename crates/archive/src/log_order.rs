@@ -1,0 +1,83 @@
+//! A run's records in the order of the log: what a run was before it was sorted.
+//!
+//! Only the traditional restore wants this order (`perdura_recovery::restore`), as the baseline that sorting is measured
+//! against. The records are read, and then sorted by epoch in memory. Those of one epoch stay in the order of their pages: the
+//! log has them in another one, which is of no consequence to the result because they commute, and theirs favours
+//! whoever keeps pages in a buffer.
+
+use std::sync::Arc;
+
+use perdura_base::num::{to_u32, to_usize};
+use perdura_base::{CkptEpoch, Error, Result};
+
+use crate::reader::{Run, Scope};
+use crate::record::{EpochSpan, PageAt, RunRecord, Updates};
+
+/// Bytes of a run's records, beyond which they are not put in order.
+pub const LOG_ORDER_BYTES: usize = 1024 * 1024 * 1024;
+
+/// A record, and where its fragments are.
+struct Head {
+    at: PageAt,
+    epochs: EpochSpan,
+    tag: CkptEpoch,
+    updates: Updates,
+    fragments: u32,
+    from: u32,
+    bytes: u32,
+}
+
+/// The records of a run, in memory.
+pub struct LogOrder {
+    heads: Vec<Head>,
+    bytes: Vec<u8>,
+}
+
+impl LogOrder {
+    /// Reads a run whole.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; [`Error::Usage`] for a run with more than [`LOG_ORDER_BYTES`] of records; the disk's.
+    pub fn read(run: &Arc<Run>) -> Result<LogOrder> {
+        let (mut heads, mut bytes) = (Vec::new(), Vec::new());
+        let mut cursor = run.cursor(&Scope::All);
+        while cursor.advance()? {
+            let record = cursor.record();
+            let fragments = record.fragment_bytes();
+            let taken = bytes.len() + fragments.len() + (heads.len() + 1) * size_of::<Head>();
+            if taken > LOG_ORDER_BYTES {
+                return Err(Error::Usage(format!(
+                    "{} has more than {LOG_ORDER_BYTES} bytes of records, which are not put into the log's order in \
+                     memory: restore in one pass, which needs no memory for them",
+                    run.id().name()
+                )));
+            }
+            heads.push(Head {
+                at: record.at,
+                epochs: record.epochs,
+                tag: record.tag,
+                updates: record.updates,
+                fragments: record.fragment_count(),
+                from: to_u32(bytes.len()),
+                bytes: to_u32(fragments.len()),
+            });
+            bytes.extend_from_slice(fragments);
+        }
+        Ok(LogOrder { heads, bytes })
+    }
+
+    /// Puts the records in the order of their epochs; a net record comes with its first.
+    pub fn sort(&mut self) {
+        self.heads.sort_by_key(|head| head.epochs.first);
+    }
+
+    /// The records.
+    pub fn records(&self) -> impl Iterator<Item = RunRecord<'_>> {
+        self.heads.iter().map(|head| {
+            let from = to_usize(u64::from(head.from));
+            let bytes = &self.bytes[from..from + to_usize(u64::from(head.bytes))];
+            let fragments = (head.fragments, bytes);
+            RunRecord::checked(head.at, head.epochs, head.tag, head.updates, fragments)
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! A buffer pool of a few pages of an image, for a replay that jumps about in it.
+//!
+//! # Source
+//! The clock with one bit a frame: R. W. Carr, J. L. Hennessy, "WSClock", SOSP 1981, section 2.
+
+use std::collections::HashMap;
+
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::{PageId, Result};
+use perdura_device::AlignedBuf;
+
+use crate::image::{ImageFile, Place, Places, disk_of};
+
+/// Where a page is in memory.
+#[derive(Debug, Clone, Copy, Default)]
+struct Frame {
+    page: Option<PageId>,
+    /// Touched since the hand came by.
+    is_used: bool,
+    is_dirty: bool,
+}
+
+/// Pages in memory, as many as it was made for.
+pub(super) struct Pool<'a> {
+    images: &'a [ImageFile],
+    places: Places,
+    frames: Vec<Frame>,
+    bytes: AlignedBuf,
+    at: HashMap<PageId, usize>,
+    hand: usize,
+    /// Pages read.
+    pub(super) reads: u64,
+    /// Pages written.
+    pub(super) writes: u64,
+}
+
+impl<'a> Pool<'a> {
+    /// An empty pool of so many frames, at least one.
+    pub(super) fn new(images: &'a [ImageFile], places: Places, frames: usize) -> Pool<'a> {
+        assert!(frames > 0, "a page is changed in memory");
+        Pool {
+            images,
+            places,
+            frames: vec![Frame::default(); frames],
+            bytes: AlignedBuf::zeroed(frames * PAGE_BYTES),
+            at: HashMap::with_capacity(frames),
+            hand: 0,
+            reads: 0,
+            writes: 0,
+        }
+    }
+
+    /// The frame that has a page.
+    pub(super) fn find(&mut self, page: PageId) -> Option<usize> {
+        let frame = *self.at.get(&page)?;
+        debug_assert_eq!(self.frames[frame].page, Some(page), "one page a frame");
+        self.frames[frame].is_used = true;
+        Some(frame)
+    }
+
+    /// A frame whose page is given up next; its page, if that was changed and must be written before.
+    pub(super) fn choose(&mut self) -> (usize, Option<PageId>) {
+        loop {
+            let at = self.hand;
+            self.hand = (self.hand + 1) % self.frames.len();
+            let frame = &mut self.frames[at];
+            if !std::mem::take(&mut frame.is_used) {
+                return (at, frame.page.filter(|_| frame.is_dirty));
+            }
+        }
+    }
+
+    /// Gives a frame to a page, and its bytes to the caller. What was there is forgotten.
+    fn take(&mut self, frame: usize, page: PageId) -> &mut [u8] {
+        let before = std::mem::replace(
+            &mut self.frames[frame],
+            Frame {
+                page: Some(page),
+                is_used: true,
+                is_dirty: false,
+            },
+        );
+        assert!(!before.is_dirty, "a changed page was written");
+        if let Some(before) = before.page {
+            self.at.remove(&before);
+        }
+        self.at.insert(page, frame);
+        assert!(
+            self.at.len() <= self.frames.len(),
+            "a pool has as many pages as frames"
+        );
+        &mut self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
+    }
+
+    /// Begins a page of zeros in a frame.
+    pub(super) fn begin(&mut self, frame: usize, page: PageId) {
+        self.take(frame, page).fill(0);
+    }
+
+    /// Reads a page into a frame: how many bytes of it there are.
+    pub(super) fn read(&mut self, frame: usize, page: PageId) -> Result<usize> {
+        let (disk, place) = self.place(page);
+        let image = &self.images[disk];
+        self.reads += 1;
+        image.read(place, self.take(frame, page))
+    }
+
+    /// The page in a frame, which is changed.
+    pub(super) fn change(&mut self, frame: usize) -> &mut [u8] {
+        debug_assert!(self.frames[frame].page.is_some(), "a frame with a page");
+        self.frames[frame].is_dirty = true;
+        &mut self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
+    }
+
+    /// The page in a frame.
+    pub(super) fn bytes(&self, frame: usize) -> &[u8] {
+        &self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
+    }
+
+    /// Writes the page in a frame back to its place.
+    pub(super) fn write_back(&mut self, frame: usize) -> Result<()> {
+        let page = self.frames[frame].page.expect("a frame with a page");
+        let (disk, place) = self.place(page);
+        self.images[disk].write(place, self.bytes(frame))?;
+        self.writes += 1;
+        self.frames[frame].is_dirty = false;
+        Ok(())
+    }
+
+    /// The frames whose pages are changed, in the order of their places.
+    pub(super) fn dirty(&self) -> Vec<(usize, PageId)> {
+        let frames = self.frames.iter().enumerate();
+        let dirty = frames.filter(|(_, frame)| frame.is_dirty);
+        let mut dirty: Vec<(usize, PageId)> =
+            dirty.filter_map(|(at, f)| Some((at, f.page?))).collect();
+        dirty.sort_by_key(|(_, page)| self.place(*page));
+        dirty
+    }
+
+    /// Makes everything written durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.images.iter().try_for_each(ImageFile::sync)
+    }
+
+    fn place(&self, page: PageId) -> (usize, Place) {
+        let partition = self.places.partition(page);
+        (
+            disk_of(partition, self.images.len()),
+            self.places.place(page),
+        )
+    }
+}
