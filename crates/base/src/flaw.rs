@@ -202,6 +202,8 @@ pub enum Flaw {
     LaterEpochsKept,
     /// Restore: runs are read up to the target, not up to the end of the backup's sweep.
     RunsReadUpToTarget,
+    /// A backup that is the state of an epoch is judged by tags, as if it were a sweep.
+    CutJudgedByTag,
     /// Restore: runs are applied to a backup whose key-addressed tables stay behind.
     RunsAppliedToKept,
     /// Restore: a page that the backup does not have begins as what the buffer held.
@@ -342,10 +344,11 @@ impl Flaw {
     ];
 
     /// The flaws of a restore: its tests arm them.
-    pub const RESTORE: [Flaw; 5] = [
+    pub const RESTORE: [Flaw; 6] = [
         Flaw::TagBelowKeptBackup,
         Flaw::LaterEpochsKept,
         Flaw::RunsReadUpToTarget,
+        Flaw::CutJudgedByTag,
         Flaw::RunsAppliedToKept,
         Flaw::PageBeyondBackupKept,
     ];

@@ -40,6 +40,7 @@
 //! | `options`, `given`, [`mod@restart`], `close` | what a restart is given, and refused for; its phases in order; closing the incarnation |
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
 //! | [`mod@backup`], [`mod@restore`] | an image is copied to an archive; a new database is made of such a copy and the archive's runs |
+//! | [`virtual_backup`] | a backup is made of an older one and the archive's runs |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | the progress of a restart, and its report |
@@ -99,6 +100,7 @@ mod threads;
 pub mod truncate;
 mod undo;
 pub mod verify;
+pub mod virtual_backup;
 pub mod vouch;
 pub mod window;
 pub mod work;

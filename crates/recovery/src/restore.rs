@@ -18,8 +18,9 @@
 //! |---|---|
 //! | `choose` | which of an archive's backups it begins with |
 //! | `plan` | whether a backup and runs can restore a moment |
+//! | `served` | which moments a backup serves |
 //! | `part` | one partition's merge join |
-//! | `output` | pages that stand side by side are written together |
+//! | `sink` | where the pages go: into an image, or into a backup |
 //! | `log_order`, `pool` | the traditional restore in the order of the log, to compare with |
 //!
 //! # Source
@@ -56,15 +57,18 @@ use crate::images::Completion;
 
 mod choose;
 mod log_order;
-mod output;
-mod part;
+pub(crate) mod part;
 mod plan;
 mod pool;
+mod served;
+pub(crate) mod sink;
 
 pub use log_order::{ReplayReport, restore_in_log_order};
 pub use plan::RestorePlan;
+pub use served::{Served, served};
 
-use part::Part;
+use part::{Merging, Part};
+use sink::ImageSink;
 
 /// Where a restored image is.
 const SLOT: ImageSlot = ImageSlot::A;
@@ -76,6 +80,13 @@ pub struct RestoreProgress {
     pub pages: AtomicU64,
     /// Pages of the backup: about as many will be written.
     pub expected: AtomicU64,
+}
+
+impl RestoreProgress {
+    /// Begins with a backup of so many pages.
+    pub(crate) fn begin(&self, expected: u64) {
+        self.expected.store(expected, Ordering::Relaxed);
+    }
 }
 
 /// What a restore did.
@@ -218,18 +229,18 @@ fn restore_parts(
     k: CkptEpoch,
 ) -> Result<Vec<Part>> {
     let partitions = plan.backup.header().chunks.partitions;
-    let expected = plan.backup.pages();
-    means.progress.expected.store(expected, Ordering::Relaxed);
+    means.progress.begin(plan.backup.pages());
     let (next, failed) = (AtomicU16::new(0), Mutex::new(None));
     let parts = Mutex::new(vec![None; usize::from(partitions)]);
     let work = || {
-        let mut merging = part::Merging::new(plan, images, k, means.progress);
+        let sink = ImageSink::new(images, geometry(plan.backup.header()));
+        let mut merging = Merging::new(sink, k, k);
         loop {
             let partition = next.fetch_add(1, Ordering::Relaxed);
             if partition >= partitions || failed.lock().is_some() {
                 return;
             }
-            match merging.restore(PartitionId(partition)) {
+            match merging.merge(plan, PartitionId(partition), means.progress) {
                 Ok(part) => parts.lock()[usize::from(partition)] = Some(part),
                 Err(error) => {
                     failed.lock().get_or_insert(error);

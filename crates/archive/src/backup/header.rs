@@ -65,7 +65,7 @@ impl BackupHeader {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);
-        assert!(self.is_ordered(), "an image begins before it ends");
+        assert!(self.is_sound(), "an image begins before it ends");
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.put(MAGIC);
         out.put_u16(FORMAT_VERSION);
@@ -98,7 +98,7 @@ impl BackupHeader {
     /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for a whole header of another version.
     pub fn decode(file: &str, bytes: &[u8]) -> Result<(BackupHeader, u32)> {
         let (mut r, crc) = unseal(file, bytes, *MAGIC, CRC_AT, damage)?;
-        let header = fields(&mut r).filter(BackupHeader::is_ordered);
+        let header = fields(&mut r).filter(BackupHeader::is_sound);
         let header = header.ok_or_else(|| {
             let expected = "a header whose fields are in their ranges";
             damage(file, 0, expected, "other values")
@@ -106,8 +106,15 @@ impl BackupHeader {
         Ok((header, crc))
     }
 
-    fn is_ordered(&self) -> bool {
-        self.begin.0 <= self.id.end.0.saturating_add(1)
+    /// Whether begin and end fit each other, and the kind fits both and the number.
+    fn is_sound(&self) -> bool {
+        let next = self.id.end.0.saturating_add(1);
+        match self.kind {
+            BackupKind::Sweep => self.begin.0 <= next && self.id.k > CkptEpoch(0),
+            BackupKind::Cut => {
+                self.begin.0 == next && self.id == BackupId::cut(self.id.end) && !self.consistent
+            }
+        }
     }
 }
 

@@ -7,11 +7,20 @@ use perdura_base::{CkptEpoch, Epoch};
 pub struct BackupId {
     /// The image's end epoch.
     pub end: Epoch,
-    /// Its checkpoint epoch.
+    /// Its checkpoint epoch; 0 of a cut.
     pub k: CkptEpoch,
 }
 
 impl BackupId {
+    /// The backup that is the state of an epoch.
+    #[must_use]
+    pub fn cut(end: Epoch) -> BackupId {
+        BackupId {
+            end,
+            k: CkptEpoch(0),
+        }
+    }
+
     /// The file's name.
     #[must_use]
     pub fn name(&self) -> String {

@@ -7,6 +7,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result};
 
 use super::{Manifest, Object, ObjectId};
+use crate::backup::BackupId;
 use crate::merge::Images;
 use crate::name::{EpochRange, RunId};
 
@@ -26,8 +27,15 @@ pub enum Edit {
         /// The database's own images; `None`: as before.
         images: Option<Images>,
     },
-    /// A backup.
+    /// A backup that is the copy of an image.
     AddBackup(Object),
+    /// A backup that is the state of an epoch.
+    AddCut {
+        /// It.
+        cut: Object,
+        /// The run in whose midst the epoch lies, which has it as a moment; `None`: a run ends with it.
+        within: Option<RunId>,
+    },
     /// Runs are replaced by the one that they were merged into.
     Replace {
         /// The runs, by their epochs.
@@ -69,6 +77,7 @@ impl Edit {
                 add_run(manifest, *run, ends)
             }
             Edit::AddBackup(backup) => add_backup(manifest, *backup),
+            Edit::AddCut { cut, within } => add_cut(manifest, *cut, *within),
             Edit::Replace {
                 inputs,
                 output,
@@ -118,14 +127,33 @@ fn add_run(manifest: &mut Manifest, run: Object, ends: &[Pos]) -> Result<()> {
 }
 
 fn add_backup(manifest: &mut Manifest, backup: Object) -> Result<()> {
-    let Some(id) = backup.id.backup() else {
-        return refused(format!("{} is no backup", backup.id.path()));
+    let ObjectId::Sweep(id) = backup.id else {
+        return refused(format!("{} is no copy of an image", backup.id.path()));
     };
+    insert_backup(manifest, backup, id)
+}
+
+fn insert_backup(manifest: &mut Manifest, backup: Object, id: BackupId) -> Result<()> {
     if manifest.backups().any(|other| other == id) {
         return refused(format!("the archive has {} already", id.name()));
     }
     insert(manifest, backup);
     Ok(())
+}
+
+fn add_cut(manifest: &mut Manifest, cut: Object, within: Option<RunId>) -> Result<()> {
+    let ObjectId::Cut(id) = cut.id else {
+        return refused(format!("{} is not the state of an epoch", cut.id.path()));
+    };
+    let around = manifest.run_around(id.end);
+    if let Some(run) = around.filter(|_| around != within) {
+        return refused(format!(
+            "{} was made while runs were merged into {}, which may not have its moment",
+            id.name(),
+            run.name()
+        ));
+    }
+    insert_backup(manifest, cut, id)
 }
 
 fn replace(

@@ -99,6 +99,13 @@ impl Manifest {
         self.objects.iter().filter_map(|object| object.id.backup())
     }
 
+    /// The run in whose midst an epoch lies: it has this one and a later one.
+    #[must_use]
+    pub fn run_around(&self, epoch: Epoch) -> Option<RunId> {
+        let mut runs = self.runs();
+        runs.find(|run| run.epochs.contains(epoch) && run.epochs.last() != epoch)
+    }
+
     /// An object, if it is part of the archive.
     #[must_use]
     pub fn object(&self, id: ObjectId) -> Option<&Object> {

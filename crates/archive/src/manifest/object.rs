@@ -114,7 +114,7 @@ impl Object {
                 generation,
             }),
             SWEEP if is_plain => ObjectId::Sweep(backup),
-            CUT if is_plain => ObjectId::Cut(backup),
+            CUT if is_plain && backup.k == CkptEpoch(0) => ObjectId::Cut(backup),
             _ => return None,
         };
         debug_assert_eq!(r.at() - from, OBJECT_BYTES, "the entry has been read");

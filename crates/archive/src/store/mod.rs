@@ -47,6 +47,7 @@ pub use publication::{Publication, Published};
 pub use restart::{Duty, Plan};
 pub use verify::{Fault, Verified};
 
+use crate::backup::{Backup, BackupId};
 use crate::manifest::object::{BACKUPS, RUNS};
 use crate::manifest::{Edit, Manifest, Object, ObjectId, Writer};
 use crate::merge::Images;
@@ -193,6 +194,15 @@ impl Store {
     /// As [`Run::open`].
     pub fn open_run(&self, id: RunId) -> Result<Arc<Run>> {
         Run::open(self.disk.as_ref(), &self.runs_dir(), id, &self.uuid).map(Arc::new)
+    }
+
+    /// Opens a backup of the archive.
+    ///
+    /// # Errors
+    /// As [`Backup::open`].
+    pub fn open_backup(&self, id: BackupId) -> Result<Arc<Backup>> {
+        let dir = self.backups_dir();
+        Backup::open(self.disk.as_ref(), &dir, id, &self.uuid).map(Arc::new)
     }
 
     /// The runs that have epochs of a range; see [`Manifest::tiling`].

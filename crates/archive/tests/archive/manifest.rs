@@ -172,11 +172,16 @@ fn edits_that_do_not_fit_are_refused() {
         output,
         kept,
     };
+    let cut = BackupId::cut(Epoch(1002));
+    let add_cut = |end, within| Edit::AddCut {
+        cut: object(ObjectId::Cut(BackupId::cut(Epoch(end)))),
+        within,
+    };
     let two = Manifest {
         objects: vec![
             run(1000, 1002, 0),
             run(1002, 1004, 0),
-            object(ObjectId::Cut(backup(1002, 6))),
+            object(ObjectId::Cut(cut)),
         ],
         ..example()
     };
@@ -187,7 +192,15 @@ fn edits_that_do_not_fit_are_refused() {
         add(run(1004, 1006, 0), &[8191, 12_288]),
         add(run(1004, 1006, 0), &[8192]),
         add(object(sweep(1003, 6)), &[8192, 12_288]),
-        Edit::AddBackup(object(ObjectId::Cut(backup(1002, 6)))),
+        Edit::AddBackup(object(ObjectId::Cut(BackupId::cut(Epoch(1003))))),
+        add_cut(1002, None),
+        add_cut(1000, None),
+        add_cut(1000, Some(id(1000, 1002, 1, 8))),
+        add_cut(1000, Some(id(1002, 1004, 0, 7))),
+        Edit::AddCut {
+            cut: object(sweep(1003, 8)),
+            within: None,
+        },
         Edit::AddBackup(run(1004, 1006, 0)),
         Edit::RemoveBackup(sweep(1002, 7)),
         Edit::RemoveBackup(both[0].id),
@@ -200,6 +213,17 @@ fn edits_that_do_not_fit_are_refused() {
         let mut manifest = two.clone();
         let refused = edit.apply(&mut manifest);
         assert!(matches!(refused, Err(Error::Usage(_))), "{edit:?}");
+    }
+    for edit in [
+        add_cut(1000, Some(id(1000, 1002, 0, 7))),
+        add_cut(1001, None),
+        add_cut(1003, None),
+        add_cut(9, None),
+    ] {
+        let mut manifest = two.clone();
+        edit.apply(&mut manifest).expect("its moment is there");
+        assert_eq!(manifest.backups().count(), 2);
+        assert_eq!(decode(&manifest.encode()).expect("sound"), manifest);
     }
     for kept in [None, Some(vec![Epoch(1002)])] {
         let mut manifest = two.clone();

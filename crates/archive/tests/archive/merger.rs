@@ -7,7 +7,7 @@ use perdura_archive::merger::{Step, choose};
 use perdura_archive::{
     BackupId, Edit, Manifest, Merger, MergerOptions, Object, ObjectId, PageAt, RunId, Scope, Store,
 };
-use perdura_base::{CkptEpoch, Epoch, Error};
+use perdura_base::{Epoch, Error};
 use perdura_device::{Access, Disk, MemDisk, SimDisk};
 use perdura_page::RegionDigest;
 use perdura_page::diff::xor_into;
@@ -162,10 +162,7 @@ fn records_are_combined_on_each_side_of_the_images_of_the_manifest() {
 
 /// Adds a cut: the merger does not look into its file.
 fn add_cut(store: &Arc<Store>, end: u64) {
-    let id = BackupId {
-        end: Epoch(end),
-        k: CkptEpoch(6),
-    };
+    let id = BackupId::cut(Epoch(end));
     let path = id.path(&store.backups_dir());
     let file = store.disk().create(&path, Access::Buffered);
     file.and_then(|file| file.set_len(4096)).expect("memory");
@@ -174,7 +171,9 @@ fn add_cut(store: &Arc<Store>, end: u64) {
         bytes: 4096,
         crc: 0,
     };
-    store.add_backup(cut).expect("memory");
+    let within = store.manifest().run_around(id.end);
+    let added = store.publish(Edit::AddCut { cut, within }).run();
+    added.expect("its moment is there");
 }
 
 #[test]

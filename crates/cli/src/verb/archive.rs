@@ -1,11 +1,12 @@
 //! `perdura archive`
 
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use perdura_archive::{Store, list_archives};
+use perdura_archive::{BackupId, Role, Store, Writer, list_archives};
 use perdura_base::Uuid;
 use perdura_device::{Disk, FileDisk};
 use perdura_page::RegionDigest;
@@ -68,6 +69,27 @@ impl Which {
     pub fn open(&self) -> Result<Arc<Store>> {
         open(&self.archive, self.uuid.as_deref())
     }
+
+    /// Opens the archive to change it, as an agent beside the database.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); another agent that is at work on it; an object that is missing or damaged.
+    pub fn open_to_write(&self) -> Result<Arc<Store>> {
+        let store = self.open()?;
+        let writer = Writer {
+            role: Role::Agent,
+            life: RandomState::new().hash_one(store.uuid()),
+        };
+        let disk = Arc::clone(store.disk());
+        let opened = Store::open(disk, store.uuid(), writer, None);
+        let (store, _) = opened.with_context(|| self.archive.display().to_string())?;
+        Ok(store)
+    }
+}
+
+/// Says that a backup is passed over for another one.
+pub fn passed_over(id: BackupId, why: &perdura::Error) {
+    eprintln!("perdura: {} does not serve: {why}", id.name());
 }
 
 /// Opens the archive in a directory to be read.

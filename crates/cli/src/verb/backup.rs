@@ -1,13 +1,20 @@
 //! `perdura backup`
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use perdura::{Db, Options};
+use perdura_archive::ObjectId;
+use perdura_base::Epoch;
+use perdura_device::{Clock, SystemClock};
+use perdura_recovery::restore::{RestoreProgress, served};
+use perdura_recovery::virtual_backup::VirtualBackup;
 use serde::Serialize;
 
-use super::archive::Which;
+use super::archive::{Which, passed_over};
 use crate::offline::Directories;
 use crate::output;
 
@@ -15,6 +22,7 @@ use crate::output;
 #[derive(Debug, Subcommand)]
 pub enum Action {
     Create(Create),
+    Virtual(Virtual),
     List(List),
 }
 
@@ -38,7 +46,30 @@ pub struct Create {
     json: bool,
 }
 
+/// Make a backup of an older one and the log in the archive, without the database.
+///
+/// The state of one commit epoch is made of the nearest backup and the runs, page by page, as a restore makes it, and put into
+/// the archive as a backup. The database is not read: it may be running, or on another machine. Later restores begin with it and need the
+/// log behind it alone. Refused for a database with key-addressed tables, whose log is not in the archive.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura backup virtual --archive /backup/perdura\n  \
+    perdura backup virtual --archive /backup/perdura --at 4711")]
+pub struct Virtual {
+    #[command(flatten)]
+    which: Which,
+    /// The commit epoch whose state to back up [default: the last one that the archive holds].
+    #[arg(long, value_name = "EPOCH")]
+    at: Option<u64>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
 /// List the backups of an archive.
+///
+/// A *sweep* is the copy of an image, which began with one epoch and ended with another; with the log in between it serves every
+/// moment from before its begin. A *cut* is the state of one epoch, and serves that one without the log.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura backup list --archive /backup/perdura")]
 pub struct List {
@@ -52,6 +83,7 @@ pub struct List {
 pub fn run(action: &Action) -> Result<()> {
     match action {
         Action::Create(args) => create(args),
+        Action::Virtual(args) => make_virtual(args),
         Action::List(args) => list(args),
     }
 }
@@ -97,34 +129,129 @@ fn create(args: &Create) -> Result<()> {
 }
 
 #[derive(Serialize)]
+struct MadeVirtual {
+    name: String,
+    base: String,
+    end_epoch: u64,
+    pages: u64,
+    bytes: u64,
+    bytes_read: u64,
+    records_applied: u64,
+    records_taken_out: u64,
+    records_skipped: u64,
+    seconds: f64,
+}
+
+fn make_virtual(args: &Virtual) -> Result<()> {
+    let begun = Instant::now();
+    let store = args.which.open_to_write()?;
+    let at = || args.which.archive.display().to_string();
+    let progress = Arc::new(RestoreProgress::default());
+    let made = VirtualBackup::begin(&store, args.at.map(Epoch), progress, passed_over);
+    let made = made.and_then(VirtualBackup::run).with_context(at)?;
+    let told = MadeVirtual {
+        name: made.backup.header.id.name(),
+        base: made.base.name(),
+        end_epoch: made.backup.header.id.end.0,
+        pages: made.backup.pages,
+        bytes: made.backup.bytes,
+        bytes_read: made.bytes_read,
+        records_applied: made.applied,
+        records_taken_out: made.taken_out,
+        records_skipped: made.skipped,
+        seconds: begun.elapsed().as_secs_f64(),
+    };
+    if args.json {
+        return output::json(&told);
+    }
+    output::text(&format!(
+        "backup    {}: the state of epoch {}, {} pages in {} bytes, in {:.2} s\n\
+         made of   {}; records: {} applied, {} taken out, {} skipped\n",
+        told.name,
+        told.end_epoch,
+        told.pages,
+        told.bytes,
+        told.seconds,
+        told.base,
+        told.records_applied,
+        told.records_taken_out,
+        told.records_skipped,
+    ))
+}
+
+#[derive(Serialize)]
 struct Listed {
     name: String,
+    kind: &'static str,
     end_epoch: u64,
     checkpoint: u64,
     bytes: u64,
+    age_seconds: u64,
+    /// The epochs that a restore from it reaches with the runs that are there; none if they do not even complete it.
+    from_epoch: Option<u64>,
+    to_epoch: Option<u64>,
+    /// How many of these can be restored: merging may have given some up.
+    moments: u64,
+    /// What is damaged.
+    problem: Option<String>,
 }
 
 fn list(args: &List) -> Result<()> {
     let store = args.which.open()?;
     let manifest = store.manifest();
-    let objects = manifest.objects.iter();
-    let backups = objects.filter_map(|object| {
-        let id = object.id.backup()?;
-        Some(Listed {
+    let runs = manifest.runs().map(|id| store.open_run(id));
+    let runs: Vec<_> = runs
+        .collect::<perdura::Result<_>>()
+        .with_context(|| args.which.archive.display().to_string())?;
+    let now_us = SystemClock::new().wall_us();
+    let mut backups = Vec::new();
+    for object in &manifest.objects {
+        let Some(id) = object.id.backup() else {
+            continue;
+        };
+        let opened = store.open_backup(id);
+        let served = opened
+            .as_ref()
+            .ok()
+            .and_then(|backup| served(backup.header(), &runs));
+        backups.push(Listed {
             name: id.name(),
+            kind: match object.id {
+                ObjectId::Cut(_) => "cut",
+                ObjectId::Sweep(_) | ObjectId::Run(_) => "sweep",
+            },
             end_epoch: id.end.0,
             checkpoint: id.k.0,
             bytes: object.bytes,
-        })
-    });
-    let backups: Vec<Listed> = backups.collect();
+            age_seconds: opened.as_ref().map_or(0, |backup| {
+                now_us.saturating_sub(backup.header().wall_us) / 1_000_000
+            }),
+            from_epoch: served.map(|served| served.from.0),
+            to_epoch: served.map(|served| served.to.0),
+            moments: served.map_or(0, |served| served.moments),
+            problem: opened.err().map(|error| error.to_string()),
+        });
+    }
     if args.json {
         return output::json(&backups);
     }
     let line = |one: &Listed| {
+        let what = match one.kind {
+            "cut" => "a cut".to_owned(),
+            _ => format!("sweep of checkpoint {}", one.checkpoint),
+        };
+        let serves = match (one.from_epoch, one.to_epoch) {
+            (Some(from), Some(to)) => {
+                format!("serves epochs {from} to {to}, {} moments", one.moments)
+            }
+            _ => one
+                .problem
+                .clone()
+                .unwrap_or_else(|| "serves no epoch: runs are missing".to_owned()),
+        };
         format!(
-            "backup    {}: checkpoint {}, up to epoch {}, {} bytes\n",
-            one.name, one.checkpoint, one.end_epoch, one.bytes
+            "backup    {}: {what}, up to epoch {}, {} bytes, {} s old, {serves}\n",
+            one.name, one.end_epoch, one.bytes, one.age_seconds
         )
     };
     output::text(&backups.iter().map(line).collect::<String>())

@@ -17,7 +17,7 @@ use perdura_recovery::restore::{
 };
 use serde::Serialize;
 
-use super::archive::open;
+use super::archive::{open, passed_over};
 use super::repair::{must_be_empty, new_uuid};
 use crate::offline::threads_or_cores;
 use crate::output;
@@ -103,9 +103,6 @@ pub fn run(args: &Args) -> Result<()> {
     let from = || args.from.display().to_string();
     let store = open(&args.from, args.uuid.as_deref())?;
     must_be_empty(&args.to)?;
-    let passed_over = |id: perdura_archive::BackupId, why: &perdura::Error| {
-        eprintln!("perdura: {} does not serve: {why}", id.name());
-    };
     let plan = RestorePlan::from_archive(&store, args.at.map(Epoch), passed_over);
     let plan = plan.with_context(from)?;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&args.to)?);

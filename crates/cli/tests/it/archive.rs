@@ -90,6 +90,20 @@ fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_
     done(&[&from[..], &[arg(&at("first")), "--at", epoch]].concat());
     assert_eq!(digest(&at("first")), first);
 
+    let made = done(&["backup", "virtual", "--archive", arg(&archive)]);
+    assert!(made.contains("the state of epoch"), "{made}");
+    let (code, twice) = ended(&["backup", "virtual", "--archive", arg(&archive)]);
+    assert!(code != 0 && twice.contains("already"), "{twice}");
+    let listed = done(&["backup", "list", "--archive", arg(&archive)]);
+    assert!(
+        listed.contains("sweep of checkpoint") && listed.contains("a cut, up to"),
+        "{listed}"
+    );
+    assert!(listed.contains("serves epochs "), "{listed}");
+    let told = done(&[&from[..], &[arg(&at("virtual")), "--json"]].concat());
+    assert!(told.contains("\"records_applied\": 0,"), "{told}");
+    assert_eq!(digest(&at("virtual")), second);
+
     let server = Server::start(&at("last"), &[]);
     let mut client = Client::connect(server.port()).unwrap();
     client.ask(&["SET", "life", "goes on"]).unwrap();

@@ -25,4 +25,5 @@ mod sections;
 mod settings;
 mod typed;
 mod typed_parts;
+mod virtual_backup;
 mod with_threads;

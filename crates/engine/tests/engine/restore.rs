@@ -22,7 +22,7 @@ use crate::typed::Account;
 
 pub const STREAMS: usize = 2;
 const KEYS: usize = 40;
-const DIR: &str = "archive";
+pub const DIR: &str = "archive";
 
 /// Which value a key got in which epoch; `None`: it was removed.
 type Changes = Vec<(Epoch, usize, Option<Vec<u8>>)>;
@@ -81,7 +81,7 @@ pub struct History {
     disk: Arc<SimDisk>,
     core: Option<Core>,
     archive: Arc<dyn Disk>,
-    uuid: Uuid,
+    pub uuid: Uuid,
     pub at: EpochEnds,
     pub runs: Vec<RunId>,
     pub backups: Vec<BackupId>,
@@ -95,13 +95,17 @@ impl History {
     pub fn new(seed: u64) -> History {
         let disk = SimDisk::new(seed);
         let core = open(&disk, STREAMS);
-        let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
-        archive.make_dir(DIR).expect("memory");
         let at = EpochEnds {
             epoch: Epoch(0),
             ends: vec![Pos(0); STREAMS],
         };
         core.set_archived(&at).expect("archiving begins");
+        History::of(disk, core, at)
+    }
+
+    fn of(disk: Arc<SimDisk>, core: Core, at: EpochEnds) -> History {
+        let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        archive.make_dir(DIR).expect("memory");
         History {
             uuid: core.anchor().get().uuid,
             disk,
@@ -116,7 +120,11 @@ impl History {
         }
     }
 
-    fn core(&self) -> &Core {
+    pub fn archive_disk(&self) -> &dyn Disk {
+        self.archive.as_ref()
+    }
+
+    pub fn core(&self) -> &Core {
         self.core.as_ref().expect("it is open")
     }
 
@@ -133,7 +141,7 @@ impl History {
         self.at = at;
     }
 
-    fn back_up(&mut self) {
+    pub fn back_up(&mut self) {
         let core = self.core.as_ref().expect("it is open");
         let disks = Disks::on_one(self.disk.life(), STREAMS);
         let archive = Arc::clone(&self.archive);
@@ -218,7 +226,7 @@ impl History {
     }
 
     /// The state of an epoch.
-    fn state(&self, target: Epoch) -> BTreeMap<usize, Vec<u8>> {
+    pub fn state(&self, target: Epoch) -> BTreeMap<usize, Vec<u8>> {
         let mut state = BTreeMap::new();
         let until = self.changes.iter().filter(|(epoch, ..)| *epoch <= target);
         for (_, number, value) in until {
@@ -259,7 +267,7 @@ impl History {
     }
 }
 
-fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
+pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     let all = (0..KEYS).filter_map(|number| Some((number, get(core, &key(number))?)));
     all.collect()
 }
@@ -394,9 +402,9 @@ fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
     ((1..3).filter(again).count(), get(core, &key(0)))
 }
 
-/// Backs a database up in which a key-addressed and a page-addressed row are written before and behind the image, and
-/// restores it from the backup and the log.
-fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
+/// A database in which a key-addressed and a page-addressed row are written before and behind the image of its backup, and
+/// that backup's epoch.
+pub fn typed_history() -> Result<(History, Epoch), Error> {
     let disk = SimDisk::new(1);
     let core = open_typed(&disk)?;
     let open = |id: u64| core.call::<open_account>(&(id,)).expect("a call").1;
@@ -409,17 +417,17 @@ fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
     core.checkpoint_now()?;
     let _flushed = (open(2), set(&core, 0, Some(b"new")));
     core.flush_all()?;
-    let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
-    archive.make_dir(DIR)?;
-    let anchor = core.anchor().get();
-    let uuid = anchor.uuid;
-    let disks = Disks::on_one(disk.life(), STREAMS);
-    let copy = BackupCopy::begin(&disks, anchor, Arc::clone(&archive), DIR)?;
-    let id = copy.run()?.header.id;
-    let region = Arc::new(RegionDigest::new());
-    let (run, _) = archive_log(&core, &begin, (&archive, region), uuid);
-    let backup = Arc::new(Backup::open(archive.as_ref(), DIR, id, &uuid)?);
-    let runs = vec![Arc::new(Run::open(archive.as_ref(), DIR, run, &uuid)?)];
+    let mut history = History::of(disk, core, begin);
+    history.back_up();
+    history.archive();
+    let end = history.backups[0].end;
+    Ok((history, end))
+}
+
+/// Restores such a database from the backup and the log.
+fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
+    let (history, _) = typed_history()?;
+    let (backup, runs) = (history.backup(history.backups[0])?, history.open_runs()?);
     let other = RestorePlan::new(Arc::clone(&backup), runs.clone(), Some(Epoch(1)));
     if let Err(refused) = other.map(drop) {
         assert!(refused.to_string().contains("key-addressed"), "{refused}");

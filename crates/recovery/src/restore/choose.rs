@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use perdura_archive::backup::{Backup, BackupId};
+use perdura_archive::backup::BackupId;
 use perdura_archive::{Run, Store};
 use perdura_base::{Epoch, Error, Result};
 
@@ -35,8 +35,7 @@ impl RestorePlan {
         let runs: Vec<Arc<Run>> = manifest.runs().map(open).collect::<Result<_>>()?;
         let mut first = None;
         for id in backups {
-            let (disk, dir) = (store.disk().as_ref(), store.backups_dir());
-            let backup = Backup::open(disk, &dir, id, store.uuid()).map(Arc::new);
+            let backup = store.open_backup(id);
             match backup.and_then(|backup| RestorePlan::new(backup, runs.clone(), target)) {
                 Ok(plan) => return Ok(plan),
                 Err(error) => {

@@ -1,4 +1,4 @@
-//! One partition's merge join: the backup's pages and the runs' records, each in their order, become pages of an image.
+//! One partition's merge join: the backup's pages and the runs' records, each in their order, become pages.
 
 use std::sync::atomic::Ordering;
 
@@ -6,38 +6,47 @@ use perdura_archive::backup::{PageEntry, READ_PAGES, Section};
 use perdura_archive::{Merged, PageAt, RunRecord, Scope, Updates};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
-use perdura_base::num::to_u32;
 use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, Useq};
 use perdura_device::AlignedBuf;
 use perdura_page::layout;
 
-use super::output::PageOutput;
+use super::sink::PageSink;
 use super::{RestorePlan, RestoreProgress};
-use crate::image::{DirEntry, ImageFile, PageSummer, Places, disk_of};
+use crate::image::{DirEntry, PageSummer};
 
 /// What was made of a partition.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Its pages, ascending.
-    pub(super) entries: Vec<(u32, DirEntry)>,
+    pub(crate) entries: Vec<(u32, DirEntry)>,
     /// Of a consistent image.
-    pub(super) pseq: Option<u64>,
+    pub(crate) pseq: Option<u64>,
     /// The backup's, if no record made a difference.
-    pub(super) sidecar: Vec<u8>,
-    pub(super) applied: u64,
-    pub(super) taken_out: u64,
-    pub(super) skipped: u64,
+    pub(crate) sidecar: Vec<u8>,
+    pub(crate) applied: u64,
+    pub(crate) taken_out: u64,
+    pub(crate) skipped: u64,
 }
 
-/// What a thread restores partitions with.
-pub(super) struct Merging<'a> {
-    plan: &'a RestorePlan,
-    images: &'a [ImageFile],
-    k: CkptEpoch,
-    progress: &'a RestoreProgress,
+/// What partitions are merged with.
+pub(crate) struct Merging<S> {
+    sink: S,
+    /// The tag that pages get.
+    tag: CkptEpoch,
+    /// A number above every tag of backup and runs.
+    above: CkptEpoch,
     summer: PageSummer,
-    output: PageOutput,
     read: AlignedBuf,
+}
+
+/// A partition that is being merged.
+pub(crate) struct PartMerge {
+    partition: PartitionId,
+    section: Section,
+    /// How many of the section's pages have been merged.
+    nth: usize,
+    records: Records,
+    part: Part,
 }
 
 impl Part {
@@ -115,89 +124,115 @@ fn number_before(last: Useq, updates: Updates) -> Useq {
     )
 }
 
-impl<'a> Merging<'a> {
-    pub(super) fn new(
-        plan: &'a RestorePlan,
-        images: &'a [ImageFile],
-        k: CkptEpoch,
-        progress: &'a RestoreProgress,
-    ) -> Merging<'a> {
-        let header = plan.backup.header();
-        let geometry = super::geometry(header);
+impl<S: PageSink> Merging<S> {
+    /// Pages will go to `sink`, with the tag `tag`. No page or record has the tag `above` or a higher one.
+    pub(crate) fn new(sink: S, tag: CkptEpoch, above: CkptEpoch) -> Merging<S> {
         Merging {
-            plan,
-            images,
-            k,
-            progress,
+            sink,
+            tag,
+            above,
             summer: PageSummer::new(),
-            output: PageOutput::new(Places::new(geometry, to_u32(images.len()))),
             read: AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES),
         }
     }
 
-    /// Restores a partition.
-    pub(super) fn restore(&mut self, partition: PartitionId) -> Result<Part> {
-        let plan = self.plan;
+    /// Where the pages went.
+    pub(crate) fn into_sink(self) -> S {
+        self.sink
+    }
+
+    /// Merges a partition.
+    pub(super) fn merge(
+        &mut self,
+        plan: &RestorePlan,
+        partition: PartitionId,
+        progress: &RestoreProgress,
+    ) -> Result<Part> {
+        let mut open = self.begin(plan, partition)?;
+        while self.advance(plan, &mut open, progress)? {}
+        self.end(open)
+    }
+
+    /// Begins a partition.
+    pub(crate) fn begin(&self, plan: &RestorePlan, partition: PartitionId) -> Result<PartMerge> {
         let section = plan.backup.section(partition)?;
-        let mut runs =
-            (!plan.runs.is_empty()).then(|| Merged::new(&plan.runs, &Scope::Partition(partition)));
-        let mut records = Records::new(runs.as_mut())?;
-        let mut part = Part {
-            pseq: section.pseq,
-            ..Part::default()
+        let scope = Scope::Partition(partition);
+        let runs = (!plan.runs.is_empty()).then(|| Merged::new(&plan.runs, &scope));
+        Ok(PartMerge {
+            partition,
+            part: Part {
+                pseq: section.pseq,
+                ..Part::default()
+            },
+            section,
+            nth: 0,
+            records: Records::new(runs)?,
+        })
+    }
+
+    /// Makes the next page. `false`: there is none.
+    pub(crate) fn advance(
+        &mut self,
+        plan: &RestorePlan,
+        open: &mut PartMerge,
+        progress: &RestoreProgress,
+    ) -> Result<bool> {
+        let listed = open.section.pages.get(open.nth).map(|entry| entry.local);
+        let local = match (listed, open.records.local()) {
+            (Some(a), Some(b)) => a.min(b),
+            (Some(local), None) | (None, Some(local)) => local,
+            (None, None) => return Ok(false),
         };
-        let images = self.images;
-        let file = &images[disk_of(partition, images.len())];
-        let mut nth = 0;
-        loop {
-            let listed = section.pages.get(nth).map(|entry| entry.local);
-            let local = match (listed, records.local()) {
-                (Some(a), Some(b)) => a.min(b),
-                (Some(local), None) | (None, Some(local)) => local,
-                (None, None) => break,
-            };
-            let id = plan.backup.header().chunks.page_id(partition, local);
-            let id = id.expect("the section was checked, and so were the runs");
-            let base = (listed == Some(local)).then_some(nth);
-            if base.is_some() {
-                self.fetch(partition, &section, nth)?;
-                nth += 1;
-            }
-            self.make(file, (id, local), base, &mut records, &mut part)?;
+        let id = plan.backup.header().chunks.page_id(open.partition, local);
+        let id = id.expect("the section was checked, and so were the runs");
+        let base = (listed == Some(local)).then_some(open.nth);
+        if base.is_some() {
+            self.fetch(plan, open)?;
+            open.nth += 1;
         }
-        self.output.flush(file)?;
+        if self.make(plan, (id, local), base, open)? {
+            progress.pages.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(true)
+    }
+
+    /// Ends a partition that has no more pages.
+    pub(crate) fn end(&mut self, open: PartMerge) -> Result<Part> {
+        let mut part = open.part;
         if !part.is_changed() {
-            part.sidecar = section.sidecar;
+            part.sidecar = open.section.sidecar;
         }
+        self.sink.end_partition(&mut part)?;
         Ok(part)
     }
 
-    /// Reads the backup's next pages, if the page that is listed `nth` is the first of them.
-    fn fetch(&mut self, partition: PartitionId, section: &Section, nth: usize) -> Result<()> {
+    /// Reads the backup's next pages, if the page that is next is the first of them.
+    fn fetch(&mut self, plan: &RestorePlan, open: &PartMerge) -> Result<()> {
+        let (nth, pages) = (open.nth, &open.section.pages);
         if !nth.is_multiple_of(READ_PAGES) {
             return Ok(());
         }
-        assert!(nth < section.pages.len(), "a page that is listed");
+        assert!(nth < pages.len(), "a page that is listed");
         debug_assert!(
-            nth + READ_PAGES <= section.pages.len() || section.pages.len() - nth < READ_PAGES,
+            nth + READ_PAGES <= pages.len() || pages.len() - nth < READ_PAGES,
             "only the last read is short"
         );
-        let rest: &[PageEntry] = &section.pages[nth..];
+        let rest: &[PageEntry] = &pages[nth..];
         let some = &rest[..rest.len().min(READ_PAGES)];
-        let backup = &self.plan.backup;
-        backup.read_pages(partition, nth, some, &mut self.read)
+        plan.backup
+            .read_pages(open.partition, nth, some, &mut self.read)
     }
 
-    /// Makes a page of the backup's, or of zeros, and its records.
+    /// Makes a page of the backup's, or of zeros, and its records. Whether there is such a page at the target.
     fn make(
         &mut self,
-        file: &ImageFile,
+        plan: &RestorePlan,
         (id, local): (PageId, u32),
         base: Option<usize>,
-        records: &mut Records<'_>,
-        part: &mut Part,
-    ) -> Result<()> {
-        let page = self.output.page(file, id)?;
+        open: &mut PartMerge,
+    ) -> Result<bool> {
+        let (records, part) = (&mut open.records, &mut open.part);
+        let page = self.sink.page(id)?;
         match base {
             Some(nth) => {
                 let at = nth % READ_PAGES * PAGE_BYTES;
@@ -209,7 +244,7 @@ impl<'a> Merging<'a> {
         let number = layout::useq(page);
         let mut changes = Changes::default();
         while let Some(record) = records.of(local) {
-            match self.plan.gate(&record)? {
+            match plan.gate(&record)? {
                 None => part.skipped += 1,
                 Some(goes_in) => {
                     record.xor_into(page);
@@ -223,12 +258,12 @@ impl<'a> Merging<'a> {
             return Err(gap(id, number, &changes));
         };
         if changes.leave_nothing(useq, base.is_some()) {
-            self.output.drop_last();
-            return Ok(());
+            self.sink.drop_last();
+            return Ok(false);
         }
         let tag = layout::epoch(page);
-        if tag >= self.k {
-            let expected = format!("page {id} with a tag below {}", self.k);
+        if tag >= self.above {
+            let expected = format!("page {id} with a tag below {}", self.above);
             let hint = "The backup is damaged. An older one serves, with the runs behind it.";
             return Err(Error::corrupt(
                 "archive",
@@ -238,28 +273,28 @@ impl<'a> Merging<'a> {
                 hint,
             ));
         }
-        layout::set_epoch(page, self.k);
+        layout::set_epoch(page, self.tag);
         layout::set_useq(page, useq);
         layout::set_page_id(page, id);
-        let entry = DirEntry::describe(id, page, self.k, &self.summer);
+        let entry = DirEntry::describe(id, page, self.tag, &self.summer);
         debug_assert!(
             part.entries.last().is_none_or(|(last, _)| *last < local),
             "pages are made in their order"
         );
         part.entries.push((local, entry));
-        self.progress.pages.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        self.sink.keep_last(local, &entry)?;
+        Ok(true)
     }
 }
 
 /// The records of a partition, one after the other.
-struct Records<'a> {
-    merged: Option<&'a mut Merged>,
+struct Records {
+    merged: Option<Merged>,
     at: Option<PageAt>,
 }
 
-impl<'a> Records<'a> {
-    fn new(merged: Option<&'a mut Merged>) -> Result<Records<'a>> {
+impl Records {
+    fn new(merged: Option<Merged>) -> Result<Records> {
         let mut records = Records { merged, at: None };
         records.advance()?;
         Ok(records)

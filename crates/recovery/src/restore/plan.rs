@@ -12,10 +12,10 @@ use crate::rule::{ImageKind, reflected, wanted};
 
 /// A backup, the runs that lead from it to a moment, and the moment.
 pub struct RestorePlan {
-    pub(super) backup: Arc<Backup>,
+    pub(crate) backup: Arc<Backup>,
     /// In the order of their epochs; those that hold nothing that makes a difference are left out.
-    pub(super) runs: Vec<Arc<Run>>,
-    pub(super) target: Epoch,
+    pub(crate) runs: Vec<Arc<Run>>,
+    pub(crate) target: Epoch,
 }
 
 /// What a run that is missing means.
@@ -77,19 +77,23 @@ impl RestorePlan {
         };
         // What is not in the pages begins at `from`, what has to come out of them may reach up to `to`.
         let (from, to) = (from.min(Epoch(target.0 + 1)), to.max(target));
-        if first > from || last < to {
+        let needs_runs = from <= to;
+        if needs_runs && (first > from || last < to) {
             return Err(Error::Usage(format!(
                 "epoch {target} cannot be restored from backup {}, which needs the runs of epochs {from} to {to}: there are \
                  those of {first} to {last}",
                 header.id.name()
             )));
         }
-        let within = runs.iter().find(|run| run.id().epochs.contains(target));
-        if let Some(run) = within.filter(|run| !run.has_moment(target)) {
-            return Err(Error::Usage(format!(
-                "epoch {target} is no moment any more: {} has combined the records around it",
-                run.id().name()
-            )));
+        let cut = (header.kind == BackupKind::Cut && needs_runs).then_some(end);
+        for moment in [target].into_iter().chain(cut) {
+            let within = runs.iter().find(|run| run.id().epochs.contains(moment));
+            if let Some(run) = within.filter(|run| !run.has_moment(moment)) {
+                return Err(Error::Usage(format!(
+                    "epoch {moment} is no moment any more: {} has combined the records around it",
+                    run.id().name()
+                )));
+            }
         }
         let up_to = if armed(Flaw::RunsReadUpToTarget) {
             target
@@ -97,7 +101,7 @@ impl RestorePlan {
             to
         };
         assert!(
-            first <= from && to <= last,
+            !needs_runs || first <= from && to <= last,
             "all that makes a difference is in the runs"
         );
         let matters = |run: &Arc<Run>| {
@@ -136,6 +140,7 @@ impl RestorePlan {
         let id = self.backup.header().id;
         match self.backup.header().kind {
             BackupKind::Sweep => ImageKind::Sweep(id.k),
+            BackupKind::Cut if armed(Flaw::CutJudgedByTag) => ImageKind::Sweep(self.highest_tag()),
             BackupKind::Cut => ImageKind::Cut(id.end),
         }
     }
@@ -175,15 +180,29 @@ impl RestorePlan {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if there is no such number.
-    pub(super) fn image_number(&self) -> Result<CkptEpoch> {
-        let blocks = self.runs.iter().flat_map(|run| run.index());
-        let highest = blocks.map(|block| block.tags.1).max();
-        let highest = highest.max(Some(self.backup.header().id.k));
-        let next = highest.and_then(|tag| tag.0.checked_add(1));
+    pub(crate) fn image_number(&self) -> Result<CkptEpoch> {
+        let next = self.highest_tag().0.checked_add(1);
         next.map(CkptEpoch).ok_or_else(|| {
             let found = "the highest number that there is";
             Error::corrupt("archive", 0, "a tag", found, "The archive is damaged.")
         })
+    }
+
+    fn highest_tag(&self) -> CkptEpoch {
+        let blocks = self.runs.iter().flat_map(|run| run.index());
+        let highest = blocks.map(|block| block.tags.1).max();
+        highest.unwrap_or_default().max(self.backup.header().id.k)
+    }
+
+    /// The wall clock of the target as far as backup and runs tell it: of the last moment that they list up to it, microseconds since
+    /// 1970.
+    pub(crate) fn wall_us(&self) -> u64 {
+        let header = self.backup.header();
+        let listed = self.runs.iter().flat_map(|run| run.moments().list());
+        let own = (header.id.end <= self.target).then_some(header.wall_us);
+        let before = listed.filter(|moment| moment.epoch <= self.target);
+        let known = before.map(|moment| moment.wall_us).chain(own).max();
+        known.unwrap_or(header.wall_us)
     }
 
     /// The highest epoch of backup and runs.

@@ -1,0 +1,79 @@
+//! Which moments a backup serves, with the runs that there are.
+
+use std::sync::Arc;
+
+use perdura_archive::Run;
+use perdura_archive::backup::{BackupHeader, BackupKind};
+use perdura_base::Epoch;
+use perdura_base::num::to_u64;
+
+/// The moments that can be restored from a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    /// The first.
+    pub from: Epoch,
+    /// The last.
+    pub to: Epoch,
+    /// How many there are: the epochs between, less those that merging has given up.
+    pub moments: u64,
+}
+
+/// The moments that a backup serves with these runs, which tile their epochs; `None`: the runs do not even complete it.
+#[must_use]
+pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
+    let end = header.id.end;
+    let alone = Served {
+        from: end,
+        to: end,
+        moments: 1,
+    };
+    if header.families != 0 {
+        return Some(alone);
+    }
+    let held = runs.first().zip(runs.last());
+    let held = held.map(|(first, last)| (first.id().epochs.begin, last.id().epochs.last()));
+    let (from, to) = match (header.kind, held) {
+        (BackupKind::Cut, None) => return Some(alone),
+        (BackupKind::Sweep, None) => return None,
+        (BackupKind::Sweep, Some((first, last))) => {
+            if header.begin < first || last < end {
+                return None;
+            }
+            (Epoch(first.0.saturating_sub(1)), last)
+        }
+        (BackupKind::Cut, Some((first, last))) => {
+            let has_before = last >= end && first <= end;
+            let has_behind = first.0 <= end.0 + 1 && last > end;
+            let from = if has_before {
+                Epoch(first.0.saturating_sub(1))
+            } else {
+                end
+            };
+            (from, if has_behind { last } else { end })
+        }
+    };
+    // Of the epochs outside of the runs, only the first can be a moment.
+    let outside = !runs.iter().any(|run| run.id().epochs.contains(from));
+    let within = runs.iter().map(|run| moments_within(run, from, to));
+    Some(Served {
+        from,
+        to,
+        moments: u64::from(outside) + within.sum::<u64>(),
+    })
+}
+
+/// How many moments a run has from one epoch to another, both included.
+fn moments_within(run: &Run, from: Epoch, to: Epoch) -> u64 {
+    let epochs = run.id().epochs;
+    let (from, to) = (from.max(epochs.begin), to.min(epochs.last()));
+    if from > to {
+        return 0;
+    }
+    if !run.header().only_listed_moments {
+        return to.0 - from.0 + 1;
+    }
+    let listed = run.moments().list().iter().map(|moment| moment.epoch);
+    let listed = listed.filter(|epoch| *epoch < epochs.last());
+    let own = listed.filter(|epoch| from <= *epoch && *epoch <= to);
+    to_u64(own.count()) + u64::from(to == epochs.last())
+}

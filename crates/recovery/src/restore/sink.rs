@@ -1,0 +1,144 @@
+//! Where pages go as a merge join makes them: into an image, or into a backup.
+
+use perdura_archive::backup::{BackupWriter, PageEntry};
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::{to_u32, to_u64};
+use perdura_base::{PageId, Result};
+use perdura_device::AlignedBuf;
+use perdura_heap::Geometry;
+
+use super::part::Part;
+use crate::image::{DirEntry, ImageFile, Place, Places, disk_of};
+
+/// Pages that are written to an image at once.
+const WRITE_PAGES: usize = 64;
+
+/// Takes the pages of one partition after the other, each in their order.
+pub(crate) trait PageSink {
+    /// Where to make the next page.
+    fn page(&mut self, id: PageId) -> Result<&mut [u8]>;
+
+    /// Gives up the page that was made last.
+    fn drop_last(&mut self);
+
+    /// Keeps the page that was made last, which is described by `entry`.
+    fn keep_last(&mut self, local: u32, entry: &DirEntry) -> Result<()>;
+
+    /// Ends the partition, and takes of `part` what belongs beside its pages.
+    fn end_partition(&mut self, part: &mut Part) -> Result<()>;
+}
+
+/// The pages of an image. Those that stand side by side are written together.
+pub(super) struct ImageSink<'a> {
+    images: &'a [ImageFile],
+    places: Places,
+    buf: AlignedBuf,
+    /// The file of the pages that are not written yet, and where they begin.
+    file: usize,
+    first: Place,
+    len: usize,
+}
+
+impl<'a> ImageSink<'a> {
+    pub(super) fn new(images: &'a [ImageFile], geometry: Geometry) -> ImageSink<'a> {
+        ImageSink {
+            images,
+            places: Places::new(geometry, to_u32(images.len())),
+            buf: AlignedBuf::zeroed(WRITE_PAGES * PAGE_BYTES),
+            file: 0,
+            first: Place(0),
+            len: 0,
+        }
+    }
+
+    /// Writes what has been made.
+    fn flush(&mut self) -> Result<()> {
+        if self.len > 0 {
+            self.images[self.file].write(self.first, &self.buf[..self.len * PAGE_BYTES])?;
+        }
+        self.len = 0;
+        Ok(())
+    }
+}
+
+impl PageSink for ImageSink<'_> {
+    /// What stands elsewhere is written first.
+    fn page(&mut self, id: PageId) -> Result<&mut [u8]> {
+        let place = self.places.place(id);
+        let is_beside = place.0 == self.first.0 + to_u64(self.len);
+        if self.len == WRITE_PAGES || !is_beside {
+            self.flush()?;
+        }
+        if self.len == 0 {
+            self.file = disk_of(self.places.partition(id), self.images.len());
+            self.first = place;
+        }
+        assert_eq!(
+            place.0,
+            self.first.0 + to_u64(self.len),
+            "pages that are written together stand side by side"
+        );
+        let at = self.len * PAGE_BYTES;
+        self.len += 1;
+        Ok(&mut self.buf[at..at + PAGE_BYTES])
+    }
+
+    fn drop_last(&mut self) {
+        assert!(self.len > 0, "a page was made");
+        self.len -= 1;
+    }
+
+    fn keep_last(&mut self, _local: u32, _entry: &DirEntry) -> Result<()> {
+        Ok(())
+    }
+
+    fn end_partition(&mut self, _part: &mut Part) -> Result<()> {
+        self.flush()
+    }
+}
+
+/// The pages of a backup.
+pub(crate) struct BackupSink {
+    writer: BackupWriter,
+    page: AlignedBuf,
+}
+
+impl BackupSink {
+    pub(crate) fn new(writer: BackupWriter) -> BackupSink {
+        BackupSink {
+            writer,
+            page: AlignedBuf::zeroed(PAGE_BYTES),
+        }
+    }
+
+    /// The writer, when all partitions have ended.
+    pub(crate) fn into_writer(self) -> BackupWriter {
+        self.writer
+    }
+}
+
+impl PageSink for BackupSink {
+    fn page(&mut self, _id: PageId) -> Result<&mut [u8]> {
+        Ok(&mut self.page[..])
+    }
+
+    fn drop_last(&mut self) {}
+
+    fn keep_last(&mut self, local: u32, entry: &DirEntry) -> Result<()> {
+        let entry = PageEntry {
+            local,
+            useq: entry.useq,
+            crc: entry.crc,
+            digest: entry.digest,
+        };
+        self.writer.push(entry, &self.page)
+    }
+
+    fn end_partition(&mut self, part: &mut Part) -> Result<()> {
+        assert_eq!(part.pseq, None, "a cut has no sequence numbers");
+        self.writer
+            .end_partition(None, std::mem::take(&mut part.sidecar));
+        part.entries.clear();
+        Ok(())
+    }
+}

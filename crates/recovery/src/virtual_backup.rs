@@ -1,0 +1,283 @@
+//! A *virtual backup*: a backup that is made of an older one and the runs behind it.
+//!
+//! The database is not read, and need not be there: whoever has the archive's directory can make one, on another machine as
+//! well (*remote virtual backup*). The merge join is that of a restore, whose pages go into a backup instead of
+//! an image.
+//!
+//! The result is `Cut(e)`: the state of epoch e and nothing else. Which records it reflects is told by their epochs. Their
+//! tags say which checkpoint had visited the page before, of which a cut knows nothing, so its pages have the tag 0 and
+//! it has no checkpoint epoch. Two virtual backups of one epoch have the same pages, whatever they were made of.
+//!
+//! A cut needs its moment: no record may be combined across e in the runs (`perdura_archive::merge`). A merge that is under way
+//! when the cut becomes part of the archive is given up if it does not keep e; one that has replaced its runs before is
+//! noticed by [`Edit::AddCut`], which names the run in whose midst e lies.
+//!
+//! # Source
+//! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 5.5.
+//! # Deviations
+//! The paper says "up to date" where we say of which epoch.
+
+use std::sync::Arc;
+
+use perdura_archive::backup::{
+    BackupHeader, BackupId, BackupKind, BackupSummary, BackupTail, BackupWriter, READ_PAGES,
+};
+use perdura_archive::store::{Lease, Publication};
+use perdura_archive::{Edit, Object, ObjectId, Progress, RunId, Store};
+use perdura_base::{Epoch, Error, PartitionId, Result};
+
+use crate::restore::part::{Merging, PartMerge};
+use crate::restore::sink::BackupSink;
+use crate::restore::{RestorePlan, RestoreProgress};
+
+/// What a virtual backup is, and what it was made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VirtualSummary {
+    /// The backup.
+    pub backup: BackupSummary,
+    /// The backup that it began with.
+    pub base: BackupId,
+    /// Bytes of that one and of the runs.
+    pub bytes_read: u64,
+    /// Records that were applied.
+    pub applied: u64,
+    /// Records that were taken out of the older backup's pages.
+    pub taken_out: u64,
+    /// Records that made no difference.
+    pub skipped: u64,
+}
+
+/// Makes a virtual backup, a machine of small steps.
+pub struct VirtualBackup {
+    store: Arc<Store>,
+    plan: RestorePlan,
+    progress: Arc<RestoreProgress>,
+    stage: Stage,
+    summary: VirtualSummary,
+    _lease: Lease,
+}
+
+enum Stage {
+    Merge(Box<Making>),
+    Tail(Box<BackupTail>),
+    /// The file is there; whether its moment is, too.
+    Check,
+    Publish(Box<Publication>, Option<RunId>),
+    /// It is done, or has failed.
+    Over,
+}
+
+/// The pages, while they are made.
+struct Making {
+    merging: Merging<BackupSink>,
+    next: PartitionId,
+    open: Option<PartMerge>,
+}
+
+impl VirtualBackup {
+    /// Takes the right to make backups, and begins one of epoch `target`, or of the last one that the archive holds. `passed_over` hears why
+    /// an older backup does not serve.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the archive has a cut of that epoch already, if the runs do not have that moment, or if the database has
+    /// key-addressed tables, whose moments are those of its backups alone: it names the nearest. As
+    /// [`RestorePlan::from_archive`] and [`Store::lease_backups`].
+    pub fn begin(
+        store: &Arc<Store>,
+        target: Option<Epoch>,
+        progress: Arc<RestoreProgress>,
+        passed_over: impl FnMut(BackupId, &Error),
+    ) -> Result<VirtualBackup> {
+        let lease = store.lease_backups()?;
+        store.refresh()?;
+        let plan = RestorePlan::from_archive(store, target, passed_over)?;
+        let base = *plan.backup.header();
+        if base.families != 0 {
+            return Err(Error::Usage(format!(
+                "no virtual backup can be made: the database has key-addressed tables, whose moments are those of its \
+                 backups; the nearest is epoch {}, of {}",
+                base.id.end,
+                base.id.name()
+            )));
+        }
+        let header = header(&plan);
+        if store.manifest().backups().any(|other| other == header.id) {
+            let name = header.id.name();
+            return Err(Error::Usage(format!(
+                "the archive has a backup of epoch {} already: {name}",
+                plan.target
+            )));
+        }
+        let writer = BackupWriter::create(Arc::clone(store.disk()), &store.backups_dir(), header)?;
+        let expected = plan.backup.pages();
+        progress.begin(expected);
+        let making = Making {
+            merging: Merging::new(BackupSink::new(writer), header.id.k, plan.image_number()?),
+            next: PartitionId(0),
+            open: None,
+        };
+        Ok(VirtualBackup {
+            store: Arc::clone(store),
+            summary: VirtualSummary {
+                backup: BackupSummary {
+                    header,
+                    bytes: 0,
+                    crc: 0,
+                    pages: 0,
+                    proof: 0,
+                },
+                base: base.id,
+                bytes_read: plan.bytes(),
+                applied: 0,
+                taken_out: 0,
+                skipped: 0,
+            },
+            plan,
+            progress,
+            stage: Stage::Merge(Box::new(making)),
+            _lease: lease,
+        })
+    }
+
+    /// Takes a step: as many pages as are read at once, with the reads and the write that they lead to, or one I/O. The backup is part
+    /// of the archive when this has returned [`Progress::Done`].
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Usage`] if the
+    /// runs were merged meanwhile and do not have the moment any more; the disk's. The backup is given up then; the
+    /// next one removes what is left of it.
+    pub fn step(&mut self) -> Result<Progress<VirtualSummary>> {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Merge(mut making) => match self.make(&mut making)? {
+                Progress::More => Stage::Merge(making),
+                Progress::Done(()) => {
+                    let writer = making.merging.into_sink().into_writer();
+                    Stage::Tail(Box::new(writer.finish()?))
+                }
+            },
+            Stage::Tail(mut tail) => match tail.step()? {
+                Progress::More => Stage::Tail(tail),
+                Progress::Done(backup) => {
+                    self.summary.backup = backup;
+                    Stage::Check
+                }
+            },
+            Stage::Check => {
+                let checked = self.check();
+                let (publication, within) = self.or_remove(checked)?;
+                Stage::Publish(Box::new(publication), within)
+            }
+            Stage::Publish(mut publication, within) => match publication.step() {
+                Ok(Progress::More) => Stage::Publish(publication, within),
+                Ok(Progress::Done(_)) => return Ok(Progress::Done(self.summary.clone())),
+                // The run was merged since it was looked at: the merged one may have the moment as well.
+                Err(Error::Usage(_)) if self.within()? != within => Stage::Check,
+                Err(error @ Error::Usage(_)) => return self.or_remove(Err(error)),
+                Err(error) => return Err(error),
+            },
+            Stage::Over => return Err(Error::Stopped("the virtual backup is over".into())),
+        };
+        Ok(Progress::More)
+    }
+
+    /// Takes all steps.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<VirtualSummary> {
+        loop {
+            if let Progress::Done(summary) = self.step()? {
+                return Ok(summary);
+            }
+        }
+    }
+
+    /// Makes some pages, or begins or ends a partition.
+    fn make(&mut self, making: &mut Making) -> Result<Progress<()>> {
+        let partitions = self.plan.backup.header().chunks.partitions;
+        let Some(mut open) = making.open.take() else {
+            if making.next.0 == partitions {
+                return Ok(Progress::Done(()));
+            }
+            making.open = Some(making.merging.begin(&self.plan, making.next)?);
+            making.next.0 += 1;
+            return Ok(Progress::More);
+        };
+        for _ in 0..READ_PAGES {
+            if !making
+                .merging
+                .advance(&self.plan, &mut open, &self.progress)?
+            {
+                let part = making.merging.end(open)?;
+                self.summary.applied += part.applied;
+                self.summary.taken_out += part.taken_out;
+                self.summary.skipped += part.skipped;
+                return Ok(Progress::More);
+            }
+        }
+        making.open = Some(open);
+        Ok(Progress::More)
+    }
+
+    /// The run in whose midst the target lies, if it lies in one.
+    fn within(&self) -> Result<Option<RunId>> {
+        let manifest = self.store.refresh()?;
+        Ok(manifest.run_around(self.plan.target))
+    }
+
+    /// Begins the change of the archive, if the moment is still there.
+    fn check(&self) -> Result<(Publication, Option<RunId>)> {
+        let within = self.within()?;
+        if let Some(id) = within
+            && !self.store.open_run(id)?.has_moment(self.plan.target)
+        {
+            return Err(Error::Usage(format!(
+                "epoch {} is no moment any more: {} has combined the records around it meanwhile",
+                self.plan.target,
+                id.name()
+            )));
+        }
+        let backup = &self.summary.backup;
+        let object = Object {
+            id: ObjectId::Cut(backup.header.id),
+            bytes: backup.bytes,
+            crc: backup.crc,
+        };
+        let edit = Edit::AddCut {
+            cut: object,
+            within,
+        };
+        Ok((self.store.publish(edit), within))
+    }
+
+    /// Removes the backup's file, which is no part of the archive, if that was refused.
+    fn or_remove<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(Error::Usage(_)) = &result {
+            let id = self.summary.backup.header.id;
+            let removed = self
+                .store
+                .disk()
+                .remove(&id.path(&self.store.backups_dir()));
+            if let Err(error) = removed
+                && !error.is_not_found()
+            {
+                return Err(error);
+            }
+        }
+        result
+    }
+}
+
+/// What the header of a virtual backup says.
+fn header(plan: &RestorePlan) -> BackupHeader {
+    let base = plan.backup.header();
+    assert_eq!(base.families, 0, "all that the log changes is in pages");
+    BackupHeader {
+        id: BackupId::cut(plan.target),
+        kind: BackupKind::Cut,
+        consistent: false,
+        begin: Epoch(plan.target.0 + 1),
+        wall_us: plan.wall_us(),
+        ..*base
+    }
+}
