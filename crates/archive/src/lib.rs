@@ -52,7 +52,7 @@ pub use backup::BackupId;
 pub use log_order::LogOrder;
 pub use manifest::{Edit, Manifest, Object, ObjectId, Parent, Role, Writer};
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
-pub use merger::{Merger, MergerOptions, Policy};
+pub use merger::{MergedRun, Merger, MergerOptions, MergerStep, Policy};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};
 pub use reader::{Run, RunCursor, Scope};

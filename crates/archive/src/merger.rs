@@ -63,15 +63,30 @@ impl Default for MergerOptions {
     }
 }
 
+/// A run that has replaced others.
+#[derive(Debug)]
+pub struct MergedRun {
+    /// The run.
+    pub id: RunId,
+    /// How many it replaces.
+    pub inputs: usize,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Its own.
+    pub bytes_out: u64,
+    /// The manifest that names it.
+    pub published: Published,
+}
+
 /// What a step did.
 #[derive(Debug)]
-pub enum Step {
+pub enum MergerStep {
     /// Nothing: no runs are to be merged.
     Idle,
     /// It went on.
     Worked,
     /// Runs are replaced by this one.
-    Merged(RunId, Published),
+    Merged(MergedRun),
     /// A merged run was given up, because the archive has changed meanwhile in a way that it does not fit.
     GivenUp(RunId, Error),
 }
@@ -79,8 +94,14 @@ pub enum Step {
 enum Stage {
     Idle,
     Open(Vec<RunId>, Vec<Arc<Run>>),
-    Merge(Box<Merge>, Vec<RunId>, Option<Vec<Epoch>>),
-    Publish(Box<Publication>, RunId),
+    Merge(Box<Merge>, Sources, Option<Vec<Epoch>>),
+    Publish(Box<Publication>, Sources, RunSummary),
+}
+
+/// What a merged run is made of.
+struct Sources {
+    runs: Vec<RunId>,
+    bytes: u64,
 }
 
 /// Merges the runs of an archive.
@@ -159,54 +180,68 @@ impl Merger {
         })
     }
 
+    /// The archive.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     /// Goes on by one I/O; a step that opens a run reads its two ends.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a run that is damaged; as [`Publication::step`]; the disk's. The merge that was going on is
     /// given up, its inputs stay, and the next step begins another one.
-    pub fn step(&mut self) -> Result<Step> {
+    pub fn step(&mut self) -> Result<MergerStep> {
         let step = self.advance();
-        if matches!(step, Err(_) | Ok(Step::GivenUp(..))) {
+        if matches!(step, Err(_) | Ok(MergerStep::GivenUp(..))) {
             self.given_up = self.given_up.wrapping_add(1);
         }
         step
     }
 
-    fn advance(&mut self) -> Result<Step> {
+    fn advance(&mut self) -> Result<MergerStep> {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => {
                 let manifest = self.store.refresh()?;
                 let chosen = choose(&manifest, self.options.fan_in, self.options.bytes_max);
                 let Some(inputs) = chosen else {
-                    return Ok(Step::Idle);
+                    return Ok(MergerStep::Idle);
                 };
                 self.stage = Stage::Open(inputs, Vec::new());
             }
             Stage::Open(inputs, mut open) => {
                 let Some(next) = inputs.get(open.len()) else {
                     self.stage = self.begin(inputs, open)?;
-                    return Ok(Step::Worked);
+                    return Ok(MergerStep::Worked);
                 };
                 open.push(self.store.open_run(*next)?);
                 self.stage = Stage::Open(inputs, open);
             }
-            Stage::Merge(mut merge, inputs, kept) => match merge.step()? {
-                Progress::More => self.stage = Stage::Merge(merge, inputs, kept),
-                Progress::Done(summary) => self.stage = self.replace(&summary, inputs, kept),
+            Stage::Merge(mut merge, sources, kept) => match merge.step()? {
+                Progress::More => self.stage = Stage::Merge(merge, sources, kept),
+                Progress::Done(summary) => self.stage = self.replace(summary, sources, kept),
             },
-            Stage::Publish(mut publication, output) => match publication.step() {
-                Ok(Progress::More) => self.stage = Stage::Publish(publication, output),
-                Ok(Progress::Done(published)) => return Ok(Step::Merged(output, published)),
+            Stage::Publish(mut publication, sources, output) => match publication.step() {
+                Ok(Progress::More) => self.stage = Stage::Publish(publication, sources, output),
+                Ok(Progress::Done(published)) => {
+                    return Ok(MergerStep::Merged(MergedRun {
+                        id: output.id,
+                        inputs: sources.runs.len(),
+                        bytes_in: sources.bytes,
+                        bytes_out: output.bytes,
+                        published,
+                    }));
+                }
                 Err(error @ Error::Usage(_)) => {
                     self.store
                         .disk()
-                        .remove(&self.store.path(&output.path(RUNS)))?;
-                    return Ok(Step::GivenUp(output, error));
+                        .remove(&self.store.path(&output.id.path(RUNS)))?;
+                    return Ok(MergerStep::GivenUp(output.id, error));
                 }
                 Err(error) => return Err(error),
             },
         }
-        Ok(Step::Worked)
+        Ok(MergerStep::Worked)
     }
 
     /// Takes steps until no runs are to be merged. Returns the runs that it made.
@@ -217,9 +252,9 @@ impl Merger {
         let mut made = Vec::new();
         loop {
             match self.step()? {
-                Step::Idle => return Ok(made),
-                Step::Merged(id, _) => made.push(id),
-                Step::Worked | Step::GivenUp(..) => {}
+                MergerStep::Idle => return Ok(made),
+                MergerStep::Merged(merged) => made.push(merged.id),
+                MergerStep::Worked | MergerStep::GivenUp(..) => {}
             }
         }
     }
@@ -243,6 +278,10 @@ impl Merger {
             codec: self.options.codec,
             keep,
         };
+        let sources = Sources {
+            bytes: open.iter().map(|run| run.bytes()).sum(),
+            runs: inputs,
+        };
         let merge = Merge::new(
             Arc::clone(self.store.disk()),
             &self.store.runs_dir(),
@@ -250,7 +289,7 @@ impl Merger {
             options,
             Arc::clone(&self.digest),
         )?;
-        Ok(Stage::Merge(Box::new(merge), inputs, kept))
+        Ok(Stage::Merge(Box::new(merge), sources, kept))
     }
 
     /// What must stay apart in the merged run; `None` if no records are combined.
@@ -281,17 +320,18 @@ impl Merger {
         Some(Keep { moments, images })
     }
 
-    fn replace(&self, output: &RunSummary, inputs: Vec<RunId>, kept: Option<Vec<Epoch>>) -> Stage {
+    fn replace(&self, output: RunSummary, sources: Sources, kept: Option<Vec<Epoch>>) -> Stage {
+        let inputs = sources.runs.clone();
         assert!(
             inputs.iter().all(|input| input.level < output.id.level),
             "a merged run is of a higher tier"
         );
         let edit = Edit::Replace {
             inputs,
-            output: Object::of(output),
+            output: Object::of(&output),
             kept,
         };
-        Stage::Publish(Box::new(self.store.publish(edit)), output.id)
+        Stage::Publish(Box::new(self.store.publish(edit)), sources, output)
     }
 }
 

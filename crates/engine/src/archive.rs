@@ -19,6 +19,7 @@ use perdura_archive::{
     ObjectId, Progress, Role, Store, Writer, list_archives,
 };
 use perdura_base::checksum::mix64;
+use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
 use perdura_device::{Clock, Disk};
 use perdura_page::RegionDigest;
@@ -28,6 +29,7 @@ use perdura_wal::{EpochEnds, Rung};
 
 use crate::core::Core;
 use crate::delays::Work;
+use crate::merging::Lent;
 use crate::shared::Shared;
 use crate::stats::ArchiveStats;
 
@@ -50,6 +52,7 @@ pub struct Archiving {
     life: u64,
     openings: u64,
     running: Option<Running>,
+    lent: Lent,
 }
 
 impl Archiving {
@@ -62,6 +65,7 @@ impl Archiving {
             life,
             openings: 0,
             running: None,
+            lent: Lent::default(),
         }
     }
 
@@ -84,12 +88,10 @@ impl Archiving {
         }
     }
 
-    /// The archive, if it is open.
+    /// The archive while it is open, for others.
     #[must_use]
-    pub fn store(&self) -> Option<Arc<Store>> {
-        self.running
-            .as_ref()
-            .map(|running| Arc::clone(&running.store))
+    pub fn lent(&self) -> Lent {
+        self.lent.clone()
     }
 
     /// Whether the archive is open and has all that it knows of.
@@ -106,12 +108,19 @@ impl Archiving {
     /// [`Error::Usage`] if the database is archived and there is no archive. The next step opens the archive again.
     pub fn step(&mut self, core: &Core) -> Result<ArchiverStep> {
         let Some(mut running) = self.running.take() else {
-            self.running = Some(self.open(core)?);
+            let running = self.open(core)?;
+            self.lent.set(Some(Arc::clone(&running.store)));
+            self.running = Some(running);
             return Ok(ArchiverStep::Working);
         };
-        let step = running.step(core)?;
-        self.running = Some(running);
-        Ok(step)
+        let step = running.step(core);
+        if step.is_ok() {
+            self.running = Some(running);
+        } else {
+            // Whoever else has it lets go of it, and with it of the lock, before it is opened again.
+            self.lent.set(None);
+        }
+        step
     }
 
     fn open(&mut self, core: &Core) -> Result<Running> {
@@ -372,15 +381,12 @@ impl Shared {
     /// The archive, once the archiver has opened it.
     fn open_archive(&self) -> Result<Arc<Store>> {
         loop {
-            let store = match self.archiving.lock().as_ref() {
-                Some(archiving) => archiving.store(),
-                None => {
-                    return Err(Error::Usage(
-                        "the database has no archive: open it with one".into(),
-                    ));
-                }
-            };
-            if let Some(store) = store {
+            if !self.archives {
+                return Err(Error::Usage(
+                    "the database has no archive: open it with one".into(),
+                ));
+            }
+            if let Some(store) = self.lent.get() {
                 return Ok(store);
             }
             self.fail_if_delayed()?;
@@ -420,8 +426,10 @@ impl Shared {
     /// Figures of the archiver; `None` if the database is not archived.
     pub fn archive_stats(&self) -> Option<ArchiveStats> {
         let end = self.core.archived();
+        let manifest = self.lent.get().map(|store| store.manifest());
         (self.archives || end.is_some()).then(|| ArchiveStats {
             archived_epoch: end.map(|end| end.epoch.0),
+            runs_now: manifest.map(|manifest| to_u64(manifest.runs().count())),
             ..self.archived.lock().clone()
         })
     }

@@ -6,6 +6,7 @@
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
 //! | voucher | tells the anchor every second how far the log is durable |
 //! | archiver | writes runs of the log into the archive, if one is configured |
+//! | merger | merges them, unless that is left to an archive agent |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.
@@ -29,12 +30,14 @@ use perdura_recovery::{Progress, RestartReport, read_anchor};
 use perdura_txn::{Ticket, Tx};
 use perdura_wal::{Collected, EpochEnds, Reached, Rung, Wait};
 
+use perdura_archive::MergerOptions;
 use perdura_archive::backup::BackupSummary;
 
 use crate::archive::Archiving;
 use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
 use crate::files;
+use crate::merging::Merging;
 use crate::named::Renewal;
 use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
@@ -166,6 +169,7 @@ impl Db {
             spaced: AtomicBool::new(false),
             delays: Delays::default(),
             archives: archiving.is_some(),
+            lent: archiving.as_ref().map(Archiving::lent).unwrap_or_default(),
             archiving: Mutex::new(archiving),
             archive_to: AtomicU64::new(0),
             archived: Mutex::default(),
@@ -199,6 +203,11 @@ impl Db {
         if shared.archives {
             let archiver = spawn(&shared, "archive", |shared| shared.archiver())?;
             threads.handles.lock().push(archiver);
+        }
+        if shared.archives && shared.options.archive_merge {
+            let merging = Merging::new(shared.lent.clone(), MergerOptions::default());
+            let merger = spawn(&shared, "merge", move |shared| shared.merger(merging))?;
+            threads.handles.lock().push(merger);
         }
         Ok(Db { shared, threads })
     }

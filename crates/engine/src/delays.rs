@@ -30,6 +30,8 @@ pub(crate) enum Work {
     Removal,
     /// Archiving the log.
     Archive,
+    /// Merging the runs of the archive.
+    Merge,
 }
 
 impl Work {
@@ -41,13 +43,14 @@ impl Work {
             Work::Checkpoint => "a checkpoint".into(),
             Work::Removal => "removing old files".into(),
             Work::Archive => "archiving the log".into(),
+            Work::Merge => "merging the archive".into(),
         }
     }
 
     fn longest_ns(self) -> u64 {
         match self {
             Work::Segment(_) | Work::Flush(_) | Work::Vouch | Work::Archive => URGENT_NS,
-            Work::Checkpoint | Work::Removal => LONGEST_NS,
+            Work::Checkpoint | Work::Removal | Work::Merge => LONGEST_NS,
         }
     }
 }

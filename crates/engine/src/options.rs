@@ -97,6 +97,8 @@ pub struct Options {
     /// The directory of the archive, into which the log goes sorted; `None`: the database is not archived, and one that was
     /// keeps its log.
     pub archive: Option<PathBuf>,
+    /// Whether the database merges the runs of its archive; else an archive agent does, or nobody.
+    pub archive_merge: bool,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,
     /// Virtual partitions, a power of two up to 256. Fixed at creation.
@@ -145,6 +147,7 @@ impl Options {
             log_dirs: Vec::new(),
             image_dirs: Vec::new(),
             archive: None,
+            archive_merge: true,
             streams: 1,
             partitions: core.partitions,
             segment_bytes: core.segment_bytes,

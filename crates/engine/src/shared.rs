@@ -15,6 +15,7 @@ use crate::archive::Archiving;
 use crate::core::Core;
 use crate::delays::Delays;
 use crate::flusher::FIRST;
+use crate::merging::Lent;
 use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
 use crate::stats::{ArchiveStats, LogIoStats, LogStats, MemoryStats, Stats};
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     pub archives: bool,
     /// The archive, if one is configured. Locked while a step is taken, with its I/O.
     pub archiving: Mutex<Option<Archiving>>,
+    /// The archive while it is open.
+    pub lent: Lent,
     /// Runs are asked for up to this epoch.
     pub archive_to: AtomicU64,
     /// What was archived since the database was opened.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use perdura_archive::ArchivedRun;
+use perdura_archive::{ArchivedRun, MergedRun};
+use perdura_base::num::to_u64;
 use perdura_device::LogWayReport;
 use perdura_recovery::CheckpointStats;
 use serde::Serialize;
@@ -112,6 +113,18 @@ pub struct ArchiveStats {
     /// Ordered frames that were passed over since the database was opened: runs do not have them, so a database that
     /// has any cannot be restored from runs.
     pub ordered_frames: u64,
+    /// Runs that the archive has now; `None` while it is not open.
+    pub runs_now: Option<u64>,
+    /// Merges of runs since the database was opened, by this process.
+    pub merges: u64,
+    /// The runs that they have replaced.
+    pub merged_runs: u64,
+    /// Bytes of these.
+    pub merged_bytes_in: u64,
+    /// Bytes of the runs that were made of them.
+    pub merged_bytes_out: u64,
+    /// Another process merges, as far as is known: an archive agent.
+    pub merged_elsewhere: bool,
 }
 
 impl ArchiveStats {
@@ -120,6 +133,14 @@ impl ArchiveStats {
         self.records += run.summary.records;
         self.bytes += run.summary.bytes;
         self.ordered_frames += run.ordered;
+    }
+
+    pub(crate) fn add_merge(&mut self, merged: &MergedRun) {
+        self.merges += 1;
+        self.merged_runs += to_u64(merged.inputs);
+        self.merged_bytes_in += merged.bytes_in;
+        self.merged_bytes_out += merged.bytes_out;
+        self.merged_elsewhere = false;
     }
 }
 

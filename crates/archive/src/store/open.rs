@@ -84,6 +84,17 @@ pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
     Ok(found)
 }
 
+/// Takes a lock of an archive; if another one has it, the error says which.
+fn lock(disk: &dyn Disk, dir: &str, name: &str) -> Result<Box<dyn Any + Send + Sync>> {
+    let path = format!("{dir}/{name}.lock");
+    disk.lock(&path).map_err(|error| match error {
+        Error::Locked { dir: root } => Error::Locked {
+            dir: format!("{path} of the archive {root}"),
+        },
+        other => other,
+    })
+}
+
 fn temporary_prefix(role: Role) -> String {
     format!("-{}-", role.name())
 }
@@ -124,7 +135,7 @@ impl Store {
             disk.make_dir(&format!("{dir}/{folder}"))?;
         }
         disk.sync_dir("")?;
-        let lock = disk.lock(&format!("{dir}/{}.lock", Role::Database.name()))?;
+        let lock = lock(disk.as_ref(), &dir, Role::Database.name())?;
         disk.sync_dir(&dir)?;
         let has_files = |name: &str| disk.list(&format!("{dir}/{name}")).map(|l| !l.is_empty());
         if !chain::numbers(disk.as_ref(), &dir)?.is_empty()
@@ -190,7 +201,7 @@ impl Store {
         images: Option<&Images>,
     ) -> Result<(Arc<Store>, Opened)> {
         chain_of(disk.as_ref(), uuid)?;
-        let lock = disk.lock(&format!("{}/{}.lock", folder(uuid), writer.role.name()))?;
+        let lock = lock(disk.as_ref(), &folder(uuid), writer.role.name())?;
         let chain = chain_of(disk.as_ref(), uuid)?;
         let mut store = Store::new(disk, chain.newest().clone(), Some(writer));
         store._lock = Some(lock);
@@ -219,7 +230,7 @@ impl Store {
     /// # Errors
     /// [`Error::Locked`] if another one has it; [`Error::Corrupt`] as [`open`](Self::open); the disk's.
     pub fn lease_merging(&self) -> Result<Lease> {
-        self.lease("merging.lock", Duty::Merging)
+        self.lease("merging", Duty::Merging)
     }
 
     /// Takes the right to make backups, and removes what an earlier holder has left.
@@ -227,13 +238,13 @@ impl Store {
     /// # Errors
     /// As [`lease_merging`](Self::lease_merging).
     pub fn lease_backups(&self) -> Result<Lease> {
-        self.lease("backups.lock", Duty::BackingUp)
+        self.lease("backups", Duty::BackingUp)
     }
 
     fn lease(&self, name: &str, duty: Duty) -> Result<Lease> {
         assert_ne!(duty, Duty::Any, "a lease is for one kind of work");
         self.may_write()?;
-        let lock = self.disk.lock(&self.path(name))?;
+        let lock = lock(self.disk.as_ref(), &self.dir, name)?;
         let (_, plan) = self.found()?;
         let mut removed = Vec::new();
         self.clean(&plan, duty, &mut removed)?;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura_archive::merger::{Step, choose};
+use perdura_archive::merger::choose;
 use perdura_archive::{
-    BackupId, Edit, Manifest, Merger, MergerOptions, Object, ObjectId, PageAt, RunId, Scope, Store,
+    BackupId, Edit, Manifest, Merger, MergerOptions, MergerStep, Object, ObjectId, PageAt, RunId,
+    Scope, Store,
 };
 use perdura_base::{Epoch, Error};
 use perdura_device::{Access, Disk, MemDisk, SimDisk};
@@ -184,13 +185,13 @@ fn the_moment_of_a_cut_is_kept_also_of_one_made_meanwhile() {
     let mut merger = merger(&store, combining());
     // It has opened its inputs and knows of one cut.
     for _ in 0..8 {
-        assert!(matches!(merger.step(), Ok(Step::Worked)));
+        assert!(matches!(merger.step(), Ok(MergerStep::Worked)));
     }
     add_cut(&store, 23);
     let given_up = loop {
         match merger.step().expect("memory") {
-            Step::Worked => {}
-            Step::GivenUp(id, error) => break (id, error),
+            MergerStep::Worked => {}
+            MergerStep::GivenUp(id, error) => break (id, error),
             other => panic!("{other:?}"),
         }
     };
@@ -230,7 +231,7 @@ fn a_step_changes_the_disk_once() {
         let before = sim.ops();
         let step = merger.step().expect("a disk");
         assert!(sim.ops() <= before + 1, "{step:?}");
-        if matches!(step, Step::Idle) {
+        if matches!(step, MergerStep::Idle) {
             break;
         }
     }

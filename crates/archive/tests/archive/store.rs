@@ -105,6 +105,25 @@ pub fn contents(store: &Store) -> Result<Vec<Owned>> {
     Ok(all)
 }
 
+/// Threads of one process change an archive through one store: each change gets a number.
+#[test]
+fn threads_share_a_store() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    let (threads, changes) = (4, 200);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for _ in 0..changes {
+                    store.publish(Edit::Open).run().expect("memory");
+                }
+            });
+        }
+    });
+    assert_eq!(store.manifest().number, 1 + threads * changes);
+    store.verify(&RegionDigest::new()).expect("a chain");
+}
+
 /// The log's records of the archive's epochs, sorted as [`contents`] does.
 pub fn of_log(log: &[Owned], store: &Store) -> Vec<Owned> {
     let manifest = store.manifest();

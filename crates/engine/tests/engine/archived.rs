@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perdura::{
-    Archiving, Core, CoreOptions, Db, Disks, Env, EpochEnds, Error, Options, Progress, Rung,
+    Archiving, Core, CoreOptions, Db, Disks, Env, EpochEnds, Error, Merging, MergingStep, Options,
+    Progress, Rung,
 };
-use perdura_archive::{ArchiverStep, Store, list_archives};
+use perdura_archive::{ArchiverStep, MergerOptions, Store, list_archives};
 use perdura_base::{CkptEpoch, Epoch, Uuid};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, MemDisk, SimDisk};
 use perdura_page::RegionDigest;
@@ -29,6 +30,7 @@ struct World {
     store: Arc<SimDisk>,
     core: Core,
     archiving: Archiving,
+    merging: Merging,
     /// How far the log was read, and its records.
     at: EpochEnds,
     records: Vec<Record>,
@@ -41,10 +43,20 @@ struct World {
 #[derive(Debug, Default)]
 struct Seen {
     runs: usize,
+    merges: usize,
     errors: usize,
     power_cuts: usize,
     lives: usize,
     truncated: usize,
+}
+
+/// Merging that begins as soon as there are two runs.
+fn merging(archiving: &Archiving) -> Merging {
+    let options = MergerOptions {
+        fan_in: 2,
+        ..MergerOptions::default()
+    };
+    Merging::new(archiving.lent(), options)
 }
 
 fn open_core(
@@ -72,10 +84,12 @@ impl World {
         let (log, store) = (SimDisk::new(seed), SimDisk::new(seed));
         let clock = Arc::new(ManualClock::at(1_000_000));
         let core = open_core((&log, streams), &clock, None);
+        let archiving = Archiving::new(store.life(), LIFE);
         World {
             rng,
             streams,
-            archiving: Archiving::new(store.life(), LIFE),
+            merging: merging(&archiving),
+            archiving,
             clock,
             log,
             store,
@@ -115,19 +129,45 @@ impl World {
                 step
             }
             Err(error) => {
-                assert!(self.fails, "{error}");
-                self.seen.errors += 1;
-                if !self.store.has_power() {
-                    self.seen.power_cuts += 1;
-                    let profile = self.rng.choice(CrashProfile::ALL).unwrap();
-                    self.store.crash(profile, self.rng.u64(..));
-                    self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
-                }
-                self.store.set_plan(FaultPlan::default());
-                self.fails = false;
+                self.failed(&error);
                 ArchiverStep::Working
             }
         }
+    }
+
+    fn merge(&mut self) {
+        match self.merging.step() {
+            Ok(step) => {
+                self.seen.merges += usize::from(matches!(step, MergingStep::Merged(_)));
+                assert!(!matches!(step, MergingStep::Elsewhere));
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&mut self, error: &Error) {
+        // After a manifest of which the merger does not know whether it is durable, the archiver stops as well.
+        let is_known = matches!(error, Error::Stopped(_));
+        assert!(self.fails || is_known, "{error}");
+        self.seen.errors += 1;
+        if !self.store.has_power() {
+            self.seen.power_cuts += 1;
+            let profile = self.rng.choice(CrashProfile::ALL).unwrap();
+            self.store.crash(profile, self.rng.u64(..));
+            self.begin_archiving();
+        }
+        self.store.set_plan(FaultPlan::default());
+        self.fails = false;
+        if self.archiving.lent().get().is_none() {
+            // The archiver cannot open the archive again before the merger has let go of it.
+            let step = self.merging.step();
+            assert!(matches!(step, Ok(MergingStep::Idle)), "{step:?}");
+        }
+    }
+
+    fn begin_archiving(&mut self) {
+        self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
+        self.merging = merging(&self.archiving);
     }
 
     fn plan_fault(&mut self) {
@@ -143,7 +183,7 @@ impl World {
             self.store.crash(CrashProfile::Worst, self.rng.u64(..));
             self.fails = false;
         }
-        self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
+        self.begin_archiving();
         let anchor = read_anchor(self.log.life().as_ref()).unwrap().unwrap();
         let declared = anchor.archived.is_some() && !self.fails;
         let end = declared.then(|| self.archiving.end_of(&anchor.uuid).unwrap());
@@ -219,6 +259,11 @@ fn history(seed: u64) -> Seen {
             }
             9 => world.clock.advance_us(world.rng.u64(0..2_000_000)),
             10 => world.clock.set_wall_us(world.rng.u64(0..9_000_000)),
+            11 => {
+                for _ in 0..world.rng.usize(0..150) {
+                    world.merge();
+                }
+            }
             _ => {
                 for _ in 0..world.rng.usize(0..60) {
                     world.step();
@@ -237,6 +282,7 @@ fn the_archive_has_what_the_log_had_whatever_fails_on_either_disk() {
     for seed in 0..200 {
         let seen = history(seed);
         sum.runs += seen.runs;
+        sum.merges += seen.merges;
         sum.errors += seen.errors;
         sum.power_cuts += seen.power_cuts;
         sum.lives += seen.lives;
@@ -246,7 +292,43 @@ fn the_archive_has_what_the_log_had_whatever_fails_on_either_disk() {
         sum.runs > 500 && sum.errors > 100 && sum.power_cuts > 50 && sum.lives > 400,
         "{sum:?}"
     );
-    assert!(sum.truncated > 150, "{sum:?}");
+    assert!(sum.truncated > 150 && sum.merges > 50, "{sum:?}");
+}
+
+/// An hour of runs of a second, merged as they come: few are there at any time, and they have all records.
+#[test]
+fn runs_of_an_hour_are_few_at_any_time() {
+    let mut world = World::new(5);
+    world.merging = Merging::new(world.archiving.lent(), MergerOptions::default());
+    let mut most = 0;
+    for second in 1..=3600u32 {
+        put(
+            &world.core,
+            &format!("key{}", second % 97),
+            &second.to_le_bytes(),
+        );
+        world.core.flush_all().unwrap();
+        if second % 600 == 0 {
+            world.read();
+            world.core.checkpoint_now().unwrap();
+        }
+        world.clock.advance_us(1_000_000);
+        world.archiving.cut_at(world.core.wal().durable(Rung::Disk));
+        while world.step() != ArchiverStep::Idle {}
+        loop {
+            let step = world.merging.step().unwrap();
+            if matches!(step, MergingStep::Idle) {
+                break;
+            }
+        }
+        let store = world.archiving.lent().get().expect("it is open");
+        most = most.max(store.manifest().runs().count());
+    }
+    assert!(
+        most <= 40,
+        "{most} runs, nine of each of four tiers and one"
+    );
+    world.judge();
 }
 
 /// Steps until nothing is to be done.
@@ -356,6 +438,43 @@ fn a_directory_is_named_and_the_log_goes_there_by_itself() {
         "the anchor says so"
     );
     db.abandon();
+}
+
+#[test]
+fn runs_are_merged_by_themselves_unless_that_is_switched_off() {
+    for is_on in [true, false] {
+        let disks = Disks::on_one(Arc::new(MemDisk::new()), 1);
+        let mut options = Options::new("in memory");
+        options.archive_merge = is_on;
+        let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        let progress = Arc::new(Progress::default());
+        let db = Db::open_archived(options, disks, Vec::new(), progress, Some(archive)).unwrap();
+        let stats = || db.stats().archive.unwrap();
+        let begin = Instant::now();
+        let mut round = 0u32;
+        // A checkpoint ends a run.
+        while stats().runs < 25 {
+            round += 1;
+            db.wait(set(&db, b"one", &round.to_le_bytes())).unwrap();
+            db.checkpoint().unwrap();
+            assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", stats());
+        }
+        let has_merged = || stats().runs_now.unwrap() < 10 && stats().merges > 1;
+        while is_on && !has_merged() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", stats());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let end = stats();
+        assert_eq!(db.delayed(), vec![]);
+        assert_eq!(end.merges > 0, is_on, "{end:?}");
+        if is_on {
+            assert_eq!(end.merged_runs, 10 * end.merges);
+            assert!(end.merged_bytes_in > end.merged_bytes_out && end.merged_bytes_out > 0);
+        } else {
+            assert_eq!(end.runs_now, Some(end.runs));
+        }
+        db.abandon();
+    }
 }
 
 #[test]

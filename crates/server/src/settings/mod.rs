@@ -12,10 +12,11 @@
 //! where it stands and which name is nearest.
 //!
 //! * [`kind`], [`units`], `texts`: what values look like.
-//! * [`table`], `packed`: our settings. [`ignored`]: names of Redis without effect. [`fixed`]: names whose value
+//! * [`table`], `packed`, `archive`: our settings. [`ignored`]: names of Redis without effect. [`fixed`]: names whose value
 //!   is a fact here, with the reason why it cannot be another.
 //! * [`file`](mod@file): reading and rewriting TOML. [`document`]: the tables of the documentation.
 
+mod archive;
 pub mod document;
 pub mod file;
 pub mod fixed;

@@ -5,7 +5,7 @@ use super::row::{
     ANY_BYTES, I32_MAX, addresses, count, database, millis, one, path, paths, put_addresses,
     put_millis, put_path, put_paths, row, seconds, server,
 };
-use super::{ClientShare, Group, Setting, packed, texts};
+use super::{ClientShare, Group, Setting, archive, packed, texts};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
 use perdura::{Level, LogIo};
@@ -55,14 +55,8 @@ pub static SETTINGS: &[Setting] = &[
         "The least time between two flushes of the log, however many clients wait (bare: milliseconds); 0: a flush starts as soon as one is wanted, and later only where that costs no throughput.",
         database!(|o| one(o.flush_every.as_millis()), |o, v| put_millis(&mut o.flush_every, v)),
     ),
-    row(
-        "archive",
-        Group::Database,
-        Kind::Path,
-        "Directory of the archive, on another disk than data and log: the log goes there sorted, and `perdura restore` makes \
-         the database anew of it and a backup. The log is kept until the archive has it.",
-        database!(|o| path(o.archive.as_ref()), |o, v| put_path(&mut o.archive, v)),
-    ),
+    archive::DIRECTORY,
+    archive::MERGE,
     row(
         "image-dir",
         Group::Database,

@@ -1,0 +1,146 @@
+//! Merging of an open database's archive: what drives the merger, beside the archiver and never in its way.
+//!
+//! The archiver opens the archive and lends it ([`Lent`]); the merger has a thread and steps of its own. When the archiver
+//! opens the archive again after a failure, the merge that was going on is given up with the archive that it was of: its
+//! inputs are still there.
+//!
+//! Another process that merges, an archive agent, is no failure. The database looks every second whether it still does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use perdura_archive::merger::MergedRun;
+use perdura_archive::{Merger, MergerOptions, MergerStep, Store};
+use perdura_base::{Error, Result};
+use perdura_device::Clock;
+use perdura_page::RegionDigest;
+
+use crate::delays::Work;
+use crate::shared::Shared;
+
+/// While nothing is to be merged, the merger looks this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A thread that waits looks this often whether the database is being closed.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The archive while the archiver has it open, for those who use it beside the archiver.
+#[derive(Clone, Default)]
+pub struct Lent(Arc<Mutex<Option<Arc<Store>>>>);
+
+impl Lent {
+    /// The archive, if it is open.
+    #[must_use]
+    pub fn get(&self) -> Option<Arc<Store>> {
+        self.0.lock().clone()
+    }
+
+    pub(crate) fn set(&self, store: Option<Arc<Store>>) {
+        *self.0.lock() = store;
+    }
+}
+
+/// What a step of merging did.
+#[derive(Debug)]
+pub enum MergingStep {
+    /// Nothing is to be merged now, or the archive is not open.
+    Idle,
+    /// Another process merges the archive.
+    Elsewhere,
+    /// An I/O.
+    Worked,
+    /// Runs were replaced.
+    Merged(MergedRun),
+}
+
+/// Merges the archive of an open database, one I/O a step; taking the right to merge is one step.
+pub struct Merging {
+    lent: Lent,
+    options: MergerOptions,
+    digest: Arc<RegionDigest>,
+    running: Option<(Arc<Store>, Merger)>,
+}
+
+impl Merging {
+    /// Merging of the archive that `lent` has.
+    #[must_use]
+    pub fn new(lent: Lent, options: MergerOptions) -> Merging {
+        Merging {
+            lent,
+            options,
+            digest: Arc::new(RegionDigest::new()),
+            running: None,
+        }
+    }
+
+    /// Takes one step.
+    ///
+    /// # Errors
+    /// As [`Merger::new`] and [`Merger::step`]. The next step begins anew.
+    pub fn step(&mut self) -> Result<MergingStep> {
+        let running = self.running.take();
+        let Some(store) = self.lent.get() else {
+            return Ok(MergingStep::Idle);
+        };
+        let is_same = |(own, _): &(Arc<Store>, Merger)| Arc::ptr_eq(own, &store);
+        let Some((store, mut merger)) = running.filter(is_same) else {
+            let options = self.options.clone();
+            return match Merger::new(Arc::clone(&store), options, Arc::clone(&self.digest)) {
+                Ok(merger) => {
+                    self.running = Some((store, merger));
+                    Ok(MergingStep::Worked)
+                }
+                Err(Error::Locked { .. }) => Ok(MergingStep::Elsewhere),
+                Err(error) => Err(error),
+            };
+        };
+        debug_assert_eq!(store.uuid(), merger.store().uuid(), "it is the archive's");
+        let step = merger.step()?;
+        self.running = Some((store, merger));
+        Ok(match step {
+            MergerStep::Idle => MergingStep::Idle,
+            MergerStep::Worked | MergerStep::GivenUp(..) => MergingStep::Worked,
+            MergerStep::Merged(merged) => MergingStep::Merged(merged),
+        })
+    }
+}
+
+impl Shared {
+    /// The merger's thread.
+    pub(crate) fn merger(&self, mut merging: Merging) {
+        let mut look_ns = 0;
+        while !self.is_stopping() {
+            let now_ns = self.clock.mono_ns();
+            let is_due = look_ns <= now_ns && self.delays.is_due(Work::Merge, now_ns);
+            if !is_due || self.core.wal().failure().is_some() {
+                std::thread::park_timeout(TICK);
+            } else if self.merge_step(&mut merging) {
+                look_ns = now_ns + u64::try_from(LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
+            }
+        }
+    }
+
+    /// Takes a step. Whether nothing is to be done for a while.
+    fn merge_step(&self, merging: &mut Merging) -> bool {
+        assert!(self.archives, "there is an archive to merge");
+        match merging.step() {
+            Ok(MergingStep::Worked) => return false,
+            Ok(MergingStep::Merged(merged)) => {
+                assert!(merged.inputs >= 2, "runs were replaced by fewer");
+                self.delays.done(Work::Merge);
+                self.archived.lock().add_merge(&merged);
+                return false;
+            }
+            Ok(idle) => {
+                self.delays.done(Work::Merge);
+                let is_elsewhere = matches!(idle, MergingStep::Elsewhere);
+                self.archived.lock().merged_elsewhere = is_elsewhere;
+            }
+            Err(error) => {
+                self.delays
+                    .failed(Work::Merge, &error, self.clock.mono_ns());
+            }
+        }
+        true
+    }
+}
