@@ -7,6 +7,7 @@
 //! | [`figures`] | the papers' figures: data, plot, claims |
 //! | [`sms`] | messages inserted and removed by interleaved transactions |
 //! | [`tpcc`] | an order-entry system: nine tables, five transactions |
+//! | [`update`] | rows whose values change |
 //! | [`voter`] | an election by phone: one short transaction |
 //! | [`latency`] | how long clients waited, in the words that all benches share |
 //! | [`process`] | what the kernel says of a process: peak memory, CPU time |
@@ -19,4 +20,5 @@ pub mod num;
 pub mod process;
 pub mod sms;
 pub mod tpcc;
+pub mod update;
 pub mod voter;

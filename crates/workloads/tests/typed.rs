@@ -23,12 +23,7 @@ fn site(dir: &std::path::Path, scheme: LogScheme, in_memory: bool) -> Site {
     let mut options = Options::new(dir);
     options.partitions = 4;
     options.segment_bytes = 1 << 20;
-    Site {
-        options,
-        in_memory,
-        scheme,
-        snapshot_every: None,
-    }
+    Site::new(options, in_memory, scheme)
 }
 
 /// What was found, or the error with the scheme beside it.

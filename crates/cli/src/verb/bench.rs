@@ -1,8 +1,10 @@
 //! `perdura bench`
 
+mod drive;
 mod sms;
 mod tpcc;
 mod typed;
+mod update;
 mod voter;
 
 use std::path::PathBuf;
@@ -23,6 +25,7 @@ pub enum Workload {
     Kv(Box<KvArgs>),
     Sms(Box<sms::SmsArgs>),
     Tpcc(Box<tpcc::TpccArgs>),
+    Update(Box<update::UpdateArgs>),
     Voter(Box<voter::VoterArgs>),
 }
 
@@ -104,6 +107,7 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::Kv(args) => run_kv(args),
         Workload::Sms(args) => sms::run(args),
         Workload::Tpcc(args) => tpcc::run(args),
+        Workload::Update(args) => update::run(args),
         Workload::Voter(args) => voter::run(args),
     }
 }

@@ -32,4 +32,5 @@ mod texts;
 mod thin;
 mod transfer;
 mod typed_benches;
+mod update_bench;
 mod verbs;

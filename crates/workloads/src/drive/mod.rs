@@ -10,11 +10,17 @@
 //! |---|---|
 //! | [`worker`] | one thread: begins transactions, notes when they are durable |
 //! | [`report`] | what a run found |
+//! | [`site`] | the database, its disks and what its log says |
+//! | [`model`] | how fast a modelled disk is |
+//! | [`archived`] | how far the archive was behind meanwhile |
+//! | [`beside`] | further runs on the same database |
 //!
 //! The driver knows transactions through [`Load`] and their durability through [`Log`], so that tests run it
 //! without a database.
 
+pub mod archived;
 pub mod beside;
+pub mod model;
 pub mod report;
 pub mod site;
 pub mod worker;
@@ -31,6 +37,7 @@ use crate::latency::histogram;
 use crate::process;
 
 pub use beside::Beside;
+pub use model::ModelledDisk;
 pub use report::{KindReport, RunReport};
 pub use site::{LogScheme, Site};
 

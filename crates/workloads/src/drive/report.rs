@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::archived::ArchivedReport;
 use super::beside::{HalfLoad, UnderCheckpoints};
 use super::{DriveOptions, Driven};
 use crate::latency::LatencyUs;
@@ -69,6 +70,9 @@ pub struct RunReport {
     pub kinds: Vec<KindReport>,
     /// How long the initial population took, seconds; 0 if the database was there.
     pub load_seconds: f64,
+    /// What the archiver did, if the database has an archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchivedReport>,
     /// At half of the throughput, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_load: Option<HalfLoad>,

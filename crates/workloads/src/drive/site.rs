@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use perdura::{Builder, Db, LogForm, Options, Progress, ValueForm};
-use perdura_device::{Disk, MemDisk};
+use perdura_device::{Disk, FileDisk, MemDisk};
 use perdura_recovery::disks::Disks;
+
+use super::model::ModelledDisk;
 
 /// What the log says of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +58,26 @@ pub struct Site {
     pub scheme: LogScheme,
     /// Take a checkpoint so often.
     pub snapshot_every: Option<Duration>,
+    /// In memory: how fast the log's disks are.
+    pub disk: ModelledDisk,
+    /// Whether the database is backed up into its archive before it is measured.
+    pub back_up: bool,
 }
 
 impl Site {
+    /// A site without checkpoints of its own, without a backup, on disks without a limit.
+    #[must_use]
+    pub fn new(options: Options, in_memory: bool, scheme: LogScheme) -> Site {
+        Site {
+            options,
+            in_memory,
+            scheme,
+            snapshot_every: None,
+            disk: ModelledDisk::default(),
+            back_up: false,
+        }
+    }
+
     /// Opens it with the tables and procedures that `declare` adds.
     ///
     /// # Errors
@@ -68,23 +87,50 @@ impl Site {
             let opened = self.builder(declare).open();
             return opened.context("opening the database");
         }
-        let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
-        let disks = Disks {
-            data: memory(),
-            images: vec![memory()],
-            logs: (0..self.options.streams).map(|_| memory()).collect(),
+        let archive = match &self.options.archive {
+            Some(dir) => Some(Arc::new(FileDisk::new(dir)?) as Arc<dyn Disk>),
+            None => None,
         };
-        self.open_on(disks, declare)
+        self.open_on(self.memory(), archive, declare)
     }
 
-    /// Opens it on disks that the caller supplies.
+    /// New disks in memory, as slow as [`disk`](Self::disk) says.
+    #[must_use]
+    pub fn memory(&self) -> Disks {
+        let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
+        let log = |_| self.disk.over(memory());
+        Disks {
+            data: memory(),
+            images: vec![memory()],
+            logs: (0..self.options.streams).map(log).collect(),
+        }
+    }
+
+    /// Opens it on disks that the caller supplies, archived onto `archive` if there is one.
     ///
     /// # Errors
     /// The engine's.
-    pub fn open_on(&self, disks: Disks, declare: impl FnOnce(Builder) -> Builder) -> Result<Db> {
+    pub fn open_on(
+        &self,
+        disks: Disks,
+        archive: Option<Arc<dyn Disk>>,
+        declare: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Db> {
         let options = self.builder(declare).into_options();
-        Db::open_on(options, disks, Vec::new(), Arc::new(Progress::default()))
+        let progress = Arc::new(Progress::default());
+        Db::open_archived(options, disks, Vec::new(), progress, archive)
             .context("opening the database")
+    }
+
+    /// Makes the backup that is asked for: called when the database is populated.
+    ///
+    /// # Errors
+    /// The engine's; a database without an archive.
+    pub fn begin(&self, db: &Db) -> Result<()> {
+        if self.back_up {
+            db.back_up().context("backing the database up")?;
+        }
+        Ok(())
     }
 
     /// The engine's settings, with what the log says and with the tables and procedures that `declare`

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-pub use data::{key_of, nth_key};
+pub use data::{KEY_BYTES, fill_value, key_of, nth_key, random_bytes};
 pub use report::KvReport;
 
 /// Which requests a run is made of.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
-use perdura_device::{Clock, Disk, FileDisk, MemDisk, ModelDisk, SystemClock};
+use perdura_device::{Clock, Disk, FileDisk, MemDisk, SystemClock};
 use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
 use perdura_steal::{Records, Steal, StealEnv};
 
 use super::{Driver, Pace, RunLimit, SmsOptions, SmsReport, Speed, run_for, run_steps};
+use crate::drive::ModelledDisk;
 use crate::num::{f64_of, ratio};
 use crate::process;
 
@@ -26,9 +27,8 @@ pub struct SmsBench {
     pub log_dirs: Vec<PathBuf>,
     /// Directories that the images' pages are spread over; the data directory if there is none.
     pub image_dirs: Vec<PathBuf>,
-    /// Slow log and image disks to so many 10^6 bytes a second and to so many microseconds a read
-    /// or sync; 0 is no limit.
-    pub disk: (u64, u64),
+    /// How fast log and image disks are.
+    pub disk: ModelledDisk,
     /// When it ends.
     pub limit: RunLimit,
     /// End as a power cut would, right after the last transaction: transactions are open. The run
@@ -117,14 +117,6 @@ struct Site {
 impl Site {
     fn open(bench: &SmsBench) -> Result<Site> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let (mbps, latency_us) = bench.disk;
-        let slowed = |disk: Arc<dyn Disk>| -> Arc<dyn Disk> {
-            if mbps == 0 && latency_us == 0 {
-                return disk;
-            }
-            let clock = Arc::clone(&clock);
-            Arc::new(ModelDisk::new(disk, mbps, latency_us, clock, std::thread::sleep).laid_out())
-        };
         let (mut disks, locks) = match &bench.data {
             None => {
                 let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
@@ -154,7 +146,7 @@ impl Site {
             disks.images.push(Arc::new(MemDisk::new()));
         }
         for disk in disks.images.iter_mut().chain(&mut disks.logs) {
-            *disk = slowed(Arc::clone(disk));
+            *disk = bench.disk.over(Arc::clone(disk));
         }
         Ok(Site {
             env: StealEnv {

@@ -14,6 +14,7 @@ use super::procedures::{delivery, new_order, order_status, payment, stock_level}
 use super::schema::{
     Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
+use crate::drive::archived::watched;
 use crate::drive::{Beside, DriveOptions, Load, Log, RunReport, Site, Submitted, drive};
 
 /// Rows that one transaction of the population inserts.
@@ -74,6 +75,7 @@ impl TpccBench {
             },
             ..RunReport::default()
         };
+        self.site.begin(&db)?;
         if let Some(options) = &self.drive {
             self.measure(&db, options, &mut report)?;
         }
@@ -97,12 +99,15 @@ impl TpccBench {
         options: &DriveOptions,
         report: &mut RunReport,
     ) -> Result<()> {
-        let driven = self.site.with_snapshots(db, || {
-            drive(db, options, Kind::ALL.len(), |worker| {
-                self.terminals(db, options, worker)
+        let (driven, archive) = watched(db, || {
+            self.site.with_snapshots(db, || {
+                drive(db, options, Kind::ALL.len(), |worker| {
+                    self.terminals(db, options, worker)
+                })
             })
         })?;
         report.measured(options, &driven, &Kind::NAMES);
+        report.archive = archive;
         Ok(())
     }
 

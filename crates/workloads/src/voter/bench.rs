@@ -9,6 +9,7 @@ use super::areas::area_codes;
 use super::inputs::{CONTESTANTS, Calls, Election};
 use super::procedures::{COUNTED, vote};
 use super::schema::{AreaCodeState, Contestant, Vote, VotesByPhone};
+use crate::drive::archived::watched;
 use crate::drive::{Beside, DriveOptions, Driven, Load, RunReport, Site, Submitted, drive};
 
 /// The kinds of calls, by what became of them.
@@ -56,6 +57,7 @@ impl VoterBench {
             load_seconds: begin.elapsed().as_secs_f64(),
             ..RunReport::default()
         };
+        self.site.begin(&db)?;
         self.measure(&db, &mut report)?;
         if self.digest {
             report.digest = Some(format!("{:016x}", db.digest()?));
@@ -68,10 +70,12 @@ impl VoterBench {
     /// # Errors
     /// The engine's.
     pub(crate) fn measure(&self, db: &Db, report: &mut RunReport) -> Result<()> {
-        let driven = self
-            .site
-            .with_snapshots(db, || self.take_calls(db, &self.drive, self.seed))?;
+        let (driven, archive) = watched(db, || {
+            self.site
+                .with_snapshots(db, || self.take_calls(db, &self.drive, self.seed))
+        })?;
         report.measured(&self.drive, &driven, &KINDS);
+        report.archive = archive;
         Ok(())
     }
 

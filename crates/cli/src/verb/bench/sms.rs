@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use perdura_steal::{Records, Route};
 use perdura_wal::Scheme;
+use perdura_workloads::drive::ModelledDisk;
 use perdura_workloads::sms::{
     RunLimit, SLOT_BYTES_MAX, SLOT_BYTES_MIN, SmsBench, SmsOptions, bench,
 };
@@ -167,7 +168,10 @@ impl SmsArgs {
             data: self.data.clone(),
             log_dirs: self.log_dir.clone(),
             image_dirs: self.image_dir.clone(),
-            disk: (self.disk_mbps, self.disk_latency_us),
+            disk: ModelledDisk {
+                mbps: self.disk_mbps,
+                latency_us: self.disk_latency_us,
+            },
             limit: match self.txns {
                 Some(txns) => RunLimit::Txns(txns),
                 None => RunLimit::Time {

@@ -8,7 +8,8 @@ use perdura_workloads::tpcc::check::Condition;
 use perdura_workloads::tpcc::inputs::{Mix, Scale};
 use serde::Serialize;
 
-use super::typed::{self, TypedArgs};
+use super::drive;
+use super::typed::TypedArgs;
 use crate::exit::{Inconsistent, Usage};
 use crate::output;
 
@@ -75,10 +76,10 @@ impl TpccArgs {
             site: self.typed.site(self.warehouses)?,
             scale,
             mix,
-            seed: self.typed.seed,
-            drive: Some(self.typed.drive()?),
-            own_dates: self.typed.is_counted(),
-            digest: self.typed.digest,
+            seed: self.typed.drive.seed,
+            drive: Some(self.typed.drive.drive()?),
+            own_dates: self.typed.drive.is_counted(),
+            digest: self.typed.drive.digest,
         })
     }
 }
@@ -94,7 +95,7 @@ struct Found<'a> {
 
 pub fn run(args: &TpccArgs) -> Result<()> {
     let bench = args.bench()?;
-    let (report, db) = if args.check && !args.typed.asks_for_a_run() {
+    let (report, db) = if args.check && !args.typed.drive.asks_for_a_run() {
         (None, bench.open_populated()?)
     } else {
         let mut ended = bench.run()?;
@@ -102,17 +103,17 @@ pub fn run(args: &TpccArgs) -> Result<()> {
         (Some(ended.report), ended.db)
     };
     let conditions = args.check.then(|| check(&db)).transpose()?;
-    if args.typed.json {
+    if args.typed.drive.json {
         output::json(&Found {
             report: report.as_ref(),
             conditions: conditions.as_deref(),
         })?;
     } else {
-        let text = report.as_ref().map(typed::text).unwrap_or_default();
+        let text = report.as_ref().map(drive::text).unwrap_or_default();
         let lines: String = conditions.iter().flatten().map(line_of).collect();
         output::text(&(text + &lines))?;
     }
-    if args.typed.crash {
+    if args.typed.drive.crash {
         // Like a power cut: nothing is closed.
         std::process::exit(0);
     }

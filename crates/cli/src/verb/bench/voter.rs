@@ -5,7 +5,8 @@ use clap::Parser;
 use perdura_workloads::voter::bench::VoterBench;
 use perdura_workloads::voter::inputs::Election;
 
-use super::typed::{self, TypedArgs};
+use super::drive;
+use super::typed::TypedArgs;
 use crate::exit::Usage;
 use crate::output;
 
@@ -36,18 +37,18 @@ pub fn run(args: &VoterArgs) -> Result<()> {
     let bench = VoterBench {
         site: args.typed.site(1)?,
         election,
-        seed: args.typed.seed,
-        drive: args.typed.drive()?,
-        digest: args.typed.digest,
+        seed: args.typed.drive.seed,
+        drive: args.typed.drive.drive()?,
+        digest: args.typed.drive.digest,
     };
     let mut ended = bench.run()?;
     bench.run_beside(&ended.db, args.typed.beside(), &mut ended.report)?;
-    if args.typed.json {
+    if args.typed.drive.json {
         output::json(&ended.report)?;
     } else {
-        output::text(&typed::text(&ended.report))?;
+        output::text(&drive::text(&ended.report))?;
     }
-    if args.typed.crash {
+    if args.typed.drive.crash {
         // Like a power cut: nothing is closed.
         std::process::exit(0);
     }

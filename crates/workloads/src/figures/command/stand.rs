@@ -137,10 +137,8 @@ impl Setting {
         options.checkpoint_seconds_max = 1;
         options.typed.effects_bytes_max = self.effects_bytes_max;
         Site {
-            options,
-            in_memory: true,
-            scheme: self.scheme,
             snapshot_every,
+            ..Site::new(options, true, self.scheme)
         }
     }
 
@@ -184,8 +182,8 @@ impl Bench {
         };
         let disks = plant.env(speeds, SYNC_US, seed).disks;
         match self {
-            Bench::Voter(bench) => bench.site.open_on(disks, voter::bench::declare),
-            Bench::Tpcc(bench) => bench.site.open_on(disks, tpcc::bench::declare),
+            Bench::Voter(bench) => bench.site.open_on(disks, None, voter::bench::declare),
+            Bench::Tpcc(bench) => bench.site.open_on(disks, None, tpcc::bench::declare),
         }
     }
 

@@ -1,0 +1,211 @@
+//! What all benches that drive transactions have in common: how many, how fast, on what disks, and how the run is reported.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use perdura::Options;
+use perdura_server::settings::units;
+use perdura_workloads::drive::{DriveOptions, Limit, LogScheme, ModelledDisk, RunReport, Site};
+
+use crate::exit::Usage;
+use crate::verb::database::DatabaseArgs;
+
+/// The part of a run by time that is not measured.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// How long a run takes that says neither a time nor a number.
+const SECONDS: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+pub struct DriveArgs {
+    /// Threads that run transactions.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub workers: usize,
+    /// Clients, each of which begins a transaction when its last one is durable [default: 1000 for each worker].
+    #[arg(long, value_name = "C", conflicts_with = "rate")]
+    clients: Option<usize>,
+    /// Open loop: so many transactions a second arrive, and latencies count from their arrival.
+    #[arg(long, value_name = "R")]
+    rate: Option<f64>,
+    /// Stop after so many transactions, those that abort included.
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    txns: Option<u64>,
+    /// Stop after so long, behind half a second that is not measured [default: 5s].
+    #[arg(long, value_name = "S", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Seed of the data and of what is asked for.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// A directory for the database; without it everything is in memory. What an earlier run left there is used
+    /// again.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// In memory: slow the log's disks to so many 10^6 bytes a second.
+    #[arg(long, value_name = "M", default_value_t = 0, conflicts_with = "data")]
+    disk_mbps: u64,
+    /// In memory: make each read and sync of the log's disks wait so many microseconds.
+    #[arg(long, value_name = "L", default_value_t = 0, conflicts_with = "data")]
+    disk_latency_us: u64,
+    /// Back the database up into the archive before the run, so that `perdura restore` can make it anew.
+    #[arg(long, requires = "archive")]
+    backup: bool,
+    /// End like a power cut, right after the last transaction is durable.
+    #[arg(long, requires = "data")]
+    pub crash: bool,
+    /// Print the logical digest of what is there at the end.
+    #[arg(long)]
+    pub digest: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+impl DriveArgs {
+    /// Whether a run was asked for, by time or by number.
+    pub fn asks_for_a_run(&self) -> bool {
+        self.txns.is_some() || self.seconds.is_some()
+    }
+
+    /// Whether the run has a fixed number of transactions.
+    pub fn is_counted(&self) -> bool {
+        self.txns.is_some()
+    }
+
+    /// The engine's settings; a new database has so many partitions unless another number is given.
+    pub fn options(&self, partitions: Option<u16>) -> Result<Options> {
+        let data = self.data.clone().unwrap_or_default();
+        match partitions {
+            Some(partitions) => self.database.options_with_partitions(data, partitions),
+            None => self.database.options(data),
+        }
+    }
+
+    /// Where the database is.
+    pub fn site(&self, options: Options, scheme: LogScheme) -> Site {
+        Site {
+            disk: ModelledDisk {
+                mbps: self.disk_mbps,
+                latency_us: self.disk_latency_us,
+            },
+            back_up: self.backup,
+            ..Site::new(options, self.data.is_none(), scheme)
+        }
+    }
+
+    /// How it is driven.
+    pub fn drive(&self) -> Result<DriveOptions> {
+        if self.workers == 0 || self.txns == Some(0) || self.seconds.is_some_and(|s| s.is_zero()) {
+            bail!(Usage("--workers, --txns and --seconds are above 0".into()));
+        }
+        if self
+            .rate
+            .is_some_and(|rate| !rate.is_finite() || rate < 0.001)
+        {
+            bail!(Usage("--rate is at least 0.001".into()));
+        }
+        let clients = self.clients.unwrap_or(1000 * self.workers);
+        if clients < self.workers {
+            bail!(Usage("--clients is at least --workers".into()));
+        }
+        Ok(DriveOptions {
+            workers: self.workers,
+            clients,
+            rate: self.rate,
+            limit: match self.txns {
+                Some(txns) => Limit::Txns(txns),
+                None => Limit::Time {
+                    warm_up: WARM_UP,
+                    measured: self.seconds.unwrap_or(SECONDS),
+                },
+            },
+        })
+    }
+}
+
+/// A report for people.
+pub fn text(report: &RunReport) -> String {
+    let mut text = format!(
+        "scheme    {}, {} stream(s), {} partitions, {} worker(s)\n",
+        report.scheme, report.streams, report.partitions, report.workers
+    );
+    if report.load_seconds > 0.0 {
+        text += &format!("populated in {:.3} s\n", report.load_seconds);
+    }
+    if report.txns > 0 {
+        let latency = report.latency_us;
+        text += &format!(
+            "rate      {:.0} transactions/s ({} in {:.3} s, {} rolled back)\n\
+             latency   p50 {} us, p99 {} us, p99.9 {} us until durable\n\
+             log       {} bytes of records ({:.1} a transaction), {} bytes to the device, {} syncs\n\
+             machine   {} bytes of memory at most, {} s of CPU\n",
+            report.tps,
+            report.txns,
+            report.seconds,
+            report.aborts,
+            latency.p50,
+            latency.p99,
+            latency.p999,
+            report.log_bytes,
+            report.log_bytes_per_txn,
+            report.log_device_bytes,
+            report.syncs,
+            report
+                .peak_rss_bytes
+                .map_or("-".into(), |bytes| bytes.to_string()),
+            report
+                .cpu_seconds
+                .map_or("-".into(), |seconds| format!("{seconds:.2}")),
+        );
+        for kind in &report.kinds {
+            let bytes = kind
+                .log_bytes_per_txn
+                .map_or("-".into(), |bytes| format!("{bytes:.1}"));
+            text += &format!(
+                "  {:<14}{:>10} ({} rolled back), {bytes} bytes of records each\n",
+                kind.name, kind.txns, kind.aborts
+            );
+        }
+    }
+    if let Some(archive) = &report.archive {
+        text += &format!(
+            "archive   {} runs, {} records, {} bytes; behind by {:.2} s at most\n",
+            archive.runs, archive.records, archive.bytes, archive.lag_seconds_max
+        );
+    }
+    if report.unstarted > 0 {
+        text += &format!(
+            "behind    {} arrivals had not begun at the end\n",
+            report.unstarted
+        );
+    }
+    if let Some(half) = &report.half_load {
+        let sync = half.sync_us.map_or("-".into(), |us| us.p99.to_string());
+        text += &format!(
+            "half load {:.0} transactions/s: p50 {} us, p99 {} us, p99.9 {} us until durable; p99 of a sync of the \
+             idle device {sync} us\n",
+            half.rate, half.latency_us.p50, half.latency_us.p99, half.latency_us.p999
+        );
+    }
+    if let Some(under) = &report.under_checkpoints {
+        text += &format!(
+            "under checkpoints {:.0} transactions/s ({:.3} of the mean of the rate and {:.0} behind it), \
+             p99 {} us; kept at most {} bytes ({:.1} % of \
+             {} bytes of pages), afterwards {}\n",
+            under.tps,
+            under.of_tps,
+            under.tps_behind,
+            under.latency_us.p99,
+            under.kept_bytes_max,
+            100.0 * under.kept_share,
+            under.page_bytes,
+            under.kept_bytes_after
+        );
+    }
+    if let Some(digest) = &report.digest {
+        text += &format!("digest    {digest}\n");
+    }
+    text
+}

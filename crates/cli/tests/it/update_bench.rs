@@ -1,0 +1,110 @@
+//! `bench update` from outside: what it reports, and that what it archives is what a restore makes anew.
+
+use serde_json::Value;
+
+use crate::support::{arg, ended, perdura};
+
+fn json(args: &[&str]) -> Value {
+    let output = perdura(args);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn bench_update_archives_what_a_restore_makes_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let [data, archive, to] = ["db", "archive", "restored"].map(|name| dir.path().join(name));
+    let rows = [
+        "bench",
+        "update",
+        "--rows",
+        "2000",
+        "--slot-bytes",
+        "200",
+        "--partitions",
+        "4",
+    ];
+    let on = [&rows[..], &["--data", arg(&data)]].concat();
+    let run = ["--zipf", "0.99", "--txns", "3000", "--digest", "--json"];
+    let archived = ["--archive", arg(&archive), "--backup"];
+    let report = json(&[&on[..], &run, &archived].concat());
+    assert_eq!(
+        (&report["workload"], &report["txns"]),
+        (&"update".into(), &3000.into())
+    );
+    assert_eq!(report["scheme"], "differential");
+    for field in [
+        "tps",
+        "log_bytes",
+        "log_device_bytes",
+        "log_bytes_per_txn",
+        "syncs",
+    ] {
+        assert!(
+            report[field].as_f64().is_some_and(|figure| figure > 0.0),
+            "{field}: {report}"
+        );
+    }
+    assert!(report["archive"]["lag_seconds_max"].is_f64(), "{report}");
+    assert!(report["latency_us"]["p999"].is_u64());
+
+    let restored = json(&[
+        "restore",
+        "--from",
+        arg(&archive),
+        "--to",
+        arg(&to),
+        "--json",
+    ]);
+    assert!(
+        restored["records_applied"]
+            .as_u64()
+            .is_some_and(|count| count >= 3000)
+    );
+    let digest = |data| {
+        let (code, text) = ended(&["digest", "--data", data]);
+        assert_eq!(code, 0, "{text}");
+        text
+    };
+    let live = digest(arg(&data));
+    assert_eq!(live, digest(arg(&to)));
+    assert!(live.contains(report["digest"].as_str().unwrap()), "{live}");
+
+    let (code, text) = ended(&[&rows[..7], &["3", "--data", arg(&data), "--txns", "1"]].concat());
+    assert_eq!(code, 2, "{text}");
+}
+
+#[test]
+fn bench_update_in_memory_has_modelled_disks_and_refuses_what_cannot_be() {
+    let small = [
+        "bench",
+        "update",
+        "--rows",
+        "500",
+        "--partitions",
+        "4",
+        "--txns",
+        "400",
+    ];
+    let fast = json(&[&small[..], &["--json"]].concat());
+    assert!(fast["archive"].is_null(), "{fast}");
+    let slow = ["--disk-latency-us", "20000", "--clients", "1", "--json"];
+    let slow = json(&[&small[..7], &["20"], &slow].concat());
+    assert!(
+        slow["latency_us"]["p50"]
+            .as_u64()
+            .is_some_and(|us| us >= 19_000),
+        "a commit waits for a sync: {slow}"
+    );
+    for wrong in [
+        &["--zipf", "1.5"][..],
+        &["--slot-bytes", "8"],
+        &["--changed-bytes", "400"],
+        &["--backup"],
+        &["--data", "d", "--disk-mbps", "3"],
+    ] {
+        let (code, text) = ended(&[&small[..], wrong].concat());
+        assert_eq!(code, 2, "{wrong:?}: {text}");
+    }
+}

@@ -1,0 +1,205 @@
+//! Rows whose values change: the load of the log archive's experiments.
+//!
+//! The rows are page-addressed, so each update is a difference of one page in the log. A row is drawn uniformly or by
+//! Zipf's law, a place in its value is drawn, and so many bytes there become random ones. The database keeps its size, and the
+//! log grows by as much as the run is long: the ratio of log to image is the experimenter's.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`bench`] | a run: populated if it is empty, driven, reported |
+//! | [`zipf`] | ranks by Zipf's law, in constant time |
+
+pub mod bench;
+pub mod zipf;
+
+use perdura_page::Row;
+
+use self::zipf::Zipf;
+use crate::kv::{KEY_BYTES, key_of, nth_key};
+
+/// The shortest row, bytes: its head, its key and sixteen bytes of value.
+pub const SLOT_BYTES_MIN: usize = 40;
+/// The longest row that has no chain of pages, bytes.
+pub const SLOT_BYTES_MAX: usize = 2048;
+
+/// The rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rows {
+    /// How many.
+    pub count: u64,
+    /// Bytes of each, its head and key included.
+    pub slot_bytes: usize,
+    /// Bytes that an update changes.
+    pub changed_bytes: usize,
+    /// The exponent of Zipf's law by which rows are drawn, between 0 and 1; `None`: uniformly.
+    pub zipf: Option<f64>,
+}
+
+impl Rows {
+    /// Refuses what cannot be; says why.
+    ///
+    /// # Errors
+    /// The reason, for people.
+    pub fn check(&self) -> Result<(), String> {
+        if self.count == 0 {
+            return Err("there is at least one row".into());
+        }
+        if !(SLOT_BYTES_MIN..=SLOT_BYTES_MAX).contains(&self.slot_bytes) {
+            return Err(format!(
+                "a row has {SLOT_BYTES_MIN} to {SLOT_BYTES_MAX} bytes, not {}",
+                self.slot_bytes
+            ));
+        }
+        let value = self.value_bytes();
+        if !(1..=value).contains(&self.changed_bytes) {
+            return Err(format!(
+                "an update changes 1 to {value} bytes of a row of {}, not {}",
+                self.slot_bytes, self.changed_bytes
+            ));
+        }
+        if self.zipf.is_some_and(|theta| !(0.01..1.0).contains(&theta)) {
+            return Err("an exponent of Zipf's law is 0.01 to 0.999".into());
+        }
+        Ok(())
+    }
+
+    /// Bytes of a value: what of the slot head and key leave.
+    #[must_use]
+    pub fn value_bytes(&self) -> usize {
+        let key = key_of(0);
+        let head = |value_bytes| {
+            let row = Row {
+                value_bytes,
+                ..Row::inline(&key, &[], None)
+            };
+            row.bytes() - KEY_BYTES - value_bytes
+        };
+        // The head is a byte longer for a value that takes two to say how long it is.
+        let room = self.slot_bytes - KEY_BYTES;
+        let value = room - head(room);
+        assert!(
+            KEY_BYTES + value + head(value) <= self.slot_bytes,
+            "a row fits its slot"
+        );
+        value
+    }
+}
+
+/// Draws the rows that are updated.
+#[derive(Debug, Clone)]
+pub struct Draw {
+    rng: fastrand::Rng,
+    rows: u64,
+    zipf: Option<Zipf>,
+}
+
+impl Draw {
+    /// Those of a worker.
+    #[must_use]
+    pub fn new(rows: &Rows, zipf: Option<Zipf>, seed: u64) -> Draw {
+        assert_eq!(
+            rows.zipf.is_some(),
+            zipf.is_some(),
+            "the law that was asked for"
+        );
+        Draw {
+            rng: fastrand::Rng::with_seed(seed),
+            rows: rows.count,
+            zipf,
+        }
+    }
+
+    /// The number of the next row.
+    pub fn row(&mut self) -> u64 {
+        match &self.zipf {
+            None => self.rng.u64(..self.rows),
+            // Rows that are updated often are anywhere in the table.
+            Some(zipf) => nth_key(zipf.rank(self.rng.f64()), self.rows),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: Rows = Rows {
+        count: 1000,
+        slot_bytes: 256,
+        changed_bytes: 40,
+        zipf: None,
+    };
+
+    #[test]
+    fn a_row_fills_its_slot() {
+        assert_eq!(ROWS.value_bytes(), 256 - 16 - 4);
+        for slot_bytes in SLOT_BYTES_MIN..=SLOT_BYTES_MAX {
+            let rows = Rows { slot_bytes, ..ROWS };
+            let value = vec![0; rows.value_bytes()];
+            let bytes = Row::inline(&key_of(7), &value, None).bytes();
+            assert!(
+                bytes == slot_bytes || bytes + 1 == slot_bytes,
+                "{bytes} of {slot_bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_that_cannot_be_are_refused() {
+        assert_eq!(ROWS.check(), Ok(()));
+        let refused = [
+            Rows { count: 0, ..ROWS },
+            Rows {
+                slot_bytes: 39,
+                ..ROWS
+            },
+            Rows {
+                slot_bytes: 4096,
+                ..ROWS
+            },
+            Rows {
+                changed_bytes: 0,
+                ..ROWS
+            },
+            Rows {
+                changed_bytes: 237,
+                ..ROWS
+            },
+            Rows {
+                zipf: Some(1.0),
+                ..ROWS
+            },
+            Rows {
+                zipf: Some(f64::NAN),
+                ..ROWS
+            },
+        ];
+        for rows in refused {
+            assert!(rows.check().is_err(), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn each_row_is_drawn_and_some_more_often_by_zipfs_law() {
+        for theta in [None, Some(0.99)] {
+            let rows = Rows {
+                zipf: theta,
+                ..ROWS
+            };
+            let zipf = theta.map(|theta| Zipf::new(rows.count, theta));
+            let mut draw = Draw::new(&rows, zipf, 1);
+            let mut counts = vec![0u32; 1000];
+            for _ in 0..200_000 {
+                counts[usize::try_from(draw.row()).unwrap()] += 1;
+            }
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            assert!(counts[999] > 0, "{theta:?}");
+            let share = f64::from(counts[0]) / 200_000.0;
+            // The sum of i^-0.99 up to 1000 is 7.73.
+            match theta {
+                None => assert!(share < 0.002, "{share}"),
+                Some(_) => assert!((0.12..0.14).contains(&share), "{share}"),
+            }
+        }
+    }
+}
