@@ -65,8 +65,32 @@ const DAMAGED: u8 = 3;
 const STOPPED: u8 = 4;
 const FENCED: u8 = 5;
 
+/// What to do about damage, by what a verb works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// A database.
+    Database,
+    /// An archive.
+    Archive,
+}
+
+impl Remedy {
+    fn text(self) -> &'static str {
+        match self {
+            Remedy::Database => {
+                "nothing was changed. `perdura verify` lists all damage, `perdura repair` makes a new database of what is \
+                 whole; keep a copy of the files before trying anything else."
+            }
+            Remedy::Archive => {
+                "the archive was not changed. `perdura archive verify` lists all damage; a restore from another backup \
+                 (`perdura backup list`) or to an earlier moment may need none of what is damaged."
+            }
+        }
+    }
+}
+
 /// Says on stderr what went wrong, and gives the exit code.
-pub fn code(done: anyhow::Result<()>) -> ExitCode {
+pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
     let Err(error) = done else {
         return ExitCode::SUCCESS;
     };
@@ -76,10 +100,9 @@ pub fn code(done: anyhow::Result<()>) -> ExitCode {
     let code = code_of(&error);
     eprintln!("perdura: {}", output::shown(&told_once(&error)));
     match code {
-        DAMAGED if error.downcast_ref::<Inconsistent>().is_none() => eprintln!(
-            "perdura: nothing was changed. `perdura verify` lists all damage, `perdura repair` makes \
-             a new database of what is whole; keep a copy of the files before trying anything else."
-        ),
+        DAMAGED if error.downcast_ref::<Inconsistent>().is_none() => {
+            eprintln!("perdura: {}", remedy.text());
+        }
         USAGE => eprintln!("perdura: see --help"),
         _ => {}
     }

@@ -60,7 +60,12 @@ enum Verb {
 }
 
 fn main() -> std::process::ExitCode {
-    let done = match Cli::parse().verb {
+    let verb = Cli::parse().verb;
+    let remedy = match verb {
+        Verb::Backup(_) | Verb::Archive(_) | Verb::Restore(_) => exit::Remedy::Archive,
+        _ => exit::Remedy::Database,
+    };
+    let done = match verb {
         Verb::Serve(args) => verb::serve::run(&args),
         Verb::Config(args) => verb::config::run(&args),
         Verb::Import(args) => verb::import::run(*args),
@@ -79,5 +84,5 @@ fn main() -> std::process::ExitCode {
         Verb::Bench(workload) => verb::bench::run(&workload),
         Verb::Reproduce(args) => verb::reproduce::run(&args),
     };
-    exit::code(done)
+    exit::code(done, remedy)
 }

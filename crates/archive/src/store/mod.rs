@@ -14,6 +14,7 @@
 //! | [`restart`] | what an opening does with the files that it finds |
 //! | `open` | opening: locks, adoption, removal; making an archive |
 //! | [`publication`] | a change, one I/O a step |
+//! | `readable` | the runs that a reader has |
 //! | [`verify`] | every object is read |
 //!
 //! # Invariants
@@ -31,6 +32,7 @@
 mod chain;
 mod open;
 pub mod publication;
+mod readable;
 pub mod restart;
 pub mod verify;
 

@@ -65,8 +65,27 @@ pub struct Plan {
 /// [`Corrupt`](perdura_base::Error::Corrupt) for an object that the manifest names and that is missing, for a partial
 /// overlap and for a hole.
 pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<Plan> {
-    let mut plan = Plan::default();
     missing(manifest, dir, runs, backups)?;
+    let mut plan = judge_runs(manifest, dir, runs)?;
+    let known: BTreeSet<BackupId> = manifest.backups().collect();
+    for name in backups {
+        let stem = name.strip_suffix(TEMPORARY);
+        let is_named = stem.is_none();
+        let id = BackupId::parse(stem.unwrap_or(name));
+        if id.is_some_and(|id| !is_named || !known.contains(&id)) {
+            plan.remove
+                .push((Duty::BackingUp, format!("{BACKUPS}/{name}")));
+        }
+    }
+    Ok(plan)
+}
+
+/// Judges the names in the folder of runs; that those of the manifest are there is not looked at.
+///
+/// # Errors
+/// [`Corrupt`](perdura_base::Error::Corrupt) for a partial overlap and for a hole.
+pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Plan> {
+    let mut plan = Plan::default();
     let named: BTreeSet<RunId> = manifest.runs().collect();
     let mut others: Vec<RunId> = Vec::new();
     for name in runs {
@@ -108,16 +127,6 @@ pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String])
         plan.adopt.is_empty() || end > manifest.end || armed(Flaw::EqualRangesBothRead),
         "a run that is adopted continues the archive"
     );
-    let known: BTreeSet<BackupId> = manifest.backups().collect();
-    for name in backups {
-        let stem = name.strip_suffix(TEMPORARY);
-        let is_named = stem.is_none();
-        let id = BackupId::parse(stem.unwrap_or(name));
-        if id.is_some_and(|id| !is_named || !known.contains(&id)) {
-            plan.remove
-                .push((Duty::BackingUp, format!("{BACKUPS}/{name}")));
-        }
-    }
     Ok(plan)
 }
 

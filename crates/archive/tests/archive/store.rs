@@ -368,6 +368,13 @@ fn a_whole_run_that_continues_the_archive_is_adopted_and_a_damaged_one_goes() {
             file.read_at(300, &mut byte).expect("memory");
             file.write_at(300, &[byte[0] ^ 1]).expect("memory");
         }
+        // A reader has what an opening would adopt, and changes nothing.
+        let reader = Store::read_only(Arc::clone(&disk), &UUID).expect("an archive");
+        let before = disk.list(&runs).expect("memory");
+        let readable = reader.readable_runs().expect("runs");
+        let ends = readable.last().map(|run| run.id().epochs.end);
+        assert_eq!(ends, Some(Epoch(if damage { 10 } else { 30 })));
+        assert_eq!(disk.list(&runs).expect("memory"), before);
         let (store, opened) = open(&disk, database(2)).expect("an archive");
         let whole = vec![id(10, 20, 0, 1), id(20, 30, 0, 0)];
         assert_eq!(opened.adopted, if damage { vec![] } else { whole });

@@ -8,12 +8,13 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use perdura_archive::{BackupId, Role, Store, Writer, list_archives};
 use perdura_base::Uuid;
-use perdura_device::{Disk, FileDisk};
+use perdura_device::Disk;
 use perdura_page::RegionDigest;
 use serde::Serialize;
 
 use crate::exit::{Damaged, Usage};
 use crate::output;
+use crate::read_disk::ReadDisk;
 
 /// Look at an archive: the log of a database, sorted, and its backups.
 #[derive(Debug, Subcommand)]
@@ -35,7 +36,7 @@ pub struct Which {
 
 /// Print what an archive holds: its epochs, runs and backups.
 ///
-/// Reads the newest manifest alone, and changes nothing; the database may be running.
+/// Reads the newest manifest and the names of the files, and changes nothing; the database may be running.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive status --archive /backup/perdura")]
 pub struct Status {
@@ -98,7 +99,7 @@ pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
     if !dir.is_dir() {
         bail!(Usage(format!("{shown} is no directory")));
     }
-    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir)?);
+    let disk: Arc<dyn Disk> = Arc::new(ReadDisk::open(dir));
     let all = list_archives(disk.as_ref()).with_context(|| shown.to_string())?;
     let names = || {
         let names: Vec<String> = all.iter().map(Uuid::to_string).collect();
@@ -131,6 +132,8 @@ struct Held {
     to_epoch: u64,
     runs: usize,
     run_bytes: u64,
+    /// Runs behind them that no manifest names: a crash came between. A restore reads them, the next opening adopts them.
+    unnamed_runs: usize,
     backups: Vec<String>,
     backup_bytes: u64,
 }
@@ -157,6 +160,7 @@ fn status(args: &Status) -> Result<()> {
         to_epoch: manifest.held().0.0,
         runs: manifest.runs().count(),
         run_bytes: bytes(true),
+        unnamed_runs: store.unnamed_runs(&manifest)?.len(),
         backups: manifest.backups().map(|id| id.name()).collect(),
         backup_bytes: bytes(false),
     };
@@ -167,6 +171,12 @@ fn status(args: &Status) -> Result<()> {
         "archive   of database {}, manifest {}\nruns      {} in {} bytes, of epochs {} to {}\n",
         held.uuid, held.manifest, held.runs, held.run_bytes, held.from_epoch, held.to_epoch
     );
+    if held.unnamed_runs > 0 {
+        text += &format!(
+            "          {} more that no manifest names yet; a restore reads them as well\n",
+            held.unnamed_runs
+        );
+    }
     for name in &held.backups {
         text += &format!("backup    {name}\n");
     }

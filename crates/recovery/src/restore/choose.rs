@@ -3,10 +3,8 @@
 //! The nearest one before the moment needs the fewest runs; a later one serves as well, because records are taken out of it.
 //! A backup that cannot be opened is passed over: an older one and more runs give the same state.
 
-use std::sync::Arc;
-
+use perdura_archive::Store;
 use perdura_archive::backup::BackupId;
-use perdura_archive::{Run, Store};
 use perdura_base::{Epoch, Error, Result};
 
 use super::RestorePlan;
@@ -22,17 +20,15 @@ impl RestorePlan {
         target: Option<Epoch>,
         mut passed_over: impl FnMut(BackupId, &Error),
     ) -> Result<RestorePlan> {
-        let manifest = store.manifest();
-        let mut backups: Vec<BackupId> = manifest.backups().collect();
-        let last = manifest.held().0;
-        let wanted = target.unwrap_or(last);
+        let runs = store.readable_runs()?;
+        let mut backups: Vec<BackupId> = store.manifest().backups().collect();
+        let last = runs.last().map(|run| run.id().epochs.last());
+        let wanted = target.or(last).unwrap_or_default();
         // Those before the moment, the nearest first, then those behind it.
         backups.sort_by_key(|id| {
             let is_behind = id.end > wanted;
             (is_behind, id.end.0.abs_diff(wanted.0))
         });
-        let open = |id| store.open_run(id);
-        let runs: Vec<Arc<Run>> = manifest.runs().map(open).collect::<Result<_>>()?;
         let mut first = None;
         for id in backups {
             let backup = store.open_backup(id);

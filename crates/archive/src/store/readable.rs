@@ -1,0 +1,73 @@
+//! The runs that a reader of the archive has.
+
+use std::sync::Arc;
+
+use perdura_base::{Error, Result};
+use perdura_page::RegionDigest;
+
+use super::{Store, restart};
+use crate::manifest::object::RUNS;
+use crate::manifest::{Manifest, damage};
+use crate::name::RunId;
+use crate::reader::Run;
+
+impl Store {
+    /// Opens all runs: those of the newest manifest, and behind them the whole ones that no manifest names, because a crash
+    /// came between a run and its manifest. The log of such a run may be lost with the database; the run need not be.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a run that is missing or damaged, a hole or a partial overlap; the disk's.
+    pub fn readable_runs(&self) -> Result<Vec<Arc<Run>>> {
+        loop {
+            let manifest = self.refresh()?;
+            let found = self.runs_by(&manifest);
+            // A writer may have taken runs out of the archive since the manifest was read.
+            match found {
+                Err(_) if self.refresh()?.number != manifest.number => {}
+                found => return found,
+            }
+        }
+    }
+
+    fn runs_by(&self, manifest: &Manifest) -> Result<Vec<Arc<Run>>> {
+        let mut runs = Vec::new();
+        for id in manifest.runs() {
+            match self.open_run(id) {
+                Err(error) if error.is_not_found() => {
+                    let path = self.path(&id.path(RUNS));
+                    return Err(damage(&path, 0, "a run that the manifest names", "no file"));
+                }
+                run => runs.push(run?),
+            }
+        }
+        for id in self.unnamed_runs(manifest)? {
+            runs.push(self.open_run(id)?);
+        }
+        assert!(
+            runs.windows(2)
+                .all(|pair| pair[0].id().epochs.end == pair[1].id().epochs.begin),
+            "the runs tile their epochs"
+        );
+        Ok(runs)
+    }
+
+    /// The whole runs that continue the archive and that no manifest names.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a hole or a partial overlap; the disk's.
+    pub fn unnamed_runs(&self, manifest: &Manifest) -> Result<Vec<RunId>> {
+        let names = self.disk.list(&self.runs_dir())?;
+        let plan = restart::judge_runs(manifest, &self.dir, &names)?;
+        let region = RegionDigest::new();
+        let mut whole = Vec::new();
+        for id in plan.adopt {
+            match self.open_run(id).and_then(|run| run.verify(&region)) {
+                Ok(_) => whole.push(id),
+                Err(Error::Corrupt(_)) => break,
+                Err(error) if error.is_not_found() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(whole)
+    }
+}
