@@ -199,10 +199,8 @@ struct Listed {
 fn list(args: &List) -> Result<()> {
     let store = args.which.open()?;
     let manifest = store.manifest();
-    let runs = manifest.runs().map(|id| store.open_run(id));
-    let runs: Vec<_> = runs
-        .collect::<perdura::Result<_>>()
-        .with_context(|| args.which.archive.display().to_string())?;
+    let runs = store.readable_runs();
+    let runs = runs.with_context(|| args.which.archive.display().to_string())?;
     let now_us = SystemClock::new().wall_us();
     let mut backups = Vec::new();
     for object in &manifest.objects {
