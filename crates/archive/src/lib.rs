@@ -18,6 +18,7 @@
 //! | [`log_order`] | a run's records in the order of the log |
 //! | [`manifest`] | which files are the archive; how one manifest follows another |
 //! | [`store`] | an archive in a directory: opened after a crash, changed, verified |
+//! | [`report`] | what was found when the archive was held against the database |
 //! | [`merger`] | which runs are merged, and when their files go |
 //!
 //! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
@@ -42,6 +43,7 @@ mod output;
 pub mod quick;
 pub mod reader;
 pub mod record;
+pub mod report;
 pub mod run;
 mod sealed;
 pub mod store;
@@ -57,6 +59,7 @@ pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};
 pub use reader::{Run, RunCursor, Scope};
 pub use record::{EpochSpan, PageAt, RunRecord, Updates};
+pub use report::{Outcome, Report, ReportId, ReportKind, Reporting};
 pub use run::{Codec, Digests, Moment, Moments, PageSet, RunHeader};
 pub use store::{Store, list_archives};
 pub use writer::{Progress, RunSummary, RunWriter, Tail};

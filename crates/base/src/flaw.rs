@@ -208,6 +208,8 @@ pub enum Flaw {
     RunsAppliedToKept,
     /// Restore: a page that the backup does not have begins as what the buffer held.
     PageBeyondBackupKept,
+    /// The standing proof counts pages of key-addressed tables, which change without a record.
+    ProofOverBothPools,
     /// The inputs of a merge are removed before the manifest without them is durable.
     InputsRemovedBeforeManifest,
     /// Two runs of equal ranges are both taken for part of the archive.
@@ -344,13 +346,14 @@ impl Flaw {
     ];
 
     /// The flaws of a restore: its tests arm them.
-    pub const RESTORE: [Flaw; 6] = [
+    pub const RESTORE: [Flaw; 7] = [
         Flaw::TagBelowKeptBackup,
         Flaw::LaterEpochsKept,
         Flaw::RunsReadUpToTarget,
         Flaw::CutJudgedByTag,
         Flaw::RunsAppliedToKept,
         Flaw::PageBeyondBackupKept,
+        Flaw::ProofOverBothPools,
     ];
 
     /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of the engine arm

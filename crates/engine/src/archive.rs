@@ -30,8 +30,9 @@ use perdura_wal::{EpochEnds, Rung};
 use crate::core::Core;
 use crate::delays::Work;
 use crate::merging::Lent;
+use crate::proving::Proving;
 use crate::shared::Shared;
-use crate::stats::ArchiveStats;
+use crate::stats::{ArchiveStats, ProofStats};
 
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
@@ -53,6 +54,9 @@ pub struct Archiving {
     openings: u64,
     running: Option<Running>,
     lent: Lent,
+    proving: Proving,
+    /// Whether the proof that is under way takes the next step.
+    proves: bool,
 }
 
 impl Archiving {
@@ -66,6 +70,8 @@ impl Archiving {
             openings: 0,
             running: None,
             lent: Lent::default(),
+            proving: Proving::new(),
+            proves: false,
         }
     }
 
@@ -113,7 +119,16 @@ impl Archiving {
             self.running = Some(running);
             return Ok(ArchiverStep::Working);
         };
-        let step = running.step(core);
+        // While the archiver has work, it and the proof take steps in turn.
+        self.proves = !self.proves && self.proving.is_busy();
+        if self.proves && self.proving.step(core, &running.store) {
+            self.running = Some(running);
+            return Ok(ArchiverStep::Working);
+        }
+        let mut step = running.step(core, &self.proving);
+        if matches!(step, Ok(ArchiverStep::Idle)) && self.proving.step(core, &running.store) {
+            step = Ok(ArchiverStep::Working);
+        }
         if step.is_ok() {
             self.running = Some(running);
         } else {
@@ -121,6 +136,12 @@ impl Archiving {
             self.lent.set(None);
         }
         step
+    }
+
+    /// What is known of the standing proof.
+    #[must_use]
+    pub fn proof_stats(&self) -> ProofStats {
+        self.proving.stats()
     }
 
     fn open(&mut self, core: &Core) -> Result<Running> {
@@ -156,8 +177,11 @@ impl Archiving {
 
     fn open_store(&mut self, core: &Core) -> Result<Arc<Store>> {
         let uuid = core.anchor().get().uuid;
-        let images = core.images_for_archive();
         let disk = Arc::clone(&self.disk);
+        let partitions = core.heap().geometry().partitions;
+        self.proving.resume(disk.as_ref(), &uuid, partitions)?;
+        let mut images = core.images_for_archive();
+        self.proving.add_images(&mut images);
         let life = mix64(self.life.wrapping_add(self.openings));
         self.openings += 1;
         if list_archives(disk.as_ref())?.contains(&uuid) {
@@ -186,7 +210,7 @@ impl Archiving {
 }
 
 impl Running {
-    fn step(&mut self, core: &Core) -> Result<ArchiverStep> {
+    fn step(&mut self, core: &Core, proving: &Proving) -> Result<ArchiverStep> {
         if let Some((mut publication, run)) = self.naming.take() {
             let Progress::Done(_) = publication.step()? else {
                 self.naming = Some((publication, run));
@@ -206,10 +230,12 @@ impl Running {
         let ArchiverStep::Run(run) = step else {
             return Ok(step);
         };
+        let mut images = core.images_for_archive();
+        proving.add_images(&mut images);
         let edit = Edit::AddRun {
             run: Object::of(&run.summary),
             ends: run.end.ends.clone(),
-            images: Some(core.images_for_archive()),
+            images: Some(images),
         };
         self.naming = Some((self.store.publish(edit), run));
         Ok(ArchiverStep::Working)
@@ -318,7 +344,9 @@ impl Shared {
             archiving.cut_at(wal.durable(Rung::Disk));
         }
         archiving.cut_at(Epoch(self.archive_to.load(Ordering::SeqCst)));
-        match archiving.step(&self.core) {
+        let step = archiving.step(&self.core);
+        self.archived.lock().proof = archiving.proof_stats();
+        match step {
             Ok(ArchiverStep::Working) => false,
             Ok(ArchiverStep::Run(run)) => {
                 self.delays.done(Work::Archive);
@@ -421,6 +449,11 @@ impl Shared {
         assert!(self.is_stopping(), "nobody else archives");
         self.archive_to(self.core.wal().durable(Rung::Disk));
         while !self.archive_step() {}
+    }
+
+    /// What is wrong with the archive.
+    pub fn archive_alarm(&self) -> Option<String> {
+        self.archived.lock().proof.alarm.clone()
     }
 
     /// Figures of the archiver; `None` if the database is not archived.

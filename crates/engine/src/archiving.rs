@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use perdura_base::Result;
 use perdura_device::Disk;
+use perdura_recovery::SweepDigest;
 use perdura_wal::{EpochEnds, EpochSource};
 
 use crate::core::Core;
@@ -40,6 +41,12 @@ impl Core {
     #[must_use]
     pub fn archived(&self) -> Option<EpochEnds> {
         self.anchor.archived()
+    }
+
+    /// The digest of the newest image, with which the standing proof goes on; `None` as long as it is not known.
+    #[must_use]
+    pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
+        self.checkpoints.newest_digest()
     }
 
     /// Ends archiving: from the next checkpoint on the log is kept for images alone.

@@ -448,6 +448,13 @@ impl Db {
         self.shared.core.digest()
     }
 
+    /// What is wrong with the archive: what the last proof failed with, until one holds. `None` if nothing is known to be, or there
+    /// is no archive.
+    #[must_use]
+    pub fn alarm(&self) -> Option<String> {
+        self.shared.archive_alarm()
+    }
+
     /// Takes a checkpoint and copies its image to the archive while writers go on. On return the archive has the backup, and
     /// the log up to its end, durable.
     ///

@@ -83,6 +83,7 @@
 //! | [`snapshot`] | all rows as of one instant |
 //! | `archiving` | how far an archive holds the log |
 //! | [`archive`] | the archiver of an open database |
+//! | `proving` | each checkpoint's image is held against the archive |
 //! | `purge` | what is removed in the background |
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
@@ -114,6 +115,7 @@ mod named;
 mod opening;
 pub mod options;
 pub mod pace;
+mod proving;
 mod purge;
 mod shared;
 pub mod snapshot;
@@ -147,6 +149,6 @@ pub use perdura_types as types;
 pub use perdura_wal::{EpochEnds, EpochSource, Reached, Rung, SourceStep};
 pub use shared::Exposure;
 pub use snapshot::Snapshot;
-pub use stats::{ArchiveStats, Stats};
+pub use stats::{ArchiveStats, ProofStats, Stats};
 pub use transact::Attempt;
 pub use typed::{LogForm, Pending, TypedOptions};

@@ -99,6 +99,33 @@ pub struct LogStats {
     pub stopped: Option<String>,
 }
 
+/// The standing proof: whether the archive's records are what the database's images differ by.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ProofStats {
+    /// The checkpoint epoch of the image that was held against the archive last; `None` if none was.
+    pub image: Option<u64>,
+    /// The image that it was proven by; 0 if it is the first.
+    pub by_image: u64,
+    /// The image's end: up to here the archive has been proven.
+    pub end_epoch: u64,
+    /// When, microseconds since 1970.
+    pub wall_us: u64,
+    /// `holds`, `fails`, or `begun` if there was nothing to compare; empty before the first.
+    pub result: &'static str,
+    /// Runs whose digests were read.
+    pub runs: u32,
+    /// How long it took, microseconds.
+    pub took_us: u64,
+    /// When a proof held last, microseconds since 1970; 0 if that is not known.
+    pub held_us: u64,
+    /// Images since, that are not proven yet.
+    pub unproven: u64,
+    /// Proofs that failed since the database was opened.
+    pub failed: u64,
+    /// What the last proof failed with, until one holds.
+    pub alarm: Option<String>,
+}
+
 /// The archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ArchiveStats {
@@ -125,6 +152,8 @@ pub struct ArchiveStats {
     pub merged_bytes_out: u64,
     /// Another process merges, as far as is known: an archive agent.
     pub merged_elsewhere: bool,
+    /// The standing proof.
+    pub proof: ProofStats,
 }
 
 impl ArchiveStats {

@@ -57,6 +57,7 @@ use crate::component::{Component, Contract};
 use crate::cover::Covering;
 use crate::disks::Disks;
 use crate::image::{Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path};
+use crate::proof::SweepDigest;
 use crate::window::{Beginning, Window};
 
 mod cut;
@@ -93,6 +94,8 @@ struct Sweep {
     cut: Option<Cut>,
     /// Where the sweep goes on after pages that were visited out of turn.
     goes_on: Option<(u16, u32)>,
+    /// The digests of the partitions that have their sections.
+    digests: Vec<u64>,
     pages: u64,
     bytes: u64,
 }
@@ -175,6 +178,8 @@ pub struct Checkpointer {
     leftover: Option<Leftover>,
     /// A copy of the figures for callers that must not wait for a step's I/O.
     published: Arc<Mutex<CheckpointStats>>,
+    /// The digest of the newest image, as far as it is known: what the standing proof begins and ends with.
+    newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
 }
 
 impl Checkpointer {
@@ -189,6 +194,13 @@ impl Checkpointer {
             last_k,
             ..CheckpointStats::default()
         };
+        let known = newest
+            .newest_image()
+            .filter(|slot| directories[slot.index()].pages() > 0);
+        let known = known.and_then(|slot| {
+            let directory = &directories[slot.index()];
+            SweepDigest::of_image(newest.image(slot), directory, &newest.geometry)
+        });
         Checkpointer {
             places: Places::of(&newest),
             parts,
@@ -201,6 +213,7 @@ impl Checkpointer {
             stats,
             leftover: None,
             published: Arc::new(Mutex::new(stats)),
+            newest: Arc::new(Mutex::new(known.map(Arc::new))),
         }
     }
 
@@ -208,6 +221,12 @@ impl Checkpointer {
     #[must_use]
     pub fn published(&self) -> Arc<Mutex<CheckpointStats>> {
         Arc::clone(&self.published)
+    }
+
+    /// The digest of the newest image, kept up to date; `None` as long as it is not known.
+    #[must_use]
+    pub fn newest_digest(&self) -> Arc<Mutex<Option<Arc<SweepDigest>>>> {
+        Arc::clone(&self.newest)
     }
 
     fn publish(&self) {
@@ -292,6 +311,7 @@ impl Checkpointer {
             begin_epoch: begin_epoch.expect("a window sets its begin marks"),
             cut: begun.cut,
             goes_on: None,
+            digests: Vec::with_capacity(usize::from(component.geometry().partitions)),
             pages: 0,
             bytes: 0,
         };
@@ -337,7 +357,7 @@ impl Checkpointer {
         );
         match next {
             Some(phase) => self.activity = Activity::Running { sweep, phase },
-            None if event == Event::Truncated => self.complete(&sweep),
+            None if event == Event::Truncated => self.complete(*sweep),
             None => self.cancel(&sweep),
         }
         self.publish();
@@ -443,7 +463,7 @@ impl Checkpointer {
         })
     }
 
-    fn complete(&mut self, sweep: &Sweep) {
+    fn complete(&mut self, sweep: Sweep) {
         let clock = &self.parts.clock;
         let newest = self.parts.anchor.get().newest_image();
         assert!(sweep.goes_on.is_none(), "the sweep came to its end");
@@ -458,6 +478,15 @@ impl Checkpointer {
         self.stats.last_bytes = sweep.bytes;
         self.stats.last_us = clock.mono_ns().saturating_sub(sweep.begin_ns) / 1000;
         self.stats.last_end_us = clock.wall_us().max(sweep.begin_us);
+        let partitions = usize::from(self.parts.component.geometry().partitions);
+        assert_eq!(sweep.digests.len(), partitions, "each section has a digest");
+        let image = self.parts.anchor.get().image(sweep.slot).cover.end_epoch;
+        *self.newest.lock() = Some(Arc::new(SweepDigest {
+            k: sweep.k,
+            begin: sweep.begin_epoch,
+            end: image,
+            partitions: sweep.digests,
+        }));
     }
 
     /// Pages that were copied but perhaps not written are dirty again for the slot.

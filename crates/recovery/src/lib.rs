@@ -41,6 +41,7 @@
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
 //! | [`mod@backup`], [`mod@restore`] | an image is copied to an archive; a new database is made of such a copy and the archive's runs |
 //! | [`virtual_backup`] | a backup is made of an older one and the archive's runs |
+//! | [`proof`] | an image, and the records between it and the next one, give the next one |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | the progress of a restart, and its report |
@@ -82,6 +83,7 @@ mod pass;
 mod places;
 pub mod plan;
 pub mod player;
+pub mod proof;
 pub mod recover;
 mod replay;
 pub mod report;
@@ -119,6 +121,7 @@ pub use level::{Level, Schedule};
 pub use method::{METHODS, Method};
 pub use ordered::{OrderedFrame, OrderedPlayer};
 pub use player::Player;
+pub use proof::{Proof, SweepDigest};
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, create, restart};
 

@@ -12,6 +12,7 @@ use perdura_wal::{ChainLink, EpochEnds, FlushProgress, RestartRecord, Rung, Wal,
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
 use crate::component::Component;
+use crate::proof::SweepDigest;
 use crate::report::RestartReport;
 use crate::restart::{Catalog, RestartOptions, Restarted};
 use crate::window::Window;
@@ -140,6 +141,7 @@ pub fn resume(
         checkpoints: Checkpoints {
             wal: Arc::clone(&wal),
             figures: machine.published(),
+            newest: machine.newest_digest(),
             machine: Mutex::new(machine),
             chain_is_long: droppable > CHAIN_LONG,
         },
@@ -156,6 +158,7 @@ pub struct Checkpoints {
     /// A step holds it for one latch or one I/O.
     machine: Mutex<Checkpointer>,
     figures: Arc<Mutex<CheckpointStats>>,
+    newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
     chain_is_long: bool,
 }
 
@@ -241,6 +244,12 @@ impl Checkpoints {
             self.wal.check()?;
         }
         Ok(())
+    }
+
+    /// The digest of the newest image; `None` as long as it is not known. Reading it never waits for a step.
+    #[must_use]
+    pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
+        self.newest.lock().clone()
     }
 
     /// Figures; reading them never waits for a step.

@@ -222,7 +222,7 @@ impl Checked<'_> {
             match listed {
                 Err(error) => found.problem(format!("directory of image {slot}"), &error),
                 Ok(listed) => {
-                    image.proof = Some(format!("{:016x}", listed.directory.proof()));
+                    image.proof = Some(format!("{:016x}", listed.directory.proof(&geometry)));
                     let memory = Arc::new(MemoryAccount::new(u64::MAX));
                     let component = Component::Heap(Arc::new(Heap::new(geometry, memory)));
                     let summer = PageSummer::new();

@@ -143,6 +143,8 @@ pub(crate) struct State {
     pub stopped: Option<String>,
     /// Work that a failing disk delays.
     pub delayed: Vec<Delayed>,
+    /// What is wrong with the archive, as told last.
+    pub alarm: Option<String>,
     /// The loop's time, once a round.
     pub now: Instant,
     /// When the server started.
@@ -245,6 +247,7 @@ impl State {
             reached: Reached::new(|_| Epoch(0)),
             stopped: None,
             delayed: Vec::new(),
+            alarm: None,
             now,
             started: now,
             run_id: run_id(),

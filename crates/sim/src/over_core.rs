@@ -11,6 +11,7 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, Disk, SimDisk};
+use perdura_page::digest::bound;
 use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
 use perdura_recovery::{
     Anchor, Disks, Level, METHODS, Method, Player, RestartOptions, Schedule, read_anchor, restart,
@@ -304,10 +305,10 @@ pub(crate) trait OverCore {
                     if !ImageFile::is_listed(page, &bytes, &entry) || digest != entry.digest {
                         return Err(format!("image {slot}: page {page} is not as listed"));
                     }
-                    proof ^= digest;
+                    proof ^= bound(page, digest);
                 }
             }
-            if proof != listed.proof() {
+            if proof != listed.proof(&geometry) {
                 return Err(format!(
                     "image {slot}: the pages do not add up to its proof"
                 ));

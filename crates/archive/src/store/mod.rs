@@ -44,6 +44,7 @@ use parking_lot::Mutex;
 use perdura_base::{Error, Pos, Result, Uuid};
 use perdura_device::Disk;
 
+pub(crate) use open::folder;
 pub use open::{Creation, Lease, Opened, list_archives};
 pub use publication::{Publication, Published};
 pub use restart::{Duty, Plan};

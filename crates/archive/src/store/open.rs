@@ -52,7 +52,7 @@ pub struct Lease {
 }
 
 /// The folder of a database.
-fn folder(uuid: &Uuid) -> String {
+pub(crate) fn folder(uuid: &Uuid) -> String {
     uuid.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

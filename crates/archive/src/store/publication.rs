@@ -168,7 +168,15 @@ impl Publication {
         let store = Arc::clone(&self.store);
         let path = store.path(&chain::name(draft.manifest.number));
         match store.disk.publish(&draft.temporary, &path) {
-            Ok(()) => Ok(Stage::SyncDir(draft)),
+            Ok(()) => {
+                let overtaken = self.is_overtaken(&draft);
+                if *overtaken.as_ref().unwrap_or(&false) {
+                    self.remove(&path);
+                    return Ok(Stage::Apply);
+                }
+                store.latch(overtaken.map(drop))?;
+                Ok(Stage::SyncDir(draft))
+            }
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
                 self.remove(&draft.temporary);
                 // Another thread of this process may know the winner already.
@@ -184,6 +192,16 @@ impl Publication {
                 Ok(Stage::Over)
             }
         }
+    }
+
+    /// Whether so many manifests were published meanwhile that the draft's number has been removed, and was free again: what was
+    /// published is not among those that are kept, and no other follows it.
+    fn is_overtaken(&self, draft: &Draft) -> Result<bool> {
+        let store = &self.store;
+        let number = draft.manifest.number;
+        let highest = chain::numbers(store.disk.as_ref(), &store.dir)?.pop();
+        debug_assert!(highest >= Some(number), "it was published");
+        Ok(highest > Some(number) && store.refresh()?.oldest > number)
     }
 
     /// Removes a draft that could not be written: a disk that is full does not fill up with drafts.

@@ -291,6 +291,39 @@ fn a_lost_race_is_repeated_and_a_second_writer_of_a_role_stops_the_first() {
     ));
 }
 
+/// Its number was taken, and then removed as too old: it is free again, and no manifest follows what is published under it.
+#[test]
+fn a_change_that_more_manifests_overtake_than_are_kept_is_made_in_the_newest_one() {
+    for steps in 0..5 {
+        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        let (store, log) = (create(&disk).unwrap(), log());
+        archive(&store, &log, 6).unwrap();
+        let next = id(6, 11, 0, 0);
+        let run = write(&store, &log, next).unwrap();
+        let mut change = store.publish(Edit::AddRun {
+            run: Object::of(&run),
+            ends: vec![position(next)],
+            images: None,
+        });
+        for _ in 0..steps {
+            change.step().unwrap();
+        }
+        for _ in 0..3 * KEPT {
+            store.publish(Edit::Open).run().unwrap();
+        }
+        change.run().unwrap();
+        let manifest = store.manifest();
+        assert_eq!(
+            (manifest.end, store.refresh().unwrap()),
+            (Epoch(11), manifest.clone())
+        );
+        drop(store);
+        let (again, _) = open(&disk, database(2)).unwrap();
+        assert_eq!(again.manifest().end, Epoch(11), "after {steps} steps");
+        assert_eq!(contents(&again).unwrap(), of_log(&log, &again));
+    }
+}
+
 #[test]
 fn old_manifests_go_and_a_missing_or_replaced_one_is_named() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());

@@ -150,18 +150,23 @@ impl World {
         let is_known = matches!(error, Error::Stopped(_));
         assert!(self.fails || is_known, "{error}");
         self.seen.errors += 1;
-        if !self.store.has_power() {
-            self.seen.power_cuts += 1;
-            let profile = self.rng.choice(CrashProfile::ALL).unwrap();
-            self.store.crash(profile, self.rng.u64(..));
-            self.begin_archiving();
-        }
+        self.repower();
         self.store.set_plan(FaultPlan::default());
         self.fails = false;
         if self.archiving.lent().get().is_none() {
             // The archiver cannot open the archive again before the merger has let go of it.
             let step = self.merging.step();
             assert!(matches!(step, Ok(MergingStep::Idle)), "{step:?}");
+        }
+    }
+
+    /// If the archive's machine has lost its power: its next life. A proof that a power cut ends is put off, and is no error.
+    fn repower(&mut self) {
+        if !self.store.has_power() {
+            self.seen.power_cuts += 1;
+            let profile = self.rng.choice(CrashProfile::ALL).unwrap();
+            self.store.crash(profile, self.rng.u64(..));
+            self.begin_archiving();
         }
     }
 
@@ -179,6 +184,7 @@ impl World {
     fn next_life(&mut self) {
         self.seen.lives += 1;
         self.log.crash(CrashProfile::Worst, self.rng.u64(..));
+        self.repower();
         if self.rng.bool() {
             self.store.crash(CrashProfile::Worst, self.rng.u64(..));
             self.fails = false;
@@ -193,6 +199,7 @@ impl World {
 
     /// Archives everything and holds the archive against what the log has had.
     fn judge(&mut self) {
+        self.repower();
         self.store.set_plan(FaultPlan::default());
         self.core.flush_all().unwrap();
         self.read();

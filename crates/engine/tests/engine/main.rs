@@ -18,6 +18,7 @@ mod faulty_disk;
 mod log_end;
 mod long_rows;
 mod ordered;
+mod proving;
 mod restore;
 mod restore_methods;
 mod salvage_typed;

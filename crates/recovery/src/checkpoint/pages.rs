@@ -11,6 +11,7 @@ use super::phase::{Event, Phase};
 use super::{Checkpointer, Staged, Sweep, VISIT_PAGES};
 use crate::component::Contract;
 use crate::image::{DirEntry, disk_of, folder};
+use crate::proof::digest_of;
 
 impl Checkpointer {
     /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
@@ -124,6 +125,10 @@ impl Checkpointer {
         let directory = &self.directories[sweep.slot.index()];
         let section = directory.encode_section(id, pseq, &self.sidecar);
         self.sidecar.clear();
+        let geometry = self.parts.component.geometry();
+        let consistent = sweep.cut.is_some();
+        let digest = digest_of(directory, id, geometry, consistent);
+        sweep.digests.push(digest);
         if let Some(writer) = &mut sweep.writer {
             writer.add_section(&section)?;
         }

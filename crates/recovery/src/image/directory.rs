@@ -6,7 +6,7 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, PageId, PartitionId, Useq};
 use perdura_heap::Geometry;
-use perdura_page::digest::page_crc;
+use perdura_page::digest::{bound, page_crc};
 
 /// Bytes of a directory entry.
 const ENTRY_BYTES: usize = 28;
@@ -122,13 +122,26 @@ impl Directory {
         to_u64(self.parts.iter().map(present).sum())
     }
 
-    /// XOR of all present pages' digests.
+    /// The digests of a partition's present pages, each bound to its page, ascending by page.
+    pub fn bound_digests(
+        &self,
+        partition: PartitionId,
+        geometry: &Geometry,
+    ) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let geometry = *geometry;
+        self.present(partition).map(move |(local, entry)| {
+            let page = geometry.page_id(partition, local);
+            let page = page.expect("a page of the image has an id");
+            (local, bound(page, entry.digest))
+        })
+    }
+
+    /// XOR of all present pages' digests, each bound to its page.
     #[must_use]
-    pub fn proof(&self) -> u64 {
-        self.parts
-            .iter()
-            .flatten()
-            .fold(0, |sum, entry| sum ^ entry.digest)
+    pub fn proof(&self, geometry: &Geometry) -> u64 {
+        let all = (0..geometry.partitions).map(PartitionId);
+        all.flat_map(|id| self.bound_digests(id, geometry))
+            .fold(0, |sum, (_, digest)| sum ^ digest)
     }
 
     /// The encoded section of a partition; of a consistent image, with the partition's sequence number.

@@ -131,9 +131,25 @@ impl EventLoop {
             }
             self.counted = (now, counts);
             self.state.look_at_checkpoints();
+            self.look_for_alarm();
             self.close_idle();
             self.rest_idle();
         }
+    }
+
+    /// Says that the archive is found not to agree with the database, and that it is again.
+    fn look_for_alarm(&mut self) {
+        let Some(now) = self.state.db().map(Db::alarm) else {
+            return;
+        };
+        if now == self.state.alarm {
+            return;
+        }
+        match &now {
+            Some(alarm) => (self.state.log)(&format!("ALARM: the archive: {alarm}")),
+            None => (self.state.log)("No longer an alarm: the archive is proven"),
+        }
+        self.state.alarm = now;
     }
 
     /// Says what a failing disk begins to delay, and what it no longer does.

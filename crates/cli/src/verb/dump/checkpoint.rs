@@ -105,7 +105,7 @@ fn fill(shown: &mut Shown, offline: &Offline, listed: &LoadedDirectory, entries:
     shown.pages = Some(listed.directory.pages());
     shown.directory_bytes = Some(listed.bytes);
     shown.sidecar_bytes = Some(listed.sidecars.iter().map(Vec::len).sum());
-    shown.proof = Some(hex(listed.directory.proof()));
+    shown.proof = Some(hex(listed.directory.proof(&offline.geometry())));
     shown.pseq.clone_from(&listed.pseq);
     if !entries {
         return;

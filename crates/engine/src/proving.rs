@@ -1,0 +1,292 @@
+//! The standing proof of an open database: each checkpoint's image is held against the archive, beside archiving.
+//!
+//! ```text
+//!  a checkpoint is complete ──► the archive reaches its end ──► Proof: a run a step ──► report ──► the next one's base
+//! ```
+//!
+//! How far it got is in the archive, as a report of the image that was proven last (docs/formats/report.md): the archive outlives the
+//! database's disks, and what it says of itself then is what a restore can rely on. The anchor would be written once more at each
+//! checkpoint, and be lost with the disk. A restart goes on from the newest report; if there is none, with the image that it
+//! loaded.
+//!
+//! A proof that fails is told ([`ProofStats::alarm`]) and stops nothing; the image that it found not to agree is the next base. An
+//! archive that cannot be read puts the proof off, and after some attempts counts as one that fails. Never does a
+//! proof hold up archiving.
+
+use std::sync::Arc;
+
+use perdura_archive::report::newest_report;
+use perdura_archive::{
+    Images as ArchiveImages, Outcome, Progress, Report, ReportKind, Reporting, Store,
+};
+use perdura_base::{CkptEpoch, Error, Result, Uuid};
+use perdura_device::Disk;
+use perdura_recovery::proof::{Proof, SweepDigest, Verdict};
+
+use crate::core::Core;
+use crate::stats::ProofStats;
+
+/// How often a proof is tried again that the archive's disk fails, before it counts as one that fails.
+const ATTEMPTS: u32 = 5;
+/// The pause between two attempts, nanoseconds.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+enum Work {
+    Idle,
+    /// A proof, and when it began.
+    Proving(Box<Proof>, u64),
+    /// A report of the image that will be the next base.
+    Reporting(Box<Reporting>),
+}
+
+/// Proves images, one I/O a step.
+pub(crate) struct Proving {
+    /// What the next proof begins with.
+    base: Option<Arc<SweepDigest>>,
+    /// The image that is proven next. It stays while newer ones are made, else a slow archive would prove none.
+    next: Option<Arc<SweepDigest>>,
+    /// The newest image behind that one.
+    latest: Option<Arc<SweepDigest>>,
+    work: Work,
+    attempts: u32,
+    not_before_ns: u64,
+    stats: ProofStats,
+}
+
+impl Proving {
+    pub fn new() -> Proving {
+        Proving {
+            base: None,
+            next: None,
+            latest: None,
+            work: Work::Idle,
+            attempts: 0,
+            not_before_ns: 0,
+            stats: ProofStats::default(),
+        }
+    }
+
+    /// Takes up what an archive says of its proofs, before it is opened: gives up what is under way, and if nothing is known
+    /// yet, reads the newest report.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn resume(&mut self, disk: &dyn Disk, uuid: &Uuid, partitions: u16) -> Result<()> {
+        self.work = Work::Idle;
+        if self.base.is_some() {
+            return Ok(());
+        }
+        let Some(report) = newest_report(disk, uuid, ReportKind::Proof)? else {
+            return Ok(());
+        };
+        self.stats.read(&report);
+        if report.digests.len() == usize::from(partitions) {
+            self.base = Some(Arc::new(SweepDigest {
+                k: report.to,
+                begin: report.begin,
+                end: report.end,
+                partitions: report.digests,
+            }));
+        }
+        Ok(())
+    }
+
+    /// Adds the images that records must not be combined across, although a checkpoint may have overwritten them.
+    pub fn add_images(&self, images: &mut ArchiveImages) {
+        let own = [&self.base, &self.next, &self.latest];
+        let own = own.into_iter().flatten().map(|digest| digest.k);
+        let is_new =
+            |k: &CkptEpoch| k.0 > 0 && !images.retained.contains(k) && images.building != Some(*k);
+        let new: Vec<CkptEpoch> = own.filter(is_new).collect();
+        images.retained.extend(new);
+        images.retained.sort_unstable();
+        assert!(
+            images.retained.is_sorted_by(|a, b| a < b),
+            "each image is listed once"
+        );
+    }
+
+    /// What is known of the proofs.
+    pub fn stats(&self) -> ProofStats {
+        self.stats.clone()
+    }
+
+    /// Whether a proof is under way.
+    pub fn is_busy(&self) -> bool {
+        !matches!(self.work, Work::Idle)
+    }
+
+    /// Takes a step. Whether there was one to take.
+    pub fn step(&mut self, core: &Core, store: &Arc<Store>) -> bool {
+        self.look(core, store);
+        let now_ns = core.clock().mono_ns();
+        if now_ns < self.not_before_ns {
+            return false;
+        }
+        match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Idle => self.begin(core, store, now_ns),
+            Work::Proving(mut proof, since) => {
+                match proof.step() {
+                    Ok(Progress::More) => self.work = Work::Proving(proof, since),
+                    Ok(Progress::Done(verdict)) => self.judge(core, store, &verdict, since),
+                    Err(error) => self.put_off(core, store, &error),
+                }
+                true
+            }
+            Work::Reporting(mut reporting) => {
+                match reporting.step() {
+                    Ok(Progress::More) => self.work = Work::Reporting(reporting),
+                    Ok(Progress::Done(())) => self.settle(),
+                    // Without a report a restart goes on from an older one, or from its own image.
+                    Err(_) => self.settle(),
+                }
+                true
+            }
+        }
+    }
+
+    /// Takes note of the newest image.
+    fn look(&mut self, core: &Core, store: &Store) {
+        let Some(newest) = core.newest_digest() else {
+            return;
+        };
+        let known = [&self.base, &self.next, &self.latest];
+        let known = known.into_iter().flatten().map(|digest| digest.k).max();
+        if Some(newest.k) <= known || newest.begin < store.manifest().begin {
+            return;
+        }
+        self.stats.unproven += 1;
+        let place = if self.next.is_none() {
+            &mut self.next
+        } else {
+            &mut self.latest
+        };
+        *place = Some(newest);
+        assert!(
+            self.next.is_some(),
+            "the latest image waits behind the next one"
+        );
+    }
+
+    /// Begins with the next image, if the archive reaches its end. Whether it does.
+    fn begin(&mut self, core: &Core, store: &Arc<Store>, now_ns: u64) -> bool {
+        let Some(next) = self.next.clone() else {
+            return false;
+        };
+        assert!(
+            self.base.as_ref().is_none_or(|base| base.k < next.k),
+            "an image is proven by an older one"
+        );
+        if !Proof::is_due(store, &next) {
+            return false;
+        }
+        let Some(base) = self.base.clone() else {
+            self.report(core, store, Outcome::Begun, (0, 0, 0), String::new());
+            return true;
+        };
+        match Proof::begin(Arc::clone(store), base, next) {
+            Ok(proof) => self.work = Work::Proving(Box::new(proof), now_ns),
+            Err(error) => self.put_off(core, store, &error),
+        }
+        true
+    }
+
+    /// A proof has come to its end.
+    fn judge(&mut self, core: &Core, store: &Store, verdict: &Verdict, since: u64) {
+        let took_us = core.clock().mono_ns().saturating_sub(since) / 1000;
+        let (outcome, text) = match &verdict.fails {
+            None => (Outcome::Holds, String::new()),
+            Some(fails) => (Outcome::Fails, fails.clone()),
+        };
+        let read = (verdict.manifest, verdict.runs, took_us);
+        self.report(core, store, outcome, read, text);
+    }
+
+    /// A proof could not be made.
+    fn put_off(&mut self, core: &Core, store: &Store, error: &Error) {
+        let number = store.manifest().number;
+        if matches!(error, Error::Usage(_)) {
+            // The archive does not reach back to the base any more.
+            let text = format!("nothing was compared: {error}");
+            self.report(core, store, Outcome::Begun, (number, 0, 0), text);
+            return;
+        }
+        self.attempts += 1;
+        self.not_before_ns = core.clock().mono_ns().saturating_add(PAUSE_NS);
+        if self.attempts == ATTEMPTS {
+            let text = format!("the archive could not be read in {ATTEMPTS} attempts: {error}");
+            self.report(core, store, Outcome::Fails, (number, 0, 0), text);
+        }
+    }
+
+    /// Tells what was found of the next image, and begins to write it down.
+    fn report(
+        &mut self,
+        core: &Core,
+        store: &Store,
+        outcome: Outcome,
+        (manifest, runs, took_us): (u64, u32, u64),
+        text: String,
+    ) {
+        let next = self.next.as_ref().expect("an image was held against it");
+        let report = Report {
+            kind: ReportKind::Proof,
+            outcome,
+            uuid: *store.uuid(),
+            wall_us: core.clock().wall_us(),
+            from: self.base.as_ref().map_or(CkptEpoch(0), |base| base.k),
+            to: next.k,
+            begin: next.begin,
+            end: next.end,
+            manifest,
+            runs,
+            took_us,
+            digests: next.partitions.clone(),
+            text,
+        };
+        assert!(
+            report.from < report.to,
+            "an image is proven by an older one"
+        );
+        assert!(
+            outcome == Outcome::Begun || self.base.is_some(),
+            "what holds or fails was compared"
+        );
+        self.stats.read(&report);
+        self.stats.failed += u64::from(outcome == Outcome::Fails);
+        self.stats.unproven = u64::from(self.latest.is_some());
+        let disk = Arc::clone(store.disk());
+        self.work = Work::Reporting(Box::new(Reporting::new(disk, report)));
+    }
+
+    /// The image that was reported is the base now, whatever was found.
+    fn settle(&mut self) {
+        self.base = self.next.take();
+        assert!(self.base.is_some(), "an image was reported");
+        self.next = self.latest.take();
+        self.attempts = 0;
+        self.not_before_ns = 0;
+    }
+}
+
+impl ProofStats {
+    /// Notes a report that is newer than those before.
+    fn read(&mut self, report: &Report) {
+        self.image = Some(report.to.0);
+        self.by_image = report.from.0;
+        self.end_epoch = report.end.0;
+        self.wall_us = report.wall_us;
+        self.result = report.outcome.name();
+        self.runs = report.runs;
+        self.took_us = report.took_us;
+        match report.outcome {
+            Outcome::Begun => {}
+            Outcome::Holds => {
+                self.held_us = report.wall_us;
+                self.alarm = None;
+            }
+            Outcome::Fails => self.alarm = Some(format!("image {}: {}", report.to, report.text)),
+        }
+        debug_assert!(self.image.is_some(), "a report is of an image");
+    }
+}

@@ -1,0 +1,585 @@
+//! The standing proof: over whole histories each image is what the archive says, and an archive that is not what the pages are is
+//! found.
+
+use std::sync::Arc;
+
+use perdura::{
+    Archiving, Core, CoreOptions, Db, Disks, Env, Error, LogForm, Progress, ProofStats, Rung,
+};
+use perdura_archive::report::{newest_report, reports};
+use perdura_archive::{
+    ArchiverStep, Codec, Merger, MergerOptions, PageAt, ReportKind, Run, RunId, RunRecord,
+    RunWriter, Scope, Store,
+};
+use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
+use perdura_device::{Access, Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
+use perdura_page::RegionDigest;
+use perdura_recovery::image::directory_path;
+use perdura_recovery::proof::{Proof, SweepDigest, Verdict};
+use perdura_recovery::{CheckpointProgress, read_anchor};
+
+use crate::archiver::any_fault;
+use crate::core_steps::small;
+use crate::restore::open_account;
+use crate::typed::Account;
+
+const STREAMS: usize = 2;
+const KEYS: usize = 40;
+
+/// A database that is archived and proven, and crashes.
+struct World {
+    rng: fastrand::Rng,
+    clock: Arc<ManualClock>,
+    log: Arc<SimDisk>,
+    store: Arc<SimDisk>,
+    core: Option<Core>,
+    archiving: Archiving,
+    keyed: bool,
+    accounts: u64,
+    under_way: bool,
+    seen: Seen,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    lives: usize,
+    older: usize,
+    half: usize,
+    merged: usize,
+    faults: usize,
+    held: u64,
+}
+
+impl World {
+    fn new(seed: u64, keyed: bool) -> World {
+        let (log, store) = (SimDisk::new(seed), SimDisk::new(seed + 1));
+        let mut world = World {
+            rng: fastrand::Rng::with_seed(seed),
+            clock: Arc::new(ManualClock::at(1_000_000)),
+            archiving: Archiving::new(store.life(), seed),
+            log,
+            store,
+            core: None,
+            keyed,
+            accounts: 0,
+            under_way: false,
+            seen: Seen::default(),
+        };
+        world.open();
+        world
+    }
+
+    fn core(&self) -> &Core {
+        self.core.as_ref().expect("it is open")
+    }
+
+    fn open(&mut self) {
+        let life: Arc<dyn Disk> = self.log.life();
+        let anchor = read_anchor(life.as_ref()).expect("a disk");
+        let archived = anchor.filter(|anchor| anchor.archived.is_some());
+        let archived =
+            archived.and_then(|anchor| self.archiving.end_of(&anchor.uuid).expect("it is read"));
+        let env = Env {
+            disks: Disks::on_one(life, STREAMS),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            seed: 7,
+        };
+        let mut options = CoreOptions {
+            archived,
+            ..small()
+        };
+        if self.keyed {
+            let declared = Db::builder("").table::<Account>().procedure(open_account);
+            options.typed = declared.log(LogForm::Command).into_options().typed;
+        }
+        let core = Core::open(env, options, Arc::new(Progress::default()));
+        self.core = Some(core.expect("it opens"));
+    }
+
+    fn write(&mut self) {
+        for _ in 0..self.rng.usize(1..12) {
+            let key = format!("key{}", self.rng.usize(..KEYS));
+            let len = [10, 100, 3000, 40_000][self.rng.usize(..4)] / self.rng.usize(1..4);
+            let value = (self.rng.u8(..5) > 0).then(|| vec![self.rng.u8(..); len]);
+            let core = self.core();
+            let parts = [core.partition_of(key.as_bytes())].into_iter().collect();
+            let done = core.transact(&parts, |tx| {
+                match &value {
+                    Some(value) => tx.put(core.database(0), key.as_bytes(), value, None)?,
+                    None => drop(tx.delete(core.database(0), key.as_bytes())?),
+                }
+                Ok::<_, Error>(())
+            });
+            let _flushed_later = done.expect("a change");
+            if self.keyed {
+                self.accounts += 1;
+                let id = self.accounts;
+                let _flushed_later = self.core().call::<open_account>(&(id,));
+            }
+        }
+    }
+
+    /// Takes a step of the archive. What its disk fails with, the archive outlives.
+    fn step(&mut self) -> ArchiverStep {
+        self.clock.advance_us(50_000);
+        let core = self.core.as_ref().expect("it is open");
+        let step = self.archiving.step(core);
+        if !self.store.has_power() {
+            self.crash_store();
+        }
+        step.unwrap_or_else(|_| {
+            self.store.set_plan(FaultPlan::default());
+            ArchiverStep::Working
+        })
+    }
+
+    fn crash_store(&mut self) {
+        self.seen.faults += 1;
+        let profile = self.rng.choice(CrashProfile::ALL).expect("some");
+        self.store.crash(profile, self.rng.u64(..));
+        self.store.set_plan(FaultPlan::default());
+        self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
+    }
+
+    /// Merges what there is, and combines all that may be.
+    fn merge(&mut self) {
+        let Some(store) = self.archiving.lent().get() else {
+            return;
+        };
+        let options = MergerOptions {
+            fan_in: 2,
+            policy: Arc::new(|_, _| Some(Vec::new())),
+            ..MergerOptions::default()
+        };
+        let merger = Merger::new(store, options, Arc::new(RegionDigest::new()));
+        let merged = merger.and_then(|mut merger| merger.run());
+        self.seen.merged += merged.map_or(0, |merged| merged.len());
+    }
+
+    /// A power cut, and the next life; sometimes from the older image.
+    fn crash(&mut self) {
+        self.seen.lives += 1;
+        self.seen.half += usize::from(self.under_way);
+        self.under_way = false;
+        let anchor = self.core().anchor().get();
+        self.core = None;
+        self.log.crash(CrashProfile::Worst, self.rng.u64(..));
+        let both = ImageSlot::ALL
+            .iter()
+            .all(|slot| anchor.image(*slot).is_complete());
+        if let Some(slot) = anchor.newest_image().filter(|_| both && self.rng.bool()) {
+            let path = directory_path(slot, anchor.image(slot).k);
+            let life = self.log.life();
+            let file = life.open(&path, Access::Buffered).expect("a directory");
+            file.write_at(100, &[0xff; 8]).expect("a disk");
+            file.sync().expect("a disk");
+            self.seen.older += 1;
+        }
+        if self.rng.bool() || !self.store.has_power() {
+            self.crash_store();
+        } else {
+            self.store.set_plan(FaultPlan::default());
+            self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
+        }
+        self.open();
+    }
+
+    fn checkpoint_steps(&mut self) {
+        for _ in 0..self.rng.usize(1..8) {
+            let step = self.core().checkpoint_step().expect("a step");
+            if matches!(step, CheckpointProgress::Done | CheckpointProgress::Idle) {
+                self.under_way = false;
+                return;
+            }
+            if self.rng.bool() {
+                self.write();
+            }
+            self.core().flush_all().expect("a flush");
+        }
+    }
+
+    fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            match self.rng.u8(0..100) {
+                0..40 => self.write(),
+                40..50 => self.core().flush_all().expect("a flush"),
+                50..65 if self.under_way => self.checkpoint_steps(),
+                50..54 => {
+                    self.core().checkpoint_begin().expect("it begins");
+                    self.under_way = true;
+                }
+                65..90 => {
+                    self.core().flush_all().expect("a flush");
+                    let durable = self.core().wal().durable(Rung::Disk);
+                    self.archiving.cut_at(durable);
+                    for _ in 0..self.rng.usize(..40) {
+                        self.step();
+                    }
+                }
+                90..93 => self.merge(),
+                93..95 => self.store.set_plan(any_fault(&mut self.rng, 25, 6)),
+                95..97 => self.crash(),
+                54..65 => {}
+                _ if self.under_way => {}
+                _ => self.core().checkpoint_now().expect("an image"),
+            }
+            let stats = self.archiving.proof_stats();
+            assert_eq!((stats.failed, &stats.alarm), (0, &None), "{stats:?}");
+        }
+    }
+
+    /// Makes one more image and proves it.
+    fn finish(&mut self) -> ProofStats {
+        self.store.set_plan(FaultPlan::default());
+        if self.under_way {
+            self.core().checkpoint_now().expect("an image");
+            self.under_way = false;
+        }
+        self.core().checkpoint_now().expect("an image");
+        self.core().flush_all().expect("a flush");
+        let (mut idle, k) = (0, self.core().checkpoint_stats().last_k);
+        for _ in 0..20_000 {
+            let durable = self.core().wal().durable(Rung::Disk);
+            self.archiving.cut_at(durable);
+            idle = if matches!(self.step(), ArchiverStep::Idle) {
+                idle + 1
+            } else {
+                0
+            };
+            let stats = self.archiving.proof_stats();
+            if idle > 3 && (stats.image == Some(k) || stats.alarm.is_some()) {
+                return stats;
+            }
+        }
+        panic!("image {k}: {:?}", self.archiving.proof_stats());
+    }
+}
+
+fn history(seed: u64, keyed: bool) -> (ProofStats, Seen) {
+    let mut world = World::new(seed, keyed);
+    world.run(250);
+    // Two images: the second one is proven by the first.
+    world.finish();
+    world.write();
+    let stats = world.finish();
+    let uuid = world.core().anchor().get().uuid;
+    let store = world.store.life();
+    let ids = reports(store.as_ref(), &uuid).expect("they are listed");
+    world.seen.held = u64::try_from(ids.len()).expect("few");
+    let newest = newest_report(store.as_ref(), &uuid, ReportKind::Proof).expect("it is read");
+    assert_eq!(newest.map(|report| report.to.0), stats.image, "seed {seed}");
+    (stats, world.seen)
+}
+
+#[test]
+fn every_image_is_what_the_archive_says_over_histories_with_crashes_merges_and_half_checkpoints() {
+    let mut sum = Seen::default();
+    for seed in 0..60 {
+        let (stats, seen) = history(seed, seed % 4 == 3);
+        assert_eq!(
+            (stats.result, stats.failed),
+            ("holds", 0),
+            "seed {seed}: {stats:?}"
+        );
+        sum.lives += seen.lives;
+        sum.older += seen.older;
+        sum.half += seen.half;
+        sum.merged += seen.merged;
+        sum.faults += seen.faults;
+        sum.held += seen.held;
+    }
+    assert!(sum.lives > 150 && sum.older > 5 && sum.half > 50, "{sum:?}");
+    assert!(
+        sum.merged > 100 && sum.faults > 50 && sum.held > 200,
+        "{sum:?}"
+    );
+}
+
+/// An archive with several runs between two images.
+struct Window {
+    store: Arc<Store>,
+    disk: Arc<dyn Disk>,
+    base: Arc<SweepDigest>,
+    target: Arc<SweepDigest>,
+    runs: Vec<Arc<Run>>,
+}
+
+/// A record whose fragments are its own.
+struct Owned {
+    at: PageAt,
+    record: RunRecord<'static>,
+}
+
+impl Window {
+    fn new() -> Window {
+        let mut world = World::new(5, false);
+        world.finish();
+        world.core().checkpoint_now().expect("an image");
+        let base = world.core().newest_digest().expect("an image");
+        for _ in 0..3 {
+            for _ in 0..5 {
+                world.write();
+            }
+            world.core().flush_all().expect("a flush");
+            let durable = world.core().wal().durable(Rung::Disk);
+            world.archiving.cut_at(durable);
+            while !matches!(world.step(), ArchiverStep::Idle) {}
+        }
+        let stats = world.finish();
+        assert_eq!((stats.result, stats.failed), ("holds", 0), "{stats:?}");
+        let target = world.core().newest_digest().expect("an image");
+        let disk: Arc<dyn Disk> = world.store.life();
+        let store = Store::read_only(Arc::clone(&disk), &world.core().anchor().get().uuid);
+        let store = store.expect("an archive");
+        let open = |id: RunId| store.open_run(id).expect("a run");
+        let runs: Vec<Arc<Run>> = store.manifest().runs().map(open).collect();
+        assert!(runs.len() > 3, "{} runs", runs.len());
+        Window {
+            store,
+            disk,
+            base,
+            target,
+            runs,
+        }
+    }
+
+    fn prove(&self) -> Verdict {
+        let (base, target) = (Arc::clone(&self.base), Arc::clone(&self.target));
+        let proof = Proof::begin(Arc::clone(&self.store), base, target);
+        proof.and_then(Proof::run).expect("a verdict")
+    }
+
+    /// Whether the proof counts a record.
+    fn counts(&self, tag: CkptEpoch) -> bool {
+        self.base.k <= tag && tag < self.target.k
+    }
+
+    fn records(run: &Arc<Run>) -> Vec<Owned> {
+        let (mut cursor, mut all) = (run.cursor(&Scope::All), Vec::new());
+        while cursor.advance().expect("a run") {
+            let record = cursor.record();
+            let bytes: &'static [u8] = Box::leak(record.fragment_bytes().into());
+            let (epochs, tag, updates) = (record.epochs, record.tag, record.updates);
+            let count = record.fragment_count();
+            let record = RunRecord::new(record.at, epochs, tag, updates, count, bytes);
+            let record = record.expect("a record");
+            all.push(Owned {
+                at: record.at,
+                record,
+            });
+        }
+        all
+    }
+
+    /// Puts a run in the place of one, with these records, and proves; then puts the old one back.
+    fn prove_with(&self, run: &Arc<Run>, mut records: Vec<Owned>) -> Verdict {
+        self.replace(run, &mut records);
+        let verdict = self.prove();
+        self.replace(run, &mut Window::records(run));
+        verdict
+    }
+
+    fn replace(&self, run: &Arc<Run>, records: &mut [Owned]) {
+        records.sort_by_key(|owned| {
+            let (_, epoch, number) = owned.record.key();
+            (owned.at, epoch, number)
+        });
+        let dir = self.store.runs_dir();
+        self.disk.remove(&run.id().path(&dir)).expect("it is there");
+        let region = Arc::new(RegionDigest::new());
+        let writer = RunWriter::create(
+            Arc::clone(&self.disk),
+            &dir,
+            *run.header(),
+            Codec::None,
+            region,
+        );
+        let mut writer = writer.expect("a disk");
+        for owned in records.iter() {
+            let record = &owned.record;
+            let (epochs, tag, updates) = (record.epochs, record.tag, record.updates);
+            let (count, bytes) = (record.fragment_count(), record.fragment_bytes());
+            let moved = RunRecord::new(owned.at, epochs, tag, updates, count, bytes);
+            writer.push(&moved.expect("a record")).expect("a disk");
+        }
+        let tail = writer.finish(run.moments(), run.ends());
+        tail.and_then(|tail| tail.run()).expect("a run");
+    }
+
+    /// How many of the swaps of two pages' records a proof finds, and how many there are.
+    fn swaps_found(&self) -> (usize, usize) {
+        let (mut found, mut all) = (0, 0);
+        for run in &self.runs {
+            let mut pages: Vec<PageAt> = Window::records(run).iter().map(|one| one.at).collect();
+            pages.dedup();
+            for pair in pages
+                .windows(2)
+                .filter(|pair| pair[0].partition == pair[1].partition)
+            {
+                let mut records = Window::records(run);
+                for owned in records
+                    .iter_mut()
+                    .filter(|owned| self.counts(owned.record.tag))
+                {
+                    let is_first = owned.at == pair[0];
+                    if is_first || owned.at == pair[1] {
+                        owned.at = pair[usize::from(is_first)];
+                    }
+                }
+                let is_changed = Window::records(run)
+                    .iter()
+                    .any(|owned| pair.contains(&owned.at) && self.counts(owned.record.tag));
+                all += usize::from(is_changed);
+                found += usize::from(self.prove_with(run, records).fails.is_some());
+            }
+        }
+        (found, all)
+    }
+}
+
+#[test]
+fn a_run_that_lacks_a_record_or_has_it_twice_or_on_another_page_is_found_and_named() {
+    let window = Window::new();
+    assert_eq!(window.prove().fails, None);
+    let mut cases = 0;
+    for run in &window.runs {
+        let count = Window::records(run).len();
+        for nth in 0..count {
+            let one = &Window::records(run)[nth];
+            if !window.counts(one.record.tag) {
+                continue;
+            }
+            let mut lacks = Window::records(run);
+            let partition = lacks.remove(nth).at.partition;
+            let mut twice = Window::records(run);
+            twice.push(Window::records(run).swap_remove(nth));
+            let mut on_next = Window::records(run);
+            on_next[nth].at.local += 1;
+            let mut elsewhere = Window::records(run);
+            elsewhere[nth].at.partition = PartitionId((partition.0 + 1) % 4);
+            for records in [lacks, twice, on_next, elsewhere] {
+                let fails = window.prove_with(run, records).fails;
+                let fails = fails.expect("what is wrong is found");
+                assert!(fails.contains("in partition"), "{fails}");
+                cases += 1;
+            }
+            let mut lacks = Window::records(run);
+            lacks.remove(nth);
+            let fails = window.prove_with(run, lacks).fails.expect("it is found");
+            assert!(fails.contains(&format!("partition {partition}")), "{fails}");
+            let tags = format!("tags {} to {}", window.base.k, window.target.k);
+            assert!(fails.contains(&tags), "{fails}");
+        }
+    }
+    assert!(cases > 200, "{cases} cases");
+    assert_eq!(window.prove().fails, None);
+}
+
+#[test]
+fn two_swapped_pages_are_found() {
+    let (found, all) = Window::new().swaps_found();
+    assert!(all > 10 && found == all, "{found} of {all}");
+}
+
+#[test]
+fn a_run_that_is_missing_or_damaged_is_found_and_named() {
+    let window = Window::new();
+    let dir = window.store.runs_dir();
+    for run in &window.runs {
+        let is_read =
+            run.id().epochs.end > window.base.begin && run.id().epochs.begin <= window.target.end;
+        let path = run.id().path(&dir);
+        let file = window.disk.open(&path, Access::Buffered).expect("a run");
+        let at = run.bytes() - 100;
+        let mut was = [0];
+        file.read_at(at, &mut was).expect("a disk");
+        file.write_at(at, &[was[0] ^ 1]).expect("a disk");
+        let damaged = window.prove().fails;
+        file.write_at(at, &was).expect("a disk");
+        window.disk.rename(&path, "aside").expect("a disk");
+        let missing = window.prove().fails;
+        window.disk.rename("aside", &path).expect("a disk");
+        for fails in [damaged, missing] {
+            assert_eq!(fails.is_some(), is_read, "{fails:?}");
+            let name = run.id().name();
+            assert!(fails.is_none_or(|fails| fails.contains(&name)), "{name}");
+        }
+    }
+    assert_eq!(window.prove().fails, None);
+}
+
+/// The proofs go on from the image that was found not to agree, and a restart finds what was said of it.
+#[test]
+fn a_proof_that_fails_is_told_stops_nothing_and_the_next_one_goes_on_behind_it() {
+    let mut world = World::new(9, false);
+    for _ in 0..10 {
+        world.write();
+    }
+    let first = world.finish();
+    assert_eq!(
+        (first.result, first.by_image),
+        ("begun", 0),
+        "nothing was proven before"
+    );
+    for _ in 0..10 {
+        world.write();
+    }
+    world.core().flush_all().expect("a flush");
+    world
+        .archiving
+        .cut_at(world.core().wal().durable(Rung::Disk));
+    while !matches!(world.step(), ArchiverStep::Idle) {}
+    let store = world.archiving.lent().get().expect("it is open");
+    let last = store.manifest().runs().last().expect("a run");
+    let path = last.path(&store.runs_dir());
+    world.store.life().remove(&path).expect("it is there");
+    let failed = world.finish();
+    assert_eq!((failed.result, failed.failed), ("fails", 1), "{failed:?}");
+    assert!(
+        failed
+            .alarm
+            .as_ref()
+            .is_some_and(|alarm| alarm.contains(&last.name())),
+        "{failed:?}"
+    );
+    world.write();
+    let next = world.finish();
+    assert_eq!(
+        (next.result, next.by_image),
+        ("holds", failed.image.unwrap_or(0))
+    );
+    assert_eq!(next.alarm, None, "{next:?}");
+    let uuid = world.core().anchor().get().uuid;
+    let ids = reports(world.store.life().as_ref(), &uuid).expect("they are listed");
+    assert_eq!(ids.len(), 3, "each proof left its report");
+}
+
+#[cfg(feature = "flaws")]
+mod seeded_bugs {
+    use perdura_base::flaw::{Flaw, arm};
+
+    use super::*;
+
+    #[test]
+    fn unbound_digests_do_not_see_two_swapped_pages() {
+        arm(Some(Flaw::DigestUnbound));
+        let (found, all) = Window::new().swaps_found();
+        arm(None);
+        assert!(all > 10 && found < all, "{found} of {all}");
+    }
+
+    #[test]
+    fn a_proof_over_both_pools_is_caught() {
+        let caught = (0..20).find(|seed| {
+            arm(Some(Flaw::ProofOverBothPools));
+            let mut world = World::new(*seed, true);
+            world.write();
+            let first = world.finish();
+            world.write();
+            let second = world.finish();
+            arm(None);
+            [first, second].iter().any(|stats| stats.result == "fails")
+        });
+        assert!(caught.is_some());
+    }
+}

@@ -1,0 +1,288 @@
+//! The standing proof: an image, and the records between it and the next one, give the next one.
+//!
+//! An image k reflects exactly the records whose tag is below k. So its digest, XOR the digests of all records with
+//! k <= tag < k', is the digest of image k'. Runs say the digests of their records by tag and partition, and a
+//! checkpoint knows those of its pages: nothing but the ends of some files is read. Log, archiver, merger and
+//! checkpointer are checked against each other, end to end, at each checkpoint. What a proof finds: a run that
+//! is missing or lacks a record, a record that is there twice, or that is another page's; two pages in each other's place.
+//!
+//! Digests are bound to their pages ([`perdura_page::digest::bound`]). Pages of key-addressed tables change without a
+//! record; they are in odd chunks, and a consistent image, which is the only kind that has any, counts even ones alone.
+//!
+//! # Source
+//! Goetz Graefe's checks of backups against logs, after which "Single-pass restore after a media failure", section 1, says that
+//! untried backups fail. The digests and this identity are ours.
+//!
+//! # Limits
+//! A database that is older than the two pools of pages may have records of odd chunks. Once it has
+//! key-addressed tables, its proofs fail.
+
+use std::sync::Arc;
+
+use perdura_archive::{EpochRange, Manifest, Progress, Run, RunId, Store};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u32;
+use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
+use perdura_heap::Geometry;
+
+use crate::image::Directory;
+use crate::images::ImageStatus;
+
+/// How many runs the text of a proof that fails names at most, for each partition.
+const NAMED_RUNS: usize = 8;
+
+/// What an image holds, as a digest for each partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepDigest {
+    /// The image's checkpoint epoch.
+    pub k: CkptEpoch,
+    /// Every record that the image does not reflect has this epoch or a later one.
+    pub begin: Epoch,
+    /// Every record that it reflects has this epoch or an earlier one.
+    pub end: Epoch,
+    /// By partition: the XOR of the digests of its pages, each bound to its page.
+    pub partitions: Vec<u64>,
+}
+
+impl SweepDigest {
+    /// That of an image; `None` if it is not complete, or a build made it that did not note its begin.
+    #[must_use]
+    pub(crate) fn of_image(
+        image: &ImageStatus,
+        directory: &Directory,
+        geometry: &Geometry,
+    ) -> Option<SweepDigest> {
+        let begin = image.begin_epoch.filter(|_| image.is_complete())?;
+        let all = (0..geometry.partitions).map(PartitionId);
+        Some(SweepDigest {
+            k: image.k,
+            begin,
+            end: image.cover.end_epoch,
+            partitions: all
+                .map(|id| digest_of(directory, id, geometry, image.consistent))
+                .collect(),
+        })
+    }
+}
+
+/// The digest of a partition's pages in an image, each bound to its page. In a consistent image pages of odd chunks do
+/// not count.
+#[must_use]
+pub(crate) fn digest_of(
+    directory: &Directory,
+    partition: PartitionId,
+    geometry: &Geometry,
+    consistent: bool,
+) -> u64 {
+    let chunk_pages = u32::from(geometry.chunk_pages);
+    let counts = |local: u32| {
+        !consistent || (local / chunk_pages).is_multiple_of(2) || armed(Flaw::ProofOverBothPools)
+    };
+    let pages = directory.bound_digests(partition, geometry);
+    pages
+        .filter(|(local, _)| counts(*local))
+        .fold(0, |sum, (_, digest)| sum ^ digest)
+}
+
+/// What a proof found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What does not hold; `None` if all does.
+    pub fails: Option<String>,
+    /// The manifest whose runs were read.
+    pub manifest: u64,
+    /// How many were read.
+    pub runs: u32,
+}
+
+/// A run that was read: its name, and in which partitions it has digests of the proof's tags.
+struct ReadRun {
+    id: RunId,
+    partitions: Vec<PartitionId>,
+}
+
+/// A proof in progress; it opens a run a step.
+pub struct Proof {
+    store: Arc<Store>,
+    base: Arc<SweepDigest>,
+    target: Arc<SweepDigest>,
+    manifest: Arc<Manifest>,
+    runs: Vec<RunId>,
+    read: Vec<ReadRun>,
+    /// The digests of the records so far, by partition.
+    sums: Vec<u64>,
+}
+
+impl Proof {
+    /// Whether an archive holds what the proof of an image needs.
+    #[must_use]
+    pub fn is_due(store: &Store, target: &SweepDigest) -> bool {
+        store.manifest().end > target.end
+    }
+
+    /// Begins to prove `target` by `base`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the archive does not hold all epochs of the records between them; those of the manifests.
+    pub fn begin(
+        store: Arc<Store>,
+        base: Arc<SweepDigest>,
+        target: Arc<SweepDigest>,
+    ) -> Result<Proof> {
+        assert!(base.k < target.k, "an image is proven by an older one");
+        assert_eq!(
+            base.partitions.len(),
+            target.partitions.len(),
+            "both are images of one database"
+        );
+        let manifest = store.refresh()?;
+        let mut proof = Proof {
+            store,
+            sums: vec![0; base.partitions.len()],
+            base,
+            target,
+            manifest,
+            runs: Vec::new(),
+            read: Vec::new(),
+        };
+        proof.start_over()?;
+        Ok(proof)
+    }
+
+    /// The image that is being proven, and the one by which it is.
+    #[must_use]
+    pub fn images(&self) -> (&SweepDigest, &SweepDigest) {
+        (&self.base, &self.target)
+    }
+
+    /// Takes the runs of the newest manifest that is known.
+    fn start_over(&mut self) -> Result<()> {
+        self.manifest = self.store.manifest();
+        self.sums.fill(0);
+        self.read.clear();
+        let epochs = EpochRange::new(self.base.begin, Epoch(self.target.end.0 + 1));
+        self.runs = match epochs {
+            Some(epochs) => self.manifest.tiling(epochs)?,
+            None => Vec::new(),
+        };
+        self.runs.reverse();
+        Ok(())
+    }
+
+    /// Reads the digests of the next run, or compares.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin); the disk's. A run that is damaged or missing is no error, but a proof that fails.
+    pub fn step(&mut self) -> Result<Progress<Verdict>> {
+        let Some(id) = self.runs.pop() else {
+            let fails = self.compare();
+            return Ok(Progress::Done(self.verdict(fails)));
+        };
+        match self.store.open_run(id) {
+            Ok(run) => {
+                self.add(id, &run);
+                Ok(Progress::More)
+            }
+            // A merger may have replaced it, and the manifest by which it was looked for.
+            Err(error) if self.is_replaced()? => {
+                debug_assert!(!error.to_string().is_empty(), "an error says what it is");
+                self.start_over()?;
+                Ok(Progress::More)
+            }
+            Err(error) if is_of_the_run(&error) => {
+                let fails = format!("the runs between {} cannot be read: {error}", self.tags());
+                Ok(Progress::Done(self.verdict(Some(fails))))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes all steps.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<Verdict> {
+        loop {
+            if let Progress::Done(verdict) = self.step()? {
+                return Ok(verdict);
+            }
+        }
+    }
+
+    fn is_replaced(&self) -> Result<bool> {
+        let known = self.manifest.number;
+        Ok(self.store.refresh()?.number > known)
+    }
+
+    fn add(&mut self, id: RunId, run: &Run) {
+        let mut partitions = Vec::new();
+        for (tag, partition, digest) in run.digests().sums() {
+            if self.base.k <= tag && tag < self.target.k {
+                self.sums[usize::from(partition.0)] ^= digest;
+                partitions.push(partition);
+            }
+        }
+        partitions.sort_unstable();
+        partitions.dedup();
+        debug_assert!(partitions.len() <= self.sums.len(), "each is counted once");
+        self.read.push(ReadRun { id, partitions });
+    }
+
+    fn tags(&self) -> String {
+        let (base, target) = (self.base.k, self.target.k);
+        format!("images {base} and {target} (tags {base} to {target}, the last exclusive)")
+    }
+
+    /// What is wrong with the sums.
+    fn compare(&self) -> Option<String> {
+        let ends = self.base.partitions.iter().zip(&self.target.partitions);
+        let both = ends
+            .zip(&self.sums)
+            .map(|((base, target), records)| (base ^ target, *records));
+        let wrong: Vec<(PartitionId, u64, u64)> = (0u16..)
+            .zip(both)
+            .filter(|(_, (images, records))| images != records)
+            .map(|(id, (images, records))| (PartitionId(id), images, records))
+            .collect();
+        let (id, images, records) = wrong.first()?;
+        let of_partition = self.read.iter().filter(|run| run.partitions.contains(id));
+        let mut runs: Vec<String> = of_partition.map(|run| run.id.name()).collect();
+        let more = runs.len().saturating_sub(NAMED_RUNS);
+        runs.truncate(NAMED_RUNS);
+        if more > 0 {
+            runs.push(format!("{more} more"));
+        }
+        let others: Vec<String> = wrong[1..].iter().map(|(id, ..)| id.to_string()).collect();
+        let others = match &others[..] {
+            [] => String::new(),
+            others => format!("; partitions {} differ, too", others.join(", ")),
+        };
+        Some(format!(
+            "the records between {} are not what the images differ by: in partition {id} the images differ by {images:016x} \
+             and the records make {records:016x}; records of this partition and these tags are in {}{others}",
+            self.tags(),
+            if runs.is_empty() {
+                "no run".into()
+            } else {
+                runs.join(", ")
+            },
+        ))
+    }
+
+    fn verdict(&self, fails: Option<String>) -> Verdict {
+        Verdict {
+            fails,
+            manifest: self.manifest.number,
+            runs: to_u32(self.read.len()),
+        }
+    }
+}
+
+/// Whether an error is one of the run, and not of its disk.
+fn is_of_the_run(error: &Error) -> bool {
+    let is_damage = matches!(
+        error,
+        Error::Corrupt(_) | Error::Foreign { .. } | Error::Version { .. }
+    );
+    is_damage || error.is_not_found()
+}
