@@ -112,7 +112,8 @@ impl BackupHeader {
         match self.kind {
             BackupKind::Sweep => self.begin.0 <= next && self.id.k > CkptEpoch(0),
             BackupKind::Cut => {
-                self.begin.0 == next && self.id == BackupId::cut(self.id.end) && !self.consistent
+                let is_plain = !self.consistent && self.families == 0;
+                self.begin.0 == next && self.id == BackupId::cut(self.id.end) && is_plain
             }
         }
     }

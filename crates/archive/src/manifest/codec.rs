@@ -68,17 +68,29 @@ impl Manifest {
         out
     }
 
+    /// Reads and checks a manifest, of whatever number and database. Returns it with its checksum.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version.
+    pub fn read(file: &str, bytes: &[u8]) -> Result<(Manifest, u32)> {
+        let body = bytes.len().saturating_sub(CRC_BYTES);
+        let (mut r, crc) = unseal(file, bytes, *MAGIC, body, damage)?;
+        let expected = "fields in their ranges";
+        let fields = fields(&mut r, bytes.len());
+        let manifest = fields.ok_or_else(|| damage(file, 4, expected, "other values"))?;
+        match manifest.fault() {
+            None => Ok((manifest, crc)),
+            Some(fault) => Err(damage(file, to_u64(HEAD_BYTES), "runs side by side", fault)),
+        }
+    }
+
     /// Reads and checks the manifest `number` of database `uuid`. Returns it with its checksum.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for another
     /// database's.
     pub fn decode(file: &str, bytes: &[u8], number: u64, uuid: &Uuid) -> Result<(Manifest, u32)> {
-        let body = bytes.len().saturating_sub(CRC_BYTES);
-        let (mut r, crc) = unseal(file, bytes, *MAGIC, body, damage)?;
-        let expected = "fields in their ranges";
-        let fields = fields(&mut r, bytes.len());
-        let manifest = fields.ok_or_else(|| damage(file, 4, expected, "other values"))?;
+        let (manifest, crc) = Manifest::read(file, bytes)?;
         if manifest.uuid != *uuid {
             return Err(Error::Foreign {
                 file: file.to_owned(),
@@ -89,10 +101,7 @@ impl Manifest {
             let found = format!("manifest {}", manifest.number);
             return Err(damage(file, 8, format!("manifest {number}"), found));
         }
-        match manifest.fault() {
-            None => Ok((manifest, crc)),
-            Some(fault) => Err(damage(file, to_u64(HEAD_BYTES), "runs side by side", fault)),
-        }
+        Ok((manifest, crc))
     }
 
     /// What makes this no manifest.

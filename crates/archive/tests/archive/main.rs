@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod example;
 mod forged;
+mod golden;
 mod manifest;
 mod merge;
 mod merger;

@@ -1,16 +1,24 @@
 //! `perdura dump`: the bytes of a stopped database, decoded.
 
 mod anchor;
+mod backup;
 mod checkpoint;
 mod log;
+mod manifest;
 mod ordered;
 mod page;
 mod run;
 
-use anyhow::Result;
-use clap::Subcommand;
+use std::path::Path;
+use std::sync::Arc;
 
-/// Show what the files of a stopped database hold. Changes nothing.
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use perdura_device::{Access, Disk, File};
+
+use crate::read_disk::ReadDisk;
+
+/// Show what the files of a stopped database, or of an archive, hold. Changes nothing.
 #[derive(Debug, Subcommand)]
 pub enum Object {
     Log(log::Args),
@@ -18,6 +26,8 @@ pub enum Object {
     Checkpoint(checkpoint::Args),
     Anchor(anchor::Args),
     Run(run::Args),
+    Backup(backup::Args),
+    Manifest(manifest::Args),
 }
 
 pub fn run(object: &Object) -> Result<()> {
@@ -27,5 +37,16 @@ pub fn run(object: &Object) -> Result<()> {
         Object::Checkpoint(args) => checkpoint::run(args),
         Object::Anchor(args) => anchor::run(args),
         Object::Run(args) => run::run(args),
+        Object::Backup(args) => backup::run(args),
+        Object::Manifest(args) => manifest::run(args),
     }
+}
+
+/// Opens a file to be read.
+fn open_file(file: &Path) -> Result<Arc<dyn File>> {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let name = name.with_context(|| format!("{} names no file", file.display()))?;
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let disk = ReadDisk::open(dir.unwrap_or(Path::new(".")));
+    Ok(disk.open(name, Access::Direct)?)
 }

@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use perdura_archive::{Run, Scope};
-use perdura_device::{Access, Disk};
 use perdura_page::RegionDigest;
 use serde::Serialize;
 
 use crate::output;
-use crate::read_disk::ReadDisk;
 
 /// Show a run of the log archive, after reading and checking all of it.
 #[derive(Debug, clap::Args)]
@@ -67,11 +65,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn read(file: &Path, with_records: bool) -> Result<Shown> {
-    let name = file.file_name().and_then(|name| name.to_str());
-    let name = name.with_context(|| format!("{} names no file", file.display()))?;
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let disk = ReadDisk::open(dir.unwrap_or(Path::new(".")));
-    let run = Arc::new(Run::read(disk.open(name, Access::Direct)?)?);
+    let run = Arc::new(Run::read(super::open_file(file)?)?);
     run.verify(&RegionDigest::new())?;
     let header = run.header();
     let (records, updates) = run.counts();

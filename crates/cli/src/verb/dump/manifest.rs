@@ -1,0 +1,158 @@
+//! `perdura dump manifest`: a manifest of the log archive.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use perdura_archive::{Manifest, ObjectId};
+use serde::Serialize;
+
+use crate::output;
+
+/// Show a manifest of the log archive: which files are the archive, as of its number.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The manifest's file.
+    file: PathBuf,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a manifest says.
+#[derive(Debug, Serialize)]
+struct Shown {
+    number: u64,
+    oldest: u64,
+    database: String,
+    writer: &'static str,
+    life: String,
+    predecessor: String,
+    parent: Option<ShownParent>,
+    /// The epochs of the runs, the end exclusive.
+    begin: u64,
+    end: u64,
+    /// Where they end in each stream of the log.
+    positions: Vec<u64>,
+    images: Vec<u64>,
+    building: Option<u64>,
+    objects: Vec<ShownObject>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownParent {
+    uuid: String,
+    epoch: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownObject {
+    kind: &'static str,
+    path: String,
+    bytes: u64,
+    crc: String,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let shown = read(&args.file)?;
+    if args.json {
+        return output::json(&shown);
+    }
+    output::text(&text(&shown))
+}
+
+fn read(file: &Path) -> Result<Shown> {
+    let name = file.display().to_string();
+    let bytes = std::fs::read(file).with_context(|| name.clone())?;
+    let (manifest, _) = Manifest::read(&name, &bytes)?;
+    let objects = manifest.objects.iter().map(|object| ShownObject {
+        kind: match object.id {
+            ObjectId::Run(_) => "run",
+            ObjectId::Sweep(_) => "sweep",
+            ObjectId::Cut(_) => "cut",
+        },
+        path: object.id.path(),
+        bytes: object.bytes,
+        crc: format!("{:08x}", object.crc),
+    });
+    Ok(Shown {
+        number: manifest.number,
+        oldest: manifest.oldest,
+        database: manifest.uuid.to_string(),
+        writer: manifest.writer.role.name(),
+        life: format!("{:016x}", manifest.writer.life),
+        predecessor: format!("{:08x}", manifest.predecessor),
+        parent: manifest.parent.map(|parent| ShownParent {
+            uuid: parent.uuid.to_string(),
+            epoch: parent.epoch.0,
+        }),
+        begin: manifest.begin.0,
+        end: manifest.end.0,
+        positions: manifest.positions.iter().map(|pos| pos.0).collect(),
+        images: manifest.images.retained.iter().map(|k| k.0).collect(),
+        building: manifest.images.building.map(|k| k.0),
+        objects: objects.collect(),
+    })
+}
+
+fn text(shown: &Shown) -> String {
+    let mut out = format!(
+        "manifest    {}, the oldest kept is {}; predecessor's checksum {}\ndatabase    {}\n\
+         writer      {}, life {}\nepochs      {} to {}, the end exclusive\nlog ends    {:?}\nimages      {:?}\n",
+        shown.number,
+        shown.oldest,
+        shown.predecessor,
+        shown.database,
+        shown.writer,
+        shown.life,
+        shown.begin,
+        shown.end,
+        shown.positions,
+        shown.images,
+    );
+    if let Some(k) = shown.building {
+        out += &format!("building    image {k}\n");
+    }
+    if let Some(parent) = &shown.parent {
+        out += &format!(
+            "parent      {}, up to epoch {}\n",
+            parent.uuid, parent.epoch
+        );
+    }
+    for object in &shown.objects {
+        out += &format!(
+            "{:<11} {}, {} bytes, checksum {}\n",
+            object.kind, object.path, object.bytes, object.crc
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOLDEN: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../archive/tests/golden/3/manifest"
+    );
+
+    #[test]
+    fn a_manifest_is_shown_and_a_damaged_one_is_refused() {
+        let shown = read(Path::new(GOLDEN)).expect("a manifest");
+        assert_eq!((shown.number, shown.writer), (300, "database"));
+        assert_eq!((shown.begin, shown.end), (1000, 1010));
+        let kinds: Vec<&str> = shown.objects.iter().map(|object| object.kind).collect();
+        assert_eq!(kinds, ["run", "run", "sweep", "cut"]);
+        let lines = text(&shown);
+        assert!(lines.contains("up to epoch 999"), "{lines}");
+        assert!(lines.contains("building    image 7"), "{lines}");
+
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut bytes = std::fs::read(GOLDEN).expect("a file");
+        bytes[70] ^= 1;
+        let copy = dir.path().join("copy");
+        std::fs::write(&copy, bytes).expect("a file");
+        let damaged = read(&copy).expect_err("damage");
+        assert!(damaged.to_string().contains("checksum"), "{damaged}");
+    }
+}
