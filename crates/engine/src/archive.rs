@@ -203,7 +203,7 @@ impl Archiving {
             begin: Epoch(start.epoch.0 + 1),
             positions: start.ends,
             images,
-            parent: None,
+            parent: core.anchor().get().parent,
         };
         Store::create(disk, creation)
     }

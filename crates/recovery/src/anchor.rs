@@ -6,6 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use perdura_archive::Parent;
 use perdura_base::{Error, ImageSlot, Result};
 use perdura_device::Disk;
 use perdura_heap::Geometry;
@@ -14,15 +15,16 @@ use perdura_wal::{Cut, Elsewhere, EpochEnds, History, StreamScan};
 
 use crate::families::Families;
 use crate::images::{ImageStatus, Images};
-use crate::{archived, begins};
+use crate::{archived, begins, parent};
 
 /// The tags of the sections that this build knows.
-const KNOWN: [Tag; 5] = [
+const KNOWN: [Tag; 6] = [
     Tag(Geometry::SECTION),
     Tag(Images::SECTION),
     Tag(Families::SECTION),
     Tag(begins::SECTION),
     Tag(archived::SECTION),
+    Tag(parent::SECTION),
 ];
 
 /// What the anchor says. It dereferences to the log's history.
@@ -38,6 +40,8 @@ pub struct Anchor {
     pub families: Families,
     /// How far an archive holds the log; `None` if the database is not archived.
     pub archived: Option<EpochEnds>,
+    /// The database that this one was restored from.
+    pub parent: Option<Parent>,
     /// All sections as they were read, those of other builds among them.
     sections: Sections,
 }
@@ -66,6 +70,7 @@ impl Anchor {
             geometry,
             families: Families::default(),
             archived: None,
+            parent: None,
             sections: Sections::default(),
         }
     }
@@ -99,12 +104,17 @@ impl Anchor {
                 archived::decode(payload, streams)
             })?),
         };
+        let parent = match record.sections.get(Tag(parent::SECTION)) {
+            None => None,
+            Some(_) => Some(owned(&record, Tag(parent::SECTION), parent::decode)?),
+        };
         Ok(Anchor {
             history: record.history,
             geometry,
             images,
             families,
             archived,
+            parent,
             sections: record.sections,
         })
     }
@@ -134,6 +144,9 @@ impl Anchor {
                 sections.set(Tag(archived::SECTION), true, payload);
             }
             None => sections.remove(Tag(archived::SECTION)),
+        }
+        if let Some(parent) = &self.parent {
+            sections.set(Tag(parent::SECTION), false, parent::encode(parent));
         }
         Record {
             history: self.history.clone(),
@@ -242,7 +255,7 @@ pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
 
 #[cfg(test)]
 mod tests {
-    use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos};
+    use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, Uuid};
     use perdura_device::{Access, MemDisk};
     use perdura_wal::anchor::COPY_BYTES;
 
@@ -361,6 +374,10 @@ mod tests {
             whole.archived = Some(EpochEnds {
                 epoch: Epoch(1),
                 ends: vec![Pos(4096)],
+            });
+            whole.parent = Some(Parent {
+                uuid: Uuid([1; 16]),
+                epoch: Epoch(1),
             });
             let image = whole.image_mut(ImageSlot::A);
             image.mark_building(CkptEpoch(1));

@@ -79,6 +79,7 @@ mod merge;
 pub mod method;
 mod options;
 pub mod ordered;
+mod parent;
 mod pass;
 mod places;
 pub mod plan;

@@ -17,6 +17,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | `choose` | which of an archive's backups it begins with |
+//! | `at` | the moment that an operator names |
 //! | `plan` | whether a backup and runs can restore a moment |
 //! | `served` | which moments a backup serves |
 //! | `part` | one partition's merge join |
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use perdura_archive::Parent;
 use perdura_archive::backup::BackupHeader;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
@@ -55,6 +57,7 @@ use crate::found::{mark_finished, mark_unfinished};
 use crate::image::{Directory, DirectoryWriter, ImageFile};
 use crate::images::Completion;
 
+mod at;
 mod choose;
 mod log_order;
 pub(crate) mod part;
@@ -63,6 +66,7 @@ mod pool;
 mod served;
 pub(crate) mod sink;
 
+pub use at::At;
 pub use log_order::{ReplayReport, restore_in_log_order};
 pub use plan::RestorePlan;
 pub use served::{Served, served};
@@ -94,6 +98,8 @@ impl RestoreProgress {
 pub struct RestoreReport {
     /// The epoch whose state was restored.
     pub epoch: Epoch,
+    /// The wall clock of the last moment up to it that the archive lists, microseconds since 1970; 0 if it lists none.
+    pub wall_us: u64,
     /// The new database.
     pub uuid: Uuid,
     /// The database that it was.
@@ -168,6 +174,7 @@ fn make_database(
     );
     let mut report = RestoreReport {
         epoch: plan.target,
+        wall_us: plan.wall_us,
         uuid: means.uuid,
         parent: header.uuid,
         k,
@@ -315,6 +322,10 @@ fn name_image(
     );
     let update = cell.update(|record| {
         record.families = families;
+        record.parent = Some(Parent {
+            uuid: header.uuid,
+            epoch: plan.target,
+        });
         // Numbers that the parent may have used beyond the target are not used again in these pages.
         record.epoch_floor = plan.highest_epoch();
         record.ckpt_max = k;

@@ -277,7 +277,10 @@ fn header(plan: &RestorePlan) -> BackupHeader {
         kind: BackupKind::Cut,
         consistent: false,
         begin: Epoch(plan.target.0 + 1),
-        wall_us: plan.wall_us(),
+        wall_us: match plan.wall_us() {
+            0 => base.wall_us,
+            listed => listed,
+        },
         ..*base
     }
 }

@@ -12,6 +12,7 @@ use perdura_device::Disk;
 use perdura_page::RegionDigest;
 use serde::Serialize;
 
+use super::parent::ShownParent;
 use crate::exit::{Damaged, Usage};
 use crate::output;
 use crate::read_disk::ReadDisk;
@@ -127,6 +128,8 @@ pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
 struct Held {
     uuid: String,
     manifest: u64,
+    /// The database that this one was restored from.
+    parent: Option<ShownParent>,
     /// Epochs whose records the runs hold, from and to; both included.
     from_epoch: u64,
     to_epoch: u64,
@@ -156,6 +159,7 @@ fn status(args: &Status) -> Result<()> {
     let held = Held {
         uuid: store.uuid().to_string(),
         manifest: manifest.number,
+        parent: manifest.parent.as_ref().map(ShownParent::of),
         from_epoch: manifest.begin.0,
         to_epoch: manifest.held().0.0,
         runs: manifest.runs().count(),
@@ -171,6 +175,9 @@ fn status(args: &Status) -> Result<()> {
         "archive   of database {}, manifest {}\nruns      {} in {} bytes, of epochs {} to {}\n",
         held.uuid, held.manifest, held.runs, held.run_bytes, held.from_epoch, held.to_epoch
     );
+    if let Some(parent) = &held.parent {
+        text += &format!("restored  from {}\n", parent.text());
+    }
     if held.unnamed_runs > 0 {
         text += &format!(
             "          {} more that no manifest names yet; a restore reads them as well\n",

@@ -12,6 +12,7 @@ pub mod dump;
 pub mod export;
 pub mod import;
 pub mod man;
+pub mod parent;
 pub mod repair;
 pub mod reproduce;
 pub mod restart;

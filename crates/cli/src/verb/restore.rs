@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use perdura_base::Epoch;
+use perdura_base::moment::moment;
 use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_recovery::restore::{
-    ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+    At, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
     restore_in_log_order,
 };
 use serde::Serialize;
@@ -31,6 +31,7 @@ use crate::output;
 #[command(after_help = "Examples:\n  \
     perdura restore --from /backup/perdura --to perdura-data\n  \
     perdura restore --from /backup/perdura --to as-of-4711 --at 4711\n  \
+    perdura restore --from /backup/perdura --to earlier --at 10min\n  \
     perdura serve --data perdura-data")]
 pub struct Args {
     /// The archive's directory.
@@ -42,9 +43,10 @@ pub struct Args {
     /// The directory of the new database, with its log; it must be empty or not be there.
     #[arg(long, value_name = "NEW")]
     to: PathBuf,
-    /// The commit epoch whose state to restore [default: the last one that the archive holds].
-    #[arg(long, value_name = "EPOCH")]
-    at: Option<u64>,
+    /// The moment to restore: a commit epoch (4711), a time ("2026-03-01 12:00:00", in UTC unless an offset such as +02:00
+    /// follows), or how long before the archive's end (10min, 1h30m) [default: the last one that the archive holds].
+    #[arg(long, value_name = "MOMENT")]
+    at: Option<At>,
     /// How records come to their pages.
     #[arg(long, value_enum, default_value_t = Method::SinglePass)]
     method: Method,
@@ -75,6 +77,8 @@ struct Told {
     #[serde(flatten)]
     replay: Option<Replayed>,
     epoch: u64,
+    /// When that was, as far as the archive lists moments; RFC 3339, in UTC.
+    time: Option<String>,
     uuid: String,
     parent: String,
     backup: String,
@@ -103,7 +107,8 @@ pub fn run(args: &Args) -> Result<()> {
     let from = || args.from.display().to_string();
     let store = open(&args.from, args.uuid.as_deref())?;
     must_be_empty(&args.to)?;
-    let plan = RestorePlan::from_archive(&store, args.at.map(Epoch), passed_over);
+    let target = args.at.map(|at| at.resolve(&store, &[])).transpose();
+    let plan = target.and_then(|target| RestorePlan::from_archive(&store, target, passed_over));
     let plan = plan.with_context(from)?;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&args.to)?);
     let _lock = disk.lock("LOCK")?;
@@ -169,6 +174,7 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
         }),
         seconds: took.as_secs_f64(),
         epoch: report.epoch.0,
+        time: (report.wall_us > 0).then(|| moment(report.wall_us)),
         uuid: report.uuid.to_string(),
         parent: report.parent.to_string(),
         backup: plan.backup().name(),
@@ -185,10 +191,14 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
         return output::json(&told);
     }
     let mut text = format!(
-        "restored  epoch {} of database {} in {:.2} s, from {}\n\
+        "restored  epoch {}{} of database {} in {:.2} s, from {}\n\
          pages     {} ({} bytes read, {} written); records: {} applied, {} taken out, {} skipped\n\
          made      {}, database {}\n",
         told.epoch,
+        told.time
+            .iter()
+            .map(|time| format!(", {time},"))
+            .collect::<String>(),
         told.parent,
         told.seconds,
         told.backup,

@@ -90,6 +90,22 @@ fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_
     done(&[&from[..], &[arg(&at("first")), "--at", epoch]].concat());
     assert_eq!(digest(&at("first")), first);
 
+    // By the time that the result names, and by how long before the end that was.
+    let time = told.split("\"time\": \"").nth(1).unwrap();
+    let time = time.split('"').next().unwrap();
+    done(&[&from[..], &[arg(&at("timed")), "--at", time]].concat());
+    done(&[&from[..], &[arg(&at("spanned")), "--at", "0s"]].concat());
+    assert_eq!(digest(&at("timed")), second);
+    assert_eq!(digest(&at("spanned")), second);
+    for out_of_range in ["2001-01-01 00:00:00", "9000d"] {
+        let (code, refused) = ended(&[&from[..], &[arg(&at("no")), "--at", out_of_range]].concat());
+        assert_eq!(code, 2, "{refused}");
+        assert!(refused.contains("its moments reach from"), "{refused}");
+    }
+    let (code, no_moment) = ended(&[&from[..], &[arg(&at("no")), "--at", "noon"]].concat());
+    assert_eq!(code, 2, "{no_moment}");
+    assert!(no_moment.contains("'noon' is no moment"), "{no_moment}");
+
     let made = done(&["backup", "virtual", "--archive", arg(&archive)]);
     assert!(made.contains("the state of epoch"), "{made}");
     let (code, twice) = ended(&["backup", "virtual", "--archive", arg(&archive)]);

@@ -7,6 +7,7 @@ use perdura_archive::{Run, RunRecord};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, Result};
 
+use super::at::wall_of;
 use super::difference;
 use crate::rule::{ImageKind, reflected, wanted};
 
@@ -16,6 +17,8 @@ pub struct RestorePlan {
     /// In the order of their epochs; those that hold nothing that makes a difference are left out.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) target: Epoch,
+    /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 if there is none.
+    pub(super) wall_us: u64,
 }
 
 /// What a run that is missing means.
@@ -50,6 +53,7 @@ impl RestorePlan {
                     backup,
                     runs: Vec::new(),
                     target: end,
+                    wall_us: header.wall_us,
                 }),
                 Some(target) => Err(Error::Usage(format!(
                     "epoch {target} cannot be restored: the database has key-addressed tables, whose moments are those of \
@@ -108,7 +112,10 @@ impl RestorePlan {
             let epochs = run.id().epochs;
             epochs.end > from && epochs.begin <= up_to
         };
+        let listed = wall_of(&runs, target);
+        let of_backup = Some(header.wall_us).filter(|_| end <= target);
         Ok(RestorePlan {
+            wall_us: listed.or(of_backup).unwrap_or(0),
             runs: runs.into_iter().filter(matters).collect(),
             backup,
             target,
@@ -119,6 +126,7 @@ impl RestorePlan {
     pub(super) fn without_runs(&self) -> RestorePlan {
         RestorePlan {
             backup: Arc::clone(&self.backup),
+            wall_us: self.wall_us,
             runs: Vec::new(),
             target: self.target,
         }
@@ -128,6 +136,13 @@ impl RestorePlan {
     #[must_use]
     pub fn target(&self) -> Epoch {
         self.target
+    }
+
+    /// The wall clock of the last moment up to the target that the archive lists, microseconds since 1970; 0 if it lists
+    /// none. If moments are sampled, the target lies at or behind it and before the next one.
+    #[must_use]
+    pub fn wall_us(&self) -> u64 {
+        self.wall_us
     }
 
     /// Bytes that are read.
@@ -192,17 +207,6 @@ impl RestorePlan {
         let blocks = self.runs.iter().flat_map(|run| run.index());
         let highest = blocks.map(|block| block.tags.1).max();
         highest.unwrap_or_default().max(self.backup.header().id.k)
-    }
-
-    /// The wall clock of the target as far as backup and runs tell it: of the last moment that they list up to it, microseconds since
-    /// 1970.
-    pub(crate) fn wall_us(&self) -> u64 {
-        let header = self.backup.header();
-        let listed = self.runs.iter().flat_map(|run| run.moments().list());
-        let own = (header.id.end <= self.target).then_some(header.wall_us);
-        let before = listed.filter(|moment| moment.epoch <= self.target);
-        let known = before.map(|moment| moment.wall_us).chain(own).max();
-        known.unwrap_or(header.wall_us)
     }
 
     /// The highest epoch of backup and runs.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::offline::{Directories, Offline};
 use crate::output;
+use crate::verb::parent::ShownParent;
 use perdura_base::moment::moment;
 
 /// Show the anchor: where a restart begins.
@@ -43,6 +44,8 @@ struct Shown {
     ordered: Vec<&'static str>,
     /// How far an archive holds the log, as far as it is cut for that.
     archived: Option<ShownArchived>,
+    /// The database that this one was restored from.
+    parent: Option<ShownParent>,
     sections: Vec<ShownSection>,
     notes: Vec<String>,
 }
@@ -149,6 +152,7 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
             epoch: archived.epoch.0,
             ends: archived.ends.iter().map(|pos| pos.0).collect(),
         }),
+        parent: anchor.parent.as_ref().map(ShownParent::of),
         sections: anchor
             .sections()
             .iter()
@@ -213,6 +217,9 @@ pub fn run(args: &Args) -> Result<()> {
             "archived     up to epoch {}; the log from {:?} on is kept\n",
             archived.epoch, archived.ends
         );
+    }
+    if let Some(parent) = &anchor.parent {
+        text += &format!("parent       {}\n", parent.text());
     }
     for section in &anchor.sections {
         let required = if section.required {

@@ -1,0 +1,27 @@
+//! The database that another one was restored from, shown.
+
+use perdura_archive::Parent;
+use serde::Serialize;
+
+/// The database that one was restored from.
+#[derive(Serialize)]
+pub struct ShownParent {
+    uuid: String,
+    /// The last epoch that the restored database has of it.
+    epoch: u64,
+}
+
+impl ShownParent {
+    /// A parent in words.
+    pub fn of(parent: &Parent) -> ShownParent {
+        ShownParent {
+            uuid: parent.uuid.to_string(),
+            epoch: parent.epoch.0,
+        }
+    }
+
+    /// A clause about it.
+    pub fn text(&self) -> String {
+        format!("database {}, up to epoch {}", self.uuid, self.epoch)
+    }
+}

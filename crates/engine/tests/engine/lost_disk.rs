@@ -1,0 +1,275 @@
+//! A database whose archive, log and data are on three disks: what tests of restores begin with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perdura::{Archiving, Core, Disks, Env, Error, Progress, Rung};
+use perdura_archive::{ArchiverStep, Object, ObjectId, Store};
+use perdura_base::{Epoch, Uuid};
+use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_recovery::backup::BackupCopy;
+use perdura_recovery::restore::{
+    At, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+};
+
+use crate::core_steps::{get, small};
+
+pub const STREAMS: usize = 2;
+pub const KEYS: usize = 30;
+
+/// The wall clock when a world begins.
+const BEGIN_US: u64 = 1_700_000_000_000_000;
+
+/// A change that was acknowledged, and what the clock showed then.
+pub struct Change {
+    pub epoch: Epoch,
+    pub wall_us: u64,
+    key: usize,
+    value: Option<Vec<u8>>,
+}
+
+pub struct World {
+    pub data: Arc<SimDisk>,
+    pub log: Arc<SimDisk>,
+    pub archive: Arc<SimDisk>,
+    pub clock: Arc<ManualClock>,
+    core: Option<Core>,
+    archiving: Archiving,
+    pub uuid: Uuid,
+    pub changes: Vec<Change>,
+    /// What the changes begin with.
+    state: BTreeMap<usize, Vec<u8>>,
+}
+
+fn key(number: usize) -> String {
+    format!("key{number}")
+}
+
+/// The values that a database has.
+pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
+    let all = (0..KEYS).filter_map(|number| Some((number, get(core, &key(number))?)));
+    all.collect()
+}
+
+/// Opens the database on a data disk and a log disk.
+pub fn open_on(
+    data: &Arc<SimDisk>,
+    log: &Arc<SimDisk>,
+    clock: &Arc<ManualClock>,
+) -> Result<Core, Error> {
+    let env = Env {
+        disks: disks_on(data, log),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        seed: 7,
+    };
+    Core::open(env, small(), Arc::new(Progress::default()))
+}
+
+fn disks_on(data: &Arc<SimDisk>, log: &Arc<SimDisk>) -> Disks {
+    let data: Arc<dyn Disk> = data.life();
+    Disks {
+        images: vec![Arc::clone(&data)],
+        logs: vec![log.life(); STREAMS],
+        data,
+    }
+}
+
+impl World {
+    /// A new database, archived into a new archive.
+    pub fn new(seed: u64) -> World {
+        let clock = Arc::new(ManualClock::at(BEGIN_US));
+        let (data, log) = (SimDisk::new(seed), SimDisk::new(seed + 1));
+        World::over((data, log, SimDisk::new(seed + 2)), clock)
+    }
+
+    /// The database on these disks, archived onto the last one.
+    pub fn over(
+        (data, log, archive): (Arc<SimDisk>, Arc<SimDisk>, Arc<SimDisk>),
+        clock: Arc<ManualClock>,
+    ) -> World {
+        let core = open_on(&data, &log, &clock).expect("it opens");
+        let mut world = World {
+            archiving: Archiving::new(archive.life(), 1),
+            uuid: core.anchor().get().uuid,
+            state: values(&core),
+            core: Some(core),
+            changes: Vec::new(),
+            data,
+            log,
+            archive,
+            clock,
+        };
+        world.archive();
+        world
+    }
+
+    pub fn core(&self) -> &Core {
+        self.core.as_ref().expect("it is open")
+    }
+
+    /// Changes a key. Nothing is acknowledged before the next [`flush`](Self::flush).
+    pub fn set(&mut self, number: usize, value: Option<Vec<u8>>) {
+        self.clock.advance_us(10_000);
+        let (core, name) = (self.core(), key(number));
+        let parts = [core.partition_of(name.as_bytes())].into_iter().collect();
+        let done = core.transact(&parts, |tx| {
+            match &value {
+                Some(value) => tx.put(core.database(0), name.as_bytes(), value, None)?,
+                None => drop(tx.delete(core.database(0), name.as_bytes())?),
+            }
+            Ok::<_, Error>(())
+        });
+        let epoch = done.expect("a change").1.epoch;
+        // What changes nothing is in no epoch.
+        if epoch > Epoch(0) {
+            let change = Change {
+                epoch,
+                wall_us: u64::MAX,
+                key: number,
+                value,
+            };
+            self.changes.push(change);
+        }
+    }
+
+    /// A change drawn at random.
+    pub fn set_any(&mut self, rng: &mut fastrand::Rng) {
+        let len = [10, 100, 3000, 20_000][rng.usize(..4)];
+        let value = (rng.u8(..5) > 0).then(|| vec![rng.u8(..); len]);
+        self.set(rng.usize(..KEYS), value);
+    }
+
+    /// Makes everything durable.
+    pub fn flush(&mut self) {
+        self.clock.advance_us(10_000);
+        self.core().flush_all().expect("a flush");
+        let now = self.clock.wall_us();
+        let open = self.changes.iter_mut().rev();
+        open.take_while(|change| change.wall_us == u64::MAX)
+            .for_each(|change| change.wall_us = now);
+    }
+
+    /// Archives everything that is durable.
+    pub fn archive(&mut self) {
+        let durable = self.core().wal().durable(Rung::Disk);
+        loop {
+            let core = self.core.as_ref().expect("it is open");
+            self.archiving.cut_at(durable);
+            let step = self
+                .archiving
+                .step(core)
+                .expect("the archive's disk is whole");
+            if step == ArchiverStep::Idle && self.archiving.has_all() {
+                return;
+            }
+        }
+    }
+
+    /// Takes a checkpoint and copies it to the archive.
+    pub fn back_up(&mut self) {
+        self.core().checkpoint_now().expect("an image");
+        self.archive();
+        let core = self.core.as_ref().expect("it is open");
+        let store = self.archiving.lent().get().expect("it is open");
+        let _alone = store.lease_backups().expect("nobody else makes backups");
+        let (anchor, disk) = (core.anchor().get(), Arc::clone(store.disk()));
+        let disks = disks_on(&self.data, &self.log);
+        let copy = BackupCopy::begin(&disks, anchor, disk, &store.backups_dir());
+        let summary = copy.and_then(BackupCopy::run).expect("a backup");
+        let backup = Object {
+            id: ObjectId::Sweep(summary.header.id),
+            bytes: summary.bytes,
+            crc: summary.crc,
+        };
+        store.add_backup(backup).expect("it is named");
+    }
+
+    /// A power cut of data and log disk and the next life. What was not acknowledged may be gone.
+    pub fn crash(&mut self, seed: u64) {
+        self.core = None;
+        self.archiving = Archiving::new(self.archive.life(), 1);
+        self.archive.crash(CrashProfile::Worst, seed);
+        self.archiving = Archiving::new(self.archive.life(), seed | 1);
+        self.data.crash(CrashProfile::Worst, seed);
+        self.log.crash(CrashProfile::Worst, seed);
+        let core = open_on(&self.data, &self.log, &self.clock).expect("it opens again");
+        let durable = Epoch(core.report().durable_epoch);
+        let now = self.clock.wall_us();
+        let is_kept = |change: &Change| change.epoch <= durable;
+        let mut lost = self.changes.iter().filter(|change| !is_kept(change));
+        assert!(
+            lost.all(|change| change.wall_us == u64::MAX),
+            "what was acknowledged is kept"
+        );
+        self.changes.retain(is_kept);
+        let open = self.changes.iter_mut().rev();
+        open.take_while(|change| change.wall_us == u64::MAX)
+            .for_each(|change| change.wall_us = now);
+        self.core = Some(core);
+    }
+
+    /// The values at an epoch.
+    pub fn state(&self, target: Epoch) -> BTreeMap<usize, Vec<u8>> {
+        let mut state = self.state.clone();
+        let until = self
+            .changes
+            .iter()
+            .take_while(|change| change.epoch <= target);
+        for change in until {
+            match &change.value {
+                Some(value) => state.insert(change.key, value.clone()),
+                None => state.remove(&change.key),
+            };
+        }
+        state
+    }
+
+    /// The archive as a restore finds it.
+    pub fn store(&self) -> Result<Arc<Store>, Error> {
+        Store::read_only(self.archive.life(), &self.uuid)
+    }
+
+    pub fn plan(&self, at: Option<At>) -> Result<RestorePlan, Error> {
+        let store = self.store()?;
+        let target = at.map(|at| at.resolve(&store, &[])).transpose()?;
+        RestorePlan::from_archive(&store, target, |_, _| {})
+    }
+}
+
+/// An identity that no other database of the process has.
+fn new_uuid() -> Uuid {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut uuid = [9; 16];
+    uuid[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    Uuid(uuid)
+}
+
+/// Carries a plan out onto new disks.
+pub fn carry_out(plan: &RestorePlan) -> Result<(Restored, RestoreReport), Error> {
+    let restored = Restored {
+        data: SimDisk::new(1),
+        log: SimDisk::new(2),
+    };
+    let means = RestoreMeans {
+        disks: disks_on(&restored.data, &restored.log),
+        uuid: new_uuid(),
+        threads: if cfg!(feature = "flaws") { 1 } else { 2 },
+        clock: &ManualClock::at(BEGIN_US),
+        progress: &RestoreProgress::default(),
+    };
+    let report = restore(plan, &means)?;
+    Ok((restored, report))
+}
+
+/// The disks of a database that was restored.
+pub struct Restored {
+    pub data: Arc<SimDisk>,
+    pub log: Arc<SimDisk>,
+}
+
+impl Restored {
+    pub fn open(&self) -> Result<Core, Error> {
+        open_on(&self.data, &self.log, &Arc::new(ManualClock::at(BEGIN_US)))
+    }
+}

@@ -1,0 +1,257 @@
+//! The moment to restore, as an operator names it: an epoch, a time, or how long before the archive's end.
+//!
+//! Epochs are the archive's coordinates; the clock is a second line beside them. Runs list *moments*, epochs with the wall
+//! clock at which they were closed, at most a thousand a run. A time means the last listed moment that is not behind it. A
+//! clock that was set back is taken to have stood still until it has caught up, so that later moments never
+//! have earlier times; the archiver writes them so, and what another build wrote is read so.
+//!
+//! # Source
+//! "Single-pass restore after a media failure", section 3.2, restores to the end of the log; a point in time before it is
+//! ours, and exact because the records commute.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use perdura_archive::backup::Backup;
+use perdura_archive::{Moment, Run, Store};
+use perdura_base::moment::{moment, parse_moment, parse_span};
+use perdura_base::{Epoch, Error, Result};
+
+/// A moment, as an operator names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// Behind all commits of this epoch and before those of the next.
+    Epoch(Epoch),
+    /// What the clock showed, microseconds since 1970.
+    Time(u64),
+    /// So many microseconds before the last moment of the archive.
+    BeforeEnd(u64),
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<At, String> {
+        if let Ok(epoch) = text.parse() {
+            return Ok(At::Epoch(Epoch(epoch)));
+        }
+        let time = parse_moment(text).map(At::Time);
+        let found = time.or_else(|| parse_span(text).map(At::BeforeEnd));
+        found.ok_or_else(|| {
+            format!(
+                "'{text}' is no moment: give an epoch (4711), a time (2026-03-01 12:00:00, UTC unless an offset such as \
+                 +02:00 follows) or how long before the archive's end (10min, 1h30m, 2d)"
+            )
+        })
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Epoch(epoch) => write!(f, "epoch {epoch}"),
+            At::Time(us) => f.write_str(&moment(*us)),
+            At::BeforeEnd(us) => {
+                let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
+                write!(f, "{seconds}.{micros:06} s before the archive's end")
+            }
+        }
+    }
+}
+
+/// The line of moments, walked in its order: it knows its bounds and the last moment that is not behind a time.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    first: Option<Moment>,
+    found: Option<Moment>,
+    last: Option<Moment>,
+}
+
+impl Timeline {
+    /// Goes on to a later moment.
+    pub(super) fn note(&mut self, moment: Moment, time_us: u64) {
+        let before = self.last;
+        debug_assert!(
+            before.is_none_or(|before| before.epoch < moment.epoch),
+            "moments come in the order of their epochs"
+        );
+        let wall_us = moment
+            .wall_us
+            .max(before.map_or(0, |before| before.wall_us));
+        let moment = Moment { wall_us, ..moment };
+        self.first.get_or_insert(moment);
+        assert!(
+            self.first.is_some_and(|first| first.wall_us <= wall_us),
+            "time does not go back"
+        );
+        if wall_us <= time_us {
+            self.found = Some(moment);
+        }
+        self.last = Some(moment);
+    }
+
+    /// The last moment that is not behind a time.
+    fn at(&self, at: At, time_us: u64) -> Result<Moment> {
+        let (Some(first), Some(last)) = (self.first, self.last) else {
+            return Err(Error::Usage(
+                "the archive lists no moments, so it knows no times: give an epoch".into(),
+            ));
+        };
+        assert!(first.epoch <= last.epoch, "a line has a direction");
+        let found = self.found.filter(|_| time_us <= last.wall_us);
+        found.ok_or_else(|| {
+            Error::Usage(format!(
+                "{at} is not in the archive: its moments reach from {} (epoch {}) to {} (epoch {}); without --at the last \
+                 one is restored",
+                moment(first.wall_us),
+                first.epoch,
+                moment(last.wall_us),
+                last.epoch
+            ))
+        })
+    }
+}
+
+/// The moments of a run.
+fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
+    run.moments().list().iter().copied()
+}
+
+/// The moments of an archive's runs, then of the runs that follow it, in their order. One run is open at a time.
+fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Result<()> {
+    if let Some(moments) = of_backups(store)? {
+        moments.into_iter().for_each(each);
+        return Ok(());
+    }
+    for id in store.manifest().runs() {
+        of_run(store.open_run(id)?.as_ref()).for_each(&mut each);
+    }
+    tail.iter().flat_map(|run| of_run(run)).for_each(each);
+    Ok(())
+}
+
+/// The last moment that [`walk`] comes to.
+fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
+    if let Some(moments) = of_backups(store)? {
+        return Ok(moments.last().copied());
+    }
+    let newest = tail.iter().rev().find_map(|run| of_run(run).last());
+    let runs: Vec<_> = store.manifest().runs().collect();
+    let mut rest = runs.into_iter().rev().filter(|_| newest.is_none());
+    let listed = rest.find_map(|id| {
+        let run = store.open_run(id);
+        run.map(|run| of_run(&run).last()).transpose()
+    });
+    listed.map_or(Ok(newest), |found| found.map(Some))
+}
+
+/// The moments of a database whose backups are its only ones; `None` if it is another one.
+fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
+    let manifest = store.manifest();
+    let (disk, dir) = (store.disk().as_ref(), store.backups_dir());
+    let mut moments: Vec<Moment> = Vec::new();
+    let mut is_ordered = false;
+    for id in manifest.backups() {
+        // One that cannot be opened is no moment; the restore names it when it looks for one.
+        let Ok(backup) = Backup::open(disk, &dir, id, store.uuid()) else {
+            continue;
+        };
+        let header = backup.header();
+        is_ordered |= header.families != 0;
+        let (epoch, wall_us) = (id.end, header.wall_us);
+        if moments.last().is_none_or(|last| last.epoch < epoch) {
+            moments.push(Moment { epoch, wall_us });
+        }
+    }
+    Ok(is_ordered.then_some(moments))
+}
+
+impl At {
+    /// The epoch that is meant, in an archive and the runs that follow it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a time that is not between the first and the last moment, with both; those of a run that
+    /// cannot be opened.
+    pub fn resolve(self, store: &Store, tail: &[Arc<Run>]) -> Result<Epoch> {
+        let time_us = match self {
+            At::Epoch(epoch) => return Ok(epoch),
+            At::Time(us) => us,
+            At::BeforeEnd(us) => {
+                let last = last_of(store, tail)?;
+                // What lies before the first moment is refused below, with the range.
+                last.map_or(0, |last| last.wall_us).saturating_sub(us)
+            }
+        };
+        let mut line = Timeline::default();
+        walk(store, tail, |moment| line.note(moment, time_us))?;
+        let found = line.at(self, time_us)?;
+        assert!(found.wall_us <= time_us, "what came later is not restored");
+        Ok(found.epoch)
+    }
+}
+
+/// When an epoch was closed, as far as runs list moments: the wall clock of the last moment up to it.
+pub(super) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
+    let moments = runs.iter().flat_map(|run| run.moments().list());
+    let up_to = moments.filter(|moment| moment.epoch <= epoch);
+    up_to.map(|moment| moment.wall_us).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(moments: &[(u64, u64)], time_us: u64) -> Timeline {
+        let mut line = Timeline::default();
+        for (epoch, wall_us) in moments {
+            let (epoch, wall_us) = (Epoch(*epoch), *wall_us);
+            line.note(Moment { epoch, wall_us }, time_us);
+        }
+        line
+    }
+
+    #[test]
+    fn moments_are_epochs_times_and_spans() {
+        assert_eq!("4711".parse(), Ok(At::Epoch(Epoch(4711))));
+        assert_eq!("1h30m".parse(), Ok(At::BeforeEnd(5_400_000_000)));
+        assert_eq!("1970-01-01 00:00:01".parse(), Ok(At::Time(1_000_000)));
+        let refused = "yesterday".parse::<At>().unwrap_err();
+        assert!(refused.contains("'yesterday' is no moment"), "{refused}");
+    }
+
+    #[test]
+    fn a_time_is_the_last_moment_that_is_not_behind_it() {
+        let moments = [(3, 100), (5, 200), (9, 200), (12, 300)];
+        for (time, epoch) in [(100, 3), (199, 3), (200, 9), (299, 9), (300, 12)] {
+            let found = line(&moments, time).at(At::Time(time), time).unwrap();
+            assert_eq!(found.epoch, Epoch(epoch), "{time}");
+        }
+        for time in [0, 99, 301, u64::MAX] {
+            let refused = line(&moments, time).at(At::Time(1), time).unwrap_err();
+            let refused = refused.to_string();
+            assert!(
+                refused.contains("(epoch 3)") && refused.contains("(epoch 12)"),
+                "{refused}"
+            );
+        }
+        let none = line(&[], 5).at(At::Time(5), 5).unwrap_err();
+        assert!(none.to_string().contains("lists no moments"), "{none}");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_has_stood_still() {
+        let moments = [(3, 100), (5, 500), (9, 200), (12, 400), (15, 600)];
+        for (time, epoch) in [
+            (100, 3),
+            (250, 3),
+            (499, 3),
+            (500, 12),
+            (599, 12),
+            (600, 15),
+        ] {
+            let found = line(&moments, time).at(At::Time(time), time).unwrap();
+            assert_eq!(found.epoch, Epoch(epoch), "{time}");
+        }
+    }
+}
