@@ -210,6 +210,8 @@ pub enum Flaw {
     PageBeyondBackupKept,
     /// The standing proof counts pages of key-addressed tables, which change without a record.
     ProofOverBothPools,
+    /// A checkpoint overwrites an image while it is copied into the archive.
+    PinnedSlotOverwritten,
     /// The inputs of a merge are removed before the manifest without them is durable.
     InputsRemovedBeforeManifest,
     /// Two runs of equal ranges are both taken for part of the archive.
@@ -346,7 +348,7 @@ impl Flaw {
     ];
 
     /// The flaws of a restore: its tests arm them.
-    pub const RESTORE: [Flaw; 7] = [
+    pub const RESTORE: [Flaw; 8] = [
         Flaw::TagBelowKeptBackup,
         Flaw::LaterEpochsKept,
         Flaw::RunsReadUpToTarget,
@@ -354,6 +356,7 @@ impl Flaw {
         Flaw::RunsAppliedToKept,
         Flaw::PageBeyondBackupKept,
         Flaw::ProofOverBothPools,
+        Flaw::PinnedSlotOverwritten,
     ];
 
     /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of the engine arm

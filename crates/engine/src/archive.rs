@@ -12,18 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use perdura_archive::backup::BackupSummary;
 use perdura_archive::store::{Creation, Publication};
 use perdura_archive::{
     ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Images as ArchiveImages, Object,
-    ObjectId, Progress, Role, Store, Writer, list_archives,
+    Progress, Role, Store, Writer, list_archives,
 };
 use perdura_base::checksum::mix64;
-use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
 use perdura_device::{Clock, Disk};
 use perdura_page::RegionDigest;
-use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::images::ImageState;
 use perdura_wal::{EpochEnds, Rung};
 
@@ -32,12 +29,10 @@ use crate::delays::Work;
 use crate::merging::Lent;
 use crate::proving::Proving;
 use crate::shared::Shared;
-use crate::stats::{ArchiveStats, ProofStats};
+use crate::stats::ProofStats;
 
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
-/// A backup whose image is overwritten meanwhile is begun again with the newest one this often.
-const BACKUP_TRIES: u32 = 5;
 
 /// An archive that is open, and the archiver that adds to it.
 struct Running {
@@ -355,6 +350,7 @@ impl Shared {
             }
             Ok(ArchiverStep::Idle) => {
                 if archiving.has_all() {
+                    self.caught_up_ns.store(now_ns, Ordering::Relaxed);
                     self.delays.done(Work::Archive);
                 }
                 true
@@ -366,48 +362,8 @@ impl Shared {
         }
     }
 
-    /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the image's
-    /// end.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] without an archive, or if the archive cannot be opened: then with the archiver's error; those of
-    /// the checkpoint, the copy and the archive. Nothing is lost by it.
-    pub fn back_up(&self, checkpoint: impl Fn() -> Result<()>) -> Result<BackupSummary> {
-        checkpoint()?;
-        let store = self.open_archive()?;
-        let _alone = store.lease_backups()?;
-        let mut tries = 0;
-        let summary = loop {
-            let anchor = self.core.anchor().get();
-            let k = anchor.newest_image().map(|slot| anchor.image(slot).k);
-            let disk = Arc::clone(store.disk());
-            let copy = BackupCopy::begin(self.core.disks(), anchor, disk, &store.backups_dir());
-            match copy.and_then(BackupCopy::run) {
-                Ok(summary) => break summary,
-                Err(error) => {
-                    // Checkpoints that ran meanwhile have overwritten the image: a newer one is there.
-                    let now = self.core.anchor().get();
-                    let newest = now.newest_image().map(|slot| now.image(slot).k);
-                    tries += 1;
-                    if newest == k || tries == BACKUP_TRIES {
-                        return Err(error);
-                    }
-                }
-            }
-        };
-        let id = summary.header.id;
-        self.archive_to(id.end);
-        self.await_archived(id.end)?;
-        store.add_backup(Object {
-            id: ObjectId::Sweep(id),
-            bytes: summary.bytes,
-            crc: summary.crc,
-        })?;
-        Ok(summary)
-    }
-
     /// The archive, once the archiver has opened it.
-    fn open_archive(&self) -> Result<Arc<Store>> {
+    pub fn open_archive(&self) -> Result<Arc<Store>> {
         loop {
             if !self.archives {
                 return Err(Error::Usage(
@@ -423,7 +379,7 @@ impl Shared {
     }
 
     /// Waits until the archive holds the log up to an epoch.
-    fn await_archived(&self, epoch: Epoch) -> Result<()> {
+    pub fn await_archived(&self, epoch: Epoch) -> Result<()> {
         while self.core.archived().is_none_or(|end| end.epoch < epoch) {
             self.fail_if_delayed()?;
             std::thread::sleep(TICK);
@@ -449,21 +405,5 @@ impl Shared {
         assert!(self.is_stopping(), "nobody else archives");
         self.archive_to(self.core.wal().durable(Rung::Disk));
         while !self.archive_step() {}
-    }
-
-    /// What is wrong with the archive.
-    pub fn archive_alarm(&self) -> Option<String> {
-        self.archived.lock().proof.alarm.clone()
-    }
-
-    /// Figures of the archiver; `None` if the database is not archived.
-    pub fn archive_stats(&self) -> Option<ArchiveStats> {
-        let end = self.core.archived();
-        let manifest = self.lent.get().map(|store| store.manifest());
-        (self.archives || end.is_some()).then(|| ArchiveStats {
-            archived_epoch: end.map(|end| end.epoch.0),
-            runs_now: manifest.map(|manifest| to_u64(manifest.runs().count())),
-            ..self.archived.lock().clone()
-        })
     }
 }

@@ -69,7 +69,32 @@ impl Shared {
         }
     }
 
+    /// Has a checkpoint taken that begins now or later, and waits for its end.
+    pub fn checkpoint(&self) -> Result<()> {
+        let mut book = self.checkpoints.lock();
+        // One that is running began before this call: wait for the next.
+        assert!(book.ended <= book.started, "what ended was begun");
+        let number = book.started + 1;
+        book.wanted = true;
+        while book.ended < number {
+            self.core.wal().check()?;
+            if self.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
+            self.checkpoint_ended
+                .wait_for(&mut book, Duration::from_millis(50));
+        }
+        match book.error.clone().filter(|_| book.ended == number) {
+            Some(error) => {
+                self.core.wal().check()?;
+                Err(Error::Cancelled(error))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn run_checkpoint(&self) -> Result<()> {
+        self.wait_for_copy()?;
         self.core.checkpoint_begin()?;
         self.archive_to(self.core.wal().current());
         let pages = self.core.heap().memory().get(MemoryUse::Pages);

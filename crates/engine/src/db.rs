@@ -6,6 +6,7 @@
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
 //! | voucher | tells the anchor every second how far the log is durable |
 //! | archiver | writes runs of the log into the archive, if one is configured |
+//! | backup | copies images into the archive when it is asked to, the first one by itself |
 //! | merger | merges them, unless that is left to an archive agent |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!
@@ -34,6 +35,7 @@ use perdura_archive::MergerOptions;
 use perdura_archive::backup::BackupSummary;
 
 use crate::archive::Archiving;
+use crate::backing_up::BackupState;
 use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
 use crate::files;
@@ -145,8 +147,9 @@ impl Db {
         let latency = way.and_then(|way| way.latency()).unwrap_or_default();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let pacer = FlushPacer::new(nanos(cost), options.flush_every);
+        let opened_ns = clock.mono_ns();
         let shared = Arc::new(Shared {
-            opened_ns: clock.mono_ns(),
+            opened_ns,
             rings: streams == 1 && core.wal().completes_by_itself(StreamId(0)),
             write_cost_ns: nanos(cost),
             write_latency_ns: nanos(latency),
@@ -173,6 +176,10 @@ impl Db {
             archiving: Mutex::new(archiving),
             archive_to: AtomicU64::new(0),
             archived: Mutex::default(),
+            caught_up_ns: AtomicU64::new(opened_ns),
+            backups: Mutex::default(),
+            backup_ended: Condvar::new(),
+            give_up_copy: AtomicBool::new(false),
         });
         // From here on an early return stops the threads that have started.
         let threads = Arc::new(Threads {
@@ -202,7 +209,8 @@ impl Db {
         threads.handles.lock().push(voucher);
         if shared.archives {
             let archiver = spawn(&shared, "archive", |shared| shared.archiver())?;
-            threads.handles.lock().push(archiver);
+            let backer = spawn(&shared, "backup", |shared| shared.backer())?;
+            threads.handles.lock().extend([archiver, backer]);
         }
         if shared.archives && shared.options.archive_merge {
             let merging = Merging::new(shared.lent.clone(), MergerOptions::default());
@@ -392,28 +400,7 @@ impl Db {
     /// # Errors
     /// What cancelled it, or [`Error::Stopped`].
     pub fn checkpoint(&self) -> Result<()> {
-        let shared = &self.shared;
-        let mut book = shared.checkpoints.lock();
-        // One that is running began before this call: wait for the next.
-        assert!(book.ended <= book.started, "what ended was begun");
-        let number = book.started + 1;
-        book.wanted = true;
-        while book.ended < number {
-            shared.core.wal().check()?;
-            if shared.is_stopping() {
-                return Err(Error::Stopped("the database is being closed".into()));
-            }
-            shared
-                .checkpoint_ended
-                .wait_for(&mut book, Duration::from_millis(50));
-        }
-        match book.error.clone().filter(|_| book.ended == number) {
-            Some(error) => {
-                shared.core.wal().check()?;
-                Err(Error::Cancelled(error))
-            }
-            None => Ok(()),
-        }
+        self.shared.checkpoint()
     }
 
     /// Figures.
@@ -448,8 +435,8 @@ impl Db {
         self.shared.core.digest()
     }
 
-    /// What is wrong with the archive: what the last proof failed with, until one holds. `None` if nothing is known to be, or there
-    /// is no archive.
+    /// What is wrong with the archive: what the last proof failed with, until one holds, or that no image was proven for some
+    /// checkpoints. `None` if nothing is known to be, or there is no archive.
     #[must_use]
     pub fn alarm(&self) -> Option<String> {
         self.shared.archive_alarm()
@@ -461,7 +448,21 @@ impl Db {
     /// # Errors
     /// [`Error::Usage`] if the database has no archive or it cannot be written; damage of the image; the disks'.
     pub fn back_up(&self) -> Result<BackupSummary> {
-        self.shared.back_up(|| self.checkpoint())
+        self.shared.back_up()
+    }
+
+    /// Asks for a backup and does not wait. Whether one is being made already; then another one follows it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the database has no archive.
+    pub fn begin_backup(&self) -> Result<bool> {
+        self.shared.want_backup().map(|(_, running)| running)
+    }
+
+    /// Whether a backup is being made, how far, and what became of the last one.
+    #[must_use]
+    pub fn backup_state(&self) -> BackupState {
+        self.shared.backup_state()
     }
 
     /// Closes cleanly: a last checkpoint, then a mark that the log behind it is empty. Other

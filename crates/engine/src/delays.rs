@@ -30,6 +30,8 @@ pub(crate) enum Work {
     Removal,
     /// Archiving the log.
     Archive,
+    /// The first backup of an archive.
+    Backup,
     /// Merging the runs of the archive.
     Merge,
 }
@@ -43,6 +45,7 @@ impl Work {
             Work::Checkpoint => "a checkpoint".into(),
             Work::Removal => "removing old files".into(),
             Work::Archive => "archiving the log".into(),
+            Work::Backup => "the archive's first backup".into(),
             Work::Merge => "merging the archive".into(),
         }
     }
@@ -50,7 +53,7 @@ impl Work {
     fn longest_ns(self) -> u64 {
         match self {
             Work::Segment(_) | Work::Flush(_) | Work::Vouch | Work::Archive => URGENT_NS,
-            Work::Checkpoint | Work::Removal | Work::Merge => LONGEST_NS,
+            Work::Checkpoint | Work::Removal | Work::Backup | Work::Merge => LONGEST_NS,
         }
     }
 }

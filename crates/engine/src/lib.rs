@@ -83,6 +83,8 @@
 //! | [`snapshot`] | all rows as of one instant |
 //! | `archiving` | how far an archive holds the log |
 //! | [`archive`] | the archiver of an open database |
+//! | `backing_up` | images are copied into the archive |
+//! | `archive_figures` | what is shown of an archive |
 //! | `proving` | each checkpoint's image is held against the archive |
 //! | `purge` | what is removed in the background |
 //! | [`map`] | ordered maps of bytes |
@@ -96,8 +98,10 @@
 //! second implementation of anything.
 
 pub mod archive;
+mod archive_figures;
 mod archiving;
 mod background;
+mod backing_up;
 pub mod builder;
 pub mod catalog;
 pub mod core;
@@ -126,6 +130,7 @@ pub mod typed;
 pub use crate::core::{Core, Env, ExpiredListener, Flushed};
 pub use crate::named::{NamedTables, Renewal};
 pub use archive::Archiving;
+pub use backing_up::BackupState;
 pub use builder::Builder;
 pub use db::Db;
 pub use delays::Delayed;

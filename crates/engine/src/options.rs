@@ -99,6 +99,8 @@ pub struct Options {
     pub archive: Option<PathBuf>,
     /// Whether the database merges the runs of its archive; else an archive agent does, or nobody.
     pub archive_merge: bool,
+    /// Whether the first backup of an archive that has none is made by itself.
+    pub first_backup: bool,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,
     /// Virtual partitions, a power of two up to 256. Fixed at creation.
@@ -148,6 +150,7 @@ impl Options {
             image_dirs: Vec::new(),
             archive: None,
             archive_merge: true,
+            first_backup: true,
             streams: 1,
             partitions: core.partitions,
             segment_bytes: core.segment_bytes,

@@ -285,7 +285,10 @@ impl ProofStats {
                 self.held_us = report.wall_us;
                 self.alarm = None;
             }
-            Outcome::Fails => self.alarm = Some(format!("image {}: {}", report.to, report.text)),
+            Outcome::Fails => {
+                self.failed_image = report.to.0;
+                self.alarm = Some(format!("image {}: {}", report.to, report.text));
+            }
         }
         debug_assert!(self.image.is_some(), "a report is of an image");
     }

@@ -12,6 +12,7 @@ use perdura_heap::MemoryUse;
 use perdura_wal::{Collected, Rung, Wait};
 
 use crate::archive::Archiving;
+use crate::backing_up::Backups;
 use crate::core::Core;
 use crate::delays::Delays;
 use crate::flusher::FIRST;
@@ -89,6 +90,13 @@ pub(crate) struct Shared {
     pub archive_to: AtomicU64,
     /// What was archived since the database was opened.
     pub archived: Mutex<ArchiveStats>,
+    /// When the archiver last had all that was durable.
+    pub caught_up_ns: AtomicU64,
+    /// Requests for backups, and how the last one ended; `backup_ended` tells of changes.
+    pub backups: Mutex<Backups>,
+    pub backup_ended: Condvar,
+    /// The image that is being copied is needed for a checkpoint.
+    pub give_up_copy: AtomicBool,
 }
 
 impl Shared {

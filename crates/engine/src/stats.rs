@@ -8,6 +8,8 @@ use perdura_device::LogWayReport;
 use perdura_recovery::CheckpointStats;
 use serde::Serialize;
 
+use crate::backing_up::BackupState;
+
 /// Memory by use, bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct MemoryStats {
@@ -118,8 +120,12 @@ pub struct ProofStats {
     pub took_us: u64,
     /// When a proof held last, microseconds since 1970; 0 if that is not known.
     pub held_us: u64,
+    /// How long ago that was, microseconds; `None` if it is not known.
+    pub age_us: Option<u64>,
     /// Images since, that are not proven yet.
     pub unproven: u64,
+    /// The image whose proof failed last, as far as is known; 0 if none did.
+    pub failed_image: u64,
     /// Proofs that failed since the database was opened.
     pub failed: u64,
     /// What the last proof failed with, until one holds.
@@ -152,8 +158,24 @@ pub struct ArchiveStats {
     pub merged_bytes_out: u64,
     /// Another process merges, as far as is known: an archive agent.
     pub merged_elsewhere: bool,
+    /// `yes`, or `no` and why: whether the database can be restored from its archive.
+    pub restorable: String,
+    /// Durable epochs that the archive does not hold yet.
+    pub lag_epochs: u64,
+    /// How long ago it held all of them, microseconds; 0 if it does.
+    pub lag_us: u64,
+    /// Bytes of the runs that the archive has now.
+    pub run_bytes: u64,
+    /// Backups that it has.
+    pub backups: u64,
+    /// Their bytes.
+    pub backup_bytes: u64,
+    /// Backups that this process makes.
+    pub backup: BackupState,
     /// The standing proof.
     pub proof: ProofStats,
+    /// What is wrong.
+    pub alarm: Option<String>,
 }
 
 impl ArchiveStats {

@@ -2,7 +2,7 @@
 //!
 //! The copy is a machine: a step reads pages that stand side by side in the image, checks each against the image's
 //! directory and hands them to the backup's writer. The image may be overwritten meanwhile, by the checkpoint after the
-//! next one. That is noticed: its directory goes before its pages change, and a page that is not what the directory
+//! next one, unless the caller [holds](crate::checkpoint::Pin) it. That is noticed: its directory goes before its pages change, and a page that is not what the directory
 //! lists ends the copy. What has been copied is given up then, and nothing has the backup's name.
 //!
 //! # Source
@@ -43,6 +43,8 @@ pub struct BackupCopy {
     /// The pages of the partition, and how many of them have been copied.
     pages: Vec<(u32, DirEntry)>,
     copied: usize,
+    /// Pages copied in all partitions.
+    done: u64,
     buf: AlignedBuf,
 }
 
@@ -101,14 +103,23 @@ impl BackupCopy {
             partition: PartitionId(0),
             pages,
             copied: 0,
+            done: 0,
             buf: AlignedBuf::zeroed(STEP_PAGES * PAGE_BYTES),
         })
     }
 
-    /// Pages copied so far in the partition, and the partition.
+    /// Pages copied so far, and pages of the image.
     #[must_use]
-    pub fn at(&self) -> (PartitionId, u64) {
-        (self.partition, to_u64(self.copied))
+    pub fn progress(&self) -> (u64, u64) {
+        (self.done, self.listed.directory.pages())
+    }
+
+    /// Gives the copy up and removes its file, unless all of it is written.
+    ///
+    /// # Errors
+    /// The disk's: the next holder of the right to make backups removes it.
+    pub fn abandon(self) -> Result<()> {
+        self.writer.map_or(Ok(()), BackupWriter::abandon)
     }
 
     /// Takes a step: one read at most, and the writes that what was read leads to. The backup exists when this has
@@ -192,6 +203,7 @@ impl BackupCopy {
         }
         debug_assert!(first.offset() >= PAGES_HEADER_BYTES, "pages are read");
         self.copied += some.len();
+        self.done += to_u64(some.len());
         Ok(())
     }
 }

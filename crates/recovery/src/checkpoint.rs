@@ -20,6 +20,7 @@
 //! | `phase` | the states, and the table of what may follow what |
 //! | `cut` | what a consistent image takes beside |
 //! | `naming` | the anchor names the image, and then the log is cut |
+//! | `pin` | an image that is being copied is not overwritten |
 //! | `pages` | a page's way from memory to the pages files |
 //! | `progress` | a step's result, and figures |
 //! | `seeded` | seeded bugs that need code |
@@ -64,10 +65,12 @@ mod cut;
 mod naming;
 mod pages;
 mod phase;
+mod pin;
 mod progress;
 #[cfg(feature = "flaws")]
 mod seeded;
 
+pub use pin::Pin;
 pub use progress::{CheckpointProgress, CheckpointStats};
 
 use phase::{Event, Phase, Stage};
@@ -180,6 +183,7 @@ pub struct Checkpointer {
     published: Arc<Mutex<CheckpointStats>>,
     /// The digest of the newest image, as far as it is known: what the standing proof begins and ends with.
     newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
+    pins: pin::Pins,
 }
 
 impl Checkpointer {
@@ -214,6 +218,7 @@ impl Checkpointer {
             leftover: None,
             published: Arc::new(Mutex::new(stats)),
             newest: Arc::new(Mutex::new(known.map(Arc::new))),
+            pins: pin::Pins::default(),
         }
     }
 
@@ -245,7 +250,8 @@ impl Checkpointer {
     /// Starts a checkpoint; nothing happens if one is running.
     ///
     /// # Errors
-    /// Nothing was begun, and nothing is lost: begin again later. A failed update of the anchor has
+    /// Nothing was begun, and nothing is lost: begin again later, for instance when the image that it overwrites is no longer
+    /// [held](Pin). A failed update of the anchor has
     /// stopped the log, unless it was refused for want of space.
     pub fn begin(&mut self) -> Result<()> {
         if self.is_running() {
@@ -260,8 +266,9 @@ impl Checkpointer {
             clock,
         } = &self.parts;
         wal.check()?;
+        let slot = self.next_slot();
+        self.check_pin(slot)?;
         let record = anchor.get();
-        let slot = record.newest_image().map_or(ImageSlot::A, ImageSlot::other);
         let k = CkptEpoch(component.ckpt_epoch().0 + 1);
         let images = (0u8..)
             .zip(&disks.images)

@@ -10,7 +10,7 @@ use perdura_wal::segment::SegmentId;
 use perdura_wal::{ChainLink, EpochEnds, FlushProgress, RestartRecord, Rung, Wal, WalOptions};
 
 use crate::anchor_cell::AnchorCell;
-use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
+use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer, Pin};
 use crate::component::Component;
 use crate::proof::SweepDigest;
 use crate::report::RestartReport;
@@ -169,6 +169,18 @@ impl Checkpoints {
     /// See [`Checkpointer::begin`].
     pub fn begin(&self) -> Result<()> {
         self.machine.lock().begin()
+    }
+
+    /// Holds the newest image, so that no checkpoint overwrites it; see [`Checkpointer::pin_newest`].
+    #[must_use]
+    pub fn pin_newest(&self) -> Option<Pin> {
+        self.machine.lock().pin_newest()
+    }
+
+    /// Whether the image that the next checkpoint is to overwrite is held.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.machine.lock().is_held()
     }
 
     /// One step of the running checkpoint.

@@ -105,6 +105,7 @@ fn create(args: &Create) -> Result<()> {
         log_dirs: paths.logs,
         image_dirs: paths.images,
         archive: Some(args.archive.clone()),
+        first_backup: false,
         ..Options::new(paths.data)
     };
     let db = Db::open(options).with_context(|| dir.clone())?;

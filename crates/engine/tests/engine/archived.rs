@@ -489,7 +489,10 @@ fn an_archive_that_fails_is_reported_tried_again_and_stops_nothing() {
     let store = SimDisk::new(3);
     let disks = Disks::on_one(Arc::new(MemDisk::new()), 1);
     let progress = Arc::new(Progress::default());
-    let options = Options::new("in memory");
+    let options = Options {
+        first_backup: false,
+        ..Options::new("in memory")
+    };
     let archive: Arc<dyn Disk> = store.life();
     let db = Db::open_archived(options, disks, Vec::new(), progress, Some(archive)).unwrap();
     db.wait(set(&db, b"one", b"1")).unwrap();

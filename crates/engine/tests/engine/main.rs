@@ -3,6 +3,7 @@
 mod archived;
 mod archiver;
 mod archiving;
+mod backing_up;
 mod collection_log;
 mod collections;
 mod core_steps;

@@ -13,9 +13,11 @@ enum Unit {
     Ok,
     /// A text: 1 if there is any.
     Any,
+    /// A text: 1 if it begins with `yes`.
+    Yes,
 }
 
-use Unit::{Any, As, Micro, Ok as IsOk};
+use Unit::{Any, As, Micro, Ok as IsOk, Yes};
 
 /// Field, metric, unit, meaning. A metric that ends in `_total` is a counter.
 const ROWS: &[(&str, &str, Unit, &str)] = &[
@@ -302,6 +304,96 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "Whether the newest one was completed.",
     ),
     (
+        "archive_enabled",
+        "archive_enabled",
+        As,
+        "Whether the log is archived.",
+    ),
+    (
+        "archive_archived_epoch",
+        "archive_epoch",
+        As,
+        "The commit epoch up to which the archive holds the log.",
+    ),
+    (
+        "archive_lag_epochs",
+        "archive_lag_epochs",
+        As,
+        "Durable epochs that the archive does not hold yet.",
+    ),
+    (
+        "archive_lag_us",
+        "archive_lag_seconds",
+        Micro,
+        "How long ago the archive held all that was durable.",
+    ),
+    (
+        "archive_runs_now",
+        "archive_runs",
+        As,
+        "Runs of the archive.",
+    ),
+    (
+        "archive_run_bytes",
+        "archive_run_bytes",
+        As,
+        "Bytes of the archive's runs.",
+    ),
+    (
+        "archive_backups",
+        "archive_backups",
+        As,
+        "Backups of the archive.",
+    ),
+    (
+        "archive_backup_bytes",
+        "archive_backup_bytes",
+        As,
+        "Bytes of the archive's backups.",
+    ),
+    (
+        "archive_backup_last_us",
+        "archive_backup_last_timestamp_seconds",
+        Micro,
+        "When the image of the last backup was complete.",
+    ),
+    (
+        "archive_restorable",
+        "archive_restorable",
+        Yes,
+        "Whether the database can be restored from its archive.",
+    ),
+    (
+        "archive_proof_image",
+        "archive_proof_checkpoint",
+        As,
+        "The checkpoint that was held against the archive last.",
+    ),
+    (
+        "archive_proof_age_us",
+        "archive_proof_age_seconds",
+        Micro,
+        "How long ago a checkpoint was found to agree with the archive.",
+    ),
+    (
+        "archive_proof_unproven",
+        "archive_proof_unproven_checkpoints",
+        As,
+        "Checkpoints that are not proven yet.",
+    ),
+    (
+        "archive_proof_failed",
+        "archive_proof_failures_total",
+        As,
+        "Proofs that found the archive not to agree with the database.",
+    ),
+    (
+        "archive_alarm",
+        "archive_alarm",
+        Any,
+        "Whether a proof has failed, or none was made for some checkpoints.",
+    ),
+    (
         "restart_seconds_total",
         "restart_seconds",
         As,
@@ -371,6 +463,7 @@ fn convert(value: &str, unit: Unit) -> Option<String> {
         }
         IsOk => Some(u8::from(value == "ok").to_string()),
         Any => Some(u8::from(!value.is_empty()).to_string()),
+        Yes => Some(u8::from(value.starts_with("yes")).to_string()),
     }
 }
 

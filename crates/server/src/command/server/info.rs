@@ -1,7 +1,7 @@
 //! INFO: figures in sections, by Redis's names where Redis has them, so that what reads Redis's INFO
 //! reads this one. A field that can only be one thing here (there are no replicas, no forks, no
 //! allocator of our own) is shown with that value rather than left out. The sections `log`,
-//! `checkpoint` and `recovery` are ours.
+//! `checkpoint`, `archive` and `recovery` are ours.
 //!
 //! The same fields, collected once, are what `/metrics` and the status page show: see
 //! [`crate::http`].
@@ -61,6 +61,7 @@ const SECTIONS: &[(&str, Shown, Fill)] = &[
     }),
     ("Log", Shown::Always, log),
     ("Checkpoint", Shown::Always, checkpoint),
+    ("Archive", Shown::Always, archive),
     ("Recovery", Shown::Always, recovery),
     ("Keyspace", Shown::Always, databases),
 ];
@@ -479,6 +480,14 @@ fn log(_: &mut State, to: &mut Fields, stats: &Value) {
 fn checkpoint(_: &mut State, to: &mut Fields, stats: &Value) {
     if let Some(value) = stats.get("checkpoint") {
         to.tree("checkpoint", value);
+    }
+}
+
+fn archive(_: &mut State, to: &mut Fields, stats: &Value) {
+    let value = stats.get("archive").filter(|value| !value.is_null());
+    to.put("archive_enabled", u8::from(value.is_some()));
+    if let Some(value) = value {
+        to.tree("archive", value);
     }
 }
 

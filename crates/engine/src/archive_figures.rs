@@ -1,0 +1,110 @@
+//! What is shown of an archive: how far it is behind, what it holds, whether the database can be restored from it, and what is
+//! wrong.
+
+use std::sync::atomic::Ordering;
+
+use perdura_archive::{Manifest, Object};
+use perdura_base::num::to_u64;
+use perdura_device::Clock;
+use perdura_wal::Rung;
+
+use crate::delays::Work;
+use crate::shared::Shared;
+use crate::stats::{ArchiveStats, ProofStats};
+
+/// An alarm is raised when so many checkpoints have not been proven.
+pub const UNPROVEN_MAX: u64 = 4;
+
+impl Shared {
+    /// What is wrong with the archive: a proof that failed, or proofs that fail to appear.
+    pub fn archive_alarm(&self) -> Option<String> {
+        if !self.archives {
+            return None;
+        }
+        let proof = self.archived.lock().proof.clone();
+        proof.alarm.clone().or_else(|| self.absent(&proof))
+    }
+
+    /// Says that no proof was made for too many checkpoints.
+    fn absent(&self, proof: &ProofStats) -> Option<String> {
+        let newest = self.core.newest_digest()?.k.0;
+        let unproven = match proof.image {
+            Some(image) => newest.saturating_sub(image),
+            None => self.core.checkpoint_stats().completed,
+        };
+        if unproven < UNPROVEN_MAX {
+            return None;
+        }
+        let why = self.delays.why(Work::Archive);
+        let why = why.unwrap_or_else(|| "the archive has not reached the images' ends".into());
+        let last = match proof.image {
+            Some(image) => format!("since image {image}"),
+            None => "since the database was opened".into(),
+        };
+        Some(format!(
+            "no image was proven {last}, {unproven} checkpoints ago: {why}"
+        ))
+    }
+
+    /// Figures of the archive; `None` if the database is not archived.
+    pub fn archive_stats(&self) -> Option<ArchiveStats> {
+        let end = self.core.archived();
+        if !self.archives && end.is_none() {
+            return None;
+        }
+        let mut stats = self.archived.lock().clone();
+        let durable = self.core.wal().durable(Rung::Disk).0;
+        stats.archived_epoch = end.map(|end| end.epoch.0);
+        let archived = stats.archived_epoch.unwrap_or(0);
+        debug_assert!(archived <= durable, "what is durable is archived");
+        stats.lag_epochs = durable.saturating_sub(archived);
+        if self.archives && stats.lag_epochs > 0 {
+            let since = self.caught_up_ns.load(Ordering::Relaxed);
+            stats.lag_us = self.clock.mono_ns().saturating_sub(since) / 1000;
+        }
+        let held = stats.proof.held_us;
+        stats.proof.age_us = (held > 0).then(|| self.clock.wall_us().saturating_sub(held));
+        stats.backup = self.backup_state();
+        stats.alarm = self.archive_alarm();
+        let manifest = self.lent.get().map(|store| store.manifest());
+        if let Some(manifest) = &manifest {
+            let bytes = |runs: bool| -> u64 {
+                let of_kind = |object: &&Object| object.id.run().is_some() == runs;
+                let some = manifest.objects.iter().filter(of_kind);
+                some.map(|object| object.bytes).sum()
+            };
+            stats.runs_now = Some(to_u64(manifest.runs().count()));
+            stats.run_bytes = bytes(true);
+            stats.backups = to_u64(manifest.backups().count());
+            stats.backup_bytes = bytes(false);
+        }
+        stats.restorable = self.restorable(manifest.as_deref(), &stats.proof);
+        Some(stats)
+    }
+
+    /// Whether the archive restores the database: `yes`, or `no` and why.
+    fn restorable(&self, manifest: Option<&Manifest>, proof: &ProofStats) -> String {
+        if !self.archives {
+            return "no: this server has no archive, and keeps its log for one".into();
+        }
+        let Some(manifest) = manifest else {
+            let why = self.delays.why(Work::Archive);
+            return format!(
+                "no: {}",
+                why.unwrap_or("the archive is not open yet".into())
+            );
+        };
+        let newest = manifest.backups().map(|id| id.k.0).max();
+        match newest {
+            None => "no: there is no backup yet".into(),
+            Some(newest) if newest < proof.failed_image => format!(
+                "no: the proof of image {} failed, and no backup is of it or a newer one",
+                proof.failed_image
+            ),
+            Some(_) if self.core.anchor().get().families.bits() != 0 => {
+                "yes, as of its backups alone: it has key-addressed tables".into()
+            }
+            Some(_) => "yes".into(),
+        }
+    }
+}

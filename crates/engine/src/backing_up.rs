@@ -1,0 +1,227 @@
+//! Backups of an open database: a thread that takes a checkpoint, holds its image, and copies it into the archive.
+//!
+//! ```text
+//!  checkpoint ──► pin the image ──► copy, 64 pages a step ──► the archive holds the log up to its end ──► manifest
+//! ```
+//!
+//! An archive without a backup restores nothing, so the first one is made by itself, and tried again while it fails. While
+//! the image is copied, one more checkpoint may run; the one after that would overwrite it and waits. If the log has no room
+//! meanwhile, or the database is being closed, the copy is given up: writers come first.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use perdura_archive::backup::BackupSummary;
+use perdura_archive::{Object, ObjectId, Progress, Store};
+use perdura_base::{Error, Result};
+use perdura_device::Clock;
+use perdura_recovery::backup::BackupCopy;
+use serde::Serialize;
+
+use crate::core::Core;
+use crate::delays::Work;
+use crate::shared::Shared;
+
+/// The thread's rhythm.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Backups: whether one is being made, and what became of the last one.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct BackupState {
+    /// One is being made.
+    pub running: bool,
+    /// Pages of its image that have been copied.
+    pub pages_done: u64,
+    /// Pages of its image; 0 before the copy has begun.
+    pub pages: u64,
+    /// Backups made since the database was opened.
+    pub made: u64,
+    /// The name of the last one.
+    pub last: Option<String>,
+    /// The epoch with which its image ended.
+    pub last_end_epoch: u64,
+    /// When its image was complete, microseconds since 1970.
+    pub last_us: u64,
+    /// Its bytes.
+    pub last_bytes: u64,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+}
+
+/// The thread's book: runs are numbered from 1.
+#[derive(Default)]
+pub(crate) struct Backups {
+    wanted: bool,
+    started: u64,
+    ended: u64,
+    state: BackupState,
+    outcome: Option<Result<BackupSummary>>,
+}
+
+impl Shared {
+    /// The thread that makes backups.
+    pub fn backer(&self) {
+        while !self.is_stopping() {
+            std::thread::park_timeout(TICK);
+            if self.core.wal().failure().is_some() {
+                continue;
+            }
+            let now_ns = self.clock.mono_ns();
+            let is_first = self.lacks_backup() && self.delays.is_due(Work::Backup, now_ns);
+            {
+                let mut book = self.backups.lock();
+                if !std::mem::take(&mut book.wanted) && !is_first {
+                    continue;
+                }
+                assert_eq!(book.ended, book.started, "one backup is made at a time");
+                book.started += 1;
+                book.state.running = true;
+                (book.state.pages_done, book.state.pages) = (0, 0);
+            }
+            let outcome = self.make_backup();
+            match &outcome {
+                Err(error) if self.lacks_backup() => {
+                    let now_ns = self.clock.mono_ns();
+                    self.delays.failed(Work::Backup, error, now_ns);
+                }
+                _ => self.delays.done(Work::Backup),
+            }
+            self.note_backup(outcome);
+            self.backup_ended.notify_all();
+        }
+    }
+
+    /// Whether the archive is open and has no backup, and is to have one.
+    fn lacks_backup(&self) -> bool {
+        let store = self.lent.get().filter(|_| self.options.first_backup);
+        store.is_some_and(|store| store.manifest().backups().next().is_none())
+    }
+
+    fn note_backup(&self, outcome: Result<BackupSummary>) {
+        let mut book = self.backups.lock();
+        book.ended = book.started;
+        let state = &mut book.state;
+        state.running = false;
+        state.error = outcome.as_ref().err().map(ToString::to_string);
+        if let Ok(summary) = &outcome {
+            state.made += 1;
+            state.last = Some(summary.header.id.name());
+            state.last_end_epoch = summary.header.id.end.0;
+            state.last_us = summary.header.wall_us;
+            state.last_bytes = summary.bytes;
+        }
+        assert!(state.error.is_some() || state.last.is_some());
+        book.outcome = Some(outcome);
+    }
+
+    /// Asks for a backup. Returns its number, and whether one was being made already: that one may lack what was written
+    /// since it began, so another one follows.
+    pub fn want_backup(&self) -> Result<(u64, bool)> {
+        if !self.archives {
+            return Err(Error::Usage(
+                "the database has no archive: open it with one".into(),
+            ));
+        }
+        let mut book = self.backups.lock();
+        book.wanted = true;
+        Ok((book.started + 1, book.state.running))
+    }
+
+    /// Has a backup made and waits for it.
+    pub fn back_up(&self) -> Result<BackupSummary> {
+        let (number, _) = self.want_backup()?;
+        let mut book = self.backups.lock();
+        while book.ended < number {
+            self.core.wal().check()?;
+            if self.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
+            let wait = Duration::from_millis(50);
+            self.backup_ended.wait_for(&mut book, wait);
+        }
+        let outcome = book.outcome.take().filter(|_| book.ended == number);
+        outcome.unwrap_or_else(|| {
+            let other = "another backup was made after this one, and says what became of it";
+            Err(Error::Usage(other.into()))
+        })
+    }
+
+    /// What is known of backups.
+    pub fn backup_state(&self) -> BackupState {
+        self.backups.lock().state.clone()
+    }
+
+    /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the image's
+    /// end.
+    fn make_backup(&self) -> Result<BackupSummary> {
+        let store = self.open_archive()?;
+        let _alone = store.lease_backups()?;
+        self.checkpoint()?;
+        let summary = self.copy_image(&store)?;
+        let id = summary.header.id;
+        self.archive_to(id.end);
+        self.await_archived(id.end)?;
+        store.add_backup(Object {
+            id: ObjectId::Sweep(id),
+            bytes: summary.bytes,
+            crc: summary.crc,
+        })?;
+        Ok(summary)
+    }
+
+    fn copy_image(&self, store: &Store) -> Result<BackupSummary> {
+        self.give_up_copy.store(false, Ordering::SeqCst);
+        let pin = self.core.pin_newest();
+        let pin = pin.ok_or_else(|| Error::Usage("there is no image yet to back up".into()))?;
+        let disk = Arc::clone(store.disk());
+        let anchor = Arc::clone(pin.anchor());
+        let mut copy = BackupCopy::begin(self.core.disks(), anchor, disk, &store.backups_dir())?;
+        loop {
+            let given_up = self.give_up_copy.load(Ordering::SeqCst);
+            if given_up || self.is_stopping() {
+                copy.abandon()?;
+                return Err(Error::Stopped(
+                    "the backup was given up: the log has no room and the next checkpoint needs the image that was \
+                     copied, or the database is being closed. Back up again when the log has room"
+                        .into(),
+                ));
+            }
+            if let Progress::Done(summary) = copy.step()? {
+                debug_assert_eq!(pin.anchor().newest_image(), Some(pin.slot()));
+                return Ok(summary);
+            }
+            let mut book = self.backups.lock();
+            (book.state.pages_done, book.state.pages) = copy.progress();
+        }
+    }
+
+    /// Before a checkpoint: waits as long as the image that it would overwrite is being copied. Without room in the log, and
+    /// when the database is closed, the copy is given up.
+    pub fn wait_for_copy(&self) -> Result<()> {
+        while self.core.checkpoint_is_held() {
+            if self.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
+            if self.core.wal().is_short() || self.hurry.load(Ordering::SeqCst) {
+                self.give_up_copy.store(true, Ordering::SeqCst);
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Holds the newest image: no checkpoint overwrites it until this is dropped. `None` if there is none.
+    #[must_use]
+    pub fn pin_newest(&self) -> Option<perdura_recovery::checkpoint::Pin> {
+        self.checkpoints.pin_newest()
+    }
+
+    /// Whether the image that the next checkpoint is to overwrite is held: then it cannot begin.
+    #[must_use]
+    pub fn checkpoint_is_held(&self) -> bool {
+        self.checkpoints.is_held()
+    }
+}
