@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use perdura_archive::store::{Creation, Publication};
+use perdura_archive::store::{Creation, Own, Publication};
 use perdura_archive::{
     ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Images as ArchiveImages, Object,
     Progress, Role, Store, Writer, list_archives,
@@ -172,6 +172,7 @@ impl Archiving {
 
     fn open_store(&mut self, core: &Core) -> Result<Arc<Store>> {
         let uuid = core.anchor().get().uuid;
+        let anchor = core.anchor_for_archive();
         let disk = Arc::clone(&self.disk);
         let partitions = core.heap().geometry().partitions;
         self.proving.resume(disk.as_ref(), &uuid, partitions)?;
@@ -181,7 +182,11 @@ impl Archiving {
         self.openings += 1;
         if list_archives(disk.as_ref())?.contains(&uuid) {
             let role = Role::Database;
-            return Ok(Store::open(disk, &uuid, Writer { role, life }, Some(&images))?.0);
+            let own = Own {
+                images: &images,
+                anchor: &anchor,
+            };
+            return Ok(Store::open(disk, &uuid, Writer { role, life }, Some(own))?.0);
         }
         if let Some(archived) = core.archived() {
             return Err(Error::Usage(format!(
@@ -192,13 +197,16 @@ impl Archiving {
             )));
         }
         let start = core.archive_start()?;
+        let found = core.anchor().get();
         let creation = Creation {
             uuid,
             life,
             begin: Epoch(start.epoch.0 + 1),
             positions: start.ends,
             images,
-            parent: core.anchor().get().parent,
+            parent: found.parent,
+            is_whole: found.newest_image().is_none() && found.parent.is_none(),
+            anchor,
         };
         Store::create(disk, creation)
     }
@@ -227,6 +235,8 @@ impl Running {
         };
         let mut images = core.images_for_archive();
         proving.add_images(&mut images);
+        // Noted behind the run's last frame: an ordered frame in it is of a family that the anchor declares.
+        self.store.note_anchor(core.anchor_for_archive());
         let edit = Edit::AddRun {
             run: Object::of(&run.summary),
             ends: run.end.ends.clone(),
@@ -284,6 +294,12 @@ impl Core {
             epoch: Epoch(begin.0 - 1),
             ends: image.cover.begin.clone(),
         })
+    }
+
+    /// The anchor's record, for the archive's manifests.
+    #[must_use]
+    pub fn anchor_for_archive(&self) -> Vec<u8> {
+        self.anchor().get().to_record().encode()
     }
 
     /// The checkpoint epochs of the images that exist or are being built.

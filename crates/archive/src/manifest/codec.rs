@@ -11,12 +11,14 @@ use super::object::{OBJECT_BYTES, Object};
 use super::{FIRST, Manifest, Parent, Role, Writer, damage};
 use crate::merge::Images;
 use crate::sealed::unseal;
+use perdura_wal::anchor::COPY_BYTES;
 
 const MAGIC: &[u8; 4] = b"PMAN";
-const HEAD_BYTES: usize = 116;
+const HEAD_BYTES: usize = 120;
 const CRC_BYTES: usize = 4;
 const HAS_PARENT: u8 = 1;
 const IS_BUILDING: u8 = 2;
+const IS_WHOLE: u8 = 4;
 
 impl Manifest {
     /// The file's bytes.
@@ -29,7 +31,7 @@ impl Manifest {
         let streams = u8::try_from(self.positions.len()).unwrap_or(u8::MAX);
         let Images { retained, building } = &self.images;
         let lists = 8 * (self.positions.len() + retained.len()) + OBJECT_BYTES * self.objects.len();
-        let len = HEAD_BYTES + lists + CRC_BYTES;
+        let len = HEAD_BYTES + lists + self.anchor.len() + CRC_BYTES;
         let mut out = Vec::with_capacity(len);
         out.put(MAGIC);
         out.put_u16(FORMAT_VERSION);
@@ -38,7 +40,8 @@ impl Manifest {
             Role::Agent => 1,
         });
         let parent = self.parent.map_or(0, |_| HAS_PARENT);
-        out.put_u8(parent | building.map_or(0, |_| IS_BUILDING));
+        let whole = if self.is_whole { IS_WHOLE } else { 0 };
+        out.put_u8(parent | building.map_or(0, |_| IS_BUILDING) | whole);
         out.put_u64(self.number);
         out.put(&self.uuid.0);
         out.put_u64(self.writer.life);
@@ -59,10 +62,12 @@ impl Manifest {
         out.put_zeros(3);
         out.put_u32(to_u32(retained.len()));
         out.put_u32(to_u32(self.objects.len()));
+        out.put_u32(to_u32(self.anchor.len()));
         assert_eq!(out.len(), HEAD_BYTES, "the fields fill the head");
         self.positions.iter().for_each(|pos| out.put_u64(pos.0));
         retained.iter().for_each(|k| out.put_u64(k.0));
         self.objects.iter().for_each(|o| o.encode(&mut out));
+        out.put(&self.anchor);
         out.put_u32(crc32c(&out));
         assert_eq!(out.len(), len, "the file is as long as it says");
         out
@@ -116,6 +121,9 @@ impl Manifest {
         if self.number == FIRST && self.predecessor != 0 {
             return Some("a predecessor of the first manifest".into());
         }
+        if self.anchor.len() > COPY_BYTES {
+            return Some(format!("an anchor of {} bytes", self.anchor.len()));
+        }
         if !self.images.retained.is_sorted_by(|a, b| a < b) {
             return Some("images out of order".into());
         }
@@ -157,12 +165,13 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Manifest> {
     let building = CkptEpoch(r.u64()?);
     let streams = r.u8()?;
     r.zeros(3)?;
-    let (images, objects) = (r.u32()?, r.u32()?);
+    let (images, objects, anchor) = (r.u32()?, r.u32()?, r.u32()?);
     debug_assert_eq!(r.at(), HEAD_BYTES, "the head has its bytes");
     let (has_parent, is_building) = (flags & HAS_PARENT != 0, flags & IS_BUILDING != 0);
     let lists =
         8 * (u64::from(streams) + u64::from(images)) + to_u64(OBJECT_BYTES) * u64::from(objects);
-    let is_sound = flags & !(HAS_PARENT | IS_BUILDING) == 0
+    let lists = lists + u64::from(anchor);
+    let is_sound = flags & !(HAS_PARENT | IS_BUILDING | IS_WHOLE) == 0
         && u64::from(bytes) == to_u64(len)
         && to_u64(r.remaining()) == lists + to_u64(CRC_BYTES)
         && (has_parent || (parent.uuid == Uuid::default() && parent.epoch == Epoch(0)))
@@ -176,6 +185,7 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Manifest> {
     for _ in 0..objects {
         list.push(Object::decode(r)?);
     }
+    let anchor = r.bytes(to_usize(u64::from(anchor)))?.to_vec();
     Some(Manifest {
         number,
         uuid,
@@ -183,6 +193,7 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Manifest> {
         oldest,
         predecessor,
         parent: has_parent.then_some(parent),
+        is_whole: flags & IS_WHOLE != 0,
         begin,
         end,
         positions: positions?,
@@ -191,5 +202,6 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Manifest> {
             building: is_building.then_some(building),
         },
         objects: list,
+        anchor,
     })
 }

@@ -12,6 +12,7 @@ pub mod edit;
 pub mod object;
 
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
+use perdura_wal::anchor::Record;
 
 pub use edit::Edit;
 pub use object::{Object, ObjectId};
@@ -76,6 +77,8 @@ pub struct Manifest {
     pub predecessor: u32,
     /// The database's parent.
     pub parent: Option<Parent>,
+    /// The first run began with the first record of a database that was empty before.
+    pub is_whole: bool,
     /// The epoch with which the runs begin.
     pub begin: Epoch,
     /// The epoch behind their last.
@@ -86,6 +89,8 @@ pub struct Manifest {
     pub images: Images,
     /// Runs by their epochs, then backups.
     pub objects: Vec<Object>,
+    /// The database's anchor, encoded; empty if no manifest has had one.
+    pub anchor: Vec<u8>,
 }
 
 impl Manifest {
@@ -104,6 +109,35 @@ impl Manifest {
     pub fn run_around(&self, epoch: Epoch) -> Option<RunId> {
         let mut runs = self.runs();
         runs.find(|run| run.epochs.contains(epoch) && run.epochs.last() != epoch)
+    }
+
+    /// The record of the database's anchor, if the manifest has it.
+    ///
+    /// # Errors
+    /// As [`Record::of_copy`]; [`Error::Foreign`] for another database's.
+    pub fn anchor(&self) -> Result<Option<Record>> {
+        if self.anchor.is_empty() {
+            return Ok(None);
+        }
+        let file = format!("manifest {}", self.number);
+        let record = Record::of_copy(&file, 0, &self.anchor)?;
+        if record.history.uuid != self.uuid {
+            let other = record.history.uuid;
+            return Err(Error::Foreign {
+                file,
+                why: format!(
+                    "it has the anchor of database {other}, and is of {}",
+                    self.uuid
+                ),
+            });
+        }
+        Ok(Some(record))
+    }
+
+    /// Whether the runs have all that the database has ever logged, and it began empty: no backup is needed.
+    #[must_use]
+    pub fn has_all(&self) -> bool {
+        self.is_whole && self.begin == Epoch(1)
     }
 
     /// An object, if it is part of the archive.

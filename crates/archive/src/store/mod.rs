@@ -45,7 +45,7 @@ use perdura_base::{Error, Pos, Result, Uuid};
 use perdura_device::Disk;
 
 pub(crate) use open::folder;
-pub use open::{Creation, Lease, Opened, list_archives};
+pub use open::{Creation, Lease, Opened, Own, list_archives};
 pub use publication::{Publication, Published};
 pub use restart::{Duty, Plan};
 pub use verify::{Fault, Verified};
@@ -88,6 +88,8 @@ pub struct Store {
     writer: Option<Writer>,
     known: Mutex<Known>,
     temporaries: AtomicU64,
+    /// The database's anchor, which its next manifest has.
+    anchor: Mutex<Vec<u8>>,
     /// The role's lock.
     _lock: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -156,6 +158,12 @@ impl Store {
         let (manifest, crc) = chain.newest();
         self.set_newest(manifest, *crc);
         Ok(self.manifest())
+    }
+
+    /// Says what the anchor of the database is: an encoded record, which each manifest has from now on that this store
+    /// writes.
+    pub fn note_anchor(&self, record: Vec<u8>) {
+        *self.anchor.lock() = record;
     }
 
     /// Begins a change.

@@ -33,6 +33,19 @@ pub struct Creation {
     pub images: Images,
     /// The database's parent.
     pub parent: Option<Parent>,
+    /// The first epoch's record is the first of a database that was empty before: it has no image and no parent.
+    pub is_whole: bool,
+    /// Its anchor, encoded.
+    pub anchor: Vec<u8>,
+}
+
+/// What a database says of itself when it opens its archive.
+#[derive(Debug, Clone, Copy)]
+pub struct Own<'a> {
+    /// Its images.
+    pub images: &'a Images,
+    /// Its anchor, encoded.
+    pub anchor: &'a [u8],
 }
 
 /// What an opening did.
@@ -121,6 +134,7 @@ impl Store {
                 stopped: None,
             }),
             temporaries: AtomicU64::new(0),
+            anchor: Mutex::default(),
             _lock: None,
         }
     }
@@ -163,11 +177,13 @@ impl Store {
             oldest: FIRST,
             predecessor: 0,
             parent: creation.parent,
+            is_whole: creation.is_whole,
             begin: creation.begin,
             end: creation.begin,
             positions: creation.positions,
             images,
             objects: Vec::new(),
+            anchor: creation.anchor,
         };
         let mut store = Store::new(disk, (before, 0), Some(writer));
         store._lock = Some(lock);
@@ -189,7 +205,7 @@ impl Store {
     }
 
     /// Opens the archive of a database to write it: publishes a manifest of this writer, adopts and removes what
-    /// a crash has left. A database says which images it has.
+    /// a crash has left. A database says which images it has, and what its anchor is.
     ///
     /// # Errors
     /// [`Error::Locked`] if another process has the role; [`Error::Usage`] if there is no archive; [`Error::Corrupt`] for
@@ -198,7 +214,7 @@ impl Store {
         disk: Arc<dyn Disk>,
         uuid: &Uuid,
         writer: Writer,
-        images: Option<&Images>,
+        own: Option<Own<'_>>,
     ) -> Result<(Arc<Store>, Opened)> {
         chain_of(disk.as_ref(), uuid)?;
         let lock = lock(disk.as_ref(), &folder(uuid), writer.role.name())?;
@@ -208,9 +224,10 @@ impl Store {
         let store = Arc::new(store);
         let (_, plan) = store.found()?;
         let mut opened = Opened::default();
+        store.note_anchor(own.map_or_else(Vec::new, |own| own.anchor.to_vec()));
         store
-            .publish(match images {
-                Some(images) => Edit::Images(images.clone()),
+            .publish(match own {
+                Some(own) => Edit::Images(own.images.clone()),
                 None => Edit::Open,
             })
             .run()?;

@@ -137,6 +137,11 @@ impl Publication {
         manifest.number = before.number + 1;
         manifest.writer = writer;
         manifest.predecessor = predecessor;
+        let anchor = store.anchor.lock();
+        if !anchor.is_empty() {
+            manifest.anchor.clone_from(&anchor);
+        }
+        drop(anchor);
         manifest.oldest = before.oldest.max(manifest.number.saturating_sub(KEPT - 1));
         let bytes = manifest.encode();
         let is_out = |id| manifest.object(id).is_none();

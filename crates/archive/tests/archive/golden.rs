@@ -18,6 +18,8 @@ use perdura_device::{Access, Disk};
 use perdura_page::RegionDigest;
 use perdura_page::digest::page_crc;
 use perdura_page::layout::{PAGE_BYTES, set_epoch, set_page_id, set_useq};
+use perdura_wal::anchor::{Record, Sections, Tag};
+use perdura_wal::{History, Scheme, SegmentSizes};
 
 use crate::common::{CHUNKS, DIR, Owned, UUID, disk, header, id, open, records, write};
 
@@ -240,6 +242,24 @@ fn backups_of_each_version_are_read() {
     }
 }
 
+/// An anchor of two streams with the sections that every database has: geometry, and no image yet.
+fn anchor() -> Vec<u8> {
+    let sizes = SegmentSizes {
+        first: 4 << 20,
+        max: 64 << 20,
+    };
+    let mut record = Record {
+        history: History::begin(UUID, 1_000_000, (Scheme::Differential, 2), sizes),
+        sections: Sections::default(),
+    };
+    let geometry = [0, 0x40, 0, 0, 2, 0, 4, 0, 42, 0, 0, 0, 0, 0, 0, 0];
+    record.sections.set(Tag(*b"GEOM"), true, geometry.to_vec());
+    let mut images = vec![0; 4 + 2 * (32 + 2 * 16)];
+    images[0] = 1;
+    record.sections.set(Tag(*b"IMGS"), true, images);
+    record.encode()
+}
+
 fn manifest() -> Manifest {
     let run = |begin, end, level| Object {
         id: ObjectId::Run(id(begin, end, level, 1)),
@@ -264,6 +284,7 @@ fn manifest() -> Manifest {
             uuid: Uuid([0xf0; 16]),
             epoch: Epoch(999),
         }),
+        is_whole: true,
         begin: Epoch(1000),
         end: Epoch(1010),
         positions: vec![Pos(8192), Pos(12_288)],
@@ -277,13 +298,18 @@ fn manifest() -> Manifest {
             backup(ObjectId::Sweep(backup_header(BackupKind::Sweep, false).id)),
             backup(ObjectId::Cut(BackupId::cut(Epoch(1002)))),
         ],
+        anchor: anchor(),
     }
 }
 
 #[test]
 fn a_manifest_of_each_version_is_read() {
     let decoded = Manifest::decode("manifest", golden("manifest"), 300, &UUID);
-    assert_eq!(decoded.expect("a manifest").0, manifest());
+    let decoded = decoded.expect("a manifest").0;
+    assert_eq!(decoded, manifest());
+    let anchor = decoded.anchor().expect("a record").expect("it has one");
+    assert_eq!((anchor.history.uuid, anchor.history.streams), (UUID, 2));
+    assert_eq!(anchor.sections.count(), 2);
 }
 
 #[test]

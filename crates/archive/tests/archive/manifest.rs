@@ -1,12 +1,16 @@
 //! Manifests: the worked example of the format page, damage of every bit, and edits that are refused.
 
+use std::sync::Arc;
+
 use perdura_archive::manifest::Writer;
 use perdura_archive::{BackupId, Edit, Images, Manifest, Object, ObjectId, Parent, Role};
 use perdura_base::checksum::crc32c;
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Uuid};
+use perdura_device::{Disk, MemDisk};
 
 use crate::common::{UUID, id};
 use crate::example::{examples, hex};
+use crate::store::{agent, create, database, open};
 
 const PAGE: &str = include_str!("../../../../docs/formats/manifest.md");
 
@@ -50,6 +54,7 @@ fn example() -> Manifest {
             })),
             epoch: Epoch(999),
         }),
+        is_whole: false,
         begin: Epoch(1000),
         end: Epoch(1004),
         positions: vec![Pos(8192), Pos(12_288)],
@@ -65,6 +70,7 @@ fn example() -> Manifest {
                 crc: 0x0a0b_0c0d,
             },
         ],
+        anchor: vec![0xa1, 0xa2],
     }
 }
 
@@ -149,7 +155,7 @@ fn runs_that_do_not_tile_are_no_manifest() {
     let bytes = good.encode();
     assert_eq!(decode(&bytes).expect("a manifest"), good);
     // The same file with another field at the place of the second run's begin, of its end, of the first one's begin.
-    let objects_at = bytes.len() - 4 - 2 * 40;
+    let objects_at = bytes.len() - 4 - good.anchor.len() - 2 * 40;
     for (object, field) in [(1, 8), (1, 16), (0, 8)] {
         let mut bad = bytes[..bytes.len() - 4].to_vec();
         bad[objects_at + 40 * object + field] ^= 1;
@@ -214,6 +220,13 @@ fn edits_that_do_not_fit_are_refused() {
         let refused = edit.apply(&mut manifest);
         assert!(matches!(refused, Err(Error::Usage(_))), "{edit:?}");
     }
+    assert!(!two.has_all());
+    let early = Manifest {
+        is_whole: true,
+        begin: Epoch(1),
+        ..two.clone()
+    };
+    assert!(early.has_all());
     for edit in [
         add_cut(1000, Some(id(1000, 1002, 0, 7))),
         add_cut(1001, None),
@@ -271,4 +284,24 @@ fn an_archive_behind_the_anchor_or_ahead_of_the_log_is_named() {
             durable: Epoch(1002)
         })
     ));
+}
+
+#[test]
+fn the_anchor_of_the_database_is_in_its_manifests_and_an_agent_keeps_it() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    assert!(store.manifest().anchor.is_empty());
+    store.note_anchor(vec![1, 2, 3]);
+    store.publish(Edit::Open).run().expect("memory");
+    assert_eq!(store.manifest().anchor, [1, 2, 3]);
+    let (beside, _) = open(&disk, agent(2)).expect("an archive");
+    assert_eq!(beside.manifest().anchor, [1, 2, 3]);
+    let no_record = beside.manifest().anchor().expect_err("three bytes");
+    assert!(
+        no_record.to_string().contains("a copy of the anchor"),
+        "{no_record}"
+    );
+    drop(store);
+    let (again, _) = open(&disk, database(3)).expect("an archive");
+    assert_eq!(again.manifest().anchor, [1, 2, 3], "nothing newer was said");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura_archive::manifest::Writer;
 use perdura_archive::store::restart::plan;
-use perdura_archive::store::{Creation, Duty, KEPT, Opened};
+use perdura_archive::store::{Creation, Duty, KEPT, Opened, Own};
 use perdura_archive::{
     Codec, Edit, EpochRange, Images, Manifest, Merger, MergerOptions, Moment, Moments, Object,
     ObjectId, Role, RunId, RunWriter, Scope, Store, list_archives,
@@ -33,6 +33,8 @@ pub fn create(disk: &Arc<dyn Disk>) -> Result<Arc<Store>> {
         positions: vec![Pos(100)],
         images: images(),
         parent: None,
+        is_whole: false,
+        anchor: Vec::new(),
     };
     Store::create(Arc::clone(disk), creation)
 }
@@ -52,7 +54,11 @@ pub fn agent(life: u64) -> Writer {
 }
 
 pub fn open(disk: &Arc<dyn Disk>, writer: Writer) -> Result<(Arc<Store>, Opened)> {
-    Store::open(Arc::clone(disk), &UUID, writer, Some(&images()))
+    let own = Own {
+        images: &images(),
+        anchor: &[],
+    };
+    Store::open(Arc::clone(disk), &UUID, writer, Some(own))
 }
 
 /// A log of 45 epochs: nine runs.

@@ -188,7 +188,11 @@ fn status(args: &Status) -> Result<()> {
         text += &format!("backup    {name}\n");
     }
     if held.backups.is_empty() {
-        text += "backup    none: nothing can be restored before there is one (`perdura backup create`)\n";
+        text += if manifest.has_all() {
+            "backup    none: a restore reads the whole log (`perdura backup virtual` makes one)\n"
+        } else {
+            "backup    none: nothing can be restored before there is one (`perdura backup create`)\n"
+        };
     }
     output::text(&text)
 }

@@ -8,9 +8,8 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use perdura::{Db, Options};
 use perdura_archive::ObjectId;
-use perdura_base::Epoch;
 use perdura_device::{Clock, SystemClock};
-use perdura_recovery::restore::{RestoreProgress, served};
+use perdura_recovery::restore::{At, RestoreProgress, served};
 use perdura_recovery::virtual_backup::VirtualBackup;
 use serde::Serialize;
 
@@ -54,13 +53,14 @@ pub struct Create {
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura backup virtual --archive /backup/perdura\n  \
-    perdura backup virtual --archive /backup/perdura --at 4711")]
+    perdura backup virtual --archive /backup/perdura --at 4711\n  \
+    perdura backup virtual --archive /backup/perdura --at '2026-03-01 12:00:00'")]
 pub struct Virtual {
     #[command(flatten)]
     which: Which,
-    /// The commit epoch whose state to back up [default: the last one that the archive holds].
-    #[arg(long, value_name = "EPOCH")]
-    at: Option<u64>,
+    /// The state to back up: a commit epoch, a time, or how long before the archive's end [default: its end].
+    #[arg(long, value_name = "MOMENT")]
+    at: Option<At>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -148,7 +148,9 @@ fn make_virtual(args: &Virtual) -> Result<()> {
     let store = args.which.open_to_write()?;
     let at = || args.which.archive.display().to_string();
     let progress = Arc::new(RestoreProgress::default());
-    let made = VirtualBackup::begin(&store, args.at.map(Epoch), progress, passed_over);
+    let target = args.at.map(|at| at.resolve(&store, &[])).transpose();
+    let target = target.with_context(at)?;
+    let made = VirtualBackup::begin(&store, target, progress, passed_over);
     let made = made.and_then(VirtualBackup::run).with_context(at)?;
     let told = MadeVirtual {
         name: made.backup.header.id.name(),

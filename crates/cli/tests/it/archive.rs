@@ -154,3 +154,23 @@ fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_
     assert_eq!(code, 3, "{found}");
     assert!(found.contains("run-"), "{found}");
 }
+
+#[test]
+fn an_archive_from_the_first_write_on_is_restored_although_its_backups_are_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (data, archive) = (at("data"), at("archive"));
+    let server = Server::start(&data, &["--archive", arg(&archive)]);
+    write(&server, &archive, 1);
+    write(&server, &archive, 2);
+    server.kill();
+    let live = digest(&data);
+    let database = std::fs::read_dir(&archive).unwrap().next().unwrap();
+    let backups = database.unwrap().path().join("backups");
+    for file in std::fs::read_dir(backups).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let to = at("restored");
+    done(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+    assert_eq!(digest(&to), live);
+}

@@ -424,6 +424,27 @@ pub fn typed_history() -> Result<(History, Epoch), Error> {
     Ok((history, end))
 }
 
+/// A database that gets its first key-addressed row behind its backup, and that backup's epoch.
+pub fn later_typed_history() -> Result<(History, Epoch), Error> {
+    let mut history = History::new(1);
+    let _flushed = set(history.core(), 0, Some(b"old"));
+    history.core().checkpoint_now()?;
+    history.back_up();
+    history.core().flush_all()?;
+    history.archive();
+    history.core = None;
+    history.core = Some(open_typed(&history.disk)?);
+    let open = history.core().call::<open_account>(&(1,));
+    let _flushed = (
+        open.expect("a call").1,
+        set(history.core(), 0, Some(b"new")),
+    );
+    history.core().flush_all()?;
+    history.archive();
+    let end = history.backups[0].end;
+    Ok((history, end))
+}
+
 /// Restores such a database from the backup and the log.
 fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
     let (history, _) = typed_history()?;

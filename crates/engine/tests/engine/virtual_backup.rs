@@ -19,7 +19,7 @@ use perdura_recovery::restore::{RestoreMeans, RestorePlan, RestoreProgress, rest
 use perdura_recovery::virtual_backup::{VirtualBackup, VirtualSummary};
 
 use crate::core_steps::{env, small};
-use crate::restore::{DIR, History, STREAMS, typed_history, values};
+use crate::restore::{DIR, History, STREAMS, later_typed_history, typed_history, values};
 
 fn copy(from: &dyn Disk, name: &str, to: &dyn Disk, path: &str) -> (u64, u32) {
     let file = from.open(&format!("{DIR}/{name}"), Access::Buffered);
@@ -42,6 +42,8 @@ fn stored(history: &History, backups: &[BackupId], disk: &Arc<dyn Disk>) -> Arc<
         positions: vec![Pos(0); STREAMS],
         images: Images::default(),
         parent: None,
+        is_whole: true,
+        anchor: Vec::new(),
     };
     let store = Store::create(Arc::clone(disk), creation).expect("a disk");
     let from = history.archive_disk();
@@ -230,6 +232,35 @@ fn history(seed: u64) -> History {
 }
 
 #[test]
+fn an_archive_from_the_first_epoch_on_needs_no_backup() {
+    let mut restored_from_runs = 0;
+    for seed in 0..4 {
+        let mut history = History::new(seed);
+        history.run(&mut fastrand::Rng::with_seed(seed), 100);
+        let store = stored(&history, &[], &memory());
+        store.note_anchor(history.core().anchor_for_archive());
+        store.publish(Edit::Open).run().expect("memory");
+        for target in 0..=history.at.epoch.0 {
+            let plan = RestorePlan::from_archive(&store, Some(Epoch(target)), |_, _| ());
+            let core = restored(&plan.expect("the runs")).expect("a restore");
+            assert_eq!(
+                values(&core),
+                history.state(Epoch(target)),
+                "{seed}, {target}"
+            );
+            restored_from_runs += 1;
+        }
+        assert!(store.manifest().has_all());
+        let made = make(&store, None).expect("the first backup");
+        assert_eq!(made.base, BackupId::cut(Epoch(0)));
+        let beyond = RestorePlan::from_archive(&store, Some(Epoch(9999)), |_, _| ());
+        let beyond = beyond.map(drop).expect_err("beyond").to_string();
+        assert!(beyond.contains("there are those of"), "{beyond}");
+    }
+    assert!(restored_from_runs > 50, "{restored_from_runs}");
+}
+
+#[test]
 fn what_cannot_be_made_is_refused_and_says_why() {
     let history = history(3);
     let store = stored(&history, &history.backups, &memory());
@@ -252,6 +283,7 @@ fn what_cannot_be_made_is_refused_and_says_why() {
     assert!(matches!(locked, Error::Locked { .. }), "{locked}");
     drop::<Lease>(lease);
     let none = stored(&history, &[], &memory());
+    assert!(none.manifest().anchor.is_empty());
     let none = make(&none, None)
         .map(drop)
         .expect_err("no backup")
@@ -279,6 +311,33 @@ fn a_database_with_key_addressed_tables_is_refused_and_the_nearest_moment_named(
             "{refused}"
         );
     }
+}
+
+#[test]
+fn no_run_is_applied_behind_the_first_key_addressed_table_and_the_anchor_in_the_manifest_tells() {
+    let (history, end) = later_typed_history().expect("a history");
+    let store = stored(&history, &history.backups, &memory());
+    let plan = |target| RestorePlan::from_archive(&store, target, |_, _| ());
+    assert!(history.at.epoch > end, "there is a log behind the backup");
+    assert!(plan(None).is_ok(), "nobody has said what the log may hold");
+    store.note_anchor(history.core().anchor_for_archive());
+    store.publish(Edit::Open).run().expect("memory");
+    for target in [None, Some(history.at.epoch)] {
+        let refused = plan(target).map(drop).expect_err("refused").to_string();
+        assert!(
+            refused.contains("key-addressed") && refused.contains(&format!("behind {end}")),
+            "{refused}"
+        );
+        let refused = make(&store, target)
+            .map(drop)
+            .expect_err("refused")
+            .to_string();
+        assert!(refused.contains("key-addressed"), "{refused}");
+    }
+    for target in [Epoch(0), end] {
+        assert!(plan(Some(target)).is_ok(), "epoch {target}");
+    }
+    make(&store, Some(end)).expect("a virtual backup of a moment before");
 }
 
 /// Merges all runs into one that has no moment but its last.

@@ -60,7 +60,12 @@ impl Record {
         to_u64(self.log_part().len() + before)
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// The record's bytes, as a copy has them.
+    ///
+    /// # Panics
+    /// If they do not fit a copy.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = self.log_part();
         self.sections
             .iter()

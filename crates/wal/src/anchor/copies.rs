@@ -43,6 +43,31 @@ pub(super) struct Chosen {
     pub second_is_doubtful: bool,
 }
 
+impl Record {
+    /// The record that another file has a copy of, at an offset.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for bytes that are none, and for a scheme that this build does not know; [`Error::Version`].
+    pub fn of_copy(file: &str, offset: u64, bytes: &[u8]) -> Result<Record> {
+        match Record::decode(bytes) {
+            Ok(record) => Ok(record),
+            Err(DecodeError::Damaged { at, why }) => Err(Error::corrupt(
+                file,
+                offset + at,
+                "a copy of the anchor",
+                why,
+                "The rest of the file is whole. What only the anchor says of the database is not known.",
+            )),
+            Err(DecodeError::Version(found)) => Err(Error::Version {
+                file: file.to_owned(),
+                found,
+                supported: FORMAT_VERSION,
+            }),
+            Err(DecodeError::Scheme(code)) => Err(unknown_scheme(code)),
+        }
+    }
+}
+
 impl Copies {
     pub(super) fn read(file: &dyn File) -> Result<Copies> {
         let mut copies = Copies::default();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use perdura_archive::{Manifest, ObjectId};
+use perdura_recovery::Anchor;
 use serde::Serialize;
 
 use crate::output;
@@ -28,6 +29,7 @@ struct Shown {
     life: String,
     predecessor: String,
     parent: Option<ShownParent>,
+    whole: bool,
     /// The epochs of the runs, the end exclusive.
     begin: u64,
     end: u64,
@@ -36,6 +38,21 @@ struct Shown {
     images: Vec<u64>,
     building: Option<u64>,
     objects: Vec<ShownObject>,
+    anchor: Option<ShownAnchor>,
+}
+
+/// The copy of the database's anchor.
+#[derive(Debug, Serialize)]
+struct ShownAnchor {
+    bytes: usize,
+    update: u64,
+    life: u32,
+    streams: u8,
+    partitions: u16,
+    durable: u64,
+    /// The ordered frames that the log may hold.
+    has_ordered_frames: bool,
+    older_lives: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,7 +91,19 @@ fn read(file: &Path) -> Result<Shown> {
         bytes: object.bytes,
         crc: format!("{:08x}", object.crc),
     });
+    let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
+    let anchor = anchor.map(|anchor| ShownAnchor {
+        bytes: manifest.anchor.len(),
+        update: anchor.seq,
+        life: anchor.incarnation.0,
+        streams: anchor.streams,
+        partitions: anchor.geometry.partitions,
+        durable: anchor.vouched.epoch.0,
+        has_ordered_frames: !anchor.families.is_empty(),
+        older_lives: anchor.chain.len(),
+    });
     Ok(Shown {
+        anchor,
         number: manifest.number,
         oldest: manifest.oldest,
         database: manifest.uuid.to_string(),
@@ -85,6 +114,7 @@ fn read(file: &Path) -> Result<Shown> {
             uuid: parent.uuid.to_string(),
             epoch: parent.epoch.0,
         }),
+        whole: manifest.is_whole,
         begin: manifest.begin.0,
         end: manifest.end.0,
         positions: manifest.positions.iter().map(|pos| pos.0).collect(),
@@ -118,6 +148,24 @@ fn text(shown: &Shown) -> String {
             parent.uuid, parent.epoch
         );
     }
+    if shown.whole {
+        out += "whole       the first run began with the first record of an empty database\n";
+    }
+    if let Some(anchor) = &shown.anchor {
+        out += &format!(
+            "anchor      update {} of life {} behind {} others, durable to epoch {}; {} stream(s), {} partitions{}\n",
+            anchor.update,
+            anchor.life,
+            anchor.older_lives,
+            anchor.durable,
+            anchor.streams,
+            anchor.partitions,
+            match anchor.has_ordered_frames {
+                true => ", with key-addressed tables",
+                false => "",
+            },
+        );
+    }
     for object in &shown.objects {
         out += &format!(
             "{:<11} {}, {} bytes, checksum {}\n",
@@ -146,6 +194,7 @@ mod tests {
         let lines = text(&shown);
         assert!(lines.contains("up to epoch 999"), "{lines}");
         assert!(lines.contains("building    image 7"), "{lines}");
+        assert!(lines.contains("2 stream(s), 4 partitions\n"), "{lines}");
 
         let dir = tempfile::tempdir().expect("a directory");
         let mut bytes = std::fs::read(GOLDEN).expect("a file");
