@@ -20,6 +20,9 @@
 //! | [`store`] | an archive in a directory: opened after a crash, changed, verified |
 //! | [`report`] | what was found when the archive was held against the database |
 //! | [`merger`] | which runs are merged, and when their files go |
+//! | [`retention`] | which moments are promised, and what none of them needs |
+//! | [`upkeep`] | merging and removal, by one process |
+//! | [`agent`] | the same from outside the database |
 //!
 //! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
 //! and starts no thread: whoever archives or merges takes steps of one I/O each.
@@ -32,6 +35,7 @@
 //! * Pages are sorted by partition and local page instead of their ids, so that a partition is one piece.
 //! * Combining updates into a net change, which the paper names without rules, has two: see [`merge`].
 
+pub mod agent;
 pub mod archiver;
 pub mod backup;
 pub mod log_order;
@@ -44,22 +48,27 @@ pub mod quick;
 pub mod reader;
 pub mod record;
 pub mod report;
+pub mod retention;
 pub mod run;
 mod sealed;
 pub mod store;
+pub mod upkeep;
 pub mod writer;
 
+pub use agent::Agent;
 pub use archiver::{ArchivedRun, Archiver, ArchiverOptions, ArchiverStep};
 pub use backup::BackupId;
 pub use log_order::LogOrder;
 pub use manifest::{Edit, Manifest, Object, ObjectId, Parent, Role, Writer};
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
-pub use merger::{MergedRun, Merger, MergerOptions, MergerStep, Policy};
+pub use merger::{MergedRun, Merger, MergerOptions, MergerStep, Policy, Verdict};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};
 pub use reader::{Run, RunCursor, Scope};
 pub use record::{EpochSpan, PageAt, RunRecord, Updates};
 pub use report::{Outcome, Report, ReportId, ReportKind, Reporting};
+pub use retention::Retention;
 pub use run::{Codec, Digests, Moment, Moments, PageSet, RunHeader};
 pub use store::{Store, list_archives};
+pub use upkeep::{Upkeep, UpkeepStep};
 pub use writer::{Progress, RunSummary, RunWriter, Tail};

@@ -7,11 +7,12 @@
 //! so the archive has fewer than `fan_in` runs a tier, and as many tiers as the logarithm of its runs of level 0.
 //!
 //! A merged file has at most [`bytes_max`](MergerOptions::bytes_max): of the runs that would make a longer one, only the first
-//! are merged. Runs of which two are too much stay as they are; only these are not bounded in number.
+//! are merged; and it lists at most 1,000 moments: of runs in which more are promised, only the first are merged, or none
+//! before they are older. Runs of which two are too much stay as they are; only these are not bounded in number.
 //!
 //! # Net change
 //! Runs of level 0 keep each record. In merged ones the records of a page are combined, if the policy says which moments
-//! are kept; the images that part them are those of the manifest with which the merge begins. An image that begins later
+//! are kept (see [`retention`](crate::retention)); the images that part them are those of the manifest with which the merge begins. An image that begins later
 //! has a number above every tag in the inputs.
 //!
 //! # Source
@@ -19,6 +20,7 @@
 //! # Deviations
 //! The paper leaves open which runs are merged.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use perdura_base::num::to_u64;
@@ -30,13 +32,28 @@ use crate::manifest::{Edit, Manifest, Object, ObjectId};
 use crate::merge::{Keep, Merge, MergeOptions};
 use crate::name::{EpochRange, RunId};
 use crate::reader::Run;
-use crate::run::{Codec, Moment};
+use crate::run::{Codec, MOMENTS_MAX, Moment};
 use crate::store::{Lease, Publication, Published, Store};
 use crate::writer::{Progress, RunSummary};
 
-/// Says which of the moments listed by the inputs the merged run keeps, at most 1,000. `None`: no records are combined, and each
-/// epoch stays a moment.
-pub type Policy = Arc<dyn Fn(RunId, &[Moment]) -> Option<Vec<Moment>> + Send + Sync>;
+/// What a merged run keeps of the moments that its inputs list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// No records are combined, and each epoch stays a moment.
+    Each,
+    /// The same; the run lists these, because a later merge is to keep them.
+    Listing(Vec<Moment>),
+    /// Records are combined, and these stay moments.
+    Only(Vec<Moment>),
+}
+
+/// Says what a merged run keeps of the moments listed by its inputs.
+pub type Policy = Arc<dyn Fn(RunId, &[Moment]) -> Verdict + Send + Sync>;
+
+/// Runs that could not be merged are looked at again when the merger has been idle so often.
+const WAITS_IDLE: u32 = 64;
+/// How many runs are merged at once at most.
+const INPUTS_MAX: usize = 256;
 
 /// How an archive is merged.
 #[derive(Clone)]
@@ -49,6 +66,8 @@ pub struct MergerOptions {
     pub codec: Codec,
     /// Which moments are kept.
     pub policy: Policy,
+    /// Neighbours become one whatever their tiers, once no tier is full.
+    pub all: bool,
 }
 
 impl Default for MergerOptions {
@@ -58,7 +77,8 @@ impl Default for MergerOptions {
             fan_in: 10,
             bytes_max: 16 * 1024 * 1024 * 1024,
             codec: Codec::default(),
-            policy: Arc::new(|_, _| None),
+            policy: Arc::new(|_, _| Verdict::Each),
+            all: false,
         }
     }
 }
@@ -94,8 +114,18 @@ pub enum MergerStep {
 enum Stage {
     Idle,
     Open(Vec<RunId>, Vec<Arc<Run>>),
+    /// The inputs are open, and this is what is kept.
+    Begin(Vec<RunId>, Vec<Arc<Run>>),
     Merge(Box<Merge>, Sources, Option<Vec<Epoch>>),
     Publish(Box<Publication>, Sources, RunSummary),
+}
+
+/// What a merged run keeps.
+enum Kept {
+    /// All records; it lists these moments, or some of its inputs'.
+    Each(Option<Vec<Moment>>),
+    /// What parts records that are combined.
+    Only(Keep),
 }
 
 /// What a merged run is made of.
@@ -112,26 +142,54 @@ pub struct Merger {
     stage: Stage,
     /// Merges that were given up: each has a name of its own.
     given_up: u32,
+    /// Runs with which no merge begins for now: more moments are promised in them and their neighbours than a run can list.
+    waits: BTreeSet<RunId>,
+    /// How often it has been idle since they were looked at.
+    idle: u32,
     _lease: Lease,
+}
+
+/// The runs of a manifest, with their bytes.
+fn runs_of(manifest: &Manifest) -> Vec<(RunId, u64)> {
+    let run = |object: &Object| object.id.run().map(|id| (id, object.bytes));
+    manifest.objects.iter().filter_map(run).collect()
 }
 
 /// The runs that are merged next: the oldest ones of the lowest tier that has enough.
 #[must_use]
 pub fn choose(manifest: &Manifest, fan_in: usize, bytes_max: u64) -> Option<Vec<RunId>> {
-    let run = |object: &Object| object.id.run().map(|id| (id, object.bytes));
-    let runs: Vec<(RunId, u64)> = manifest.objects.iter().filter_map(run).collect();
+    choose_but(manifest, fan_in, bytes_max, &BTreeSet::new())
+}
+
+/// The same; none begins with one of `waits`.
+fn choose_but(
+    manifest: &Manifest,
+    fan_in: usize,
+    bytes_max: u64,
+    waits: &BTreeSet<RunId>,
+) -> Option<Vec<RunId>> {
+    let runs = runs_of(manifest);
     let tiers = runs.chunk_by(|a, b| a.0.level == b.0.level);
     let full = tiers.filter(|tier| tier.len() >= fan_in && tier[0].0.level < u8::MAX);
     let mut full: Vec<&[(RunId, u64)]> = full.collect();
     full.sort_by_key(|tier| tier[0].0.level);
     debug_assert!(fan_in >= 2, "one run is not merged");
     full.into_iter()
-        .find_map(|tier| within(tier, fan_in, bytes_max))
+        .find_map(|tier| within(tier, (fan_in, fan_in), bytes_max, waits))
 }
 
-/// The first runs of a tier that make a file within the bound; `None` if no two neighbours do.
-fn within(tier: &[(RunId, u64)], fan_in: usize, bytes_max: u64) -> Option<Vec<RunId>> {
-    for from in 0..tier.len() {
+/// The first runs of a tier that make a file within the bound, `at_most` of them, if so many are left that it is `enough`; `None`
+/// if no two neighbours do.
+fn within(
+    tier: &[(RunId, u64)],
+    (enough, at_most): (usize, usize),
+    bytes_max: u64,
+    waits: &BTreeSet<RunId>,
+) -> Option<Vec<RunId>> {
+    for from in 0..=tier.len().saturating_sub(enough) {
+        if waits.contains(&tier[from].0) {
+            continue;
+        }
         let mut bytes = 0u64;
         let fits = |(_, more): &&(RunId, u64)| {
             bytes = bytes.saturating_add(*more);
@@ -139,15 +197,12 @@ fn within(tier: &[(RunId, u64)], fan_in: usize, bytes_max: u64) -> Option<Vec<Ru
         };
         let some: Vec<RunId> = tier[from..]
             .iter()
-            .take(fan_in)
+            .take(at_most)
             .take_while(fits)
             .map(|r| r.0)
             .collect();
         if some.len() >= 2 {
             return Some(some);
-        }
-        if tier.len() - from <= fan_in {
-            break;
         }
     }
     None
@@ -176,6 +231,8 @@ impl Merger {
             digest,
             stage: Stage::Idle,
             given_up: 0,
+            waits: BTreeSet::new(),
+            idle: 0,
             _lease: lease,
         })
     }
@@ -203,20 +260,25 @@ impl Merger {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => {
                 let manifest = self.store.refresh()?;
-                let chosen = choose(&manifest, self.options.fan_in, self.options.bytes_max);
-                let Some(inputs) = chosen else {
+                let Some(inputs) = self.choose(&manifest) else {
+                    self.idle += 1;
+                    if self.idle >= WAITS_IDLE {
+                        self.idle = 0;
+                        self.waits.clear();
+                    }
                     return Ok(MergerStep::Idle);
                 };
                 self.stage = Stage::Open(inputs, Vec::new());
             }
             Stage::Open(inputs, mut open) => {
-                let Some(next) = inputs.get(open.len()) else {
-                    self.stage = self.begin(inputs, open)?;
-                    return Ok(MergerStep::Worked);
+                open.push(self.store.open_run(inputs[open.len()])?);
+                self.stage = if open.len() < inputs.len() {
+                    Stage::Open(inputs, open)
+                } else {
+                    Stage::Begin(inputs, open)
                 };
-                open.push(self.store.open_run(*next)?);
-                self.stage = Stage::Open(inputs, open);
             }
+            Stage::Begin(inputs, open) => self.stage = self.begin(inputs, open)?,
             Stage::Merge(mut merge, sources, kept) => match merge.step()? {
                 Progress::More => self.stage = Stage::Merge(merge, sources, kept),
                 Progress::Done(summary) => self.stage = self.replace(summary, sources, kept),
@@ -259,17 +321,51 @@ impl Merger {
         }
     }
 
-    /// Begins to merge runs that are open.
-    fn begin(&self, inputs: Vec<RunId>, open: Vec<Arc<Run>>) -> Result<Stage> {
+    /// The runs that are merged next.
+    fn choose(&self, manifest: &Manifest) -> Option<Vec<RunId>> {
+        let MergerOptions {
+            fan_in,
+            bytes_max,
+            all,
+            ..
+        } = self.options;
+        choose_but(manifest, fan_in, bytes_max, &self.waits).or_else(|| {
+            let runs = runs_of(manifest);
+            let may_rise = |(run, _): &&(RunId, u64)| run.level < u8::MAX;
+            let runs: Vec<(RunId, u64)> = runs.iter().take_while(may_rise).copied().collect();
+            let bounds = (2, INPUTS_MAX);
+            (all && runs.len() >= 2)
+                .then(|| within(&runs, bounds, bytes_max, &self.waits))
+                .flatten()
+        })
+    }
+
+    /// Begins to merge runs that are open: as many of them as a run can have the moments of.
+    fn begin(&mut self, mut inputs: Vec<RunId>, mut open: Vec<Arc<Run>>) -> Result<Stage> {
         assert_eq!(inputs.len(), open.len(), "each input is open");
-        let (first, last) = (inputs[0], inputs[inputs.len() - 1]);
-        let epochs = EpochRange::new(first.epochs.begin, last.epochs.end);
-        let output = RunId {
-            epochs: epochs.expect("runs of a manifest ascend"),
-            level: first.level + 1,
-            generation: self.given_up,
+        let (output, kept_moments) = loop {
+            if inputs.len() < 2 {
+                self.waits.insert(inputs[0]);
+                return Ok(Stage::Idle);
+            }
+            let (first, last) = (inputs[0], inputs[inputs.len() - 1]);
+            let epochs = EpochRange::new(first.epochs.begin, last.epochs.end);
+            let highest = inputs.iter().map(|run| run.level).max().unwrap_or(0);
+            let output = RunId {
+                epochs: epochs.expect("runs of a manifest ascend"),
+                level: highest + 1,
+                generation: self.given_up,
+            };
+            if let Some(kept) = self.kept(output, &open) {
+                break (output, kept);
+            }
+            inputs.pop();
+            open.pop();
         };
-        let keep = self.keep(output, &open);
+        let (keep, listed) = match kept_moments {
+            Kept::Each(listed) => (None, listed),
+            Kept::Only(keep) => (Some(keep), None),
+        };
         let kept = keep
             .as_ref()
             .map(|keep| keep.moments.iter().map(|m| m.epoch).collect());
@@ -277,6 +373,7 @@ impl Merger {
             generation: output.generation,
             codec: self.options.codec,
             keep,
+            listed,
         };
         let sources = Sources {
             bytes: open.iter().map(|run| run.bytes()).sum(),
@@ -292,20 +389,36 @@ impl Merger {
         Ok(Stage::Merge(Box::new(merge), sources, kept))
     }
 
-    /// What must stay apart in the merged run; `None` if no records are combined.
-    fn keep(&self, output: RunId, inputs: &[Arc<Run>]) -> Option<Keep> {
+    /// What the merged run keeps; `None` if it cannot.
+    fn kept(&self, output: RunId, inputs: &[Arc<Run>]) -> Option<Kept> {
         let lists = inputs.iter().flat_map(|run| run.moments().list());
         let listed: Vec<Moment> = lists.copied().collect();
-        let is_combined = inputs.iter().any(|run| run.header().only_listed_moments);
-        let all = is_combined.then(|| listed.clone());
-        let mut moments = (self.options.policy)(output, &listed).or(all)?;
+        let combined = inputs.iter().filter(|run| run.header().only_listed_moments);
+        let combined = combined.count();
+        let moments = match (self.options.policy)(output, &listed) {
+            Verdict::Only(moments) => moments,
+            Verdict::Each if combined == 0 => return Some(Kept::Each(None)),
+            Verdict::Listing(list) if combined == 0 => {
+                return (list.len() <= MOMENTS_MAX).then_some(Kept::Each(Some(list)));
+            }
+            Verdict::Each | Verdict::Listing(_) if combined == inputs.len() => listed.clone(),
+            // Some of its epochs are to stay moments, which a list cannot name.
+            Verdict::Each | Verdict::Listing(_) => return None,
+        };
+        let keep = self.keep(output, &listed, moments);
+        // The end of the run is listed as well.
+        (keep.moments.len() < MOMENTS_MAX).then_some(Kept::Only(keep))
+    }
+
+    /// What must stay apart in the merged run beside these moments.
+    fn keep(&self, output: RunId, listed: &[Moment], mut moments: Vec<Moment>) -> Keep {
         let manifest = self.store.manifest();
         let mut images = manifest.images.clone();
         for object in &manifest.objects {
             match object.id {
                 ObjectId::Run(_) => {}
                 ObjectId::Sweep(id) => images.retained.push(id.k),
-                ObjectId::Cut(id) => moments.push(moment_at(id.end, &listed)),
+                ObjectId::Cut(id) => moments.push(moment_at(id.end, listed)),
             }
         }
         moments.retain(|moment| output.epochs.contains(moment.epoch));
@@ -317,7 +430,7 @@ impl Merger {
             to_u64(images.retained.len()) >= to_u64(manifest.images.retained.len()),
             "no image is forgotten"
         );
-        Some(Keep { moments, images })
+        Keep { moments, images }
     }
 
     fn replace(&self, output: RunSummary, sources: Sources, kept: Option<Vec<Epoch>>) -> Stage {

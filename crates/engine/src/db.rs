@@ -213,7 +213,13 @@ impl Db {
             threads.handles.lock().extend([archiver, backer]);
         }
         if shared.archives && shared.options.archive_merge {
-            let merging = Merging::new(shared.lent.clone(), MergerOptions::default());
+            let retention = shared.options.archive_retention.clone();
+            let clock = Arc::clone(&shared.clock);
+            let options = MergerOptions {
+                policy: retention.policy(Arc::new(move || clock.wall_us())),
+                ..MergerOptions::default()
+            };
+            let merging = Merging::new(shared.lent.clone(), options, retention);
             let merger = spawn(&shared, "merge", move |shared| shared.merger(merging))?;
             threads.handles.lock().push(merger);
         }

@@ -86,6 +86,7 @@
 //! | `backing_up` | images are copied into the archive |
 //! | `archive_figures` | what is shown of an archive |
 //! | `proving` | each checkpoint's image is held against the archive |
+//! | [`merging`] | the upkeep of its archive |
 //! | `purge` | what is removed in the background |
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
@@ -138,6 +139,7 @@ pub use keys::Keys;
 pub use map::Map;
 pub use merging::{Lent, Merging, MergingStep};
 pub use options::{CoreOptions, Options};
+pub use perdura_archive::retention::{self, Retention};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_device::{LogIo, LogWay, LogWayReport};
 pub use perdura_heap::{

@@ -1,4 +1,4 @@
-//! Merging of an open database's archive: what drives the merger, beside the archiver and never in its way.
+//! Upkeep of an open database's archive: what drives merger and removals, beside the archiver and never in its way.
 //!
 //! The archiver opens the archive and lends it ([`Lent`]); the merger has a thread and steps of its own. When the archiver
 //! opens the archive again after a failure, the merge that was going on is given up with the archive that it was of: its
@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use perdura_archive::merger::MergedRun;
-use perdura_archive::{Merger, MergerOptions, MergerStep, Store};
+use perdura_archive::retention::retaining::Removed;
+use perdura_archive::{MergerOptions, MergerStep, Retention, Store, Upkeep, UpkeepStep};
+use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::Clock;
 use perdura_page::RegionDigest;
@@ -51,56 +53,62 @@ pub enum MergingStep {
     Worked,
     /// Runs were replaced.
     Merged(MergedRun),
+    /// What no promised moment needs was removed.
+    Removed(Removed),
 }
 
 /// Merges the archive of an open database, one I/O a step; taking the right to merge is one step.
 pub struct Merging {
     lent: Lent,
     options: MergerOptions,
+    retention: Retention,
     digest: Arc<RegionDigest>,
-    running: Option<(Arc<Store>, Merger)>,
+    running: Option<Upkeep>,
 }
 
 impl Merging {
-    /// Merging of the archive that `lent` has.
+    /// Merging of the archive that `lent` has, by these options; nothing is removed that `retention` promises.
     #[must_use]
-    pub fn new(lent: Lent, options: MergerOptions) -> Merging {
+    pub fn new(lent: Lent, options: MergerOptions, retention: Retention) -> Merging {
         Merging {
             lent,
             options,
+            retention,
             digest: Arc::new(RegionDigest::new()),
             running: None,
         }
     }
 
-    /// Takes one step.
+    /// Takes one step. `now_us` is the wall clock, microseconds since 1970.
     ///
     /// # Errors
-    /// As [`Merger::new`] and [`Merger::step`]. The next step begins anew.
-    pub fn step(&mut self) -> Result<MergingStep> {
+    /// As [`Upkeep::new`] and [`Upkeep::step`]. The next step begins anew.
+    pub fn step(&mut self, now_us: u64) -> Result<MergingStep> {
         let running = self.running.take();
         let Some(store) = self.lent.get() else {
             return Ok(MergingStep::Idle);
         };
-        let is_same = |(own, _): &(Arc<Store>, Merger)| Arc::ptr_eq(own, &store);
-        let Some((store, mut merger)) = running.filter(is_same) else {
-            let options = self.options.clone();
-            return match Merger::new(Arc::clone(&store), options, Arc::clone(&self.digest)) {
-                Ok(merger) => {
-                    self.running = Some((store, merger));
+        let is_same = |own: &Upkeep| Arc::ptr_eq(own.store(), &store);
+        let Some(mut upkeep) = running.filter(is_same) else {
+            let (options, retention) = (self.options.clone(), self.retention.clone());
+            return match Upkeep::new(store, options, retention, Arc::clone(&self.digest)) {
+                Ok(upkeep) => {
+                    self.running = Some(upkeep);
                     Ok(MergingStep::Worked)
                 }
                 Err(Error::Locked { .. }) => Ok(MergingStep::Elsewhere),
                 Err(error) => Err(error),
             };
         };
-        debug_assert_eq!(store.uuid(), merger.store().uuid(), "it is the archive's");
-        let step = merger.step()?;
-        self.running = Some((store, merger));
+        let step = upkeep.step(now_us)?;
+        debug_assert!(is_same(&upkeep), "it is the archive's");
+        self.running = Some(upkeep);
         Ok(match step {
-            MergerStep::Idle => MergingStep::Idle,
-            MergerStep::Worked | MergerStep::GivenUp(..) => MergingStep::Worked,
-            MergerStep::Merged(merged) => MergingStep::Merged(merged),
+            UpkeepStep::Merger(MergerStep::Idle) => MergingStep::Idle,
+            UpkeepStep::Merger(MergerStep::Merged(merged)) => MergingStep::Merged(merged),
+            UpkeepStep::Merger(MergerStep::Worked | MergerStep::GivenUp(..))
+            | UpkeepStep::Looked => MergingStep::Worked,
+            UpkeepStep::Removed(removed) => MergingStep::Removed(removed),
         })
     }
 }
@@ -123,12 +131,18 @@ impl Shared {
     /// Takes a step. Whether nothing is to be done for a while.
     fn merge_step(&self, merging: &mut Merging) -> bool {
         assert!(self.archives, "there is an archive to merge");
-        match merging.step() {
+        match merging.step(self.clock.wall_us()) {
             Ok(MergingStep::Worked) => return false,
             Ok(MergingStep::Merged(merged)) => {
                 assert!(merged.inputs >= 2, "runs were replaced by fewer");
                 self.delays.done(Work::Merge);
                 self.archived.lock().add_merge(&merged);
+                return false;
+            }
+            Ok(MergingStep::Removed(removed)) => {
+                let mut stats = self.archived.lock();
+                stats.removed_runs += to_u64(removed.runs);
+                stats.removed_backups += to_u64(removed.backups);
                 return false;
             }
             Ok(idle) => {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use perdura_archive::Retention;
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
 use perdura_device::LogIo;
@@ -101,6 +102,8 @@ pub struct Options {
     pub archive_merge: bool,
     /// Whether the first backup of an archive that has none is made by itself.
     pub first_backup: bool,
+    /// Which moments the archive keeps, if the database merges it; the default is every moment, for ever.
+    pub archive_retention: Retention,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,
     /// Virtual partitions, a power of two up to 256. Fixed at creation.
@@ -151,6 +154,7 @@ impl Options {
             archive: None,
             archive_merge: true,
             first_backup: true,
+            archive_retention: Retention::default(),
             streams: 1,
             partitions: core.partitions,
             segment_bytes: core.segment_bytes,

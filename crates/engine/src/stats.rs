@@ -156,6 +156,10 @@ pub struct ArchiveStats {
     pub merged_bytes_in: u64,
     /// Bytes of the runs that were made of them.
     pub merged_bytes_out: u64,
+    /// Runs removed since the database was opened, because no promised moment needed them, by this process.
+    pub removed_runs: u64,
+    /// The same of backups.
+    pub removed_backups: u64,
     /// Another process merges, as far as is known: an archive agent.
     pub merged_elsewhere: bool,
     /// `yes`, or `no` and why: whether the database can be restored from its archive.

@@ -57,6 +57,8 @@ pub struct MergeOptions {
     pub codec: Codec,
     /// What must stay apart when records are combined. `None`: no records are combined.
     pub keep: Option<Keep>,
+    /// If none are, the moments that the run lists, of those of its inputs; `None`: a sample of these.
+    pub listed: Option<Vec<Moment>>,
 }
 
 /// A merge in progress: one I/O a step, or a read and a write.
@@ -111,14 +113,17 @@ fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
 }
 
 /// The moments that the merged run lists: what it keeps, if records are combined, else a sample of all.
-fn moments(inputs: &[Arc<Run>], epochs: EpochRange, keep: Option<&Keep>) -> Result<Moments> {
+fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> Result<Moments> {
     let listed = |run: &&Arc<Run>| run.header().only_listed_moments;
-    let Some(keep) = keep else {
+    let Some(keep) = &options.keep else {
         if let Some(run) = inputs.iter().find(listed) {
             return Err(Error::Usage(format!(
                 "records of {} have been combined already: say which moments the merged run keeps",
                 run.id().name()
             )));
+        }
+        if let Some(list) = &options.listed {
+            return Ok(Moments::sampled(list));
         }
         let all = inputs
             .iter()
@@ -161,7 +166,7 @@ impl Merge {
         digest: Arc<RegionDigest>,
     ) -> Result<Merge> {
         let epochs = neighbours(&inputs)?;
-        let moments = moments(&inputs, epochs, options.keep.as_ref())?;
+        let moments = moments(&inputs, epochs, &options)?;
         let highest = inputs.iter().map(|run| run.id().level).max().unwrap_or(0);
         let level = highest
             .checked_add(1)

@@ -12,5 +12,6 @@ mod manifest;
 mod merge;
 mod merger;
 mod quick;
+mod retention;
 mod runs;
 mod store;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use perdura_archive::merger::choose;
 use perdura_archive::{
     BackupId, Edit, Manifest, Merger, MergerOptions, MergerStep, Object, ObjectId, PageAt, RunId,
-    Scope, Store,
+    Scope, Store, Verdict,
 };
 use perdura_base::{Epoch, Error};
 use perdura_device::{Access, Disk, MemDisk, SimDisk};
@@ -25,7 +25,7 @@ fn merger(store: &Arc<Store>, options: MergerOptions) -> Merger {
 fn combining() -> MergerOptions {
     MergerOptions {
         fan_in: 4,
-        policy: Arc::new(|_, _| Some(Vec::new())),
+        policy: Arc::new(|_, _| Verdict::Only(Vec::new())),
         ..MergerOptions::default()
     }
 }

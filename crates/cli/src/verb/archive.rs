@@ -6,22 +6,27 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
+use perdura_archive::retention::shown::{Range, ranges};
 use perdura_archive::{BackupId, Role, Store, Writer, list_archives};
 use perdura_base::Uuid;
-use perdura_device::Disk;
+use perdura_device::{Disk, FileDisk};
 use perdura_page::RegionDigest;
 use serde::Serialize;
 
+use super::archive_agent;
 use super::parent::ShownParent;
 use crate::exit::{Damaged, Usage};
 use crate::output;
 use crate::read_disk::ReadDisk;
 
-/// Look at an archive: the log of a database, sorted, and its backups.
+/// Look at an archive, and work on it: the log of a database, sorted, and its backups.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     Status(Status),
     Verify(Verify),
+    Merge(archive_agent::Merge),
+    Prune(archive_agent::Prune),
+    Agent(archive_agent::Run),
 }
 
 /// Where the archive is, and of which database.
@@ -37,7 +42,8 @@ pub struct Which {
 
 /// Print what an archive holds: its epochs, runs and backups.
 ///
-/// Reads the newest manifest and the names of the files, and changes nothing; the database may be running.
+/// Its moments are the epochs that can be restored to: each one, or of older ones those that retention has kept. Reads the newest
+/// manifest, the names of the files and the ends of the runs, and changes nothing; the database may be running.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive status --archive /backup/perdura")]
 pub struct Status {
@@ -72,6 +78,14 @@ impl Which {
         open(&self.archive, self.uuid.as_deref())
     }
 
+    /// The directory of an archive that is there, to be changed.
+    ///
+    /// # Errors
+    /// Those of the directory.
+    pub fn disk_to_write(&self) -> Result<Arc<dyn Disk>> {
+        Ok(Arc::new(FileDisk::new(&self.archive)?))
+    }
+
     /// Opens the archive to change it, as an agent beside the database.
     ///
     /// # Errors
@@ -82,7 +96,7 @@ impl Which {
             role: Role::Agent,
             life: RandomState::new().hash_one(store.uuid()),
         };
-        let disk = Arc::clone(store.disk());
+        let disk = self.disk_to_write()?;
         let opened = Store::open(disk, store.uuid(), writer, None);
         let (store, _) = opened.with_context(|| self.archive.display().to_string())?;
         Ok(store)
@@ -139,12 +153,48 @@ struct Held {
     unnamed_runs: usize,
     backups: Vec<String>,
     backup_bytes: u64,
+    moments: Vec<Moments>,
+}
+
+/// Epochs with their moments alike.
+#[derive(Serialize)]
+struct Moments {
+    from_epoch: u64,
+    to_epoch: u64,
+    from_us: u64,
+    to_us: u64,
+    /// How far they are apart, microseconds; 0: each epoch is one.
+    grain_us: u64,
 }
 
 pub fn run(action: &Action) -> Result<()> {
     match action {
         Action::Status(args) => status(args),
         Action::Verify(args) => verify(args),
+        Action::Merge(args) => archive_agent::merge(args),
+        Action::Prune(args) => archive_agent::prune(args),
+        Action::Agent(args) => archive_agent::run(args),
+    }
+}
+
+impl Moments {
+    fn of(range: &Range) -> Moments {
+        Moments {
+            from_epoch: range.first.0,
+            to_epoch: range.last.0,
+            from_us: range.wall_us.0,
+            to_us: range.wall_us.1,
+            grain_us: range.grain_us(),
+        }
+    }
+
+    fn line(&self) -> String {
+        let (from, to) = (self.from_epoch, self.to_epoch);
+        let seconds = self.grain_us.div_ceil(1_000_000);
+        match self.grain_us {
+            0 => format!("moments   each of epochs {from} to {to}\n"),
+            _ => format!("moments   one in about {seconds} s of epochs {from} to {to}\n"),
+        }
     }
 }
 
@@ -156,6 +206,10 @@ fn status(args: &Status) -> Result<()> {
         let some = objects.filter(|object| object.id.run().is_some() == runs);
         some.map(|object| object.bytes).sum()
     };
+    let ranges = ranges(&store).unwrap_or_else(|error| {
+        eprintln!("perdura: the moments are not known: {error}");
+        Vec::new()
+    });
     let held = Held {
         uuid: store.uuid().to_string(),
         manifest: manifest.number,
@@ -167,6 +221,7 @@ fn status(args: &Status) -> Result<()> {
         unnamed_runs: store.unnamed_runs(&manifest)?.len(),
         backups: manifest.backups().map(|id| id.name()).collect(),
         backup_bytes: bytes(false),
+        moments: ranges.iter().map(Moments::of).collect(),
     };
     if args.json {
         return output::json(&held);
@@ -183,6 +238,9 @@ fn status(args: &Status) -> Result<()> {
             "          {} more that no manifest names yet; a restore reads them as well\n",
             held.unnamed_runs
         );
+    }
+    for range in &held.moments {
+        text += &range.line();
     }
     for name in &held.backups {
         text += &format!("backup    {name}\n");

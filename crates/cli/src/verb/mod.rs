@@ -1,6 +1,7 @@
 //! The verbs.
 
 pub mod archive;
+pub mod archive_agent;
 pub mod backup;
 pub mod bench;
 pub mod completions;

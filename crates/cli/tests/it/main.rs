@@ -5,6 +5,7 @@
 //! concurrent load that knows what must be there afterwards.
 
 mod archive;
+mod archive_agent;
 mod archive_refusals;
 mod beside_redis;
 mod browsers;

@@ -8,7 +8,7 @@ use perdura::{
     Archiving, Core, CoreOptions, Db, Disks, Env, EpochEnds, Error, Merging, MergingStep, Options,
     Progress, Rung,
 };
-use perdura_archive::{ArchiverStep, MergerOptions, Store, list_archives};
+use perdura_archive::{ArchiverStep, MergerOptions, Retention, Store, list_archives};
 use perdura_base::{CkptEpoch, Epoch, Uuid};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, MemDisk, SimDisk};
 use perdura_page::RegionDigest;
@@ -56,7 +56,7 @@ fn merging(archiving: &Archiving) -> Merging {
         fan_in: 2,
         ..MergerOptions::default()
     };
-    Merging::new(archiving.lent(), options)
+    Merging::new(archiving.lent(), options, Retention::default())
 }
 
 fn open_core(
@@ -136,7 +136,7 @@ impl World {
     }
 
     fn merge(&mut self) {
-        match self.merging.step() {
+        match self.merging.step(0) {
             Ok(step) => {
                 self.seen.merges += usize::from(matches!(step, MergingStep::Merged(_)));
                 assert!(!matches!(step, MergingStep::Elsewhere));
@@ -155,7 +155,7 @@ impl World {
         self.fails = false;
         if self.archiving.lent().get().is_none() {
             // The archiver cannot open the archive again before the merger has let go of it.
-            let step = self.merging.step();
+            let step = self.merging.step(0);
             assert!(matches!(step, Ok(MergingStep::Idle)), "{step:?}");
         }
     }
@@ -306,7 +306,11 @@ fn the_archive_has_what_the_log_had_whatever_fails_on_either_disk() {
 #[test]
 fn runs_of_an_hour_are_few_at_any_time() {
     let mut world = World::new(5);
-    world.merging = Merging::new(world.archiving.lent(), MergerOptions::default());
+    world.merging = Merging::new(
+        world.archiving.lent(),
+        MergerOptions::default(),
+        Retention::default(),
+    );
     let mut most = 0;
     for second in 1..=3600u32 {
         put(
@@ -323,7 +327,7 @@ fn runs_of_an_hour_are_few_at_any_time() {
         world.archiving.cut_at(world.core.wal().durable(Rung::Disk));
         while world.step() != ArchiverStep::Idle {}
         loop {
-            let step = world.merging.step().unwrap();
+            let step = world.merging.step(0).unwrap();
             if matches!(step, MergingStep::Idle) {
                 break;
             }

@@ -148,7 +148,7 @@ impl World {
         };
         let options = MergerOptions {
             fan_in: 2,
-            policy: Arc::new(|_, _| Some(Vec::new())),
+            policy: Arc::new(|_, _| perdura_archive::Verdict::Only(Vec::new())),
             ..MergerOptions::default()
         };
         let merger = Merger::new(store, options, Arc::new(RegionDigest::new()));

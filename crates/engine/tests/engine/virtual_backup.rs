@@ -7,7 +7,8 @@ use perdura::{Core, Error, Progress};
 use perdura_archive::backup::{Backup, BackupKind};
 use perdura_archive::store::{Creation, Lease};
 use perdura_archive::{
-    BackupId, Edit, Images, Merger, MergerOptions, Object, ObjectId, Role, RunId, Store, Writer,
+    BackupId, Edit, Images, Merger, MergerOptions, Object, ObjectId, Role, RunId, Store, Verdict,
+    Writer,
 };
 use perdura_base::checksum::crc32c;
 use perdura_base::num::to_u64;
@@ -344,7 +345,7 @@ fn no_run_is_applied_behind_the_first_key_addressed_table_and_the_anchor_in_the_
 fn merge(store: &Arc<Store>) -> RunId {
     let options = MergerOptions {
         fan_in: store.manifest().runs().count(),
-        policy: Arc::new(|_, _| Some(Vec::new())),
+        policy: Arc::new(|_, _| Verdict::Only(Vec::new())),
         ..MergerOptions::default()
     };
     let region = Arc::new(RegionDigest::new());

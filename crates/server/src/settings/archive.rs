@@ -1,5 +1,8 @@
 //! The settings of the archive.
 
+use perdura::Retention;
+use perdura::retention::words::show_age;
+
 use super::kind::{Kind, boolean, yes_no};
 use super::row::{database, one, path, put_path, row};
 use super::{Group, Setting};
@@ -26,3 +29,45 @@ pub const MERGE: Setting = row(
         Ok(())
     }),
 );
+
+pub const KEEP: Setting = row(
+    "archive-keep",
+    Group::Database,
+    Kind::Text,
+    "Moments of the archive older than this may go, as `30d`, with the backups and runs that only they need. A backup that serves \
+     the oldest moment that is kept stays, and so does the newest one that is whole.",
+    database!(
+        |o| o.archive_retention.keep_us().map(show_age).into_iter().collect(),
+        |o, v| {
+            let grains = o.archive_retention.to_string();
+            o.archive_retention = Retention::parse(some(&v[0]), &grains)?;
+            Ok(())
+        }
+    ),
+)
+.default("none goes");
+
+pub const MOMENTS: Setting = row(
+    "archive-moments",
+    Group::Database,
+    Kind::Text,
+    "Which moments of the archive are kept until then, by age: `all 1h, 1s 1d, 1min` is each one for an hour, one a second for a day, \
+     and one a minute beyond. Merges combine the records between them.",
+    database!(
+        |o| {
+            let grains = o.archive_retention.to_string();
+            some(&grains).map(str::to_owned).into_iter().collect()
+        },
+        |o, v| {
+            let keep = o.archive_retention.keep_us().map(show_age);
+            o.archive_retention = Retention::parse(keep.as_deref(), &v[0])?;
+            Ok(())
+        }
+    ),
+)
+.default("each");
+
+/// A text that is not empty.
+fn some(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.trim().is_empty())
+}

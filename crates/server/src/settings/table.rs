@@ -57,6 +57,8 @@ pub static SETTINGS: &[Setting] = &[
     ),
     archive::DIRECTORY,
     archive::MERGE,
+    archive::KEEP,
+    archive::MOMENTS,
     row(
         "image-dir",
         Group::Database,

@@ -1,0 +1,93 @@
+//! The archive agent: it works on an archive from outside the database, in another process, and knows of the database only
+//! what manifests say.
+//!
+//! It has the role of an agent, of which there is one, and the right to merge. Opening the archive is one step; after an error the
+//! next step opens it again, and removes what the failure has left. Killed at any moment, it loses what it was at: the inputs
+//! of a merge are there until the manifest without them is durable.
+//!
+//! # Source
+//! "Single-pass restore after a media failure", 3.3: a daemon merges runs beside the database.
+//! # Deviations
+//! The paper's daemon is a thread of the server. Ours needs no more than the directory, so it may be on another machine.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::mix64;
+use perdura_base::{Result, Uuid};
+use perdura_device::Disk;
+use perdura_page::RegionDigest;
+
+use crate::manifest::{Role, Writer};
+use crate::merger::MergerOptions;
+use crate::retention::Retention;
+use crate::store::Store;
+use crate::upkeep::{Upkeep, UpkeepStep};
+
+/// Works on the archive of one database.
+pub struct Agent {
+    disk: Arc<dyn Disk>,
+    uuid: Uuid,
+    life: u64,
+    openings: u64,
+    options: MergerOptions,
+    retention: Retention,
+    digest: Arc<RegionDigest>,
+    upkeep: Option<Upkeep>,
+}
+
+impl Agent {
+    /// An agent for the archive of a database on a disk. `life` is a random number: each agent has its own.
+    #[must_use]
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        (uuid, life): (Uuid, u64),
+        options: MergerOptions,
+        retention: Retention,
+    ) -> Agent {
+        Agent {
+            disk,
+            uuid,
+            life,
+            openings: 0,
+            options,
+            retention,
+            digest: Arc::new(RegionDigest::new()),
+            upkeep: None,
+        }
+    }
+
+    /// The archive, while it is open.
+    #[must_use]
+    pub fn store(&self) -> Option<&Arc<Store>> {
+        self.upkeep.as_ref().map(Upkeep::store)
+    }
+
+    /// Takes one step: opens the archive, or one I/O. `now_us` is the wall clock, microseconds since 1970.
+    ///
+    /// # Errors
+    /// [`Error::Locked`](perdura_base::Error::Locked) if there is another agent, or another process merges, and
+    /// [`Error::ArchiveTaken`](perdura_base::Error::ArchiveTaken) if one has come: this one is done with. Else as
+    /// [`Store::open`] and [`Upkeep::step`]; the next step opens the archive again.
+    pub fn step(&mut self, now_us: u64) -> Result<UpkeepStep> {
+        let Some(mut upkeep) = self.upkeep.take() else {
+            self.upkeep = Some(self.open()?);
+            return Ok(UpkeepStep::Looked);
+        };
+        let step = upkeep.step(now_us)?;
+        self.upkeep = Some(upkeep);
+        Ok(step)
+    }
+
+    fn open(&mut self) -> Result<Upkeep> {
+        assert!(self.upkeep.is_none(), "it is opened once at a time");
+        let life = mix64(self.life.wrapping_add(self.openings));
+        self.openings += 1;
+        let writer = Writer {
+            role: Role::Agent,
+            life,
+        };
+        let (store, _) = Store::open(Arc::clone(&self.disk), &self.uuid, writer, None)?;
+        let (options, retention) = (self.options.clone(), self.retention.clone());
+        Upkeep::new(store, options, retention, Arc::clone(&self.digest))
+    }
+}

@@ -1,0 +1,59 @@
+//! Which backups and runs no promised moment needs.
+//!
+//! A restore begins with a backup and reads the runs from the backup's begin on. So of the backups that end at or before the oldest
+//! promised moment only the newest whole one is needed, the *base*, and of the runs those behind its begin. Backups behind it
+//! make restores quick, and stay.
+
+use perdura_base::Epoch;
+
+use crate::backup::BackupId;
+use crate::manifest::{Manifest, ObjectId};
+
+/// A backup, as far as it can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// The backup.
+    pub id: BackupId,
+    /// The first epoch of the runs that a restore from it reads; `None`: it is damaged, so that nothing can rely on it.
+    pub begin: Option<Epoch>,
+}
+
+/// What goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Removals {
+    /// Backups.
+    pub backups: Vec<ObjectId>,
+    /// Runs that end at or before this epoch.
+    pub runs_before: Option<Epoch>,
+}
+
+impl Removals {
+    /// Whether everything stays.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.backups.is_empty() && self.runs_before.is_none()
+    }
+}
+
+/// What goes if moments before epoch `oldest` are not promised: the state as of `oldest` is. `known` are the manifest's backups.
+#[must_use]
+pub fn plan(manifest: &Manifest, known: &[Known], oldest: Epoch) -> Removals {
+    let whole = known.iter().filter_map(|one| Some((one.id, one.begin?)));
+    let before = whole.filter(|(id, _)| id.end <= oldest);
+    let Some((base, begin)) = before.max_by_key(|(id, _)| *id) else {
+        return Removals::default();
+    };
+    let goes = |object: &ObjectId| object.backup().is_some_and(|id| id < base);
+    let objects = manifest.objects.iter().map(|object| object.id);
+    let backups: Vec<ObjectId> = objects.filter(goes).collect();
+    let first = manifest.runs().next();
+    let runs_before = first.filter(|run| run.epochs.end <= begin).map(|_| begin);
+    debug_assert!(
+        backups.iter().all(|object| object.backup() != Some(base)),
+        "the base stays"
+    );
+    Removals {
+        backups,
+        runs_before,
+    }
+}

@@ -1,0 +1,132 @@
+//! Reads what the plan needs and removes what no promised moment does, one I/O a step.
+
+use std::sync::Arc;
+
+use perdura_base::{Epoch, Result};
+
+use super::Retention;
+use super::plan::{Known, plan};
+use crate::backup::{Backup, BackupId};
+use crate::manifest::{Edit, Manifest};
+use crate::name::RunId;
+use crate::output::Progress;
+use crate::store::{Publication, Store};
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Backups.
+    pub backups: usize,
+    /// Runs.
+    pub runs: usize,
+}
+
+enum Stage {
+    /// Looks for the last moment that is not promised, in these runs, from the newest on.
+    Moments(Vec<RunId>),
+    /// Opens these backups.
+    Backups(Epoch, Vec<BackupId>, Vec<Known>),
+    /// Makes these changes, the last one first.
+    Edits(Vec<Edit>, Option<Box<Publication>>),
+}
+
+/// One look at an archive, and the removals that follow from it.
+pub struct Retaining {
+    store: Arc<Store>,
+    manifest: Arc<Manifest>,
+    oldest_us: u64,
+    removed: Removed,
+    stage: Stage,
+}
+
+impl Retaining {
+    /// Begins to look at an archive at a wall-clock time, microseconds since 1970. `None`: everything is promised.
+    #[must_use]
+    pub fn new(store: Arc<Store>, retention: &Retention, now_us: u64) -> Option<Retaining> {
+        let horizon = retention.grains().last().and_then(|grain| grain.until_us);
+        let keep_us = match (retention.keep_us(), horizon) {
+            (Some(keep), Some(horizon)) => keep.min(horizon),
+            (keep, horizon) => keep.or(horizon)?,
+        };
+        let manifest = store.manifest();
+        let runs = manifest.runs().collect();
+        Some(Retaining {
+            store,
+            manifest,
+            oldest_us: now_us.saturating_sub(keep_us),
+            removed: Removed::default(),
+            stage: Stage::Moments(runs),
+        })
+    }
+
+    /// Goes on by one I/O.
+    ///
+    /// # Errors
+    /// Of a run that cannot be read, and as [`Publication::step`]. What was removed before stays removed.
+    pub fn step(&mut self) -> Result<Progress<Removed>> {
+        match &mut self.stage {
+            Stage::Moments(runs) => {
+                // Those behind are younger, and no backup may count on a run that is not there.
+                let Some(id) = runs.pop() else {
+                    return Ok(Progress::Done(self.removed));
+                };
+                let run = self.store.open_run(id)?;
+                let moments = run.moments().list();
+                let before = moments.partition_point(|m| m.wall_us <= self.oldest_us);
+                if before > 0 {
+                    let oldest = moments[before - 1].epoch;
+                    let backups = self.manifest.backups().collect();
+                    self.stage = Stage::Backups(oldest, backups, Vec::new());
+                }
+            }
+            Stage::Backups(oldest, left, known) => match left.pop() {
+                Some(id) => {
+                    let (disk, dir) = (self.store.disk().as_ref(), self.store.backups_dir());
+                    let backup = Backup::open(disk, &dir, id, self.store.uuid());
+                    let begin = backup.ok().map(|backup| backup.header().begin);
+                    known.push(Known { id, begin });
+                }
+                None => {
+                    let removals = plan(&self.manifest, known, *oldest);
+                    let runs = removals
+                        .runs_before
+                        .map(|before| Edit::RemoveRuns { before });
+                    let backups = removals.backups.into_iter().map(Edit::RemoveBackup);
+                    self.stage = Stage::Edits(runs.into_iter().chain(backups).collect(), None);
+                }
+            },
+            Stage::Edits(edits, publication) => {
+                if let Some(going_on) = publication {
+                    if let Progress::Done(_) = going_on.step()? {
+                        *publication = None;
+                    }
+                    return Ok(Progress::More);
+                }
+                let Some(edit) = edits.pop() else {
+                    return Ok(Progress::Done(self.removed));
+                };
+                match edit {
+                    Edit::RemoveRuns { before } => {
+                        let goes = |run: &RunId| run.epochs.end <= before;
+                        self.removed.runs += self.manifest.runs().filter(goes).count();
+                    }
+                    _ => self.removed.backups += 1,
+                }
+                *publication = Some(Box::new(self.store.publish(edit)));
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// Takes all steps.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<Removed> {
+        loop {
+            if let Progress::Done(removed) = self.step()? {
+                return Ok(removed);
+            }
+        }
+    }
+}

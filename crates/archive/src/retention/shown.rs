@@ -1,0 +1,64 @@
+//! The moments of an archive, in ranges with their grain, for people.
+
+use perdura_base::{Epoch, Result};
+
+use crate::store::Store;
+
+/// Neighbouring runs that have their moments alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first epoch.
+    pub first: Epoch,
+    /// The last one.
+    pub last: Epoch,
+    /// The wall clock at the first and the last moment that is listed, microseconds since 1970.
+    pub wall_us: (u64, u64),
+    /// How many moments there are; `None`: each epoch is one.
+    pub moments: Option<usize>,
+}
+
+impl Range {
+    /// The mean distance of moments, microseconds; 0: each epoch is one.
+    #[must_use]
+    pub fn grain_us(&self) -> u64 {
+        let Some(moments) = self.moments else {
+            return 0;
+        };
+        let gaps = u64::try_from(moments.saturating_sub(1)).unwrap_or(u64::MAX);
+        let (from, to) = self.wall_us;
+        debug_assert!(from <= to, "wall clocks of moments do not fall");
+        (to - from).checked_div(gaps).unwrap_or(to - from)
+    }
+}
+
+/// The ranges of an archive's moments: runs whose records were not combined are one, and each merged run that was is one of its own.
+///
+/// # Errors
+/// Of a run that cannot be opened.
+pub fn ranges(store: &Store) -> Result<Vec<Range>> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for id in store.manifest().runs() {
+        let run = store.open_run(id)?;
+        let list = run.moments().list();
+        let wall = |moment: Option<&crate::run::Moment>| moment.map(|m| m.wall_us);
+        let before = ranges.last().map_or(0, |range| range.wall_us.1);
+        let is_combined = run.header().only_listed_moments;
+        let own = Range {
+            first: id.epochs.begin,
+            last: id.epochs.last(),
+            wall_us: (
+                wall(list.first()).unwrap_or(before),
+                wall(list.last()).unwrap_or(before),
+            ),
+            moments: is_combined.then_some(list.len()),
+        };
+        match ranges.last_mut() {
+            Some(range) if range.moments.is_none() && own.moments.is_none() => {
+                range.last = own.last;
+                range.wall_us.1 = own.wall_us.1;
+            }
+            _ => ranges.push(own),
+        }
+    }
+    Ok(ranges)
+}

@@ -1,0 +1,331 @@
+//! `perdura archive merge`, `prune` and `agent`: work on an archive from outside its database.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Parser;
+use perdura_archive::retention::retaining::{Removed, Retaining};
+use perdura_archive::retention::words::parse_age;
+use perdura_archive::{
+    Agent, MergedRun, MergerOptions, MergerStep, Progress, Retention, Store, UpkeepStep,
+};
+use perdura_base::num::to_u64;
+use perdura_base::{Epoch, Error};
+use perdura_device::{Clock, SystemClock};
+use perdura_recovery::restore::RestoreProgress;
+use perdura_recovery::virtual_backup::VirtualBackup;
+use serde::Serialize;
+
+use super::archive::{Which, passed_over};
+use crate::exit::Usage;
+use crate::output;
+
+/// How often an agent with nothing to do looks for new runs.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The pause after a failure; each one after it doubles it.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Which moments the archive keeps.
+#[derive(Debug, Clone, clap::Args)]
+struct Promised {
+    /// Moments older than this may go, as `30d`, with the runs and backups that only they need [default: none goes].
+    #[arg(long, value_name = "AGE")]
+    keep: Option<String>,
+    /// Which moments stay until then, by age: `all 1h, 1s 1d, 1min` is each one for an hour, one a second for a day, and one a minute
+    /// beyond [default: each].
+    #[arg(long, value_name = "GRAINS", default_value = "")]
+    moments: String,
+}
+
+impl Promised {
+    fn retention(&self) -> Result<Retention> {
+        Ok(Retention::parse(self.keep.as_deref(), &self.moments).map_err(Usage)?)
+    }
+}
+
+/// Merge the runs of an archive, and end.
+///
+/// Runs that are neighbours become one, ten of a size at a time, until no ten are left. A restore reads fewer files then. The
+/// database may be running if it leaves merging to others (`archive-merge no`); its log and its data are not touched.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  perdura archive merge --archive /backup/perdura --all")]
+pub struct Merge {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    promised: Promised,
+    /// Make of all runs as few as there can be, of 16 GiB at most.
+    #[arg(long)]
+    all: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Remove the backups and runs of an archive that no moment needs which is to be kept, and end.
+///
+/// A backup that serves the oldest moment stays, and the newest one that is whole stays in any case.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  perdura archive prune --archive /backup/perdura --keep 30d")]
+pub struct Prune {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    promised: Promised,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Work on an archive in the background, until this process is ended.
+///
+/// Merges the runs that the database adds, and removes what no moment needs which is to be kept, so that the database need not do it:
+/// its setting `archive-merge` is `no` then. The agent needs the archive's directory alone. There is one agent of an archive. It
+/// can be ended at any moment: what it was at is begun again. When the disk fails it says so and tries again.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura archive agent --archive /backup/perdura\n  \
+    perdura archive agent --archive /backup/perdura --virtual-every 6h --keep 30d --moments 'all 1d, 1s'")]
+pub struct Run {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    promised: Promised,
+    /// Make a virtual backup so often, if something was archived meanwhile [default: none].
+    #[arg(long, value_name = "AGE")]
+    virtual_every: Option<String>,
+}
+
+fn agent(which: &Which, promised: &Promised, all: bool) -> Result<Agent> {
+    let store = which.open()?;
+    let retention = promised.retention()?;
+    let options = MergerOptions {
+        all,
+        policy: retention.policy(Arc::new(now_us)),
+        ..MergerOptions::default()
+    };
+    let life = RandomState::new().hash_one(std::process::id());
+    let disk = which.disk_to_write()?;
+    Ok(Agent::new(disk, (*store.uuid(), life), options, retention))
+}
+
+fn now_us() -> u64 {
+    SystemClock::new().wall_us()
+}
+
+/// Says of an error whose work is in the way.
+fn explained(error: Error, which: &Which) -> anyhow::Error {
+    let shown = which.archive.display();
+    let context = match &error {
+        Error::Locked { dir } if dir.contains("agent.lock") => {
+            format!("{shown}: another agent works on this archive, and there is one at a time")
+        }
+        Error::Locked { dir } if dir.contains("merging.lock") => {
+            format!(
+                "{shown}: the database merges its archive itself, unless it is served with `archive-merge no`"
+            )
+        }
+        _ => shown.to_string(),
+    };
+    anyhow::Error::new(error).context(context)
+}
+
+#[derive(Default, Serialize)]
+struct Done {
+    uuid: String,
+    merges: u64,
+    runs_before: u64,
+    runs: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+pub fn merge(args: &Merge) -> Result<()> {
+    let count = |store: &Store| to_u64(store.manifest().runs().count());
+    let store = args.which.open()?;
+    let mut done = Done {
+        uuid: store.uuid().to_string(),
+        runs_before: count(&store),
+        ..Done::default()
+    };
+    let mut agent = agent(&args.which, &args.promised, args.all)?;
+    loop {
+        match agent.step(now_us()) {
+            Ok(UpkeepStep::Merger(MergerStep::Idle)) => break,
+            Ok(UpkeepStep::Merger(MergerStep::Merged(merged))) => {
+                done.merges += 1;
+                done.bytes_in += merged.bytes_in;
+                done.bytes_out += merged.bytes_out;
+            }
+            Ok(_) => {}
+            Err(error) => return Err(explained(error, &args.which)),
+        }
+    }
+    let store = args.which.open()?;
+    done.runs = count(&store);
+    if args.json {
+        return output::json(&done);
+    }
+    output::text(&format!(
+        "archive   of database {}\nmerged    {} times: {} bytes became {}\nruns      {}, {} before\n",
+        done.uuid, done.merges, done.bytes_in, done.bytes_out, done.runs, done.runs_before
+    ))
+}
+
+#[derive(Serialize)]
+struct Pruned {
+    backups_removed: usize,
+    runs_removed: usize,
+}
+
+pub fn prune(args: &Prune) -> Result<()> {
+    let retention = args.promised.retention()?;
+    let store = args.which.open_to_write()?;
+    let lease = store.lease_merging();
+    let _lease = lease.map_err(|error| explained(error, &args.which))?;
+    let removed = match Retaining::new(store, &retention, now_us()) {
+        None => {
+            let why = "everything is to be kept: say with --keep from which age on moments may go";
+            return Err(Usage(why.into()).into());
+        }
+        Some(retaining) => retaining.run(),
+    };
+    let Removed { backups, runs } = removed.map_err(|error| explained(error, &args.which))?;
+    if args.json {
+        return output::json(&Pruned {
+            backups_removed: backups,
+            runs_removed: runs,
+        });
+    }
+    output::text(&format!("removed   {backups} backups, {runs} runs\n"))
+}
+
+/// Virtual backups, one every so often.
+struct Virtual {
+    every: Option<Duration>,
+    next: Instant,
+    running: Option<VirtualBackup>,
+    /// The last epoch of the one before.
+    last: Option<Epoch>,
+}
+
+impl Virtual {
+    /// Takes a step. Whether there is more to do now.
+    fn step(&mut self, store: Option<&Arc<Store>>) -> Result<bool, Error> {
+        if let Some(mut running) = self.running.take() {
+            match running.step()? {
+                Progress::More => self.running = Some(running),
+                Progress::Done(made) => {
+                    let header = made.backup.header;
+                    tell(&format!(
+                        "backup    {}: the state of epoch {}
+",
+                        header.id.name(),
+                        header.id.end
+                    ));
+                }
+            }
+            return Ok(true);
+        }
+        let (Some(every), Some(store)) = (self.every, store) else {
+            return Ok(false);
+        };
+        let end = store.manifest().held().0;
+        if Instant::now() < self.next || self.last == Some(end) {
+            return Ok(false);
+        }
+        self.next = Instant::now() + every;
+        self.last = Some(end);
+        if store.manifest().backups().any(|id| id.end == end) {
+            return Ok(false);
+        }
+        let progress = Arc::new(RestoreProgress::default());
+        match VirtualBackup::begin(store, None, progress, passed_over) {
+            Ok(begun) => self.running = Some(begun),
+            // The database makes a backup just now.
+            Err(Error::Locked { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+}
+
+pub fn run(args: &Run) -> Result<()> {
+    let every = args.virtual_every.as_deref().map(parse_age).transpose();
+    let every = every.map_err(Usage)?.map(Duration::from_micros);
+    let mut agent = agent(&args.which, &args.promised, false)?;
+    let mut backups = Virtual {
+        every,
+        next: Instant::now() + every.unwrap_or_default(),
+        running: None,
+        last: None,
+    };
+    let shown = args.which.archive.display().to_string();
+    eprintln!("the agent works on the archive in {shown}");
+    let mut pause = PAUSE;
+    let mut told = String::new();
+    loop {
+        let step = agent.step(now_us()).and_then(|step| {
+            let more = backups.step(agent.store())?;
+            Ok((step, more))
+        });
+        match step {
+            Ok((UpkeepStep::Merger(MergerStep::Idle), false)) => {
+                (pause, told) = (PAUSE, String::new());
+                std::thread::sleep(LOOK_EVERY);
+            }
+            Ok((step, _)) => say(&step),
+            Err(error @ (Error::Locked { .. } | Error::ArchiveTaken { .. })) => {
+                return Err(explained(error, &args.which));
+            }
+            Err(error) => {
+                let what = error.to_string();
+                if what != told {
+                    eprintln!(
+                        "{}",
+                        output::shown(&format!("{shown}: {what}; it is tried again"))
+                    );
+                    told = what;
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+/// Says what was done, to whoever listens.
+fn tell(line: &str) {
+    drop(output::text(line));
+}
+
+fn say(step: &UpkeepStep) {
+    match step {
+        UpkeepStep::Merger(MergerStep::Merged(MergedRun {
+            id,
+            inputs,
+            bytes_in,
+            bytes_out,
+            ..
+        })) => tell(&format!(
+            "merged    {inputs} runs of {bytes_in} bytes: {} of {bytes_out}
+",
+            id.name()
+        )),
+        UpkeepStep::Merger(MergerStep::GivenUp(id, why)) => eprintln!("{}: {why}", id.name()),
+        UpkeepStep::Removed(removed) if *removed != Removed::default() => {
+            tell(&format!(
+                "removed   {} backups, {} runs
+",
+                removed.backups, removed.runs
+            ));
+        }
+        UpkeepStep::Merger(MergerStep::Idle | MergerStep::Worked)
+        | UpkeepStep::Looked
+        | UpkeepStep::Removed(_) => {}
+    }
+}

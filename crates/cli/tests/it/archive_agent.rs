@@ -1,0 +1,164 @@
+//! An agent works on the archive of a database that is at work: killed again and again, and beside others.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use perdura::{Db, Options};
+
+use crate::support::{PERDURA, arg, ended};
+
+fn open(data: &Path, archive: &Path, merges: bool) -> Db {
+    let mut options = Options::new(data);
+    options.archive = Some(archive.to_owned());
+    options.archive_merge = merges;
+    options.first_backup = false;
+    Db::open(options).unwrap()
+}
+
+/// Writes, and has a checkpoint end the run.
+fn write(db: &Db, rng: &mut fastrand::Rng, round: u32) {
+    let put = |key: &[u8], value: &[u8]| {
+        let parts = [db.partition_of(key)].into_iter().collect();
+        let put = db.transact(&parts, |tx| tx.put(db.database(0), key, value, None));
+        put.map(drop).unwrap();
+    };
+    for _ in 0..40 {
+        let key = format!("key {}", rng.u32(0..3000));
+        let value = vec![rng.u8(..); rng.usize(0..2000)];
+        put(key.as_bytes(), &value);
+    }
+    put(b"round", &round.to_le_bytes());
+    db.checkpoint().unwrap();
+}
+
+fn spawn(archive: &Path, extra: &[&str]) -> Child {
+    Command::new(PERDURA)
+        .args(["archive", "agent", "--archive", arg(archive)])
+        .args(extra)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn kill(mut agent: Child) {
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}
+
+fn done(args: &[&str]) -> String {
+    let (code, text) = ended(args);
+    assert_eq!(code, 0, "{args:?}: {text}");
+    text
+}
+
+/// Waits for something, half a minute at most.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn runs_of(archive: &Path) -> usize {
+    let status = done(&["archive", "status", "--archive", arg(archive), "--json"]);
+    let runs = status.split("\"runs\": ").nth(1).unwrap();
+    runs.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_agent_that_is_killed_again_and_again_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (data, archive) = (at("data"), at("archive"));
+    let db = open(&data, &archive, false);
+    let mut rng = fastrand::Rng::with_seed(1);
+    db.back_up().unwrap();
+    let mut round = 0;
+    for _ in 0..30 {
+        let agent = spawn(&archive, &["--virtual-every", "10ms"]);
+        let until = Instant::now() + Duration::from_millis(rng.u64(1..250));
+        while Instant::now() < until {
+            round += 1;
+            write(&db, &mut rng, round);
+        }
+        kill(agent);
+    }
+    assert_eq!(db.delayed(), vec![]);
+    let digest = db.digest().unwrap();
+    db.close().unwrap();
+    let before = runs_of(&archive);
+    assert!(
+        before < usize::try_from(round).unwrap(),
+        "{before} of {round}"
+    );
+    done(&["archive", "verify", "--archive", arg(&archive)]);
+    done(&["archive", "merge", "--archive", arg(&archive), "--all"]);
+    assert_eq!(runs_of(&archive), 1);
+    done(&["archive", "verify", "--archive", arg(&archive)]);
+    let restored = at("restored");
+    done(&["restore", "--from", arg(&archive), "--to", arg(&restored)]);
+    let db = Db::open(Options::new(restored)).unwrap();
+    assert_eq!(db.digest().unwrap(), digest);
+}
+
+#[test]
+fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));
+    let merge = ["archive", "merge", "--archive", arg(&archive)];
+    let db = open(&data, &archive, true);
+    let stats = |db: &Db| db.stats().archive.unwrap();
+    wait_for("an archive", || stats(&db).runs_now.is_some());
+    // The database takes the right to merge a moment after it has opened the archive.
+    let mut told = (0, String::new());
+    wait_for("the database merges", || {
+        told = ended(&merge);
+        told.0 != 0
+    });
+    assert!(told.1.contains("archive-merge no"), "{told:?}");
+    db.abandon();
+
+    let agent = spawn(&archive, &[]);
+    wait_for("the agent is at work", || ended(&merge).0 != 0);
+    let (code, told) = ended(&merge);
+    assert!(code == 1 && told.contains("another agent"), "{told}");
+    // The database leaves the merging to it, and takes over when it is gone.
+    let db = open(&data, &archive, true);
+    wait_for("the agent is seen", || stats(&db).merged_elsewhere);
+    assert_eq!(db.delayed(), vec![]);
+    kill(agent);
+    wait_for("the agent is missed", || !stats(&db).merged_elsewhere);
+    db.close().unwrap();
+}
+
+#[test]
+fn what_no_moment_needs_is_pruned() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));
+    let db = open(&data, &archive, false);
+    let mut rng = fastrand::Rng::with_seed(2);
+    for round in 0..4 {
+        write(&db, &mut rng, round);
+        db.back_up().unwrap();
+    }
+    let digest = db.digest().unwrap();
+    db.close().unwrap();
+    let prune = ["archive", "prune", "--archive", arg(&archive)];
+    let (code, told) = ended(&prune);
+    assert!(code == 2 && told.contains("--keep"), "{told}");
+    let kept = done(&[&prune[..], &["--keep", "1d"]].concat());
+    assert!(kept.contains("0 backups, 0 runs"), "{kept}");
+    std::thread::sleep(Duration::from_millis(20));
+    let removed = done(&[&prune[..], &["--keep", "1ms"]].concat());
+    assert!(removed.contains("3 backups"), "{removed}");
+    let listed = done(&["backup", "list", "--archive", arg(&archive)]);
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    let restored = dir.path().join("restored");
+    done(&["restore", "--from", arg(&archive), "--to", arg(&restored)]);
+    let db = Db::open(Options::new(restored)).unwrap();
+    assert_eq!(db.digest().unwrap(), digest);
+}
