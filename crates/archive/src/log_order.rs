@@ -1,12 +1,14 @@
 //! A run's records in the order of the log: what a run was before it was sorted.
 //!
 //! Only the traditional restore wants this order (`perdura_recovery::restore`), as the baseline that sorting is measured
-//! against. The records are read, and then sorted by epoch in memory. Those of one epoch stay in the order of their pages: the
-//! log has them in another one, which is of no consequence to the result because they commute, and theirs favours
-//! whoever keeps pages in a buffer.
+//! against. The records are read, and then sorted by epoch in memory. A run does not say in which order those of one epoch were
+//! logged. They commute, so any is right, but a buffer of pages is another matter: left in the order of their pages they
+//! would be a sweep over the database an epoch, which a tiny buffer gains from and a larger one loses by. So they are scattered, as
+//! commits of independent transactions are.
 
 use std::sync::Arc;
 
+use perdura_base::checksum::mix64;
 use perdura_base::num::{to_u32, to_usize};
 use perdura_base::{CkptEpoch, Error, Result};
 
@@ -66,9 +68,14 @@ impl LogOrder {
         Ok(LogOrder { heads, bytes })
     }
 
-    /// Puts the records in the order of their epochs; a net record comes with its first.
+    /// Puts the records in the order of their epochs, and those of one epoch in the same scattered order each time. A net record
+    /// comes with its first epoch.
     pub fn sort(&mut self) {
-        self.heads.sort_by_key(|head| head.epochs.first);
+        self.heads.sort_by_cached_key(|head| {
+            let page = u64::from(head.at.partition.0) << 32 | u64::from(head.at.local);
+            let place = mix64(mix64(page) ^ u64::from(head.updates.first.0));
+            (head.epochs.first, place)
+        });
     }
 
     /// The records.

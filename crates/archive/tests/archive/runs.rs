@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use perdura_archive::{Codec, Moments, PageAt, RunId, RunWriter, Scope};
+use perdura_archive::{Codec, LogOrder, Moments, PageAt, RunId, RunWriter, Scope};
 use perdura_base::{Error, PartitionId};
 use perdura_device::{CrashProfile, Disk, FaultPlan, FileDisk, SimDisk};
 use perdura_page::RegionDigest;
@@ -172,4 +172,33 @@ fn the_seeded_bug_of_publication_is_caught() {
     let wrong = first_wrong(&written);
     arm(None);
     assert!(wrong.is_some());
+}
+
+#[test]
+fn the_order_of_the_log_is_by_epoch_and_no_sweep_over_the_pages() {
+    let mut rng = fastrand::Rng::with_seed(9);
+    let all = random(&mut rng, 1000..1004, 400);
+    let run = write(
+        &disk(),
+        header(id(1000, 1004, 0, 0)),
+        Codec::Lz4,
+        &all,
+        &Moments::sampled(&[]),
+    );
+    let ordered = || {
+        let mut log = LogOrder::read(run.as_ref().expect("a run")).expect("whole");
+        log.sort();
+        log.records()
+            .map(|record| Owned::of(&record))
+            .collect::<Vec<Owned>>()
+    };
+    let log = ordered();
+    assert_eq!(log, ordered(), "the same order each time");
+    assert!(log.is_sorted_by_key(|record| record.epochs.first));
+    let mut sorted = log.clone();
+    sorted.sort_by_key(Owned::key);
+    assert_eq!(sorted, all, "no record is lost");
+    let pairs = log.windows(2);
+    let rises = pairs.filter(|pair| pair[0].at <= pair[1].at).count();
+    assert!((120..280).contains(&rises), "{rises} of 399");
 }

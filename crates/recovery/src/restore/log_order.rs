@@ -2,8 +2,8 @@
 //! are applied to it in the order of the log, through a buffer pool.
 //!
 //! Where that jumps about in the image, pages are read one at a time, and written back when the pool is full. The records
-//! come from the runs of the archive. A log that nobody has sorted would have them in the order of their epochs, so a
-//! thread reads the runs ahead and puts each in that order, and the time for which the replay waits for the sorting
+//! come from the runs of the archive. A log that nobody has sorted would have them in the order of their epochs, and scattered within
+//! one, so a thread reads the runs ahead and puts each in that order, and the time for which the replay waits for the sorting
 //! is not counted: this baseline pays for reading the log, but not for having been sorted. It is favoured in two more ways: a page that
 //! the backup lacks is begun without a read, and at the end changed pages are written in the order of their places.
 //!
