@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use perdura::{Core, Error, Progress};
-use perdura_archive::backup::{Backup, BackupKind};
+use perdura_archive::backup::{Backup, BackupHeader, BackupKind, BackupTail, BackupWriter};
 use perdura_archive::store::{Creation, Lease};
 use perdura_archive::{
     BackupId, Edit, Images, Merger, MergerOptions, Object, ObjectId, Role, RunId, Store, Verdict,
     Writer,
 };
 use perdura_base::checksum::crc32c;
+use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Pos, Uuid};
-use perdura_device::{Access, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
+use perdura_device::{Access, AlignedBuf, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
 use perdura_page::RegionDigest;
 use perdura_recovery::Disks;
 use perdura_recovery::restore::{RestoreMeans, RestorePlan, RestoreProgress, restore, served};
@@ -230,6 +231,47 @@ fn history(seed: u64) -> History {
     history.back_up();
     history.run(&mut rng, 40);
     history
+}
+
+/// Writes a backup again as one of a consistent image, in its place.
+fn make_consistent(store: &Store, id: BackupId) {
+    let plain = open(store, id);
+    let header = BackupHeader {
+        consistent: true,
+        ..*plain.header()
+    };
+    let disk = store.disk();
+    disk.remove(&id.path(&store.backups_dir())).expect("memory");
+    let writer = BackupWriter::create(Arc::clone(disk), &store.backups_dir(), header);
+    let mut writer = writer.expect("memory");
+    for partition in (0..header.chunks.partitions).map(PartitionId) {
+        let section = plain.section(partition).expect("a section");
+        for (nth, some) in section.pages.chunks(1).enumerate() {
+            let mut page = AlignedBuf::zeroed(PAGE_BYTES);
+            let read = plain.read_pages(partition, nth, some, &mut page);
+            read.expect("a page");
+            writer.push(some[0], &page).expect("memory");
+        }
+        writer.end_partition(Some(7), section.sidecar);
+    }
+    writer.finish().and_then(BackupTail::run).expect("memory");
+}
+
+#[test]
+fn a_cut_is_also_made_of_a_consistent_image_of_a_database_without_key_addressed_tables() {
+    let history = history(6);
+    let backup = history.backups[..1].to_vec();
+    let expected = stored(&history, &backup, &memory());
+    let of_plain = make(&expected, None).expect("a virtual backup");
+    let store = stored(&history, &backup, &memory());
+    make_consistent(&store, backup[0]);
+    assert!(open(&store, backup[0]).header().consistent);
+    let made = make(&store, None).expect("a virtual backup");
+    assert!(!made.backup.header.consistent);
+    assert_eq!(made.base, backup[0]);
+    assert_eq!(made.backup.proof, of_plain.backup.proof);
+    let (one, other) = (made.backup.header.id, of_plain.backup.header.id);
+    assert_eq!(pages(&open(&store, one)), pages(&open(&expected, other)));
 }
 
 #[test]
