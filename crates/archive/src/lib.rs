@@ -13,6 +13,9 @@
 //! | [`writer`] | sorted records become a file, one I/O at a time; publication |
 //! | [`reader`] | opening a run, its records in order, of all pages or of some |
 //! | [`quick`] | run generation: records of whole epochs, sorted in memory |
+//! | [`selection`] | run generation: records leave a selection tree while others arrive |
+//! | [`unsorted`] | traditional archiving, to be measured: records copied in the log's order |
+//! | [`generation`] | these three, one row each |
 //! | [`archiver`] | the log's durable epochs become runs, one I/O at a time |
 //! | [`merge`] | neighbouring runs become one, and records of one page one net record |
 //! | [`log_order`] | a run's records in the order of the log |
@@ -38,6 +41,7 @@
 pub mod agent;
 pub mod archiver;
 pub mod backup;
+pub mod generation;
 pub mod log_order;
 pub mod manifest;
 pub mod merge;
@@ -51,13 +55,17 @@ pub mod report;
 pub mod retention;
 pub mod run;
 mod sealed;
+pub mod selection;
 pub mod store;
+pub mod unsorted;
 pub mod upkeep;
+mod workspace;
 pub mod writer;
 
 pub use agent::Agent;
 pub use archiver::{ArchivedRun, Archiver, ArchiverOptions, ArchiverStep};
 pub use backup::BackupId;
+pub use generation::Generation;
 pub use log_order::LogOrder;
 pub use manifest::{Edit, Manifest, Object, ObjectId, Parent, Role, Writer};
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};

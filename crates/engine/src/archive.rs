@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use perdura_archive::store::{Creation, Own, Publication};
 use perdura_archive::{
-    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Images as ArchiveImages, Object,
-    Progress, Role, Store, Writer, list_archives,
+    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Generation,
+    Images as ArchiveImages, Object, Progress, Role, Store, Writer, list_archives,
 };
 use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
@@ -40,6 +40,7 @@ struct Running {
     archiver: Archiver,
     /// A run that exists, and the change that makes it part of the archive.
     naming: Option<(Publication, ArchivedRun)>,
+    row: Generation,
 }
 
 /// Archives a database into the archive on a disk, one I/O a step; opening the archive is one step.
@@ -47,6 +48,7 @@ pub struct Archiving {
     disk: Arc<dyn Disk>,
     life: u64,
     openings: u64,
+    row: Generation,
     running: Option<Running>,
     lent: Lent,
     proving: Proving,
@@ -63,11 +65,19 @@ impl Archiving {
             disk,
             life,
             openings: 0,
+            row: Generation::default(),
             running: None,
             lent: Lent::default(),
             proving: Proving::new(),
             proves: false,
         }
+    }
+
+    /// The same by another row of run generation. [`Generation::Unsorted`] is for measuring: the archive does not get what
+    /// it writes, and what the log has lost by then is lost.
+    #[must_use]
+    pub fn by(self, row: Generation) -> Archiving {
+        Archiving { row, ..self }
     }
 
     /// Where the archive of a database ends; `None` if it has none here. Changes nothing.
@@ -115,13 +125,14 @@ impl Archiving {
             return Ok(ArchiverStep::Working);
         };
         // While the archiver has work, it and the proof take steps in turn.
-        self.proves = !self.proves && self.proving.is_busy();
+        self.proves = !self.proves && self.proving.is_busy() && self.row.makes_runs();
         if self.proves && self.proving.step(core, &running.store) {
             self.running = Some(running);
             return Ok(ArchiverStep::Working);
         }
         let mut step = running.step(core, &self.proving);
-        if matches!(step, Ok(ArchiverStep::Idle)) && self.proving.step(core, &running.store) {
+        let proves = matches!(step, Ok(ArchiverStep::Idle)) && self.row.makes_runs();
+        if proves && self.proving.step(core, &running.store) {
             step = Ok(ArchiverStep::Working);
         }
         if step.is_ok() {
@@ -149,7 +160,10 @@ impl Archiving {
             source = core.log_source(&end)?;
         }
         core.set_archived(&end)?;
-        let options = ArchiverOptions::new(*store.uuid(), core.heap().geometry().chunks());
+        let options = ArchiverOptions {
+            row: self.row,
+            ..ArchiverOptions::new(*store.uuid(), core.heap().geometry().chunks())
+        };
         let archiver = Archiver::new(
             source,
             Arc::clone(&self.disk),
@@ -167,6 +181,7 @@ impl Archiving {
             store,
             archiver,
             naming: None,
+            row: self.row,
         })
     }
 
@@ -233,6 +248,10 @@ impl Running {
         let ArchiverStep::Run(run) = step else {
             return Ok(step);
         };
+        if !self.row.makes_runs() {
+            core.set_archived(&run.end)?;
+            return Ok(ArchiverStep::Run(run));
+        }
         let mut images = core.images_for_archive();
         proving.add_images(&mut images);
         // Noted behind the run's last frame: an ordered frame in it is of a family that the anchor declares.

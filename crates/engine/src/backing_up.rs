@@ -94,7 +94,10 @@ impl Shared {
 
     /// Whether the archive is open and has no backup, and is to have one.
     fn lacks_backup(&self) -> bool {
-        let store = self.lent.get().filter(|_| self.options.first_backup);
+        let store = self
+            .lent
+            .get()
+            .filter(|_| self.options.first_backup && self.options.archive_generation.makes_runs());
         store.is_some_and(|store| store.manifest().backups().next().is_none())
     }
 

@@ -130,7 +130,8 @@ impl Db {
     ) -> Result<Db> {
         let mut core_options = options.core()?;
         let clock = Arc::new(SystemClock::new());
-        let archiving = archive.map(|disk| Archiving::new(disk, seed(clock.as_ref())));
+        let row = options.archive_generation;
+        let archiving = archive.map(|disk| Archiving::new(disk, seed(clock.as_ref())).by(row));
         if let Some(archiving) = &archiving {
             core_options.archived = archived_end(archiving, &disks)?;
         }

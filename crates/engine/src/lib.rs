@@ -139,6 +139,7 @@ pub use keys::Keys;
 pub use map::Map;
 pub use merging::{Lent, Merging, MergingStep};
 pub use options::{CoreOptions, Options};
+pub use perdura_archive::Generation;
 pub use perdura_archive::retention::{self, Retention};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_device::{LogIo, LogWay, LogWayReport};

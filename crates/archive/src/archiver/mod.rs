@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!  epochs of the log ──► page records ──► workspace ── cut at an epoch's end ──► run, written, published
-//!                          (select)        (quick)                                 │
+//!                          (select)       (generation)                             │
 //!             ▲                                                                     ▼
 //!             └──────────────────── reads on behind the run ◄──────────── ArchivedRun to the caller
 //! ```
 //!
 //! It is a machine of one I/O a step, beside checkpoint and purge. While it reads, a step takes one block of the log; a
-//! run that was cut is sorted in memory, and written by the steps that follow. Then it reads on. It reads no clock: the
-//! caller says what time it is.
+//! run that was cut is laid out in its order, and written by the steps that follow. Then it reads on; row `selection` of
+//! [`Generation`] also reads between the writes. It reads no clock: the caller says what time it is.
 //!
 //! A run is cut when its workspace is full, when its first frame is [`age_ns`](ArchiverOptions::age_ns) old, or when the
 //! caller asks with [`cut_at`](Archiver::cut_at): for a checkpoint, a backup, a log that has to be cut, the end.
@@ -43,9 +43,12 @@ use perdura_device::Disk;
 use perdura_page::{Chunks, RegionDigest};
 use perdura_wal::{EpochEnds, EpochSource, SourceStep, Vouched};
 
-use crate::quick::{Quick, QuickRun, Sorted, WORKSPACE_BYTES};
+use crate::generation::{Generation, Player, Writing};
+use crate::name::EpochRange;
+use crate::quick::WORKSPACE_BYTES;
 use crate::run::{Codec, Moment, Moments};
-use crate::writer::{Progress, RunSummary, Tail};
+use crate::unsorted::CopyTail;
+use crate::writer::{Progress, RunSummary, RunWriter, Tail};
 
 use leftovers::Leftovers;
 use select::Selection;
@@ -68,6 +71,8 @@ pub struct ArchiverOptions {
     pub workspace_bytes: usize,
     /// How old the first frame of a run becomes before the run is cut, nanoseconds.
     pub age_ns: u64,
+    /// How records become runs.
+    pub row: Generation,
 }
 
 impl ArchiverOptions {
@@ -80,6 +85,7 @@ impl ArchiverOptions {
             codec: Codec::Lz4,
             workspace_bytes: WORKSPACE_BYTES,
             age_ns: AGE_NS,
+            row: Generation::Quick,
         }
     }
 }
@@ -124,9 +130,12 @@ enum Work {
     /// Removes one of them, or begins to read.
     Clear(Leftovers),
     Read,
-    Create(Box<Sorted>, Bounds),
-    Write(Box<QuickRun>, Bounds),
+    Create(EpochRange, Bounds),
+    Write(Box<RunWriter>, Bounds),
+    /// Reads a block of the log while a run is written.
+    ReadAlong(Box<RunWriter>, Bounds),
     End(Box<Tail>, Bounds),
+    Copy(Box<CopyTail>, Bounds),
     /// A step failed.
     Failed,
 }
@@ -161,8 +170,7 @@ impl Archiver {
         digest: Arc<RegionDigest>,
         wall_us: u64,
     ) -> Archiver {
-        let begin = next(source.at().epoch);
-        let quick = Quick::new(begin, options.chunks, options.workspace_bytes);
+        let player = Player::new(&options, next(source.at().epoch));
         Archiver {
             options,
             disk,
@@ -171,7 +179,7 @@ impl Archiver {
             source,
             work: Work::List,
             generation: 0,
-            selection: Selection::new(quick),
+            selection: Selection::new(player),
             moments: Vec::new(),
             wall_us,
             since_ns: None,
@@ -182,7 +190,7 @@ impl Archiver {
     /// The epoch with which the run begins that is being collected.
     #[must_use]
     pub fn begin(&self) -> Epoch {
-        self.selection.quick.begin()
+        self.selection.player.begin()
     }
 
     /// Whether something was read that no run has yet.
@@ -220,25 +228,40 @@ impl Archiver {
                 };
             }
             Work::Read => return self.read(durable, now_ns),
-            Work::Create(sorted, bounds) => {
-                let run = sorted.write(
+            Work::Create(epochs, bounds) => {
+                let written = self.selection.player.create(
                     Arc::clone(&self.disk),
                     &self.dir,
-                    (self.options.uuid, self.generation),
-                    self.options.codec,
-                    Arc::clone(&self.digest),
+                    (epochs, self.generation),
+                    (&self.options, &self.digest),
                 )?;
-                self.work = Work::Write(Box::new(run), bounds);
+                self.work = match written {
+                    Writing::Run(writer) => Work::Write(writer, bounds),
+                    Writing::Copy(tail) => Work::Copy(tail, bounds),
+                };
             }
-            Work::Write(mut run, bounds) => {
-                self.work = match run.step()? {
-                    Progress::More => Work::Write(run, bounds),
+            Work::Write(mut writer, bounds) => {
+                let player = &mut self.selection.player;
+                self.work = match player.write_some(&mut writer)? {
+                    Progress::More if player.reads_along() => Work::ReadAlong(writer, bounds),
+                    Progress::More => Work::Write(writer, bounds),
                     Progress::Done(()) => {
-                        let tail = run.finish(&bounds.moments, &bounds.end.ends)?;
+                        let tail = writer.finish(&bounds.moments, &bounds.end.ends)?;
                         Work::End(Box::new(tail), bounds)
                     }
                 };
             }
+            Work::ReadAlong(writer, bounds) => {
+                self.read_step(durable, now_ns)?;
+                self.work = Work::Write(writer, bounds);
+            }
+            Work::Copy(mut tail, bounds) => match tail.step()? {
+                Progress::More => self.work = Work::Copy(tail, bounds),
+                Progress::Done(summary) => {
+                    self.work = Work::Read;
+                    return Ok(ArchiverStep::Run(bounds.of(summary)));
+                }
+            },
             Work::End(mut tail, bounds) => match tail.step()? {
                 Progress::More => self.work = Work::End(tail, bounds),
                 Progress::Done(summary) => {
@@ -255,42 +278,49 @@ impl Archiver {
         Ok(ArchiverStep::Working)
     }
 
-    /// Reads on in the log, and cuts the run if that is due.
-    fn read(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
+    /// Reads on in the log: the records that a step returns join the run that is being collected.
+    fn read_step(&mut self, durable: &Vouched, now_ns: u64) -> Result<SourceStep> {
         let selection = &mut self.selection;
-        let read = self
+        let step = self
             .source
             .step(durable, |frame, origin| selection.take(&frame, origin))?;
-        match read {
+        match &step {
             SourceStep::Frames => {
                 self.since_ns.get_or_insert(now_ns);
-                if armed(Flaw::RunCutInsideEpoch) && self.selection.is_within(self.begin()) {
-                    let ends = self.source.at().ends.clone();
-                    let epoch = self.selection.epoch;
-                    self.cut(EpochEnds { epoch, ends })?;
-                } else {
-                    self.work = Work::Read;
-                }
             }
-            SourceStep::End { end, wall_us } => {
-                if end.epoch < self.begin() {
-                    assert!(
-                        armed(Flaw::RunCutInsideEpoch),
-                        "a run ends where an epoch does"
-                    );
-                    self.work = Work::Read;
-                    return Ok(ArchiverStep::Working);
-                }
-                self.wall_us = self.wall_us.max(wall_us);
+            SourceStep::End { end, wall_us } if end.epoch >= self.begin() => {
+                self.wall_us = self.wall_us.max(*wall_us);
                 self.moments.push(Moment {
                     epoch: end.epoch,
                     wall_us: self.wall_us,
                 });
-                let is_full = self.selection.quick.is_full();
-                if is_full || self.moments.len() >= MOMENTS_HELD_MAX || self.is_due(&end, now_ns) {
+            }
+            SourceStep::End { .. } => assert!(
+                armed(Flaw::RunCutInsideEpoch),
+                "a run ends where an epoch does"
+            ),
+            SourceStep::Idle => {}
+        }
+        Ok(step)
+    }
+
+    /// Reads on in the log, and cuts the run if that is due.
+    fn read(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
+        let step = self.read_step(durable, now_ns)?;
+        self.work = Work::Read;
+        match step {
+            SourceStep::Frames => {
+                if armed(Flaw::RunCutInsideEpoch) && self.selection.is_within(self.begin()) {
+                    let ends = self.source.at().ends.clone();
+                    let epoch = self.selection.epoch;
+                    self.cut(EpochEnds { epoch, ends })?;
+                }
+            }
+            SourceStep::End { end, .. } => {
+                let is_full =
+                    self.selection.player.is_full() || self.moments.len() >= MOMENTS_HELD_MAX;
+                if end.epoch >= self.begin() && (is_full || self.is_due(&end, now_ns)) {
                     self.cut(end)?;
-                } else {
-                    self.work = Work::Read;
                 }
             }
             SourceStep::Idle => {
@@ -301,7 +331,6 @@ impl Archiver {
                     "what was read belongs to a run"
                 );
                 if !has_epochs || !self.is_due(&end, now_ns) {
-                    self.work = Work::Read;
                     return Ok(ArchiverStep::Idle);
                 }
                 self.cut(end)?;
@@ -320,10 +349,7 @@ impl Archiver {
     /// Ends the run with an epoch, and begins the next one behind it.
     fn cut(&mut self, end: EpochEnds) -> Result<()> {
         let begin = next(end.epoch);
-        let options = &self.options;
-        let quick = Quick::new(begin, options.chunks, options.workspace_bytes);
-        let whole = std::mem::replace(&mut self.selection, Selection::new(quick));
-        let sorted = whole.quick.cut(begin)?;
+        let (epochs, ordered) = self.selection.cut(begin, &self.options)?;
         let moments = Moments::sampled(&std::mem::take(&mut self.moments));
         if self.wanted.is_some_and(|wanted| wanted <= end.epoch) {
             self.wanted = None;
@@ -333,9 +359,9 @@ impl Archiver {
             end,
             moments,
             wall_us: self.wall_us,
-            ordered: whole.ordered,
+            ordered,
         };
-        self.work = Work::Create(Box::new(sorted), bounds);
+        self.work = Work::Create(epochs, bounds);
         Ok(())
     }
 }

@@ -5,11 +5,13 @@ use perdura_base::{Epoch, Error, Result};
 use perdura_page::for_each_record;
 use perdura_wal::{Frame, FrameKind, Origin};
 
-use crate::quick::Quick;
+use super::ArchiverOptions;
+use crate::generation::Player;
+use crate::name::EpochRange;
 
 /// The records of the run that is being collected.
 pub(super) struct Selection {
-    pub quick: Quick,
+    pub player: Player,
     /// Ordered frames that were passed over.
     pub ordered: u64,
     /// The epoch of the last frame.
@@ -17,12 +19,19 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub fn new(quick: Quick) -> Selection {
+    pub fn new(player: Player) -> Selection {
         Selection {
-            epoch: quick.begin(),
-            quick,
+            epoch: player.begin(),
+            player,
             ordered: 0,
         }
+    }
+
+    /// Ends the run before epoch `end`, where the next one begins. Returns its epochs and the ordered frames in them.
+    pub fn cut(&mut self, end: Epoch, options: &ArchiverOptions) -> Result<(EpochRange, u64)> {
+        let epochs = self.player.cut(end, options)?;
+        self.epoch = end;
+        Ok((epochs, std::mem::take(&mut self.ordered)))
     }
 
     /// Takes a frame of the log.
@@ -47,15 +56,15 @@ impl Selection {
 
     #[inline]
     fn take_group(&mut self, payload: &[u8], origin: &Origin) -> Result<()> {
-        let quick = &mut self.quick;
+        let player = &mut self.player;
         let mut epoch = origin.epoch;
         if armed(Flaw::RunCutInsideEpoch) {
-            epoch = epoch.max(quick.begin());
+            epoch = epoch.max(player.begin());
         }
         let mut added = Ok(());
         let whole = for_each_record(payload, |record| {
             if added.is_ok() {
-                added = quick.add(epoch, &record);
+                added = player.add(epoch, &record);
             }
         });
         added?;
@@ -73,6 +82,6 @@ impl Selection {
 
     /// The seeded bug: whether the run is cut in the middle of an epoch.
     pub fn is_within(&self, begin: Epoch) -> bool {
-        self.quick.is_full() && self.epoch >= begin
+        self.player.is_full() && self.epoch >= begin
     }
 }

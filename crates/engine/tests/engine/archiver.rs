@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use perdura::{Core, EpochEnds, Error, Rung, SourceStep};
-use perdura_archive::{ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Run, RunId, Scope};
+use perdura_archive::{
+    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Generation, Run, RunId, Scope,
+};
 use perdura_base::{CkptEpoch, Epoch, PartitionId, PartitionSet, Pos, StreamId};
 use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
 use perdura_page::{RegionDigest, for_each_record};
@@ -118,6 +120,11 @@ fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)
     let source = core.log_source(end).unwrap();
     let options = ArchiverOptions {
         workspace_bytes: 20_000,
+        // An archive may have runs of both.
+        row: match end.epoch.0 % 2 {
+            0 => Generation::Quick,
+            _ => Generation::Selection,
+        },
         ..ArchiverOptions::new(core.anchor().get().uuid, core.heap().geometry().chunks())
     };
     let digest = Arc::new(RegionDigest::new());

@@ -1,9 +1,9 @@
 //! The settings of the archive.
 
-use perdura::Retention;
 use perdura::retention::words::show_age;
+use perdura::{Generation, Retention};
 
-use super::kind::{Kind, boolean, yes_no};
+use super::kind::{Kind, boolean, known, yes_no};
 use super::row::{database, one, path, put_path, row};
 use super::{Group, Setting};
 
@@ -71,3 +71,15 @@ pub const MOMENTS: Setting = row(
 fn some(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.trim().is_empty())
 }
+
+pub const GENERATION: Setting = row(
+    "archive-generation",
+    Group::Database,
+    Kind::Choice(&["quick", "selection", "unsorted"]),
+    "How records of the log become runs: quick sorts a workspace at a time, selection keeps a tree that reads on while it writes; \
+     unsorted copies them as they come, to be measured beside the others: nothing can be restored from that.",
+    database!(|o| one(o.archive_generation.name()), |o, v| known(
+        &mut o.archive_generation,
+        Generation::named(&v[0])
+    )),
+);

@@ -59,6 +59,7 @@ pub static SETTINGS: &[Setting] = &[
     archive::MERGE,
     archive::KEEP,
     archive::MOMENTS,
+    archive::GENERATION,
     row(
         "image-dir",
         Group::Database,

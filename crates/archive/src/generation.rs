@@ -1,0 +1,214 @@
+//! The ways in which records of the log become what the archive writes: one row each.
+//!
+//! | row | player | writes |
+//! |---|---|---|
+//! | `quick` | [`Quick`]: a workspace is sorted when it is full | runs |
+//! | `selection` | [`Selecting`]: a selection tree, which reads on while it writes | runs |
+//! | `unsorted` | [`Copying`]: no order but the log's | [unsorted copies](crate::unsorted), which restore nothing |
+//!
+//! The first is the product's. The paper proposes the second, and measures both kinds of runs against the third.
+
+use std::sync::Arc;
+
+use perdura_base::{Epoch, Result};
+use perdura_device::Disk;
+use perdura_page::{PageRecord, RegionDigest};
+
+use crate::archiver::ArchiverOptions;
+use crate::name::{EpochRange, RunId};
+use crate::quick::{Quick, Sorted};
+use crate::run::RunHeader;
+use crate::selection::Selecting;
+use crate::unsorted::{Copied, CopyTail, Copying};
+use crate::workspace::write_some;
+use crate::writer::{Progress, RunWriter};
+
+/// A row of the table above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Generation {
+    /// A sort per workspace.
+    #[default]
+    Quick,
+    /// Replacement selection.
+    Selection,
+    /// Traditional archiving, to be measured. What it writes restores nothing.
+    Unsorted,
+}
+
+impl Generation {
+    /// All rows.
+    pub const ALL: [Generation; 3] = [
+        Generation::Quick,
+        Generation::Selection,
+        Generation::Unsorted,
+    ];
+
+    /// The row's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Generation::Quick => "quick",
+            Generation::Selection => "selection",
+            Generation::Unsorted => "unsorted",
+        }
+    }
+
+    /// The row of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Generation> {
+        Generation::ALL.into_iter().find(|row| row.name() == name)
+    }
+
+    /// Whether it makes runs, from which a database can be restored.
+    #[must_use]
+    pub fn makes_runs(self) -> bool {
+        match self {
+            Generation::Quick | Generation::Selection => true,
+            Generation::Unsorted => false,
+        }
+    }
+}
+
+/// Collects the records of a run, and lays those of the run before out in their order.
+pub(crate) enum Player {
+    Quick {
+        collecting: Quick,
+        cut: Option<Sorted>,
+    },
+    Selection(Box<Selecting>),
+    Unsorted {
+        collecting: Box<Copying>,
+        cut: Option<Copied>,
+    },
+}
+
+/// A run or copy that is being written.
+pub(crate) enum Writing {
+    Run(Box<RunWriter>),
+    Copy(Box<CopyTail>),
+}
+
+impl Player {
+    /// A player whose first run begins with epoch `begin`.
+    pub fn new(options: &ArchiverOptions, begin: Epoch) -> Player {
+        match options.row {
+            Generation::Quick => Player::Quick {
+                collecting: Quick::new(begin, options.chunks, options.workspace_bytes),
+                cut: None,
+            },
+            Generation::Selection => Player::Selection(Box::new(Selecting::new(
+                begin,
+                options.chunks,
+                options.workspace_bytes,
+            ))),
+            Generation::Unsorted => Player::Unsorted {
+                collecting: Box::new(copying(begin, options)),
+                cut: None,
+            },
+        }
+    }
+
+    /// The epoch with which the run begins that is being collected.
+    pub fn begin(&self) -> Epoch {
+        match self {
+            Player::Quick { collecting, .. } => collecting.begin(),
+            Player::Selection(selecting) => selecting.begin(),
+            Player::Unsorted { collecting, .. } => collecting.begin(),
+        }
+    }
+
+    /// Adds a record of a block of this epoch.
+    #[inline]
+    pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<()> {
+        match self {
+            Player::Quick { collecting, .. } => collecting.add(epoch, record),
+            Player::Selection(selecting) => selecting.add(epoch, record),
+            Player::Unsorted { collecting, .. } => collecting.add(epoch, record),
+        }
+    }
+
+    /// Whether the run that is being collected should end with the epoch that is being read.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Player::Quick { collecting, .. } => collecting.is_full(),
+            Player::Selection(selecting) => selecting.is_full(),
+            Player::Unsorted { collecting, .. } => collecting.is_full(),
+        }
+    }
+
+    /// Whether the log is to be read while a run is written.
+    pub fn reads_along(&self) -> bool {
+        match self {
+            Player::Selection(selecting) => !selecting.is_full(),
+            Player::Quick { .. } | Player::Unsorted { .. } => false,
+        }
+    }
+
+    /// Ends the run that is being collected before epoch `end`, where the next one begins. The one before has been written.
+    pub fn cut(&mut self, end: Epoch, options: &ArchiverOptions) -> Result<EpochRange> {
+        match self {
+            Player::Quick { collecting, cut } => {
+                let next = Quick::new(end, options.chunks, options.workspace_bytes);
+                let sorted = std::mem::replace(collecting, next).cut(end)?;
+                let epochs = sorted.epochs();
+                *cut = Some(sorted);
+                Ok(epochs)
+            }
+            Player::Selection(selecting) => selecting.cut(end),
+            Player::Unsorted { collecting, cut } => {
+                let next = copying(end, options);
+                let copied = std::mem::replace(collecting.as_mut(), next).cut(end)?;
+                let epochs = copied.epochs();
+                *cut = Some(copied);
+                Ok(epochs)
+            }
+        }
+    }
+
+    /// Begins to write what was cut.
+    pub fn create(
+        &mut self,
+        disk: Arc<dyn Disk>,
+        dir: &str,
+        (epochs, generation): (EpochRange, u32),
+        (options, digest): (&ArchiverOptions, &Arc<RegionDigest>),
+    ) -> Result<Writing> {
+        if let Player::Unsorted { cut, .. } = self {
+            let copied = cut.take().expect("a copy was cut");
+            let tail = copied.write(disk, dir, generation)?;
+            return Ok(Writing::Copy(Box::new(tail)));
+        }
+        let header = RunHeader {
+            uuid: options.uuid,
+            id: RunId {
+                epochs,
+                level: 0,
+                generation,
+            },
+            chunks: options.chunks,
+            only_listed_moments: false,
+        };
+        let digest = Arc::clone(digest);
+        let writer = RunWriter::create(disk, dir, header, options.codec, digest)?;
+        Ok(Writing::Run(Box::new(writer)))
+    }
+
+    /// Encodes records of the run that was cut until one write has been made or none is left.
+    pub fn write_some(&mut self, writer: &mut RunWriter) -> Result<Progress<()>> {
+        match self {
+            Player::Quick { cut, .. } => {
+                let Some(sorted) = cut else {
+                    return Ok(Progress::Done(()));
+                };
+                write_some(sorted, writer)
+            }
+            Player::Selection(selecting) => write_some(selecting.as_mut(), writer),
+            Player::Unsorted { .. } => Ok(Progress::Done(())),
+        }
+    }
+}
+
+fn copying(begin: Epoch, options: &ArchiverOptions) -> Copying {
+    let database = (options.uuid, options.chunks);
+    Copying::new(begin, database, options.codec, options.workspace_bytes)
+}

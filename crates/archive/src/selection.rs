@@ -1,0 +1,164 @@
+//! Run generation by replacement selection: the row `selection`.
+//!
+//! Records wait in one selection tree, ordered by the number of their run and then as runs are. While the records of one run
+//! leave it in their order, to be written, those that arrive join the next one: reading goes on while a run is written, in one
+//! workspace. An arriving record gets the number of the root's run plus one, whatever its place in the order, so that each run
+//! holds a contiguous piece of the log.
+//!
+//! A run ends at an epoch's end. The paper's run ends where the memory was full when the run before it was written out; ours
+//! goes on from there to the end of the epoch that is being read. Until then the run before it may have left the tree: what
+//! arrives meanwhile still joins the run that is being collected.
+//!
+//! # Source
+//! "Single-pass restore after a media failure", 3.1: replacement selection without the comparison that would let a record
+//! join the run that is being written.
+//! # Deviations
+//! * Epochs instead of single records end a run.
+//! * The bytes of a run's records are freed when the run has left the tree, not one by one: beside the workspace there is
+//!   as much memory as the run that is being written has taken.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use perdura_base::{Epoch, Result};
+use perdura_page::{Chunks, PageRecord};
+
+use crate::name::EpochRange;
+use crate::record::RunRecord;
+use crate::workspace::{Arena, EPOCHS_MAX, InOrder, Key, cut_range};
+
+/// Bytes of an entry of the tree: a run's number and a key.
+const ENTRY_BYTES: usize = size_of::<Reverse<(u64, Key)>>();
+
+/// A run that is cut and leaves the tree.
+struct Leaving {
+    arena: Arena,
+    /// Bytes of records that have left.
+    gone: usize,
+    left: usize,
+}
+
+/// The selection tree, the run that is being collected, and the one that is leaving.
+pub struct Selecting {
+    chunks: Chunks,
+    workspace_bytes: usize,
+    tree: BinaryHeap<Reverse<(u64, Key)>>,
+    /// The number of the run that is being collected: that of the run that leaves, plus one.
+    run: u64,
+    begin: Epoch,
+    epoch_max: Epoch,
+    collecting: Arena,
+    collected: usize,
+    leaving: Option<Leaving>,
+}
+
+impl Selecting {
+    /// An empty tree; the first run begins with epoch `begin`.
+    #[must_use]
+    pub fn new(begin: Epoch, chunks: Chunks, workspace_bytes: usize) -> Selecting {
+        Selecting {
+            chunks,
+            workspace_bytes,
+            tree: BinaryHeap::new(),
+            run: 1,
+            begin,
+            epoch_max: begin,
+            collecting: Arena::new(begin, chunks),
+            collected: 0,
+            leaving: None,
+        }
+    }
+
+    /// The epoch with which the run begins that is being collected.
+    #[must_use]
+    pub fn begin(&self) -> Epoch {
+        self.begin
+    }
+
+    /// Bytes that the records in the tree take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let leaving = self.leaving.as_ref();
+        let leaving = leaving.map_or(0, |run| run.arena.bytes() - run.gone);
+        self.collecting.bytes() + leaving + self.tree.len() * ENTRY_BYTES
+    }
+
+    /// Whether the tree has no room: the run that is being collected should end with the epoch that is being read, once the
+    /// one before it has left.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.bytes() >= self.workspace_bytes || self.epoch_max.0 - self.begin.0 >= EPOCHS_MAX - 1
+    }
+
+    /// Adds a record of a block of this epoch to the run that is being collected.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](perdura_base::Error::Usage) for an epoch before the run's or too far behind it.
+    ///
+    /// # Panics
+    /// If an epoch fills 32 GiB.
+    #[inline]
+    pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<()> {
+        let key = self.collecting.add(epoch, record)?;
+        debug_assert!(
+            self.tree
+                .peek()
+                .is_none_or(|Reverse((run, _))| *run <= self.run),
+            "no run is ahead of the one that is being collected"
+        );
+        self.tree.push(Reverse((self.run, key)));
+        self.collected += 1;
+        self.epoch_max = self.epoch_max.max(epoch);
+        Ok(())
+    }
+
+    /// Ends the run that is being collected before epoch `end`: its records leave the tree from now on.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](perdura_base::Error::Usage) if there is a record of `end` or a later epoch, or if the run would
+    /// have no epoch.
+    ///
+    /// # Panics
+    /// If the run before it has not left.
+    pub fn cut(&mut self, end: Epoch) -> Result<EpochRange> {
+        assert_eq!(self.left(), 0, "one run leaves after the other");
+        let last = (self.collected > 0).then_some(self.epoch_max);
+        let epochs = cut_range(self.begin, end, last)?;
+        let next = Arena::new(end, self.chunks);
+        self.leaving = Some(Leaving {
+            arena: std::mem::replace(&mut self.collecting, next),
+            gone: 0,
+            left: std::mem::take(&mut self.collected),
+        });
+        self.run += 1;
+        (self.begin, self.epoch_max) = (end, end);
+        Ok(epochs)
+    }
+
+    /// Records of the run that was cut that are still in the tree.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.leaving.as_ref().map_or(0, |run| run.left)
+    }
+}
+
+impl InOrder for Selecting {
+    #[inline]
+    fn next_record(&mut self) -> Option<RunRecord<'_>> {
+        if self.left() == 0 {
+            self.leaving = None;
+            return None;
+        }
+        let Reverse((run, key)) = self.tree.pop()?;
+        assert_eq!(run + 1, self.run, "the root is of the run that leaves");
+        let leaving = self.leaving.as_mut()?;
+        leaving.left -= 1;
+        let record = leaving.arena.record(key);
+        leaving.gone += Arena::bytes_of(record.fragment_bytes().len());
+        debug_assert!(
+            leaving.gone <= leaving.arena.bytes(),
+            "what leaves was there"
+        );
+        Some(record)
+    }
+}
