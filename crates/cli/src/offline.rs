@@ -15,6 +15,7 @@ use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::{PageKind, layout};
 use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
+use perdura_recovery::restore::THREADS_A_CORE;
 use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Anchor, read_anchor};
 use perdura_recovery::{Level, Method, Schedule};
@@ -223,6 +224,14 @@ pub fn taken_slots(heap: &Heap) -> u64 {
 pub fn threads_or_cores(threads: usize) -> usize {
     match threads {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    }
+}
+
+/// `0` means [`THREADS_A_CORE`] a core.
+pub fn restore_threads(threads: usize) -> usize {
+    match threads {
+        0 => THREADS_A_CORE * threads_or_cores(0),
         threads => threads,
     }
 }

@@ -5,6 +5,7 @@
 //! | [`kv`] | SET and GET of random keys, over the Redis protocol or inside the process |
 //! | [`drive`] | transactions in a closed or an open loop, their latencies until they are durable |
 //! | [`figures`] | the papers' figures: data, plot, claims |
+//! | [`restoring`] | restoring an archive, beside copying its backup |
 //! | [`sms`] | messages inserted and removed by interleaved transactions |
 //! | [`tpcc`] | an order-entry system: nine tables, five transactions |
 //! | [`update`] | rows whose values change |
@@ -18,6 +19,7 @@ pub mod kv;
 pub mod latency;
 pub mod num;
 pub mod process;
+pub mod restoring;
 pub mod sms;
 pub mod tpcc;
 pub mod update;

@@ -1,6 +1,7 @@
 //! `perdura bench`
 
 mod drive;
+mod restore;
 mod sms;
 mod tpcc;
 mod typed;
@@ -23,6 +24,7 @@ use perdura_server::settings::units;
 #[derive(Debug, Subcommand)]
 pub enum Workload {
     Kv(Box<KvArgs>),
+    Restore(Box<restore::RestoreArgs>),
     Sms(Box<sms::SmsArgs>),
     Tpcc(Box<tpcc::TpccArgs>),
     Update(Box<update::UpdateArgs>),
@@ -105,6 +107,7 @@ pub struct KvArgs {
 pub fn run(workload: &Workload) -> Result<()> {
     match workload {
         Workload::Kv(args) => run_kv(args),
+        Workload::Restore(args) => restore::run(args),
         Workload::Sms(args) => sms::run(args),
         Workload::Tpcc(args) => tpcc::run(args),
         Workload::Update(args) => update::run(args),

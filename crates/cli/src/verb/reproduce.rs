@@ -33,7 +33,7 @@ enum ScaleArg {
     perdura reproduce 000-all --scale full --out figures\n  \
     perdura reproduce 001-fig6")]
 pub struct Args {
-    /// The figure, or all of a paper: 000-all, 001-all.
+    /// The figure, or all of a paper: 000-all, 001-all, 004-all.
     #[arg(value_name = "FIGURE", value_parser = names())]
     figure: String,
     /// How large the experiment is.
@@ -51,7 +51,7 @@ pub struct Args {
 }
 
 /// What stands for every figure of a paper.
-const ALL: [&str; 2] = ["000-all", "001-all"];
+const ALL: [&str; 3] = ["000-all", "001-all", "004-all"];
 
 fn names() -> PossibleValuesParser {
     let figures = FIGURES.iter().map(|(name, _)| *name);

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::archive::{open, passed_over};
 use super::repair::{must_be_empty, new_uuid};
-use crate::offline::threads_or_cores;
+use crate::offline::restore_threads;
 use crate::output;
 
 /// Make a database anew of an archive: the last state that it holds, or an earlier one.
@@ -53,7 +53,7 @@ pub struct Args {
     /// Pages of 16 KiB that `--method replay` keeps in memory.
     #[arg(long, value_name = "N", required_if_eq("method", "replay"))]
     buffer_pages: Option<usize>,
-    /// Threads that merge [default: one for each core].
+    /// Threads that merge [default: four for each core].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
     /// Print one JSON object.
@@ -117,7 +117,7 @@ pub fn run(args: &Args) -> Result<()> {
     let means = RestoreMeans {
         disks: Disks::on_one(disk, plan.streams()),
         uuid: new_uuid(&clock),
-        threads: threads_or_cores(args.threads),
+        threads: restore_threads(args.threads),
         clock: &clock,
         progress: &progress,
     };

@@ -71,6 +71,39 @@ fn bench_update_archives_what_a_restore_makes_anew() {
     assert_eq!(live, digest(arg(&to)));
     assert!(live.contains(report["digest"].as_str().unwrap()), "{live}");
 
+    let shm = arg(dir.path());
+    let bench = [
+        "bench",
+        "restore",
+        "--from",
+        arg(&archive),
+        "--work",
+        shm,
+        "--rounds",
+        "2",
+        "--json",
+    ];
+    let measured = json(&[&bench[..], &["--source-mbps", "0", "--target-mbps", "0"]].concat());
+    assert_eq!(measured["records_applied"], restored["records_applied"]);
+    assert_eq!(measured["pages"], restored["pages_restored"]);
+    for field in [
+        "backup_bytes",
+        "log_bytes",
+        "restore_of_copy",
+        "restore_of_larger",
+    ] {
+        assert!(
+            measured[field].as_f64().is_some_and(|found| found > 0.0),
+            "{field}: {measured}"
+        );
+    }
+    assert_eq!(
+        measured["restore_seconds"].as_array().map(Vec::len),
+        Some(2)
+    );
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 3, "what was made is removed");
+
     let (code, text) = ended(&[&rows[..7], &["3", "--data", arg(&data), "--txns", "1"]].concat());
     assert_eq!(code, 2, "{text}");
 }
@@ -106,5 +139,46 @@ fn bench_update_in_memory_has_modelled_disks_and_refuses_what_cannot_be() {
     ] {
         let (code, text) = ended(&[&small[..], wrong].concat());
         assert_eq!(code, 2, "{wrong:?}: {text}");
+    }
+}
+
+#[test]
+fn runs_by_replacement_selection_restore_the_same_and_unsorted_copies_restore_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for row in ["selection", "unsorted"] {
+        let [data, archive, to] =
+            ["db", "archive", "restored"].map(|name| dir.path().join(row).join(name));
+        let on = [
+            "bench",
+            "update",
+            "--rows",
+            "1000",
+            "--partitions",
+            "4",
+            "--data",
+            arg(&data),
+        ];
+        let archived = ["--archive", arg(&archive), "--archive-generation", row];
+        let report = json(&[&on[..], &archived, &["--txns", "2000", "--json"]].concat());
+        let (code, text) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+        assert_ne!(code, 0, "{row}: there is no backup: {text}");
+        if row == "unsorted" {
+            let copies = |entry: std::fs::DirEntry| {
+                entry.file_name().to_string_lossy().starts_with("unsorted-")
+            };
+            let uuid = std::fs::read_dir(&archive)
+                .unwrap()
+                .flatten()
+                .find(|entry| entry.path().is_dir());
+            let runs = std::fs::read_dir(uuid.unwrap().path().join("runs")).unwrap();
+            assert!(runs.flatten().any(copies), "{report}");
+            continue;
+        }
+        let backup = ["--backup", "--txns", "500", "--json"];
+        json(&[&on[..], &archived, &backup].concat());
+        let (code, text) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+        assert_eq!(code, 0, "{text}");
+        let digest = |data| ended(&["digest", "--data", data]).1;
+        assert_eq!(digest(arg(&data)), digest(arg(&to)));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura_archive::backup::{Backup, BackupKind};
-use perdura_archive::{Run, RunRecord};
+use perdura_archive::{Run, RunId, RunRecord};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, Result};
 
@@ -130,6 +130,11 @@ impl RestorePlan {
             runs: Vec::new(),
             target: self.target,
         }
+    }
+
+    /// The runs that are read, in the order of their epochs.
+    pub fn run_ids(&self) -> impl Iterator<Item = RunId> + '_ {
+        self.runs.iter().map(|run| run.id())
     }
 
     /// The epoch whose state is restored.

@@ -5,10 +5,12 @@ use crate::num::nice_step;
 /// A scale from one end of an axis to the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Axis {
-    /// From zero, in round steps.
+    /// In round steps.
     Linear {
         /// From tick to tick.
         step: f64,
+        /// The value at the begin.
+        from: f64,
         /// The value at the end.
         to: f64,
     },
@@ -27,7 +29,22 @@ impl Axis {
         let step = nice_step(top, ticks);
         Axis::Linear {
             step,
+            from: 0.0,
             to: step * (top / step).ceil().max(1.0),
+        }
+    }
+
+    /// A linear axis for values from `least` to `most`, which need not begin at zero.
+    pub fn between(least: f64, most: f64, ticks: u32) -> Axis {
+        if least.is_nan() || most <= least {
+            return Axis::linear(most, ticks);
+        }
+        let step = nice_step(most - least, ticks);
+        // A value that is rounded to just beside a tick lies on it.
+        Axis::Linear {
+            step,
+            from: step * (least / step + 1e-6).floor(),
+            to: step * (most / step - 1e-6).ceil(),
         }
     }
 
@@ -55,7 +72,7 @@ impl Axis {
     /// at the begin.
     pub fn place(self, value: f64) -> f64 {
         match self {
-            Axis::Linear { to, .. } => value / to,
+            Axis::Linear { from, to, .. } => (value - from) / (to - from),
             Axis::Powers { .. } if value <= 0.0 => 0.0,
             Axis::Powers { from, to } => {
                 assert!(from < to, "an axis has a length");
@@ -67,9 +84,9 @@ impl Axis {
     /// The ticks: values and names.
     pub fn ticks(self) -> Vec<(f64, String)> {
         match self {
-            Axis::Linear { step, to } => {
+            Axis::Linear { step, from, to } => {
                 let mut ticks = Vec::new();
-                let mut tick = 0.0;
+                let mut tick = from;
                 while tick <= to + step / 2.0 {
                     ticks.push((tick, name(tick, step)));
                     tick += step;
@@ -121,6 +138,17 @@ mod tests {
         assert_eq!(names(axis), ["0", "5", "10", "15", "20", "25"]);
         assert_eq!(axis.place(12.5), 0.5);
         assert_eq!(names(Axis::linear(0.0, 6)), ["0", "1"]);
+    }
+
+    #[test]
+    fn an_axis_between_two_values_begins_at_a_round_one() {
+        let axis = Axis::between(19.2, 19.9, 6);
+        assert_eq!(names(axis), ["19.2", "19.4", "19.6", "19.8", "20.0"]);
+        assert!((axis.place(19.6) - 0.5).abs() < 1e-9);
+        assert_eq!(
+            names(Axis::between(3.0, 3.0, 6)),
+            names(Axis::linear(3.0, 6))
+        );
     }
 
     #[test]

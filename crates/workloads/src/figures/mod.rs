@@ -9,18 +9,21 @@
 //! | [`total`] | figure 8: the whole restart |
 //! | [`throughput`] | figure 9: transactions a second |
 //! | [`command`] | the figures of paper 001 |
+//! | [`archive`] | the figures of paper 004 |
 //! | [`costs`] | where the CPU is the wall, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
 //! | [`scale`] | how large an experiment is |
 //! | [`figure`] | what a reproduced figure is, and the files it becomes |
 //! | [`claim`] | what is claimed, what came out, whether it holds |
-//! | [`plot`] | lines and stacked bars as SVG |
+//! | [`plot`] | lines, stacked bars and boxes as SVG |
+//! | [`boxes`] | quartiles |
 //! | `axis` | linear and logarithmic scales |
 //! | `svg` | the shapes they are made of |
 //! | [`schedule`] | what more cores than this machine has would do, by list scheduling |
 //!
 //! # Source
-//! *Differential Logging* (000), section 5; *Rethinking Main Memory OLTP Recovery* (001), section V.
+//! *Differential Logging* (000), section 5; *Rethinking Main Memory OLTP Recovery* (001), section V;
+//! *Single-pass restore after a media failure* (004), section 4.
 //!
 //! # Deviations
 //! Disks are modelled over memory, so that one to eight of them are the same on every machine: at
@@ -30,7 +33,9 @@
 //! what one would build today.
 
 pub mod aborts;
+pub mod archive;
 mod axis;
+pub mod boxes;
 pub mod claim;
 pub mod command;
 pub mod costs;
@@ -55,6 +60,7 @@ pub use claim::{Claim, Target, Verdict};
 pub use figure::Figure;
 pub use scale::Scale;
 
+use self::archive::{copying, devices, impact, memory};
 use self::command::stand::Workload;
 use self::command::sweep::Sweep;
 use self::command::{bytes, distributed, rates, replay, replicas, size};
@@ -70,7 +76,7 @@ const SEGMENT_BYTES: u64 = 512 << 10;
 type Make = fn(&Lab<'_>) -> Result<Figure>;
 
 /// Every figure by its name.
-pub const FIGURES: [(&str, Make); 16] = [
+pub const FIGURES: [(&str, Make); 21] = [
     ("000-volume", volume::make),
     ("000-fig5", log_time::make),
     ("000-fig6", disks::make),
@@ -87,6 +93,11 @@ pub const FIGURES: [(&str, Make); 16] = [
     ("001-fig10", replicas::make),
     ("001-bytes", bytes::make),
     ("001-size", size::make),
+    ("004-fig1", devices::make),
+    ("004-fig3", copying::make),
+    ("004-fig4", memory::make),
+    ("004-fig5", impact::in_memory),
+    ("004-fig6", impact::on_disk),
 ];
 
 /// Where experiments are made.

@@ -7,6 +7,8 @@
 use std::fmt::Write;
 
 use super::axis::Axis;
+use super::boxes;
+pub use super::boxes::Quartiles;
 use super::svg::{block, escaped, mark, path, rule, text};
 use crate::num::count_f64;
 
@@ -72,6 +74,8 @@ pub enum Chart {
     },
     /// Stacked bars.
     Bars(Vec<Bar>),
+    /// Boxes of quartiles. The vertical axis need not begin at zero.
+    Boxes(Vec<Quartiles>),
 }
 
 /// One chart with its axes.
@@ -162,6 +166,7 @@ impl Panel {
                 }
                 names
             }
+            Chart::Boxes(_) => Vec::new(),
         }
     }
 
@@ -177,6 +182,14 @@ impl Panel {
                     .iter()
                     .map(|bar| bar.parts.iter().map(|part| part.1).sum::<f64>());
                 Axis::linear(sums.fold(0.0, f64::max), 6)
+            }
+            Chart::Boxes(boxes) => {
+                let least = boxes
+                    .iter()
+                    .map(|of| of.at[0])
+                    .fold(f64::INFINITY, f64::min);
+                let most = boxes.iter().map(|of| of.at[4]).fold(0.0, f64::max);
+                Axis::between(least, most, 6)
             }
         }
     }
@@ -224,6 +237,9 @@ impl Panel {
                 draw_lines(out, left, (x, axis), series, &y_of);
             }
             Chart::Bars(bars) => draw_bars(out, left, bars, &self.legend(), &y_of),
+            Chart::Boxes(shown) => {
+                boxes::draw(out, (left, width, bottom), shown, &COLOURS, &y_of);
+            }
         }
         rule(out, (left, HEAD), (left, bottom), "#333333");
         rule(out, (left, bottom), (left + width, bottom), "#333333");
@@ -243,7 +259,9 @@ impl Panel {
                 path(out, &[(x, y), (x + 36.0, y)], colour, broken);
                 mark(out, index, (x + 18.0, y), colour);
             }
-            Chart::Bars(_) => block(out, (x + 6.0, y - 7.0), (24.0, 14.0), colour),
+            Chart::Bars(_) | Chart::Boxes(_) => {
+                block(out, (x + 6.0, y - 7.0), (24.0, 14.0), colour);
+            }
         }
     }
 }
@@ -395,6 +413,7 @@ mod tests {
             match &mut panel.chart {
                 Chart::Lines { series, .. } | Chart::Powers { series, .. } => series.clear(),
                 Chart::Bars(bars) => bars.clear(),
+                Chart::Boxes(boxes) => boxes.clear(),
             }
         }
         assert!(!plot.svg().contains("NaN"));

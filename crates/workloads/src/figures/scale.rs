@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::archive::scale::ArchiveScale;
 use super::command::scale::TypedScale;
 
 /// The transfer rate of the paper's disks, 10^6 bytes a second.
@@ -36,6 +37,8 @@ pub struct Scale {
     pub warm_up: Duration,
     /// The sizes of paper 001.
     pub typed: TypedScale,
+    /// The sizes of paper 004.
+    pub archive: ArchiveScale,
 }
 
 impl Scale {
@@ -54,6 +57,7 @@ impl Scale {
         measured: Duration::from_millis(2500),
         warm_up: Duration::from_millis(700),
         typed: TypedScale::FULL,
+        archive: ArchiveScale::FULL,
     };
 
     /// A fifth of them.
@@ -71,6 +75,7 @@ impl Scale {
         measured: Duration::from_millis(1200),
         warm_up: Duration::from_millis(500),
         typed: TypedScale::SMALL,
+        archive: ArchiveScale::SMALL,
     };
 
     /// So small that only the machinery is tried; its claims mean nothing.
@@ -88,5 +93,6 @@ impl Scale {
         measured: Duration::from_millis(60),
         warm_up: Duration::from_millis(20),
         typed: TypedScale::TINY,
+        archive: ArchiveScale::TINY,
     };
 }

@@ -1,0 +1,456 @@
+//! Figures 5 and 6: what archiving costs transactions, with the log in memory and on a disk.
+//!
+//! Four ways: B archives nothing, T copies the log unsorted, S sorts it into runs, S+M also merges them. Each run has a new
+//! database; the ways take turns, and each begins one round.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use perdura::{Db, Options};
+use perdura_archive::Generation;
+use perdura_device::{Disk, MemDisk};
+
+use super::super::Lab;
+use super::super::claim::{Claim, Target};
+use super::super::command::stand::workers;
+use super::super::figure::{Figure, cell};
+use super::super::plot::{Chart, Panel, Plot, Quartiles};
+use crate::drive::{DriveOptions, Limit, LogScheme, ModelledDisk, RunReport, Site};
+use crate::num::{count_f64, f64_of, median, ratio};
+use crate::tpcc::bench::TpccBench;
+use crate::tpcc::inputs::Mix;
+use crate::update::Rows;
+use crate::update::bench::UpdateBench;
+
+/// Clients of a closed loop for each worker: with the log in memory, and on a disk, where they wait for it.
+const CLIENTS: [usize; 2] = [1_000, 24];
+/// The disk of figure 6: its syncs are the bottleneck, as those of the paper's are.
+const LOG_DISK: ModelledDisk = ModelledDisk {
+    mbps: 400,
+    latency_us: 1_000,
+};
+/// The part of the processors that an open loop uses without archiving.
+const OPEN_LOAD: f64 = 0.6;
+/// How long the archive may take to have all that the population logged.
+const ARCHIVED_WITHIN: Duration = Duration::from_secs(120);
+
+/// A way to archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Baseline,
+    Unsorted,
+    Sorted,
+    Merged,
+}
+
+impl Way {
+    const ALL: [Way; 4] = [Way::Baseline, Way::Unsorted, Way::Sorted, Way::Merged];
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Baseline => "B",
+            Way::Unsorted => "T",
+            Way::Sorted => "S",
+            Way::Merged => "S+M",
+        }
+    }
+}
+
+/// What transactions do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Tpcc,
+    Update,
+}
+
+impl Work {
+    const ALL: [Work; 2] = [Work::Tpcc, Work::Update];
+
+    fn name(self) -> &'static str {
+        match self {
+            Work::Tpcc => "TPC-C",
+            Work::Update => "update",
+        }
+    }
+}
+
+/// A run.
+struct Point {
+    work: Work,
+    way: Way,
+    /// Arrivals a second of an open loop.
+    rate: Option<f64>,
+    report: RunReport,
+}
+
+impl Point {
+    /// The part of the machine's processors that was used.
+    fn cpu(&self, cores: usize) -> f64 {
+        let used = self.report.cpu_seconds.unwrap_or(0.0);
+        ratio(used, self.report.seconds * count_f64(cores))
+    }
+}
+
+/// Figure 5: the log in memory.
+///
+/// # Errors
+/// The engine's.
+pub fn in_memory(lab: &Lab<'_>) -> Result<Figure> {
+    let mut points = closed(lab, ModelledDisk::default(), CLIENTS[0])?;
+    points.extend(open(lab, &points)?);
+    Ok(figure(lab, "004-fig5", "in memory", &points))
+}
+
+/// Figure 6: the log on a disk.
+///
+/// # Errors
+/// The engine's.
+pub fn on_disk(lab: &Lab<'_>) -> Result<Figure> {
+    let points = closed(lab, LOG_DISK, CLIENTS[1])?;
+    Ok(figure(lab, "004-fig6", "on a modelled disk", &points))
+}
+
+/// Closed loops: all workloads and ways, round by round.
+fn closed(lab: &Lab<'_>, disk: ModelledDisk, clients: usize) -> Result<Vec<Point>> {
+    let mut points = Vec::new();
+    for work in Work::ALL {
+        for round in 0..lab.scale.archive.impact_runs {
+            for turn in 0..Way::ALL.len() {
+                let way = Way::ALL[(round + turn) % Way::ALL.len()];
+                lab.say(&format!(
+                    "{}, {}, run {}",
+                    work.name(),
+                    way.name(),
+                    round + 1
+                ));
+                points.push(run(lab, work, way, (disk, clients), None)?);
+            }
+        }
+    }
+    Ok(points)
+}
+
+/// Open loops at the rate that uses [`OPEN_LOAD`] of the processors without archiving.
+fn open(lab: &Lab<'_>, closed: &[Point]) -> Result<Vec<Point>> {
+    let mut points = Vec::new();
+    for work in Work::ALL {
+        let baseline = |of: &dyn Fn(&Point) -> f64| median(values(closed, work, Way::Baseline, of));
+        let load = baseline(&|point| point.cpu(lab.cores));
+        ensure!(
+            load > 0.0,
+            "the kernel counts the processor time of a process"
+        );
+        let rate = (baseline(&|point| point.report.tps) * OPEN_LOAD / load).max(1.0);
+        for round in 0..lab.scale.archive.impact_runs.min(5) {
+            for turn in 0..Way::ALL.len() {
+                let way = Way::ALL[(round + turn) % Way::ALL.len()];
+                lab.say(&format!(
+                    "{}, {} at {rate:.0} a second, run {}",
+                    work.name(),
+                    way.name(),
+                    round + 1
+                ));
+                let on = (ModelledDisk::default(), CLIENTS[0]);
+                points.push(run(lab, work, way, on, Some(rate))?);
+            }
+        }
+    }
+    Ok(points)
+}
+
+/// A run on a new database.
+fn run(
+    lab: &Lab<'_>,
+    work: Work,
+    way: Way,
+    (disk, clients): (ModelledDisk, usize),
+    rate: Option<f64>,
+) -> Result<Point> {
+    let scale = &lab.scale.archive;
+    // An open loop says itself how busy the processors are.
+    let workers = match rate {
+        Some(_) => lab.cores,
+        None => workers(lab),
+    };
+    let options = DriveOptions {
+        workers,
+        clients: clients * workers,
+        rate,
+        limit: Limit::Time {
+            warm_up: scale.impact_warm_up,
+            measured: scale.impact_measured,
+        },
+    };
+    let site = site(lab, work, way, disk);
+    let archive = (way != Way::Baseline).then(|| Arc::new(MemDisk::new()) as Arc<dyn Disk>);
+    let mut report = RunReport::default();
+    match work {
+        Work::Tpcc => {
+            let bench = TpccBench {
+                scale: scale.impact_warehouses,
+                mix: Mix::default(),
+                seed: lab.seed,
+                drive: Some(options),
+                own_dates: false,
+                digest: false,
+                site,
+            };
+            let db =
+                bench
+                    .site
+                    .open_on(bench.site.memory(), archive, crate::tpcc::bench::declare)?;
+            bench.populate(&db)?;
+            await_archived(&db)?;
+            bench.measure(&db, &options, &mut report)?;
+            db.abandon();
+        }
+        Work::Update => {
+            let bench = UpdateBench {
+                rows: Rows {
+                    count: scale.impact_rows,
+                    slot_bytes: 256,
+                    changed_bytes: 40,
+                    zipf: None,
+                },
+                seed: lab.seed,
+                drive: options,
+                digest: false,
+                site,
+            };
+            let db = bench
+                .site
+                .open_on(bench.site.memory(), archive, |builder| builder)?;
+            bench.populate(&db)?;
+            await_archived(&db)?;
+            bench.measure(&db, &options, &mut report)?;
+            db.abandon();
+        }
+    }
+    Ok(Point {
+        work,
+        way,
+        rate,
+        report,
+    })
+}
+
+fn site(lab: &Lab<'_>, work: Work, way: Way, disk: ModelledDisk) -> Site {
+    // The directory is a name only: the disks are in memory.
+    let mut options = Options::new(work.name());
+    options.partitions = match work {
+        Work::Tpcc => lab
+            .scale
+            .archive
+            .impact_warehouses
+            .warehouses
+            .next_power_of_two(),
+        Work::Update => 64,
+    };
+    options.segment_bytes = 16 << 20;
+    options.archive_generation = match way {
+        Way::Unsorted => Generation::Unsorted,
+        Way::Baseline | Way::Sorted | Way::Merged => Generation::Quick,
+    };
+    options.archive_merge = way == Way::Merged;
+    options.first_backup = false;
+    Site {
+        disk,
+        ..Site::new(options, true, LogScheme::Differential)
+    }
+}
+
+/// Waits until the archive, if there is one, has what was logged so far.
+fn await_archived(db: &Db) -> Result<()> {
+    let durable = db.durable();
+    let begin = Instant::now();
+    loop {
+        let Some(archive) = db.stats().archive else {
+            return Ok(());
+        };
+        if archive
+            .archived_epoch
+            .is_some_and(|epoch| epoch >= durable.0)
+        {
+            return Ok(());
+        }
+        ensure!(
+            begin.elapsed() < ARCHIVED_WITHIN,
+            "the population is not archived: {:?}",
+            db.delayed()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A figure of the closed loops of a workload and a way.
+fn values(points: &[Point], work: Work, way: Way, of: &dyn Fn(&Point) -> f64) -> Vec<f64> {
+    let of_both = |point: &&Point| point.rate.is_none() && (point.work, point.way) == (work, way);
+    points.iter().filter(of_both).map(of).collect()
+}
+
+fn figure(lab: &Lab<'_>, name: &'static str, log: &str, points: &[Point]) -> Figure {
+    let scale = &lab.scale.archive;
+    let panel = |work: Work, y: &str, of: &dyn Fn(&Point) -> f64| Panel {
+        title: format!("{}, log {log}", work.name()),
+        y: y.into(),
+        chart: Chart::Boxes(
+            Way::ALL
+                .into_iter()
+                .map(|way| Quartiles::of(way.name(), values(points, work, way, of)))
+                .collect(),
+        ),
+    };
+    let panels = Work::ALL.into_iter().flat_map(|work| {
+        [
+            panel(work, "Throughput (ktps)", &|point| point.report.tps / 1e3),
+            panel(work, "CPU utilization (%)", &|point| {
+                100.0 * point.cpu(lab.cores)
+            }),
+        ]
+    });
+    let mut claims = Vec::new();
+    for work in Work::ALL {
+        claims.extend(closed_claims(lab, points, work));
+        claims.extend(open_claims(points, work));
+    }
+    Figure {
+        name,
+        title: format!("transaction throughput and CPU while the log is archived, log {log}"),
+        scale: lab.scale.name,
+        seed: lab.seed,
+        setting: vec![
+            format!(
+                "{} runs of {:.1} s a box, each with a new database in memory; TPC-C of {} warehouses with page-addressed \
+                 tables, and updates of 40 bytes in {} rows",
+                scale.impact_runs,
+                scale.impact_measured.as_secs_f64(),
+                scale.impact_warehouses.warehouses,
+                scale.impact_rows
+            ),
+            format!(
+                "{} of {} cores run transactions; B archives nothing, T copies unsorted, S sorts, S+M also merges; the \
+                 archive is in memory",
+                workers(lab),
+                lab.cores
+            ),
+        ],
+        columns: vec![
+            "workload",
+            "way",
+            "rate",
+            "tps",
+            "cpu_percent",
+            "p99_us",
+            "archived_records",
+            "archived_bytes",
+            "lag_seconds_max",
+        ],
+        rows: points
+            .iter()
+            .map(|point| {
+                let archive = point.report.archive.unwrap_or_default();
+                vec![
+                    point.work.name().into(),
+                    point.way.name().into(),
+                    point.rate.map_or(serde_json::Value::Null, cell),
+                    cell(point.report.tps),
+                    cell(100.0 * point.cpu(lab.cores)),
+                    point.report.latency_us.p99.into(),
+                    archive.records.into(),
+                    archive.bytes.into(),
+                    cell(archive.lag_seconds_max),
+                ]
+            })
+            .collect(),
+        claims,
+        plot: Plot {
+            title: format!("{}: what archiving costs, log {log}", figure_title(name)),
+            subtitle: "boxes: quartiles and median; lines: least and most".into(),
+            panels: panels.collect(),
+        },
+    }
+}
+
+fn figure_title(name: &str) -> &'static str {
+    match name {
+        "004-fig5" => "Figure 5",
+        _ => "Figure 6",
+    }
+}
+
+fn closed_claims(lab: &Lab<'_>, points: &[Point], work: Work) -> Vec<Claim> {
+    let tps = |way| median(values(points, work, way, &|point| point.report.tps));
+    let cpu = |way| median(values(points, work, way, &|point| point.cpu(lab.cores)));
+    let lag = |point: &Point| point.report.archive.unwrap_or_default().lag_seconds_max;
+    let lags = values(points, work, Way::Merged, &lag);
+    let name = work.name();
+    vec![
+        Claim::measured(
+            &format!("{name}: throughput S+M / T"),
+            "0.985",
+            Target::AtLeast(0.93),
+            ratio(tps(Way::Merged), tps(Way::Unsorted)),
+            "",
+        ),
+        Claim::measured(
+            &format!("{name}: throughput S+M / B"),
+            "0.97 (read off the figure)",
+            Target::AtLeast(0.85),
+            ratio(tps(Way::Merged), tps(Way::Baseline)),
+            "",
+        ),
+        Claim::measured(
+            &format!("{name}: CPU of S+M less that of T"),
+            "0.015",
+            Target::None,
+            cpu(Way::Merged) - cpu(Way::Unsorted),
+            "undo removal and skipped aborts do not occur: the log has committed transactions without undo",
+        ),
+        Claim::measured(
+            &format!("{name}: the archive is behind by at most, S+M"),
+            "-",
+            Target::AtMost(5.0),
+            lags.into_iter().fold(0.0, f64::max),
+            "a run is cut each second",
+        )
+        .in_unit(" s"),
+    ]
+}
+
+fn open_claims(points: &[Point], work: Work) -> Vec<Claim> {
+    let of_open = |way: Way, of: fn(&RunReport) -> f64| {
+        let open = points.iter().filter(|point| point.rate.is_some());
+        let runs = open.filter(|point| (point.work, point.way) == (work, way));
+        median(runs.map(|point| of(&point.report)).collect())
+    };
+    if points.iter().all(|point| point.rate.is_none()) {
+        return Vec::new();
+    }
+    let tps: fn(&RunReport) -> f64 = |report| report.tps;
+    let p99: fn(&RunReport) -> f64 = |report| f64_of(report.latency_us.p99);
+    let name = work.name();
+    vec![
+        Claim::measured(
+            &format!("{name}, open loop at 60 % CPU: rate S+M / B"),
+            "-",
+            Target::AtLeast(0.97),
+            ratio(of_open(Way::Merged, tps), of_open(Way::Baseline, tps)),
+            "",
+        ),
+        Claim::measured(
+            &format!("{name}, open loop at 60 % CPU: p99 S+M / B"),
+            "-",
+            Target::AtMost(1.25),
+            ratio(of_open(Way::Merged, p99), of_open(Way::Baseline, p99)),
+            "from the intended start to durable",
+        ),
+        Claim::measured(
+            &format!("{name}, open loop at 60 % CPU: rate S+M / T"),
+            "0.985",
+            Target::AtLeast(0.97),
+            ratio(of_open(Way::Merged, tps), of_open(Way::Unsorted, tps)),
+            "",
+        ),
+    ]
+}

@@ -1,0 +1,91 @@
+//! How large the experiments of paper 004 are.
+
+use std::time::Duration;
+
+use crate::tpcc::inputs::Scale as Warehouses;
+
+/// The sizes of the experiments.
+#[derive(Debug, Clone, Copy)]
+pub struct ArchiveScale {
+    /// The images of figure 3, 10^6 bytes, ascending.
+    pub images_mb: &'static [u64],
+    /// Copies and restores of each; the median counts.
+    pub rounds: usize,
+    /// The image of figure 4, 10^6 bytes.
+    pub pool_image_mb: u64,
+    /// The log of figure 4, as a multiple of the image.
+    pub pool_log: f64,
+    /// The image of figure 1, 10^6 bytes.
+    pub device_image_mb: u64,
+    /// Updates of figure 1.
+    pub device_updates: u64,
+    /// TPC-C of figures 5 and 6.
+    pub impact_warehouses: Warehouses,
+    /// Rows of the update workload there.
+    pub impact_rows: u64,
+    /// Runs a box.
+    pub impact_runs: usize,
+    /// What a run takes.
+    pub impact_measured: Duration,
+    /// What goes before it.
+    pub impact_warm_up: Duration,
+}
+
+impl ArchiveScale {
+    /// The largest sizes that fit a machine of 24 GiB; the paper's are 4 to 65 GB.
+    pub const FULL: ArchiveScale = ArchiveScale {
+        images_mb: &[64, 128, 256, 512, 1024],
+        rounds: 5,
+        pool_image_mb: 64,
+        pool_log: 6.0,
+        device_image_mb: 64,
+        device_updates: 200_000,
+        impact_warehouses: Warehouses {
+            warehouses: 8,
+            items: 100_000,
+            customers: 3_000,
+        },
+        impact_rows: 1_000_000,
+        impact_runs: 10,
+        impact_measured: Duration::from_secs(20),
+        impact_warm_up: Duration::from_secs(2),
+    };
+
+    /// A few seconds each.
+    pub const SMALL: ArchiveScale = ArchiveScale {
+        images_mb: &[32, 64, 128, 256, 512],
+        rounds: 3,
+        pool_image_mb: 16,
+        pool_log: 6.0,
+        device_image_mb: 16,
+        device_updates: 40_000,
+        impact_warehouses: Warehouses {
+            warehouses: 4,
+            items: 20_000,
+            customers: 600,
+        },
+        impact_rows: 300_000,
+        impact_runs: 5,
+        impact_measured: Duration::from_millis(2_500),
+        impact_warm_up: Duration::from_millis(500),
+    };
+
+    /// Only to try the machinery.
+    pub const TINY: ArchiveScale = ArchiveScale {
+        images_mb: &[1, 2],
+        rounds: 1,
+        pool_image_mb: 1,
+        pool_log: 1.0,
+        device_image_mb: 1,
+        device_updates: 50,
+        impact_warehouses: Warehouses {
+            warehouses: 2,
+            items: 100,
+            customers: 30,
+        },
+        impact_rows: 2_000,
+        impact_runs: 1,
+        impact_measured: Duration::from_millis(60),
+        impact_warm_up: Duration::from_millis(20),
+    };
+}

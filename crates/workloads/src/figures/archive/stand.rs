@@ -1,0 +1,166 @@
+//! A database whose rows were updated: its backup, and all of its log since, in an archive in memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use perdura::Options;
+use perdura_archive::list_archives;
+use perdura_base::Uuid;
+use perdura_device::{Disk, FileDisk};
+
+use crate::drive::{DriveOptions, Limit, LogScheme, ModelledDisk, RunReport, Site};
+use crate::restoring::Restoring;
+use crate::update::Rows;
+use crate::update::bench::UpdateBench;
+
+/// Bytes of a row in its page.
+const SLOT_BYTES: usize = 256;
+/// Rows that a page of 16 KiB holds, about.
+const ROWS_PER_PAGE: u64 = 63;
+/// Bytes of a record beside those that changed, about.
+const RECORD_BYTES: u64 = 20;
+/// Bytes of a partition at least, so that a database in memory is not many times as large as its pages.
+const PARTITION_BYTES: u64 = 8 << 20;
+
+/// What is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// The image, 10^6 bytes.
+    pub image_mb: u64,
+    /// Updates since the backup.
+    pub updates: u64,
+    /// Bytes that an update changes.
+    pub changed_bytes: usize,
+}
+
+impl Shape {
+    /// A shape whose log is so many times as long as the image.
+    #[must_use]
+    pub fn with_log(image_mb: u64, log: f64, changed_bytes: usize) -> Shape {
+        let record = u64::try_from(changed_bytes).unwrap_or(u64::MAX) + RECORD_BYTES;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss
+        )]
+        let updates = (log * (image_mb * 1_000_000) as f64 / record as f64) as u64;
+        Shape {
+            image_mb,
+            updates: updates.max(1),
+            changed_bytes,
+        }
+    }
+
+    fn rows(&self) -> Rows {
+        Rows {
+            count: (self.image_mb * 1_000_000 / 16_384 * ROWS_PER_PAGE).max(ROWS_PER_PAGE),
+            slot_bytes: SLOT_BYTES,
+            changed_bytes: self.changed_bytes,
+            zipf: None,
+        }
+    }
+}
+
+/// An archive in a directory of its own, which is removed with it.
+pub struct ArchiveStand {
+    scratch: Scratch,
+    uuid: Uuid,
+}
+
+impl ArchiveStand {
+    /// Makes a database in memory, backs it up, and updates it.
+    ///
+    /// # Errors
+    /// The engine's; a directory that cannot be made.
+    pub fn new(shape: &Shape, seed: u64) -> Result<ArchiveStand> {
+        let scratch = Scratch::new()?;
+        // The directory is a name only: the disks are in memory.
+        let mut options = Options::new("archived");
+        let partitions = (shape.image_mb * 1_000_000 / PARTITION_BYTES).next_power_of_two();
+        options.partitions = u16::try_from(partitions.clamp(4, 256)).expect("at most 256");
+        options.checkpoint_log_bytes = u64::MAX;
+        options.checkpoint_seconds_max = 1;
+        options.first_backup = false;
+        let bench = UpdateBench {
+            site: Site::new(options, true, LogScheme::Differential),
+            rows: shape.rows(),
+            seed,
+            drive: DriveOptions {
+                workers: 1,
+                clients: 1_000,
+                rate: None,
+                limit: Limit::Txns(shape.updates),
+            },
+            digest: false,
+        };
+        let disks = bench.site.memory();
+        // The archive begins with the image: it does not have the log of the population.
+        let db = bench.site.open_on(disks.clone(), None, |builder| builder)?;
+        bench.populate(&db)?;
+        db.close().context("closing the database")?;
+        let archive: Arc<dyn Disk> = Arc::new(FileDisk::new(&scratch.archive())?);
+        let db = bench
+            .site
+            .open_on(disks, Some(Arc::clone(&archive)), |builder| builder)?;
+        db.back_up().context("backing the database up")?;
+        bench.measure(&db, &bench.drive, &mut RunReport::default())?;
+        db.close().context("closing the database")?;
+        let all = list_archives(archive.as_ref())?;
+        ensure!(all.len() == 1, "one database was archived");
+        Ok(ArchiveStand {
+            scratch,
+            uuid: all[0],
+        })
+    }
+
+    /// Restores of it, from and to such disks.
+    #[must_use]
+    pub fn restoring(
+        &self,
+        source: ModelledDisk,
+        target: ModelledDisk,
+        threads: usize,
+    ) -> Restoring {
+        Restoring {
+            from: self.scratch.archive(),
+            uuid: self.uuid,
+            at: None,
+            work: self.scratch.dir.join("work"),
+            source,
+            target,
+            threads,
+        }
+    }
+}
+
+/// A directory in memory, if there is one, and else a temporary one.
+struct Scratch {
+    dir: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> Result<Scratch> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let memory = Path::new("/dev/shm");
+        let base = match memory.is_dir() {
+            true => memory.to_owned(),
+            false => std::env::temp_dir(),
+        };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = base.join(format!("perdura-figures-{}-{number}", std::process::id()));
+        std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
+        Ok(Scratch { dir })
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.dir.join("archive")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}

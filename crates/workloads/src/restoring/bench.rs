@@ -1,0 +1,95 @@
+//! Rounds of copies and restores of one archive, and their medians.
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use super::Restoring;
+use crate::num::{f64_of, median, ratio};
+use crate::process;
+
+/// What rounds found.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RestoringReport {
+    /// Bytes of the backup.
+    pub backup_bytes: u64,
+    /// Bytes of the runs.
+    pub log_bytes: u64,
+    /// The second of the first.
+    pub log_of_backup: f64,
+    /// Runs.
+    pub runs: usize,
+    /// Threads.
+    pub threads: usize,
+    /// 10^6 bytes a second that the source's disk reads; 0 is no limit.
+    pub source_mbps: u64,
+    /// 10^6 bytes a second that the target's disk writes; 0 is no limit.
+    pub target_mbps: u64,
+    /// Pages of the new database.
+    pub pages: u64,
+    /// Records that were applied.
+    pub records_applied: u64,
+    /// How long each copy of the backup took, seconds.
+    pub copy_seconds: Vec<f64>,
+    /// How long each restore took, seconds.
+    pub restore_seconds: Vec<f64>,
+    /// How long each reading of the runs alone took, seconds.
+    pub log_read_seconds: Vec<f64>,
+    /// The median restore over the median copy.
+    pub restore_of_copy: f64,
+    /// The median restore over the larger of the median copy and the median reading.
+    pub restore_of_larger: f64,
+    /// Pages that a restore makes, 10^6 bytes a second, by the median.
+    pub image_mb_per_s: f64,
+    /// CPU time of a restore, mean, seconds.
+    pub restore_cpu_seconds: Option<f64>,
+}
+
+/// Measures so many rounds.
+///
+/// # Errors
+/// The restore's, the disks'; restores that differ.
+pub fn rounds(restoring: &Restoring, count: usize) -> Result<RestoringReport> {
+    ensure!(
+        count > 0 && restoring.threads > 0,
+        "rounds and threads are at least 1"
+    );
+    let inputs = restoring.inputs()?;
+    let mut report = RestoringReport {
+        backup_bytes: inputs.backup_bytes,
+        log_bytes: inputs.log_bytes,
+        log_of_backup: ratio(f64_of(inputs.log_bytes), f64_of(inputs.backup_bytes)),
+        runs: inputs.runs,
+        threads: restoring.threads,
+        source_mbps: restoring.source.mbps,
+        target_mbps: restoring.target.mbps,
+        ..RestoringReport::default()
+    };
+    let mut cpu = Some(0.0);
+    let mut made = None;
+    for _ in 0..count {
+        report.copy_seconds.push(restoring.copy()?);
+        let before = process::cpu_seconds(std::process::id());
+        let (seconds, restored) = restoring.restore()?;
+        let after = process::cpu_seconds(std::process::id());
+        cpu = cpu
+            .zip(after.zip(before))
+            .map(|(sum, (after, before))| sum + after - before);
+        report.restore_seconds.push(seconds);
+        report.log_read_seconds.push(restoring.read_log()?);
+        (report.pages, report.records_applied) = (restored.pages, restored.applied);
+        let same = (restored.epoch, restored.pages, restored.applied);
+        ensure!(
+            *made.get_or_insert(same) == same,
+            "two restores of one archive differ"
+        );
+    }
+    let restore = median(report.restore_seconds.clone());
+    let copy = median(report.copy_seconds.clone());
+    let larger = copy.max(median(report.log_read_seconds.clone()));
+    report.restore_of_copy = ratio(restore, copy);
+    report.restore_of_larger = ratio(restore, larger);
+    report.image_mb_per_s = ratio(f64_of(report.pages) * 16_384.0 / 1e6, restore);
+    let rounds = f64_of(u64::try_from(count).unwrap_or(u64::MAX));
+    report.restore_cpu_seconds = cpu.map(|sum| sum / rounds);
+    Ok(report)
+}
