@@ -21,8 +21,8 @@ rounds=${ROUNDS:-5}
 archive() {
     local name=$1 mb=$2 percent=$3
     shift 3
-    # 63 rows of 256 bytes in a page of 16 KiB; a record has some 20 bytes beside those that change.
-    local rows=$((mb * 1000000 / 16384 * 63)) updates=$((mb * 10000 * percent / (changed + 20)))
+    # 63 rows of 256 bytes in a page of 16 KiB; a record has some 12 bytes beside those that change.
+    local rows=$((mb * 1000000 / 16384 * 63)) updates=$((mb * 10000 * percent / (changed + 12)))
     local on=(--data "$work/$name" --rows "$rows" --slot-bytes 256 --changed-bytes "$changed" --clients 20000 --json)
     "$perdura" bench update "${on[@]}" --txns 1 >/dev/null
     "$perdura" bench update "${on[@]}" --archive "$shm/$name" --backup --txns "$updates" "$@" >/dev/null
@@ -68,7 +68,7 @@ merge-join)
     # One core, disks without a limit. A run is cut each second, and nobody merges.
     mb=${JOIN_MB:-200}
     for runs in 8 64; do
-        archive "r$runs" "$mb" 60 --rate "$((mb * 10000 * 60 / (changed + 20) / runs))" --archive-merge=no
+        archive "r$runs" "$mb" 60 --rate "$((mb * 10000 * 60 / (changed + 12) / runs))" --archive-merge=no
         measure "r$runs" --threads 1 --source-mbps 0 --target-mbps 0
         rm -rf "$shm/r$runs"
     done

@@ -20,7 +20,7 @@ const SLOT_BYTES: usize = 256;
 /// Rows that a page of 16 KiB holds, about.
 const ROWS_PER_PAGE: u64 = 63;
 /// Bytes of a record beside those that changed, about.
-const RECORD_BYTES: u64 = 20;
+const RECORD_BYTES: u64 = 12;
 /// Bytes of a partition at least, so that a database in memory is not many times as large as its pages.
 const PARTITION_BYTES: u64 = 8 << 20;
 
