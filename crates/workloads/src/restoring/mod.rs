@@ -86,7 +86,7 @@ impl Restoring {
     /// # Errors
     /// The restore's.
     pub fn restore(&self) -> Result<(f64, RestoreReport)> {
-        self.into_new(|means, begin| {
+        self.with_new(|means, begin| {
             let (_, plan) = self.plan(self.source)?;
             let report = restore(&plan, means)?;
             Ok((begin.elapsed().as_secs_f64(), report))
@@ -98,7 +98,7 @@ impl Restoring {
     /// # Errors
     /// The restore's.
     pub fn replay(&self, buffer_pages: usize) -> Result<ReplayReport> {
-        self.into_new(|means, _| {
+        self.with_new(|means, _| {
             let (_, plan) = self.plan(self.source)?;
             Ok(restore_in_log_order(&plan, means, buffer_pages)?)
         })
@@ -206,7 +206,7 @@ impl Restoring {
     }
 
     /// Runs `f` with a new database's disks, which are removed afterwards.
-    fn into_new<R>(&self, f: impl FnOnce(&RestoreMeans<'_>, Instant) -> Result<R>) -> Result<R> {
+    fn with_new<R>(&self, f: impl FnOnce(&RestoreMeans<'_>, Instant) -> Result<R>) -> Result<R> {
         let streams = self.plan(ModelledDisk::default())?.1.streams();
         self.in_work(|work| {
             let begin = Instant::now();
