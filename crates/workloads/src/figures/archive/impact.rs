@@ -32,6 +32,8 @@ const LOG_DISK: ModelledDisk = ModelledDisk {
 };
 /// The part of the processors that an open loop uses without archiving.
 const OPEN_LOAD: f64 = 0.6;
+/// The kernel counts in ticks: a run that is shorter than some of them has used this part of the processors.
+const LOAD_LEAST: f64 = 0.05;
 /// How long the archive may take to have all that the population logged.
 const ARCHIVED_WITHIN: Duration = Duration::from_secs(120);
 
@@ -136,11 +138,7 @@ fn open(lab: &Lab<'_>, closed: &[Point]) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for work in Work::ALL {
         let baseline = |of: &dyn Fn(&Point) -> f64| median(values(closed, work, Way::Baseline, of));
-        let load = baseline(&|point| point.cpu(lab.cores));
-        ensure!(
-            load > 0.0,
-            "the kernel counts the processor time of a process"
-        );
+        let load = baseline(&|point| point.cpu(lab.cores)).max(LOAD_LEAST);
         let rate = (baseline(&|point| point.report.tps) * OPEN_LOAD / load).max(1.0);
         for round in 0..lab.scale.archive.impact_runs.min(5) {
             for turn in 0..Way::ALL.len() {

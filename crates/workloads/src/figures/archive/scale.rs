@@ -34,7 +34,7 @@ pub struct ArchiveScale {
 impl ArchiveScale {
     /// The largest sizes that fit a machine of 24 GiB; the paper's are 4 to 65 GB.
     pub const FULL: ArchiveScale = ArchiveScale {
-        images_mb: &[64, 128, 256, 512, 1024],
+        images_mb: &[64, 128, 256, 512, 1024, 2048],
         rounds: 5,
         pool_image_mb: 64,
         pool_log: 6.0,
@@ -53,7 +53,7 @@ impl ArchiveScale {
 
     /// A few seconds each.
     pub const SMALL: ArchiveScale = ArchiveScale {
-        images_mb: &[32, 64, 128, 256, 512],
+        images_mb: &[64, 128, 256, 512, 1024],
         rounds: 3,
         pool_image_mb: 16,
         pool_log: 6.0,
