@@ -1,7 +1,7 @@
 //! Run generation by sorting in memory: the row `quick`.
 //!
 //! Records of whole epochs are collected in a workspace, sorted when it is full, and written as one run of level 0. The
-//! workspace is an [arena](crate::workspace) and the list of its keys. Sorting moves numbers and never looks at a record.
+//! workspace is an arena (`workspace`) and the list of its keys. Sorting moves numbers and never looks at a record.
 //!
 //! A run ends at an epoch's end. The streams of the log are read one after the other, so records of an epoch come at several
 //! times; the caller says with [`Quick::cut`] from which epoch on there are none yet, and no record may be beyond it. When
@@ -81,7 +81,7 @@ impl Quick {
     /// Adds a record of a block of this epoch.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an epoch before the run's or too far behind it: the workspace was full long before.
+    /// [`Usage`](perdura_base::Error::Usage) for an epoch before the run's or too far behind it: the workspace was full long before.
     ///
     /// # Panics
     /// If an epoch fills 32 GiB.
@@ -96,7 +96,7 @@ impl Quick {
     /// further.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is a record of `end` or a later epoch, of which the run would have a part, or if the run
+    /// [`Usage`](perdura_base::Error::Usage) if there is a record of `end` or a later epoch, of which the run would have a part, or if the run
     /// would have no epoch.
     pub fn cut(mut self, end: Epoch) -> Result<Sorted> {
         let last = (!self.keys.is_empty()).then_some(self.epoch_max);
@@ -182,7 +182,7 @@ impl QuickRun {
     /// Encodes records until one write has been made or none is left.
     ///
     /// # Errors
-    /// The disk's; [`Error::Usage`] for a page that the geometry does not have.
+    /// The disk's; [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
     pub fn step(&mut self) -> Result<Progress<()>> {
         write_some(&mut self.sorted, &mut self.writer)
     }
@@ -190,7 +190,7 @@ impl QuickRun {
     /// Ends the run when no record is left.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a page that the geometry does not have.
+    /// [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
     ///
     /// # Panics
     /// If records are left.
