@@ -7,7 +7,7 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`bench`] | rounds of all that is measured, and medians |
+//! | [`mod@bench`] | rounds of all that is measured, and medians |
 
 pub mod bench;
 

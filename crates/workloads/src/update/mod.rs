@@ -6,7 +6,7 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`bench`] | a run: populated if it is empty, driven, reported |
+//! | [`mod@bench`] | a run: populated if it is empty, driven, reported |
 //! | [`zipf`] | ranks by Zipf's law, in constant time |
 
 pub mod bench;
