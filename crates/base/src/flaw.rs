@@ -206,6 +206,8 @@ pub enum Flaw {
     CutJudgedByTag,
     /// Restore: runs are applied to a backup whose key-addressed tables stay behind.
     RunsAppliedToKept,
+    /// Restore: of a surviving log only the life is read in which the archive ends.
+    LaterLivesIgnored,
     /// Restore: a page that the backup does not have begins as what the buffer held.
     PageBeyondBackupKept,
     /// The standing proof counts pages of key-addressed tables, which change without a record.
@@ -348,12 +350,13 @@ impl Flaw {
     ];
 
     /// The flaws of a restore: its tests arm them.
-    pub const RESTORE: [Flaw; 8] = [
+    pub const RESTORE: [Flaw; 9] = [
         Flaw::TagBelowKeptBackup,
         Flaw::LaterEpochsKept,
         Flaw::RunsReadUpToTarget,
         Flaw::CutJudgedByTag,
         Flaw::RunsAppliedToKept,
+        Flaw::LaterLivesIgnored,
         Flaw::PageBeyondBackupKept,
         Flaw::ProofOverBothPools,
         Flaw::PinnedSlotOverwritten,

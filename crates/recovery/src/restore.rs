@@ -18,6 +18,11 @@
 //! |---|---|
 //! | `choose` | which of an archive's backups it begins with |
 //! | `at` | the moment that an operator names |
+//! | `reach` | which epochs make a difference |
+//! | `tail` | a log that survived, beyond the archive |
+//! | [`many`] | too many runs to read side by side |
+//! | `listed` | the runs that there are, few of them open |
+//! | `scratch` | where the runs stand that only one restore reads |
 //! | `plan` | whether a backup and runs can restore a moment |
 //! | `served` | which moments a backup serves |
 //! | `part` | one partition's merge join |
@@ -59,17 +64,25 @@ use crate::images::Completion;
 
 mod at;
 mod choose;
+mod listed;
 mod log_order;
+pub mod many;
 pub(crate) mod part;
 mod plan;
 mod pool;
+mod reach;
+mod scratch;
 mod served;
 pub(crate) mod sink;
+mod tail;
 
 pub use at::At;
+pub use choose::Sources;
 pub use log_order::{ReplayReport, restore_in_log_order};
 pub use plan::RestorePlan;
+pub use scratch::Scratch;
 pub use served::{Served, served};
+pub use tail::read_tail;
 
 use part::{Merging, Part};
 use sink::ImageSink;
@@ -81,6 +94,8 @@ pub const THREADS_A_CORE: usize = 4;
 
 /// Where a restored image is.
 const SLOT: ImageSlot = ImageSlot::A;
+/// Who makes a directory that is not finished.
+const VERB: &str = "perdura restore";
 
 /// How far a restore has come, for whoever shows it.
 #[derive(Debug, Default)]
@@ -162,7 +177,9 @@ fn make_database(
 ) -> Result<RestoreReport> {
     let header = plan.backup.header();
     let new = new_database(header, means)?;
-    mark_unfinished(means.disks.data.as_ref(), "perdura restore")?;
+    if plan.scratch.is_none() {
+        mark_unfinished(means.disks.data.as_ref(), VERB)?;
+    }
     create(&means.disks, means.clock, &new)?;
     let k = plan.image_number()?;
     let open =
@@ -171,6 +188,9 @@ fn make_database(
     let parts = make_parts(&images, k)?;
     let (directory_crc, directory_bytes) = write_directory(plan, means, k, &parts)?;
     name_image(plan, means, k, directory_crc)?;
+    if let Some(scratch) = &plan.scratch {
+        scratch.clear()?;
+    }
     mark_finished(means.disks.data.as_ref())?;
     assert_eq!(
         parts.len(),

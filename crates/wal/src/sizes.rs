@@ -69,6 +69,21 @@ impl SegmentSizes {
         size == bytes
     }
 
+    /// Where a life can have started of which the segment at `start` has this size; `None` if no segment has. The
+    /// segments of the largest size are alike, so the answer is the latest such position.
+    #[must_use]
+    pub fn life_with(&self, start: Pos, bytes: u64) -> Option<Pos> {
+        if !self.are_possible() || !self.contain(bytes) {
+            return None;
+        }
+        let (mut before, mut size) = (0, self.first);
+        while size < bytes {
+            before += size - SEGMENT_HEADER_BYTES;
+            size = (size * 2).min(self.max);
+        }
+        start.0.checked_sub(before).map(Pos)
+    }
+
     /// The segment of a life that starts at `life` in which `pos` lies.
     ///
     /// # Panics
@@ -99,6 +114,36 @@ impl SegmentSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_life_is_found_from_each_of_its_segments() {
+        for (first, max) in [(1 << 16, 1 << 16), (1 << 16, 1 << 20), (1 << 16, 5 << 16)] {
+            let sizes = SegmentSizes { first, max };
+            let life = Pos(3 * 4096);
+            let mut at = life;
+            for _ in 0..20 {
+                let span = sizes.span_at(life, at);
+                let found = sizes.life_with(span.start, span.bytes).expect("a size");
+                assert!(found >= life && (found == life || span.bytes == max));
+                assert_eq!(sizes.span_at(found, span.start), span);
+                assert_eq!(
+                    sizes.span_at(found, span.end()),
+                    sizes.span_at(life, span.end())
+                );
+                at = span.end();
+            }
+            assert_eq!(sizes.life_with(Pos(1 << 30), first + 4096), None);
+        }
+        let sizes = SegmentSizes {
+            first: 1 << 16,
+            max: 1 << 20,
+        };
+        assert_eq!(
+            sizes.life_with(Pos(4096), 1 << 18),
+            None,
+            "no position is so early"
+        );
+    }
 
     #[test]
     fn spans_follow_each_other_without_a_gap_and_double_up_to_the_largest() {

@@ -110,6 +110,12 @@ impl Backup {
         &self.header
     }
 
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.file.path()
+    }
+
     /// Bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {

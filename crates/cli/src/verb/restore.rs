@@ -1,5 +1,7 @@
 //! `perdura restore`
 
+mod sources;
+
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,9 +20,10 @@ use perdura_recovery::restore::{
 use serde::Serialize;
 
 use super::archive::{open, passed_over};
-use super::repair::{must_be_empty, new_uuid};
+use super::repair::new_uuid;
 use crate::offline::restore_threads;
 use crate::output;
+use sources::Target;
 
 /// Make a database anew of an archive: the last state that it holds, or an earlier one.
 ///
@@ -30,6 +33,7 @@ use crate::output;
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura restore --from /backup/perdura --to perdura-data\n  \
+    perdura restore --from /backup/perdura --to perdura-data --log-dir /log/perdura\n  \
     perdura restore --from /backup/perdura --to as-of-4711 --at 4711\n  \
     perdura restore --from /backup/perdura --to earlier --at 10min\n  \
     perdura serve --data perdura-data")]
@@ -43,6 +47,10 @@ pub struct Args {
     /// The directory of the new database, with its log; it must be empty or not be there.
     #[arg(long, value_name = "NEW")]
     to: PathBuf,
+    /// The directory of the log, if it was on another disk than the data and is still there: then what the archive does not
+    /// have yet is restored as well; once for all streams or once for each.
+    #[arg(long, value_name = "DIR")]
+    log_dir: Vec<PathBuf>,
     /// The moment to restore: a commit epoch (4711), a time ("2026-03-01 12:00:00", in UTC unless an offset such as +02:00
     /// follows), or how long before the archive's end (10min, 1h30m) [default: the last one that the archive holds].
     #[arg(long, value_name = "MOMENT")]
@@ -85,6 +93,9 @@ struct Told {
     bytes_read: u64,
     bytes_written: u64,
     pages_restored: u64,
+    /// Runs that were read side by side, and how many were merged before because there were more.
+    runs: usize,
+    runs_merged: usize,
     page_reads: u64,
     page_writes: u64,
     records_applied: u64,
@@ -106,10 +117,28 @@ pub fn run(args: &Args) -> Result<()> {
     let begun = Instant::now();
     let from = || args.from.display().to_string();
     let store = open(&args.from, args.uuid.as_deref())?;
-    must_be_empty(&args.to)?;
-    let target = args.at.map(|at| at.resolve(&store, &[])).transpose();
-    let plan = target.and_then(|target| RestorePlan::from_archive(&store, target, passed_over));
-    let plan = plan.with_context(from)?;
+    let target = Target::begin(&args.to)?;
+    let mut damaged = Vec::new();
+    loop {
+        let plan = sources::plan(&store, (&args.log_dir, args.at), &damaged, &target);
+        let plan = plan.with_context(from)?;
+        match make(args, &plan, begun) {
+            Ok(report) => return tell(args, &plan, &report, begun.elapsed()),
+            Err(error) => {
+                // What was restored of it is not continued.
+                let Some(id) = plan.is_of_backup(&error) else {
+                    return Err(error).with_context(from);
+                };
+                passed_over(id, &error);
+                damaged.push(id);
+                target.undo()?;
+            }
+        }
+    }
+}
+
+/// Carries a plan out.
+fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport, perdura::Error> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&args.to)?);
     let _lock = disk.lock("LOCK")?;
     let clock = SystemClock::new();
@@ -121,24 +150,22 @@ pub fn run(args: &Args) -> Result<()> {
         clock: &clock,
         progress: &progress,
     };
-    let report = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         if std::io::stderr().is_terminal() && !args.json {
             scope.spawn(|| show(&progress, &is_done, begun));
         }
         let report = match args.buffer_pages {
             Some(pages) if args.method == Method::Replay => {
-                restore_in_log_order(&plan, &means, pages)
+                restore_in_log_order(plan, &means, pages)
             }
-            _ => restore(&plan, &means).map(|restored| ReplayReport {
+            _ => restore(plan, &means).map(|restored| ReplayReport {
                 restored,
                 ..ReplayReport::default()
             }),
         };
         is_done.store(true, Ordering::SeqCst);
         report
-    });
-    let report = report.with_context(from)?;
-    tell(args, &plan, &report, begun.elapsed())
+    })
 }
 
 /// Shows how far it is, on a terminal.
@@ -181,6 +208,8 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
         bytes_read: report.bytes_read,
         bytes_written: report.bytes_written,
         pages_restored: report.pages,
+        runs: plan.runs(),
+        runs_merged: plan.runs_merged(),
         page_reads: report.page_reads,
         page_writes: report.page_writes,
         records_applied: report.applied,

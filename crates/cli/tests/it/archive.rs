@@ -174,3 +174,56 @@ fn an_archive_from_the_first_write_on_is_restored_although_its_backups_are_lost(
     done(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
     assert_eq!(digest(&to), live);
 }
+
+#[test]
+fn with_the_data_disk_alone_lost_the_log_that_is_left_completes_the_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (data, log, archive) = (at("data"), at("log"), at("archive"));
+    let on_disks = ["--data", arg(&data), "--log-dir", arg(&log)];
+    let first = Server::start(&data, &["--log-dir", arg(&log)]);
+    first.kill();
+    let create = [
+        &["backup", "create"][..],
+        &on_disks,
+        &["--archive", arg(&archive)],
+    ]
+    .concat();
+    done(&create);
+    for round in 0..2 {
+        let more = ["--log-dir", arg(&log), "--archive", arg(&archive)];
+        let server = Server::start(&data, &more);
+        let mut client = Client::connect(server.port()).unwrap();
+        for key in 0..500 {
+            let value = format!("{round} {key}");
+            client.ask(&["SET", &format!("key {key}"), &value]).unwrap();
+        }
+        server.kill();
+    }
+    let (code, live) = ended(&[&["digest"][..], &on_disks].concat());
+    assert_eq!(code, 0, "{live}");
+    std::fs::remove_dir_all(&data).unwrap();
+
+    let from = ["restore", "--from", arg(&archive), "--to"];
+    let more = ["--log-dir", arg(&log), "--json"];
+    let told = done(&[&from[..], &[arg(&data)], &more].concat());
+    assert!(told.contains("\"runs\": "), "{told}");
+    assert_eq!(digest(&data), live);
+    let left: Vec<_> = std::fs::read_dir(data.join("image-b")).unwrap().collect();
+    assert!(left.len() <= 1, "{left:?}");
+
+    // A directory without the log, and the log of another database: nothing is left behind.
+    let other = at("other");
+    Server::start(&at("data 2"), &["--log-dir", arg(&other)]).kill();
+    for (wrong, why) in [
+        (&archive, "no such directory"),
+        (&other, "belongs to database"),
+    ] {
+        let (code, refused) =
+            ended(&[&from[..], &[arg(&at("no"))], &["--log-dir", arg(wrong)]].concat());
+        assert_eq!(code, 3, "{refused}");
+        assert!(refused.contains(why), "{refused}");
+        assert!(!at("no").exists());
+    }
+    Server::start(&data, &[]).kill();
+}

@@ -28,7 +28,7 @@ fn fork(seed: u64) {
 
     let archive = std::sync::Arc::clone(&parent.archive);
     let clock = std::sync::Arc::clone(&parent.clock);
-    let mut child = World::over((disks.data, disks.log, archive), clock);
+    let mut child = World::over((disks.data, disks.log, archive), clock, seed);
     let named = child.core().anchor().get().parent.expect("a parent");
     assert_eq!((named.uuid, named.epoch), (parent.uuid, at));
     child.back_up();

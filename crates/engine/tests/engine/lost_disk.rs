@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use perdura::{Archiving, Core, Disks, Env, Error, Progress, Rung};
 use perdura_archive::{ArchiverStep, Object, ObjectId, Store};
-use perdura_base::{Epoch, Uuid};
+use perdura_base::{Epoch, StreamId, Uuid};
 use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
 use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::restore::{
@@ -37,6 +37,7 @@ pub struct World {
     core: Option<Core>,
     archiving: Archiving,
     pub uuid: Uuid,
+    seed: u64,
     pub changes: Vec<Change>,
     /// What the changes begin with.
     state: BTreeMap<usize, Vec<u8>>,
@@ -57,11 +58,12 @@ pub fn open_on(
     data: &Arc<SimDisk>,
     log: &Arc<SimDisk>,
     clock: &Arc<ManualClock>,
+    seed: u64,
 ) -> Result<Core, Error> {
     let env = Env {
         disks: disks_on(data, log),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
-        seed: 7,
+        seed,
     };
     Core::open(env, small(), Arc::new(Progress::default()))
 }
@@ -80,19 +82,21 @@ impl World {
     pub fn new(seed: u64) -> World {
         let clock = Arc::new(ManualClock::at(BEGIN_US));
         let (data, log) = (SimDisk::new(seed), SimDisk::new(seed + 1));
-        World::over((data, log, SimDisk::new(seed + 2)), clock)
+        World::over((data, log, SimDisk::new(seed + 2)), clock, seed)
     }
 
     /// The database on these disks, archived onto the last one.
     pub fn over(
         (data, log, archive): (Arc<SimDisk>, Arc<SimDisk>, Arc<SimDisk>),
         clock: Arc<ManualClock>,
+        seed: u64,
     ) -> World {
-        let core = open_on(&data, &log, &clock).expect("it opens");
+        let core = open_on(&data, &log, &clock, seed).expect("it opens");
         let mut world = World {
             archiving: Archiving::new(archive.life(), 1),
             uuid: core.anchor().get().uuid,
             state: values(&core),
+            seed,
             core: Some(core),
             changes: Vec::new(),
             data,
@@ -193,7 +197,7 @@ impl World {
         self.archiving = Archiving::new(self.archive.life(), seed | 1);
         self.data.crash(CrashProfile::Worst, seed);
         self.log.crash(CrashProfile::Worst, seed);
-        let core = open_on(&self.data, &self.log, &self.clock).expect("it opens again");
+        let core = open_on(&self.data, &self.log, &self.clock, self.seed).expect("it opens again");
         let durable = Epoch(core.report().durable_epoch);
         let now = self.clock.wall_us();
         let is_kept = |change: &Change| change.epoch <= durable;
@@ -207,6 +211,38 @@ impl World {
         open.take_while(|change| change.wall_us == u64::MAX)
             .for_each(|change| change.wall_us = now);
         self.core = Some(core);
+    }
+
+    /// Ends the process without a close. The disks keep what they have.
+    pub fn kill(&mut self) {
+        self.core = None;
+    }
+
+    /// Takes some steps of flushing. Nothing is acknowledged by that.
+    pub fn flush_some(&mut self, rng: &mut fastrand::Rng) {
+        for _ in 0..rng.usize(..6) {
+            let stream = StreamId(rng.u8(..).rem_euclid(2));
+            self.core().flush_step(stream).expect("a step");
+        }
+    }
+
+    /// The end of the process, somewhere within its work: killed, or by a power cut that the disks of log and archive see.
+    pub fn end(&mut self, rng: &mut fastrand::Rng) {
+        self.flush_some(rng);
+        self.kill();
+        let profile = CrashProfile::ALL[rng.usize(..CrashProfile::ALL.len())];
+        if rng.bool() {
+            self.archiving = Archiving::new(self.archive.life(), 1);
+            self.archive.crash(profile, rng.u64(..));
+            self.log.crash(profile, rng.u64(..));
+        }
+    }
+
+    /// The next life, after a [`kill`](Self::kill).
+    pub fn reopen(&mut self) {
+        let core = open_on(&self.data, &self.log, &self.clock, self.seed).expect("it opens again");
+        self.core = Some(core);
+        self.archiving = Archiving::new(self.archive.life(), 3);
     }
 
     /// The values at an epoch.
@@ -247,10 +283,13 @@ fn new_uuid() -> Uuid {
 
 /// Carries a plan out onto new disks.
 pub fn carry_out(plan: &RestorePlan) -> Result<(Restored, RestoreReport), Error> {
-    let restored = Restored {
-        data: SimDisk::new(1),
-        log: SimDisk::new(2),
-    };
+    let restored = Restored::new();
+    let report = carry_out_onto(&restored, plan)?;
+    Ok((restored, report))
+}
+
+/// Carries a plan out onto these disks.
+pub fn carry_out_onto(restored: &Restored, plan: &RestorePlan) -> Result<RestoreReport, Error> {
     let means = RestoreMeans {
         disks: disks_on(&restored.data, &restored.log),
         uuid: new_uuid(),
@@ -258,8 +297,7 @@ pub fn carry_out(plan: &RestorePlan) -> Result<(Restored, RestoreReport), Error>
         clock: &ManualClock::at(BEGIN_US),
         progress: &RestoreProgress::default(),
     };
-    let report = restore(plan, &means)?;
-    Ok((restored, report))
+    restore(plan, &means)
 }
 
 /// The disks of a database that was restored.
@@ -269,7 +307,19 @@ pub struct Restored {
 }
 
 impl Restored {
+    pub fn new() -> Restored {
+        Restored {
+            data: SimDisk::new(1),
+            log: SimDisk::new(2),
+        }
+    }
+
     pub fn open(&self) -> Result<Core, Error> {
-        open_on(&self.data, &self.log, &Arc::new(ManualClock::at(BEGIN_US)))
+        open_on(
+            &self.data,
+            &self.log,
+            &Arc::new(ManualClock::at(BEGIN_US)),
+            7,
+        )
     }
 }

@@ -13,10 +13,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use perdura_archive::backup::Backup;
 use perdura_archive::{Moment, Run, Store};
 use perdura_base::moment::{moment, parse_moment, parse_span};
 use perdura_base::{Epoch, Error, Result};
+
+use super::listed::Listed;
 
 /// A moment, as an operator names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,8 +125,8 @@ fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Resul
         moments.into_iter().for_each(each);
         return Ok(());
     }
-    for id in store.manifest().runs() {
-        of_run(store.open_run(id)?.as_ref()).for_each(&mut each);
+    for run in Listed::of_archive(store)? {
+        of_run(run.open(store)?.as_ref()).for_each(&mut each);
     }
     tail.iter().flat_map(|run| of_run(run)).for_each(each);
     Ok(())
@@ -137,24 +138,27 @@ fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
         return Ok(moments.last().copied());
     }
     let newest = tail.iter().rev().find_map(|run| of_run(run).last());
-    let runs: Vec<_> = store.manifest().runs().collect();
-    let mut rest = runs.into_iter().rev().filter(|_| newest.is_none());
-    let listed = rest.find_map(|id| {
-        let run = store.open_run(id);
+    newest.map_or_else(|| last_listed(store), |newest| Ok(Some(newest)))
+}
+
+/// The last moment that the runs of an archive list.
+pub(super) fn last_listed(store: &Store) -> Result<Option<Moment>> {
+    let mut runs = Listed::of_archive(store)?.into_iter().rev();
+    let last = runs.find_map(|run| {
+        let run = run.open(store);
         run.map(|run| of_run(&run).last()).transpose()
     });
-    listed.map_or(Ok(newest), |found| found.map(Some))
+    last.transpose()
 }
 
 /// The moments of a database whose backups are its only ones; `None` if it is another one.
 fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
     let manifest = store.manifest();
-    let (disk, dir) = (store.disk().as_ref(), store.backups_dir());
     let mut moments: Vec<Moment> = Vec::new();
     let mut is_ordered = false;
     for id in manifest.backups() {
         // One that cannot be opened is no moment; the restore names it when it looks for one.
-        let Ok(backup) = Backup::open(disk, &dir, id, store.uuid()) else {
+        let Ok(backup) = store.open_backup(id) else {
             continue;
         };
         let header = backup.header();

@@ -6,27 +6,78 @@
 
 use std::sync::Arc;
 
-use perdura_archive::Store;
 use perdura_archive::backup::{Backup, BackupHeader, BackupId, BackupKind, BackupWriter};
+use perdura_archive::merge::Images;
+use perdura_archive::{Manifest, Run, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::{Disk, MemDisk};
 
 use super::RestorePlan;
+use super::at::wall_of;
+use super::listed::Listed;
+use super::many::{Kept, RUNS_MAX, reduce};
+use super::reach::Reach;
+use super::scratch::Scratch;
 use crate::anchor::Anchor;
 
-impl RestorePlan {
-    /// The plan to restore the state of `target`, or the last one that an archive holds. `passed_over` hears why a
-    /// backup does not serve.
+/// What a database is restored from.
+pub struct Sources<'a> {
+    /// The archive.
+    pub store: &'a Store,
+    /// Runs that follow the archive's: see [`read_tail`](super::read_tail).
+    pub tail: Vec<Arc<Run>>,
+    /// Where runs may be made. Without it, all that are needed are read side by side, however many they are.
+    pub scratch: Option<Scratch>,
+    /// Runs that are read side by side at most, at least 2.
+    pub runs_max: usize,
+    /// Backups that were found damaged, and do not serve.
+    pub without: Vec<BackupId>,
+}
+
+impl Sources<'_> {
+    /// An archive alone.
+    #[must_use]
+    pub fn archive(store: &Store) -> Sources<'_> {
+        Sources {
+            store,
+            tail: Vec::new(),
+            scratch: None,
+            runs_max: RUNS_MAX,
+            without: Vec::new(),
+        }
+    }
+
+    /// The plan to restore the state of `target`, or the last one that there is. `passed_over` hears why a backup does not
+    /// serve.
     ///
     /// # Errors
     /// [`Error::Usage`] if the archive has no backup; else the reason why the nearest backup does not serve.
-    pub fn from_archive(
-        store: &Store,
+    pub fn plan(
+        &self,
         target: Option<Epoch>,
         mut passed_over: impl FnMut(BackupId, &Error),
     ) -> Result<RestorePlan> {
-        let runs = store.readable_runs()?;
-        let mut backups: Vec<BackupId> = store.manifest().backups().collect();
+        loop {
+            let manifest = self.store.refresh()?;
+            let planned = self.plan_by(&manifest, target, &mut passed_over);
+            // A writer may have taken runs out of the archive since the manifest was read.
+            match planned {
+                Err(_) if self.store.refresh()?.number != manifest.number => {}
+                planned => return planned,
+            }
+        }
+    }
+
+    fn plan_by(
+        &self,
+        manifest: &Manifest,
+        target: Option<Epoch>,
+        passed_over: &mut impl FnMut(BackupId, &Error),
+    ) -> Result<RestorePlan> {
+        let mut backups: Vec<BackupId> = manifest.backups().collect();
+        backups.retain(|id| !self.without.contains(id));
+        let mut runs = Listed::of_archive(self.store)?;
+        runs.extend(self.tail.iter().cloned().map(Listed::Open));
         let last = runs.last().map(|run| run.id().epochs.last());
         let wanted = target.or(last).unwrap_or_default();
         // Those before the moment, the nearest first, then those behind it.
@@ -34,12 +85,12 @@ impl RestorePlan {
             let is_behind = id.end > wanted;
             (is_behind, id.end.0.abs_diff(wanted.0))
         });
-        let since = TablesSince::of(store)?;
+        let since = TablesSince::of(self.store)?;
         let mut first = None;
-        for id in backups {
-            let plan = store.open_backup(id).and_then(|backup| {
+        for (id, attempt) in backups.into_iter().zip(1..) {
+            let plan = self.store.open_backup(id).and_then(|backup| {
                 since.check(&backup, wanted)?;
-                RestorePlan::new(backup, runs.clone(), target)
+                self.plan_from(backup, &runs, target, attempt)
             });
             match plan {
                 Ok(plan) => return Ok(plan),
@@ -49,23 +100,111 @@ impl RestorePlan {
                 }
             }
         }
-        if let Some(empty) = beginning(store)?
-            && let Ok(plan) = RestorePlan::new(empty, runs, target)
+        if let Some(empty) = beginning(self.store)?
+            && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
         {
             return Ok(plan);
         }
         Err(first.unwrap_or_else(|| {
             Error::Usage(format!(
                 "the archive of {} has no backup: make one with `perdura backup create` while the database is there",
-                store.uuid()
+                self.store.uuid()
             ))
         }))
+    }
+
+    fn plan_from(
+        &self,
+        backup: Arc<Backup>,
+        runs: &[Listed],
+        target: Option<Epoch>,
+        attempt: u32,
+    ) -> Result<RestorePlan> {
+        let ids: Vec<RunId> = runs.iter().map(Listed::id).collect();
+        let header = *backup.header();
+        let reach = Reach::of(&header, &ids, target)?;
+        let mut listed_us = None;
+        for run in runs.iter().rev() {
+            let epochs = run.id().epochs;
+            // The moment that is told is in the target's run as a rule, and else in the one before.
+            if epochs.begin <= reach.target && listed_us.is_none() {
+                listed_us = wall_of(&[run.open(self.store)?], reach.target);
+            }
+            if [reach.target, header.id.end]
+                .iter()
+                .any(|moment| epochs.contains(*moment))
+            {
+                reach.check_moments(run.open(self.store)?.as_ref())?;
+            }
+        }
+        let mut needed: Vec<Listed> = runs.to_vec();
+        needed.retain(|run| reach.needs(run.id()));
+        let before = needed.len();
+        if let Some(scratch) = self
+            .scratch
+            .as_ref()
+            .filter(|_| needed.len() > self.runs_max)
+        {
+            let retained = match header.kind {
+                BackupKind::Sweep => vec![header.id.k],
+                BackupKind::Cut => Vec::new(),
+            };
+            let kept = Kept {
+                reach,
+                images: Images {
+                    retained,
+                    building: None,
+                },
+                uuid: header.uuid,
+                generation: attempt,
+            };
+            needed = reduce(needed, self.runs_max, (self.store, scratch), &kept)?;
+        }
+        let opened = needed.iter().map(|run| run.open(self.store));
+        let opened: Vec<Arc<Run>> = opened.collect::<Result<_>>()?;
+        assert!(
+            self.scratch.is_none() || opened.len() <= self.runs_max,
+            "{} runs are read side by side, at most {}",
+            opened.len(),
+            self.runs_max
+        );
+        let mut plan = RestorePlan::of(backup, &reach, opened, listed_us);
+        plan.scratch.clone_from(&self.scratch);
+        // Each merge makes one of many.
+        let made = needed.iter().filter(|run| matches!(run, Listed::Merged(_)));
+        plan.runs_merged = before - needed.len() + made.count();
+        Ok(plan)
+    }
+}
+
+impl RestorePlan {
+    /// The plan to restore the state of `target`, or the last one that an archive holds. `passed_over` hears why a
+    /// backup does not serve.
+    ///
+    /// # Errors
+    /// As [`Sources::plan`].
+    pub fn from_archive(
+        store: &Store,
+        target: Option<Epoch>,
+        passed_over: impl FnMut(BackupId, &Error),
+    ) -> Result<RestorePlan> {
+        Sources::archive(store).plan(target, passed_over)
     }
 
     /// Log streams of the database.
     #[must_use]
     pub fn streams(&self) -> usize {
         usize::from(self.backup.header().streams)
+    }
+
+    /// The backup, if it is what is damaged: a restore that failed with this error may be begun anew, in a place of its own,
+    /// by a plan without this backup.
+    #[must_use]
+    pub fn is_of_backup(&self, error: &Error) -> Option<BackupId> {
+        match error {
+            Error::Corrupt(damage) if damage.file == self.backup.path() => Some(self.backup()),
+            _ => None,
+        }
     }
 
     /// The backup that it begins with.
@@ -76,7 +215,7 @@ impl RestorePlan {
 }
 
 /// The state before the first epoch, if the runs lead from it to each moment and the archive says what the database is like.
-fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
+pub(super) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
     let anchor = anchor.filter(|anchor| manifest.has_all() && anchor.families.is_empty());

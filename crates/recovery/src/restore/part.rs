@@ -266,7 +266,7 @@ impl<S: PageSink> Merging<S> {
             let expected = format!("page {id} with a tag below {}", self.above);
             let hint = "The backup is damaged. An older one serves, with the runs behind it.";
             return Err(Error::corrupt(
-                "archive",
+                plan.backup.path(),
                 0,
                 expected,
                 format!("tag {tag}"),

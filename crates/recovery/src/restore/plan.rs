@@ -9,6 +9,8 @@ use perdura_base::{CkptEpoch, Epoch, Error, Result};
 
 use super::at::wall_of;
 use super::difference;
+use super::reach::Reach;
+use super::scratch::Scratch;
 use crate::rule::{ImageKind, reflected, wanted};
 
 /// A backup, the runs that lead from it to a moment, and the moment.
@@ -19,17 +21,10 @@ pub struct RestorePlan {
     pub(crate) target: Epoch,
     /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 if there is none.
     pub(super) wall_us: u64,
-}
-
-/// What a run that is missing means.
-fn missing(from: Epoch, to: Epoch) -> Error {
-    Error::corrupt(
-        "archive",
-        0,
-        format!("runs of epochs {from} to {to}"),
-        "none",
-        "A run is missing. Restore a moment before it, or from a later backup.",
-    )
+    /// Where some of the runs stand, if the restore has made them.
+    pub(super) scratch: Option<Scratch>,
+    /// Runs of the archive that were merged because there are too many.
+    pub(super) runs_merged: usize,
 }
 
 impl RestorePlan {
@@ -44,82 +39,36 @@ impl RestorePlan {
         runs: Vec<Arc<Run>>,
         target: Option<Epoch>,
     ) -> Result<RestorePlan> {
-        let header = *backup.header();
-        let end = header.id.end;
-        if header.families != 0 && !armed(Flaw::RunsAppliedToKept) {
-            // The log of such a database has records that are no page's: the image is its only moment.
-            return match target.filter(|target| *target != end) {
-                None => Ok(RestorePlan {
-                    backup,
-                    runs: Vec::new(),
-                    target: end,
-                    wall_us: header.wall_us,
-                }),
-                Some(target) => Err(Error::Usage(format!(
-                    "epoch {target} cannot be restored: the database has key-addressed tables, whose moments are those of \
-                     its backups; this one's is {end}"
-                ))),
-            };
-        }
-        for pair in runs.windows(2) {
-            let (a, b) = (pair[0].id().epochs, pair[1].id().epochs);
-            if a.end != b.begin {
-                return Err(missing(a.end, b.begin));
-            }
-        }
-        let epochs = runs.first().zip(runs.last());
-        let epochs = epochs.map(|(first, last)| (first.id().epochs.begin, last.id().epochs.last()));
-        let (first, last) = match (epochs, header.kind) {
-            (Some(epochs), _) => epochs,
-            (None, BackupKind::Cut) => (Epoch(end.0 + 1), end),
-            (None, BackupKind::Sweep) => return Err(missing(header.begin, end)),
-        };
-        let target = target.unwrap_or(last.max(end));
-        let (from, to) = match header.kind {
-            BackupKind::Sweep => (header.begin, end),
-            BackupKind::Cut => (Epoch(end.0 + 1), end),
-        };
-        // What is not in the pages begins at `from`, what has to come out of them may reach up to `to`.
-        let (from, to) = (from.min(Epoch(target.0 + 1)), to.max(target));
-        let needs_runs = from <= to;
-        if needs_runs && (first > from || last < to) {
-            return Err(Error::Usage(format!(
-                "epoch {target} cannot be restored from backup {}, which needs the runs of epochs {from} to {to}: there are \
-                 those of {first} to {last}",
-                header.id.name()
-            )));
-        }
-        let cut = (header.kind == BackupKind::Cut && needs_runs).then_some(end);
-        for moment in [target].into_iter().chain(cut) {
-            let within = runs.iter().find(|run| run.id().epochs.contains(moment));
-            if let Some(run) = within.filter(|run| !run.has_moment(moment)) {
-                return Err(Error::Usage(format!(
-                    "epoch {moment} is no moment any more: {} has combined the records around it",
-                    run.id().name()
-                )));
-            }
-        }
-        let up_to = if armed(Flaw::RunsReadUpToTarget) {
-            target
-        } else {
-            to
-        };
+        let ids: Vec<RunId> = runs.iter().map(|run| run.id()).collect();
+        let reach = Reach::of(backup.header(), &ids, target)?;
+        runs.iter().try_for_each(|run| reach.check_moments(run))?;
+        let listed = wall_of(&runs, reach.target);
+        let runs = runs.into_iter().filter(|run| reach.needs(run.id()));
+        Ok(RestorePlan::of(backup, &reach, runs.collect(), listed))
+    }
+
+    /// A plan for what is known to reach.
+    pub(super) fn of(
+        backup: Arc<Backup>,
+        reach: &Reach,
+        runs: Vec<Arc<Run>>,
+        listed_us: Option<u64>,
+    ) -> RestorePlan {
+        let header = backup.header();
         assert!(
-            !needs_runs || first <= from && to <= last,
-            "all that makes a difference is in the runs"
+            runs.windows(2)
+                .all(|pair| pair[0].id().epochs.end == pair[1].id().epochs.begin),
+            "the runs that are read have no hole"
         );
-        let matters = |run: &Arc<Run>| {
-            let epochs = run.id().epochs;
-            epochs.end > from && epochs.begin <= up_to
-        };
-        let listed = wall_of(&runs, target);
-        let of_backup = Some(header.wall_us).filter(|_| end <= target);
-        Ok(RestorePlan {
-            wall_us: listed.or(of_backup).unwrap_or(0),
-            runs: runs.into_iter().filter(matters).collect(),
+        let of_backup = Some(header.wall_us).filter(|_| header.id.end <= reach.target);
+        RestorePlan {
+            wall_us: listed_us.or(of_backup).unwrap_or(0),
+            target: reach.target,
+            scratch: None,
+            runs_merged: 0,
             backup,
-            target,
-        })
+            runs,
+        }
     }
 
     /// The backup alone.
@@ -129,6 +78,8 @@ impl RestorePlan {
             wall_us: self.wall_us,
             runs: Vec::new(),
             target: self.target,
+            scratch: self.scratch.clone(),
+            runs_merged: 0,
         }
     }
 
@@ -148,6 +99,18 @@ impl RestorePlan {
     #[must_use]
     pub fn wall_us(&self) -> u64 {
         self.wall_us
+    }
+
+    /// Runs that are read side by side.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Runs that were merged before, because there are more than are read side by side.
+    #[must_use]
+    pub fn runs_merged(&self) -> usize {
+        self.runs_merged
     }
 
     /// Bytes that are read.

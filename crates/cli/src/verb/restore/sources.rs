@@ -1,0 +1,111 @@
+//! What a database is restored from: an archive, and a log that survived.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use perdura::Error;
+use perdura_archive::{BackupId, Store};
+use perdura_device::{Disk, FileDisk, Locks};
+use perdura_recovery::disks::Paths;
+use perdura_recovery::restore::many::RUNS_MAX;
+use perdura_recovery::restore::{At, RestorePlan, Scratch, Sources, read_tail};
+
+use crate::read_disk::ReadDisk;
+use crate::verb::repair::must_be_empty;
+
+/// The disks of a surviving log, one for each stream, shared with other readers; a server that runs on it is refused.
+fn logs(dirs: &[PathBuf], streams: u8) -> Result<(Vec<Arc<dyn Disk>>, Locks), Error> {
+    let paths = Paths {
+        logs: dirs.to_vec(),
+        ..Paths::default()
+    };
+    paths.check_logs(streams)?;
+    let mut locks: Locks = Vec::new();
+    let mut logs = Vec::new();
+    for dir in dirs {
+        let disk: Arc<dyn Disk> = Arc::new(ReadDisk::open(dir));
+        let names = disk.list("")?;
+        for name in names.iter().filter(|name| name.starts_with("LOCK")) {
+            locks.push(disk.lock(name)?);
+        }
+        logs.push(disk);
+    }
+    if let [all] = &logs[..] {
+        logs = vec![Arc::clone(all); usize::from(streams)];
+    }
+    Ok((logs, locks))
+}
+
+/// The directory of the new database, which is empty or not there before.
+pub struct Target<'a> {
+    to: &'a Path,
+    existed: bool,
+}
+
+impl Target<'_> {
+    /// The directory, if it is empty or not there.
+    pub fn begin(to: &Path) -> anyhow::Result<Target<'_>> {
+        must_be_empty(to)?;
+        Ok(Target {
+            to,
+            existed: to.is_dir(),
+        })
+    }
+
+    /// Removes what a restore that failed has made: everything in the directory.
+    pub fn undo(&self) -> Result<(), Error> {
+        let undone = || -> std::io::Result<()> {
+            for entry in std::fs::read_dir(self.to)? {
+                let entry = entry?;
+                match entry.file_type()?.is_dir() {
+                    true => std::fs::remove_dir_all(entry.path())?,
+                    false => std::fs::remove_file(entry.path())?,
+                }
+            }
+            match self.existed {
+                true => Ok(()),
+                false => std::fs::remove_dir(self.to),
+            }
+        };
+        undone().map_err(|source| Error::io("remove", self.to.display().to_string(), source))
+    }
+}
+
+/// The plan to restore a moment from an archive and a log, without backups that were found damaged. If there is none, the
+/// target is as it was.
+pub fn plan(
+    store: &Store,
+    (log_dirs, at): (&[PathBuf], Option<At>),
+    without: &[BackupId],
+    target: &Target<'_>,
+) -> Result<RestorePlan, Error> {
+    let mut sources = Sources {
+        without: without.to_vec(),
+        ..Sources::archive(store)
+    };
+    if log_dirs.is_empty() && store.manifest().runs().count() <= RUNS_MAX {
+        return choose(&sources, at);
+    }
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(target.to)?);
+    let _lock = disk.lock("LOCK")?;
+    let mut planned = || {
+        let scratch = Scratch::begin(Arc::clone(&disk))?;
+        if !log_dirs.is_empty() {
+            let streams = u8::try_from(store.manifest().positions.len()).unwrap_or(u8::MAX);
+            let (logs, _locks) = logs(log_dirs, streams)?;
+            sources.tail = read_tail(store, &logs, &scratch)?;
+        }
+        sources.scratch = Some(scratch);
+        choose(&sources, at)
+    };
+    let planned = planned();
+    if planned.is_err() {
+        target.undo()?;
+    }
+    planned
+}
+
+fn choose(sources: &Sources<'_>, at: Option<At>) -> Result<RestorePlan, Error> {
+    let target = at.map(|at| at.resolve(sources.store, &sources.tail));
+    sources.plan(target.transpose()?, super::passed_over)
+}

@@ -1,0 +1,283 @@
+//! A restore that fails, or is interrupted, at each of its I/Os; a source that is damaged or fails.
+
+use std::sync::Arc;
+
+use perdura::Error;
+use perdura_archive::ObjectId;
+use perdura_base::Epoch;
+use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
+use perdura_recovery::restore::{Scratch, Sources, read_tail};
+
+use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
+
+/// A world with two backups, and a log that goes on behind its archive.
+fn world() -> World {
+    let mut rng = fastrand::Rng::with_seed(8);
+    let mut world = World::new(8);
+    world.back_up();
+    for round in 0..24 {
+        world.set_any(&mut rng);
+        world.flush();
+        match round {
+            6 | 9 | 18 => world.archive(),
+            12 => world.back_up(),
+            _ => {}
+        }
+    }
+    world.kill();
+    world
+}
+
+/// Restores everything that there is, two runs side by side, so that the restore makes runs of its own.
+fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
+    let store = world.store()?;
+    let logs = || world.log.life() as Arc<dyn Disk>;
+    let logs: Vec<Arc<dyn Disk>> = (0..STREAMS).map(|_| logs()).collect();
+    let scratch = Scratch::begin(disks.data.life())?;
+    let sources = Sources {
+        tail: read_tail(&store, &logs, &scratch)?,
+        scratch: Some(scratch),
+        runs_max: 2,
+        ..Sources::archive(&store)
+    };
+    let plan = sources.plan(None, |_, _| {})?;
+    carry_out_onto(disks, &plan).map(drop)
+}
+
+/// What is on the disks is the database as of its end, whole, or opens as nothing. Returns whether it is whole.
+fn is_whole_or_nothing(world: &World, disks: &Restored, what: &str) -> bool {
+    is_as_of(world, Epoch(u64::MAX), disks, what)
+}
+
+/// The same, as of an epoch.
+fn is_as_of(world: &World, target: Epoch, disks: &Restored, what: &str) -> bool {
+    let files = disks.data.files();
+    let is_begun = files
+        .iter()
+        .any(|(name, _)| name == "VERSION" || name == "anchor");
+    match disks.open() {
+        Ok(core) if is_begun => {
+            assert!(values(&core) == world.state(target), "{what}: other values");
+            true
+        }
+        Ok(core) => {
+            // Nothing of it is there, and a new database begins.
+            assert!(values(&core).is_empty(), "{what}");
+            false
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let says_so = text.contains("VERSION") || text.contains("interrupted");
+            assert!(says_so, "{what}: {text}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_io_of_a_restore_leaves_the_whole_database_or_nothing_and_the_next_one_works()
+{
+    let world = world();
+    let profiles = CrashProfile::ALL;
+    let (mut cuts, mut whole) = (0, 0);
+    for on_log in [false, true] {
+        for op in 1.. {
+            let disks = Restored::new();
+            let plan = FaultPlan {
+                cut_after_ops: Some(op),
+                ..FaultPlan::default()
+            };
+            let cut = if on_log { &disks.log } else { &disks.data };
+            cut.set_plan(plan);
+            let done = restored(&world, &disks);
+            let has_power = cut.has_power();
+            assert_eq!(done.is_ok(), has_power, "the {op}th I/O: {done:?}");
+            let profile = profiles[usize::try_from(op).unwrap_or(0) % profiles.len()];
+            disks.data.crash(profile, op);
+            disks.log.crash(profile, op);
+            let what = format!("the {op}th I/O, {profile:?}, on the log's disk: {on_log}");
+            let is_whole = is_whole_or_nothing(&world, &disks, &what);
+            assert!(is_whole || !has_power, "{what}: what was done is durable");
+            if has_power {
+                break;
+            }
+            cuts += 1;
+            whole += u32::from(is_whole);
+            let again = Restored::new();
+            restored(&world, &again).unwrap_or_else(|error| panic!("{what}, again: {error}"));
+        }
+    }
+    assert!(
+        cuts > 60 && whole < 6,
+        "{cuts} cuts, {whole} of them behind the last change"
+    );
+}
+
+#[test]
+fn a_target_that_fails_at_any_io_ends_the_restore_with_an_error_and_leaves_nothing_that_opens() {
+    let world = world();
+    let (mut failures, mut ended) = (0, 0);
+    for kind in 0..5 {
+        for nth in 1.. {
+            let disks = Restored::new();
+            let none = FaultPlan::default();
+            disks.data.set_plan(match kind {
+                0 => FaultPlan {
+                    fail_write_at: Some(nth),
+                    ..none
+                },
+                1 => FaultPlan {
+                    fail_name_at: Some(nth),
+                    ..none
+                },
+                2 => FaultPlan {
+                    fail_read_at: Some(nth),
+                    ..none
+                },
+                3 => FaultPlan {
+                    enospc_at: Some((nth, u64::MAX)),
+                    ..none
+                },
+                _ => FaultPlan {
+                    fail_sync_at: Some((nth, SyncFailure::KeepsNew)),
+                    ..none
+                },
+            });
+            let before: u64 = disks.data.faults().values().sum();
+            let done = restored(&world, &disks);
+            let has_failed = disks.data.faults().values().sum::<u64>() > before;
+            disks.data.set_plan(FaultPlan::default());
+            let what = format!("kind {kind}, the {nth}th: {done:?}");
+            let is_whole = is_whole_or_nothing(&world, &disks, &what);
+            // Where merging runs failed, the restore has begun with another backup.
+            assert!(is_whole || done.is_err(), "{what}");
+            ended += u32::from(done.is_err());
+            if !has_failed {
+                break;
+            }
+            failures += 1;
+        }
+    }
+    assert!(ended > 60, "{ended} of {failures} failures ended it");
+}
+
+#[test]
+fn an_archive_whose_disk_fails_at_any_read_is_told_or_passed_over() {
+    let world = world();
+    let (mut told, mut passed_over) = (0, 0);
+    for nth in 1.. {
+        let disks = Restored::new();
+        world.archive.set_plan(FaultPlan {
+            fail_read_at: Some(nth),
+            ..FaultPlan::default()
+        });
+        let before: u64 = world.archive.faults().values().sum();
+        let done = restored(&world, &disks);
+        let has_failed = world.archive.faults().values().sum::<u64>() > before;
+        world.archive.set_plan(FaultPlan::default());
+        if !has_failed {
+            done.expect("a restore");
+            break;
+        }
+        let is_whole = is_whole_or_nothing(&world, &disks, "a failing archive");
+        match done {
+            // The other backup has served.
+            Ok(()) => {
+                assert!(is_whole);
+                passed_over += 1;
+            }
+            Err(error) => {
+                assert!(!is_whole);
+                let names = ["run-", "backup-", "manifest-"];
+                let text = error.to_string();
+                assert!(names.iter().any(|name| text.contains(name)), "{text}");
+                told += 1;
+            }
+        }
+    }
+    assert!(
+        told > 5 && passed_over > 0,
+        "{told} told, {passed_over} passed over"
+    );
+}
+
+/// Flips one bit of each sector of a file, one after the other.
+fn damaged_everywhere(disk: &SimDisk, path: &str, mut each: impl FnMut(u64)) {
+    let files = disk.files();
+    let (_, len) = files.iter().find(|(name, _)| name == path).expect("a file");
+    for at in (0..*len).step_by(512) {
+        let byte = (at + at / 512 * 7 % 512).min(*len - 1);
+        disk.flip(path, byte, 3);
+        each(byte);
+        disk.flip(path, byte, 3);
+    }
+}
+
+#[test]
+fn a_backup_that_is_damaged_anywhere_is_passed_over_for_the_older_one() {
+    let world = world();
+    let store = world.store().expect("an archive");
+    let newest = store.manifest().backups().last().expect("a backup");
+    let end = store.manifest().held().0;
+    let path = format!("{}/{}", store.backups_dir(), newest.name());
+    let mut refused = 0;
+    damaged_everywhere(&world.archive, &path, |byte| {
+        let mut sources = Sources::archive(&store);
+        let plan = sources.plan(None, |_, _| {}).expect("one of them opens");
+        let disks = Restored::new();
+        let done = carry_out_onto(&disks, &plan);
+        let Err(error) = done else {
+            assert!(is_as_of(
+                &world,
+                end,
+                &disks,
+                "another one serves, or it is not read"
+            ));
+            return;
+        };
+        assert!(
+            error.to_string().contains(&newest.name()),
+            "byte {byte}: {error}"
+        );
+        refused += 1;
+        assert_eq!(plan.is_of_backup(&error), Some(newest));
+        sources.without.push(newest);
+        let plan = sources.plan(None, |_, _| {}).expect("the older one");
+        assert_ne!(plan.backup(), newest);
+        carry_out_onto(&Restored::new(), &plan).expect("a restore");
+        sources.without.extend(store.manifest().backups());
+        // This archive has all that was ever logged, and needs none of them.
+        let plan = sources.plan(None, |_, _| {}).expect("the runs alone");
+        carry_out_onto(&Restored::new(), &plan).expect("a restore");
+    });
+    assert!(refused > 100, "{refused} refused");
+}
+
+#[test]
+fn a_run_that_is_damaged_between_the_plan_and_its_use_is_named() {
+    let world = world();
+    let store = world.store().expect("an archive");
+    let objects = store.manifest();
+    let runs = objects
+        .objects
+        .iter()
+        .filter(|object| matches!(object.id, ObjectId::Run(_)));
+    let mut named = 0;
+    for run in runs {
+        let ObjectId::Run(id) = run.id else { continue };
+        let path = id.path(&store.runs_dir());
+        let plan = Sources::archive(&store)
+            .plan(None, |_, _| {})
+            .expect("a plan");
+        // The first block; what is behind the blocks was read with the plan.
+        world.archive.flip(&path, 128 + 60, 1);
+        let disks = Restored::new();
+        if let Err(error) = carry_out_onto(&disks, &plan) {
+            assert!(error.to_string().contains(&id.name()), "{error}");
+            assert!(!is_whole_or_nothing(&world, &disks, "half of it"));
+            named += 1;
+        }
+        world.archive.flip(&path, 128 + 60, 1);
+    }
+    assert!(named > 1, "{named} runs");
+}

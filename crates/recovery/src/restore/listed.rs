@@ -1,0 +1,93 @@
+//! The runs that a restore may read, of which few are open at a time.
+
+use std::sync::Arc;
+
+use perdura_archive::{Run, RunId, Store};
+use perdura_base::{Error, Result};
+use perdura_wal::EpochEnds;
+
+/// A run that a restore may read.
+#[derive(Clone)]
+pub(super) enum Listed {
+    /// One of the archive, with its bytes, which is opened when it is needed.
+    Archived(RunId, u64),
+    /// One that is open.
+    Open(Arc<Run>),
+    /// One that the restore has merged of others.
+    Merged(Arc<Run>),
+}
+
+impl Listed {
+    /// The runs of an archive, by their epochs: those of its manifest, and those behind them that no manifest names yet.
+    ///
+    /// # Errors
+    /// As [`Store::unnamed_runs`].
+    pub(super) fn of_archive(store: &Store) -> Result<Vec<Listed>> {
+        let manifest = store.manifest();
+        let named = manifest.objects.iter().filter_map(|object| {
+            let id = object.id.run()?;
+            Some(Listed::Archived(id, object.bytes))
+        });
+        let mut runs: Vec<Listed> = named.collect();
+        for id in store.unnamed_runs(&manifest)? {
+            runs.push(Listed::Open(store.open_run(id)?));
+        }
+        assert!(
+            runs.windows(2)
+                .all(|pair| pair[0].id().epochs.end == pair[1].id().epochs.begin),
+            "the runs tile their epochs"
+        );
+        Ok(runs)
+    }
+
+    pub(super) fn id(&self) -> RunId {
+        match self {
+            Listed::Archived(id, _) => *id,
+            Listed::Open(run) | Listed::Merged(run) => run.id(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Listed::Archived(_, bytes) => *bytes,
+            Listed::Open(run) | Listed::Merged(run) => run.bytes(),
+        }
+    }
+
+    /// The run, opened.
+    ///
+    /// # Errors
+    /// As [`Store::open_run`]; [`Error::Corrupt`] for a file that is not there.
+    pub(super) fn open(&self, store: &Store) -> Result<Arc<Run>> {
+        match self {
+            Listed::Archived(id, _) => store.open_run(*id).map_err(|error| {
+                if !error.is_not_found() {
+                    return error;
+                }
+                let (path, found) = (id.path(&store.runs_dir()), "no such file");
+                let hint = "Take the file from another copy of the archive, or restore a moment before it.";
+                Error::corrupt(path, 0, "a run that the manifest names", found, hint)
+            }),
+            Listed::Open(run) | Listed::Merged(run) => Ok(Arc::clone(run)),
+        }
+    }
+}
+
+/// Where the runs of an archive end: their last epoch, and its end in each stream of the log.
+///
+/// # Errors
+/// As [`Listed::of_archive`]; those of the last run.
+pub(super) fn end_of(store: &Store) -> Result<EpochEnds> {
+    let manifest = store.manifest();
+    let (epoch, ends) = manifest.held();
+    match Listed::of_archive(store)?.last() {
+        Some(last) if last.id().epochs.last() > epoch => Ok(EpochEnds {
+            epoch: last.id().epochs.last(),
+            ends: last.open(store)?.ends().to_vec(),
+        }),
+        _ => Ok(EpochEnds {
+            epoch,
+            ends: ends.to_vec(),
+        }),
+    }
+}

@@ -1,0 +1,136 @@
+//! Which epochs make a difference to a restore, and so which runs it reads.
+
+use perdura_archive::backup::{BackupHeader, BackupKind};
+use perdura_archive::{Run, RunId};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Error, Result};
+
+/// What of the log a restore from one backup to one moment needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// The epoch whose state is restored.
+    pub(super) target: Epoch,
+    /// The epochs that make a difference, first and last; `None`: the backup is the moment.
+    needed: Option<(Epoch, Epoch)>,
+    /// What a run must not have combined records around, beside the target.
+    cut: Option<Epoch>,
+}
+
+/// What a run that is missing means.
+fn missing(from: Epoch, to: Epoch) -> Error {
+    Error::corrupt(
+        "archive",
+        0,
+        format!("runs of epochs {from} to {to}"),
+        "none",
+        "A run is missing. Restore a moment before it, or from a later backup.",
+    )
+}
+
+impl Reach {
+    /// What is needed of runs, ascending, to restore `target` or the last epoch that they hold.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a moment that they do not reach, with the range that they do reach; [`Error::Corrupt`] for a run
+    /// that is missing between them.
+    pub(super) fn of(
+        header: &BackupHeader,
+        runs: &[RunId],
+        target: Option<Epoch>,
+    ) -> Result<Reach> {
+        let end = header.id.end;
+        if header.families != 0 && !armed(Flaw::RunsAppliedToKept) {
+            // The log of such a database has records that are no page's: the image is its only moment.
+            return match target.filter(|target| *target != end) {
+                None => Ok(Reach {
+                    target: end,
+                    needed: None,
+                    cut: None,
+                }),
+                Some(target) => Err(Error::Usage(format!(
+                    "epoch {target} cannot be restored: the database has key-addressed tables, whose moments are those of \
+                     its backups; this one's is {end}"
+                ))),
+            };
+        }
+        for pair in runs.windows(2) {
+            let (a, b) = (pair[0].epochs, pair[1].epochs);
+            if a.end != b.begin {
+                return Err(missing(a.end, b.begin));
+            }
+        }
+        let epochs = runs.first().zip(runs.last());
+        let epochs = epochs.map(|(first, last)| (first.epochs.begin, last.epochs.last()));
+        let (first, last) = match (epochs, header.kind) {
+            (Some(epochs), _) => epochs,
+            (None, BackupKind::Cut) => (Epoch(end.0 + 1), end),
+            (None, BackupKind::Sweep) => return Err(missing(header.begin, end)),
+        };
+        let target = target.unwrap_or(last.max(end));
+        let (from, to) = match header.kind {
+            BackupKind::Sweep => (header.begin, end),
+            BackupKind::Cut => (Epoch(end.0 + 1), end),
+        };
+        // What is not in the pages begins at `from`, what has to come out of them may reach up to `to`.
+        let (from, to) = (from.min(Epoch(target.0 + 1)), to.max(target));
+        let needs_runs = from <= to;
+        assert!(
+            from.0 <= target.0 + 1 && to >= target,
+            "epochs {from} to {to} lead to {target}"
+        );
+        if needs_runs && (first > from || last < to) {
+            return Err(Error::Usage(format!(
+                "epoch {target} cannot be restored from backup {}, which needs the runs of epochs {from} to {to}: there are \
+                 those of {first} to {last}",
+                header.id.name()
+            )));
+        }
+        let up_to = if armed(Flaw::RunsReadUpToTarget) {
+            target
+        } else {
+            to
+        };
+        assert!(
+            !needs_runs || first <= from && to <= last,
+            "all that makes a difference is in the runs"
+        );
+        Ok(Reach {
+            target,
+            needed: needs_runs.then_some((from, up_to)),
+            cut: (header.kind == BackupKind::Cut && needs_runs).then_some(end),
+        })
+    }
+
+    /// Whether a run has something that makes a difference.
+    pub(super) fn needs(&self, run: RunId) -> bool {
+        let epochs = run.epochs;
+        self.needed
+            .is_some_and(|(from, up_to)| epochs.end > from && epochs.begin <= up_to)
+    }
+
+    /// The epochs around which no record may be combined: the target, and the end of a backup that is a cut.
+    pub(super) fn moments(&self) -> impl Iterator<Item = Epoch> + use<> {
+        let kept = self.needed.map(|_| self.target);
+        let mut moments: Vec<Epoch> = kept.into_iter().chain(self.cut).collect();
+        moments.sort_unstable();
+        moments.dedup();
+        moments.into_iter()
+    }
+
+    /// Checks that a run has kept the moments that this restore needs of it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub(super) fn check_moments(&self, run: &Run) -> Result<()> {
+        let mut within = [self.target].into_iter().chain(self.cut);
+        let gone =
+            within.find(|moment| run.id().epochs.contains(*moment) && !run.has_moment(*moment));
+        match gone {
+            None => Ok(()),
+            Some(moment) => Err(Error::Usage(format!(
+                "epoch {moment} is no moment any more: {} has combined the records around it",
+                run.id().name()
+            ))),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A log that survived its data disk, beyond the archive: made into runs that follow the archive's.
+//!
+//! The archive ends a second or so before the log does. If the log is on other disks than the one that was lost, nothing
+//! that was acknowledged is lost: `wal` finds out how the log goes on behind the archive's end and where it ends
+//! ([`perdura_wal::survive`]), and the archiver of the product makes runs of it.
+
+use std::sync::Arc;
+
+use perdura_archive::backup::BackupHeader;
+use perdura_archive::{Archiver, ArchiverOptions, ArchiverStep, Run, Store};
+use perdura_base::{Epoch, Error, Result};
+use perdura_device::Disk;
+use perdura_page::RegionDigest;
+use perdura_wal::{EpochSource, Scheme, SegmentSizes, survive};
+
+use super::at::last_listed;
+use super::choose::beginning;
+use super::listed::end_of;
+use super::scratch::Scratch;
+
+/// The header of a backup of the archive: it says what the log is like.
+fn any_header(store: &Store) -> Result<BackupHeader> {
+    let mut first = None;
+    let manifest = store.manifest();
+    let newest: Vec<_> = manifest.backups().collect();
+    for id in newest.into_iter().rev() {
+        match store.open_backup(id) {
+            Ok(backup) => return Ok(*backup.header()),
+            Err(error) => drop(first.get_or_insert(error)),
+        }
+    }
+    if let Some(empty) = beginning(store)? {
+        return Ok(*empty.header());
+    }
+    Err(first.unwrap_or_else(|| {
+        Error::Usage(format!(
+            "the archive of {} has no backup, and nothing can be restored without one",
+            store.uuid()
+        ))
+    }))
+}
+
+/// Makes runs of what a surviving log has behind the archive's end. `logs[s]` holds stream s, and is only read.
+///
+/// # Errors
+/// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables, whose log
+/// is not all in runs; [`Error::Corrupt`] as [`survive`]; the disks'.
+pub fn read_tail(
+    store: &Store,
+    logs: &[Arc<dyn Disk>],
+    scratch: &Scratch,
+) -> Result<Vec<Arc<Run>>> {
+    let header = any_header(store)?;
+    let is_ordered = || {
+        Error::Usage(
+            "the database has key-addressed tables, whose changes are in no run: its moments are those of its backups, and \
+             --log-dir adds none. Restore without it"
+                .into(),
+        )
+    };
+    if header.families != 0 {
+        return Err(is_ordered());
+    }
+    let scheme = Scheme::from_code(header.scheme).ok_or_else(|| {
+        Error::Usage(format!(
+            "the backup has a log of scheme {}, which this build does not know",
+            header.scheme
+        ))
+    })?;
+    let sizes = SegmentSizes {
+        first: header.segments.0,
+        max: header.segments.1,
+    };
+    let from = end_of(store)?;
+    let uuid = *store.uuid();
+    let survivor = survive(logs, uuid, (scheme, sizes), &from)?;
+    let durable = survivor.durable;
+    assert!(
+        durable.epoch >= from.epoch,
+        "the log ends with epoch {}, and the archive has epoch {}",
+        durable.epoch,
+        from.epoch
+    );
+    assert_eq!(logs.len(), from.ends.len(), "each stream has a disk");
+    if durable.epoch == from.epoch {
+        return Ok(Vec::new());
+    }
+    let source = EpochSource::open(logs, &survivor.history, &from)?;
+    let wall_us = last_listed(store)?.map_or(0, |last| last.wall_us);
+    let mut archiver = Archiver::new(
+        source,
+        Arc::clone(scratch.disk()),
+        scratch.dir(),
+        ArchiverOptions::new(uuid, header.chunks),
+        Arc::new(RegionDigest::new()),
+        wall_us,
+    );
+    let mut runs: Vec<Arc<Run>> = Vec::new();
+    archiver.cut_at(durable.epoch);
+    loop {
+        match archiver.step(&durable, 0)? {
+            ArchiverStep::Working => {}
+            ArchiverStep::Run(run) if run.ordered > 0 => return Err(is_ordered()),
+            ArchiverStep::Run(run) => runs.push(scratch.open(run.summary.id, &uuid)?),
+            ArchiverStep::Idle => break,
+        }
+    }
+    let reached = runs.last().map_or(Epoch(0), |run| run.id().epochs.last());
+    assert_eq!(reached, durable.epoch, "the runs have all that is durable");
+    Ok(runs)
+}

@@ -1,0 +1,495 @@
+//! A log whose anchor is lost: its lives, and where it ends.
+//!
+//! When the data disk is gone, the anchor is gone with it, and only it names the lives of the log, their cuts and what is
+//! vouched for. The log on other disks says nearly the same by itself. A caller that knows an epoch and where it ends in
+//! each stream, as an archive does, learns here how the log goes on from there.
+//!
+//! A life begins with a *restart frame* in stream 0, which says where the life before it was cut and which epoch it had kept.
+//! The frame is in the life's first epoch, so a life whose frame is not whole has kept nothing, and its predecessor's end is
+//! decided anew, as a restart decides it. So is the end of the newest life: by the same scan and the same table
+//! ([`decide_cut`](crate::decide_cut)), vouched for by the known epoch instead of the anchor.
+//!
+//! # Invariants
+//! * Nothing is written.
+//! * What is returned begins at the known epoch without a hole: a log that does not reach back so far is refused.
+//! * A block that proves that a durable one is missing ends it with an error, as it ends a restart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_device::{Access, Disk, File, read_exact_at};
+
+use crate::anchor::{ChainLink, History, Vouched};
+use crate::block::{self, BLOCK_BYTES_MAX, BlockHeader, HEADER_BYTES};
+use crate::cut::decide_cut;
+use crate::ends::EpochEnds;
+use crate::frame::{Direction, FrameKind, RestartRecord, for_each_frame};
+use crate::scan::{Check, StreamScan, scan_stream};
+use crate::scheme::Scheme;
+use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
+use crate::sizes::SegmentSizes;
+
+/// A log that has no anchor.
+#[derive(Debug, Clone)]
+pub struct Survivor {
+    /// Its lives from the known epoch on.
+    pub history: History,
+    /// The durable epoch that it ends with.
+    pub durable: Vouched,
+}
+
+/// A segment that is there.
+struct Segment {
+    id: SegmentId,
+    bytes: u64,
+    file: Arc<dyn File>,
+}
+
+/// The segments of all streams.
+struct Survey<'a> {
+    disks: &'a [Arc<dyn Disk>],
+    uuid: Uuid,
+    sizes: SegmentSizes,
+    scheme: Scheme,
+    from: &'a EpochEnds,
+    /// By stream, then as their names sort.
+    streams: Vec<Vec<Segment>>,
+}
+
+/// Finds out how the log of database `uuid` on these disks goes on behind the epoch `from`. `disks[s]` holds stream s.
+///
+/// # Errors
+/// [`Error::Foreign`] for a log of another database; [`Error::Corrupt`] for a stream without a log, a log that does not
+/// reach back to `from`, one that contradicts itself, and blocks that prove that durable ones are missing; the disks'.
+pub fn survive(
+    disks: &[Arc<dyn Disk>],
+    uuid: Uuid,
+    (scheme, sizes): (Scheme, SegmentSizes),
+    from: &EpochEnds,
+) -> Result<Survivor> {
+    if disks.len() != from.ends.len() {
+        return Err(Error::Usage(format!(
+            "the log has {} stream(s), and {} directories of it were given: give one for each, in their order, or one that \
+             has them all",
+            from.ends.len(),
+            disks.len()
+        )));
+    }
+    let streams = (0u8..).map(StreamId).zip(disks);
+    let streams = streams.map(|(stream, disk)| segments(disk.as_ref(), stream, &uuid));
+    let survey = Survey {
+        disks,
+        uuid,
+        sizes,
+        scheme,
+        from,
+        streams: streams.collect::<Result<_>>()?,
+    };
+    survey.run()
+}
+
+fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segment>> {
+    let none = |found: String| {
+        let expected = format!("the log of stream {stream} of database {uuid}");
+        let hint =
+            "Give the directory that has it. Without --log-dir the archive alone is restored.";
+        Error::corrupt(
+            format!("{}/{LOG_DIR}", disk.name()),
+            0,
+            expected,
+            found,
+            hint,
+        )
+    };
+    let names = match disk.list(LOG_DIR) {
+        Err(error) if error.is_not_found() => return Err(none("no such directory".into())),
+        names => names?,
+    };
+    let mut ids: Vec<SegmentId> = names
+        .iter()
+        .filter_map(|name| SegmentId::parse(name))
+        .collect();
+    ids.retain(|id| id.stream == stream);
+    ids.sort_unstable();
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        let file = disk.open(&id.path(), Access::Buffered)?;
+        let mut header = vec![0; SECTOR_BYTES];
+        let got = file.read_at(0, &mut header)?;
+        // Another fault of the header is no loss: each block says whose it is.
+        if let Err(fault) = check_header(id, uuid, &header[..got])
+            && is_foreign(&fault)
+        {
+            return Err(Error::Foreign {
+                file: format!("{}/{}", disk.name(), id.path()),
+                why: format!("{fault}, and the archive is that of {uuid}. Nothing was changed"),
+            });
+        }
+        let bytes = file.len()?;
+        found.push(Segment { id, bytes, file });
+    }
+    match found.is_empty() {
+        true => Err(none("no segment".into())),
+        false => Ok(found),
+    }
+}
+
+/// The block of a segment's life at a position that the segment may have, if it is whole, and its bytes.
+fn block_at(segment: &Segment, uuid: &Uuid, pos: Pos) -> Result<Option<(BlockHeader, Vec<u8>)>> {
+    let Some(offset) = pos.0.checked_sub(segment.id.start.0) else {
+        return Ok(None);
+    };
+    let offset = offset + SEGMENT_HEADER_BYTES;
+    let rest = segment.bytes.saturating_sub(offset);
+    if rest < to_u64(HEADER_BYTES) {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; HEADER_BYTES];
+    read_exact_at(segment.file.as_ref(), offset, &mut bytes)?;
+    let Some((header, _)) = block::decode_header(&bytes) else {
+        return Ok(None);
+    };
+    let len = header.block_len();
+    let is_ours = (
+        header.database,
+        header.stream,
+        header.incarnation,
+        header.pos,
+    ) == (uuid.short(), segment.id.stream, segment.id.incarnation, pos);
+    if !is_ours || len > rest || len > to_u64(BLOCK_BYTES_MAX) {
+        return Ok(None);
+    }
+    bytes.resize(to_usize(len), 0);
+    read_exact_at(segment.file.as_ref(), offset, &mut bytes)?;
+    Ok(block::decode(&bytes).map(|header| (header, bytes)))
+}
+
+/// A life, and where it starts in each stream.
+struct Life {
+    incarnation: Incarnation,
+    start: Vec<Pos>,
+    /// The durable epoch that the life before it ended with, as far as it is known.
+    before: Epoch,
+}
+
+impl Survey<'_> {
+    fn run(&self) -> Result<Survivor> {
+        let lives = self
+            .streams
+            .iter()
+            .flatten()
+            .map(|segment| segment.id.incarnation);
+        let lives: BTreeSet<Incarnation> = lives.collect();
+        let records = self.restart_records(&lives)?;
+        let (mut before, mut after) = (None, Vec::new());
+        for record in records.into_values() {
+            match self.is_at_or_before(&record)? {
+                true => before = Some(record),
+                false => after.push(record),
+            }
+        }
+        let next = after.first().map(|record| record.incarnation);
+        let life = match before {
+            Some(record) => Some(Life {
+                incarnation: record.incarnation,
+                start: record.cut,
+                before: record.durable,
+            }),
+            None => self.life_at_end(&lives, next)?,
+        };
+        let Some(life) = life else {
+            return self.nothing_behind(after.first());
+        };
+        self.check_reach(&life)?;
+        let newest = match armed(Flaw::LaterLivesIgnored) {
+            true => life.incarnation,
+            false => lives.last().copied().unwrap_or(life.incarnation),
+        };
+        let mut history = self.begin(&life);
+        for record in after
+            .into_iter()
+            .take_while(|record| record.incarnation <= newest)
+        {
+            self.end_life(&mut history, record.durable, &record.cut);
+            history.incarnation = record.incarnation;
+        }
+        let mut durable = self.decide(&history)?;
+        // Lives that have kept nothing, unless their blocks prove otherwise.
+        for incarnation in lives.range((
+            std::ops::Bound::Excluded(history.incarnation),
+            std::ops::Bound::Included(newest),
+        )) {
+            self.check_start(*incarnation, &durable)?;
+            self.end_life(&mut history, durable.epoch, &durable.ends);
+            history.incarnation = *incarnation;
+            durable = self.decide(&history)?;
+        }
+        history.vouched = durable.clone();
+        Ok(Survivor { history, durable })
+    }
+
+    /// The restart frames, by the lives that they began.
+    fn restart_records(
+        &self,
+        lives: &BTreeSet<Incarnation>,
+    ) -> Result<BTreeMap<Incarnation, RestartRecord>> {
+        let mut records = BTreeMap::new();
+        for incarnation in lives {
+            let mut own = self.streams[0].iter();
+            let Some(first) = own.find(|segment| segment.id.incarnation == *incarnation) else {
+                continue;
+            };
+            let Some((header, bytes)) = block_at(first, &self.uuid, first.id.start)? else {
+                continue;
+            };
+            let body = &bytes[HEADER_BYTES..][..to_usize(u64::from(header.body_len))];
+            let mut record = None;
+            for_each_frame(body, Direction::Forward, |frame| {
+                if frame.kind == FrameKind::Restart && record.is_none() {
+                    record = RestartRecord::decode(frame.payload);
+                }
+                Ok::<_, Error>(())
+            })?;
+            let is_first = |record: &RestartRecord| {
+                record.incarnation == *incarnation
+                    && record.cut.len() == self.streams.len()
+                    && record.cut[0] == first.id.start
+            };
+            if let Some(record) = record.filter(is_first) {
+                records.insert(*incarnation, record);
+            }
+        }
+        Ok(records)
+    }
+
+    /// Whether a life starts where the archive ends or before, or else behind.
+    fn is_at_or_before(&self, record: &RestartRecord) -> Result<bool> {
+        let ends = &self.from.ends;
+        let pairs = || record.cut.iter().zip(ends);
+        if pairs().all(|(cut, end)| cut <= end) {
+            return Ok(true);
+        }
+        if record.durable >= self.from.epoch && pairs().all(|(cut, end)| cut >= end) {
+            return Ok(false);
+        }
+        Err(Error::corrupt(
+            format!("the log of life {}", record.incarnation),
+            0,
+            format!(
+                "a beginning on one side of epoch {}, which ends at {ends:?}",
+                self.from.epoch
+            ),
+            format!("one at {:?}, behind epoch {}", record.cut, record.durable),
+            "Log and archive are not of one history. Nothing was changed: restore without --log-dir.",
+        ))
+    }
+
+    /// The life in which the archive ends, if the log has blocks of it behind that and not its beginning.
+    fn life_at_end(
+        &self,
+        lives: &BTreeSet<Incarnation>,
+        next: Option<Incarnation>,
+    ) -> Result<Option<Life>> {
+        for incarnation in lives
+            .iter()
+            .filter(|life| next.is_none_or(|next| **life < next))
+        {
+            if !self.goes_on(*incarnation)? {
+                continue;
+            }
+            let start = self
+                .streams
+                .iter()
+                .zip(&self.from.ends)
+                .map(|(stream, end)| {
+                    let mut own = stream.iter().filter(|s| s.id.incarnation == *incarnation);
+                    let virtually = own.next().map(|first| {
+                        let start = self.sizes.life_with(first.id.start, first.bytes);
+                        start.ok_or_else(|| self.odd_size(first))
+                    });
+                    virtually.unwrap_or(Ok(*end))
+                });
+            return Ok(Some(Life {
+                incarnation: *incarnation,
+                start: start.collect::<Result<_>>()?,
+                before: Epoch(0),
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Whether a life has a block that begins where the archive ends in a stream, of a later epoch. What an older life wrote
+    /// beyond its cut has earlier ones.
+    fn goes_on(&self, incarnation: Incarnation) -> Result<bool> {
+        for (stream, end) in self.streams.iter().zip(&self.from.ends) {
+            for segment in stream.iter().filter(|s| s.id.incarnation == incarnation) {
+                let block = block_at(segment, &self.uuid, *end)?;
+                if block.is_some_and(|(header, _)| header.epoch > self.from.epoch) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn odd_size(&self, segment: &Segment) -> Error {
+        let expected = format!(
+            "a segment of {} to {} bytes",
+            self.sizes.first, self.sizes.max
+        );
+        let found = format!("{} bytes", segment.bytes);
+        let hint = "Something has cut or replaced the file. Restore without --log-dir.";
+        Error::corrupt(segment.id.path(), segment.bytes, expected, found, hint)
+    }
+
+    /// The log has no block that follows the archive: either the archive has all of it, or it begins later.
+    fn nothing_behind(&self, next: Option<&RestartRecord>) -> Result<Survivor> {
+        let end = Vouched {
+            epoch: self.from.epoch,
+            wall_us: 0,
+            ends: self.from.ends.clone(),
+        };
+        for (stream, end) in self.streams.iter().zip(&self.from.ends) {
+            for segment in stream.iter().filter(|segment| segment.id.start > *end) {
+                let block = block_at(segment, &self.uuid, segment.id.start)?;
+                if block.is_some_and(|(header, _)| header.epoch > self.from.epoch) {
+                    return Err(self.hole(segment.id.stream, *end, segment.id.start));
+                }
+            }
+        }
+        assert!(
+            next.is_none_or(|next| next.cut == self.from.ends) || armed(Flaw::LaterLivesIgnored),
+            "a life that starts behind the archive's end has a block there, which is behind a hole"
+        );
+        let mut history = self.begin(&Life {
+            incarnation: Incarnation(1),
+            start: self.from.ends.clone(),
+            before: self.from.epoch,
+        });
+        history.vouched = end.clone();
+        Ok(Survivor {
+            history,
+            durable: end,
+        })
+    }
+
+    /// A stream's segments must reach back to where the archive ends.
+    fn check_reach(&self, life: &Life) -> Result<()> {
+        for (stream, end) in self.streams.iter().zip(&self.from.ends) {
+            let later = |segment: &&Segment| segment.id.incarnation >= life.incarnation;
+            let covers = |segment: &Segment| {
+                let room = segment.bytes.saturating_sub(SEGMENT_HEADER_BYTES);
+                segment.id.start <= *end && end.0 < segment.id.start.0 + room
+            };
+            let behind = stream.iter().filter(later).filter(|s| s.id.start > *end);
+            let first = behind.map(|segment| segment.id.start).min();
+            if let Some(first) = first
+                && !stream.iter().filter(later).any(covers)
+            {
+                let stream = stream[0].id.stream;
+                return Err(self.hole(stream, *end, first));
+            }
+        }
+        Ok(())
+    }
+
+    fn hole(&self, stream: StreamId, end: Pos, begins: Pos) -> Error {
+        Error::corrupt(
+            format!("log stream {stream}"),
+            end.0,
+            format!(
+                "the log from position {end} on, where the archive ends with epoch {}",
+                self.from.epoch
+            ),
+            format!("a hole: the log that is left begins at {begins}"),
+            "What was committed in the hole is in neither. Nothing was changed: take a newer copy of the archive, or restore \
+             without --log-dir what it has.",
+        )
+    }
+
+    fn begin(&self, life: &Life) -> History {
+        let streams = u8::try_from(self.streams.len()).unwrap_or(u8::MAX);
+        let mut history = History::begin(self.uuid, 0, (self.scheme, streams), self.sizes);
+        history.incarnation = life.incarnation;
+        // A life that wrote nothing, so that the next one starts here. Real ones are numbered from 1.
+        history.chain.push(ChainLink {
+            incarnation: Incarnation(0),
+            durable: life.before,
+            start: life.start.clone(),
+            cut: life.start.clone(),
+        });
+        history
+    }
+
+    fn end_life(&self, history: &mut History, durable: Epoch, cut: &[Pos]) {
+        let start = history.open_start();
+        if start != cut {
+            history.chain.push(ChainLink {
+                incarnation: history.incarnation,
+                durable,
+                start,
+                cut: cut.to_vec(),
+            });
+        }
+    }
+
+    /// Decides where the log of the newest life ends, as a restart does.
+    fn decide(&self, history: &History) -> Result<Vouched> {
+        let mut known = history.clone();
+        let start = known.open_start();
+        let is_within = start
+            .iter()
+            .zip(&self.from.ends)
+            .all(|(start, end)| start <= end);
+        known.vouched = match known.chain.last() {
+            Some(link) if !is_within => Vouched {
+                epoch: link.durable,
+                wall_us: 0,
+                ends: start,
+            },
+            _ => Vouched {
+                epoch: self.from.epoch,
+                wall_us: 0,
+                ends: self.from.ends.clone(),
+            },
+        };
+        let lives = known.lives();
+        let parts = (0u8..).map(StreamId).zip(self.disks).zip(&self.from.ends);
+        let scan = |((stream, disk), from): ((StreamId, &Arc<dyn Disk>), &Pos)| {
+            scan_stream(disk.as_ref(), &lives, stream, *from, Check::InDoubt)
+        };
+        let scans: Vec<StreamScan> = parts.map(scan).collect::<Result<_>>()?;
+        let cut = decide_cut(&known, &scans, None)?;
+        Ok(Vouched {
+            epoch: cut.durable,
+            wall_us: cut.wall_us,
+            ends: cut.cut,
+        })
+    }
+
+    /// A life without a whole restart frame starts where its predecessor was cut: the restart that began it has decided
+    /// that with the anchor at hand.
+    fn check_start(&self, incarnation: Incarnation, durable: &Vouched) -> Result<()> {
+        for (stream, end) in self.streams.iter().zip(&durable.ends) {
+            let mut own = stream.iter().filter(|s| s.id.incarnation == incarnation);
+            if let Some(first) = own.next().filter(|first| first.id.start != *end) {
+                return Err(Error::corrupt(
+                    first.id.path(),
+                    0,
+                    format!(
+                        "the start of life {incarnation} at {end}, where epoch {} ends",
+                        durable.epoch
+                    ),
+                    format!("position {}", first.id.start),
+                    "The life's first block is damaged or missing, and with it acknowledged transactions may be. Restore \
+                     without --log-dir what the archive has.",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
