@@ -3,26 +3,50 @@
 
 use std::sync::atomic::Ordering;
 
-use perdura_archive::{Manifest, Object};
+use perdura_archive::report::newest_report;
+use perdura_archive::{Manifest, Object, Outcome, ReportKind};
 use perdura_base::num::to_u64;
 use perdura_device::Clock;
 use perdura_wal::Rung;
 
 use crate::delays::Work;
 use crate::shared::Shared;
-use crate::stats::{ArchiveStats, ProofStats};
+use crate::stats::{ArchiveStats, DrillStats, ProofStats};
 
 /// An alarm is raised when so many checkpoints have not been proven.
 pub const UNPROVEN_MAX: u64 = 4;
 
 impl Shared {
-    /// What is wrong with the archive: a proof that failed, or proofs that fail to appear.
+    /// What is wrong with the archive: a proof or a drill that failed, or proofs that fail to
+    /// appear.
     pub fn archive_alarm(&self) -> Option<String> {
         if !self.archives {
             return None;
         }
-        let proof = self.archived.lock().proof.clone();
-        proof.alarm.clone().or_else(|| self.absent(&proof))
+        let (proof, drill) = {
+            let archived = self.archived.lock();
+            (archived.proof.clone(), archived.drill.clone())
+        };
+        let failed = (drill.result == Outcome::Fails.name())
+            .then(|| format!("the drill of epoch {} failed: {}", drill.epoch, drill.text));
+        let alarm = proof.alarm.clone().or(failed);
+        alarm.or_else(|| self.absent(&proof))
+    }
+
+    /// Reads the report of the last drill. An archive that cannot be read says so itself.
+    pub fn look_for_drill(&self) {
+        let Some(store) = self.lent.get() else {
+            return;
+        };
+        let newest = newest_report(store.disk().as_ref(), store.uuid(), ReportKind::Drill);
+        if let Ok(Some(report)) = newest {
+            self.archived.lock().drill = DrillStats {
+                wall_us: report.wall_us,
+                epoch: report.end.0,
+                result: report.outcome.name(),
+                text: report.text,
+            };
+        }
     }
 
     /// Says that no proof was made for too many checkpoints.
@@ -95,13 +119,17 @@ impl Shared {
             );
         };
         let newest = manifest.backups().map(|id| id.k.0).max();
+        let is_keyed = !self.core.anchor().get().families.is_empty();
         match newest {
+            None if manifest.has_all() && !is_keyed && proof.failed_image == 0 => {
+                "yes, from the whole log: there is no backup yet".into()
+            }
             None => "no: there is no backup yet".into(),
             Some(newest) if newest < proof.failed_image => format!(
                 "no: the proof of image {} failed, and no backup is of it or a newer one",
                 proof.failed_image
             ),
-            Some(_) if self.core.anchor().get().families.bits() != 0 => {
+            Some(_) if is_keyed => {
                 "yes, as of its backups alone: it has key-addressed tables".into()
             }
             Some(_) => "yes".into(),

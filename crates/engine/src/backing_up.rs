@@ -25,6 +25,8 @@ use crate::shared::Shared;
 
 /// The thread's rhythm.
 const TICK: Duration = Duration::from_millis(20);
+/// How often it looks whether a drill has left a report, nanoseconds.
+const LOOK_NS: u64 = 5_000_000_000;
 
 /// Backups: whether one is being made, and what became of the last one.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -35,7 +37,9 @@ pub struct BackupState {
     pub pages_done: u64,
     /// Pages of its image; 0 before the copy has begun.
     pub pages: u64,
-    /// Backups made since the database was opened.
+    /// Attempts that have ended since the database was opened.
+    pub ended: u64,
+    /// Backups made since then.
     pub made: u64,
     /// The name of the last one.
     pub last: Option<String>,
@@ -49,12 +53,26 @@ pub struct BackupState {
     pub error: Option<String>,
 }
 
+/// A backup that the archive has.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListedBackup {
+    /// Its name.
+    pub name: String,
+    /// `sweep`, the copy of an image, or `cut`, the state of an epoch.
+    pub kind: &'static str,
+    /// The epoch with which it ends.
+    pub end_epoch: u64,
+    /// Its checkpoint epoch.
+    pub checkpoint: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
 /// The thread's book: runs are numbered from 1.
 #[derive(Default)]
 pub(crate) struct Backups {
     wanted: bool,
     started: u64,
-    ended: u64,
     state: BackupState,
     outcome: Option<Result<BackupSummary>>,
 }
@@ -62,19 +80,27 @@ pub(crate) struct Backups {
 impl Shared {
     /// The thread that makes backups.
     pub fn backer(&self) {
+        let mut look_ns = 0;
         while !self.is_stopping() {
             std::thread::park_timeout(TICK);
             if self.core.wal().failure().is_some() {
                 continue;
             }
             let now_ns = self.clock.mono_ns();
+            if look_ns <= now_ns {
+                self.look_for_drill();
+                look_ns = now_ns + LOOK_NS;
+            }
             let is_first = self.lacks_backup() && self.delays.is_due(Work::Backup, now_ns);
             {
                 let mut book = self.backups.lock();
                 if !std::mem::take(&mut book.wanted) && !is_first {
                     continue;
                 }
-                assert_eq!(book.ended, book.started, "one backup is made at a time");
+                assert_eq!(
+                    book.state.ended, book.started,
+                    "one backup is made at a time"
+                );
                 book.started += 1;
                 book.state.running = true;
                 (book.state.pages_done, book.state.pages) = (0, 0);
@@ -103,7 +129,7 @@ impl Shared {
 
     fn note_backup(&self, outcome: Result<BackupSummary>) {
         let mut book = self.backups.lock();
-        book.ended = book.started;
+        book.state.ended = book.started;
         let state = &mut book.state;
         state.running = false;
         state.error = outcome.as_ref().err().map(ToString::to_string);
@@ -118,9 +144,9 @@ impl Shared {
         book.outcome = Some(outcome);
     }
 
-    /// Asks for a backup. Returns its number, and whether one was being made already: that one may lack what was written
-    /// since it began, so another one follows.
-    pub fn want_backup(&self) -> Result<(u64, bool)> {
+    /// Asks for a backup. Returns its number. One that is being made already may lack what was written since it began, so
+    /// another one follows.
+    pub fn want_backup(&self) -> Result<u64> {
         if !self.archives {
             return Err(Error::Usage(
                 "the database has no archive: open it with one".into(),
@@ -128,14 +154,14 @@ impl Shared {
         }
         let mut book = self.backups.lock();
         book.wanted = true;
-        Ok((book.started + 1, book.state.running))
+        Ok(book.started + 1)
     }
 
     /// Has a backup made and waits for it.
     pub fn back_up(&self) -> Result<BackupSummary> {
-        let (number, _) = self.want_backup()?;
+        let number = self.want_backup()?;
         let mut book = self.backups.lock();
-        while book.ended < number {
+        while book.state.ended < number {
             self.core.wal().check()?;
             if self.is_stopping() {
                 return Err(Error::Stopped("the database is being closed".into()));
@@ -143,11 +169,31 @@ impl Shared {
             let wait = Duration::from_millis(50);
             self.backup_ended.wait_for(&mut book, wait);
         }
-        let outcome = book.outcome.take().filter(|_| book.ended == number);
+        let outcome = book.outcome.take().filter(|_| book.state.ended == number);
         outcome.unwrap_or_else(|| {
             let other = "another backup was made after this one, and says what became of it";
             Err(Error::Usage(other.into()))
         })
+    }
+
+    /// The backups that the archive has.
+    pub fn backups(&self) -> Vec<ListedBackup> {
+        let manifest = self.lent.get().map(|store| store.manifest());
+        let objects = manifest.iter().flat_map(|manifest| &manifest.objects);
+        let listed = objects.filter_map(|object| {
+            let id = object.id.backup()?;
+            Some(ListedBackup {
+                name: id.name(),
+                kind: match object.id {
+                    ObjectId::Cut(_) => "cut",
+                    ObjectId::Sweep(_) | ObjectId::Run(_) => "sweep",
+                },
+                end_epoch: id.end.0,
+                checkpoint: id.k.0,
+                bytes: object.bytes,
+            })
+        });
+        listed.collect()
     }
 
     /// What is known of backups.

@@ -35,7 +35,7 @@ use perdura_archive::MergerOptions;
 use perdura_archive::backup::BackupSummary;
 
 use crate::archive::Archiving;
-use crate::backing_up::BackupState;
+use crate::backing_up::{BackupState, ListedBackup};
 use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
 use crate::files;
@@ -458,12 +458,19 @@ impl Db {
         self.shared.back_up()
     }
 
-    /// Asks for a backup and does not wait. Whether one is being made already; then another one follows it.
+    /// Asks for a backup and does not wait. Returns its number: it has ended when [`BackupState::ended`] is that high. One that is
+    /// being made already may lack what was written since it began, so another one follows it.
     ///
     /// # Errors
     /// [`Error::Usage`] if the database has no archive.
-    pub fn begin_backup(&self) -> Result<bool> {
-        self.shared.want_backup().map(|(_, running)| running)
+    pub fn begin_backup(&self) -> Result<u64> {
+        self.shared.want_backup()
+    }
+
+    /// The backups that the archive has, by their ends; none while it is not open.
+    #[must_use]
+    pub fn backups(&self) -> Vec<ListedBackup> {
+        self.shared.backups()
     }
 
     /// Whether a backup is being made, how far, and what became of the last one.

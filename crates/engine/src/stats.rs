@@ -132,6 +132,19 @@ pub struct ProofStats {
     pub alarm: Option<String>,
 }
 
+/// The last drill: a restore for trial, by `perdura archive drill`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DrillStats {
+    /// When it was made, microseconds since 1970; 0 if there was none.
+    pub wall_us: u64,
+    /// The epoch that was restored.
+    pub epoch: u64,
+    /// `holds` or `fails`; empty if there was none.
+    pub result: &'static str,
+    /// What was compared, or what does not agree.
+    pub text: String,
+}
+
 /// The archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ArchiveStats {
@@ -178,6 +191,8 @@ pub struct ArchiveStats {
     pub backup: BackupState,
     /// The standing proof.
     pub proof: ProofStats,
+    /// The last restore for trial.
+    pub drill: DrillStats,
     /// What is wrong.
     pub alarm: Option<String>,
 }

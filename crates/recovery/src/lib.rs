@@ -41,6 +41,7 @@
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
 //! | [`mod@backup`], [`mod@restore`] | an image is copied to an archive; a new database is made of such a copy and the archive's runs |
 //! | [`virtual_backup`] | a backup is made of an older one and the archive's runs |
+//! | [`drill`] | what was restored for trial is held against the archive's digests |
 //! | [`proof`] | an image, and the records between it and the next one, give the next one |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
@@ -62,6 +63,7 @@ pub mod component;
 pub mod cover;
 mod create;
 pub mod disks;
+pub mod drill;
 pub mod families;
 pub mod fates;
 pub mod found;

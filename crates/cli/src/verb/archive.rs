@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
+use perdura_archive::report::newest_report;
 use perdura_archive::retention::shown::{Range, ranges};
-use perdura_archive::{BackupId, Role, Store, Writer, list_archives};
+use perdura_archive::{BackupId, ReportKind, Role, Store, Writer, list_archives};
 use perdura_base::Uuid;
-use perdura_device::{Disk, FileDisk};
+use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_page::RegionDigest;
 use serde::Serialize;
 
@@ -19,6 +20,8 @@ use crate::exit::{Damaged, Usage};
 use crate::output;
 use crate::read_disk::ReadDisk;
 
+mod drill;
+
 /// Look at an archive, and work on it: the log of a database, sorted, and its backups.
 #[derive(Debug, Subcommand)]
 pub enum Action {
@@ -27,6 +30,7 @@ pub enum Action {
     Merge(archive_agent::Merge),
     Prune(archive_agent::Prune),
     Agent(archive_agent::Run),
+    Drill(drill::Drill),
 }
 
 /// Where the archive is, and of which database.
@@ -154,6 +158,10 @@ struct Held {
     backups: Vec<String>,
     backup_bytes: u64,
     moments: Vec<Moments>,
+    /// The image that was held against the archive last.
+    proof: Option<Reported>,
+    /// The last restore for trial.
+    drill: Option<Reported>,
 }
 
 /// Epochs with their moments alike.
@@ -167,6 +175,17 @@ struct Moments {
     grain_us: u64,
 }
 
+/// What a report says.
+#[derive(Serialize)]
+struct Reported {
+    /// `holds`, `fails`, or `begun` if there was nothing to compare with.
+    result: &'static str,
+    epoch: u64,
+    checkpoint: u64,
+    age_seconds: u64,
+    text: String,
+}
+
 pub fn run(action: &Action) -> Result<()> {
     match action {
         Action::Status(args) => status(args),
@@ -174,6 +193,7 @@ pub fn run(action: &Action) -> Result<()> {
         Action::Merge(args) => archive_agent::merge(args),
         Action::Prune(args) => archive_agent::prune(args),
         Action::Agent(args) => archive_agent::run(args),
+        Action::Drill(args) => drill::run(args),
     }
 }
 
@@ -222,6 +242,8 @@ fn status(args: &Status) -> Result<()> {
         backups: manifest.backups().map(|id| id.name()).collect(),
         backup_bytes: bytes(false),
         moments: ranges.iter().map(Moments::of).collect(),
+        proof: reported(&store, ReportKind::Proof)?,
+        drill: reported(&store, ReportKind::Drill)?,
     };
     if args.json {
         return output::json(&held);
@@ -252,7 +274,33 @@ fn status(args: &Status) -> Result<()> {
             "backup    none: nothing can be restored before there is one (`perdura backup create`)\n"
         };
     }
-    output::text(&text)
+    for (what, reported) in [("proof", &held.proof), ("drill", &held.drill)] {
+        text += &match reported {
+            Some(one) => format!(
+                "{what:<10}{}: up to epoch {}, {} s ago{}{}\n",
+                one.result,
+                one.epoch,
+                one.age_seconds,
+                if one.text.is_empty() { "" } else { ": " },
+                one.text
+            ),
+            None => format!("{what:<10}none\n"),
+        };
+    }
+    output::text(&output::shown(&text))
+}
+
+/// The newest report of a kind.
+fn reported(store: &Store, kind: ReportKind) -> Result<Option<Reported>> {
+    let report = newest_report(store.disk().as_ref(), store.uuid(), kind)?;
+    let now_us = SystemClock::new().wall_us();
+    Ok(report.map(|report| Reported {
+        result: report.outcome.name(),
+        epoch: report.end.0,
+        checkpoint: report.to.0,
+        age_seconds: now_us.saturating_sub(report.wall_us) / 1_000_000,
+        text: report.text,
+    }))
 }
 
 #[derive(Serialize)]

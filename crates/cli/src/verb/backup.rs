@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use perdura::{Db, Options};
+use perdura::{Db, Error, Options};
 use perdura_archive::ObjectId;
 use perdura_device::{Clock, SystemClock};
 use perdura_recovery::restore::{At, RestoreProgress, served};
@@ -14,8 +14,12 @@ use perdura_recovery::virtual_backup::VirtualBackup;
 use serde::Serialize;
 
 use super::archive::{Which, passed_over};
+use crate::exit::Usage;
 use crate::offline::Directories;
 use crate::output;
+use crate::transfer::address::Address;
+
+mod remote;
 
 /// Copy a database's image to an archive, and list the copies.
 #[derive(Debug, Subcommand)]
@@ -25,21 +29,26 @@ pub enum Action {
     List(List),
 }
 
-/// Make a backup of a stopped database, and archive its log.
+/// Make a backup of a running database, or of a stopped one.
 ///
-/// Opens the database, takes a checkpoint, copies its image to the archive, and archives the log up to its end: from then on
+/// With `--server` a running server, which has the setting `archive`, makes it while its clients go on. Else it opens the
+/// stopped database, takes a checkpoint, copies its image to the archive, and archives the log up to its end: from then on
 /// `perdura restore` makes the database anew of the archive alone. The first backup makes the archive; a server with the
 /// setting `archive` goes on with it, and the log is kept until the archive has it.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Example:\n  perdura backup create --data perdura-data --archive /backup/perdura"
+    after_help = "Examples:\n  perdura backup create --server localhost:6379\n  \
+    perdura backup create --data perdura-data --archive /backup/perdura"
 )]
 pub struct Create {
+    /// A running server: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["data", "archive"])]
+    server: Option<Address>,
     #[command(flatten)]
-    directories: Directories,
+    directories: Option<Directories>,
     /// The archive's directory, on another disk than the database.
     #[arg(long, value_name = "DIR")]
-    archive: PathBuf,
+    archive: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -73,8 +82,11 @@ pub struct Virtual {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura backup list --archive /backup/perdura")]
 pub struct List {
+    /// A running server, which lists what its archive has: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["archive", "uuid"])]
+    server: Option<Address>,
     #[command(flatten)]
-    which: Which,
+    which: Option<Which>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -98,20 +110,31 @@ struct Made {
 }
 
 fn create(args: &Create) -> Result<()> {
-    let dir = args.directories.data.display().to_string();
-    let paths = args.directories.paths();
+    let (directories, archive) = match (&args.server, &args.directories, &args.archive) {
+        (Some(server), ..) => return remote::create(server, args.json),
+        (None, Some(directories), Some(archive)) => (directories, archive),
+        _ => bail!(Usage(
+            "give --server of a running database, or --data and --archive of a stopped one".into()
+        )),
+    };
+    let dir = directories.data.display().to_string();
+    let paths = directories.paths();
     anyhow::ensure!(paths.data.is_dir(), "there is no database in {dir}");
     let options = Options {
         log_dirs: paths.logs,
         image_dirs: paths.images,
-        archive: Some(args.archive.clone()),
+        archive: Some(archive.clone()),
         first_backup: false,
         ..Options::new(paths.data)
     };
-    let db = Db::open(options).with_context(|| dir.clone())?;
+    let db = Db::open(options).map_err(|error| match error {
+        locked @ Error::Locked { .. } => anyhow::Error::new(locked)
+            .context("the database is running: let its server make the backup, with --server"),
+        other => anyhow::Error::new(other).context(dir.clone()),
+    })?;
     let summary = db.back_up();
     let closed = db.close();
-    let summary = summary.with_context(|| args.archive.display().to_string())?;
+    let summary = summary.with_context(|| archive.display().to_string())?;
     closed.with_context(|| dir)?;
     let made = Made {
         name: summary.header.id.name(),
@@ -200,10 +223,15 @@ struct Listed {
 }
 
 fn list(args: &List) -> Result<()> {
-    let store = args.which.open()?;
+    let which = match (&args.server, &args.which) {
+        (Some(server), _) => return remote::list(server, args.json),
+        (None, Some(which)) => which,
+        (None, None) => bail!(Usage("give --archive or --server".into())),
+    };
+    let store = which.open()?;
     let manifest = store.manifest();
     let runs = store.readable_runs();
-    let runs = runs.with_context(|| args.which.archive.display().to_string())?;
+    let runs = runs.with_context(|| which.archive.display().to_string())?;
     let now_us = SystemClock::new().wall_us();
     let mut backups = Vec::new();
     for object in &manifest.objects {

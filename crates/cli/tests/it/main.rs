@@ -19,6 +19,7 @@ mod divergence;
 mod interleaved;
 mod io_faults;
 mod kill;
+mod kill_archive;
 mod kill_tables;
 mod log_io;
 mod memory;

@@ -31,6 +31,7 @@ mod salvage_typed;
 mod sections;
 mod settings;
 mod surviving;
+mod tampered;
 mod typed;
 mod typed_parts;
 mod virtual_backup;

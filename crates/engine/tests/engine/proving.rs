@@ -7,15 +7,12 @@ use perdura::{
     Archiving, Core, CoreOptions, Db, Disks, Env, Error, LogForm, Progress, ProofStats, Rung,
 };
 use perdura_archive::report::{newest_report, reports};
-use perdura_archive::{
-    ArchiverStep, Codec, Merger, MergerOptions, PageAt, ReportKind, Run, RunId, RunRecord,
-    RunWriter, Scope, Store,
-};
-use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
+use perdura_archive::{ArchiverStep, Merger, MergerOptions, Object, ObjectId, ReportKind};
+use perdura_base::ImageSlot;
 use perdura_device::{Access, Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_page::RegionDigest;
+use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::image::directory_path;
-use perdura_recovery::proof::{Proof, SweepDigest, Verdict};
 use perdura_recovery::{CheckpointProgress, read_anchor};
 
 use crate::archiver::any_fault;
@@ -23,17 +20,17 @@ use crate::core_steps::small;
 use crate::restore::open_account;
 use crate::typed::Account;
 
-const STREAMS: usize = 2;
+pub const STREAMS: usize = 2;
 const KEYS: usize = 40;
 
 /// A database that is archived and proven, and crashes.
-struct World {
+pub struct World {
     rng: fastrand::Rng,
     clock: Arc<ManualClock>,
     log: Arc<SimDisk>,
-    store: Arc<SimDisk>,
+    pub store: Arc<SimDisk>,
     core: Option<Core>,
-    archiving: Archiving,
+    pub archiving: Archiving,
     keyed: bool,
     accounts: u64,
     under_way: bool,
@@ -51,7 +48,7 @@ struct Seen {
 }
 
 impl World {
-    fn new(seed: u64, keyed: bool) -> World {
+    pub fn new(seed: u64, keyed: bool) -> World {
         let (log, store) = (SimDisk::new(seed), SimDisk::new(seed + 1));
         let mut world = World {
             rng: fastrand::Rng::with_seed(seed),
@@ -69,7 +66,7 @@ impl World {
         world
     }
 
-    fn core(&self) -> &Core {
+    pub fn core(&self) -> &Core {
         self.core.as_ref().expect("it is open")
     }
 
@@ -96,7 +93,7 @@ impl World {
         self.core = Some(core.expect("it opens"));
     }
 
-    fn write(&mut self) {
+    pub fn write(&mut self) {
         for _ in 0..self.rng.usize(1..12) {
             let key = format!("key{}", self.rng.usize(..KEYS));
             let len = [10, 100, 3000, 40_000][self.rng.usize(..4)] / self.rng.usize(1..4);
@@ -120,7 +117,7 @@ impl World {
     }
 
     /// Takes a step of the archive. What its disk fails with, the archive outlives.
-    fn step(&mut self) -> ArchiverStep {
+    pub fn step(&mut self) -> ArchiverStep {
         self.clock.advance_us(50_000);
         let core = self.core.as_ref().expect("it is open");
         let step = self.archiving.step(core);
@@ -184,6 +181,22 @@ impl World {
         self.open();
     }
 
+    /// Copies the newest image into the archive.
+    pub fn back_up(&self) {
+        let store = self.archiving.lent().get().expect("it is open");
+        let pin = self.core().pin_newest().expect("an image");
+        let disks = Disks::on_one(self.log.life(), STREAMS);
+        let (anchor, archive) = (Arc::clone(pin.anchor()), Arc::clone(store.disk()));
+        let copy = BackupCopy::begin(&disks, anchor, archive, &store.backups_dir());
+        let made = copy.and_then(BackupCopy::run).expect("a backup");
+        let backup = Object {
+            id: ObjectId::Sweep(made.header.id),
+            bytes: made.bytes,
+            crc: made.crc,
+        };
+        store.add_backup(backup).expect("it is new");
+    }
+
     fn checkpoint_steps(&mut self) {
         for _ in 0..self.rng.usize(1..8) {
             let step = self.core().checkpoint_step().expect("a step");
@@ -229,7 +242,7 @@ impl World {
     }
 
     /// Makes one more image and proves it.
-    fn finish(&mut self) -> ProofStats {
+    pub fn finish(&mut self) -> ProofStats {
         self.store.set_plan(FaultPlan::default());
         if self.under_way {
             self.core().checkpoint_now().expect("an image");
@@ -295,219 +308,6 @@ fn every_image_is_what_the_archive_says_over_histories_with_crashes_merges_and_h
     );
 }
 
-/// An archive with several runs between two images.
-struct Window {
-    store: Arc<Store>,
-    disk: Arc<dyn Disk>,
-    base: Arc<SweepDigest>,
-    target: Arc<SweepDigest>,
-    runs: Vec<Arc<Run>>,
-}
-
-/// A record whose fragments are its own.
-struct Owned {
-    at: PageAt,
-    record: RunRecord<'static>,
-}
-
-impl Window {
-    fn new() -> Window {
-        let mut world = World::new(5, false);
-        world.finish();
-        world.core().checkpoint_now().expect("an image");
-        let base = world.core().newest_digest().expect("an image");
-        for _ in 0..3 {
-            for _ in 0..5 {
-                world.write();
-            }
-            world.core().flush_all().expect("a flush");
-            let durable = world.core().wal().durable(Rung::Disk);
-            world.archiving.cut_at(durable);
-            while !matches!(world.step(), ArchiverStep::Idle) {}
-        }
-        let stats = world.finish();
-        assert_eq!((stats.result, stats.failed), ("holds", 0), "{stats:?}");
-        let target = world.core().newest_digest().expect("an image");
-        let disk: Arc<dyn Disk> = world.store.life();
-        let store = Store::read_only(Arc::clone(&disk), &world.core().anchor().get().uuid);
-        let store = store.expect("an archive");
-        let open = |id: RunId| store.open_run(id).expect("a run");
-        let runs: Vec<Arc<Run>> = store.manifest().runs().map(open).collect();
-        assert!(runs.len() > 3, "{} runs", runs.len());
-        Window {
-            store,
-            disk,
-            base,
-            target,
-            runs,
-        }
-    }
-
-    fn prove(&self) -> Verdict {
-        let (base, target) = (Arc::clone(&self.base), Arc::clone(&self.target));
-        let proof = Proof::begin(Arc::clone(&self.store), base, target);
-        proof.and_then(Proof::run).expect("a verdict")
-    }
-
-    /// Whether the proof counts a record.
-    fn counts(&self, tag: CkptEpoch) -> bool {
-        self.base.k <= tag && tag < self.target.k
-    }
-
-    fn records(run: &Arc<Run>) -> Vec<Owned> {
-        let (mut cursor, mut all) = (run.cursor(&Scope::All), Vec::new());
-        while cursor.advance().expect("a run") {
-            let record = cursor.record();
-            let bytes: &'static [u8] = Box::leak(record.fragment_bytes().into());
-            let (epochs, tag, updates) = (record.epochs, record.tag, record.updates);
-            let count = record.fragment_count();
-            let record = RunRecord::new(record.at, epochs, tag, updates, count, bytes);
-            let record = record.expect("a record");
-            all.push(Owned {
-                at: record.at,
-                record,
-            });
-        }
-        all
-    }
-
-    /// Puts a run in the place of one, with these records, and proves; then puts the old one back.
-    fn prove_with(&self, run: &Arc<Run>, mut records: Vec<Owned>) -> Verdict {
-        self.replace(run, &mut records);
-        let verdict = self.prove();
-        self.replace(run, &mut Window::records(run));
-        verdict
-    }
-
-    fn replace(&self, run: &Arc<Run>, records: &mut [Owned]) {
-        records.sort_by_key(|owned| {
-            let (_, epoch, number) = owned.record.key();
-            (owned.at, epoch, number)
-        });
-        let dir = self.store.runs_dir();
-        self.disk.remove(&run.id().path(&dir)).expect("it is there");
-        let region = Arc::new(RegionDigest::new());
-        let writer = RunWriter::create(
-            Arc::clone(&self.disk),
-            &dir,
-            *run.header(),
-            Codec::None,
-            region,
-        );
-        let mut writer = writer.expect("a disk");
-        for owned in records.iter() {
-            let record = &owned.record;
-            let (epochs, tag, updates) = (record.epochs, record.tag, record.updates);
-            let (count, bytes) = (record.fragment_count(), record.fragment_bytes());
-            let moved = RunRecord::new(owned.at, epochs, tag, updates, count, bytes);
-            writer.push(&moved.expect("a record")).expect("a disk");
-        }
-        let tail = writer.finish(run.moments(), run.ends());
-        tail.and_then(|tail| tail.run()).expect("a run");
-    }
-
-    /// How many of the swaps of two pages' records a proof finds, and how many there are.
-    fn swaps_found(&self) -> (usize, usize) {
-        let (mut found, mut all) = (0, 0);
-        for run in &self.runs {
-            let mut pages: Vec<PageAt> = Window::records(run).iter().map(|one| one.at).collect();
-            pages.dedup();
-            for pair in pages
-                .windows(2)
-                .filter(|pair| pair[0].partition == pair[1].partition)
-            {
-                let mut records = Window::records(run);
-                for owned in records
-                    .iter_mut()
-                    .filter(|owned| self.counts(owned.record.tag))
-                {
-                    let is_first = owned.at == pair[0];
-                    if is_first || owned.at == pair[1] {
-                        owned.at = pair[usize::from(is_first)];
-                    }
-                }
-                let is_changed = Window::records(run)
-                    .iter()
-                    .any(|owned| pair.contains(&owned.at) && self.counts(owned.record.tag));
-                all += usize::from(is_changed);
-                found += usize::from(self.prove_with(run, records).fails.is_some());
-            }
-        }
-        (found, all)
-    }
-}
-
-#[test]
-fn a_run_that_lacks_a_record_or_has_it_twice_or_on_another_page_is_found_and_named() {
-    let window = Window::new();
-    assert_eq!(window.prove().fails, None);
-    let mut cases = 0;
-    for run in &window.runs {
-        let count = Window::records(run).len();
-        for nth in 0..count {
-            let one = &Window::records(run)[nth];
-            if !window.counts(one.record.tag) {
-                continue;
-            }
-            let mut lacks = Window::records(run);
-            let partition = lacks.remove(nth).at.partition;
-            let mut twice = Window::records(run);
-            twice.push(Window::records(run).swap_remove(nth));
-            let mut on_next = Window::records(run);
-            on_next[nth].at.local += 1;
-            let mut elsewhere = Window::records(run);
-            elsewhere[nth].at.partition = PartitionId((partition.0 + 1) % 4);
-            for records in [lacks, twice, on_next, elsewhere] {
-                let fails = window.prove_with(run, records).fails;
-                let fails = fails.expect("what is wrong is found");
-                assert!(fails.contains("in partition"), "{fails}");
-                cases += 1;
-            }
-            let mut lacks = Window::records(run);
-            lacks.remove(nth);
-            let fails = window.prove_with(run, lacks).fails.expect("it is found");
-            assert!(fails.contains(&format!("partition {partition}")), "{fails}");
-            let tags = format!("tags {} to {}", window.base.k, window.target.k);
-            assert!(fails.contains(&tags), "{fails}");
-        }
-    }
-    assert!(cases > 200, "{cases} cases");
-    assert_eq!(window.prove().fails, None);
-}
-
-#[test]
-fn two_swapped_pages_are_found() {
-    let (found, all) = Window::new().swaps_found();
-    assert!(all > 10 && found == all, "{found} of {all}");
-}
-
-#[test]
-fn a_run_that_is_missing_or_damaged_is_found_and_named() {
-    let window = Window::new();
-    let dir = window.store.runs_dir();
-    for run in &window.runs {
-        let is_read =
-            run.id().epochs.end > window.base.begin && run.id().epochs.begin <= window.target.end;
-        let path = run.id().path(&dir);
-        let file = window.disk.open(&path, Access::Buffered).expect("a run");
-        let at = run.bytes() - 100;
-        let mut was = [0];
-        file.read_at(at, &mut was).expect("a disk");
-        file.write_at(at, &[was[0] ^ 1]).expect("a disk");
-        let damaged = window.prove().fails;
-        file.write_at(at, &was).expect("a disk");
-        window.disk.rename(&path, "aside").expect("a disk");
-        let missing = window.prove().fails;
-        window.disk.rename("aside", &path).expect("a disk");
-        for fails in [damaged, missing] {
-            assert_eq!(fails.is_some(), is_read, "{fails:?}");
-            let name = run.id().name();
-            assert!(fails.is_none_or(|fails| fails.contains(&name)), "{name}");
-        }
-    }
-    assert_eq!(window.prove().fails, None);
-}
-
 /// The proofs go on from the image that was found not to agree, and a restart finds what was said of it.
 #[test]
 fn a_proof_that_fails_is_told_stops_nothing_and_the_next_one_goes_on_behind_it() {
@@ -559,14 +359,6 @@ mod seeded_bugs {
     use perdura_base::flaw::{Flaw, arm};
 
     use super::*;
-
-    #[test]
-    fn unbound_digests_do_not_see_two_swapped_pages() {
-        arm(Some(Flaw::DigestUnbound));
-        let (found, all) = Window::new().swaps_found();
-        arm(None);
-        assert!(all > 10 && found < all, "{found} of {all}");
-    }
 
     #[test]
     fn a_proof_over_both_pools_is_caught() {

@@ -212,6 +212,11 @@ impl RestorePlan {
     pub fn backup(&self) -> BackupId {
         self.backup.header().id
     }
+
+    /// The same, opened.
+    pub(crate) fn opened(&self) -> &Backup {
+        &self.backup
+    }
 }
 
 /// The state before the first epoch, if the runs lead from it to each moment and the archive says what the database is like.

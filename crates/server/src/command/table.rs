@@ -6,6 +6,7 @@ use super::spec::Command;
 static FAMILIES: &[&[Command]] = &[
     super::absent::COMMANDS,
     super::server::acl::COMMANDS,
+    super::server::backup::COMMANDS,
     super::strings::bitfield::COMMANDS,
     super::strings::bits::COMMANDS,
     super::connection::block::COMMANDS,

@@ -388,10 +388,16 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "Proofs that found the archive not to agree with the database.",
     ),
     (
+        "archive_drill_wall_us",
+        "archive_drill_last_timestamp_seconds",
+        Micro,
+        "When the archive was restored for trial last.",
+    ),
+    (
         "archive_alarm",
         "archive_alarm",
         Any,
-        "Whether a proof has failed, or none was made for some checkpoints.",
+        "Whether a proof or a drill has failed, or no proof was made for some checkpoints.",
     ),
     (
         "restart_seconds_total",

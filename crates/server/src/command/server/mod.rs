@@ -1,6 +1,7 @@
 //! Commands about the server and its data as a whole, and the small ones of every connection.
 
 pub(crate) mod acl;
+pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod debug;
 pub(crate) mod info;

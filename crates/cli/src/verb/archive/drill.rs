@@ -1,0 +1,162 @@
+//! `perdura archive drill`
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use perdura_archive::{Outcome, Report, ReportKind, Reporting};
+use perdura_base::num::to_u32;
+use perdura_base::{CkptEpoch, Epoch, Error};
+use perdura_device::{Clock, Disk, FileDisk, SystemClock};
+use perdura_recovery::Disks;
+use perdura_recovery::drill::judge;
+use perdura_recovery::restore::{RestoreMeans, RestorePlan, RestoreProgress, restore};
+use serde::Serialize;
+
+use super::{Which, passed_over};
+use crate::exit::Damaged;
+use crate::output;
+use crate::verb::repair::{must_be_empty, new_uuid};
+
+/// Restore for trial, and say whether it is right.
+///
+/// Makes the database anew in a directory that is removed afterwards, with one thread at the lowest priority, holds its
+/// digests against those of the image that was proven last and of the records behind it, and leaves a report in the archive, which
+/// `archive status` and `INFO archive` show. The database may be running. Exit code 3 if the restore fails or does not agree.
+#[derive(Debug, Parser)]
+#[command(
+    after_help = "Example:\n  perdura archive drill --archive /backup/perdura --to /scratch/drill"
+)]
+pub struct Drill {
+    #[command(flatten)]
+    which: Which,
+    /// Where to restore to, with room for the whole database; it must be empty or not be there, and is removed afterwards
+    /// [default: a directory among those for temporary files].
+    #[arg(long, value_name = "TMP")]
+    to: Option<PathBuf>,
+    /// The commit epoch whose state to restore [default: the last one that the archive holds].
+    #[arg(long, value_name = "EPOCH")]
+    at: Option<u64>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Told {
+    result: &'static str,
+    epoch: u64,
+    backup: String,
+    pages: u64,
+    seconds: f64,
+    compared: String,
+    fails: Option<String>,
+}
+
+/// A directory that is removed with all that is in it.
+struct Scratch<'a>(&'a Path);
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(self.0));
+    }
+}
+
+pub fn run(args: &Drill) -> Result<()> {
+    // A drill takes what others leave. It is no reason not to begin if that is refused.
+    let _or_as_anything_else = rustix::process::nice(19);
+    let from = || args.which.archive.display().to_string();
+    let store = args.which.open()?;
+    let name = format!("perdura-drill-{}", std::process::id());
+    let to = args.to.clone();
+    let to = to.unwrap_or_else(|| std::env::temp_dir().join(name));
+    must_be_empty(&to)?;
+    let _scratch = Scratch(&to);
+    let (begun, clock) = (Instant::now(), SystemClock::new());
+    let plan = RestorePlan::from_archive(&store, args.at.map(Epoch), passed_over);
+    let plan = plan.with_context(from)?;
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&to)?);
+    let means = RestoreMeans {
+        disks: Disks::on_one(disk, plan.streams()),
+        uuid: new_uuid(&clock),
+        threads: 1,
+        clock: &clock,
+        progress: &RestoreProgress::default(),
+    };
+    let restored = restore(&plan, &means);
+    let judged = restored.and_then(|report| {
+        let judged = judge(&store, &plan, &report, &means.disks)?;
+        Ok((report, judged))
+    });
+    let backup = plan.backup();
+    let mut report = Report {
+        kind: ReportKind::Drill,
+        outcome: Outcome::Fails,
+        uuid: *store.uuid(),
+        wall_us: clock.wall_us(),
+        from: backup.k,
+        to: CkptEpoch(0),
+        begin: backup.end,
+        end: plan.target(),
+        manifest: store.manifest().number,
+        runs: 0,
+        took_us: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+        digests: Vec::new(),
+        text: String::new(),
+    };
+    let mut told = Told {
+        result: Outcome::Fails.name(),
+        epoch: report.end.0,
+        backup: backup.name(),
+        pages: 0,
+        seconds: begun.elapsed().as_secs_f64(),
+        compared: "nothing".into(),
+        fails: None,
+    };
+    match judged {
+        Ok((made, judged)) => {
+            report.runs = to_u32(usize::try_from(judged.runs).unwrap_or(usize::MAX));
+            report.manifest = judged.manifest;
+            report.text = judged.fails.clone().unwrap_or(judged.compared.clone());
+            if judged.fails.is_none() {
+                report.outcome = Outcome::Holds;
+            }
+            told.pages = made.pages;
+            told.compared = judged.compared;
+            told.fails = judged.fails;
+        }
+        // A disk that is full, for instance, says nothing of the archive.
+        Err(error @ Error::Io { .. }) if !error.is_not_found() => {
+            return Err(error).with_context(|| to.display().to_string());
+        }
+        Err(error) => {
+            report.text = error.to_string();
+            told.fails = Some(report.text.clone());
+        }
+    }
+    told.result = report.outcome.name();
+    let archive = args.which.disk_to_write()?;
+    let written = Reporting::new(archive, report).run();
+    tell(args, &told)?;
+    written.with_context(from)?;
+    match told.fails {
+        Some(_) => bail!(Damaged(1)),
+        None => Ok(()),
+    }
+}
+
+fn tell(args: &Drill, told: &Told) -> Result<()> {
+    if args.json {
+        return output::json(told);
+    }
+    let what = match &told.fails {
+        None => format!("holds     {}\n", told.compared),
+        Some(fails) => format!("fails     {fails}\n"),
+    };
+    output::text(&output::shown(&format!(
+        "drill     epoch {} from {}: {} pages in {:.2} s\n{what}",
+        told.epoch, told.backup, told.pages, told.seconds
+    )))
+}

@@ -1,0 +1,168 @@
+//! A drill: what was restored for trial is held against what the archive and the database say that it must be.
+//!
+//! The digest of the state of the archive's last epoch is known without a restore: that of the image that was proven last,
+//! which the database itself has summed up, XOR the digests of all records that the image does not reflect. Without such an
+//! image it is the backup's, XOR those of the records behind the backup. The restored image lists the digests of the pages that
+//! were written. Both must agree, partition by partition.
+//!
+//! # Source
+//! "Single-pass restore after a media failure", section 1: backups that were never tried fail when they are needed.
+
+use perdura_archive::backup::BackupKind;
+use perdura_archive::report::newest_report;
+use perdura_archive::{Report, ReportKind, Store};
+use perdura_base::num::to_u64;
+use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
+
+use crate::anchor::read_anchor;
+use crate::disks::Disks;
+use crate::image::read_directory;
+use crate::restore::{RestorePlan, RestoreReport};
+
+/// What a drill found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// What does not agree; `None` if all does.
+    pub fails: Option<String>,
+    /// What was compared with what.
+    pub compared: String,
+    /// The manifest by which the archive was read.
+    pub manifest: u64,
+    /// Runs that were counted.
+    pub runs: u64,
+}
+
+/// What the restored image must be.
+struct Expected {
+    by: String,
+    partitions: Vec<u64>,
+    runs: u64,
+}
+
+/// Holds a database that was restored by `plan` onto `disks` against the archive.
+///
+/// # Errors
+/// The disks'; damage of the archive or of what was restored.
+pub fn judge(
+    store: &Store,
+    plan: &RestorePlan,
+    report: &RestoreReport,
+    disks: &Disks,
+) -> Result<Judgement> {
+    let restored = restored(disks)?;
+    let manifest = store.manifest().number;
+    let Some(expected) = expected(store, plan, report)? else {
+        let compared = format!(
+            "the update numbers of each page alone: digests are known of the archive's last epoch, and not of epoch {}",
+            report.epoch
+        );
+        return Ok(Judgement {
+            fails: None,
+            compared,
+            manifest,
+            runs: 0,
+        });
+    };
+    assert_eq!(
+        restored.len(),
+        expected.partitions.len(),
+        "the restored database has the partitions of its backup"
+    );
+    let pairs = restored.iter().zip(&expected.partitions);
+    let wrong: Vec<String> = (0u16..)
+        .zip(pairs)
+        .filter(|(_, (restored, expected))| restored != expected)
+        .map(|(id, (restored, expected))| {
+            format!("partition {id} has {restored:016x} and not {expected:016x}")
+        })
+        .collect();
+    Ok(Judgement {
+        fails: (!wrong.is_empty()).then(|| wrong.join(", ")),
+        compared: format!("the digest of each partition, by {}", expected.by),
+        manifest,
+        runs: expected.runs,
+    })
+}
+
+/// The digests of the pages that were written, by partition.
+fn restored(disks: &Disks) -> Result<Vec<u64>> {
+    let anchor = read_anchor(disks.data.as_ref())?;
+    let newest = anchor.and_then(|anchor| anchor.newest_image().map(|slot| (anchor, slot)));
+    let Some((anchor, slot)) = newest else {
+        return Err(Error::Usage("what was restored has no image".into()));
+    };
+    let geometry = anchor.geometry;
+    let listed = read_directory(disks.data.as_ref(), &anchor, slot, &geometry)?;
+    let all = (0..geometry.partitions).map(PartitionId);
+    let digest = |id| {
+        let pages = listed.directory.bound_digests(id, &geometry);
+        pages.fold(0, |sum, (_, digest)| sum ^ digest)
+    };
+    Ok(all.map(digest).collect())
+}
+
+/// What the state of the epoch is by the archive's digests; `None` if they do not tell.
+fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result<Option<Expected>> {
+    let id = plan.backup();
+    let backup = plan.opened();
+    let header = backup.header();
+    let is_cut = header.kind == BackupKind::Cut;
+    let partitions = (0..header.chunks.partitions).map(PartitionId);
+    let of_backup: Vec<u64> = partitions.map(|id| backup.proof(id)).collect();
+    if header.families != 0 || report.epoch == header.id.end && is_cut {
+        return Ok(Some(Expected {
+            by: format!("those of {}", id.name()),
+            partitions: of_backup,
+            runs: 0,
+        }));
+    }
+    let proof = newest_report(store.disk().as_ref(), store.uuid(), ReportKind::Proof)?;
+    let is_of_these = |proof: &Report| proof.digests.len() == of_backup.len();
+    if let Some(proof) = proof.filter(is_of_these) {
+        let by = format!("that of image {} and the records behind it", proof.to);
+        let base = (proof.to, proof.begin, proof.digests);
+        if let Some((partitions, runs)) = advanced(store, base, report.epoch)? {
+            return Ok(Some(Expected {
+                by,
+                partitions,
+                runs,
+            }));
+        }
+    }
+    if is_cut {
+        return Ok(None);
+    }
+    let by = format!("those of {} and the records behind it", id.name());
+    let base = (header.id.k, header.begin, of_backup);
+    let expected = advanced(store, base, report.epoch)?;
+    Ok(expected.map(|(partitions, runs)| Expected {
+        by,
+        partitions,
+        runs,
+    }))
+}
+
+/// The digests of an image, XOR those of all records that it does not reflect, and how many runs have those; `None` if the runs do
+/// not hold exactly the epochs from the image's begin to `last`.
+fn advanced(
+    store: &Store,
+    (k, begin, mut sums): (CkptEpoch, Epoch, Vec<u64>),
+    last: Epoch,
+) -> Result<Option<(Vec<u64>, u64)>> {
+    let mut runs = store.readable_runs()?;
+    let holds = runs
+        .first()
+        .is_some_and(|run| run.id().epochs.begin <= begin);
+    if !holds || runs.last().map(|run| run.id().epochs.last()) != Some(last) {
+        return Ok(None);
+    }
+    runs.retain(|run| run.id().epochs.end > begin);
+    for run in &runs {
+        for (tag, partition, digest) in run.digests().sums() {
+            if k <= tag {
+                sums[usize::from(partition.0)] ^= digest;
+            }
+        }
+    }
+    Ok(Some((sums, to_u64(runs.len()))))
+}
