@@ -27,9 +27,11 @@ use perdura_wal::{EpochEnds, Rung};
 use crate::core::Core;
 use crate::delays::Work;
 use crate::merging::Lent;
+use crate::pace::thread_cpu_ns;
 use crate::proving::Proving;
 use crate::shared::Shared;
 use crate::stats::ProofStats;
+use crate::yielding::{Lag, Yielding, urgency_of_lag};
 
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
@@ -54,6 +56,8 @@ pub struct Archiving {
     proving: Proving,
     /// Whether the proof that is under way takes the next step.
     proves: bool,
+    /// What the last opening found damaged, until somebody asks.
+    damaged: Option<Vec<String>>,
 }
 
 impl Archiving {
@@ -68,6 +72,7 @@ impl Archiving {
             row: Generation::default(),
             running: None,
             lent: Lent::default(),
+            damaged: None,
             proving: Proving::new(),
             proves: false,
         }
@@ -97,6 +102,11 @@ impl Archiving {
         if let Some(running) = &mut self.running {
             running.archiver.cut_at(epoch);
         }
+    }
+
+    /// Backups that are missing or of another size, each with what is wrong, if the archive was opened since this was called.
+    pub fn take_damaged(&mut self) -> Option<Vec<String>> {
+        self.damaged.take()
     }
 
     /// The archive while it is open, for others.
@@ -201,7 +211,10 @@ impl Archiving {
                 images: &images,
                 anchor: &anchor,
             };
-            return Ok(Store::open(disk, &uuid, Writer { role, life }, Some(own))?.0);
+            let writer = Writer { role, life };
+            let (store, opened) = Store::open(disk, &uuid, writer, Some(own))?;
+            self.damaged = Some(opened.damaged);
+            return Ok(store);
         }
         if let Some(archived) = core.archived() {
             return Err(Error::Usage(format!(
@@ -346,9 +359,27 @@ impl Core {
 impl Shared {
     /// The archiver's thread.
     pub fn archiver(&self) {
+        let (mut yielding, mut lag) = (Yielding::default(), Lag::default());
         while !self.is_stopping() {
-            if self.archive_step() {
+            let before_ns = thread_cpu_ns();
+            let is_idle = self.archive_step();
+            let now_ns = self.clock.mono_ns();
+            let durable = self.core.wal().durable(Rung::Disk);
+            let archived = self.core.archived().map_or(Epoch(0), |end| end.epoch);
+            let lag_ns = lag.note(now_ns, durable, archived);
+            self.caught_up_ns.store(now_ns - lag_ns, Ordering::Relaxed);
+            if is_idle {
                 std::thread::park_timeout(TICK);
+                continue;
+            }
+            let urgency = match self.core.wal().is_short() {
+                true => 1000,
+                false => urgency_of_lag(lag_ns),
+            };
+            let used_ns = thread_cpu_ns().saturating_sub(before_ns);
+            let pause_ns = yielding.pause_ns(now_ns, used_ns, urgency);
+            if pause_ns > 0 {
+                std::thread::sleep(Duration::from_nanos(pause_ns));
             }
         }
     }
@@ -376,6 +407,15 @@ impl Shared {
         archiving.cut_at(Epoch(self.archive_to.load(Ordering::SeqCst)));
         let step = archiving.step(&self.core);
         self.archived.lock().proof = archiving.proof_stats();
+        if let Some(damaged) = archiving.take_damaged() {
+            match &damaged[..] {
+                [] => self.delays.done(Work::Backups),
+                _ => {
+                    let error = Error::Usage(damaged.join("; "));
+                    self.delays.failed(Work::Backups, &error, now_ns);
+                }
+            }
+        }
         match step {
             Ok(ArchiverStep::Working) => false,
             Ok(ArchiverStep::Run(run)) => {
@@ -385,7 +425,6 @@ impl Shared {
             }
             Ok(ArchiverStep::Idle) => {
                 if archiving.has_all() {
-                    self.caught_up_ns.store(now_ns, Ordering::Relaxed);
                     self.delays.done(Work::Archive);
                 }
                 true

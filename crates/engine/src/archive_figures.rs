@@ -17,8 +17,7 @@ use crate::stats::{ArchiveStats, DrillStats, ProofStats};
 pub const UNPROVEN_MAX: u64 = 4;
 
 impl Shared {
-    /// What is wrong with the archive: a proof or a drill that failed, or proofs that fail to
-    /// appear.
+    /// What is wrong with the archive: a proof or a drill that failed, proofs that fail to appear, or backups that are gone.
     pub fn archive_alarm(&self) -> Option<String> {
         if !self.archives {
             return None;
@@ -30,7 +29,8 @@ impl Shared {
         let failed = (drill.result == Outcome::Fails.name())
             .then(|| format!("the drill of epoch {} failed: {}", drill.epoch, drill.text));
         let alarm = proof.alarm.clone().or(failed);
-        alarm.or_else(|| self.absent(&proof))
+        let proven = alarm.or_else(|| self.absent(&proof));
+        proven.or_else(|| self.delays.why(Work::Backups))
     }
 
     /// Reads the report of the last drill. An archive that cannot be read says so itself.

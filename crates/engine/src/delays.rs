@@ -34,6 +34,8 @@ pub(crate) enum Work {
     Backup,
     /// Merging the runs of the archive.
     Merge,
+    /// Finding the backups of the archive whole: those that are not serve no restore.
+    Backups,
 }
 
 impl Work {
@@ -47,13 +49,16 @@ impl Work {
             Work::Archive => "archiving the log".into(),
             Work::Backup => "the archive's first backup".into(),
             Work::Merge => "merging the archive".into(),
+            Work::Backups => "finding the archive's backups whole".into(),
         }
     }
 
     fn longest_ns(self) -> u64 {
         match self {
             Work::Segment(_) | Work::Flush(_) | Work::Vouch | Work::Archive => URGENT_NS,
-            Work::Checkpoint | Work::Removal | Work::Backup | Work::Merge => LONGEST_NS,
+            Work::Checkpoint | Work::Removal | Work::Backup | Work::Merge | Work::Backups => {
+                LONGEST_NS
+            }
         }
     }
 }

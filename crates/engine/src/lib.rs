@@ -127,6 +127,7 @@ pub mod snapshot;
 pub mod stats;
 mod transact;
 pub mod typed;
+mod yielding;
 
 pub use crate::core::{Core, Env, ExpiredListener, Flushed};
 pub use crate::named::{NamedTables, Renewal};

@@ -230,14 +230,25 @@ impl Workers {
 
 /// Whether any core of the machine is idle, from the kernel's own accounting.
 #[derive(Debug, Default)]
-struct IdleGauge {
+pub(crate) struct IdleGauge {
     next_ns: u64,
     last: Option<(u64, u64)>,
     saturated: bool,
 }
 
 impl IdleGauge {
-    fn saturated(&mut self, now_ns: u64) -> bool {
+    /// A gauge that always says the same.
+    #[cfg(test)]
+    pub fn fixed(saturated: bool) -> IdleGauge {
+        IdleGauge {
+            next_ns: u64::MAX,
+            last: None,
+            saturated,
+        }
+    }
+
+    /// Whether every core has lately been busy.
+    pub fn saturated(&mut self, now_ns: u64) -> bool {
         if now_ns >= self.next_ns {
             self.next_ns = now_ns + GAUGE_NS;
             let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();

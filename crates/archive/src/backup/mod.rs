@@ -24,7 +24,12 @@ pub use section::{PageEntry, Section};
 pub use writer::{BackupSummary, BackupTail, BackupWriter};
 
 /// An error that names file and offset.
-fn damage(file: &str, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Error {
+pub(crate) fn damage(
+    file: &str,
+    offset: u64,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> Error {
     Error::corrupt(
         file,
         offset,

@@ -55,6 +55,8 @@ pub struct Opened {
     pub adopted: Vec<RunId>,
     /// Files that were removed.
     pub removed: Vec<String>,
+    /// Backups that are missing or of another size, each with what is wrong: no restore can begin with them.
+    pub damaged: Vec<String>,
 }
 
 /// The right to merge, or to make backups, until it is dropped. Nobody else has it.
@@ -209,7 +211,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Locked`] if another process has the role; [`Error::Usage`] if there is no archive; [`Error::Corrupt`] for
-    /// a manifest or an object that is missing or damaged, for a hole, a partial overlap; the disk's. Nothing has been changed then.
+    /// a manifest or a run that is missing or damaged, for a hole, a partial overlap; the disk's. Nothing has been changed then.
     pub fn open(
         disk: Arc<dyn Disk>,
         uuid: &Uuid,
@@ -222,8 +224,11 @@ impl Store {
         let mut store = Store::new(disk, chain.newest().clone(), Some(writer));
         store._lock = Some(lock);
         let store = Arc::new(store);
-        let (_, plan) = store.found()?;
-        let mut opened = Opened::default();
+        let (plan, damaged) = store.found()?;
+        let mut opened = Opened {
+            damaged,
+            ..Opened::default()
+        };
         store.note_anchor(own.map_or_else(Vec::new, |own| own.anchor.to_vec()));
         store
             .publish(match own {
@@ -262,7 +267,7 @@ impl Store {
         assert_ne!(duty, Duty::Any, "a lease is for one kind of work");
         self.may_write()?;
         let lock = lock(self.disk.as_ref(), &self.dir, name)?;
-        let (_, plan) = self.found()?;
+        let (plan, _) = self.found()?;
         let mut removed = Vec::new();
         self.clean(&plan, duty, &mut removed)?;
         Ok(Lease {
@@ -271,8 +276,8 @@ impl Store {
         })
     }
 
-    /// Judges the files of the archive by the newest manifest.
-    fn found(&self) -> Result<(Arc<Manifest>, Plan)> {
+    /// Judges the files of the archive by the newest manifest. Says also which backups are damaged, as far as names and sizes tell.
+    fn found(&self) -> Result<(Plan, Vec<String>)> {
         loop {
             let manifest = self.refresh()?;
             let list = |folder: &str| self.disk.list(&self.path(folder));
@@ -280,20 +285,41 @@ impl Store {
                 .and_then(|runs| Ok((runs, list(BACKUPS)?)))
                 .and_then(|(runs, backups)| restart::plan(&manifest, &self.dir, &runs, &backups))
                 .and_then(|plan| {
-                    let mut objects = manifest.objects.iter();
-                    objects.try_for_each(|object| check_size(self, object))?;
-                    Ok(plan)
+                    let damaged = self.check_sizes(&manifest, &plan)?;
+                    Ok((plan, damaged))
                 });
-            match plan {
-                Ok(plan) => return Ok((manifest, plan)),
-                // Another writer may have taken files out of the archive since the manifest was read.
-                Err(error) => {
-                    if self.refresh()?.number == manifest.number {
-                        return Err(error);
-                    }
-                }
+            // Another writer may have taken files out of the archive since the manifest was read.
+            let is_certain = matches!(&plan, Ok((_, damaged)) if damaged.is_empty());
+            if is_certain || self.refresh()?.number == manifest.number {
+                return plan;
             }
         }
+    }
+
+    /// Checks the sizes of all objects. Says which backups are missing or of another size.
+    fn check_sizes(&self, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
+        let mut damaged = Vec::new();
+        for object in &manifest.objects {
+            let backup = object.id.backup();
+            if backup.is_some_and(|id| plan.lost.contains(&id)) {
+                let path = self.path(&object.id.path());
+                let expected = format!("{} bytes, as the manifest says", object.bytes);
+                damaged.push(crate::backup::damage(&path, 0, expected, "no file").to_string());
+                continue;
+            }
+            match check_size(self, object) {
+                Err(Error::Corrupt(at)) if backup.is_some() => {
+                    let named = crate::backup::damage(&at.file, at.offset, at.expected, at.found);
+                    damaged.push(named.to_string());
+                }
+                checked => checked?,
+            }
+        }
+        debug_assert!(
+            damaged.len() >= plan.lost.len(),
+            "each lost backup is named"
+        );
+        Ok(damaged)
     }
 
     /// Adds the runs that continue the archive as far as they are whole, and removes the others.

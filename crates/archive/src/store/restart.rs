@@ -8,7 +8,8 @@
 //! | file | judgement |
 //! |---|---|
 //! | temporary | goes |
-//! | named by the manifest | stays; missing or of another size: damage |
+//! | a run named by the manifest | stays; missing or of another size: damage |
+//! | a backup named by the manifest | stays; missing or of another size: it is reported, and the opening goes on: another backup serves |
 //! | a run within the epochs of the runs | contained: goes |
 //! | a run that begins where the runs end | adopted if it is whole, else it goes |
 //! | several that begin there | the longest, of equal ranges the one of the higher (level, generation); the others go |
@@ -57,16 +58,19 @@ pub struct Plan {
     pub remove: Vec<(Duty, String)>,
     /// Runs to adopt if they are whole, in this order.
     pub adopt: Vec<RunId>,
+    /// Backups that the manifest names and that are not there.
+    pub lost: Vec<BackupId>,
 }
 
 /// Judges the names in the folders of runs and backups. They were listed after the manifest was read, which is the newest.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) for an object that the manifest names and that is missing, for a partial
+/// [`Corrupt`](perdura_base::Error::Corrupt) for a run that the manifest names and that is missing, for a partial
 /// overlap and for a hole.
 pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<Plan> {
-    missing(manifest, dir, runs, backups)?;
+    check_runs(manifest, dir, runs)?;
     let mut plan = judge_runs(manifest, dir, runs)?;
+    plan.lost = lost(manifest, backups);
     let known: BTreeSet<BackupId> = manifest.backups().collect();
     for name in backups {
         let stem = name.strip_suffix(TEMPORARY);
@@ -130,23 +134,22 @@ pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Pla
     Ok(plan)
 }
 
-/// Finds an object whose file is not there.
-fn missing(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<()> {
+/// Finds a run whose file is not there.
+fn check_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<()> {
     let runs: BTreeSet<&str> = runs.iter().map(String::as_str).collect();
-    let backups: BTreeSet<&str> = backups.iter().map(String::as_str).collect();
-    for object in &manifest.objects {
-        let is_there = match (object.id.run(), object.id.backup()) {
-            (Some(id), _) => runs.contains(id.name().as_str()),
-            (None, id) => id.is_some_and(|id| backups.contains(id.name().as_str())),
-        };
-        if !is_there {
-            let path = format!("{dir}/{}", object.id.path());
-            let expected = format!(
-                "{} bytes, as manifest {} says",
-                object.bytes, manifest.number
-            );
+    for id in manifest.runs() {
+        if !runs.contains(id.name().as_str()) {
+            let path = format!("{dir}/{}", id.path(RUNS));
+            let expected = format!("a run, as manifest {} says", manifest.number);
             return Err(damage(&path, 0, expected, "no file"));
         }
     }
     Ok(())
+}
+
+/// Finds the backups whose files are not there.
+fn lost(manifest: &Manifest, backups: &[String]) -> Vec<BackupId> {
+    let backups: BTreeSet<&str> = backups.iter().map(String::as_str).collect();
+    let is_lost = |id: &BackupId| !backups.contains(id.name().as_str());
+    manifest.backups().filter(is_lost).collect()
 }

@@ -5,6 +5,7 @@ mod backup;
 mod common;
 mod crash;
 mod damage;
+mod damaged_backups;
 mod example;
 mod forged;
 mod generation;

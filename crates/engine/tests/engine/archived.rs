@@ -489,6 +489,33 @@ fn runs_are_merged_by_themselves_unless_that_is_switched_off() {
 }
 
 #[test]
+fn a_backup_that_is_gone_is_an_alarm_and_archiving_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().join("archive");
+    let options = || {
+        let data = dir.path().join("data");
+        Db::builder(data).archive(&archive).into_options()
+    };
+    let db = Db::open(options()).unwrap();
+    db.wait(set(&db, b"one", b"1")).unwrap();
+    let name = db.back_up().unwrap().header.id.name();
+    db.close().unwrap();
+    let home = std::fs::read_dir(&archive)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    std::fs::remove_file(home.path().join("backups").join(&name)).unwrap();
+    let db = Db::open(options()).unwrap();
+    db.wait(set(&db, b"two", b"2")).unwrap();
+    wait_for_archive(&db);
+    let delayed = db.delayed();
+    assert_eq!(delayed.len(), 1, "{delayed:?}");
+    assert!(delayed[0].error.contains(&name), "{delayed:?}");
+    db.close().unwrap();
+}
+
+#[test]
 fn an_archive_that_fails_is_reported_tried_again_and_stops_nothing() {
     let store = SimDisk::new(3);
     let disks = Disks::on_one(Arc::new(MemDisk::new()), 1);

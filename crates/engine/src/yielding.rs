@@ -1,0 +1,172 @@
+//! How the archiver and the merger leave processor time to transactions.
+//!
+//! While a core is idle they take what they need. While every core is busy (the gauge of [`pace`](crate::pace)), they take a share
+//! of one core, in short pieces: an eighth while nothing is urgent, and more the more urgent it is. The archiver's urgency is its
+//! [`Lag`]: from [`CALM_NS`] on the share grows, and at [`URGENT_NS`] it is the whole core, a second before the bound of five. The merger's
+//! is the number of runs that wait for it.
+
+use std::collections::VecDeque;
+
+use perdura_base::Epoch;
+
+use crate::pace::IdleGauge;
+
+/// The share of one core that work takes which is not urgent, in thousandths.
+const SHARE_MIN: u64 = 125;
+/// A pause is at least so long: a thread that sleeps and wakes costs something, too. Nanoseconds.
+const PAUSE_MIN_NS: u64 = 1_000_000;
+/// And at most.
+const PAUSE_MAX_NS: u64 = 50_000_000;
+/// A lag up to this is none: a run is collected for a second. Nanoseconds.
+const CALM_NS: u64 = 1_500_000_000;
+/// With this lag, nothing is left to others. Nanoseconds.
+const URGENT_NS: u64 = 4_000_000_000;
+/// Times are noted so far apart. Nanoseconds.
+const MARK_NS: u64 = 100_000_000;
+
+/// The pauses of a thread that works in the background.
+#[derive(Debug, Default)]
+pub(crate) struct Yielding {
+    gauge: IdleGauge,
+    owed_ns: u64,
+}
+
+impl Yielding {
+    /// How long the thread pauses after it has used `cpu_ns` of a processor, nanoseconds. `urgency` is in thousandths.
+    pub fn pause_ns(&mut self, now_ns: u64, cpu_ns: u64, urgency: u64) -> u64 {
+        if !self.gauge.saturated(now_ns) {
+            self.owed_ns = 0;
+            return 0;
+        }
+        let share = SHARE_MIN + (1000 - SHARE_MIN) * urgency.min(1000) / 1000;
+        assert!((SHARE_MIN..=1000).contains(&share), "a share of one core");
+        self.owed_ns += cpu_ns.saturating_mul(1000 - share) / share;
+        if self.owed_ns < PAUSE_MIN_NS {
+            return 0;
+        }
+        let pause_ns = self.owed_ns.min(PAUSE_MAX_NS);
+        self.owed_ns = 0;
+        pause_ns
+    }
+}
+
+/// How long ago the log became durable that the archive does not have yet.
+#[derive(Debug, Default)]
+pub(crate) struct Lag {
+    /// When the log was found durable up to an epoch that the archive did not have, ascending.
+    marks: VecDeque<(u64, Epoch)>,
+}
+
+impl Lag {
+    /// Notes how far the log is durable and archived, and returns the lag in nanoseconds.
+    pub fn note(&mut self, now_ns: u64, durable: Epoch, archived: Epoch) -> u64 {
+        while self.marks.front().is_some_and(|mark| mark.1 <= archived) {
+            self.marks.pop_front();
+        }
+        let last = self.marks.back();
+        let is_time = last.is_none_or(|mark| mark.0 + MARK_NS <= now_ns && mark.1 < durable);
+        if archived < durable && is_time {
+            self.marks.push_back((now_ns, durable));
+        }
+        debug_assert!(
+            self.marks.iter().is_sorted_by(|a, b| a.1 < b.1),
+            "the durable epoch does not go back"
+        );
+        let oldest = self.marks.front();
+        oldest.map_or(0, |mark| now_ns.saturating_sub(mark.0))
+    }
+}
+
+/// The urgency of an archiver with this lag, in thousandths.
+pub(crate) fn urgency_of_lag(lag_ns: u64) -> u64 {
+    lag_ns.saturating_sub(CALM_NS).min(URGENT_NS - CALM_NS) * 1000 / (URGENT_NS - CALM_NS)
+}
+
+/// The urgency of a merger of an archive with so many runs, in thousandths: as many as a hundred days of runs of a second leave are no
+/// reason for haste.
+pub(crate) fn urgency_of_runs(runs: usize) -> u64 {
+    let runs = u64::try_from(runs).unwrap_or(u64::MAX);
+    runs.saturating_sub(64).min(192) * 1000 / 192
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_a_core_is_idle_nothing_waits() {
+        let mut yielding = Yielding {
+            gauge: IdleGauge::fixed(false),
+            owed_ns: 0,
+        };
+        assert!((1..1000).all(|now| yielding.pause_ns(now, 1_000_000, 0) == 0));
+    }
+
+    /// The share of the time that steps of 0.3 ms take, in thousandths.
+    fn share(urgency: u64) -> u64 {
+        let mut yielding = Yielding {
+            gauge: IdleGauge::fixed(true),
+            owed_ns: 0,
+        };
+        let (mut now, mut ran) = (1, 0);
+        while now < 10_000_000_000 {
+            ran += 300_000;
+            now += 300_000 + yielding.pause_ns(now, 300_000, urgency);
+        }
+        ran * 1000 / now
+    }
+
+    #[test]
+    fn while_every_core_is_busy_the_share_grows_with_the_urgency() {
+        assert!((120..=130).contains(&share(0)), "{}", share(0));
+        assert!((540..=590).contains(&share(500)), "{}", share(500));
+        assert!(share(1000) >= 999, "{}", share(1000));
+    }
+
+    /// A log that needs `permille` of a core to be archived, while every core is busy: the longest lag of a minute.
+    fn longest_lag_ns(permille: u64) -> u64 {
+        let mut yielding = Yielding {
+            gauge: IdleGauge::fixed(true),
+            owed_ns: 0,
+        };
+        let mut lag = Lag::default();
+        let (mut now, mut archived, mut read, mut longest) = (1u64, 0u64, 0u64, 0);
+        let mut run_begin = 1;
+        // Epochs are milliseconds of the log; each takes as much work as its share of a core.
+        while now < 60_000_000_000 {
+            let durable = now / 1_000_000;
+            let lag_ns = lag.note(now, Epoch(durable), Epoch(archived));
+            longest = longest.max(lag_ns);
+            if read < durable {
+                let cpu_ns = permille * 1000;
+                read += 1;
+                now += cpu_ns + yielding.pause_ns(now, cpu_ns, urgency_of_lag(lag_ns));
+            } else {
+                now += 1_000_000;
+            }
+            if now - run_begin > 1_000_000_000 {
+                (archived, run_begin) = (read, now);
+            }
+        }
+        longest
+    }
+
+    #[test]
+    fn the_lag_stays_within_five_seconds_whatever_share_the_log_needs() {
+        for permille in [10, 100, 200, 400, 600, 800, 900] {
+            let longest = longest_lag_ns(permille);
+            assert!(longest < 5_000_000_000, "{permille}: {longest} ns");
+            assert!(longest > 900_000_000, "a run is collected for a second");
+        }
+    }
+
+    #[test]
+    fn the_lag_is_the_age_of_the_oldest_epoch_that_is_missing() {
+        let mut lag = Lag::default();
+        assert_eq!(lag.note(10, Epoch(5), Epoch(5)), 0);
+        assert_eq!(lag.note(20, Epoch(6), Epoch(5)), 0);
+        assert_eq!(lag.note(MARK_NS + 20, Epoch(9), Epoch(5)), MARK_NS);
+        assert_eq!(lag.note(MARK_NS + 50, Epoch(9), Epoch(6)), 30);
+        assert_eq!(lag.note(MARK_NS + 60, Epoch(9), Epoch(9)), 0);
+    }
+}
