@@ -15,8 +15,8 @@ rounds=${ROUNDS:-5}
 settings() {
     case $1 in
     B) ;;
-    T) echo --archive "$work/archive" --archive-generation unsorted --archive-merge no ;;
-    S) echo --archive "$work/archive" --archive-merge no ;;
+    T) echo --archive "$work/archive" --archive-generation unsorted --archive-merge=no ;;
+    S) echo --archive "$work/archive" --archive-merge=no ;;
     S+M) echo --archive "$work/archive" ;;
     esac
 }
