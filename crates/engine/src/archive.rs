@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use perdura_archive::quick::WORKSPACE_BYTES;
 use perdura_archive::store::{Creation, Own, Publication};
 use perdura_archive::{
     ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Generation,
@@ -51,6 +52,7 @@ pub struct Archiving {
     life: u64,
     openings: u64,
     row: Generation,
+    workspace_bytes: usize,
     running: Option<Running>,
     lent: Lent,
     proving: Proving,
@@ -70,6 +72,7 @@ impl Archiving {
             life,
             openings: 0,
             row: Generation::default(),
+            workspace_bytes: WORKSPACE_BYTES,
             running: None,
             lent: Lent::default(),
             damaged: None,
@@ -85,7 +88,14 @@ impl Archiving {
         Archiving { row, ..self }
     }
 
-    /// Where the archive of a database ends; `None` if it has none here. Changes nothing.
+    /// Has a run cut when its records take about so many bytes, instead of [`WORKSPACE_BYTES`].
+    #[must_use]
+    pub fn with_workspace(mut self, bytes: usize) -> Archiving {
+        self.workspace_bytes = bytes;
+        self
+    }
+
+    /// Where the archive of a database ends, durably; `None` if it has none here. Changes nothing.
     ///
     /// # Errors
     /// The disk's; [`Error::Corrupt`] for a manifest that is missing or damaged.
@@ -94,6 +104,7 @@ impl Archiving {
             return Ok(None);
         }
         let store = Store::read_only(Arc::clone(&self.disk), database)?;
+        store.make_durable()?;
         Ok(Some(end_of(&store)))
     }
 
@@ -172,6 +183,7 @@ impl Archiving {
         core.set_archived(&end)?;
         let options = ArchiverOptions {
             row: self.row,
+            workspace_bytes: self.workspace_bytes,
             ..ArchiverOptions::new(*store.uuid(), core.heap().geometry().chunks())
         };
         let archiver = Archiver::new(

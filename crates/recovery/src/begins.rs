@@ -26,6 +26,12 @@ pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Whether an image whose sweep ended in `end` may begin with this epoch: of a restored one, nothing is missing up to its
+/// end.
+pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
+    begin.0 <= end.0.saturating_add(1)
+}
+
 /// Reads a payload into the images that it is of; `None` if it is none that [`encode`] writes.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], mut images: Images) -> Option<Images> {
@@ -36,7 +42,7 @@ pub(crate) fn decode(payload: &[u8], mut images: Images) -> Option<Images> {
             return None;
         }
         let image = images.get_mut(slot);
-        let counts = image.is_complete() && image.k == k && epoch <= image.cover.end_epoch;
+        let counts = image.is_complete() && image.k == k && begins_by(epoch, image.cover.end_epoch);
         image.begin_epoch = counts.then_some(epoch);
     }
     (r.remaining() == 0).then_some(images)

@@ -3,6 +3,7 @@
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot, Pos};
 
+use crate::begins::begins_by;
 use crate::cover::Cover;
 
 /// The most disks that images can be spread over.
@@ -159,7 +160,7 @@ impl ImageStatus {
             begin_epoch,
         } = completion;
         assert!(
-            begin_epoch.is_none_or(|begin| begin <= cover.end_epoch),
+            begin_epoch.is_none_or(|begin| begins_by(begin, cover.end_epoch)),
             "a window begins in epoch {begin_epoch:?} and ends in epoch {}",
             cover.end_epoch
         );

@@ -368,7 +368,9 @@ fn name_image(
                 wall_us: means.clock.wall_us(),
                 cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
                 consistent: header.consistent,
-                begin_epoch: Some(plan.target).filter(|epoch| epoch.0 > 0),
+                // The image has all of the parent's epochs up to the target, and the parent's archive has their records: an
+                // archive of the new database begins behind them.
+                begin_epoch: Some(Epoch(plan.target.0 + 1)),
             },
         );
         record.incarnation = Incarnation(1);

@@ -125,6 +125,15 @@ impl Store {
         self.newest().0
     }
 
+    /// Makes the manifests that are in the folder durable: a process that was killed may have published the newest one and
+    /// not synced the folder. What cuts the log behind a manifest that was read asks for this first.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn make_durable(&self) -> Result<()> {
+        self.disk.sync_dir(&self.dir)
+    }
+
     /// Reads the manifests that other writers have made.
     ///
     /// # Errors

@@ -400,6 +400,39 @@ fn an_archive_that_is_gone_is_not_begun_again_and_the_log_is_kept() {
     assert_eq!(elsewhere.end_of(&Uuid([9; 16])).unwrap(), None);
 }
 
+/// The simulator found an archive that was behind the anchor: the next life believed a manifest that a killed process had
+/// published and not made durable, cut the log behind it, and then the archive's machine lost power.
+#[test]
+fn the_log_is_cut_behind_what_a_killed_process_left_only_when_that_is_durable() {
+    for steps in 1.. {
+        let (log, store) = (SimDisk::new(1), SimDisk::new(1));
+        let clock = Arc::new(ManualClock::at(1_000_000));
+        let core = open_core((&log, 1), &clock, None);
+        put(&core, "key", b"value");
+        core.flush_all().unwrap();
+        let uuid = core.anchor().get().uuid;
+        let mut archiving = Archiving::new(store.life(), LIFE);
+        archiving.step(&core).unwrap();
+        archiving.cut_at(core.wal().durable(Rung::Disk));
+        let made = (0..steps).any(|_| archiving.step(&core).unwrap() == ArchiverStep::Idle);
+        drop((core, archiving));
+        log.crash(CrashProfile::Killed, 1);
+        let archiving = Archiving::new(store.life(), LIFE);
+        let end = archiving.end_of(&uuid).unwrap();
+        let core = open_core((&log, 1), &clock, end);
+        core.checkpoint_now().unwrap();
+        core.checkpoint_now().unwrap();
+        let named = core.anchor().get().archived.clone().unwrap();
+        store.crash(CrashProfile::Nothing, 1);
+        let end = Archiving::new(store.life(), LIFE).end_of(&uuid).unwrap();
+        assert!(end.unwrap().epoch >= named.epoch, "step {steps}");
+        if made {
+            assert!(named.epoch > Epoch(0) && steps > 10, "{steps}");
+            break;
+        }
+    }
+}
+
 /// Waits until the archive has everything that is durable.
 fn wait_for_archive(db: &Db) {
     let begin = Instant::now();

@@ -26,6 +26,7 @@ mod ordered;
 mod proving;
 mod restore;
 mod restore_faults;
+mod restore_found;
 mod restore_methods;
 mod salvage_typed;
 mod sections;

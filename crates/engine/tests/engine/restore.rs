@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura::{Core, Db, EpochEnds, Error, LogForm, Progress, Rung, SourceStep, procedure};
+use perdura::{
+    Core, CoreOptions, Db, EpochEnds, Error, LogForm, Progress, Rung, SourceStep, procedure,
+};
 use perdura_archive::backup::{Backup, BackupId};
 use perdura_archive::{Codec, Moments, Quick, Run, RunId, RunWriter, Scope};
 use perdura_base::{Epoch, ImageSlot, Pos, Uuid};
@@ -21,7 +23,7 @@ use crate::core_steps::{env, get, open, small};
 use crate::typed::Account;
 
 pub const STREAMS: usize = 2;
-const KEYS: usize = 40;
+pub const KEYS: usize = 40;
 pub const DIR: &str = "archive";
 
 /// Which value a key got in which epoch; `None`: it was removed.
@@ -31,7 +33,7 @@ fn key(number: usize) -> String {
     format!("key{number}")
 }
 
-fn set(core: &Core, number: usize, value: Option<&[u8]>) -> Epoch {
+pub fn set(core: &Core, number: usize, value: Option<&[u8]>) -> Epoch {
     let key = key(number);
     let parts = [core.partition_of(key.as_bytes())].into_iter().collect();
     let done = core.transact(&parts, |tx| {
@@ -85,7 +87,7 @@ pub struct History {
     pub at: EpochEnds,
     pub runs: Vec<RunId>,
     pub backups: Vec<BackupId>,
-    changes: Changes,
+    pub changes: Changes,
     region: Arc<RegionDigest>,
     /// How often the older image was all that was left.
     older: usize,
@@ -93,8 +95,13 @@ pub struct History {
 
 impl History {
     pub fn new(seed: u64) -> History {
+        History::with(seed, small())
+    }
+
+    pub fn with(seed: u64, options: CoreOptions) -> History {
         let disk = SimDisk::new(seed);
-        let core = open(&disk, STREAMS);
+        let progress = Arc::new(Progress::default());
+        let core = Core::open(env(&disk, STREAMS), options, progress).expect("it opens");
         let at = EpochEnds {
             epoch: Epoch(0),
             ends: vec![Pos(0); STREAMS],
@@ -129,7 +136,7 @@ impl History {
     }
 
     /// Archives up to D.
-    fn archive(&mut self) {
+    pub fn archive(&mut self) {
         let core = self.core.as_ref().expect("it is open");
         if core.wal().durable(Rung::Disk) <= self.at.epoch {
             return;
@@ -252,7 +259,11 @@ impl History {
         self.runs.iter().map(open).collect()
     }
 
-    fn restore(&self, id: BackupId, target: Option<Epoch>) -> Result<(Core, RestoreReport), Error> {
+    pub fn restore(
+        &self,
+        id: BackupId,
+        target: Option<Epoch>,
+    ) -> Result<(Core, RestoreReport), Error> {
         let disk = SimDisk::new(1);
         let means = RestoreMeans {
             disks: Disks::on_one(disk.life(), STREAMS),
@@ -281,7 +292,7 @@ fn check(seed: u64, steps: usize, every: bool) -> Result<(usize, usize, usize), 
     history.run(&mut rng, steps);
     let (last, mut restored, mut rewound) = (history.at.epoch, 0, 0);
     for backup in history.backups.clone() {
-        for target in 0..=last.0 {
+        for target in 1..=last.0 {
             if !every && rng.u8(..8) > 0 {
                 continue;
             }

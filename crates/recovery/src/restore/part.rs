@@ -155,7 +155,7 @@ impl<S: PageSink> Merging<S> {
 
     /// Begins a partition.
     pub(crate) fn begin(&self, plan: &RestorePlan, partition: PartitionId) -> Result<PartMerge> {
-        let section = plan.backup.section(partition)?;
+        let section = plan.section(partition)?;
         let scope = Scope::Partition(partition);
         let runs = (!plan.runs.is_empty()).then(|| Merged::new(&plan.runs, &scope));
         Ok(PartMerge {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use perdura_archive::backup::{Backup, BackupKind};
+use perdura_archive::backup::{Backup, BackupKind, Section};
 use perdura_archive::{Run, RunId, RunRecord};
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{CkptEpoch, Epoch, Error, Result};
+use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
 
 use super::at::wall_of;
 use super::difference;
@@ -111,6 +111,19 @@ impl RestorePlan {
     #[must_use]
     pub fn runs_merged(&self) -> usize {
         self.runs_merged
+    }
+
+    /// A partition's part of the backup. Its sidecar lists the keys at the end of the sweep, also those of records that the
+    /// pages do not reflect: it is of no use at a moment before.
+    ///
+    /// # Errors
+    /// Damage of the backup; the disk's.
+    pub(super) fn section(&self, partition: PartitionId) -> Result<Section> {
+        let mut section = self.backup.section(partition)?;
+        if self.target < self.backup.header().id.end {
+            section.sidecar.clear();
+        }
+        Ok(section)
     }
 
     /// Bytes that are read.

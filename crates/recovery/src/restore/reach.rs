@@ -63,16 +63,25 @@ impl Reach {
         let epochs = epochs.map(|(first, last)| (first.epochs.begin, last.epochs.last()));
         let (first, last) = match (epochs, header.kind) {
             (Some(epochs), _) => epochs,
-            (None, BackupKind::Cut) => (Epoch(end.0 + 1), end),
-            (None, BackupKind::Sweep) => return Err(missing(header.begin, end)),
+            (None, BackupKind::Sweep) if header.begin <= end => {
+                return Err(missing(header.begin, end));
+            }
+            // A restored database whose log is empty yet has a backup that lacks nothing.
+            (None, BackupKind::Sweep | BackupKind::Cut) => (Epoch(end.0 + 1), end),
         };
         let target = target.unwrap_or(last.max(end));
-        let (from, to) = match header.kind {
-            BackupKind::Sweep => (header.begin, end),
-            BackupKind::Cut => (Epoch(end.0 + 1), end),
+        // What is not in the pages begins here.
+        let lacking = match header.kind {
+            BackupKind::Sweep => header.begin,
+            BackupKind::Cut => Epoch(end.0 + 1),
         };
-        // What is not in the pages begins at `from`, what has to come out of them may reach up to `to`.
-        let (from, to) = (from.min(Epoch(target.0 + 1)), to.max(target));
+        // What has to come out of them lies behind the target and reaches up to the backup's end. The first epoch of an
+        // archive may lack the records before the marks of the image with which the archive began, so it has to be at or before
+        // the target.
+        let (from, to) = match target < end {
+            true => (lacking.min(target), end),
+            false => (lacking, target),
+        };
         let needs_runs = from <= to;
         assert!(
             from.0 <= target.0 + 1 && to >= target,
