@@ -26,10 +26,12 @@
 //! | [`mod@run`] | runs: the mode of each seed, the report |
 //! | `steal` | the world of interleaved transactions |
 //! | `tables` | the world of typed tables and procedures |
+//! | `archive` | the world of the archive: runs, backups, lost disks, restores |
 //! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
 //!
 //! See `docs/simulator.md`.
 
+mod archive;
 pub mod check;
 pub mod content;
 pub mod copying;

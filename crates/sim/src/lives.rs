@@ -147,6 +147,11 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
 
     /// Power fails, or the process dies: nothing of the engine remains.
     fn crash(&mut self) {
+        self.power_cut();
+    }
+
+    /// The disks of the machine lose what a crash loses, and the engine is gone.
+    fn power_cut(&mut self) {
         let machine = &mut **self;
         let drawn = CrashProfile::ALL[machine.rng.usize(0..CrashProfile::ALL.len())];
         let profile = machine.course.profile.unwrap_or(drawn);
@@ -190,8 +195,13 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         (depth, rng.u8(0..one_in) == 0)
     }
 
-    /// Restarts until the engine is up, through crashes within, and compares.
+    /// The next life begins.
     fn restart(&mut self) -> Check {
+        self.come_back()
+    }
+
+    /// Restarts until the engine is up, through crashes within, and compares.
+    fn come_back(&mut self) -> Check {
         let (depth, other_ways) = self.draw_restart();
         for attempt in 0..=depth {
             if attempt > 0 {

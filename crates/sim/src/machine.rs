@@ -172,6 +172,8 @@ pub struct Machine<E: Engine> {
     pub(crate) evidence: u64,
     /// How many checkpoints had been completed when a crash interrupted one last, if any did.
     pub(crate) interrupted: Option<u64>,
+    /// An image is being copied: the checkpoint that would overwrite it does not begin.
+    pub(crate) image_is_held: bool,
     /// The engine has failed, or the power is gone: the life is over.
     pub(crate) stopped: bool,
     pub(crate) faults_before: u64,
@@ -200,6 +202,7 @@ impl<E: Engine> Machine<E> {
             must_survive: 0,
             evidence: 0,
             interrupted: None,
+            image_is_held: false,
             stopped: false,
             faults_before: 0,
             tally: Tally::default(),
@@ -285,6 +288,7 @@ impl<E: Engine> Machine<E> {
         match error {
             Error::LogFull(_) => return Ok(()),
             Error::OutOfMemory { .. } if self.course.memory_is_short => return Ok(()),
+            Error::Cancelled(_) if self.image_is_held => return Ok(()),
             _ => {}
         }
         if self.faults_struck() == self.faults_before {

@@ -55,7 +55,8 @@ pub struct Model {
     newest: u64,
 }
 
-fn apply(state: &mut State, change: &Change) {
+/// Makes one change.
+pub(crate) fn apply(state: &mut State, change: &Change) {
     match change {
         Change::Put(place, row) => drop(state.insert(*place, row.clone())),
         Change::Delete(place) => drop(state.remove(place)),
@@ -150,6 +151,21 @@ impl Model {
             changes.iter().for_each(|change| apply(&mut state, change));
         }
         state
+    }
+
+    /// The transactions since the last restart, in the order of commit, each with its epoch.
+    #[must_use]
+    pub fn history(&self) -> &[(u64, Vec<Change>)] {
+        &self.history
+    }
+
+    /// Begins with this state: a restore has brought it back.
+    pub fn begin_with(&mut self, state: State) {
+        *self = Model {
+            live: state.clone(),
+            base: state,
+            ..Model::default()
+        };
     }
 
     /// Only epochs up to `durable` survived; the others never happened.

@@ -48,6 +48,11 @@ pub(crate) fn read_failed(disk: &SimDisk) -> bool {
         .is_some_and(|count| *count > 0)
 }
 
+/// Whether something on this disk rotted.
+pub(crate) fn has_rotted(disk: &SimDisk) -> bool {
+    disk.faults().contains_key("rot")
+}
+
 /// The anchor as the restart found it, if it did: after a failed read it may have put an image
 /// aside.
 pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Option<Anchor>> {
@@ -203,7 +208,8 @@ pub(crate) trait OverCore {
         }
         let unusable = |note: &String| note.contains("cannot be used");
         let damaged = report.pages_rebuilt > 0 || report.notes.iter().any(unusable);
-        if damaged && !machine.disks.iter().any(|disk| read_failed(disk)) {
+        let may_be = |disk: &Arc<SimDisk>| read_failed(disk) || has_rotted(disk);
+        if damaged && !machine.disks.iter().any(may_be) {
             return Err(format!(
                 "an image is damaged although nothing rots: {:?}",
                 report.notes

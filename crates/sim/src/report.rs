@@ -20,17 +20,20 @@ pub enum Mode {
     Both,
     /// The product's typed tables and procedures.
     Tables,
-    /// Each in turn.
+    /// The product with its archive: runs, merging, backups, lost disks and restores.
+    Archive,
+    /// Steal, executor and tables in turn.
     All,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 5] = [
+    pub const ALL: [Mode; 6] = [
         Mode::Executor,
         Mode::Steal,
         Mode::Both,
         Mode::Tables,
+        Mode::Archive,
         Mode::All,
     ];
 
@@ -42,6 +45,7 @@ impl Mode {
             Mode::Steal => "steal",
             Mode::Both => "both",
             Mode::Tables => "tables",
+            Mode::Archive => "archive",
             Mode::All => "all",
         }
     }

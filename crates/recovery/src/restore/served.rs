@@ -34,21 +34,17 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
     let held = held.map(|(first, last)| (first.id().epochs.begin, last.id().epochs.last()));
     let (from, to) = match (header.kind, held) {
         (BackupKind::Cut, None) => return Some(alone),
-        (BackupKind::Sweep, None) => return None,
+        (BackupKind::Sweep, None) => return (header.begin > end).then_some(alone),
         (BackupKind::Sweep, Some((first, last))) => {
             if header.begin < first || last < end {
                 return None;
             }
-            (Epoch(first.0.saturating_sub(1)), last)
+            (first.min(end), last)
         }
         (BackupKind::Cut, Some((first, last))) => {
             let has_before = last >= end && first <= end;
             let has_behind = first.0 <= end.0 + 1 && last > end;
-            let from = if has_before {
-                Epoch(first.0.saturating_sub(1))
-            } else {
-                end
-            };
+            let from = if has_before { first } else { end };
             (from, if has_behind { last } else { end })
         }
     };

@@ -1,0 +1,118 @@
+//! The character of a run of the archive: how large runs become, what merging keeps, and how often what happens.
+
+use fastrand::Rng;
+
+use crate::swarm::{Swarm, pick};
+
+/// The character of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Character {
+    /// Bytes of the records of a run, about.
+    pub workspace_bytes: usize,
+    /// How many runs become one.
+    pub fan_in: usize,
+    /// Merging keeps each moment whose epoch is a multiple of this; `None`: it combines no records.
+    pub grain: Option<u64>,
+    /// Steps that a machine of the archive takes at once, at most.
+    pub stride: u32,
+    /// Odds that the newest image rots before a restart, of 100.
+    pub rots: u8,
+    /// Odds that a step is one of the archive's, of 100.
+    pub share: u8,
+    /// Odds of the kinds of step.
+    pub odds: Odds,
+    /// Odds that a crash takes the archive's disk as well, of 100.
+    pub together: u8,
+    /// Odds that a life ends with the loss of the database's disks, of 100.
+    pub losses: u8,
+    /// Odds that a restore is interrupted, of 100.
+    pub interrupted: u8,
+}
+
+/// Odds of the kinds of step, as weights.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Odds {
+    /// The archiver goes on.
+    pub archive: u32,
+    /// A run is asked for.
+    pub cut: u32,
+    /// The merger goes on.
+    pub merge: u32,
+    /// A backup begins, or goes on.
+    pub back_up: u32,
+    /// The agent begins, merges, or is killed.
+    pub agent: u32,
+    /// A moment is restored and compared.
+    pub drill: u32,
+    /// Every object is read.
+    pub verify: u32,
+    /// A fault of the archive's disk is planned.
+    pub fault: u32,
+    /// The archive's disk loses power.
+    pub power: u32,
+    /// The archive's disk is gone, or comes back.
+    pub absence: u32,
+    /// Time passes.
+    pub age: u32,
+}
+
+impl Odds {
+    pub(crate) fn all(&self) -> [u32; 11] {
+        [
+            self.archive,
+            self.cut,
+            self.merge,
+            self.back_up,
+            self.agent,
+            self.drill,
+            self.verify,
+            self.fault,
+            self.power,
+            self.absence,
+            self.age,
+        ]
+    }
+}
+
+impl Character {
+    /// The character that a seed gives. The client's is made smaller: what is restored is written page by page.
+    pub(crate) fn draw(rng: &mut Rng, swarm: &mut Swarm) -> Character {
+        swarm.medium = swarm.medium.min(10);
+        swarm.large = if rng.u8(0..8) == 0 { swarm.large } else { 0 };
+        swarm.bulk = swarm.bulk.min(3);
+        swarm.names = swarm.names.min(20);
+        swarm.steps = swarm.steps.min(80);
+        swarm.crashes = pick(rng, &[2, 3, 4, 6]);
+        swarm.odds.begin *= 3;
+        swarm.odds.sweep *= 2;
+        // Snapshots are compared page by page, which the product's mode does.
+        swarm.odds.snapshot = 0;
+        let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
+        let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
+        assert!(swarm.crashes > 0, "a run has a crash");
+        Character {
+            workspace_bytes: pick(rng, &[500, 2000, 20_000, 1 << 20]),
+            fan_in: pick(rng, &[2, 2, 2, 3]),
+            grain: pick(rng, &[None, Some(1), Some(2), Some(5), Some(u64::MAX)]),
+            stride: pick(rng, &[4, 30, 60]),
+            rots: pick(rng, &[0, 30, 60]),
+            share: pick(rng, &[30, 50, 70]),
+            odds: Odds {
+                archive: shift(rng, 4),
+                cut: shift(rng, 4),
+                merge: shift(rng, 3),
+                back_up: shift(rng, 4),
+                agent: sometimes(rng, 3),
+                drill: shift(rng, 2),
+                verify: sometimes(rng, 1),
+                fault: sometimes(rng, 1),
+                power: sometimes(rng, 1),
+                absence: sometimes(rng, 1),
+                age: sometimes(rng, 1),
+            },
+            together: pick(rng, &[0, 20, 60]),
+            losses: pick(rng, &[0, 20, 50]),
+            interrupted: pick(rng, &[0, 30, 80]),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The world of the archive: the product with its archive on a disk of its own.
+//!
+//! The product's client writes and reads as in its own mode, on disks that fail. Between its steps the archiver, the
+//! merger, a backup and an agent in another process take theirs, on the archive's disk, which fails by itself, is gone for
+//! a while, and loses power alone or together with the database. A life ends in a crash, or with the loss of all of the
+//! database's disks: then a restore makes the next one, at the last moment that the archive holds or at any other.
+//!
+//! Each restored database is compared with the state of its moment, whenever that was and however many lives ago. What the
+//! archive has told of must be there after each of its crashes.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `character` | the character of a run |
+//! | `timeline` | the oracle: the state of each epoch, across lives |
+//! | `world` | what a run consists of; its place in the loop |
+//! | `steps` | the steps of archiver, merger, backup and agent, and what explains their failures |
+//! | `store` | the archive's disk: power cuts, absence, and what must be there then |
+//! | `restoring` | a moment is restored and compared |
+//! | `loss` | the database's disks are lost, and a restore makes the next life |
+
+mod character;
+mod loss;
+mod restoring;
+mod steps;
+mod store;
+mod timeline;
+mod world;
+
+use fastrand::Rng;
+
+use crate::content::scramble;
+use crate::lives::Lives;
+use crate::report::{Check, CrashOptions, Tally};
+use crate::swarm::Swarm;
+
+use character::Character;
+use world::ArchiveWorld;
+
+/// One run.
+pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
+    let mut rng = Rng::with_seed(scramble(seed ^ 0xa2c417e));
+    let mut swarm = Swarm::draw(&mut rng, options.streams, options.profile);
+    let character = Character::draw(&mut rng, &mut swarm);
+    ArchiveWorld::new(seed, rng, swarm, character).run_to_end()
+}

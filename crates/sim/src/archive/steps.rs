@@ -1,0 +1,369 @@
+//! The steps of the archive in a life: archiver, merger, backup and agent, one after the other as the seed draws them.
+
+use std::sync::Arc;
+
+use perdura::MergingStep;
+use perdura_archive::backup::BackupSummary;
+use perdura_archive::store::{Lease, Publication};
+use perdura_archive::{
+    ArchiverStep, Codec, MergedRun, Merger, MergerOptions, MergerStep, Object, ObjectId, Progress,
+    Role, Store, Verdict, Writer,
+};
+use perdura_base::Error;
+use perdura_device::Clock;
+use perdura_recovery::backup::BackupCopy;
+use perdura_recovery::checkpoint::Pin;
+use perdura_wal::Rung;
+
+use crate::over_core::OverCore;
+use crate::report::Check;
+
+use super::world::ArchiveWorld;
+
+/// A backup in progress.
+pub(crate) struct Backing {
+    store: Arc<Store>,
+    _alone: Lease,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The image is copied, and held meanwhile.
+    Copy(Box<BackupCopy>, Pin),
+    /// The archive must hold the log up to the image's end.
+    Wait(BackupSummary),
+    Publish(Box<Publication>, BackupSummary),
+}
+
+/// Another process, which has the archive's directory alone.
+pub(crate) struct Agent {
+    store: Arc<Store>,
+    merger: Option<Merger>,
+}
+
+impl ArchiveWorld {
+    /// Takes a step of the archive, drawn by the run's odds.
+    pub(crate) fn archive_step(&mut self) -> Check {
+        if self.is_gone && self.rng.u8(0..4) == 0 {
+            return self.store_absence();
+        }
+        let odds = self.character.odds.all();
+        match self.world.machine.draw_kind(&odds) {
+            0 => self.archiver_steps(),
+            1 => {
+                let durable = self.world.core().wal().durable(Rung::Disk);
+                if let Some(archiving) = &mut self.archiving {
+                    archiving.cut_at(durable);
+                }
+                self.archiver_steps()
+            }
+            2 => self.merger_steps(),
+            3 => self.backup_steps(),
+            4 => self.agent_steps(),
+            5 => self.drill(),
+            6 => self.verify_archive(),
+            7 => self.plan_store_fault(),
+            8 => self.store_power(),
+            9 => self.store_absence(),
+            _ => {
+                let us = self.rng.u64(0..1_500_000);
+                self.clock.advance_us(us);
+                Ok(())
+            }
+        }
+    }
+
+    fn draw_stride(&mut self) -> u32 {
+        let stride = self.character.stride;
+        self.rng.u32(1..=stride)
+    }
+
+    fn archiver_steps(&mut self) -> Check {
+        for _ in 0..self.draw_stride() {
+            match self.archiver_step()? {
+                Some(ArchiverStep::Working | ArchiverStep::Run(_)) => {}
+                Some(ArchiverStep::Idle) | None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of the archiver; `None` if it failed as it may.
+    pub(crate) fn archiver_step(&mut self) -> Check<Option<ArchiverStep>> {
+        let (Some(archiving), Some(core)) = (&mut self.archiving, &self.world.machine.engine)
+        else {
+            return Ok(None);
+        };
+        match archiving.step(core) {
+            Ok(step) => {
+                self.is_let_go = false;
+                self.told.exists |= archiving.lent().get().is_some();
+                if let ArchiverStep::Run(run) = &step {
+                    let end = run.end.epoch.0;
+                    assert!(
+                        self.told.epoch < end && end <= core.wal().durable(Rung::Disk).0,
+                        "a run has epochs that are new and durable"
+                    );
+                    self.told.epoch = end;
+                    self.note(end);
+                    self.reach("run");
+                }
+                Ok(Some(step))
+            }
+            // The process itself has the archive open in another machine, which lets go of it as soon as it can.
+            Err(Error::Locked { .. }) if !self.is_let_go => {
+                self.end_backup();
+                self.merger_steps()?;
+                self.is_let_go = true;
+                Ok(None)
+            }
+            Err(error) => self.store_failed("the archiver", &error).map(|()| None),
+        }
+    }
+
+    pub(crate) fn merger_options(&self) -> MergerOptions {
+        let grain = self.character.grain;
+        MergerOptions {
+            fan_in: self.character.fan_in,
+            codec: Codec::Lz4,
+            policy: Arc::new(move |_, listed| {
+                let Some(grain) = grain else {
+                    return Verdict::Each;
+                };
+                let kept = listed
+                    .iter()
+                    .filter(|moment| moment.epoch.0.is_multiple_of(grain));
+                Verdict::Only(kept.copied().collect())
+            }),
+            ..MergerOptions::default()
+        }
+    }
+
+    fn merger_steps(&mut self) -> Check {
+        let now_us = self.clock.wall_us();
+        for _ in 0..self.draw_stride() {
+            let Some(merging) = &mut self.merging else {
+                break;
+            };
+            match merging.step(now_us) {
+                Ok(MergingStep::Worked) => {}
+                Ok(MergingStep::Removed(removed)) => {
+                    return Err(format!("each moment is promised, and {removed:?} went"));
+                }
+                Ok(MergingStep::Merged(merged)) => self.merged(&merged),
+                Ok(MergingStep::Elsewhere) if self.agent.is_none() => {
+                    return Err("another process merges, and there is none".into());
+                }
+                Ok(MergingStep::Idle | MergingStep::Elsewhere) => break,
+                Err(error) => return self.store_failed("the merger", &error),
+            }
+        }
+        Ok(())
+    }
+
+    fn merged(&mut self, merged: &MergedRun) {
+        assert!(
+            merged.inputs >= 2 && merged.id.level > 0,
+            "runs become one of a higher level"
+        );
+        self.reach(if merged.id.level > 1 {
+            "merged_again"
+        } else {
+            "merged"
+        });
+        self.note(merged.published.number);
+    }
+
+    fn backup_steps(&mut self) -> Check {
+        if self.backing.is_none() {
+            return self.begin_backup();
+        }
+        for _ in 0..self.draw_stride() {
+            let Some(backing) = self.backing.take() else {
+                break;
+            };
+            let Backing {
+                store,
+                _alone,
+                stage,
+            } = backing;
+            let stage = self.advance_backup(&store, stage)?;
+            self.image_is_held = matches!(stage, Some(Stage::Copy(..)));
+            if let Some(stage) = stage {
+                self.backing = Some(Backing {
+                    store,
+                    _alone,
+                    stage,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_backup(&mut self) -> Check {
+        let (Some(archiving), Some(core)) = (&self.archiving, &self.world.machine.engine) else {
+            return Ok(());
+        };
+        let Some(store) = archiving.lent().get() else {
+            return Ok(());
+        };
+        let alone = match store.lease_backups() {
+            Ok(alone) => alone,
+            Err(error) => return self.store_failed("the lease of backups", &error),
+        };
+        let Some(pin) = core.pin_newest() else {
+            return Ok(());
+        };
+        let k = pin.anchor().image(pin.slot()).k;
+        if store.manifest().backups().any(|id| id.k == k) {
+            return Ok(());
+        }
+        let (disk, anchor) = (Arc::clone(store.disk()), Arc::clone(pin.anchor()));
+        let disks = self.world.env(&self.disks).disks;
+        match BackupCopy::begin(&disks, anchor, disk, &store.backups_dir()) {
+            Ok(copy) => {
+                let stage = Stage::Copy(Box::new(copy), pin);
+                self.backing = Some(Backing {
+                    store,
+                    _alone: alone,
+                    stage,
+                });
+                self.image_is_held = true;
+                Ok(())
+            }
+            // It is there already.
+            Err(Error::Usage(_)) => Ok(()),
+            Err(error) => self.store_failed("a backup's begin", &error),
+        }
+    }
+
+    /// One step of a backup; `None`: it is over.
+    fn advance_backup(&mut self, store: &Arc<Store>, stage: Stage) -> Check<Option<Stage>> {
+        match stage {
+            Stage::Copy(copy, _) if self.rng.u8(0..100) == 0 => {
+                self.reach("backup_given_up");
+                match copy.abandon() {
+                    Ok(()) => Ok(None),
+                    Err(error) => self
+                        .store_failed("giving a backup up", &error)
+                        .map(|()| None),
+                }
+            }
+            Stage::Copy(mut copy, pin) => match copy.step() {
+                Ok(Progress::More) => Ok(Some(Stage::Copy(copy, pin))),
+                Ok(Progress::Done(summary)) => Ok(Some(Stage::Wait(summary))),
+                Err(error) => self.store_failed("a backup", &error).map(|()| None),
+            },
+            Stage::Wait(summary) => {
+                let end = summary.header.id.end;
+                let archived = self.world.core().archived();
+                if archived.is_none_or(|archived| archived.epoch < end) {
+                    if let Some(archiving) = &mut self.archiving {
+                        archiving.cut_at(end);
+                    }
+                    return Ok(Some(Stage::Wait(summary)));
+                }
+                let object = Object {
+                    id: ObjectId::Sweep(summary.header.id),
+                    bytes: summary.bytes,
+                    crc: summary.crc,
+                };
+                let publication = store.publish(perdura_archive::Edit::AddBackup(object));
+                Ok(Some(Stage::Publish(Box::new(publication), summary)))
+            }
+            Stage::Publish(mut publication, summary) => match publication.step() {
+                Ok(Progress::More) => Ok(Some(Stage::Publish(publication, summary))),
+                Ok(Progress::Done(published)) => {
+                    let id = summary.header.id;
+                    assert!(!self.told.backups.contains(&id), "a backup is added once");
+                    self.told.backups.push(summary.header.id);
+                    self.note(published.number);
+                    self.reach("backup");
+                    Ok(None)
+                }
+                // Another attempt has added it.
+                Err(Error::Usage(_)) if self.told.backups.contains(&summary.header.id) => Ok(None),
+                Err(error) => self
+                    .store_failed("a backup's publication", &error)
+                    .map(|()| None),
+            },
+        }
+    }
+
+    fn agent_steps(&mut self) -> Check {
+        if self.agent.is_none() {
+            return self.begin_agent();
+        }
+        if self.rng.u8(0..8) == 0 {
+            self.agent = None;
+            self.reach("agent_killed");
+            return Ok(());
+        }
+        let options = self.merger_options();
+        for _ in 0..self.draw_stride() {
+            let Some(agent) = &mut self.agent else { break };
+            let Some(merger) = &mut agent.merger else {
+                match Merger::new(Arc::clone(&agent.store), options, Arc::clone(&self.region)) {
+                    Ok(merger) => agent.merger = Some(merger),
+                    Err(Error::Locked { .. }) if self.merging.is_some() => {}
+                    Err(error) => {
+                        self.agent = None;
+                        self.store_failed("the agent's lease", &error)?;
+                    }
+                }
+                break;
+            };
+            match merger.step() {
+                Ok(MergerStep::Worked) => {}
+                Ok(MergerStep::Merged(merged)) => self.merged(&merged),
+                Ok(MergerStep::GivenUp(..)) => self.reach("merge_given_up"),
+                Ok(MergerStep::Idle) => break,
+                Err(error) => {
+                    self.agent = None;
+                    return self.store_failed("the agent", &error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_agent(&mut self) -> Check {
+        if !self.told.exists {
+            return Ok(());
+        }
+        let life = self.fresh();
+        let writer = Writer {
+            role: Role::Agent,
+            life,
+        };
+        match Store::open(self.store.life(), &self.uuid(), writer, None) {
+            Ok((store, _)) => {
+                self.agent = Some(Agent {
+                    store,
+                    merger: None,
+                });
+                self.reach("agent");
+                Ok(())
+            }
+            Err(error) => self.store_failed("the agent's opening", &error),
+        }
+    }
+
+    /// Reads every object.
+    fn verify_archive(&mut self) -> Check {
+        if !self.told.exists || self.is_gone {
+            return Ok(());
+        }
+        let verified = Store::read_only(self.store.life(), &self.uuid())
+            .and_then(|store| store.verify(&self.region));
+        match verified {
+            Ok(verified) => match verified.faults.first() {
+                Some(fault) if !self.store_may_fail() => {
+                    Err(format!("verify: {}: {}", fault.path, fault.error))
+                }
+                _ => Ok(()),
+            },
+            Err(error) => self.store_failed("verify", &error),
+        }
+    }
+}

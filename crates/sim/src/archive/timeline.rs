@@ -1,0 +1,97 @@
+//! The oracle of the archive: the state of each epoch, across all lives of a database.
+//!
+//! The model of the product's mode forgets at each restart what came before it. The timeline keeps it: a list of the
+//! transactions that survived, each with its epoch. It shares no code with the engine.
+
+use std::collections::BTreeSet;
+
+use crate::model::{Change, Model, State, apply};
+
+/// What has happened to a database, and was not undone by a crash.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Timeline {
+    past: Vec<(u64, Vec<Change>)>,
+}
+
+impl Timeline {
+    /// Keeps of the life of a model, which ends, what a restart has brought back: the epochs up to `durable`.
+    pub(crate) fn keep(&mut self, model: &Model, durable: u64) {
+        let survived = model
+            .history()
+            .iter()
+            .filter(|(epoch, _)| *epoch <= durable);
+        self.past.extend(survived.cloned());
+        debug_assert!(
+            self.past.is_sorted_by_key(|(epoch, _)| *epoch),
+            "epochs of a later life are higher"
+        );
+    }
+
+    /// A restore has gone back to an epoch: what came later is another timeline's.
+    pub(crate) fn branch(&mut self, epoch: u64) {
+        self.past.retain(|(at, _)| *at <= epoch);
+        debug_assert!(
+            self.past.last().is_none_or(|(at, _)| *at <= epoch),
+            "nothing lies behind a branch"
+        );
+    }
+
+    /// The state of an epoch, in the life of `model` or one before.
+    pub(crate) fn state_at(&self, epoch: u64, model: &Model) -> State {
+        let mut state = State::new();
+        let all = self.past.iter().chain(model.history());
+        for (_, changes) in all.filter(|(at, _)| *at <= epoch) {
+            changes.iter().for_each(|change| apply(&mut state, change));
+        }
+        state
+    }
+
+    /// The epochs in which something has changed.
+    pub(crate) fn epochs(&self, model: &Model) -> BTreeSet<u64> {
+        let all = self.past.iter().chain(model.history());
+        all.map(|(epoch, _)| *epoch).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::Content;
+    use crate::model::Row;
+    use crate::value::Value;
+
+    fn put(key: u8) -> Change {
+        let content = Content { seed: 1, len: 1 };
+        let row = Row {
+            value: Value::String(content),
+            expiry_ms: None,
+        };
+        Change::Put((0, key), row)
+    }
+
+    #[test]
+    fn each_epoch_of_each_life_is_kept_and_a_branch_forgets_what_came_later() {
+        let (mut model, mut timeline) = (Model::default(), Timeline::default());
+        model.commit(1, vec![put(1)]);
+        model.commit(3, vec![put(3)]);
+        timeline.keep(&model, 2);
+        model.restart(2);
+        model.commit(5, vec![put(5), Change::Delete((0, 1))]);
+        let keys = |timeline: &Timeline, model: &Model, epoch| {
+            let state = timeline.state_at(epoch, model);
+            state.keys().map(|place| place.1).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&timeline, &model, 0), []);
+        assert_eq!(keys(&timeline, &model, 4), [1]);
+        assert_eq!(keys(&timeline, &model, 5), [5]);
+        assert_eq!(
+            timeline.epochs(&model).into_iter().collect::<Vec<_>>(),
+            [1, 5]
+        );
+        timeline.keep(&model, 5);
+        model.begin_with(timeline.state_at(4, &Model::default()));
+        timeline.branch(4);
+        assert_eq!(keys(&timeline, &model, 9), [1]);
+        assert_eq!(model.live().len(), 1);
+    }
+}

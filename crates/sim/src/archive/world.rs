@@ -1,0 +1,260 @@
+//! What a run of the archive consists of, and its place in the simulator's loop.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura::{Archiving, Core, Error, Merging, Progress};
+use perdura_archive::Retention;
+use perdura_archive::backup::BackupId;
+use perdura_base::Uuid;
+use perdura_device::SimDisk;
+use perdura_page::RegionDigest;
+use perdura_recovery::read_anchor;
+
+use crate::content::scramble;
+use crate::lives::{Lives, Rarity};
+use crate::machine::Machine;
+use crate::over_core::{OverCore, has_rotted};
+use crate::report::Check;
+use crate::swarm::Swarm;
+use crate::world::World;
+
+use super::character::Character;
+use super::steps::{Agent, Backing};
+use super::timeline::Timeline;
+
+/// What the archive of a database has told of: it must be there whatever happens to the archive's disk.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    /// Whether the archive exists.
+    pub exists: bool,
+    /// The log is archived up to here.
+    pub epoch: u64,
+    pub backups: Vec<BackupId>,
+}
+
+/// A database that was lost, and whose archive is still there.
+pub(crate) struct Ancestor {
+    pub uuid: Uuid,
+    pub timeline: Timeline,
+    pub told: Told,
+}
+
+/// Everything a run consists of.
+pub(crate) struct ArchiveWorld {
+    /// The database and its client.
+    pub world: World,
+    pub character: Character,
+    pub timeline: Timeline,
+    /// The archive's disk.
+    pub store: Arc<SimDisk>,
+    pub region: Arc<RegionDigest>,
+    pub archiving: Option<Archiving>,
+    pub merging: Option<Merging>,
+    /// Other machines of the process have been asked to let go of an archive that has failed.
+    pub is_let_go: bool,
+    pub backing: Option<Backing>,
+    pub agent: Option<Agent>,
+    pub told: Told,
+    pub ancestors: Vec<Ancestor>,
+    /// The archive's disk is gone until a step brings it back.
+    pub is_gone: bool,
+    /// Faults of the archive's disk that have been accounted for.
+    pub store_faults_before: u64,
+    /// Numbers that were drawn aside.
+    pub drawn: u64,
+}
+
+impl Deref for ArchiveWorld {
+    type Target = Machine<Core>;
+
+    fn deref(&self) -> &Machine<Core> {
+        &self.world.machine
+    }
+}
+
+impl DerefMut for ArchiveWorld {
+    fn deref_mut(&mut self) -> &mut Machine<Core> {
+        &mut self.world.machine
+    }
+}
+
+impl ArchiveWorld {
+    /// A machine with empty disks.
+    pub(crate) fn new(seed: u64, rng: Rng, swarm: Swarm, character: Character) -> ArchiveWorld {
+        ArchiveWorld {
+            world: World::new(seed, rng, swarm),
+            character,
+            timeline: Timeline::default(),
+            store: SimDisk::new(scramble(seed ^ 0x5702e)),
+            region: Arc::new(RegionDigest::new()),
+            archiving: None,
+            merging: None,
+            is_let_go: false,
+            backing: None,
+            agent: None,
+            told: Told::default(),
+            ancestors: Vec::new(),
+            is_gone: false,
+            store_faults_before: 0,
+            drawn: 0,
+        }
+    }
+
+    /// A number that no earlier call has returned.
+    pub(crate) fn fresh(&mut self) -> u64 {
+        self.drawn += 1;
+        scramble(self.seed ^ scramble(self.drawn))
+    }
+
+    /// The database.
+    pub(crate) fn uuid(&self) -> Uuid {
+        self.world.core().anchor().get().uuid
+    }
+
+    /// Counts a rare state.
+    pub(crate) fn reach(&mut self, mark: &'static str) {
+        *self.tally.reached.entry(mark).or_default() += 1;
+    }
+
+    /// The archiving of a life that begins.
+    pub(crate) fn begin_archiving(&mut self) {
+        let life = self.fresh();
+        let store = Arc::clone(&self.store);
+        let archiving = Archiving::new(store, life).with_workspace(self.character.workspace_bytes);
+        self.merging = Some(Merging::new(
+            archiving.lent(),
+            self.merger_options(),
+            Retention::default(),
+        ));
+        self.archiving = Some(archiving);
+    }
+
+    /// The backup that is being made is given up.
+    pub(crate) fn end_backup(&mut self) {
+        self.backing = None;
+        self.image_is_held = false;
+    }
+
+    /// What the process of the database has open of the archive.
+    pub(crate) fn close_archive(&mut self) {
+        self.end_backup();
+        self.merging = None;
+        self.archiving = None;
+    }
+}
+
+impl Lives for ArchiveWorld {
+    type Engine = Core;
+    const OTHER_WAYS: Rarity = Rarity {
+        mixed: 20,
+        later: 100,
+        never_interrupted: 200,
+    };
+    const ROTS: u32 = 1;
+
+    /// As the product opens a database with an archive: what the archive holds is held against the log, if the archive can
+    /// be read.
+    fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
+        let anchor = read_anchor(disks[0].life().as_ref())?;
+        let mut options = self.world.options();
+        if let Some(anchor) = anchor.filter(|anchor| anchor.archived.is_some()) {
+            let archiving = Archiving::new(self.store.life(), 0);
+            match archiving.end_of(&anchor.uuid) {
+                Ok(end) => options.archived = end,
+                Err(_) if self.store_may_fail() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let core = Core::open(
+            self.world.env(disks),
+            options,
+            Arc::new(Progress::default()),
+        )?;
+        if self.world.prepares_by_steps() {
+            core.wal().prepare_by(|| ());
+        }
+        Ok(core)
+    }
+
+    fn draw_way(&mut self) {
+        self.world.draw_way();
+    }
+
+    fn settle_in(&mut self) -> Check {
+        self.world.settle_in()
+    }
+
+    fn plan_fault(&mut self) {
+        self.world.plan_fault();
+    }
+
+    fn step(&mut self) -> Check {
+        if self.rng.u8(0..100) < self.character.share {
+            return self.archive_step();
+        }
+        self.world.step()
+    }
+
+    fn end_life(&mut self, overdue: bool) -> Check {
+        if overdue {
+            self.end_backup();
+        }
+        self.world.end_life(overdue)
+    }
+
+    fn forget_all(&mut self) {
+        self.close_archive();
+        self.world.forget_all();
+    }
+
+    fn crash(&mut self) {
+        self.power_cut();
+        self.store_crashes_too();
+    }
+
+    fn restart(&mut self) -> Check {
+        self.lose()?;
+        self.rot_image()?;
+        self.come_back()
+    }
+
+    fn try_again(&mut self) {
+        self.world.try_again();
+    }
+
+    fn check_restart(&mut self) -> Check {
+        let durable = self.world.core().report().durable_epoch;
+        if durable < self.told.epoch {
+            return Err(format!(
+                "epoch {} was archived, the restart kept only {durable}",
+                self.told.epoch
+            ));
+        }
+        assert!(
+            self.archiving.is_none() && self.backing.is_none(),
+            "the former life has the archive open no more"
+        );
+        self.timeline.keep(&self.world.model, durable);
+        self.world.check_restart()?;
+        self.begin_archiving();
+        Ok(())
+    }
+
+    fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
+        // The image that would have to stand in has rotted.
+        let copies = copies.filter(|_| !self.disks.iter().any(|disk| has_rotted(disk)));
+        self.world.check_copies(copies)
+    }
+
+    fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
+        self.world.check_rotten(disks, damage)
+    }
+
+    fn clean_up(&mut self) -> Check {
+        self.archive_all()?;
+        self.check_ancestors()?;
+        self.world.clean_up()
+    }
+}
