@@ -26,7 +26,7 @@ pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Whether an image whose sweep ended in `end` may begin with this epoch: of a restored one, nothing is missing up to its
+/// Whether an image whose sweep ended in `end` may begin with this epoch: of one restored at epoch 0, nothing is missing up to its
 /// end.
 pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
     begin.0 <= end.0.saturating_add(1)

@@ -368,9 +368,8 @@ fn name_image(
                 wall_us: means.clock.wall_us(),
                 cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
                 consistent: header.consistent,
-                // The image has all of the parent's epochs up to the target, and the parent's archive has their records: an
-                // archive of the new database begins behind them.
-                begin_epoch: Some(Epoch(plan.target.0 + 1)),
+                // Of the target's epoch the new log has nothing: an archive of it has the target as its first moment.
+                begin_epoch: Some(plan.target.max(Epoch(1))),
             },
         );
         record.incarnation = Incarnation(1);

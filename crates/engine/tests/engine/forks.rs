@@ -68,6 +68,10 @@ fn fork(seed: u64) {
         assert_eq!(named, Some((child.uuid, target)));
         assert_eq!(anchor.uuid, report.uuid);
     }
+    // The simulator found that the moment before its begin was promised, and that the begin was restored in its place.
+    let before = child.plan(Some(At::Epoch(Epoch(at.0 - 1)))).map(drop);
+    let refused = before.expect_err("it is the parent's moment").to_string();
+    assert!(refused.contains("cannot be restored"), "{refused}");
     // The abandoned branch is still the parent's.
     let (disks, _) = carry_out(&parent.plan(None).expect("its end")).expect("a restore");
     assert_eq!(values(&disks.open().expect("it opens")), parent.state(last));

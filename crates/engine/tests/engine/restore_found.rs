@@ -1,10 +1,9 @@
 //! What simulated histories found in restores, each as a history of its own.
 
 use perdura::CoreOptions;
-use perdura_base::{Epoch, Pos};
 
 use crate::core_steps::small;
-use crate::restore::{History, KEYS, STREAMS, set, values};
+use crate::restore::{History, KEYS, set, values};
 
 /// The simulator found a row that was there and that no key led to: the sidecar of a consistent image lists the keys at the
 /// end of the sweep, and it counted at a moment between the image's cut and that.
@@ -39,25 +38,5 @@ fn rows_that_were_removed_while_an_image_was_swept_are_found_by_their_keys_at_th
     for moment in moments {
         let (core, _) = history.restore(backup, Some(moment)).expect("a moment");
         assert_eq!(values(&core), history.state(moment), "{moment}");
-    }
-}
-
-/// The simulator found that the archive of a restored database promised the moment before the one that was restored, which
-/// its parent's archive has, and restored the later one in its place.
-#[test]
-fn a_restored_database_has_no_moments_before_its_own() {
-    let mut history = History::new(3);
-    let mut rng = fastrand::Rng::with_seed(3);
-    history.run(&mut rng, 60);
-    history.core().checkpoint_now().expect("an image");
-    history.back_up();
-    let backup = *history.backups.last().expect("a backup");
-    history.core().flush_all().expect("a flush");
-    history.archive();
-    for target in [Epoch(1), history.at.epoch] {
-        let (core, _) = history.restore(backup, Some(target)).expect("a moment");
-        let start = core.archive_start().expect("its archive begins");
-        assert_eq!(start.epoch, target);
-        assert_eq!(start.ends, [Pos(0); STREAMS]);
     }
 }

@@ -77,7 +77,7 @@ fn compare(seed: u64) -> (u64, u64, u64) {
     let (mut taken_out, mut few, mut all) = (0, 0, 0);
     let backups: Vec<BackupId> = history.backups.clone();
     for backup in backups {
-        for target in [0, rng.u64(..=history.at.epoch.0), history.at.epoch.0].map(Epoch) {
+        for target in [1, rng.u64(1..=history.at.epoch.0), history.at.epoch.0].map(Epoch) {
             let plan = || history.plan(backup, Some(target)).expect("a plan");
             let (once, expected) = single_pass(&plan()).expect("a restore");
             assert_eq!(once.page_writes, once.pages);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use perdura::{Core, Env, Progress};
-use perdura_archive::Store;
 use perdura_archive::backup::BackupId;
+use perdura_archive::{Manifest, Store};
 use perdura_base::{Epoch, Error, Uuid};
 use perdura_device::{Clock, CrashProfile, FaultPlan, SimDisk};
 use perdura_recovery::restore::{
@@ -30,6 +30,13 @@ pub(crate) struct Wish {
     pub target: Option<Epoch>,
     /// `None`: the nearest one that serves.
     pub backup: Option<BackupId>,
+}
+
+/// The first moment that an archive promises. Of the one that a database was restored at, its parent's archive has the
+/// transactions.
+fn first_moment(manifest: &Manifest) -> Epoch {
+    let parent = manifest.parent.map(|parent| Epoch(parent.epoch.0 + 1));
+    manifest.begin.max(parent.unwrap_or_default())
 }
 
 impl ArchiveWorld {
@@ -127,7 +134,7 @@ impl ArchiveWorld {
         if backups.is_empty() {
             return Ok(false);
         }
-        let (begin, held) = (manifest.begin, manifest.held().0);
+        let (begin, held) = (first_moment(&manifest), manifest.held().0);
         let epochs = timeline.epochs(model);
         let target = match self.rng.u8(0..8) {
             0 => None,
@@ -300,7 +307,7 @@ impl ArchiveWorld {
         if backups.is_empty() {
             return Ok(());
         }
-        let (begin, held) = (manifest.begin, manifest.held().0);
+        let (begin, held) = (first_moment(&manifest), manifest.held().0);
         let (timeline, model) = (self.timeline.clone(), self.world.model.clone());
         let epochs = timeline.epochs(&model);
         let every = epochs.len() <= EVERY_MAX && self.rng.u8(0..4) == 0;
