@@ -164,6 +164,10 @@ impl Store {
             self.known.lock().stopped = Some(Stop::Taken(path));
             self.may_write()?;
         }
+        if self.writer.is_some() {
+            // Its writer may not have made it durable yet, and what this one publishes follows it.
+            self.make_durable()?;
+        }
         let (manifest, crc) = chain.newest();
         self.set_newest(manifest, *crc);
         Ok(self.manifest())

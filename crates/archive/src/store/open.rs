@@ -229,6 +229,8 @@ impl Store {
             damaged,
             ..Opened::default()
         };
+        // What a killed process has published and not made durable is followed now.
+        store.make_durable()?;
         store.note_anchor(own.map_or_else(Vec::new, |own| own.anchor.to_vec()));
         store
             .publish(match own {

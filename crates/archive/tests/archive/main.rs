@@ -15,6 +15,7 @@ mod manifest;
 mod merge;
 mod merger;
 mod quick;
+mod races;
 mod retention;
 mod runs;
 mod store;

@@ -214,8 +214,11 @@ impl ArchiveWorld {
         let Some(pin) = core.pin_newest() else {
             return Ok(());
         };
-        let k = pin.anchor().image(pin.slot()).k;
-        if store.manifest().backups().any(|id| id.k == k) {
+        let image = pin.anchor().image(pin.slot());
+        let manifest = store.manifest();
+        // The product takes a checkpoint first: its image is a new one, and no older than the archive.
+        let is_older = image.begin_epoch.is_none_or(|begin| begin < manifest.begin);
+        if is_older || manifest.backups().any(|id| id.k == image.k) {
             return Ok(());
         }
         let (disk, anchor) = (Arc::clone(store.disk()), Arc::clone(pin.anchor()));

@@ -108,7 +108,6 @@ impl ArchiveWorld {
             cut_after_ops: Some(1),
             ..FaultPlan::default()
         });
-        assert!(self.store.has_power(), "a disk goes once");
         self.is_gone = true;
         self.reach("archive_gone");
         Ok(())
