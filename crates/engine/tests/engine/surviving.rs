@@ -182,6 +182,49 @@ fn a_log_that_does_not_reach_back_to_the_archive_is_refused_and_the_hole_named()
     assert!(log.list(LOG_DIR).is_ok());
 }
 
+/// Whatever segments of several lives are lost: what is restored is a state that was there, or the loss is named.
+#[test]
+fn segments_of_several_lives_may_be_lost() {
+    let (mut states, mut refusals) = (0, 0);
+    for seed in 0..12 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut world = World::new(seed);
+        world.set_any(&mut rng);
+        world.back_up();
+        for _ in 0..4 {
+            (0..rng.usize(1..12)).for_each(|_| world.set_any(&mut rng));
+            world.flush();
+            if rng.u8(..3) == 0 {
+                world.archive();
+            }
+            world.crash(rng.u64(..));
+        }
+        world.kill();
+        let files = world.log.files();
+        let names: Vec<String> = files.into_iter().map(|(name, _)| name).collect();
+        let snapshot = world.log.snapshot();
+        for _ in 0..40 {
+            let lost = names
+                .iter()
+                .filter(|name| name.contains("-i") && rng.u8(..3) == 0);
+            for name in lost {
+                world.log.life().remove(name).expect("a disk");
+            }
+            match restored(&world, &world.log) {
+                Ok((disks, epoch)) => {
+                    states += 1;
+                    let core = disks.open().expect("it opens");
+                    assert_eq!(values(&core), world.state(epoch), "seed {seed}");
+                }
+                Err(Error::Corrupt(_)) => refusals += 1,
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+            world.log.restore(&snapshot);
+        }
+    }
+    assert!(states > 10 && refusals > 10, "{states} and {refusals}");
+}
+
 #[test]
 fn a_torn_tail_of_the_log_is_judged_as_a_restart_judges_it() {
     for seed in 0..40 {
