@@ -160,9 +160,9 @@ fn runs_by_replacement_selection_restore_the_same_and_unsorted_copies_restore_no
         ];
         let archived = ["--archive", arg(&archive), "--archive-generation", row];
         let report = json(&[&on[..], &archived, &["--txns", "2000", "--json"]].concat());
-        let (code, text) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
-        assert_ne!(code, 0, "{row}: there is no backup: {text}");
         if row == "unsorted" {
+            let (code, text) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+            assert_ne!(code, 0, "there is no backup: {text}");
             let copies = |entry: std::fs::DirEntry| {
                 entry.file_name().to_string_lossy().starts_with("unsorted-")
             };
