@@ -185,6 +185,11 @@ impl Survey<'_> {
             .map(|segment| segment.id.incarnation);
         let lives: BTreeSet<Incarnation> = lives.collect();
         let records = self.restart_records(&lives)?;
+        assert_eq!(
+            self.streams.len(),
+            self.disks.len(),
+            "each disk holds a stream"
+        );
         let (mut before, mut after) = (None, Vec::new());
         for record in records.into_values() {
             match self.is_at_or_before(&record)? {

@@ -100,15 +100,22 @@ impl Sources<'_> {
                 }
             }
         }
-        if let Some(empty) = beginning(self.store)?
+        // An archive without a run has not even the first write: what would be restored is an empty database.
+        if !runs.is_empty()
+            && let Some(empty) = beginning(self.store)?
             && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
         {
             return Ok(plan);
         }
         Err(first.unwrap_or_else(|| {
             Error::Usage(format!(
-                "the archive of {} has no backup: make one with `perdura backup create` while the database is there",
-                self.store.uuid()
+                "the archive of {} has no backup{}: make one with `perdura backup create` while the database is there",
+                self.store.uuid(),
+                if runs.is_empty() {
+                    " and no run"
+                } else {
+                    ""
+                }
             ))
         }))
     }
