@@ -68,7 +68,16 @@ fn rule(argv: &[Vec<u8>]) -> Rule {
 }
 
 /// Commands that Redis 7.0 does not have.
-const LATER: [&[u8]; 3] = [b"client|durability", b"client|setinfo", b"waitaof"];
+const LATER: [&[u8]; 8] = [
+    b"backup",
+    b"backup|create",
+    b"backup|help",
+    b"backup|list",
+    b"backup|status",
+    b"client|durability",
+    b"client|setinfo",
+    b"waitaof",
+];
 
 fn has(argv: &[Vec<u8>], wanted: &str) -> bool {
     argv.iter()
