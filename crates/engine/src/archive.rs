@@ -152,8 +152,13 @@ impl Archiving {
             return Ok(ArchiverStep::Working);
         }
         let mut step = running.step(core, &self.proving);
-        let proves = matches!(step, Ok(ArchiverStep::Idle)) && self.row.makes_runs();
-        if proves && self.proving.step(core, &running.store) {
+        // A proof begins when there is nothing else to do, or when a run has been added: under load the archiver is never idle.
+        let is_time = matches!(step, Ok(ArchiverStep::Idle | ArchiverStep::Run(_)));
+        if is_time
+            && self.row.makes_runs()
+            && self.proving.step(core, &running.store)
+            && matches!(step, Ok(ArchiverStep::Idle))
+        {
             step = Ok(ArchiverStep::Working);
         }
         if step.is_ok() {

@@ -87,8 +87,19 @@ impl Proving {
                 end: report.end,
                 partitions: report.digests,
             }));
+            self.pass_over_reported(report.to);
         }
         Ok(())
+    }
+
+    /// Forgets images that need no proof because a report is there of them or of a later one. The archive may have failed
+    /// just behind the first report of this life.
+    fn pass_over_reported(&mut self, k: CkptEpoch) {
+        let is_newer = |digest: &Arc<SweepDigest>| k < digest.k;
+        let (next, latest) = (self.next.take(), self.latest.take());
+        let mut left = next.into_iter().chain(latest).filter(is_newer);
+        (self.next, self.latest) = (left.next(), left.next());
+        self.stats.unproven = u64::from(self.next.is_some()) + u64::from(self.latest.is_some());
     }
 
     /// Adds the images that records must not be combined across, although a checkpoint may have overwritten them.

@@ -308,6 +308,52 @@ fn every_image_is_what_the_archive_says_over_histories_with_crashes_merges_and_h
     );
 }
 
+/// The simulator found that a proof held an image against itself: the archive failed when the first report was there and
+/// the database had not heard of it yet.
+#[test]
+fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
+    let mut failed = 0;
+    for seed in 0..100 {
+        let mut world = World::new(seed, false);
+        (0..=seed % 5).for_each(|_| world.write());
+        world.core().checkpoint_now().expect("an image");
+        let uuid = world.core().anchor().get().uuid;
+        let mut steps = 0;
+        while reports(world.store.life().as_ref(), &uuid).map_or(0, |all| all.len()) == 0 {
+            // The archiver has something to write as a rule.
+            if world.rng.u8(..14) == 0 {
+                world.write();
+                world.core().flush_all().expect("a flush");
+            }
+            let durable = world.core().wal().durable(Rung::Disk);
+            world.archiving.cut_at(durable);
+            world.step();
+            steps += 1;
+            assert!(steps < 10_000, "the first report is written");
+        }
+        world.store.set_plan(FaultPlan {
+            refuse_write_at: Some((1, 50)),
+            enospc_at: Some((1, 50)),
+            ..FaultPlan::default()
+        });
+        for _ in 0..6 {
+            failed += usize::from(
+                world
+                    .archiving
+                    .step(world.core.as_ref().expect("open"))
+                    .is_err(),
+            );
+        }
+        let stats = world.finish();
+        assert_eq!(
+            (stats.result, stats.unproven),
+            ("holds", 0),
+            "{seed}: {stats:?}"
+        );
+    }
+    assert!(failed > 5, "{failed} failures of the archive");
+}
+
 /// The proofs go on from the image that was found not to agree, and a restart finds what was said of it.
 #[test]
 fn a_proof_that_fails_is_told_stops_nothing_and_the_next_one_goes_on_behind_it() {
