@@ -59,11 +59,19 @@ pub struct BlockHead {
     pub epoch_min: Epoch,
 }
 
-/// Compresses and decompresses, with state that is worth keeping.
+/// Packing is worth its time, and unpacking again and again, if it saves this part of a block: one in so many bytes.
+const WORTH: usize = 8;
+/// The most blocks that are passed over before packing is tried again.
+const PASSES_MAX: u32 = 15;
+
+/// Compresses, with state that is worth keeping. Records that do not compress are stored as they are, and most blocks behind them
+/// are not tried.
 pub(crate) struct Coder {
     codec: Codec,
     packed: Vec<u8>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
+    /// Blocks that are passed over now, and how many were the last time.
+    passes: (u32, u32),
 }
 
 impl Coder {
@@ -76,22 +84,35 @@ impl Coder {
             codec,
             packed: vec![0; lz4_flex::block::get_maximum_output_size(RAW_BYTES_MAX)],
             zstd,
+            passes: (0, 0),
         })
     }
 
-    /// The body of a block with these records: packed if that is smaller.
+    /// The body of a block with these records: packed if that saves enough.
     fn pack<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
+        let is_passed = self.passes.0 > 0;
+        self.passes.0 = self.passes.0.saturating_sub(1);
         let packed = match self.codec {
             Codec::None => None,
+            _ if is_passed => None,
             Codec::Lz4 => lz4_flex::block::compress_into(raw, &mut self.packed).ok(),
             Codec::Zstd => self
                 .zstd
                 .as_mut()
                 .and_then(|zstd| zstd.compress_to_buffer(raw, &mut self.packed[..]).ok()),
         };
-        match packed.filter(|len| *len < raw.len()) {
-            Some(len) => (self.codec, &self.packed[..len]),
-            None => (Codec::None, raw),
+        match packed.filter(|len| *len <= raw.len() - raw.len().div_ceil(WORTH)) {
+            Some(len) => {
+                self.passes = (0, 0);
+                (self.codec, &self.packed[..len])
+            }
+            None => {
+                if !is_passed {
+                    let next = (2 * self.passes.1 + 1).min(PASSES_MAX);
+                    self.passes = (next, next);
+                }
+                (Codec::None, raw)
+            }
         }
     }
 
