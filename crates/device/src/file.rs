@@ -56,18 +56,24 @@ pub struct FileDisk {
 impl FileDisk {
     /// The disk below `root`, which is created with mode 0700 if it is missing.
     pub fn new(root: &Path) -> Result<FileDisk> {
-        let disk = FileDisk {
-            root: root.to_path_buf(),
-            log_io: LogIo::default(),
-            way: OnceLock::new(),
-            locks: Mutex::default(),
-        };
+        let disk = FileDisk::at(root);
         match disk.make_durable_dir(root) {
             // The caller named the root, not the parent that is missing.
             Err(Error::Io { op, source, .. }) => {
                 Err(Error::io(op, root.display().to_string(), source))
             }
             made => made.map(|()| disk),
+        }
+    }
+
+    /// The disk below `root`, which need not be there: until it is, nothing is found. [`Disk::make_dir`] makes it.
+    #[must_use]
+    pub fn at(root: &Path) -> FileDisk {
+        FileDisk {
+            root: root.to_path_buf(),
+            log_io: LogIo::default(),
+            way: OnceLock::new(),
+            locks: Mutex::default(),
         }
     }
 

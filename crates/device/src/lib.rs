@@ -11,6 +11,7 @@
 //! | [`ModelDisk`] | another disk, slowed to a set bandwidth and latency |
 //! | [`SimDisk`] | memory that fails as disks do: power cuts, torn and lost writes, rot |
 //! | [`ReadOnly`] | a view that refuses every change |
+//! | [`Folder`] | a folder of another disk |
 //!
 //! # Contract
 //!
@@ -30,6 +31,7 @@ mod clock;
 pub mod conformance;
 pub mod durable;
 mod file;
+mod folder;
 mod mem;
 mod model;
 mod path;
@@ -48,6 +50,7 @@ pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
 pub use file::{FileDisk, read_ahead};
+pub use folder::Folder;
 pub use mem::MemDisk;
 pub use model::ModelDisk;
 pub use probe::{LogIo, LogWay, LogWayReport};
