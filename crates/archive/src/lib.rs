@@ -22,6 +22,8 @@
 //! | [`manifest`] | which files are the archive; how one manifest follows another |
 //! | [`store`] | an archive in a directory: opened after a crash, changed, verified |
 //! | [`report`] | what was found when the archive was held against the database |
+//! | [`backlog`] | where runs wait while the archive is away |
+//! | [`drain`] | a backlog becomes part of the archive |
 //! | [`merger`] | which runs are merged, and when their files go |
 //! | [`retention`] | which moments are promised, and what none of them needs |
 //! | [`upkeep`] | merging and removal, by one process |
@@ -40,7 +42,9 @@
 
 pub mod agent;
 pub mod archiver;
+pub mod backlog;
 pub mod backup;
+pub mod drain;
 pub mod generation;
 pub mod log_order;
 pub mod manifest;
@@ -65,10 +69,11 @@ pub mod writer;
 pub use agent::Agent;
 pub use archiver::{ArchivedRun, Archiver, ArchiverOptions, ArchiverStep};
 pub use backup::BackupId;
+pub use drain::{Drain, DrainStep};
 pub use generation::Generation;
 pub use log_order::LogOrder;
 pub use manifest::{Edit, Manifest, Object, ObjectId, Parent, Role, Writer};
-pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
+pub use merge::{Follows, Images, Keep, Merge, MergeOptions, Merged};
 pub use merger::{MergedRun, Merger, MergerOptions, MergerStep, Policy, Verdict};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};

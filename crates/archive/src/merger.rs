@@ -374,6 +374,7 @@ impl Merger {
             codec: self.options.codec,
             keep,
             listed,
+            follows: None,
         };
         let sources = Sources {
             bytes: open.iter().map(|run| run.bytes()).sum(),

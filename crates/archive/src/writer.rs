@@ -31,7 +31,7 @@ use crate::run::header::HEADER_BYTES;
 use crate::run::{BLOCK_BYTES_MAX, BlockEntry, Codec, Moments, PageSet, RunHeader};
 use crate::run::{index, summary};
 
-use digests::DigestSum;
+pub(crate) use digests::DigestSum;
 pub use tail::Tail;
 
 pub use crate::output::{Progress, WRITE_BYTES};

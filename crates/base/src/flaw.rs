@@ -218,6 +218,8 @@ pub enum Flaw {
     InputsRemovedBeforeManifest,
     /// Two runs of equal ranges are both taken for part of the archive.
     EqualRangesBothRead,
+    /// Runs leave the backlog before the archive has them durably.
+    BacklogForgottenEarly,
     /// An archive's reader takes a stream as far as it is written, beyond the durable epoch.
     EpochBeyondDArchived,
     /// An archive's reader goes on in the segment of a life behind its cut.
@@ -337,7 +339,7 @@ impl Flaw {
     pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
 
     /// The flaws of the archive's files: its own tests arm them.
-    pub const ARCHIVE: [Flaw; 9] = [
+    pub const ARCHIVE: [Flaw; 10] = [
         Flaw::DigestUnbound,
         Flaw::RenameBeforeSync,
         Flaw::MergeOfStrangers,
@@ -347,6 +349,7 @@ impl Flaw {
         Flaw::TagsTakenForRising,
         Flaw::InputsRemovedBeforeManifest,
         Flaw::EqualRangesBothRead,
+        Flaw::BacklogForgottenEarly,
     ];
 
     /// The flaws of a restore: its tests arm them.

@@ -1,49 +1,54 @@
-//! The archive of an open database: what the archiver needs of it, and the thread that drives it.
+//! The archive of an open database: what the archiver needs of it.
 //!
 //! ```text
 //!  step: archiver ──► a run exists ──► a manifest names it ──► the log may be cut behind it (`set_archived`)
 //! ```
 //!
 //! The archive's disk is not the database's: whatever it fails with does not stop the database. The error is shown with
-//! other [`Delayed`](crate::Delayed) work, the log is kept meanwhile, and after a pause the archive is opened again and
-//! archiving goes on where its last run ends.
+//! other [`Delayed`](crate::Delayed) work, and after a pause the archive is opened again. If that fails, runs wait in the
+//! [`backlog`] until the archive is back; without a backlog the log itself waits.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`backlog`] | runs wait on the log's disk while the archive is away |
+//! | `of_core` | what an archive's writer asks of a database |
+//! | `thread` | the archiver's thread |
+
+pub mod backlog;
+mod of_core;
+mod thread;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use perdura_archive::quick::WORKSPACE_BYTES;
 use perdura_archive::store::{Creation, Own, Publication};
 use perdura_archive::{
-    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Generation,
-    Images as ArchiveImages, Object, Progress, Role, Store, Writer, list_archives,
+    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Generation, Object, Progress, Role,
+    Store, Writer, list_archives,
 };
 use perdura_base::checksum::mix64;
-use perdura_base::{Epoch, Error, Pos, Result, Uuid};
-use perdura_device::{Clock, Disk};
+use perdura_base::{Epoch, Error, Result, Uuid};
+use perdura_device::Disk;
 use perdura_page::RegionDigest;
-use perdura_recovery::images::ImageState;
 use perdura_wal::{EpochEnds, Rung};
 
 use crate::core::Core;
-use crate::delays::Work;
 use crate::merging::Lent;
-use crate::pace::thread_cpu_ns;
 use crate::proving::Proving;
-use crate::shared::Shared;
 use crate::stats::ProofStats;
-use crate::yielding::{Lag, Yielding, urgency_of_lag};
 
-/// The archiver looks for durable epochs this often.
-const TICK: Duration = Duration::from_millis(20);
+use backlog::{Backlog, BacklogOptions, BacklogStats, Opener, Turn};
 
-/// An archive that is open, and the archiver that adds to it.
+/// An archive that is open, and the archiver that adds to it; or the backlog, while the archive is away.
 struct Running {
     store: Arc<Store>,
     archiver: Archiver,
     /// A run that exists, and the change that makes it part of the archive.
     naming: Option<(Publication, ArchivedRun)>,
     row: Generation,
+    backlog: Option<Backlog>,
+    /// Whether the backlog is looked after next.
+    turns: bool,
 }
 
 /// Archives a database into the archive on a disk, one I/O a step; opening the archive is one step.
@@ -60,6 +65,16 @@ pub struct Archiving {
     proves: bool,
     /// What the last opening found damaged, until somebody asks.
     damaged: Option<Vec<String>>,
+    /// `None`: the log waits while the archive is away.
+    backlog: Option<BacklogOptions>,
+    /// The archive was away when it was last looked for.
+    is_away: bool,
+    /// The next step looks whether the archive is back.
+    looks: bool,
+    /// What the archive failed with, until somebody asks.
+    trouble: Option<Error>,
+    /// Runs that the archive got from the backlog.
+    drained: u64,
 }
 
 impl Archiving {
@@ -78,7 +93,19 @@ impl Archiving {
             damaged: None,
             proving: Proving::new(),
             proves: false,
+            backlog: None,
+            is_away: false,
+            looks: false,
+            trouble: None,
+            drained: 0,
         }
+    }
+
+    /// Has runs wait in the backlog while the archive is away.
+    #[must_use]
+    pub fn with_backlog(mut self, options: BacklogOptions) -> Archiving {
+        self.backlog = Some(options);
+        self
     }
 
     /// The same by another row of run generation. [`Generation::Unsorted`] is for measuring: the archive does not get what
@@ -95,11 +122,30 @@ impl Archiving {
         self
     }
 
-    /// Where the archive of a database ends, durably; `None` if it has none here. Changes nothing.
+    /// Where the archive of a database ends, durably, or the backlog that goes on where it does; `None` if it has neither. `logs` are
+    /// the disks of the log's streams. Changes nothing.
     ///
     /// # Errors
-    /// The disk's; [`Error::Corrupt`] for a manifest that is missing or damaged.
-    pub fn end_of(&self, database: &Uuid) -> Result<Option<EpochEnds>> {
+    /// The disks'; [`Error::Corrupt`] for a manifest that is missing or damaged.
+    pub fn end_of(&self, database: &Uuid, logs: &[Arc<dyn Disk>]) -> Result<Option<EpochEnds>> {
+        let archived = self.archive_end(database);
+        let Some(waiting) = perdura_archive::backlog::find(logs, database)? else {
+            return archived;
+        };
+        if waiting.manifest().runs().next().is_none() {
+            return archived;
+        }
+        waiting.make_durable()?;
+        let (begin, end) = (waiting.manifest().begin, end_of(&waiting));
+        Ok(Some(match archived {
+            Ok(Some(archived)) if archived.epoch >= end.epoch => archived,
+            // Epochs between the two are missing: the archive is behind.
+            Ok(Some(archived)) if archived.epoch.0 + 1 < begin.0 => archived,
+            _ => end,
+        }))
+    }
+
+    fn archive_end(&self, database: &Uuid) -> Result<Option<EpochEnds>> {
         if !list_archives(self.disk.as_ref())?.contains(database) {
             return Ok(None);
         }
@@ -133,18 +179,87 @@ impl Archiving {
         running.is_some_and(|running| running.naming.is_none() && !running.archiver.is_collecting())
     }
 
-    /// Takes one step. A run that it returns is part of the archive, and the log may be cut behind it.
+    /// Whether the archive is away, as far as is known: what is archived waits in the backlog.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// Has the next step look whether an archive that is away is back.
+    pub fn look_for_archive(&mut self) {
+        self.looks = true;
+    }
+
+    /// What the archive failed with while the backlog went on, if it did since this was called.
+    pub fn take_trouble(&mut self) -> Option<Error> {
+        self.trouble.take()
+    }
+
+    /// Leaves in the backlog what waits there: the database is being closed.
+    pub fn end_draining(&mut self) {
+        self.looks = false;
+        if let Some(backlog) = self.running.as_mut().and_then(|r| r.backlog.as_mut())
+            && !backlog.is_waiting()
+        {
+            backlog.end_draining();
+            self.is_away = true;
+        }
+    }
+
+    /// How far the archive itself has the log, durably; `None` while it is not open.
+    #[must_use]
+    pub fn held(&self) -> Option<EpochEnds> {
+        let running = self.running.as_ref()?;
+        match &running.backlog {
+            Some(backlog) => backlog.archive_end(),
+            None => Some(end_of(&running.store)),
+        }
+    }
+
+    /// What waits for the archive.
+    #[must_use]
+    pub fn backlog_stats(&self, core: &Core) -> BacklogStats {
+        let backlog = self.running.as_ref().and_then(|r| r.backlog.as_ref());
+        let stats = backlog.map(|backlog| backlog.stats(core));
+        BacklogStats {
+            drained_runs: self.drained,
+            ..stats.unwrap_or(BacklogStats {
+                state: if self.is_away { "waiting" } else { "none" },
+                ..BacklogStats::default()
+            })
+        }
+    }
+
+    /// Takes one step. A run that it returns is part of the archive or waits in the backlog, and the log may be cut behind it.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`], [`Archiver::step`], [`Publication::step`] and [`Core::set_archived`];
-    /// [`Error::Usage`] if the database is archived and there is no archive. The next step opens the archive again.
+    /// [`Error::Usage`] if the database is archived and there is no archive. The next step opens the archive again. With a backlog,
+    /// errors of the archive are told by [`take_trouble`](Self::take_trouble) while the backlog goes on.
     pub fn step(&mut self, core: &Core) -> Result<ArchiverStep> {
-        let Some(mut running) = self.running.take() else {
+        let Some(running) = self.running.take() else {
             let running = self.open(core)?;
-            self.lent.set(Some(Arc::clone(&running.store)));
-            self.running = Some(running);
+            self.run_on(running);
             return Ok(ArchiverStep::Working);
         };
+        match running.backlog {
+            Some(_) => self.step_away(core, running),
+            None => self.step_at_archive(core, running),
+        }
+    }
+
+    /// Goes on with what was opened.
+    fn run_on(&mut self, running: Running) {
+        let is_archive = running.backlog.is_none();
+        let waits = running.backlog.as_ref().is_some_and(Backlog::is_waiting);
+        self.is_away = waits;
+        self.lent
+            .set(is_archive.then(|| Arc::clone(&running.store)));
+        self.running = Some(running);
+    }
+
+    fn step_at_archive(&mut self, core: &Core, mut running: Running) -> Result<ArchiverStep> {
+        core.wal().hold_growth(false);
         // While the archiver has work, it and the proof take steps in turn.
         self.proves = !self.proves && self.proving.is_busy() && self.row.makes_runs();
         if self.proves && self.proving.step(core, &running.store) {
@@ -170,14 +285,144 @@ impl Archiving {
         step
     }
 
+    /// The archiver writes into the backlog; in turn with it, runs there are merged, or moved into the archive.
+    fn step_away(&mut self, core: &Core, mut running: Running) -> Result<ArchiverStep> {
+        let Some(backlog) = &mut running.backlog else {
+            unreachable!("it was opened with a backlog");
+        };
+        backlog.bound(core);
+        if backlog.is_waiting() && std::mem::take(&mut self.looks) {
+            let found = self.find_archive(core);
+            match found.and_then(|(store, wall_us)| backlog.drain_into(store, wall_us)) {
+                Ok(()) => self.is_away = false,
+                Err(error) => self.trouble = Some(error),
+            }
+            self.running = Some(running);
+            return Ok(ArchiverStep::Working);
+        }
+        running.turns = !running.turns;
+        if running.turns {
+            let proving = &self.proving;
+            let images = || {
+                let mut images = core.images_for_archive();
+                proving.add_images(&mut images);
+                images
+            };
+            let turn = backlog.turn(core, images);
+            self.drained += std::mem::take(&mut backlog.drained);
+            match turn? {
+                Turn::Nothing => {}
+                Turn::Worked => {
+                    self.running = Some(running);
+                    return Ok(ArchiverStep::Working);
+                }
+                Turn::Failed(error) => {
+                    self.trouble = Some(error);
+                    self.is_away = true;
+                    self.running = Some(running);
+                    return Ok(ArchiverStep::Working);
+                }
+                Turn::Drained(archive) if running.naming.is_none() => {
+                    drop(running);
+                    let wall_us = last_moment(&archive)?;
+                    let running = self.archive_into(core, archive, wall_us, None)?;
+                    self.run_on(running);
+                    return Ok(ArchiverStep::Working);
+                }
+                // A run that will be drained is being named.
+                Turn::Drained(_) => {}
+            }
+        }
+        let goes_on = backlog.is_busy();
+        let has_room = backlog.has_room(self.workspace_bytes);
+        let step = match running.naming.is_some() || running.archiver.is_writing() || has_room {
+            true => running.step(core, &self.proving)?,
+            false => ArchiverStep::Idle,
+        };
+        self.running = Some(running);
+        Ok(match step {
+            ArchiverStep::Idle if goes_on => ArchiverStep::Working,
+            step => step,
+        })
+    }
+
     /// What is known of the standing proof.
     #[must_use]
     pub fn proof_stats(&self) -> ProofStats {
         self.proving.stats()
     }
 
+    /// Opens the archive, and the backlog if something waits there; the backlog alone if the archive is away.
     fn open(&mut self, core: &Core) -> Result<Running> {
+        match self.find_archive(core) {
+            Ok((store, wall_us)) => match self.open_at(core, store, wall_us) {
+                // An older copy of it, perhaps: the right one may come back.
+                Err(error @ Error::ArchiveBehind { .. }) => self.open_without(core, error),
+                opened => opened,
+            },
+            // Another machine of this process may still have it, or another process: that is not its absence.
+            Err(error @ Error::Locked { .. }) => Err(error),
+            Err(error) => self.open_without(core, error),
+        }
+    }
+
+    fn find_archive(&mut self, core: &Core) -> Result<(Arc<Store>, u64)> {
         let store = self.open_store(core)?;
+        let wall_us = last_moment(&store)?;
+        Ok((store, wall_us))
+    }
+
+    /// The archive is there.
+    fn open_at(&mut self, core: &Core, store: Arc<Store>, wall_us: u64) -> Result<Running> {
+        let uuid = *store.uuid();
+        let waits = |backlog: &Arc<Store>| backlog.manifest().runs().next().is_some();
+        let found = perdura_archive::backlog::find(&core.disks().logs, &uuid)?;
+        let backlog = match found.is_some_and(|found| waits(&found)) {
+            true => Some(self.opener(core).open_or_make(&end_of(&store))?),
+            false => None,
+        };
+        let Some(backlog) = backlog.filter(waits) else {
+            let known = core.archived().map_or(Epoch(0), |end| end.epoch);
+            store.manifest().check_not_behind(known)?;
+            return self.archive_into(core, store, wall_us, None);
+        };
+        let options = self.backlog.clone().unwrap_or_default();
+        let mut moving = Backlog::new(Arc::clone(&backlog), options);
+        moving.drain_into(store, wall_us)?;
+        let wall_us = wall_us.max(last_moment(&backlog)?);
+        self.archive_into(core, backlog, wall_us, Some(moving))
+    }
+
+    /// The archive is away.
+    fn open_without(&mut self, core: &Core, error: Error) -> Result<Running> {
+        let options = self.backlog.clone().filter(|_| self.row.makes_runs());
+        let (Some(options), Some(from)) = (options, core.archived()) else {
+            return Err(error);
+        };
+        self.trouble = Some(error);
+        self.is_away = true;
+        let store = self.opener(core).open_or_make(&from)?;
+        let wall_us = last_moment(&store)?;
+        let backlog = Backlog::new(Arc::clone(&store), options);
+        self.archive_into(core, store, wall_us, Some(backlog))
+    }
+
+    fn opener<'a>(&mut self, core: &'a Core) -> Opener<'a> {
+        let mut images = core.images_for_archive();
+        self.proving.add_images(&mut images);
+        let life = mix64(self.life.wrapping_add(self.openings));
+        self.openings += 1;
+        Opener { core, life, images }
+    }
+
+    /// Begins to archive into a store, behind its end. `wall_us` is the latest moment up to there.
+    fn archive_into(
+        &self,
+        core: &Core,
+        store: Arc<Store>,
+        wall_us: u64,
+        backlog: Option<Backlog>,
+    ) -> Result<Running> {
         let end = end_of(&store);
         let mut source = core.log_source(&end)?;
         if core.archived().is_none() {
@@ -193,11 +438,11 @@ impl Archiving {
         };
         let archiver = Archiver::new(
             source,
-            Arc::clone(&self.disk),
+            Arc::clone(store.disk()),
             &store.runs_dir(),
             options,
             Arc::new(RegionDigest::new()),
-            last_moment(&store)?,
+            wall_us,
         );
         assert_eq!(
             archiver.begin(),
@@ -209,6 +454,8 @@ impl Archiving {
             archiver,
             naming: None,
             row: self.row,
+            backlog,
+            turns: false,
         })
     }
 
@@ -222,7 +469,12 @@ impl Archiving {
         self.proving.add_images(&mut images);
         let life = mix64(self.life.wrapping_add(self.openings));
         self.openings += 1;
-        if list_archives(disk.as_ref())?.contains(&uuid) {
+        let found = match list_archives(disk.as_ref()) {
+            // It is made, or away.
+            Err(error) if error.is_not_found() => Vec::new(),
+            found => found?,
+        };
+        if found.contains(&uuid) {
             let role = Role::Database;
             let own = Own {
                 images: &images,
@@ -236,7 +488,7 @@ impl Archiving {
         if let Some(archived) = core.archived() {
             return Err(Error::Usage(format!(
                 "{} has no archive of database {uuid}, which is archived up to epoch {}: give the directory that has \
-                 it; the log is kept meanwhile",
+                 it; what is logged is kept meanwhile",
                 disk.name(),
                 archived.epoch
             )));
@@ -315,186 +567,4 @@ fn last_moment(store: &Store) -> Result<u64> {
         }
     }
     Ok(0)
-}
-
-impl Core {
-    /// Where an archive of this database begins: with the lowest epoch of the newest image, or with the log's begin if there
-    /// is no image.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if an older build made the newest image: the next checkpoint makes one that knows its lowest
-    /// epoch.
-    pub fn archive_start(&self) -> Result<EpochEnds> {
-        let anchor = self.anchor().get();
-        let Some(slot) = anchor.newest_image() else {
-            return Ok(EpochEnds {
-                epoch: Epoch(0),
-                ends: vec![Pos(0); usize::from(anchor.streams)],
-            });
-        };
-        let image = anchor.image(slot);
-        let begin = image.begin_epoch.ok_or_else(|| {
-            Error::Usage(
-                "the newest image was made by an older build, and no archive can begin with it: take a checkpoint".into(),
-            )
-        })?;
-        assert!(begin > Epoch(0), "epochs count from 1");
-        Ok(EpochEnds {
-            epoch: Epoch(begin.0 - 1),
-            ends: image.cover.begin.clone(),
-        })
-    }
-
-    /// The anchor's record, for the archive's manifests.
-    #[must_use]
-    pub fn anchor_for_archive(&self) -> Vec<u8> {
-        self.anchor().get().to_record().encode()
-    }
-
-    /// The checkpoint epochs of the images that exist or are being built.
-    #[must_use]
-    pub fn images_for_archive(&self) -> ArchiveImages {
-        let anchor = self.anchor().get();
-        let mut images = ArchiveImages::default();
-        for image in anchor.images.iter() {
-            match image.state() {
-                ImageState::Empty => {}
-                ImageState::Building => images.building = Some(image.k),
-                ImageState::Complete => images.retained.push(image.k),
-            }
-        }
-        assert!(
-            images
-                .building
-                .is_none_or(|k| !images.retained.contains(&k)),
-            "an image is whole or being built"
-        );
-        images
-    }
-}
-
-impl Shared {
-    /// The archiver's thread.
-    pub fn archiver(&self) {
-        let (mut yielding, mut lag) = (Yielding::default(), Lag::default());
-        while !self.is_stopping() {
-            let before_ns = thread_cpu_ns();
-            let is_idle = self.archive_step();
-            let now_ns = self.clock.mono_ns();
-            let durable = self.core.wal().durable(Rung::Disk);
-            let archived = self.core.archived().map_or(Epoch(0), |end| end.epoch);
-            let lag_ns = lag.note(now_ns, durable, archived);
-            self.caught_up_ns.store(now_ns - lag_ns, Ordering::Relaxed);
-            if is_idle {
-                std::thread::park_timeout(TICK);
-                continue;
-            }
-            let urgency = match self.core.wal().is_short() {
-                true => 1000,
-                false => urgency_of_lag(lag_ns),
-            };
-            let used_ns = thread_cpu_ns().saturating_sub(before_ns);
-            let pause_ns = yielding.pause_ns(now_ns, used_ns, urgency);
-            if pause_ns > 0 {
-                std::thread::sleep(Duration::from_nanos(pause_ns));
-            }
-        }
-    }
-
-    /// Asks for runs up to this epoch.
-    pub fn archive_to(&self, epoch: Epoch) {
-        self.archive_to.fetch_max(epoch.0, Ordering::SeqCst);
-    }
-
-    /// Takes a step. Whether nothing is to be done for a while.
-    fn archive_step(&self) -> bool {
-        let wal = self.core.wal();
-        let now_ns = self.clock.mono_ns();
-        if wal.failure().is_some() || !self.delays.is_due(Work::Archive, now_ns) {
-            return true;
-        }
-        let mut archiving = self.archiving.lock();
-        let Some(archiving) = archiving.as_mut() else {
-            return true;
-        };
-        if wal.is_short() {
-            // What the archive has, the next checkpoint cuts off.
-            archiving.cut_at(wal.durable(Rung::Disk));
-        }
-        archiving.cut_at(Epoch(self.archive_to.load(Ordering::SeqCst)));
-        let step = archiving.step(&self.core);
-        self.archived.lock().proof = archiving.proof_stats();
-        if let Some(damaged) = archiving.take_damaged() {
-            match &damaged[..] {
-                [] => self.delays.done(Work::Backups),
-                _ => {
-                    let error = Error::Usage(damaged.join("; "));
-                    self.delays.failed(Work::Backups, &error, now_ns);
-                }
-            }
-        }
-        match step {
-            Ok(ArchiverStep::Working) => false,
-            Ok(ArchiverStep::Run(run)) => {
-                self.delays.done(Work::Archive);
-                self.archived.lock().add(&run);
-                false
-            }
-            Ok(ArchiverStep::Idle) => {
-                if archiving.has_all() {
-                    self.delays.done(Work::Archive);
-                }
-                true
-            }
-            Err(error) => {
-                self.delays.failed(Work::Archive, &error, now_ns);
-                true
-            }
-        }
-    }
-
-    /// The archive, once the archiver has opened it.
-    pub fn open_archive(&self) -> Result<Arc<Store>> {
-        loop {
-            if !self.archives {
-                return Err(Error::Usage(
-                    "the database has no archive: open it with one".into(),
-                ));
-            }
-            if let Some(store) = self.lent.get() {
-                return Ok(store);
-            }
-            self.fail_if_delayed()?;
-            std::thread::sleep(TICK);
-        }
-    }
-
-    /// Waits until the archive holds the log up to an epoch.
-    pub fn await_archived(&self, epoch: Epoch) -> Result<()> {
-        while self.core.archived().is_none_or(|end| end.epoch < epoch) {
-            self.fail_if_delayed()?;
-            std::thread::sleep(TICK);
-        }
-        Ok(())
-    }
-
-    fn fail_if_delayed(&self) -> Result<()> {
-        if self.is_stopping() {
-            return Err(Error::Stopped("the database is being closed".into()));
-        }
-        match self.delays.why(Work::Archive) {
-            Some(why) => Err(Error::Usage(format!(
-                "the archive cannot be written: {why}"
-            ))),
-            None => Ok(()),
-        }
-    }
-
-    /// When the threads have ended: archives everything that is durable, unless the archive fails. What it then lacks is kept
-    /// in the log.
-    pub fn archive_rest(&self) {
-        assert!(self.is_stopping(), "nobody else archives");
-        self.archive_to(self.core.wal().durable(Rung::Disk));
-        while !self.archive_step() {}
-    }
 }

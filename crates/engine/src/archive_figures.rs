@@ -9,6 +9,7 @@ use perdura_base::num::to_u64;
 use perdura_device::Clock;
 use perdura_wal::Rung;
 
+use crate::archive::backlog::BacklogStats;
 use crate::delays::Work;
 use crate::shared::Shared;
 use crate::stats::{ArchiveStats, DrillStats, ProofStats};
@@ -17,20 +18,38 @@ use crate::stats::{ArchiveStats, DrillStats, ProofStats};
 pub const UNPROVEN_MAX: u64 = 4;
 
 impl Shared {
-    /// What is wrong with the archive: a proof or a drill that failed, proofs that fail to appear, or backups that are gone.
+    /// What is wrong with the archive: it is away, a proof or a drill has failed, proofs fail to appear, or backups are gone.
     pub fn archive_alarm(&self) -> Option<String> {
         if !self.archives {
             return None;
         }
-        let (proof, drill) = {
+        let (proof, drill, backlog) = {
             let archived = self.archived.lock();
-            (archived.proof.clone(), archived.drill.clone())
+            let backlog = archived.backlog.clone();
+            (archived.proof.clone(), archived.drill.clone(), backlog)
         };
+        if backlog.state == "waiting" {
+            return Some(self.absence(&backlog));
+        }
         let failed = (drill.result == Outcome::Fails.name())
             .then(|| format!("the drill of epoch {} failed: {}", drill.epoch, drill.text));
         let alarm = proof.alarm.clone().or(failed);
         let proven = alarm.or_else(|| self.absent(&proof));
         proven.or_else(|| self.delays.why(Work::Backups))
+    }
+
+    /// Says that the archive is away, and what that does.
+    fn absence(&self, backlog: &BacklogStats) -> String {
+        let why = self.delays.why(Work::Archive);
+        let writes = match backlog.full {
+            true => "that is all that may wait (archive-backlog), and writes are refused",
+            false => "writes go on",
+        };
+        let BacklogStats { runs, bytes, .. } = backlog;
+        format!(
+            "the archive is away ({}); {runs} runs of {bytes} bytes wait on the log's disk, and {writes}",
+            why.unwrap_or("it was not looked for again yet".into())
+        )
     }
 
     /// Reads the report of the last drill. An archive that cannot be read says so itself.
@@ -102,7 +121,13 @@ impl Shared {
             stats.backups = to_u64(manifest.backups().count());
             stats.backup_bytes = bytes(false);
         }
-        stats.restorable = self.restorable(manifest.as_deref(), &stats.proof);
+        stats.restorable = match stats.backlog.state {
+            "draining" => {
+                let runs = stats.backlog.runs;
+                format!("no: the archive was away, and is getting {runs} runs that have waited")
+            }
+            _ => self.restorable(manifest.as_deref(), &stats.proof),
+        };
         Some(stats)
     }
 

@@ -35,6 +35,7 @@ use perdura_archive::MergerOptions;
 use perdura_archive::backup::BackupSummary;
 
 use crate::archive::Archiving;
+use crate::archive::backlog::BacklogOptions;
 use crate::backing_up::{BackupState, ListedBackup};
 use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
@@ -96,6 +97,7 @@ impl Db {
         progress: Arc<Progress>,
     ) -> Result<Db> {
         let archive = match &options.archive {
+            Some(dir) if is_archived(&disks)? => Some(Arc::new(FileDisk::at(dir)) as Arc<dyn Disk>),
             Some(dir) => Some(Arc::new(FileDisk::new(dir)?) as Arc<dyn Disk>),
             None => None,
         };
@@ -131,7 +133,20 @@ impl Db {
         let mut core_options = options.core()?;
         let clock = Arc::new(SystemClock::new());
         let row = options.archive_generation;
-        let archiving = archive.map(|disk| Archiving::new(disk, seed(clock.as_ref())).by(row));
+        let backlog = options.archive_backlog.map(|bytes_max| {
+            let clock = Arc::clone(&clock);
+            let policy = options
+                .archive_retention
+                .policy(Arc::new(move || clock.wall_us()));
+            BacklogOptions { bytes_max, policy }
+        });
+        let archiving = archive.map(|disk| {
+            let archiving = Archiving::new(disk, seed(clock.as_ref())).by(row);
+            match backlog {
+                Some(backlog) => archiving.with_backlog(backlog),
+                None => archiving,
+            }
+        });
         if let Some(archiving) = &archiving {
             core_options.archived = archived_end(archiving, &disks)?;
         }
@@ -506,12 +521,18 @@ impl Db {
     }
 }
 
+/// Whether a database has been archived: then its archive may be away for now.
+fn is_archived(disks: &Disks) -> Result<bool> {
+    let anchor = read_anchor(disks.data.as_ref())?;
+    Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
+}
+
 /// Where the archive ends of a database that says that it has one, as far as the archive can be read. If it cannot, the archiver
 /// will say so, and goes on trying.
 fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let archived = anchor.filter(|anchor| anchor.archived.is_some());
-    Ok(archived.and_then(|anchor| archiving.end_of(&anchor.uuid).ok().flatten()))
+    Ok(archived.and_then(|anchor| archiving.end_of(&anchor.uuid, &disks.logs).ok().flatten()))
 }
 
 fn spawn(

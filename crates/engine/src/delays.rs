@@ -30,6 +30,8 @@ pub(crate) enum Work {
     Removal,
     /// Archiving the log.
     Archive,
+    /// Writing the backlog of an archive that is away.
+    Backlog,
     /// The first backup of an archive.
     Backup,
     /// Merging the runs of the archive.
@@ -47,6 +49,7 @@ impl Work {
             Work::Checkpoint => "a checkpoint".into(),
             Work::Removal => "removing old files".into(),
             Work::Archive => "archiving the log".into(),
+            Work::Backlog => "writing the archive's backlog".into(),
             Work::Backup => "the archive's first backup".into(),
             Work::Merge => "merging the archive".into(),
             Work::Backups => "finding the archive's backups whole".into(),
@@ -55,7 +58,9 @@ impl Work {
 
     fn longest_ns(self) -> u64 {
         match self {
-            Work::Segment(_) | Work::Flush(_) | Work::Vouch | Work::Archive => URGENT_NS,
+            Work::Segment(_) | Work::Flush(_) | Work::Vouch | Work::Archive | Work::Backlog => {
+                URGENT_NS
+            }
             Work::Checkpoint | Work::Removal | Work::Backup | Work::Merge | Work::Backups => {
                 LONGEST_NS
             }

@@ -98,6 +98,9 @@ pub struct Options {
     /// The directory of the archive, into which the log goes sorted; `None`: the database is not archived, and one that was
     /// keeps its log.
     pub archive: Option<PathBuf>,
+    /// How many bytes of runs and log wait while the archive is away, about; then writes are refused until it is back. `None`: the
+    /// log alone waits, up to the end of its disk.
+    pub archive_backlog: Option<u64>,
     /// Whether the database merges the runs of its archive; else an archive agent does, or nobody.
     pub archive_merge: bool,
     /// Whether the first backup of an archive that has none is made by itself.
@@ -143,6 +146,11 @@ pub struct Options {
 /// The longest fixed spacing of flushes.
 pub const FLUSH_EVERY_MAX: Duration = Duration::from_secs(1);
 
+/// How many bytes wait by default while the archive is away.
+const ARCHIVE_BACKLOG: u64 = 16 << 30;
+/// The least bound of what waits: some runs, and some segments of the log.
+const ARCHIVE_BACKLOG_MIN: u64 = 128 << 20;
+
 /// How long an open waits for a lock by default.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
@@ -155,6 +163,7 @@ impl Options {
             log_dirs: Vec::new(),
             image_dirs: Vec::new(),
             archive: None,
+            archive_backlog: Some(ARCHIVE_BACKLOG),
             archive_merge: true,
             first_backup: true,
             archive_retention: Retention::default(),
@@ -215,6 +224,13 @@ impl Options {
             return Err(Error::Usage(format!(
                 "flushes are at least {:?} apart; that is at most {FLUSH_EVERY_MAX:?}",
                 self.flush_every
+            )));
+        }
+        if let Some(bytes) = self.archive_backlog
+            && bytes < ARCHIVE_BACKLOG_MIN
+        {
+            return Err(Error::Usage(format!(
+                "the bound of an archive's backlog is {bytes} bytes; it is at least {ARCHIVE_BACKLOG_MIN}, or there is no backlog"
             )));
         }
         if !(1..=perdura_base::limits::STREAMS_MAX).contains(&self.streams) {

@@ -8,6 +8,7 @@ use perdura_device::LogWayReport;
 use perdura_recovery::CheckpointStats;
 use serde::Serialize;
 
+use crate::archive::backlog::BacklogStats;
 use crate::backing_up::BackupState;
 
 /// Memory by use, bytes.
@@ -148,7 +149,7 @@ pub struct DrillStats {
 /// The archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ArchiveStats {
-    /// The archive holds the log up to this epoch; `None` as long as it has never been opened.
+    /// The archive holds the log up to this epoch, or the backlog of one that is away; `None` as long as it has never been opened.
     pub archived_epoch: Option<u64>,
     /// Runs made since the database was opened.
     pub runs: u64,
@@ -177,9 +178,9 @@ pub struct ArchiveStats {
     pub merged_elsewhere: bool,
     /// `yes`, or `no` and why: whether the database can be restored from its archive.
     pub restorable: String,
-    /// Durable epochs that the archive does not hold yet.
+    /// Durable epochs that neither holds yet.
     pub lag_epochs: u64,
-    /// How long ago it held all of them, microseconds; 0 if it does.
+    /// How long ago they held all of them, microseconds; 0 if they do.
     pub lag_us: u64,
     /// Bytes of the runs that the archive has now.
     pub run_bytes: u64,
@@ -187,6 +188,8 @@ pub struct ArchiveStats {
     pub backups: u64,
     /// Their bytes.
     pub backup_bytes: u64,
+    /// What waits for it while it is away.
+    pub backlog: BacklogStats,
     /// Backups that this process makes.
     pub backup: BackupState,
     /// The standing proof.

@@ -24,13 +24,16 @@ fn crashes_and_restores_meet_every_state() {
 }
 
 /// What a few hundred runs must have come through.
-const MARKS: [&str; 18] = [
+const MARKS: [&str; 21] = [
     "agent",
     "agent_killed",
     "ancestor_restored",
+    "archive_away",
     "archive_crash",
     "archive_failed",
     "archive_gone",
+    "backlog_full",
+    "drained",
     "backup",
     "both_crash",
     "digest_equal",
@@ -53,7 +56,7 @@ fn the_same_seeds_give_the_same_trace() {
 }
 
 /// Those of the archive's bugs that a run can meet: the others need what no machine of the product does.
-const SEEN: [Flaw; 14] = [
+const SEEN: [Flaw; 15] = [
     Flaw::PinnedSlotOverwritten,
     Flaw::RenameBeforeSync,
     Flaw::NetAcrossImage,
@@ -68,6 +71,7 @@ const SEEN: [Flaw; 14] = [
     Flaw::LaterEpochsKept,
     Flaw::RunsReadUpToTarget,
     Flaw::PageBeyondBackupKept,
+    Flaw::BacklogForgottenEarly,
 ];
 
 /// What each seeded bug needs to be seen is a property of the simulator: losing the ability to

@@ -174,6 +174,8 @@ pub struct Wal {
     /// Set if a thread prepares segments.
     pub(crate) preparer: OnceLock<WakePreparer>,
     pub(crate) counters: Counters,
+    /// The log may not grow: see [`Wal::hold_growth`].
+    pub(crate) is_held: AtomicU64,
 }
 
 impl Wal {
@@ -250,6 +252,7 @@ impl Wal {
             ship: OnceLock::new(),
             preparer: OnceLock::new(),
             counters: Counters::default(),
+            is_held: AtomicU64::new(0),
         })
     }
 

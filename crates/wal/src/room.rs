@@ -64,6 +64,19 @@ impl Wal {
         let _named_already = self.preparer.set(Box::new(wake));
     }
 
+    /// Forbids or allows new files for the log, but for those of what has been accepted. While they are forbidden, writes are
+    /// refused once the files that there are have been filled, as on a full disk; what is refused is told that the log waits to be
+    /// archived. For whoever bounds what is kept of the log.
+    pub fn hold_growth(&self, held: bool) {
+        self.is_held.store(u64::from(held), Ordering::SeqCst);
+    }
+
+    /// Whether new files are forbidden.
+    #[must_use]
+    pub fn is_growth_held(&self) -> bool {
+        self.is_held.load(Ordering::SeqCst) != 0
+    }
+
     pub(crate) fn wake_preparer(&self) {
         if let Some(wake) = self.preparer.get() {
             wake();
@@ -157,6 +170,9 @@ impl Wal {
         }
         let why = if self.is_disk_full() {
             "no space is left on the log's disk; free some and writes resume by themselves"
+        } else if self.is_growth_held() {
+            "the archive is away, and what waits for it has its bound (archive-backlog); writes resume by themselves when the \
+             archive is back"
         } else if self.is_short() {
             "the log's disk fails to prepare a segment; it is tried again, and writes resume by \
              themselves"
@@ -219,6 +235,13 @@ impl Wal {
             // A checkpoint may have freed files while the disk was full.
             self.note_prepared(stream, Ok(()));
             return Ok(false);
+        }
+        if self.is_growth_held() {
+            let error = Error::LogFull("what waits for the archive has its bound".into());
+            s.unextended_at.store(s.room(), Ordering::SeqCst);
+            s.wanted_end.store(0, Ordering::SeqCst);
+            self.note_prepared(stream, Err(&error));
+            return Err(error);
         }
         self.note_fence(self.make_spare(stream, next.bytes, pause))?;
         Ok(true)

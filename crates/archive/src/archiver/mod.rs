@@ -199,6 +199,12 @@ impl Archiver {
         self.since_ns.is_some()
     }
 
+    /// Whether a run is being written.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        !matches!(self.work, Work::List | Work::Clear(_) | Work::Read)
+    }
+
     /// Asks for runs up to this epoch: the run that has it is cut as soon as the epoch is durable and read. Those that are
     /// there or being written may reach it already; then nothing happens.
     pub fn cut_at(&mut self, epoch: Epoch) {

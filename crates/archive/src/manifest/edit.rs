@@ -5,6 +5,7 @@
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result};
+use perdura_wal::EpochEnds;
 
 use super::{Manifest, Object, ObjectId};
 use crate::backup::BackupId;
@@ -52,6 +53,9 @@ pub enum Edit {
     },
     /// A backup is no longer part of the archive.
     RemoveBackup(ObjectId),
+    /// Runs will begin behind this epoch, which ends at these positions: of an archive without a run, for what follows it is in
+    /// another one.
+    Skip(EpochEnds),
 }
 
 fn refused<T>(why: String) -> Result<T> {
@@ -85,6 +89,7 @@ impl Edit {
             } => replace(manifest, inputs, *output, kept.as_deref()),
             Edit::RemoveRuns { before } => remove_runs(manifest, *before),
             Edit::RemoveBackup(id) => remove_backup(manifest, *id),
+            Edit::Skip(to) => skip(manifest, to),
         }
     }
 }
@@ -222,6 +227,22 @@ fn remove_backup(manifest: &mut Manifest, id: ObjectId) -> Result<()> {
         return refused(format!("the archive has no backup {}", id.path()));
     }
     manifest.objects.retain(|object| object.id != id);
+    Ok(())
+}
+
+fn skip(manifest: &mut Manifest, to: &EpochEnds) -> Result<()> {
+    let begin = Epoch(to.epoch.0.saturating_add(1));
+    let goes_back = begin < manifest.end || to.ends.len() != manifest.positions.len();
+    if !manifest.objects.is_empty() || goes_back {
+        return refused(format!(
+            "the archive ends before epoch {}, has {} objects, and cannot go on with epoch {begin}",
+            manifest.end,
+            manifest.objects.len()
+        ));
+    }
+    manifest.is_whole = false;
+    (manifest.begin, manifest.end) = (begin, begin);
+    manifest.positions.clone_from(&to.ends);
     Ok(())
 }
 

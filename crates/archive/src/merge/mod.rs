@@ -45,7 +45,7 @@ pub use tree::Merged;
 use crate::name::{EpochRange, RunId};
 use crate::reader::{Run, Scope};
 use crate::run::{Codec, Digests, MOMENTS_MAX, Moment, Moments, RunHeader};
-use crate::writer::{Progress, RunSummary, RunWriter, Tail};
+use crate::writer::{DigestSum, Progress, RunSummary, RunWriter, Tail};
 use net::NetChange;
 
 /// How runs are merged.
@@ -59,6 +59,18 @@ pub struct MergeOptions {
     pub keep: Option<Keep>,
     /// If none are, the moments that the run lists, of those of its inputs; `None`: a sample of these.
     pub listed: Option<Vec<Moment>>,
+    /// The runs that the merged one is to follow, if they are others than its inputs followed.
+    pub follows: Option<Follows>,
+}
+
+/// Where an archive ends that a merged run is to continue, although it may have the first epochs of the inputs already. Such a
+/// run is of level 0, as those of the archiver are, and no records are combined in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Follows {
+    /// The epoch behind the archive's last. Records of earlier ones are left out.
+    pub begin: Epoch,
+    /// The latest moment of the archive, microseconds since 1970: no moment of the run is before it.
+    pub wall_us: u64,
 }
 
 /// A merge in progress: one I/O a step, or a read and a write.
@@ -66,6 +78,8 @@ pub struct Merge {
     inputs: Vec<Arc<Run>>,
     keep: Option<Keep>,
     moments: Moments,
+    /// What the inputs have and the merged run does not: the updates, and their digests.
+    left_out: (u64, Digests),
     stage: Stage,
 }
 
@@ -80,6 +94,9 @@ struct Working {
     merged: Merged,
     net: Option<NetChange>,
     writer: RunWriter,
+    header: RunHeader,
+    /// The updates of records that are left out, and their digests.
+    left_out: (u64, DigestSum),
 }
 
 /// The range of neighbours; an error for runs that are none, or of different databases.
@@ -112,6 +129,28 @@ fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
         .ok_or_else(|| Error::Usage(format!("runs of epochs {begin} to {end} are not in order")))
 }
 
+/// The epochs of the merged run, and its level.
+fn place(inputs: &[Arc<Run>], options: &MergeOptions) -> Result<(EpochRange, u8)> {
+    let epochs = neighbours(inputs)?;
+    let Some(follows) = options.follows else {
+        let highest = inputs.iter().map(|run| run.id().level).max().unwrap_or(0);
+        let level = highest.checked_add(1);
+        let level =
+            level.ok_or_else(|| Error::Usage("a run of level 255 is not merged again".into()))?;
+        return Ok((epochs, level));
+    };
+    let own = EpochRange::new(follows.begin, epochs.end).filter(|_| epochs.begin <= follows.begin);
+    let own = own.filter(|_| options.keep.is_none());
+    let own = own.ok_or_else(|| {
+        let (begin, first) = (follows.begin, epochs.begin);
+        Error::Usage(format!(
+            "runs of epochs {first} to {} do not continue an archive that ends before epoch {begin}",
+            epochs.end
+        ))
+    })?;
+    Ok((own, 0))
+}
+
 /// The moments that the merged run lists: what it keeps, if records are combined, else a sample of all.
 fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> Result<Moments> {
     let listed = |run: &&Arc<Run>| run.header().only_listed_moments;
@@ -128,7 +167,13 @@ fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> R
         let all = inputs
             .iter()
             .flat_map(|run| run.moments().list().iter().copied());
-        return Ok(Moments::sampled(&all.collect::<Vec<Moment>>()));
+        let not_before = options.follows.map_or(0, |follows| follows.wall_us);
+        let own = all.filter(|moment| epochs.contains(moment.epoch));
+        let own = own.map(|moment| Moment {
+            wall_us: moment.wall_us.max(not_before),
+            ..moment
+        });
+        return Ok(Moments::sampled(&own.collect::<Vec<Moment>>()));
     };
     let mut list: Vec<Moment> = Vec::new();
     for moment in keep.moments.iter().filter(|m| epochs.contains(m.epoch)) {
@@ -165,12 +210,8 @@ impl Merge {
         options: MergeOptions,
         digest: Arc<RegionDigest>,
     ) -> Result<Merge> {
-        let epochs = neighbours(&inputs)?;
+        let (epochs, level) = place(&inputs, &options)?;
         let moments = moments(&inputs, epochs, &options)?;
-        let highest = inputs.iter().map(|run| run.id().level).max().unwrap_or(0);
-        let level = highest
-            .checked_add(1)
-            .ok_or_else(|| Error::Usage("a run of level 255 is not merged again".into()))?;
         let first = inputs[0].header();
         let header = RunHeader {
             uuid: first.uuid,
@@ -187,12 +228,15 @@ impl Merge {
         let working = Working {
             merged: Merged::new(&inputs, &Scope::All),
             net: options.keep.as_ref().map(net),
+            left_out: (0, DigestSum::new(Arc::clone(&digest))),
             writer: RunWriter::create(disk, dir, header, options.codec, digest)?,
+            header,
         };
         Ok(Merge {
             inputs,
             keep: options.keep,
             moments,
+            left_out: (0, Digests::default()),
             stage: Stage::Merge(Box::new(working)),
         })
     }
@@ -209,6 +253,8 @@ impl Merge {
                     Progress::More => Stage::Merge(working),
                     Progress::Done(()) => {
                         let ends: &[Pos] = self.inputs[self.inputs.len() - 1].ends();
+                        let (updates, digests) = working.left_out;
+                        self.left_out = (updates, digests.finish(&working.header)?);
                         let tail = working.writer.finish(&self.moments, ends)?;
                         self.prove(&tail)?;
                         Stage::Tail(Box::new(tail))
@@ -249,11 +295,15 @@ impl Merge {
         };
         let counts = self.inputs.iter().map(|run| run.counts().1);
         let updates = counts.fold(0, u64::saturating_add);
-        if updates != tail.updates() {
+        let found = tail.updates().saturating_add(self.left_out.0);
+        if updates != found {
             let expected = format!("records of {updates} updates");
-            return Err(differs(expected, format!("records of {}", tail.updates())));
+            return Err(differs(expected, format!("records of {found}")));
         }
         let mut sums = self.sides(tail.digests());
+        for (place, digest) in self.sides(&self.left_out.1) {
+            *sums.entry(place).or_default() ^= digest;
+        }
         for run in &self.inputs {
             for (place, digest) in self.sides(run.digests()) {
                 *sums.entry(place).or_default() ^= digest;
@@ -290,9 +340,15 @@ impl Working {
         }
         let (reads, writes) = (self.merged.reads(), self.writer.writes());
         let writer = &mut self.writer;
+        let begin = self.header.id.epochs.begin;
         while self.merged.advance()? {
             let record = self.merged.record();
             match &mut self.net {
+                _ if record.epochs.first < begin => {
+                    let (updates, digests) = &mut self.left_out;
+                    *updates = updates.saturating_add(record.updates.count);
+                    digests.add(&record, &self.header)?;
+                }
                 None => writer.push(&record)?,
                 Some(net) => net.add(&record, |sum| writer.push(sum))?,
             }

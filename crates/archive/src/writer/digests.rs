@@ -10,7 +10,7 @@ use crate::record::{PageAt, RunRecord};
 use crate::run::{Digests, RunHeader};
 
 /// Sums up the digests of records that come in the order of runs: those of one page and tag are bound together.
-pub(super) struct DigestSum {
+pub(crate) struct DigestSum {
     region: Arc<RegionDigest>,
     digests: Digests,
     page: Option<(PageAt, CkptEpoch)>,
@@ -21,7 +21,7 @@ pub(super) struct DigestSum {
 }
 
 impl DigestSum {
-    pub(super) fn new(region: Arc<RegionDigest>) -> DigestSum {
+    pub(crate) fn new(region: Arc<RegionDigest>) -> DigestSum {
         DigestSum {
             region,
             digests: Digests::default(),
@@ -32,14 +32,14 @@ impl DigestSum {
     }
 
     /// The digests of all records.
-    pub(super) fn finish(mut self, header: &RunHeader) -> Result<Digests> {
+    pub(crate) fn finish(mut self, header: &RunHeader) -> Result<Digests> {
         self.bind(header)?;
         self.settle();
         Ok(self.digests)
     }
 
     /// Adds a record.
-    pub(super) fn add(&mut self, record: &RunRecord<'_>, header: &RunHeader) -> Result<()> {
+    pub(crate) fn add(&mut self, record: &RunRecord<'_>, header: &RunHeader) -> Result<()> {
         let page = (record.at, record.tag);
         if self.page != Some(page) {
             self.bind(header)?;

@@ -6,6 +6,7 @@ mod common;
 mod crash;
 mod damage;
 mod damaged_backups;
+mod drain;
 mod example;
 mod forged;
 mod generation;

@@ -26,11 +26,16 @@ fn images() -> Images {
 }
 
 pub fn create(disk: &Arc<dyn Disk>) -> Result<Arc<Store>> {
+    create_from(disk, 1)
+}
+
+/// Makes an archive that begins with an epoch.
+pub fn create_from(disk: &Arc<dyn Disk>, begin: u64) -> Result<Arc<Store>> {
     let creation = Creation {
         uuid: UUID,
         life: 1,
-        begin: Epoch(1),
-        positions: vec![Pos(100)],
+        begin: Epoch(begin),
+        positions: vec![Pos(100 * begin)],
         images: images(),
         parent: None,
         is_whole: false,

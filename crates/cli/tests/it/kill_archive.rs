@@ -12,14 +12,14 @@ use crate::support::{Client, Reply, Server, arg, ended, number_from_env};
 
 const CLIENTS: u64 = 4;
 
-fn done(args: &[&str]) -> String {
+pub fn done(args: &[&str]) -> String {
     let (code, text) = ended(args);
     assert_eq!(code, 0, "{args:?}: {text}");
     text
 }
 
 /// A field of INFO archive.
-fn field(server: &Server, name: &str) -> String {
+pub fn field(server: &Server, name: &str) -> String {
     let Reply::Bulk(Some(info)) = server.ask(&["INFO", "archive"]) else {
         panic!("no INFO");
     };
@@ -30,7 +30,7 @@ fn field(server: &Server, name: &str) -> String {
         .to_owned()
 }
 
-fn wait_until(server: &Server, name: &str, holds: impl Fn(&str) -> bool) -> String {
+pub fn wait_until(server: &Server, name: &str, holds: impl Fn(&str) -> bool) -> String {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let value = field(server, name);
@@ -100,7 +100,7 @@ fn numbers(server: &Server, id: usize) -> u64 {
     count
 }
 
-fn restore(archive: &Path, to: &Path) {
+pub fn restore(archive: &Path, to: &Path) {
     drop(std::fs::remove_dir_all(to));
     done(&["restore", "--from", arg(archive), "--to", arg(to)]);
 }

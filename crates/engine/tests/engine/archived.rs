@@ -59,6 +59,10 @@ fn merging(archiving: &Archiving) -> Merging {
     Merging::new(archiving.lent(), options, Retention::default())
 }
 
+fn logs(log: &Arc<SimDisk>) -> Vec<Arc<dyn Disk>> {
+    vec![log.life()]
+}
+
 fn open_core(
     (log, streams): (&Arc<SimDisk>, usize),
     clock: &Arc<ManualClock>,
@@ -192,7 +196,11 @@ impl World {
         self.begin_archiving();
         let anchor = read_anchor(self.log.life().as_ref()).unwrap().unwrap();
         let declared = anchor.archived.is_some() && !self.fails;
-        let end = declared.then(|| self.archiving.end_of(&anchor.uuid).unwrap());
+        let end = declared.then(|| {
+            self.archiving
+                .end_of(&anchor.uuid, &logs(&self.log))
+                .unwrap()
+        });
         self.core = open_core((&self.log, self.streams), &self.clock, end.flatten());
         self.read();
     }
@@ -213,7 +221,10 @@ impl World {
             self.step();
         }
         let uuid = self.core.anchor().get().uuid;
-        assert_eq!(self.archiving.end_of(&uuid).unwrap(), self.core.archived());
+        assert_eq!(
+            self.archiving.end_of(&uuid, &logs(&self.log)).unwrap(),
+            self.core.archived()
+        );
         let store = Store::read_only(self.store.life(), &uuid).unwrap();
         let manifest = store.manifest();
         let mut found = Vec::new();
@@ -397,7 +408,7 @@ fn an_archive_that_is_gone_is_not_begun_again_and_the_log_is_kept() {
     assert!(refused.contains("has no archive"), "{refused}");
     assert!(empty.files().is_empty());
     assert!(list_archives(empty.life().as_ref()).unwrap().is_empty());
-    assert_eq!(elsewhere.end_of(&Uuid([9; 16])).unwrap(), None);
+    assert_eq!(elsewhere.end_of(&Uuid([9; 16]), &logs(&log)).unwrap(), None);
 }
 
 /// The simulator found an archive that was behind the anchor: the next life believed a manifest that a killed process had
@@ -418,13 +429,15 @@ fn the_log_is_cut_behind_what_a_killed_process_left_only_when_that_is_durable() 
         drop((core, archiving));
         log.crash(CrashProfile::Killed, 1);
         let archiving = Archiving::new(store.life(), LIFE);
-        let end = archiving.end_of(&uuid).unwrap();
+        let end = archiving.end_of(&uuid, &logs(&log)).unwrap();
         let core = open_core((&log, 1), &clock, end);
         core.checkpoint_now().unwrap();
         core.checkpoint_now().unwrap();
         let named = core.anchor().get().archived.clone().unwrap();
         store.crash(CrashProfile::Nothing, 1);
-        let end = Archiving::new(store.life(), LIFE).end_of(&uuid).unwrap();
+        let end = Archiving::new(store.life(), LIFE)
+            .end_of(&uuid, &logs(&log))
+            .unwrap();
         assert!(end.unwrap().epoch >= named.epoch, "step {steps}");
         if made {
             assert!(named.epoch > Epoch(0) && steps > 10, "{steps}");

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use perdura::archive::backlog::BacklogOptions;
 use perdura::{Archiving, Core, Disks, Env, Error, Progress, Rung};
 use perdura_archive::{ArchiverStep, Object, ObjectId, Store};
 use perdura_base::{Epoch, StreamId, Uuid};
-use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::restore::{
     At, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
@@ -36,6 +37,8 @@ pub struct World {
     pub clock: Arc<ManualClock>,
     core: Option<Core>,
     archiving: Archiving,
+    /// The archive's disk is away.
+    pub is_away: bool,
     pub uuid: Uuid,
     seed: u64,
     pub changes: Vec<Change>,
@@ -51,6 +54,11 @@ fn key(number: usize) -> String {
 pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     let all = (0..KEYS).filter_map(|number| Some((number, get(core, &key(number))?)));
     all.collect()
+}
+
+/// Archiving onto a disk, with a backlog.
+fn archiving(archive: &Arc<SimDisk>, life: u64) -> Archiving {
+    Archiving::new(archive.life(), life).with_backlog(BacklogOptions::default())
 }
 
 /// Opens the database on a data disk and a log disk.
@@ -93,7 +101,8 @@ impl World {
     ) -> World {
         let core = open_on(&data, &log, &clock, seed).expect("it opens");
         let mut world = World {
-            archiving: Archiving::new(archive.life(), 1),
+            archiving: archiving(&archive, 1),
+            is_away: false,
             uuid: core.anchor().get().uuid,
             state: values(&core),
             seed,
@@ -154,20 +163,49 @@ impl World {
             .for_each(|change| change.wall_us = now);
     }
 
-    /// Archives everything that is durable.
+    /// Archives everything that is durable; into the backlog while the archive is away.
     pub fn archive(&mut self) {
         let durable = self.core().wal().durable(Rung::Disk);
+        self.archiving.look_for_archive();
         loop {
-            let core = self.core.as_ref().expect("it is open");
             self.archiving.cut_at(durable);
-            let step = self
-                .archiving
-                .step(core)
-                .expect("the archive's disk is whole");
-            if step == ArchiverStep::Idle && self.archiving.has_all() {
+            if self.archive_step() == ArchiverStep::Idle && self.archiving.has_all() {
                 return;
             }
         }
+    }
+
+    /// Takes a step of archiving.
+    pub fn archive_step(&mut self) -> ArchiverStep {
+        let core = self.core.as_ref().expect("it is open");
+        let step = self.archiving.step(core);
+        let trouble = self.archiving.take_trouble();
+        assert!(trouble.is_none() || self.is_away, "{trouble:?}");
+        match step {
+            Ok(step) => step,
+            Err(_) if self.is_away => ArchiverStep::Working,
+            Err(error) => panic!("the archive's disk is whole: {error}"),
+        }
+    }
+
+    /// The archive's disk goes away.
+    pub fn leave(&mut self) {
+        let cut_after_ops = Some(1);
+        let none = FaultPlan::default();
+        self.archive.set_plan(FaultPlan {
+            cut_after_ops,
+            ..none
+        });
+        self.is_away = true;
+    }
+
+    /// It is back, as a crash of its machine leaves it.
+    pub fn come_back(&mut self, profile: CrashProfile, seed: u64) {
+        self.archiving = Archiving::new(self.archive.life(), 1);
+        self.archive.crash(profile, seed);
+        self.archive.set_plan(FaultPlan::default());
+        self.archiving = archiving(&self.archive, seed | 1);
+        self.is_away = false;
     }
 
     /// Takes a checkpoint and copies it to the archive.
@@ -194,7 +232,8 @@ impl World {
         self.core = None;
         self.archiving = Archiving::new(self.archive.life(), 1);
         self.archive.crash(CrashProfile::Worst, seed);
-        self.archiving = Archiving::new(self.archive.life(), seed | 1);
+        self.archiving = archiving(&self.archive, seed | 1);
+        self.is_away = false;
         self.data.crash(CrashProfile::Worst, seed);
         self.log.crash(CrashProfile::Worst, seed);
         let core = open_on(&self.data, &self.log, &self.clock, self.seed).expect("it opens again");
@@ -242,7 +281,7 @@ impl World {
     pub fn reopen(&mut self) {
         let core = open_on(&self.data, &self.log, &self.clock, self.seed).expect("it opens again");
         self.core = Some(core);
-        self.archiving = Archiving::new(self.archive.life(), 3);
+        self.archiving = archiving(&self.archive, 3);
     }
 
     /// The values at an epoch.

@@ -4,6 +4,7 @@ mod archived;
 mod archiver;
 mod archiving;
 mod backing_up;
+mod backlog;
 mod collection_log;
 mod collections;
 mod core_steps;

@@ -74,10 +74,13 @@ impl World {
         let life: Arc<dyn Disk> = self.log.life();
         let anchor = read_anchor(life.as_ref()).expect("a disk");
         let archived = anchor.filter(|anchor| anchor.archived.is_some());
-        let archived =
-            archived.and_then(|anchor| self.archiving.end_of(&anchor.uuid).expect("it is read"));
+        let disks = Disks::on_one(life, STREAMS);
+        let archived = archived.and_then(|anchor| {
+            let end = self.archiving.end_of(&anchor.uuid, &disks.logs);
+            end.expect("it is read")
+        });
         let env = Env {
-            disks: Disks::on_one(life, STREAMS),
+            disks,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: 7,
         };

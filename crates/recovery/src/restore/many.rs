@@ -68,7 +68,7 @@ pub(super) fn reduce(
                 moments: within.map(|epoch| Moment { epoch, wall_us: 0 }).collect(),
                 images: kept.images.clone(),
             }),
-            listed: None,
+            ..MergeOptions::default()
         };
         let disk = Arc::clone(scratch.disk());
         let merge = Merge::new(disk, scratch.dir(), inputs, options, Arc::clone(&digest))?;

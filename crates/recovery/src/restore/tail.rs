@@ -2,16 +2,19 @@
 //!
 //! The archive ends a second or so before the log does. If the log is on other disks than the one that was lost, nothing
 //! that was acknowledged is lost: `wal` finds out how the log goes on behind the archive's end and where it ends
-//! ([`perdura_wal::survive`]), and the archiver of the product makes runs of it.
+//! ([`perdura_wal::survive`]), and the archiver of the product makes runs of it. If the archive was away, runs wait in a backlog
+//! beside the log, which was cut behind them: they come first.
 
 use std::sync::Arc;
 
 use perdura_archive::backup::BackupHeader;
-use perdura_archive::{Archiver, ArchiverOptions, ArchiverStep, Run, Store};
+use perdura_archive::{
+    Archiver, ArchiverOptions, ArchiverStep, Follows, Merge, MergeOptions, Run, Store, backlog,
+};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
-use perdura_wal::{EpochSource, Scheme, SegmentSizes, survive};
+use perdura_wal::{EpochEnds, EpochSource, Scheme, SegmentSizes, survive};
 
 use super::at::last_listed;
 use super::choose::beginning;
@@ -71,7 +74,17 @@ pub fn read_tail(
         first: header.segments.0,
         max: header.segments.1,
     };
-    let from = end_of(store)?;
+    let mut from = end_of(store)?;
+    let mut wall_us = last_listed(store)?.map_or(0, |last| last.wall_us);
+    let mut runs = read_backlog(store, logs, scratch, (&from, wall_us))?;
+    if let Some(last) = runs.last() {
+        from = EpochEnds {
+            epoch: last.id().epochs.last(),
+            ends: last.ends().to_vec(),
+        };
+        let moment = last.moments().list().last();
+        wall_us = wall_us.max(moment.map_or(0, |moment| moment.wall_us));
+    }
     let uuid = *store.uuid();
     let survivor = survive(logs, uuid, (scheme, sizes), &from)?;
     let durable = survivor.durable;
@@ -83,10 +96,9 @@ pub fn read_tail(
     );
     assert_eq!(logs.len(), from.ends.len(), "each stream has a disk");
     if durable.epoch == from.epoch {
-        return Ok(Vec::new());
+        return Ok(runs);
     }
     let source = EpochSource::open(logs, &survivor.history, &from)?;
-    let wall_us = last_listed(store)?.map_or(0, |last| last.wall_us);
     let mut archiver = Archiver::new(
         source,
         Arc::clone(scratch.disk()),
@@ -95,7 +107,6 @@ pub fn read_tail(
         Arc::new(RegionDigest::new()),
         wall_us,
     );
-    let mut runs: Vec<Arc<Run>> = Vec::new();
     archiver.cut_at(durable.epoch);
     loop {
         match archiver.step(&durable, 0)? {
@@ -107,5 +118,54 @@ pub fn read_tail(
     }
     let reached = runs.last().map_or(Epoch(0), |run| run.id().epochs.last());
     assert_eq!(reached, durable.epoch, "the runs have all that is durable");
+    Ok(runs)
+}
+
+/// The runs that wait beside a surviving log, behind the archive's end at `from` with the latest moment `wall_us`. One that has
+/// epochs before is written again without them.
+fn read_backlog(
+    store: &Store,
+    logs: &[Arc<dyn Disk>],
+    scratch: &Scratch,
+    (from, wall_us): (&EpochEnds, u64),
+) -> Result<Vec<Arc<Run>>> {
+    let uuid = store.uuid();
+    let Some(backlog) = backlog::find(logs, uuid)? else {
+        return Ok(Vec::new());
+    };
+    let begin = Epoch(from.epoch.0 + 1);
+    let waiting = backlog.readable_runs()?.into_iter();
+    let mut runs: Vec<Arc<Run>> = waiting
+        .skip_while(|run| run.id().epochs.end <= begin)
+        .collect();
+    let Some(first) = runs.first_mut() else {
+        return Ok(runs);
+    };
+    let epochs = first.id().epochs;
+    if begin < epochs.begin {
+        return Err(Error::Usage(format!(
+            "the archive ends with epoch {}, and the runs that wait for it on the log's disk, in {}, begin with epoch {}: what is between \
+             them is lost, or in another copy of the archive. Give that copy, or restore without --log-dir",
+            from.epoch,
+            backlog.disk().name(),
+            epochs.begin
+        )));
+    }
+    if epochs.begin < begin {
+        let options = MergeOptions {
+            follows: Some(Follows { begin, wall_us }),
+            ..MergeOptions::default()
+        };
+        let disk = Arc::clone(scratch.disk());
+        let digest = Arc::new(RegionDigest::new());
+        let inputs = vec![Arc::clone(first)];
+        let written = Merge::new(disk, scratch.dir(), inputs, options, digest)?.run()?;
+        *first = scratch.open(written.id, uuid)?;
+    }
+    assert_eq!(
+        runs.first().map(|run| run.id().epochs.begin),
+        Some(begin),
+        "the runs follow the archive's"
+    );
     Ok(runs)
 }

@@ -313,19 +313,31 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "archive_archived_epoch",
         "archive_epoch",
         As,
-        "The commit epoch up to which the archive holds the log.",
+        "The commit epoch up to which the archive holds the log, or the backlog of one that is away.",
     ),
     (
         "archive_lag_epochs",
         "archive_lag_epochs",
         As,
-        "Durable epochs that the archive does not hold yet.",
+        "Durable epochs that neither holds yet.",
     ),
     (
         "archive_lag_us",
         "archive_lag_seconds",
         Micro,
-        "How long ago the archive held all that was durable.",
+        "How long ago they held all that was durable.",
+    ),
+    (
+        "archive_backlog_bytes",
+        "archive_backlog_bytes",
+        As,
+        "Bytes of the runs that wait on the log's disk because the archive is away.",
+    ),
+    (
+        "archive_backlog_full",
+        "archive_backlog_full",
+        As,
+        "Whether writes are refused because so much waits for the archive.",
     ),
     (
         "archive_runs_now",
@@ -397,7 +409,7 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "archive_alarm",
         "archive_alarm",
         Any,
-        "Whether a proof or a drill has failed, or no proof was made for some checkpoints.",
+        "Whether the archive is away, a proof or a drill has failed, or no proof was made for some checkpoints.",
     ),
     (
         "restart_seconds_total",

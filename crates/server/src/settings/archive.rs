@@ -3,8 +3,8 @@
 use perdura::retention::words::show_age;
 use perdura::{Generation, Retention};
 
-use super::kind::{Kind, boolean, known, yes_no};
-use super::row::{database, one, path, put_path, row};
+use super::kind::{Kind, boolean, known, number, yes_no};
+use super::row::{ANY_BYTES, database, one, path, put_path, row};
 use super::{Group, Setting};
 
 pub const DIRECTORY: Setting = row(
@@ -17,6 +17,20 @@ pub const DIRECTORY: Setting = row(
         &mut o.archive,
         v
     )),
+);
+
+pub const BACKLOG: Setting = row(
+    "archive-backlog",
+    Group::Database,
+    ANY_BYTES,
+    "How much waits on the log's disk while the archive is away, as runs that it gets when it is back, and as log. Then writes are refused \
+     until it is back. 0: no runs are made meanwhile, and the log waits up to the end of its disk.",
+    database!(|o| one(o.archive_backlog.unwrap_or(0)), |o, v| {
+        let mut bytes = 0;
+        number(&mut bytes, &v[0])?;
+        o.archive_backlog = Some(bytes).filter(|bytes| *bytes > 0);
+        Ok(())
+    }),
 );
 
 pub const MERGE: Setting = row(

@@ -56,6 +56,7 @@ pub static SETTINGS: &[Setting] = &[
         database!(|o| one(o.flush_every.as_millis()), |o, v| put_millis(&mut o.flush_every, v)),
     ),
     archive::DIRECTORY,
+    archive::BACKLOG,
     archive::MERGE,
     archive::KEEP,
     archive::MOMENTS,

@@ -27,6 +27,8 @@ pub(crate) struct Character {
     pub losses: u8,
     /// Odds that a restore is interrupted, of 100.
     pub interrupted: u8,
+    /// Bytes that wait while the archive is away; `None`: the log alone does.
+    pub backlog: Option<u64>,
 }
 
 /// Odds of the kinds of step, as weights.
@@ -113,6 +115,7 @@ impl Character {
             together: pick(rng, &[0, 20, 60]),
             losses: pick(rng, &[0, 20, 50]),
             interrupted: pick(rng, &[0, 30, 80]),
+            backlog: pick(rng, &[None, Some(100_000), Some(300_000), Some(4 << 20)]),
         }
     }
 }

@@ -288,15 +288,12 @@ impl ArchiveWorld {
             return Ok(());
         }
         let durable = Epoch(self.engine().durable());
-        while self
-            .world
-            .core()
-            .archived()
-            .is_none_or(|end| end.epoch < durable)
-        {
-            if let Some(archiving) = &mut self.archiving {
-                archiving.cut_at(durable);
+        while let Some(archiving) = &mut self.archiving {
+            if archiving.held().is_some_and(|end| end.epoch >= durable) {
+                break;
             }
+            archiving.cut_at(durable);
+            archiving.look_for_archive();
             self.archiver_step()?;
         }
         let uuid = self.uuid();

@@ -79,6 +79,11 @@ impl ArchiveWorld {
     }
 
     fn archiver_steps(&mut self) -> Check {
+        if self.rng.u8(0..3) == 0
+            && let Some(archiving) = &mut self.archiving
+        {
+            archiving.look_for_archive();
+        }
         for _ in 0..self.draw_stride() {
             match self.archiver_step()? {
                 Some(ArchiverStep::Working | ArchiverStep::Run(_)) => {}
@@ -94,31 +99,70 @@ impl ArchiveWorld {
         else {
             return Ok(None);
         };
-        match archiving.step(core) {
+        let (was_away, is_held) = (archiving.is_away(), core.wal().is_growth_held());
+        let step = archiving.step(core);
+        if let Some(held) = archiving.held() {
+            self.told.epoch = self.told.epoch.max(held.epoch.0);
+        }
+        let drained = archiving.backlog_stats(core).drained_runs;
+        let marks = [
+            (!was_away && archiving.is_away(), "archive_away"),
+            (drained > self.drained, "drained"),
+            (!is_held && core.wal().is_growth_held(), "backlog_full"),
+        ];
+        self.drained = drained;
+        let trouble = archiving.take_trouble();
+        marks
+            .into_iter()
+            .filter(|mark| mark.0)
+            .for_each(|mark| self.reach(mark.1));
+        match trouble {
+            Some(Error::Locked { .. }) if !self.is_let_go => self.let_go()?,
+            Some(error) => self.store_failed("the archive", &error)?,
+            None => {}
+        }
+        self.archiver_stepped(step)
+    }
+
+    fn archiver_stepped(
+        &mut self,
+        step: Result<ArchiverStep, Error>,
+    ) -> Check<Option<ArchiverStep>> {
+        let (Some(archiving), Some(core)) = (&self.archiving, &self.world.machine.engine) else {
+            return Ok(None);
+        };
+        match step {
             Ok(step) => {
                 self.is_let_go = false;
                 self.told.exists |= archiving.lent().get().is_some();
                 if let ArchiverStep::Run(run) = &step {
                     let end = run.end.epoch.0;
                     assert!(
-                        self.told.epoch < end && end <= core.wal().durable(Rung::Disk).0,
-                        "a run has epochs that are new and durable"
+                        end <= core.wal().durable(Rung::Disk).0,
+                        "a run has epochs that are durable"
                     );
-                    self.told.epoch = end;
+                    // A database that could not read its archive may not know how far that is.
+                    assert!(
+                        self.told.kept < end || archiving.is_away(),
+                        "a run has epochs that are new"
+                    );
+                    self.told.kept = self.told.kept.max(end);
                     self.note(end);
                     self.reach("run");
                 }
                 Ok(Some(step))
             }
-            // The process itself has the archive open in another machine, which lets go of it as soon as it can.
-            Err(Error::Locked { .. }) if !self.is_let_go => {
-                self.end_backup();
-                self.merger_steps()?;
-                self.is_let_go = true;
-                Ok(None)
-            }
+            Err(Error::Locked { .. }) if !self.is_let_go => self.let_go().map(|()| None),
             Err(error) => self.store_failed("the archiver", &error).map(|()| None),
         }
+    }
+
+    /// The process itself has the archive open in another machine, which lets go of it as soon as it can.
+    fn let_go(&mut self) -> Check {
+        self.end_backup();
+        self.merger_steps()?;
+        self.is_let_go = true;
+        Ok(())
     }
 
     pub(crate) fn merger_options(&self) -> MergerOptions {

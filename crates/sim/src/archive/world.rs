@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use fastrand::Rng;
+use perdura::archive::backlog::BacklogOptions;
 use perdura::{Archiving, Core, Error, Merging, Progress};
 use perdura_archive::Retention;
 use perdura_archive::backup::BackupId;
@@ -29,8 +30,10 @@ use super::timeline::Timeline;
 pub(crate) struct Told {
     /// Whether the archive exists.
     pub exists: bool,
-    /// The log is archived up to here.
+    /// The archive has the log up to here.
     pub epoch: u64,
+    /// The archive, or the backlog, has the log up to here.
+    pub kept: u64,
     pub backups: Vec<BackupId>,
 }
 
@@ -64,6 +67,8 @@ pub(crate) struct ArchiveWorld {
     pub store_faults_before: u64,
     /// Numbers that were drawn aside.
     pub drawn: u64,
+    /// Runs that this life's archive got from its backlog.
+    pub drained: u64,
 }
 
 impl Deref for ArchiveWorld {
@@ -99,6 +104,7 @@ impl ArchiveWorld {
             is_gone: false,
             store_faults_before: 0,
             drawn: 0,
+            drained: 0,
         }
     }
 
@@ -122,13 +128,21 @@ impl ArchiveWorld {
     pub(crate) fn begin_archiving(&mut self) {
         let life = self.fresh();
         let store = Arc::clone(&self.store);
-        let archiving = Archiving::new(store, life).with_workspace(self.character.workspace_bytes);
+        let mut archiving =
+            Archiving::new(store, life).with_workspace(self.character.workspace_bytes);
+        if let Some(bytes_max) = self.character.backlog {
+            archiving = archiving.with_backlog(BacklogOptions {
+                bytes_max,
+                ..BacklogOptions::default()
+            });
+        }
         self.merging = Some(Merging::new(
             archiving.lent(),
             self.merger_options(),
             Retention::default(),
         ));
         self.archiving = Some(archiving);
+        self.drained = 0;
     }
 
     /// The backup that is being made is given up.
@@ -161,7 +175,7 @@ impl Lives for ArchiveWorld {
         let mut options = self.world.options();
         if let Some(anchor) = anchor.filter(|anchor| anchor.archived.is_some()) {
             let archiving = Archiving::new(self.store.life(), 0);
-            match archiving.end_of(&anchor.uuid) {
+            match archiving.end_of(&anchor.uuid, &self.world.env(disks).disks.logs) {
                 Ok(end) => options.archived = end,
                 Err(_) if self.store_may_fail() => {}
                 Err(error) => return Err(error),
@@ -226,10 +240,10 @@ impl Lives for ArchiveWorld {
 
     fn check_restart(&mut self) -> Check {
         let durable = self.world.core().report().durable_epoch;
-        if durable < self.told.epoch {
+        if durable < self.told.kept {
             return Err(format!(
                 "epoch {} was archived, the restart kept only {durable}",
-                self.told.epoch
+                self.told.kept
             ));
         }
         assert!(

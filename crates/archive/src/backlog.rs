@@ -1,0 +1,52 @@
+//! The backlog of an archive: where runs wait on the log's disk while the archive is away.
+//!
+//! It is an archive of its own, in folder [`FOLDER`] of the disk of the log's first stream. It begins where the archive ends, or
+//! before, and the log may be cut behind its end. Without a run it says nothing.
+
+use std::sync::Arc;
+
+use perdura_base::{Result, Uuid};
+use perdura_device::{Disk, Folder};
+
+use crate::manifest::Manifest;
+use crate::store::{Store, list_archives};
+
+/// The name of the folder.
+pub const FOLDER: &str = "backlog";
+
+/// The disk of the backlog of a database whose log is on these disks, by streams.
+///
+/// # Errors
+/// None, as the name is a good one.
+///
+/// # Panics
+/// Without a stream.
+pub fn disk_of(logs: &[Arc<dyn Disk>]) -> Result<Arc<dyn Disk>> {
+    assert!(!logs.is_empty(), "a log has a stream");
+    Ok(Arc::new(Folder::new(Arc::clone(&logs[0]), FOLDER)?))
+}
+
+/// The backlog of a database, to be read, if it has one. It may have no run.
+///
+/// # Errors
+/// The disk's; [`Error::Corrupt`](perdura_base::Error::Corrupt) for a manifest that is missing or damaged.
+pub fn find(logs: &[Arc<dyn Disk>], database: &Uuid) -> Result<Option<Arc<Store>>> {
+    let disk = disk_of(logs)?;
+    match list_archives(disk.as_ref()) {
+        Err(error) if error.is_not_found() => Ok(None),
+        Ok(found) if !found.contains(database) => Ok(None),
+        found => {
+            found?;
+            let store = Store::read_only(disk, database)?;
+            assert_eq!(store.uuid(), database, "it is the database's");
+            Ok(Some(store))
+        }
+    }
+}
+
+/// Bytes of the runs that wait.
+#[must_use]
+pub fn waiting_bytes(backlog: &Manifest) -> u64 {
+    let runs = backlog.objects.iter().filter(|o| o.id.run().is_some());
+    runs.map(|object| object.bytes).sum()
+}

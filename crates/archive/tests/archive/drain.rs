@@ -1,0 +1,240 @@
+//! A backlog becomes part of the archive, each record once, whatever the archive has of it already and at whichever I/O either disk fails.
+
+use std::sync::Arc;
+
+use perdura_archive::{
+    Drain, DrainStep, Edit, Merger, MergerOptions, Object, RunId, Store, list_archives,
+};
+use perdura_base::{Epoch, Error, Pos, Result};
+use perdura_device::{CrashProfile, Disk, FaultPlan, Folder, MemDisk, SimDisk};
+use perdura_page::RegionDigest;
+use perdura_wal::EpochEnds;
+
+use crate::common::{Owned, UUID};
+use crate::store::{archive, contents, create, create_from, database, log, of_log, open};
+
+/// The epoch behind the log's last.
+const END: u64 = 46;
+
+/// A backlog that begins with an epoch and has the log up to its end in runs of five epochs, of which some are merged.
+fn backlog(disk: &Arc<dyn Disk>, log: &[Owned], begin: u64) -> Result<Arc<Store>> {
+    let store = create_from(disk, begin)?;
+    while store.manifest().end.0 < END {
+        let end = (store.manifest().end.0 + 5).min(END);
+        archive(&store, log, end)?;
+        let options = MergerOptions {
+            fan_in: 3,
+            ..MergerOptions::default()
+        };
+        let region = Arc::new(RegionDigest::new());
+        Merger::new(Arc::clone(&store), options, region)?.run()?;
+    }
+    Ok(store)
+}
+
+/// Moves everything that waits.
+fn drain(waiting: &Arc<Store>, into: &Arc<Store>) -> Result<Vec<RunId>> {
+    let region = Arc::new(RegionDigest::new());
+    let mut drain = Drain::new(Arc::clone(waiting), Arc::clone(into), region, 0)?;
+    let mut moved = Vec::new();
+    loop {
+        match drain.step()? {
+            DrainStep::Working => {}
+            DrainStep::Empty => return Ok(moved),
+            DrainStep::Run(run, ends) => {
+                let images = None;
+                let edit = Edit::AddRun {
+                    run: Object::of(&run),
+                    ends,
+                    images,
+                };
+                into.publish(edit).run()?;
+                moved.push(run.id);
+                drain.added();
+            }
+        }
+    }
+}
+
+#[test]
+fn an_archive_gets_what_it_lacks_wherever_it_ends() {
+    let log = log();
+    for has in 21..=END {
+        let (disk, other): (Arc<dyn Disk>, Arc<dyn Disk>) =
+            (Arc::new(MemDisk::new()), Arc::new(MemDisk::new()));
+        let store = create(&disk).expect("memory");
+        archive(&store, &log, has).expect("memory");
+        let waiting = backlog(&other, &log, 21).expect("memory");
+        assert!(waiting.manifest().runs().any(|run| run.level > 0));
+        let moved = drain(&waiting, &store).expect("memory");
+        assert_eq!(store.manifest().end, Epoch(END));
+        assert_eq!(
+            contents(&store).expect("runs"),
+            of_log(&log, &store),
+            "{has}"
+        );
+        assert!(moved.iter().all(|run| run.level == 0), "{moved:?}");
+        let manifest = waiting.manifest();
+        assert_eq!(manifest.runs().count(), 0, "nothing waits any more");
+        let files = other.list(&waiting.runs_dir()).expect("the folder");
+        assert!(files.is_empty(), "{files:?}");
+    }
+}
+
+#[test]
+fn the_archives_moments_do_not_go_back() {
+    let log = log();
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    archive(&store, &log, 21).expect("memory");
+    // The clock was set back while the archive was away: the test's moments are their epochs.
+    let waiting = backlog(&(Arc::new(MemDisk::new()) as Arc<dyn Disk>), &log, 21).expect("memory");
+    let region = Arc::new(RegionDigest::new());
+    let mut drain = Drain::new(waiting, Arc::clone(&store), region, 1000).expect("it follows");
+    loop {
+        let step = drain.step().expect("memory");
+        if let DrainStep::Run(run, _) = step {
+            let run = store.open_run(run.id).expect("it exists");
+            let moments = run.moments().list();
+            assert!(!moments.is_empty());
+            assert!(moments.iter().all(|moment| moment.wall_us == 1000));
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_hole_between_archive_and_backlog_is_named() {
+    let log = log();
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    archive(&store, &log, 19).expect("memory");
+    let waiting = backlog(&(Arc::new(MemDisk::new()) as Arc<dyn Disk>), &log, 21).expect("memory");
+    let refused = drain(&waiting, &store).expect_err("epochs 19 and 20 are missing");
+    assert!(
+        matches!(
+            refused,
+            Error::ArchiveBehind {
+                archived: Epoch(18),
+                anchor: Epoch(20)
+            }
+        ),
+        "{refused}"
+    );
+    assert_eq!(store.manifest().end, Epoch(19), "nothing was changed");
+}
+
+#[test]
+fn an_empty_archive_goes_on_further_ahead_and_one_with_runs_does_not() {
+    let log = log();
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create_from(&disk, 10).expect("memory");
+    let to = |epoch: u64, pos: u64| {
+        Edit::Skip(EpochEnds {
+            epoch: Epoch(epoch),
+            ends: vec![Pos(pos)],
+        })
+    };
+    store.publish(to(19, 2000)).run().expect("it is empty");
+    assert_eq!(store.manifest().begin, Epoch(20));
+    let back = store.publish(to(12, 1300)).run().expect_err("back");
+    assert!(matches!(back, Error::Usage(_)), "{back}");
+    archive(&store, &log, 25).expect("it goes on there");
+    let refused = store.publish(to(30, 3100)).run().expect_err("it has runs");
+    assert!(refused.to_string().contains("1 objects"), "{refused}");
+}
+
+/// The two disks of a drain.
+struct Disks {
+    archive: Arc<SimDisk>,
+    log: Arc<SimDisk>,
+}
+
+impl Disks {
+    fn stores(&self, life: u64) -> Result<(Arc<Store>, Arc<Store>)> {
+        let archive: Arc<dyn Disk> = self.archive.life();
+        let other: Arc<dyn Disk> = Arc::new(Folder::new(self.log.life(), "backlog")?);
+        assert_eq!(list_archives(other.as_ref())?, [UUID]);
+        Ok((
+            open(&archive, database(life))?.0,
+            open(&other, database(life))?.0,
+        ))
+    }
+}
+
+/// Drains with one disk failing at its nth I/O, crashes both, and drains the rest. Returns whether the I/O came.
+fn crash_at(
+    n: u64,
+    of_archive: bool,
+    profile: CrashProfile,
+    log: &[Owned],
+) -> Result<bool, String> {
+    let disks = Disks {
+        archive: SimDisk::new(n),
+        log: SimDisk::new(n + 1),
+    };
+    let archive_disk: Arc<dyn Disk> = disks.archive.life();
+    let store = create(&archive_disk).expect("a disk");
+    archive(&store, log, 23).expect("a disk");
+    let folder = Folder::new(disks.log.life(), "backlog").expect("a name");
+    folder.make_dir("").expect("a disk");
+    let waiting = backlog(&(Arc::new(folder) as Arc<dyn Disk>), log, 21).expect("a disk");
+    let fails = if of_archive {
+        &disks.archive
+    } else {
+        &disks.log
+    };
+    fails.set_plan(FaultPlan {
+        cut_after_ops: Some(n),
+        ..FaultPlan::default()
+    });
+    let done = drain(&waiting, &store).is_ok();
+    drop((store, waiting));
+    disks.archive.crash(profile, n);
+    disks.log.crash(profile, n);
+    let wrong = |error: Error| format!("{profile:?}, I/O {n}: {error}");
+    let (store, waiting) = disks.stores(2).map_err(wrong)?;
+    drain(&waiting, &store).map_err(wrong)?;
+    if store.manifest().end != Epoch(END) {
+        return Err(format!("it ends at {}", store.manifest().end));
+    }
+    match contents(&store).map_err(wrong)? == of_log(log, &store) {
+        true => Ok(done),
+        false => Err(format!("{profile:?}, I/O {n}: other records")),
+    }
+}
+
+/// The first thing that is wrong after a crash at any I/O of either disk, and how many crashes there were.
+fn first_wrong() -> (Option<String>, u64) {
+    let (log, mut crashes) = (log(), 0);
+    for profile in CrashProfile::ALL {
+        for of_archive in [true, false] {
+            for n in 1.. {
+                crashes += 1;
+                match crash_at(n, of_archive, profile, &log) {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(wrong) => return (Some(wrong), crashes),
+                }
+            }
+        }
+    }
+    (None, crashes)
+}
+
+#[test]
+fn after_a_crash_at_any_io_of_either_disk_the_archive_gets_each_record_once() {
+    let (wrong, crashes) = first_wrong();
+    assert_eq!(wrong, None);
+    assert!(crashes > 200, "{crashes} crashes");
+}
+
+#[cfg(feature = "flaws")]
+#[test]
+fn the_seeded_bug_of_a_backlog_that_is_forgotten_early_is_caught() {
+    use perdura_base::flaw::{Flaw, arm};
+    arm(Some(Flaw::BacklogForgottenEarly));
+    let (wrong, _) = first_wrong();
+    arm(None);
+    assert!(wrong.is_some());
+}

@@ -1,0 +1,352 @@
+//! The backlog: runs wait on the log's disk while the archive is away.
+//!
+//! ```text
+//!  archive fails ──► backlog: archiver ──► runs here ──► the log may be cut behind them
+//!                     │        merger ──► fewer of them
+//!  archive is back ───┴──────► drain ──► runs there, one after the other ──► none is left: the archiver goes on in the archive
+//! ```
+//!
+//! It is an archive of its own ([`Store`]), in folder `backlog` of the first stream's disk: where the log would be that its runs stand for,
+//! so that what survives the loss of another disk still does. It begins where the archive ended as far as that was known. Its merger
+//! combines no records, so each epoch stays a moment. An empty one stays where it is, for the next time.
+//!
+//! # The bound
+//! Runs and the log that is not archived together take as much as the options say, about. The archiver stops when another run might not
+//! fit; then the log grows, until both together reach the bound. Then the log gets no more files ([`Wal::hold_growth`]): writes are refused
+//! as on a full disk, and resume by themselves.
+//!
+//! # Source
+//! The design is ours; "Single-pass restore after a media failure" leaves an archive that cannot be written open.
+
+use std::sync::Arc;
+
+use perdura_archive::backlog::{disk_of, waiting_bytes};
+use perdura_archive::merger::Policy;
+use perdura_archive::store::{Creation, Own, Publication};
+use perdura_archive::{
+    Codec, Drain, DrainStep, Edit, Images as ArchiveImages, Merger, MergerOptions, MergerStep,
+    Object, Progress, Role, Store, Verdict, Writer, list_archives,
+};
+use perdura_base::num::to_u64;
+use perdura_base::{Epoch, Error, Result};
+use perdura_page::RegionDigest;
+use perdura_wal::{EpochEnds, Rung, Wal};
+use serde::Serialize;
+
+use super::end_of;
+use crate::core::Core;
+
+/// What is not the workspace of a run that is written, bytes: its moments, index and ends.
+const RUN_REST_BYTES: u64 = 64 << 10;
+
+/// How much waits for an archive that is away, and how.
+#[derive(Clone)]
+pub struct BacklogOptions {
+    /// Bytes of runs and of log that is not archived, about.
+    pub bytes_max: u64,
+    /// Which moments a merged run lists, because a later merge in the archive is to keep them.
+    pub policy: Policy,
+}
+
+impl Default for BacklogOptions {
+    /// Without a bound, and without a moment that is to be listed.
+    fn default() -> BacklogOptions {
+        BacklogOptions {
+            bytes_max: u64::MAX,
+            policy: Arc::new(|_, _| Verdict::Each),
+        }
+    }
+}
+
+/// What waits for an archive.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct BacklogStats {
+    /// `none`: the archiver writes into the archive. `waiting`: the archive is away. `draining`: it is back, and gets what has waited.
+    pub state: &'static str,
+    /// Runs that wait.
+    pub runs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the log that neither archive nor backlog has.
+    pub log_bytes: u64,
+    /// How many bytes of both there may be.
+    pub bytes_max: u64,
+    /// Whether the log may not grow, because there are so many.
+    pub full: bool,
+    /// Runs that the archive has got from the backlog since the database was opened.
+    pub drained_runs: u64,
+}
+
+/// As whom a backlog is opened, and with which images.
+pub(super) struct Opener<'a> {
+    pub core: &'a Core,
+    pub life: u64,
+    pub images: ArchiveImages,
+}
+
+impl Opener<'_> {
+    /// Opens the backlog so that it goes on where the archive ends as far as is known, or makes it. One that begins later knows
+    /// better: it was made when the archive ended there.
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Store::create`].
+    pub fn open_or_make(&self, from: &EpochEnds) -> Result<Arc<Store>> {
+        let disk = disk_of(&self.core.disks().logs)?;
+        let uuid = self.core.anchor().get().uuid;
+        disk.make_dir("")?;
+        if !list_archives(disk.as_ref())?.contains(&uuid) {
+            let creation = Creation {
+                uuid,
+                life: self.life,
+                begin: Epoch(from.epoch.0 + 1),
+                positions: from.ends.clone(),
+                images: self.images.clone(),
+                parent: None,
+                is_whole: false,
+                anchor: self.core.anchor_for_archive(),
+            };
+            return Store::create(disk, creation);
+        }
+        let store = self.open()?;
+        let manifest = store.manifest();
+        if manifest.held().0 < from.epoch {
+            // The archive has got all of it.
+            let before = manifest.end;
+            store.publish(Edit::RemoveRuns { before }).run()?;
+            store.publish(Edit::Skip(from.clone())).run()?;
+        }
+        Ok(store)
+    }
+
+    /// Opens the backlog that is there.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(&self) -> Result<Arc<Store>> {
+        let disk = disk_of(&self.core.disks().logs)?;
+        let writer = Writer {
+            role: Role::Database,
+            life: self.life,
+        };
+        let own = Own {
+            images: &self.images,
+            anchor: &self.core.anchor_for_archive(),
+        };
+        let uuid = self.core.anchor().get().uuid;
+        let (store, opened) = Store::open(disk, &uuid, writer, Some(own))?;
+        assert!(
+            opened.damaged.is_empty(),
+            "a backlog has no backups, so none is damaged"
+        );
+        Ok(store)
+    }
+}
+
+/// What a turn did.
+pub(super) enum Turn {
+    /// There was nothing to do.
+    Nothing,
+    Worked,
+    /// The archive has everything that the backlog has, and may be written again.
+    Drained(Arc<Store>),
+    /// The archive failed.
+    Failed(Error),
+}
+
+/// A backlog that is open: what is done with it beside archiving into it.
+pub(super) struct Backlog {
+    store: Arc<Store>,
+    options: BacklogOptions,
+    region: Arc<RegionDigest>,
+    merger: Option<Merger>,
+    /// A merge is going on.
+    merges: bool,
+    drain: Option<Drain>,
+    /// A run that the drain has made becomes part of the archive.
+    adding: Option<Publication>,
+    pub drained: u64,
+}
+
+impl Backlog {
+    pub fn new(store: Arc<Store>, options: BacklogOptions) -> Backlog {
+        Backlog {
+            store,
+            options,
+            region: Arc::new(RegionDigest::new()),
+            merger: None,
+            merges: false,
+            drain: None,
+            adding: None,
+            drained: 0,
+        }
+    }
+
+    /// Whether the archive is away.
+    pub fn is_waiting(&self) -> bool {
+        self.drain.is_none()
+    }
+
+    /// Whether its next turn has something to do.
+    pub fn is_busy(&self) -> bool {
+        self.drain.is_some() || self.merges
+    }
+
+    /// How far the archive has the log, if it is back.
+    pub fn archive_end(&self) -> Option<EpochEnds> {
+        self.drain.as_ref().map(|drain| end_of(drain.archive()))
+    }
+
+    /// Moves what waits into an archive that is back. `wall_us` is the archive's latest moment.
+    ///
+    /// # Errors
+    /// As [`Drain::new`].
+    pub fn drain_into(&mut self, archive: Arc<Store>, wall_us: u64) -> Result<()> {
+        let (backlog, region) = (Arc::clone(&self.store), Arc::clone(&self.region));
+        // Runs that are merged now would have to be taken apart.
+        (self.merger, self.merges) = (None, false);
+        self.drain = Some(Drain::new(backlog, archive, region, wall_us)?);
+        Ok(())
+    }
+
+    /// Leaves what waits where it is.
+    pub fn end_draining(&mut self) {
+        (self.drain, self.adding) = (None, None);
+    }
+
+    /// Drains, or merges, one I/O; `images` are those of the database.
+    ///
+    /// # Errors
+    /// The backlog's disk's, as [`Merger::step`].
+    pub fn turn(&mut self, core: &Core, images: impl FnOnce() -> ArchiveImages) -> Result<Turn> {
+        if self.drain.is_none() {
+            return self.merge();
+        }
+        match self.drain_on(core, images) {
+            Ok(turn) => Ok(turn),
+            Err(error) => {
+                self.end_draining();
+                Ok(Turn::Failed(error))
+            }
+        }
+    }
+
+    fn drain_on(&mut self, core: &Core, images: impl FnOnce() -> ArchiveImages) -> Result<Turn> {
+        let Some(drain) = &mut self.drain else {
+            return Ok(Turn::Nothing);
+        };
+        if let Some(adding) = &mut self.adding {
+            if let Progress::Done(_) = adding.step()? {
+                self.adding = None;
+                self.drained += 1;
+                drain.added();
+            }
+            return Ok(Turn::Worked);
+        }
+        match drain.step()? {
+            DrainStep::Working => {}
+            DrainStep::Empty => return Ok(Turn::Drained(Arc::clone(drain.archive()))),
+            DrainStep::Run(run, ends) => {
+                let archive = drain.archive();
+                archive.note_anchor(core.anchor_for_archive());
+                self.adding = Some(archive.publish(Edit::AddRun {
+                    run: Object::of(&run),
+                    ends,
+                    images: Some(images()),
+                }));
+            }
+        }
+        Ok(Turn::Worked)
+    }
+
+    fn merge(&mut self) -> Result<Turn> {
+        if !self.merges && !self.has_room_for(self.merged_bytes_max()) {
+            return Ok(Turn::Nothing);
+        }
+        let merger = match &mut self.merger {
+            Some(merger) => merger,
+            None => {
+                let policy = Arc::clone(&self.options.policy);
+                let options = MergerOptions {
+                    bytes_max: self.merged_bytes_max(),
+                    codec: Codec::Lz4,
+                    policy: Arc::new(move |run, listed| match policy(run, listed) {
+                        // No records are combined here: what is to be kept is listed.
+                        Verdict::Only(list) => Verdict::Listing(list),
+                        verdict => verdict,
+                    }),
+                    ..MergerOptions::default()
+                };
+                let region = Arc::clone(&self.region);
+                self.merger = Some(Merger::new(Arc::clone(&self.store), options, region)?);
+                return Ok(Turn::Worked);
+            }
+        };
+        let step = merger.step();
+        self.merges = matches!(step, Ok(MergerStep::Worked));
+        if step.is_err() {
+            self.merger = None;
+        }
+        Ok(match step? {
+            MergerStep::Idle => Turn::Nothing,
+            _ => Turn::Worked,
+        })
+    }
+
+    fn merged_bytes_max(&self) -> u64 {
+        self.options.bytes_max / 16
+    }
+
+    /// Whether the bound leaves room for another run of so many bytes.
+    fn has_room_for(&self, bytes: u64) -> bool {
+        let waiting = waiting_bytes(&self.store.manifest());
+        waiting.saturating_add(bytes) <= self.options.bytes_max
+    }
+
+    /// Whether the archiver may write another run.
+    pub fn has_room(&self, workspace_bytes: usize) -> bool {
+        let workspace = to_u64(workspace_bytes);
+        self.has_room_for(workspace + workspace / 4 + RUN_REST_BYTES)
+    }
+
+    /// What waits.
+    pub fn stats(&self, core: &Core) -> BacklogStats {
+        let manifest = self.store.manifest();
+        BacklogStats {
+            state: if self.drain.is_some() {
+                "draining"
+            } else {
+                "waiting"
+            },
+            runs: to_u64(manifest.runs().count()),
+            bytes: waiting_bytes(&manifest),
+            log_bytes: unarchived_bytes(core),
+            bytes_max: self.options.bytes_max,
+            full: core.wal().is_growth_held(),
+            drained_runs: self.drained,
+        }
+    }
+
+    /// Holds the log's growth while too much waits, and lets it grow again a little below that.
+    pub fn bound(&self, core: &Core) {
+        let max = self.options.bytes_max;
+        let waiting = waiting_bytes(&self.store.manifest()).saturating_add(unarchived_bytes(core));
+        let wal: &Wal = core.wal();
+        if waiting >= max {
+            wal.hold_growth(true);
+        } else if waiting < max - max / 16 {
+            wal.hold_growth(false);
+        }
+    }
+}
+
+/// Bytes of the log that is durable and not archived.
+fn unarchived_bytes(core: &Core) -> u64 {
+    let Some(archived) = core.archived() else {
+        return 0;
+    };
+    let durable = core.wal().durable_end(Rung::Disk);
+    let streams = durable.ends.iter().zip(&archived.ends);
+    streams
+        .map(|(end, from)| end.0.saturating_sub(from.0))
+        .sum()
+}

@@ -1,0 +1,64 @@
+//! What an archive's writer asks of a database.
+
+use perdura_archive::Images as ArchiveImages;
+use perdura_base::{Epoch, Error, Pos, Result};
+use perdura_recovery::images::ImageState;
+use perdura_wal::EpochEnds;
+
+use crate::core::Core;
+
+impl Core {
+    /// Where an archive of this database begins: with the lowest epoch of the newest image, or with the log's begin if there
+    /// is no image.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if an older build made the newest image: the next checkpoint makes one that knows its lowest
+    /// epoch.
+    pub fn archive_start(&self) -> Result<EpochEnds> {
+        let anchor = self.anchor().get();
+        let Some(slot) = anchor.newest_image() else {
+            return Ok(EpochEnds {
+                epoch: Epoch(0),
+                ends: vec![Pos(0); usize::from(anchor.streams)],
+            });
+        };
+        let image = anchor.image(slot);
+        let begin = image.begin_epoch.ok_or_else(|| {
+            Error::Usage(
+                "the newest image was made by an older build, and no archive can begin with it: take a checkpoint".into(),
+            )
+        })?;
+        assert!(begin > Epoch(0), "epochs count from 1");
+        Ok(EpochEnds {
+            epoch: Epoch(begin.0 - 1),
+            ends: image.cover.begin.clone(),
+        })
+    }
+
+    /// The anchor's record, for the archive's manifests.
+    #[must_use]
+    pub fn anchor_for_archive(&self) -> Vec<u8> {
+        self.anchor().get().to_record().encode()
+    }
+
+    /// The checkpoint epochs of the images that exist or are being built.
+    #[must_use]
+    pub fn images_for_archive(&self) -> ArchiveImages {
+        let anchor = self.anchor().get();
+        let mut images = ArchiveImages::default();
+        for image in anchor.images.iter() {
+            match image.state() {
+                ImageState::Empty => {}
+                ImageState::Building => images.building = Some(image.k),
+                ImageState::Complete => images.retained.push(image.k),
+            }
+        }
+        assert!(
+            images
+                .building
+                .is_none_or(|k| !images.retained.contains(&k)),
+            "an image is whole or being built"
+        );
+        images
+    }
+}

@@ -1,0 +1,129 @@
+//! Runs wait on the log's disk while the archive is away, and nothing of them is lost, whichever disk is.
+
+use std::sync::Arc;
+
+use perdura::Error;
+use perdura_archive::{Store, backlog};
+use perdura_base::Epoch;
+use perdura_device::{CrashProfile, Disk, SimDisk};
+use perdura_recovery::restore::{Scratch, Sources, read_tail};
+
+use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
+
+/// What a history has met.
+#[derive(Default)]
+struct Seen {
+    waited: usize,
+    drained: usize,
+    lives_away: usize,
+}
+
+fn waiting(world: &World) -> Option<Arc<Store>> {
+    let logs: Vec<Arc<dyn Disk>> = vec![world.log.life()];
+    let store = backlog::find(&logs, &world.uuid).expect("a backlog, or none");
+    store.filter(|store| store.manifest().runs().next().is_some())
+}
+
+/// A history in which the archive goes away and comes back, and whose data disk is lost in the end. The log and the archive are left, and what
+/// they have is all that was acknowledged.
+fn lose_the_data_disk(seed: u64, seen: &mut Seen) -> Result<(), String> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut world = World::new(seed);
+    world.back_up();
+    for _ in 0..rng.usize(5..60) {
+        match rng.u8(..24) {
+            0..10 => (0..rng.usize(1..4)).for_each(|_| world.set_any(&mut rng)),
+            10..14 => world.flush(),
+            14..17 => {
+                world.archive();
+                seen.waited += usize::from(waiting(&world).is_some());
+            }
+            17 => {
+                for _ in 0..rng.usize(1..40) {
+                    world.archive_step();
+                }
+            }
+            18 => {
+                let was_away = world.is_away;
+                world.crash(rng.u64(..));
+                if was_away && rng.bool() {
+                    world.leave();
+                    seen.lives_away += 1;
+                }
+            }
+            19 => world.core().checkpoint_now().expect("an image"),
+            20 | 21 if !world.is_away => world.leave(),
+            22 if world.is_away => {
+                let waits = waiting(&world).is_some();
+                let profile = CrashProfile::ALL[rng.usize(..CrashProfile::ALL.len())];
+                world.come_back(profile, rng.u64(..));
+                if rng.bool() {
+                    world.archive();
+                    assert!(waiting(&world).is_none(), "it has been drained");
+                    seen.drained += usize::from(waits);
+                }
+            }
+            23 if !world.is_away && rng.bool() => world.back_up(),
+            _ => world.flush(),
+        }
+    }
+    if world.is_away {
+        world.come_back(CrashProfile::Killed, 1);
+    }
+    world.end(&mut rng);
+    let changes = world.changes.iter();
+    let acknowledged = changes
+        .filter(|change| change.wall_us < u64::MAX)
+        .map(|change| change.epoch)
+        .max()
+        .unwrap_or_default();
+    let what = |what: String| format!("seed {seed}: {what}");
+    let before = world.log.files();
+    let (disks, epoch) = restored(&world, &world.log).map_err(|error| what(error.to_string()))?;
+    assert_eq!(world.log.files(), before, "log and backlog are only read");
+    if epoch < acknowledged {
+        return Err(what(format!(
+            "epoch {epoch}, and {acknowledged} was acknowledged"
+        )));
+    }
+    let core = disks.open().map_err(|error| what(error.to_string()))?;
+    if values(&core) != world.state(epoch) {
+        return Err(what(format!("other values at {epoch}")));
+    }
+    Ok(())
+}
+
+/// Restores what archive, backlog and log have.
+fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch), Error> {
+    let disks = Restored::new();
+    let store = world.store()?;
+    let scratch = Scratch::begin(disks.data.life())?;
+    let logs: Vec<Arc<dyn Disk>> = (0..STREAMS).map(|_| logs.life() as Arc<dyn Disk>).collect();
+    let sources = Sources {
+        tail: read_tail(&store, &logs, &scratch)?,
+        scratch: Some(scratch),
+        ..Sources::archive(&store)
+    };
+    let plan = sources.plan(None, |_, _| {})?;
+    let report = carry_out_onto(&disks, &plan)?;
+    Ok((disks, report.epoch))
+}
+
+#[test]
+fn everything_acknowledged_is_restored_whatever_waits_in_the_backlog() {
+    let mut seen = Seen::default();
+    for seed in 0..150 {
+        lose_the_data_disk(seed, &mut seen).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+    let Seen {
+        waited,
+        drained,
+        lives_away,
+    } = seen;
+    assert!(waited > 50, "{waited} times runs waited");
+    assert!(drained > 10, "{drained} times they were drained");
+    assert!(
+        lives_away > 10,
+        "{lives_away} lives began without the archive"
+    );
+}
