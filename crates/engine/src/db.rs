@@ -5,9 +5,9 @@
 //! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes waiting callers |
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
 //! | voucher | tells the anchor every second how far the log is durable |
-//! | archiver | writes runs of the log into the archive, if one is configured |
+//! | two of the archiver | write runs of the log into the archive, if one is configured: one of them while a core is idle, the other while none is |
 //! | backup | copies images into the archive when it is asked to, the first one by itself |
-//! | merger | merges them, unless that is left to an archive agent |
+//! | two of the merger | merge them in the same way, unless that is left to an archive agent |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.
@@ -46,6 +46,7 @@ use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
 use crate::shared::{Checkpoints, Exposure, Shared};
 use crate::stats::Stats;
+use crate::yielding::Side;
 
 /// The threads end when this is dropped.
 struct Threads {
@@ -192,6 +193,7 @@ impl Db {
             archiving: Mutex::new(archiving),
             archive_to: AtomicU64::new(0),
             archived: Mutex::default(),
+            lag: Mutex::default(),
             caught_up_ns: AtomicU64::new(opened_ns),
             backups: Mutex::default(),
             backup_ended: Condvar::new(),
@@ -224,9 +226,10 @@ impl Db {
         let voucher = spawn(&shared, "vouch", |shared| shared.voucher())?;
         threads.handles.lock().push(voucher);
         if shared.archives {
-            let archiver = spawn(&shared, "archive", |shared| shared.archiver())?;
+            let high = spawn(&shared, "archive", |shared| shared.archiver(Side::High))?;
+            let low = spawn(&shared, "archive-low", |shared| shared.archiver(Side::Low))?;
             let backer = spawn(&shared, "backup", |shared| shared.backer())?;
-            threads.handles.lock().extend([archiver, backer]);
+            threads.handles.lock().extend([high, low, backer]);
         }
         if shared.archives && shared.options.archive_merge {
             let retention = shared.options.archive_retention.clone();
@@ -236,8 +239,12 @@ impl Db {
                 ..MergerOptions::default()
             };
             let merging = Merging::new(shared.lent.clone(), options, retention);
-            let merger = spawn(&shared, "merge", move |shared| shared.merger(merging))?;
-            threads.handles.lock().push(merger);
+            let merging = Arc::new(Mutex::new(merging));
+            for (name, side) in [("merge", Side::High), ("merge-low", Side::Low)] {
+                let merging = Arc::clone(&merging);
+                let merger = spawn(&shared, name, move |shared| shared.merger(&merging, side))?;
+                threads.handles.lock().push(merger);
+            }
         }
         Ok(Db { shared, threads })
     }

@@ -21,7 +21,7 @@ use perdura_page::RegionDigest;
 use crate::delays::Work;
 use crate::pace::thread_cpu_ns;
 use crate::shared::Shared;
-use crate::yielding::{Yielding, urgency_of_runs};
+use crate::yielding::{Side, Yielding, urgency_of_runs};
 
 /// While nothing is to be merged, the merger looks this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -116,30 +116,35 @@ impl Merging {
 }
 
 impl Shared {
-    /// The merger's thread.
-    pub(crate) fn merger(&self, mut merging: Merging) {
+    /// A thread of the merger.
+    pub(crate) fn merger(&self, merging: &Mutex<Merging>, side: Side) {
+        side.begin();
         let mut look_ns = 0;
         let mut yielding = Yielding::default();
         while !self.is_stopping() {
             let now_ns = self.clock.mono_ns();
             let before_ns = thread_cpu_ns();
             let is_due = look_ns <= now_ns && self.delays.is_due(Work::Merge, now_ns);
-            if !is_due || self.core.wal().failure().is_some() {
+            let urgency = urgency_of_runs(self.runs_now());
+            let is_turn = yielding.is_turn(side, now_ns, urgency);
+            if !is_due || !is_turn || self.core.wal().failure().is_some() {
                 std::thread::park_timeout(TICK);
-            } else if self.merge_step(&mut merging) {
+            } else if self.merge_step(&mut merging.lock()) {
                 look_ns = now_ns + u64::try_from(LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
-            } else {
-                let runs = self
-                    .lent
-                    .get()
-                    .map_or(0, |store| store.manifest().runs().count());
+            } else if side == Side::High {
                 let used_ns = thread_cpu_ns().saturating_sub(before_ns);
-                let pause_ns = yielding.pause_ns(now_ns, used_ns, urgency_of_runs(runs));
+                let pause_ns = yielding.pause_ns(now_ns, used_ns, urgency);
                 if pause_ns > 0 {
                     std::thread::sleep(Duration::from_nanos(pause_ns));
                 }
             }
         }
+    }
+
+    /// Runs of the archive, if it is open.
+    fn runs_now(&self) -> usize {
+        let store = self.lent.get();
+        store.map_or(0, |store| store.manifest().runs().count())
     }
 
     /// Takes a step. Whether nothing is to be done for a while.

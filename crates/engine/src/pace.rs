@@ -275,8 +275,9 @@ fn parse_idle(stat: &str) -> Option<(u64, u64)> {
         .take(8)
         .map_while(|field| field.parse().ok())
         .collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal: waiting for I/O is idling.
-    Some((ticks.get(3)? + ticks.get(4)?, ticks.iter().sum()))
+    // user, nice, system, idle, iowait, irq, softirq, steal: waiting for I/O is idling, and so is work that gives way.
+    let idle = ticks.get(1)? + ticks.get(3)? + ticks.get(4)?;
+    Some((idle, ticks.iter().sum()))
 }
 
 /// Less than a tenth of all core time idle.
@@ -479,7 +480,7 @@ mod tests {
     #[test]
     fn the_kernels_accounting_is_read() {
         let stat = "cpu  10 1 5 100 20 0 1 2 0 0\ncpu0 1 2 3\n";
-        assert_eq!(parse_idle(stat), Some((120, 139)));
+        assert_eq!(parse_idle(stat), Some((121, 139)), "niced work gives way");
         assert_eq!(parse_idle("nothing"), None);
         assert!(is_saturated(9, 100));
         assert!(!is_saturated(10, 100));

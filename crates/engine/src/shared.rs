@@ -20,6 +20,7 @@ use crate::merging::Lent;
 use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
 use crate::stats::{ArchiveStats, LogIoStats, LogStats, MemoryStats, Stats};
+use crate::yielding::Lag;
 
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     pub archive_to: AtomicU64,
     /// What was archived since the database was opened.
     pub archived: Mutex<ArchiveStats>,
+    /// How far the archive is behind.
+    pub lag: Mutex<Lag>,
     /// When the archiver last had all that was durable.
     pub caught_up_ns: AtomicU64,
     /// Requests for backups, and how the last one ended; `backup_ended` tells of changes.

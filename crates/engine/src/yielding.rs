@@ -1,7 +1,9 @@
 //! How the archiver and the merger leave processor time to transactions.
 //!
-//! While a core is idle they take what they need. While every core is busy (the gauge of [`pace`](crate::pace)), they take a share
-//! of one core, in short pieces: an eighth while nothing is urgent, and more the more urgent it is. The archiver's urgency is its
+//! Each has two threads that take its steps, one at a time. While a core is idle the one of the lowest priority does ([`Side::Low`]): it
+//! takes what is left, and a transaction that wakes up has its core at once. A thread cannot raise its priority again without
+//! the right to, so while every core is busy (the gauge of [`pace`](crate::pace)) the other one works, at the priority of all ([`Side::High`]).
+//! It takes a share of one core, in short pieces: an eighth while nothing is urgent, and more the more urgent it is. The archiver's urgency is its
 //! [`Lag`]: from [`CALM_NS`] on the share grows, and at [`URGENT_NS`] it is the whole core, a second before the bound of five. The merger's
 //! is the number of runs that wait for it.
 
@@ -24,6 +26,27 @@ const URGENT_NS: u64 = 4_000_000_000;
 /// Times are noted so far apart. Nanoseconds.
 const MARK_NS: u64 = 100_000_000;
 
+/// The two threads of a job in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Of the lowest priority, for as long as a core is idle.
+    Low,
+    /// Of the priority of all threads, while none is idle, or when the job is urgent.
+    High,
+}
+
+impl Side {
+    /// Gives the calling thread its priority. A system that refuses leaves it as it is.
+    pub fn begin(self) {
+        if self == Side::Low {
+            let _refused = rustix::process::nice(LOWEST);
+        }
+    }
+}
+
+/// The lowest priority, as `nice` has it.
+const LOWEST: i32 = 19;
+
 /// The pauses of a thread that works in the background.
 #[derive(Debug, Default)]
 pub(crate) struct Yielding {
@@ -32,6 +55,15 @@ pub(crate) struct Yielding {
 }
 
 impl Yielding {
+    /// Whether the thread of a side takes the next steps. `urgency` is in thousandths.
+    pub fn is_turn(&mut self, side: Side, now_ns: u64, urgency: u64) -> bool {
+        let is_busy = self.gauge.saturated(now_ns);
+        match side {
+            Side::Low => !is_busy,
+            Side::High => is_busy || urgency > 0,
+        }
+    }
+
     /// How long the thread pauses after it has used `cpu_ns` of a processor, nanoseconds. `urgency` is in thousandths.
     pub fn pause_ns(&mut self, now_ns: u64, cpu_ns: u64, urgency: u64) -> u64 {
         if !self.gauge.saturated(now_ns) {
@@ -92,6 +124,23 @@ pub(crate) fn urgency_of_runs(runs: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_side_works_unless_the_job_is_urgent_while_a_core_is_idle() {
+        for (is_busy, urgency, low, high) in [
+            (false, 0, true, false),
+            (true, 0, false, true),
+            (true, 500, false, true),
+            (false, 500, true, true),
+        ] {
+            let mut yielding = Yielding {
+                gauge: IdleGauge::fixed(is_busy),
+                owed_ns: 0,
+            };
+            assert_eq!(yielding.is_turn(Side::Low, 1, urgency), low);
+            assert_eq!(yielding.is_turn(Side::High, 1, urgency), high);
+        }
+    }
 
     #[test]
     fn while_a_core_is_idle_nothing_waits() {

@@ -1,4 +1,4 @@
-//! The archiver's thread.
+//! The archiver's threads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,36 +12,44 @@ use perdura_wal::Rung;
 use crate::delays::Work;
 use crate::pace::thread_cpu_ns;
 use crate::shared::Shared;
-use crate::yielding::{Lag, Yielding, urgency_of_lag};
+use crate::yielding::{Side, Yielding, urgency_of_lag};
 
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
 
 impl Shared {
-    /// The archiver's thread.
-    pub fn archiver(&self) {
-        let (mut yielding, mut lag) = (Yielding::default(), Lag::default());
+    /// A thread of the archiver.
+    pub(crate) fn archiver(&self, side: Side) {
+        side.begin();
+        let mut yielding = Yielding::default();
         while !self.is_stopping() {
+            let urgency = self.archive_urgency();
             let before_ns = thread_cpu_ns();
-            let is_idle = self.archive_step();
-            let now_ns = self.clock.mono_ns();
-            let durable = self.core.wal().durable(Rung::Disk);
-            let archived = self.core.archived().map_or(Epoch(0), |end| end.epoch);
-            let lag_ns = lag.note(now_ns, durable, archived);
-            self.caught_up_ns.store(now_ns - lag_ns, Ordering::Relaxed);
-            if is_idle {
+            let is_turn = yielding.is_turn(side, self.clock.mono_ns(), urgency);
+            if !is_turn || self.archive_step() {
                 std::thread::park_timeout(TICK);
                 continue;
             }
-            let urgency = match self.core.wal().is_short() {
-                true => 1000,
-                false => urgency_of_lag(lag_ns),
-            };
-            let used_ns = thread_cpu_ns().saturating_sub(before_ns);
-            let pause_ns = yielding.pause_ns(now_ns, used_ns, urgency);
-            if pause_ns > 0 {
-                std::thread::sleep(Duration::from_nanos(pause_ns));
+            if side == Side::High {
+                let used_ns = thread_cpu_ns().saturating_sub(before_ns);
+                let pause_ns = yielding.pause_ns(self.clock.mono_ns(), used_ns, urgency);
+                if pause_ns > 0 {
+                    std::thread::sleep(Duration::from_nanos(pause_ns));
+                }
             }
+        }
+    }
+
+    /// Notes how far the archive is behind, and says how urgent that is, in thousandths.
+    fn archive_urgency(&self) -> u64 {
+        let wal = self.core.wal();
+        let now_ns = self.clock.mono_ns();
+        let archived = self.core.archived().map_or(Epoch(0), |end| end.epoch);
+        let lag_ns = (self.lag.lock()).note(now_ns, wal.durable(Rung::Disk), archived);
+        self.caught_up_ns.store(now_ns - lag_ns, Ordering::Relaxed);
+        match wal.is_short() {
+            true => 1000,
+            false => urgency_of_lag(lag_ns),
         }
     }
 
