@@ -26,11 +26,17 @@ fn status_kib(pid: u32, field: &str) -> Option<u64> {
 /// The CPU time a process has used, user and system, seconds.
 #[must_use]
 pub fn cpu_seconds(pid: u32) -> Option<f64> {
+    cpu_parts(pid).map(|(own, system)| own + system)
+}
+
+/// The CPU time a process has used itself, and what the kernel has used for it, seconds.
+#[must_use]
+pub fn cpu_parts(pid: u32) -> Option<(f64, f64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything; the fields are counted after it.
     let (_, rest) = text.rsplit_once(')')?;
     let ticks = |field: usize| rest.split_whitespace().nth(field)?.parse::<f64>().ok();
-    Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
+    Some((ticks(11)? / TICKS_PER_SECOND, ticks(12)? / TICKS_PER_SECOND))
 }
 
 #[cfg(test)]

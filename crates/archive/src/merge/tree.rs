@@ -75,6 +75,15 @@ impl Merged {
         }
     }
 
+    /// Begins again, with the records of another scope of the same runs, in the buffers that there are.
+    pub fn restart(&mut self, scope: &Scope) {
+        for cursor in &mut self.cursors {
+            cursor.restart(scope);
+        }
+        self.ranks.fill(Rank::END);
+        (self.primed, self.is_taken) = (0, false);
+    }
+
     /// How many reads it has made.
     #[must_use]
     pub fn reads(&self) -> u64 {
@@ -90,8 +99,9 @@ impl Merged {
         let Some(cursor) = self.cursors.get_mut(self.primed) else {
             return Ok(Progress::Done(()));
         };
+        let reads = cursor.reads();
         cursor.advance()?;
-        self.reads += cursor.reads();
+        self.reads += cursor.reads() - reads;
         self.ranks[self.primed] = Rank::of(cursor.key());
         self.primed += 1;
         if self.primed == self.cursors.len() {

@@ -38,22 +38,11 @@ pub struct RunCursor {
 impl RunCursor {
     pub(super) fn new(run: Arc<Run>, scope: &Scope) -> RunCursor {
         let (from, to) = scope.bounds();
-        // The block before the first that begins at `from` or behind may end with it.
-        let first = run.index.partition_point(|entry| entry.first < from);
-        let end = to.map_or(run.index.len(), |to| {
-            run.index.partition_point(|entry| entry.first < to)
-        });
-        let first = first.saturating_sub(1).min(end);
-        debug_assert!(end <= run.index.len(), "blocks of the run");
-        let blocks = &run.index[first..end];
-        let span = blocks.first().zip(blocks.last());
-        let bytes = span.map_or(0, |(first, last)| last.end() - first.offset);
-        let buf_len = to_usize(round_up(bytes, to_u64(SECTOR_BYTES))).min(READ_BYTES);
-        RunCursor {
+        let mut cursor = RunCursor {
             run,
             from,
             to,
-            blocks: first..end,
+            blocks: 0..0,
             head: None,
             raw: Vec::new(),
             unpacker: Unpacker::default(),
@@ -61,11 +50,40 @@ impl RunCursor {
             next: 0,
             current: None,
             last: None,
-            // A block begins and ends anywhere in a sector.
-            buf: AlignedBuf::zeroed(buf_len + 2 * SECTOR_BYTES),
+            buf: AlignedBuf::zeroed(0),
             window: (0, 0),
             reads: 0,
+        };
+        cursor.restart(scope);
+        cursor
+    }
+
+    /// Begins again, with the records of a scope, in the buffers that it has.
+    pub fn restart(&mut self, scope: &Scope) {
+        let index = &self.run.index;
+        (self.from, self.to) = scope.bounds();
+        // The block before the first that begins at `from` or behind may end with it.
+        let first = index.partition_point(|entry| entry.first < self.from);
+        let end = self.to.map_or(index.len(), |to| {
+            index.partition_point(|entry| entry.first < to)
+        });
+        let first = first.saturating_sub(1).min(end);
+        assert!(end <= index.len(), "blocks of the run");
+        let blocks = &index[first..end];
+        let span = blocks.first().zip(blocks.last());
+        let bytes = span.map_or(0, |(first, last)| last.end() - first.offset);
+        let wanted = to_usize(round_up(bytes, to_u64(SECTOR_BYTES))).min(READ_BYTES);
+        // A block begins and ends anywhere in a sector.
+        if self.buf.len() < wanted + 2 * SECTOR_BYTES {
+            let spare = (wanted + wanted / 4)
+                .min(READ_BYTES)
+                .next_multiple_of(SECTOR_BYTES);
+            self.buf = AlignedBuf::zeroed(spare + 2 * SECTOR_BYTES);
+            self.window = (0, 0);
         }
+        self.blocks = first..end;
+        (self.head, self.current, self.last) = (None, None, None);
+        (self.left, self.next) = (0, 0);
     }
 
     /// How many reads it has made.

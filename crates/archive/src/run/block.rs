@@ -236,14 +236,15 @@ impl Unpacker {
     /// Appends the records of a body to `raw`. Whether they have the length that the head says.
     fn unpack(&mut self, codec: Codec, body: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> bool {
         debug_assert!(raw_len <= RAW_BYTES_MAX, "the head was checked");
+        if codec == Codec::None {
+            raw.extend_from_slice(body);
+            return body.len() == raw_len;
+        }
         let from = raw.len();
         raw.resize(from + raw_len, 0);
         let out = &mut raw[from..];
         let unpacked = match codec {
-            Codec::None => {
-                out.copy_from_slice(body);
-                Some(raw_len)
-            }
+            Codec::None => None,
             Codec::Lz4 => lz4_flex::block::decompress_into(body, out).ok(),
             Codec::Zstd => self.zstd(body, out),
         };

@@ -19,7 +19,7 @@ use super::reach::Reach;
 use super::scratch::Scratch;
 
 /// Runs that a restore reads side by side at most.
-pub const RUNS_MAX: usize = 64;
+pub const RUNS_MAX: usize = 128;
 
 /// What the merged runs must keep apart.
 pub(super) struct Kept {

@@ -37,6 +37,8 @@ pub(crate) struct Merging<S> {
     above: CkptEpoch,
     summer: PageSummer,
     read: AlignedBuf,
+    /// The cursors of the last partition: the next one gets their buffers.
+    spare: Option<Merged>,
 }
 
 /// A partition that is being merged.
@@ -133,6 +135,7 @@ impl<S: PageSink> Merging<S> {
             above,
             summer: PageSummer::new(),
             read: AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES),
+            spare: None,
         }
     }
 
@@ -153,11 +156,22 @@ impl<S: PageSink> Merging<S> {
         self.end(open)
     }
 
-    /// Begins a partition.
-    pub(crate) fn begin(&self, plan: &RestorePlan, partition: PartitionId) -> Result<PartMerge> {
+    /// Begins a partition. All of them are of one plan.
+    pub(crate) fn begin(
+        &mut self,
+        plan: &RestorePlan,
+        partition: PartitionId,
+    ) -> Result<PartMerge> {
         let section = plan.section(partition)?;
         let scope = Scope::Partition(partition);
-        let runs = (!plan.runs.is_empty()).then(|| Merged::new(&plan.runs, &scope));
+        let again = self.spare.take().map(|mut merged| {
+            merged.restart(&scope);
+            merged
+        });
+        let runs = again.or_else(|| {
+            let any = !plan.runs.is_empty();
+            any.then(|| Merged::new(&plan.runs, &scope))
+        });
         Ok(PartMerge {
             partition,
             part: Part {
@@ -199,6 +213,7 @@ impl<S: PageSink> Merging<S> {
     /// Ends a partition that has no more pages.
     pub(crate) fn end(&mut self, open: PartMerge) -> Result<Part> {
         let mut part = open.part;
+        self.spare = open.records.merged;
         if !part.is_changed() {
             part.sidecar = open.section.sidecar;
         }

@@ -42,6 +42,8 @@ pub struct RestoringReport {
     pub image_mb_per_s: f64,
     /// CPU time of a restore, mean, seconds.
     pub restore_cpu_seconds: Option<f64>,
+    /// The part of it that is not the kernel's, seconds.
+    pub restore_own_seconds: Option<f64>,
 }
 
 /// Measures so many rounds.
@@ -64,16 +66,16 @@ pub fn rounds(restoring: &Restoring, count: usize) -> Result<RestoringReport> {
         target_mbps: restoring.target.mbps,
         ..RestoringReport::default()
     };
-    let mut cpu = Some(0.0);
+    let mut cpu = Some((0.0, 0.0));
     let mut made = None;
     for _ in 0..count {
         report.copy_seconds.push(restoring.copy()?);
-        let before = process::cpu_seconds(std::process::id());
+        let before = process::cpu_parts(std::process::id());
         let (seconds, restored) = restoring.restore()?;
-        let after = process::cpu_seconds(std::process::id());
+        let after = process::cpu_parts(std::process::id());
         cpu = cpu
             .zip(after.zip(before))
-            .map(|(sum, (after, before))| sum + after - before);
+            .map(|(sum, (after, before))| (sum.0 + after.0 - before.0, sum.1 + after.1 - before.1));
         report.restore_seconds.push(seconds);
         report.log_read_seconds.push(restoring.read_log()?);
         (report.pages, report.records_applied) = (restored.pages, restored.applied);
@@ -90,6 +92,7 @@ pub fn rounds(restoring: &Restoring, count: usize) -> Result<RestoringReport> {
     report.restore_of_larger = ratio(restore, larger);
     report.image_mb_per_s = ratio(f64_of(report.pages) * 16_384.0 / 1e6, restore);
     let rounds = f64_of(u64::try_from(count).unwrap_or(u64::MAX));
-    report.restore_cpu_seconds = cpu.map(|sum| sum / rounds);
+    report.restore_cpu_seconds = cpu.map(|(own, kernel)| (own + kernel) / rounds);
+    report.restore_own_seconds = cpu.map(|(own, _)| own / rounds);
     Ok(report)
 }
