@@ -137,6 +137,7 @@ impl Archiving {
         }
         waiting.make_durable()?;
         let (begin, end) = (waiting.manifest().begin, end_of(&waiting));
+        assert!(begin <= end.epoch, "its runs have epochs");
         Ok(Some(match archived {
             Ok(Some(archived)) if archived.epoch >= end.epoch => archived,
             // Epochs between the two are missing: the archive is behind.
@@ -250,6 +251,7 @@ impl Archiving {
 
     /// Goes on with what was opened.
     fn run_on(&mut self, running: Running) {
+        assert!(self.running.is_none(), "one archiver is at work");
         let is_archive = running.backlog.is_none();
         let waits = running.backlog.as_ref().is_some_and(Backlog::is_waiting);
         self.is_away = waits;
@@ -259,6 +261,7 @@ impl Archiving {
     }
 
     fn step_at_archive(&mut self, core: &Core, mut running: Running) -> Result<ArchiverStep> {
+        assert!(!self.is_away, "the archive is open");
         core.wal().hold_growth(false);
         // While the archiver has work, it and the proof take steps in turn.
         self.proves = !self.proves && self.proving.is_busy() && self.row.makes_runs();

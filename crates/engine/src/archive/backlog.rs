@@ -115,6 +115,10 @@ impl Opener<'_> {
             store.publish(Edit::RemoveRuns { before }).run()?;
             store.publish(Edit::Skip(from.clone())).run()?;
         }
+        assert!(
+            store.manifest().held().0 >= from.epoch,
+            "it goes on where the archive ends, or later"
+        );
         Ok(store)
     }
 
@@ -169,6 +173,7 @@ pub(super) struct Backlog {
 
 impl Backlog {
     pub fn new(store: Arc<Store>, options: BacklogOptions) -> Backlog {
+        assert!(options.bytes_max > 0, "a bound leaves room for something");
         Backlog {
             store,
             options,
@@ -201,6 +206,7 @@ impl Backlog {
     /// # Errors
     /// As [`Drain::new`].
     pub fn drain_into(&mut self, archive: Arc<Store>, wall_us: u64) -> Result<()> {
+        assert!(self.is_waiting(), "it is drained into one archive");
         let (backlog, region) = (Arc::clone(&self.store), Arc::clone(&self.region));
         // Runs that are merged now would have to be taken apart.
         (self.merger, self.merges) = (None, false);
@@ -259,6 +265,10 @@ impl Backlog {
     }
 
     fn merge(&mut self) -> Result<Turn> {
+        assert!(
+            self.is_waiting() && self.adding.is_none(),
+            "what is drained is not merged"
+        );
         if !self.merges && !self.has_room_for(self.merged_bytes_max()) {
             return Ok(Turn::Nothing);
         }
@@ -331,6 +341,7 @@ impl Backlog {
         let max = self.options.bytes_max;
         let waiting = waiting_bytes(&self.store.manifest()).saturating_add(unarchived_bytes(core));
         let wal: &Wal = core.wal();
+        assert!(max / 16 < max, "growth is allowed again below the bound");
         if waiting >= max {
             wal.hold_growth(true);
         } else if waiting < max - max / 16 {
@@ -345,6 +356,11 @@ fn unarchived_bytes(core: &Core) -> u64 {
         return 0;
     };
     let durable = core.wal().durable_end(Rung::Disk);
+    assert_eq!(
+        durable.ends.len(),
+        archived.ends.len(),
+        "an end in each stream"
+    );
     let streams = durable.ends.iter().zip(&archived.ends);
     streams
         .map(|(end, from)| end.0.saturating_sub(from.0))

@@ -46,6 +46,7 @@ impl Shared {
         let now_ns = self.clock.mono_ns();
         let archived = self.core.archived().map_or(Epoch(0), |end| end.epoch);
         let lag_ns = (self.lag.lock()).note(now_ns, wal.durable(Rung::Disk), archived);
+        assert!(lag_ns <= now_ns, "what is missing was logged before");
         self.caught_up_ns.store(now_ns - lag_ns, Ordering::Relaxed);
         match wal.is_short() {
             true => 1000,
