@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use perdura::Error;
 use perdura_archive::{Store, backlog};
-use perdura_base::Epoch;
-use perdura_device::{CrashProfile, Disk, SimDisk};
-use perdura_recovery::restore::{Scratch, Sources, read_tail};
+use perdura_device::{CrashProfile, Disk};
 
-use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
+use crate::lost_disk::{World, values};
+use crate::surviving::restored;
 
 /// What a history has met.
 #[derive(Default)]
@@ -93,22 +91,6 @@ fn lose_the_data_disk(seed: u64, seen: &mut Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// Restores what archive, backlog and log have.
-fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch), Error> {
-    let disks = Restored::new();
-    let store = world.store()?;
-    let scratch = Scratch::begin(disks.data.life())?;
-    let logs: Vec<Arc<dyn Disk>> = (0..STREAMS).map(|_| logs.life() as Arc<dyn Disk>).collect();
-    let sources = Sources {
-        tail: read_tail(&store, &logs, &scratch)?,
-        scratch: Some(scratch),
-        ..Sources::archive(&store)
-    };
-    let plan = sources.plan(None, |_, _| {})?;
-    let report = carry_out_onto(&disks, &plan)?;
-    Ok((disks, report.epoch))
-}
-
 #[test]
 fn everything_acknowledged_is_restored_whatever_waits_in_the_backlog() {
     let mut seen = Seen::default();
@@ -126,4 +108,44 @@ fn everything_acknowledged_is_restored_whatever_waits_in_the_backlog() {
         lives_away > 10,
         "{lives_away} lives began without the archive"
     );
+}
+
+/// The log is cut behind the backlog: a restore that does not read it finds a hole, and one that does has everything.
+#[test]
+fn a_log_that_was_cut_behind_the_backlog_is_restored_with_it_and_not_without() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut world = World::new(3);
+    world.back_up();
+    world.leave();
+    for round in 0..160 {
+        world.set_any(&mut rng);
+        world.flush();
+        if round % 40 == 39 {
+            world.archive();
+            world.core().checkpoint_now().expect("an image");
+            world.core().checkpoint_now().expect("an image");
+        }
+    }
+    let last = world.changes.last().expect("changes").epoch;
+    world.kill();
+    world.come_back(CrashProfile::Killed, 1);
+    let (disks, epoch) = restored(&world, &world.log).expect("archive, backlog and log");
+    assert!(epoch >= last, "{epoch}, and {last} was acknowledged");
+    let core = disks.open().expect("it opens");
+    assert_eq!(values(&core), world.state(epoch));
+    let backlog = waiting(&world).expect("runs wait");
+    let disk = backlog.disk();
+    for run in backlog.manifest().runs() {
+        disk.remove(&format!("{}/{}", backlog.runs_dir(), run.name()))
+            .expect("a run");
+    }
+    let names = disk.list("").expect("its folder");
+    for name in disk.list(&names[0]).expect("manifests") {
+        if name.starts_with("manifest-") {
+            disk.remove(&format!("{}/{name}", names[0]))
+                .expect("a manifest");
+        }
+    }
+    let refused = restored(&world, &world.log).map(drop);
+    assert!(refused.is_err(), "the log was cut behind the backlog");
 }

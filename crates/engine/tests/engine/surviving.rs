@@ -10,8 +10,8 @@ use perdura_wal::segment::LOG_DIR;
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
 
-/// Restores what archive and log have.
-fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch), Error> {
+/// Restores what archive, backlog and log have.
+pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch), Error> {
     let disks = Restored::new();
     let store = world.store()?;
     let scratch = Scratch::begin(disks.data.life())?;
