@@ -265,11 +265,15 @@ pub fn run(args: &Run) -> Result<()> {
         last: None,
     };
     let shown = args.which.archive.display().to_string();
-    eprintln!("the agent works on the archive in {shown}");
+    let mut at_work = false;
     let mut pause = PAUSE;
     let mut told = String::new();
     loop {
         let step = agent.step(now_us()).and_then(|step| {
+            if !at_work {
+                eprintln!("the agent works on the archive in {shown}");
+                at_work = true;
+            }
             let more = backups.step(agent.store())?;
             Ok((step, more))
         });

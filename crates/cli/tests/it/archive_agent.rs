@@ -1,5 +1,6 @@
 //! An agent works on the archive of a database that is at work: killed again and again, and beside others.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,13 +33,13 @@ fn write(db: &Db, rng: &mut fastrand::Rng, round: u32) {
     db.checkpoint().unwrap();
 }
 
-fn spawn(archive: &Path, extra: &[&str]) -> Child {
+fn spawn(archive: &Path, stderr: Stdio, extra: &[&str]) -> Child {
     Command::new(PERDURA)
         .args(["archive", "agent", "--archive", arg(archive)])
         .args(extra)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(stderr)
         .spawn()
         .unwrap()
 }
@@ -79,7 +80,7 @@ fn an_agent_that_is_killed_again_and_again_loses_nothing() {
     db.back_up().unwrap();
     let mut round = 0;
     for _ in 0..30 {
-        let agent = spawn(&archive, &["--virtual-every", "10ms"]);
+        let agent = spawn(&archive, Stdio::null(), &["--virtual-every", "10ms"]);
         let until = Instant::now() + Duration::from_millis(rng.u64(1..250));
         while Instant::now() < until {
             round += 1;
@@ -122,8 +123,12 @@ fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
     assert!(told.1.contains("archive-merge no"), "{told:?}");
     db.abandon();
 
-    let agent = spawn(&archive, &[]);
-    wait_for("the agent is at work", || ended(&merge).0 != 0);
+    // It is at work when it says so: a merge before that would be the one that is in its way.
+    let mut agent = spawn(&archive, Stdio::piped(), &[]);
+    let mut said = String::new();
+    let stderr = agent.stderr.take().unwrap();
+    BufReader::new(stderr).read_line(&mut said).unwrap();
+    assert!(said.starts_with("the agent works on"), "{said}");
     let (code, told) = ended(&merge);
     assert!(code == 1 && told.contains("another agent"), "{told}");
     // The database leaves the merging to it, and takes over when it is gone.
