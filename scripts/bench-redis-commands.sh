@@ -5,6 +5,7 @@
 #
 #   scripts/bench-redis-commands.sh
 #   ROUNDS=5 REQUESTS=1000000 PIPELINE=16 KEYS=1000000 scripts/bench-redis-commands.sh
+#   TESTS= scripts/bench-redis-commands.sh          only what redis-benchmark has no test of
 #   TARGETS=no scripts/bench-redis-commands.sh      only measures
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -18,7 +19,13 @@ pipeline=${PIPELINE:-16}
 keys=${KEYS:-1000000}
 clients=${CLIENTS:-50}
 # The order is redis-benchmark's own: what is popped was pushed before.
-tests=set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange_100,mset
+tests=${TESTS-set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange_100,mset}
+# Commands that redis-benchmark has no test of; a million places, one in each square kilometre.
+random=__rand_int__
+others=(
+    "GEOADD places ${random}e-5 ${random}e-5 $random"
+    "GEOSEARCH places FROMLONLAT ${random}e-5 ${random}e-5 BYRADIUS 5 km ASC COUNT 10"
+)
 declare -A port target
 
 start_perdura "$work/perdura" "$(free_port)" && port[perdura]=$last_port
@@ -30,12 +37,19 @@ for ((round = 1; round <= rounds; round++)); do
     for name in perdura redis; do
         redis-cli -p "${port[$name]}" flushall >/dev/null
         quiet
-        redis-benchmark -p "${port[$name]}" -c "$clients" -P "$pipeline" -n "$requests" -r "$keys" \
-            -t "$tests" --csv 2>/dev/null | tail -n +2 >"$work/$name.$round.csv"
+        bench=(redis-benchmark -p "${port[$name]}" -c "$clients" -P "$pipeline" -n "$requests" -r "$keys"
+            --csv)
+        {
+            [ -z "$tests" ] || "${bench[@]}" -t "$tests" 2>/dev/null | tail -n +2
+            for other in "${others[@]}"; do
+                # shellcheck disable=SC2086 # the words of a command
+                "${bench[@]}" $other 2>/dev/null | tail -n +2
+            done
+        } >"$work/$name.$round.csv"
     done
 done
 
-for name in SET INCR LPUSH RPOP SADD HSET ZADD MSET; do target[$name]=0.8; done
+for name in SET INCR LPUSH RPOP SADD HSET ZADD MSET GEOADD GEOSEARCH; do target[$name]=0.8; done
 target[GET]=1
 
 printf 'P%s, %s clients, %s requests of each, %s rounds, medians\n' \
@@ -50,7 +64,7 @@ while IFS= read -r line; do
     wanted=${target[${label%% *}]:-}
     case $label in *needed*) wanted= ;; esac
     ratio=$(awk -v a="$ours" -v b="$theirs" 'BEGIN { printf "%.2f", a / b }')
-    printf '%-36s %12.0f %12.0f %6s %7s\n' "$label" "$ours" "$theirs" "$ratio" "${wanted:--}"
+    printf '%-36.36s %12.0f %12.0f %6s %7s\n' "$label" "$ours" "$theirs" "$ratio" "${wanted:--}"
     if [ -n "$wanted" ] && awk -v r="$ratio" -v w="$wanted" 'BEGIN { exit !(r < w) }'; then
         missed=$((missed + 1))
     fi

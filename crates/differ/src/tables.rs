@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// The families in the order of their files' importance; `base` is first.
-const FAMILIES: [&str; 20] = [
+const FAMILIES: [&str; 21] = [
     "base",
     "strings",
     "bits",
@@ -23,6 +23,7 @@ const FAMILIES: [&str; 20] = [
     "set",
     "zset",
     "zstore",
+    "geo",
     "errors",
     "client",
     "blocking",

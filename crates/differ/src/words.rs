@@ -20,6 +20,17 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
         "lkey" => key(rng, 'l'),
         "tkey" => key(rng, 't'),
         "zkey" => key(rng, 'z'),
+        // Sorted sets of places.
+        "gkey" => key(rng, 'g'),
+        "lon" => degrees(rng, 180),
+        "lat" => degrees(rng, 85),
+        // Within a few hundred metres of each other, so that distances are equal now and then.
+        "near" => format!("10.00{}", rng.u8(1..6)).into_bytes(),
+        "radius" => radius(rng),
+        "unit" => pick(
+            rng,
+            &["m", "m", "km", "km", "km", "mi", "ft", "KM", "Mi", "x", ""],
+        ),
         // Sorted sets whose scores are all the same, so that a range of members means something.
         "xkey" => format!("x{}", rng.u8(1..4)).into_bytes(),
         "nkey" => number_key(rng),
@@ -123,7 +134,7 @@ const JUNK: [&str; 40] = [
 ];
 
 fn any_key(rng: &mut Rng) -> Vec<u8> {
-    let family = ['s', 'h', 'l', 't', 'z'][rng.usize(..5)];
+    let family = ['s', 'h', 'l', 't', 'z', 'g'][rng.usize(..6)];
     key(rng, family)
 }
 
@@ -234,6 +245,49 @@ fn score(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
+/// A coordinate: on a coarse grid, anywhere, on the edge, and now and then none.
+fn degrees(rng: &mut Rng, most: i32) -> Vec<u8> {
+    const ODD: [&str; 12] = [
+        "180",
+        "-180",
+        "85.05112878",
+        "-85.05112878",
+        "85.0511288",
+        "180.1",
+        "1e-300",
+        "nan",
+        "-inf",
+        "inf",
+        "",
+        "1e308",
+    ];
+    match rng.u8(..) {
+        0..12 => ODD[rng.usize(..ODD.len())].as_bytes().to_vec(),
+        12..20 => score(rng),
+        20..120 => (rng.i32(-most / 15..=most / 15) * 15)
+            .to_string()
+            .into_bytes(),
+        120..160 => format!("10.{}", rng.u32(..1000)).into_bytes(),
+        _ => {
+            let number = (rng.f64() - 0.5) * 2.0 * f64::from(most);
+            number.to_string().into_bytes()
+        }
+    }
+}
+
+/// A length of any order of magnitude.
+fn radius(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..) {
+        0..12 => score(rng),
+        12..20 => b"0".to_vec(),
+        20..28 => b"1e300".to_vec(),
+        _ => {
+            let number = 10f64.powf(rng.f64() * 8.0 - 1.0);
+            number.to_string().into_bytes()
+        }
+    }
+}
+
 fn bound(rng: &mut Rng) -> Vec<u8> {
     let mut word = match rng.u8(..) {
         0..50 => b"-inf".to_vec(),
@@ -325,7 +379,7 @@ fn integer_limit(rng: &mut Rng) -> Vec<u8> {
 /// Every key that a script can write without [`spoil`](crate::grammar::spoil), for comparisons.
 pub fn all_keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    for family in ["s", "h", "l", "t", "z", "x", "n", "f", "w_"] {
+    for family in ["s", "h", "l", "t", "z", "g", "x", "n", "f", "w_"] {
         keys.extend((0..9).map(|n| format!("{family}{n}").into_bytes()));
     }
     keys.extend([

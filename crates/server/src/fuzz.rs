@@ -49,7 +49,8 @@ const WORDS: &str = "\
     SET INCRBY ON OFF AUTH SETNAME default alice secret 3 ID ADDR LADDR SKIPME YES NO NORMAL \
     PUBSUB on off nopass >secret <secret ~* %R~k* &* +@all -@all +get -set (+set ~k1) reset resetpass \
     maxmemory timeout notify-keyspace-events KEA slowlog-log-slower-than maxclients w_* w_*->f \
-    RESET FILTERBY ACLCAT PATTERN MODULE __keyspace@0__:k";
+    RESET FILTERBY ACLCAT PATTERN MODULE __keyspace@0__:k \
+    FROMMEMBER FROMLONLAT BYRADIUS BYBOX ANY WITHDIST WITHHASH WITHCOORD STOREDIST km 180 -85.05 13.36";
 
 struct Fuzz {
     rng: Rng,

@@ -16,6 +16,7 @@ mod redis {
     pub mod limits;
     pub mod lists;
     pub mod passwords;
+    pub mod places;
     pub mod pubsub;
     pub mod slow;
     pub mod slow_disk;

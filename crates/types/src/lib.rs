@@ -12,6 +12,7 @@
 //! | [`open`] | from a key to its collection, for reading |
 //! | [`change`] | a collection that is being changed, in whichever form it has |
 //! | [`hash`], [`list`], [`set`], [`zset`] | the types |
+//! | [`geo`] | places on a map, as members of a sorted set |
 //! | [`whole`] | what is asked of a key whatever its type |
 //! | [`sample`] | random elements, each once |
 //! | [`texts`] | many texts in one piece of memory |
@@ -19,6 +20,7 @@
 
 pub mod change;
 pub mod decimal;
+pub mod geo;
 pub mod hash;
 pub mod list;
 pub mod number;

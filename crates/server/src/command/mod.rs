@@ -11,6 +11,7 @@ pub(crate) mod data;
 pub(crate) mod describe;
 pub(crate) mod dispatch;
 pub(crate) mod event;
+pub(crate) mod geo;
 pub(crate) mod hashes;
 pub(crate) mod keys;
 pub(crate) mod lists;

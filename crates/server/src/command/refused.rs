@@ -1,7 +1,7 @@
 //! Commands of Redis that are not here. They are known by name, so that a client reads why and
 //! not that it has mistyped something, and so that rules of access may name them.
 
-use super::spec::{Command, EACH, ONE, SECOND, TWO, plain};
+use super::spec::{Command, EACH, ONE, SECOND, plain};
 use super::{Cx, Group, Keys, PlainFn};
 use crate::resp::parse::Args;
 
@@ -29,16 +29,6 @@ pub(crate) static COMMANDS: &[Command] = &[
     row("evalsha_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
     row("fcall", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
     row("fcall_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
-    row("geoadd", -5, geo, Group::Geo, "3.2.0").keyed(ONE),
-    row("geodist", -4, geo, Group::Geo, "3.2.0").keyed(ONE),
-    row("geohash", -2, geo, Group::Geo, "3.2.0").keyed(ONE),
-    row("geopos", -2, geo, Group::Geo, "3.2.0").keyed(ONE),
-    row("georadius", -6, geo, Group::Geo, "3.2.0").keyed(Keys::Stored { from: 6 }),
-    row("georadius_ro", -6, geo, Group::Geo, "3.2.10").keyed(ONE),
-    row("georadiusbymember", -5, geo, Group::Geo, "3.2.0").keyed(Keys::Stored { from: 5 }),
-    row("georadiusbymember_ro", -5, geo, Group::Geo, "3.2.10").keyed(ONE),
-    row("geosearch", -7, geo, Group::Geo, "6.2.0").keyed(ONE),
-    row("geosearchstore", -8, geo, Group::Geo, "6.2.0").keyed(TWO),
     row("pfadd", -2, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(ONE),
     row("pfcount", -2, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(EACH),
     row("pfdebug", 3, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(SECOND),
@@ -86,10 +76,6 @@ pub(crate) fn scripting(cx: &mut Cx<'_>, args: &Args<'_>) {
     let why = "scripts and functions are not there yet; MULTI, EXEC and WATCH make several \
                commands one transaction";
     refuse(cx, args, why);
-}
-
-fn geo(cx: &mut Cx<'_>, args: &Args<'_>) {
-    refuse(cx, args, "places on a map are not there yet");
 }
 
 fn hyperloglog(cx: &mut Cx<'_>, args: &Args<'_>) {

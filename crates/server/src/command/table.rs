@@ -18,6 +18,8 @@ static FAMILIES: &[&[Command]] = &[
     super::keys::dump::COMMANDS,
     super::keys::expiry::COMMANDS,
     super::keys::generic::COMMANDS,
+    super::geo::search::COMMANDS,
+    super::geo::COMMANDS,
     super::hashes::COMMANDS,
     super::connection::hello::COMMANDS,
     super::server::info::COMMANDS,

@@ -106,13 +106,17 @@ impl<'a> Out<'a> {
     pub(crate) fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         score::push(&mut text, value);
-        if self.resp3 {
-            self.buf.push(b',');
-            self.buf.extend_from_slice(&text);
-            self.end();
-        } else {
-            self.bulk(&text);
+        self.number(&text);
+    }
+
+    /// A number that is no integer, in digits.
+    pub(crate) fn number(&mut self, digits: &[u8]) {
+        if !self.resp3 {
+            return self.bulk(digits);
         }
+        self.buf.push(b',');
+        self.buf.extend_from_slice(digits);
+        self.end();
     }
 
     /// The head of an array of `len` replies.

@@ -103,7 +103,7 @@ pub fn start_gated(gate: std::sync::mpsc::Receiver<()>, password: Option<&str>) 
     }
 }
 
-/// Reads replies as text: `+OK`, `-ERR …`, `:1`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`.
+/// Reads replies as text: `+OK`, `-ERR …`, `:1`, `,1.5`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`.
 pub struct Client<S> {
     stream: BufReader<S>,
 }
@@ -185,7 +185,7 @@ impl<S: Read + Write> Client<S> {
         };
         let (kind, rest) = line.split_at(1);
         match kind {
-            "+" | "-" | ":" => line,
+            "+" | "-" | ":" | "," => line,
             "_" => String::from("nil"),
             "$" | "=" if rest == "-1" => String::from("nil"),
             "*" if rest == "-1" => String::from("nil array"),

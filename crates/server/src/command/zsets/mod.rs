@@ -67,7 +67,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 /// Redis's text for a malformed score.
-const NOT_FLOAT: &str = "ERR value is not a valid float";
+pub(crate) const NOT_FLOAT: &str = "ERR value is not a valid float";
 
 /// Appends members with scores: pairs in RESP3, one flat array in RESP2.
 pub(crate) fn reply_scored<M: AsRef<[u8]>>(

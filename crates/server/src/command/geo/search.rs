@@ -1,0 +1,385 @@
+//! Members within an area, answered or stored: GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS and
+//! GEORADIUSBYMEMBER.
+
+use super::{place, place_of, reply_distance, reply_place, unit};
+use crate::command::flag::{DENY_OOM, READ, WRITE};
+use crate::command::lists::integer;
+use crate::command::spec::{Command, Keys, ONE, TWO, data};
+use crate::command::zsets::ranges::store;
+use crate::command::{Data, Done, Group, SYNTAX, Stop};
+use crate::engine::Shape;
+use crate::engine::types::geo::order::{self, First};
+use crate::engine::types::geo::{self, Form, Found, Place, Search};
+use crate::engine::types::{Source, score};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use perdura_base::num::{to_u64, to_usize};
+
+const STORES: u32 = WRITE | DENY_OOM;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("georadius", -6, STORES, Keys::Stored { from: 6 }, georadius).doc(
+        Group::Geo,
+        "3.2.0",
+        "Answers or stores the members around a place.",
+    ),
+    data("georadius_ro", -6, READ, ONE, georadius_ro).doc(
+        Group::Geo,
+        "3.2.10",
+        "Answers the members around a place.",
+    ),
+    data(
+        "georadiusbymember",
+        -5,
+        STORES,
+        Keys::Stored { from: 5 },
+        georadiusbymember,
+    )
+    .doc(
+        Group::Geo,
+        "3.2.0",
+        "Answers or stores the members around a member.",
+    ),
+    data("georadiusbymember_ro", -5, READ, ONE, georadiusbymember_ro).doc(
+        Group::Geo,
+        "3.2.10",
+        "Answers the members around a member.",
+    ),
+    data("geosearch", -7, READ, ONE, geosearch).doc(
+        Group::Geo,
+        "6.2.0",
+        "Answers the members in a circle or a box.",
+    ),
+    data("geosearchstore", -8, STORES, TWO, geosearchstore).doc(
+        Group::Geo,
+        "6.2.0",
+        "Stores the members in a circle or a box.",
+    ),
+];
+
+const NO_MEMBER: &str = "ERR could not decode requested zset member";
+
+/// What the name of a command says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// A circle around coordinates.
+    Radius { stores: bool },
+    /// A circle around a member.
+    Member { stores: bool },
+    /// What options say.
+    Search { stores: bool },
+}
+
+impl Named {
+    /// Where the key is that is searched.
+    fn source(self) -> usize {
+        match self {
+            Named::Search { stores: true } => 2,
+            _ => 1,
+        }
+    }
+
+    /// The event of a key that is stored.
+    fn event(self) -> &'static str {
+        match self {
+            Named::Search { .. } => "geosearchstore",
+            Named::Radius { .. } | Named::Member { .. } => "georadiusstore",
+        }
+    }
+}
+
+/// Where a result is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Target<'a> {
+    key: &'a [u8],
+    /// Whether distances are the scores.
+    distances: bool,
+}
+
+/// Everything that is asked for.
+#[derive(Default)]
+struct Query<'a> {
+    centre: Option<Place>,
+    /// The form and its unit.
+    form: Option<(Form, f64)>,
+    /// Whether it was said where the centre is, and how: by a member, or by coordinates.
+    from: Option<bool>,
+    distances: bool,
+    scores: bool,
+    places: bool,
+    first: Option<First>,
+    count: Option<u64>,
+    any: bool,
+    target: Option<Target<'a>>,
+}
+
+/// Reads a size, which is not negative.
+fn size(word: &[u8], malformed: &'static str) -> Result<f64, Stop> {
+    Ok(score::parse(word).ok_or(malformed)?)
+}
+
+/// Reads a radius and its unit.
+fn circle(args: &Args<'_>, at: usize) -> Result<(Form, f64), Stop> {
+    let radius = size(args.at(at), "ERR need numeric radius")?;
+    if radius < 0.0 {
+        return Err("ERR radius cannot be negative".into());
+    }
+    Ok((Form::Circle { radius }, unit(args.at(at + 1))?))
+}
+
+/// Reads a width, a height, and their unit.
+fn rectangle(args: &Args<'_>, at: usize) -> Result<(Form, f64), Stop> {
+    let width = size(args.at(at), "ERR need numeric width")?;
+    let height = size(args.at(at + 1), "ERR need numeric height")?;
+    if width < 0.0 || height < 0.0 {
+        return Err("ERR height or width cannot be negative".into());
+    }
+    Ok((Form::Box { width, height }, unit(args.at(at + 2))?))
+}
+
+impl<'a> Query<'a> {
+    /// Reads a request. A member is looked for in `set`; without a set nothing is said about it.
+    fn parse(args: &Args<'a>, named: Named, set: Option<&Source<'_>>) -> Result<Query<'a>, Stop> {
+        let mut query = Query::default();
+        let mut at = match named {
+            Named::Radius { .. } => {
+                query.centre = Some(place(args, 2)?);
+                query.form = Some(circle(args, 4)?);
+                6
+            }
+            Named::Member { .. } => {
+                if set.is_some() {
+                    query.centre = Some(place_of(set, args.at(2)).ok_or(NO_MEMBER)?);
+                    query.form = Some(circle(args, 3)?);
+                }
+                5
+            }
+            Named::Search { stores: false } => 2,
+            Named::Search { stores: true } => {
+                query.target = Some(Target {
+                    key: args.at(1),
+                    distances: false,
+                });
+                3
+            }
+        };
+        while at < args.len() {
+            at += match query.output(args, at, named)? {
+                0 => query.area(args, at, named, set)?,
+                read => read,
+            };
+        }
+        query.check(args, named)?;
+        Ok(query)
+    }
+
+    /// Reads an option that says what becomes of the members; returns how many words it has, 0 if it is
+    /// none.
+    fn output(&mut self, args: &Args<'a>, at: usize, named: Named) -> Result<usize, Stop> {
+        let (word, more) = (args.at(at), args.len() - at - 1);
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        let old_store = matches!(
+            named,
+            Named::Radius { stores: true } | Named::Member { stores: true }
+        );
+        match () {
+            () if is("WITHDIST") => self.distances = true,
+            () if is("WITHHASH") => self.scores = true,
+            () if is("WITHCOORD") => self.places = true,
+            () if is("ANY") => self.any = true,
+            () if is("ASC") => self.first = Some(First::Nearest),
+            () if is("DESC") => self.first = Some(First::Farthest),
+            () if is("COUNT") && more >= 1 => {
+                let count = u64::try_from(integer(args.at(at + 1))?).unwrap_or(0);
+                if count == 0 {
+                    return Err("ERR COUNT must be > 0".into());
+                }
+                self.count = Some(count);
+                return Ok(2);
+            }
+            () if (is("STORE") || is("STOREDIST")) && more >= 1 && old_store => {
+                self.target = Some(Target {
+                    key: args.at(at + 1),
+                    distances: is("STOREDIST"),
+                });
+                return Ok(2);
+            }
+            () if is("STOREDIST") && named == Named::Search { stores: true } => {
+                if let Some(target) = &mut self.target {
+                    target.distances = true;
+                }
+            }
+            () => return Ok(0),
+        }
+        Ok(1)
+    }
+
+    /// Reads an option that says which area is searched; returns how many words it has.
+    fn area(
+        &mut self,
+        args: &Args<'a>,
+        at: usize,
+        named: Named,
+        set: Option<&Source<'_>>,
+    ) -> Result<usize, Stop> {
+        let (word, more) = (args.at(at), args.len() - at - 1);
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        let other_form = |is_box: bool| match &self.form {
+            Some((Form::Box { .. }, _)) => !is_box,
+            Some((Form::Circle { .. }, _)) => is_box,
+            None => false,
+        };
+        if !matches!(named, Named::Search { .. }) {
+            return Err(SYNTAX.into());
+        }
+        if is("FROMMEMBER") && more >= 1 && self.from != Some(false) {
+            if set.is_some() {
+                self.centre = Some(place_of(set, args.at(at + 1)).ok_or(NO_MEMBER)?);
+            }
+            self.from = Some(true);
+            Ok(2)
+        } else if is("FROMLONLAT") && more >= 2 && self.from != Some(true) {
+            self.centre = Some(place(args, at + 1)?);
+            self.from = Some(false);
+            Ok(3)
+        } else if is("BYRADIUS") && more >= 2 && !other_form(false) {
+            self.form = Some(circle(args, at + 1)?);
+            Ok(3)
+        } else if is("BYBOX") && more >= 3 && !other_form(true) {
+            self.form = Some(rectangle(args, at + 1)?);
+            Ok(4)
+        } else {
+            Err(SYNTAX.into())
+        }
+    }
+
+    /// Refuses what does not go together.
+    fn check(&self, args: &Args<'_>, named: Named) -> Done {
+        let searches = matches!(named, Named::Search { .. });
+        if self.target.is_some() && (self.distances || self.scores || self.places) {
+            let what = if searches {
+                "GEOSEARCHSTORE"
+            } else {
+                "STORE option in GEORADIUS"
+            };
+            let text = "is not compatible with WITHDIST, WITHHASH and WITHCOORD options";
+            return Err(format!("ERR {what} {text}").into());
+        }
+        let name = String::from_utf8_lossy(args.at(0));
+        if searches && self.from.is_none() {
+            let text = "exactly one of FROMMEMBER or FROMLONLAT can be specified for";
+            return Err(format!("ERR {text} {name}").into());
+        }
+        if searches && self.form.is_none() {
+            let text = "exactly one of BYRADIUS and BYBOX can be specified for";
+            return Err(format!("ERR {text} {name}").into());
+        }
+        if self.any && self.count.is_none() {
+            return Err("ERR the ANY argument requires COUNT argument".into());
+        }
+        Ok(())
+    }
+
+    /// The members in the area, those first that are wanted first.
+    fn find<'s>(&self, set: &'s Source<'_>) -> Vec<Found<'s>> {
+        let (Some(centre), Some((form, unit))) = (self.centre, self.form) else {
+            return Vec::new();
+        };
+        let search = Search { centre, form, unit };
+        let mut found = geo::find(set, &search, self.count.filter(|_| self.any));
+        let wanted = self.count.map_or(found.len(), to_usize).min(found.len());
+        // Who wants some wants the nearest ones.
+        let nearest = (self.count.is_some() && !self.any).then_some(First::Nearest);
+        if let Some(first) = self.first.or(nearest) {
+            order::sort(&mut found, first, wanted);
+        }
+        found.truncate(wanted);
+        found
+    }
+
+    /// A distance in the unit of the request.
+    fn distance(&self, found: &Found<'_>) -> f64 {
+        found.distance / self.form.map_or(1.0, |(_, unit)| unit)
+    }
+
+    fn reply(&self, out: &mut Out<'_>, found: &Found<'_>) {
+        let more = [self.distances, self.scores, self.places];
+        let more = more.into_iter().filter(|wanted| *wanted).count();
+        if more > 0 {
+            out.array(more + 1);
+        }
+        out.bulk(&found.member);
+        if self.distances {
+            reply_distance(out, self.distance(found));
+        }
+        if self.scores {
+            #[allow(clippy::cast_possible_truncation)] // as a cell is read
+            out.integer(found.score as i64);
+        }
+        if self.places {
+            reply_place(out, found.place);
+        }
+    }
+}
+
+fn search(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, named: Named) -> Done {
+    let (start, max) = (out.buf.len(), data.reply_bytes_max);
+    let set = data.collection(args.at(named.source()), Shape::Zset)?;
+    let query = Query::parse(args, named, set.as_ref())?;
+    let found = set.as_ref().map_or_else(Vec::new, |set| query.find(set));
+    let Some(target) = query.target else {
+        out.array(found.len());
+        for member in &found {
+            query.reply(out, member);
+            if out.buf.len() - start > max {
+                break;
+            }
+        }
+        return Ok(data.check_reply(out.buf.len() - start)?);
+    };
+    let score = |found: &Found<'_>| match target.distances {
+        true => query.distance(found),
+        false => found.score,
+    };
+    let members = found
+        .iter()
+        .map(|found| (found.member.to_vec(), score(found)));
+    let members: Vec<_> = members.collect();
+    drop(found);
+    store(data, target.key, named.event(), &members)?;
+    out.count(to_u64(members.len()));
+    Ok(())
+}
+
+/// `GEORADIUS key longitude latitude radius M|KM|FT|MI [WITHCOORD] [WITHDIST] [WITHHASH]
+/// [COUNT count [ANY]] [ASC|DESC] [STORE key|STOREDIST key]`
+fn georadius(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    search(data, args, out, Named::Radius { stores: true })
+}
+
+/// GEORADIUS without STORE and STOREDIST.
+fn georadius_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    search(data, args, out, Named::Radius { stores: false })
+}
+
+/// `GEORADIUSBYMEMBER key member radius M|KM|FT|MI`, and the options of GEORADIUS
+fn georadiusbymember(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    search(data, args, out, Named::Member { stores: true })
+}
+
+/// GEORADIUSBYMEMBER without STORE and STOREDIST.
+fn georadiusbymember_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    search(data, args, out, Named::Member { stores: false })
+}
+
+/// `GEOSEARCH key FROMMEMBER member|FROMLONLAT longitude latitude BYRADIUS radius unit|BYBOX width
+/// height unit [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`
+fn geosearch(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    search(data, args, out, Named::Search { stores: false })
+}
+
+/// `GEOSEARCHSTORE destination source`, the area and its order as in GEOSEARCH, `[STOREDIST]`
+fn geosearchstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    search(data, args, out, Named::Search { stores: true })
+}

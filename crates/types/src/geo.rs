@@ -1,0 +1,95 @@
+//! Places on a map, as members of a sorted set.
+//!
+//! The score of a member is the *cell* that its place is in: the map is halved 26 times in either
+//! direction, and the 52 answers are the bits of a whole number, which a float holds exactly. Places
+//! that are near each other share the first bits, so all places of a larger cell are one range of
+//! scores. A search covers its area with at most nine such ranges and measures the distance of what it
+//! finds there.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`cell`] | a place as a number, and back |
+//! | [`area`] | distances, and the cells that cover an area |
+//! | [`order`] | the nearest or the farthest first |
+//! | [`text`] | coordinates and distances in digits |
+//!
+//! # Source
+//! Scores, distances and the order of what is found are those of Redis 7.0, bit by bit: its cells, its
+//! radius of the earth, its order of neighbours, and its partial sort (Bentley, McIlroy: "Engineering a
+//! Sort Function", 1993), which decides in what order members at one distance come.
+
+pub mod area;
+pub mod cell;
+pub mod order;
+pub mod text;
+
+pub use area::{Form, Search, distance};
+pub use cell::Place;
+
+use crate::open::{Entry, Source, Text};
+
+/// A member within an area.
+#[derive(Debug, Clone)]
+pub struct Found<'s> {
+    /// The member.
+    pub member: Text<'s>,
+    /// Its score.
+    pub score: f64,
+    /// The centre of its cell.
+    pub place: Place,
+    /// How far that is from the centre of the area, metres.
+    pub distance: f64,
+}
+
+/// The members within an area, cell by cell; at most `most`, whichever are met first.
+#[must_use]
+pub fn find<'s>(source: &'s Source<'_>, search: &Search, most: Option<u64>) -> Vec<Found<'s>> {
+    let most = most.map_or(usize::MAX, perdura_base::num::to_usize);
+    let mut found = Vec::new();
+    for scores in search.ranges() {
+        if found.len() >= most {
+            break;
+        }
+        match source {
+            Source::Small(packed) => {
+                let entries = packed.iter().map(Entry::Packed);
+                let entries = entries.skip_while(|entry| entry.score() < scores.start);
+                collect(entries, scores.end, search, most, &mut found);
+            }
+            Source::Rows(rows) => {
+                let from = rows.score_point(|score| score < scores.start);
+                let entries = rows.range(from, rows.len()).map(|(_, row)| Entry::Row(row));
+                collect(entries, scores.end, search, most, &mut found);
+            }
+        }
+    }
+    found
+}
+
+fn collect<'s>(
+    entries: impl Iterator<Item = Entry<'s>>,
+    end: f64,
+    search: &Search,
+    most: usize,
+    found: &mut Vec<Found<'s>>,
+) {
+    for entry in entries {
+        let score = entry.score();
+        if score >= end {
+            break;
+        }
+        let place = Place::of_score(score);
+        if let Some(distance) = search.distance_to(place) {
+            found.push(Found {
+                member: entry.key(),
+                score,
+                place,
+                distance,
+            });
+        }
+        // Whatever is found first counts, even where the limit was reached before.
+        if !found.is_empty() && found.len() >= most {
+            break;
+        }
+    }
+}
