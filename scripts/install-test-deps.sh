@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Rust: mkfs.ext4, mount and perl for the power-cut test, iproute2 for
-# the documents' sessions, Redis 7.0 and a Python of which virtual environments can be made to compare with and to be a client.
+# the documents' sessions, a C++ compiler for Luau, Redis 7.0 and a Python of
+# which virtual environments can be made to compare with and to be a client.
 # Does nothing if all of it is there.
 set -euo pipefail
 
@@ -10,6 +11,7 @@ command -v mount >/dev/null || missing+=(mount)
 command -v ip >/dev/null || [ -x /usr/sbin/ip ] || missing+=(iproute2)
 command -v perl >/dev/null || missing+=(perl-base)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
+command -v c++ >/dev/null || missing+=(g++)
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || missing+=(redis-tools)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)

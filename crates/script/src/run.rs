@@ -1,0 +1,465 @@
+//! Runs scripts and functions, one after the other.
+
+use crate::from_lua::{Encoder, Protocol};
+use crate::host::{Ask, Host};
+use crate::libraries::number;
+use crate::limits::{Failure, Limits, Stop};
+use crate::shebang::Flags;
+use crate::to_lua;
+use crate::vm::{Library, Vm};
+use crate::watchdog::Watchdog;
+use mlua::{Function, Lua, MultiValue, Table, Value};
+use std::cell::RefCell;
+use std::fmt;
+
+/// With more garbage than this after a run it is collected at once, bytes.
+const GARBAGE_BYTES_MAX: usize = 1 << 20;
+
+/// The text of a script or a library, and its name.
+#[derive(Debug, Clone, Copy)]
+pub struct Code<'a> {
+    /// The SHA-1 of the whole text, 40 hexadecimal digits.
+    pub sha: &'a str,
+    /// The text without its header; see [`Header::code`](crate::Header::code).
+    pub text: &'a [u8],
+}
+
+/// A longer reply's buffer is given back, bytes.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// What a run is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// KEYS.
+    pub keys: &'a [&'a [u8]],
+    /// ARGV.
+    pub args: &'a [&'a [u8]],
+    /// Where `math.random` begins.
+    pub seed: u64,
+    /// Whether the client speaks RESP3.
+    pub resp3: bool,
+}
+
+/// A function that a library has registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    /// Its name.
+    pub name: String,
+    /// Its flags.
+    pub flags: Flags,
+    /// What it says of itself.
+    pub description: Option<Vec<u8>>,
+}
+
+/// The one that runs scripts: a virtual machine, made when it is needed, and its watchdog.
+pub struct Runtime {
+    limits: Limits,
+    vm: Option<Vm>,
+    watchdog: Option<Watchdog>,
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("limits", &self.limits)
+            .field("vm", &self.vm.is_some())
+            .finish()
+    }
+}
+
+impl Runtime {
+    /// One that has run nothing. It costs nothing until it does.
+    pub fn new(limits: Limits) -> Self {
+        Runtime {
+            limits,
+            vm: None,
+            watchdog: None,
+        }
+    }
+
+    /// What a run may take.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Memory of the virtual machine, bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.vm.as_ref().map_or(0, |vm| vm.lua.used_memory())
+    }
+
+    /// Forgets everything that was compiled.
+    pub fn forget(&mut self) {
+        self.vm = None;
+    }
+
+    /// Compiles a script and keeps it.
+    ///
+    /// # Errors
+    /// The script is too long, or no script: the text of an error reply.
+    pub fn check_script(&mut self, code: &Code<'_>) -> Result<(), Failure> {
+        self.check_length(code)?;
+        self.ready()?;
+        let Some(vm) = &mut self.vm else {
+            return Err(self.limits.failure(Stop::Engine));
+        };
+        let compiled = vm.script(code.sha, code.text);
+        compiled.map(|_| ()).map_err(|error| {
+            Failure::Script(format!(
+                "ERR Error compiling script (new function): {error}"
+            ))
+        })
+    }
+
+    /// Runs a script and appends its reply to `out`.
+    ///
+    /// # Errors
+    /// See [`Failure`]; then nothing was appended.
+    pub fn run_script(
+        &mut self,
+        code: &Code<'_>,
+        input: Input<'_>,
+        host: &mut dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        self.check_script(code)?;
+        self.guarded(input.seed, |vm, limits| {
+            let compiled = vm.script(code.sha, code.text);
+            let function = compiled.map_err(Failure::Script)?;
+            let (keys, args) = (sequence(&vm.lua, input.keys), sequence(&vm.lua, input.args));
+            let (keys, args) = (keys.map_err(engine)?, args.map_err(engine)?);
+            let what = Called {
+                name: code.sha,
+                source: "user_script",
+            };
+            call(
+                vm,
+                limits,
+                &function,
+                (keys, args),
+                &what,
+                (input.resp3, host, out),
+            )
+        })
+    }
+
+    /// Runs a function of a library, which is loaded if it is not, and appends its reply to `out`.
+    ///
+    /// # Errors
+    /// See [`Failure`]; then nothing was appended.
+    pub fn run_function(
+        &mut self,
+        library: &Code<'_>,
+        name: &str,
+        input: Input<'_>,
+        host: &mut dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let known = self
+            .vm
+            .as_ref()
+            .is_some_and(|vm| vm.libraries.contains_key(library.sha));
+        if !known {
+            self.load_library(library, host)?;
+        }
+        self.guarded(input.seed, |vm, limits| {
+            let functions = vm.libraries.get(library.sha);
+            let Some(function) = functions.and_then(|known| known.get(name)).cloned() else {
+                return Err(Failure::Script(String::from("ERR Function not found")));
+            };
+            let (keys, args) = (sequence(&vm.lua, input.keys), sequence(&vm.lua, input.args));
+            let (keys, args) = (keys.map_err(engine)?, args.map_err(engine)?);
+            let what = Called {
+                name,
+                source: "user_function",
+            };
+            call(
+                vm,
+                limits,
+                &function,
+                (keys, args),
+                &what,
+                (input.resp3, host, out),
+            )
+        })
+    }
+
+    /// Loads a library and keeps its functions.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub fn load_library(
+        &mut self,
+        library: &Code<'_>,
+        host: &mut dyn Host,
+    ) -> Result<Vec<Registered>, Failure> {
+        self.check_length(library)?;
+        self.guarded(0, |vm, limits| {
+            let main = vm.library(library.text);
+            let main = main.map_err(|error| {
+                Failure::Script(format!("ERR Error compiling function: {error}"))
+            })?;
+            vm.shared.registered.borrow_mut().clear();
+            vm.shared.loads.set(true);
+            let set = vm.host.raw_set("loads", true).map_err(engine);
+            let ran = set.and_then(|()| {
+                with_host(vm, host, || {
+                    invoke(vm, &main, MultiValue::new(), "user_function")
+                })
+            });
+            vm.shared.loads.set(false);
+            let unset = vm.host.raw_set("loads", Value::Nil).map_err(engine);
+            let registered = vm.shared.registered.take();
+            stopped(vm, limits)?;
+            if let Err((text, _)) = ran.and_then(|done| unset.map(|()| done))? {
+                return Err(Failure::Script(format!(
+                    "ERR Error registering functions: {text}"
+                )));
+            }
+            if registered.is_empty() {
+                return Err(Failure::Script(String::from("ERR No functions registered")));
+            }
+            let known: Library = registered
+                .iter()
+                .map(|(what, function)| (what.name.clone(), function.clone()))
+                .collect();
+            vm.libraries.insert(String::from(library.sha), known);
+            Ok(registered.into_iter().map(|(what, _)| what).collect())
+        })
+    }
+
+    /// Forgets the functions of a library.
+    pub fn drop_library(&mut self, sha: &str) {
+        if let Some(vm) = &mut self.vm {
+            vm.libraries.remove(sha);
+        }
+    }
+
+    fn check_length(&self, code: &Code<'_>) -> Result<(), Failure> {
+        let max = self.limits.source_bytes;
+        match code.text.len() {
+            bytes if bytes > max => Err(Failure::Script(format!(
+                "ERR the script has {bytes} bytes; the most is {max}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes what runs scripts, if it is not there.
+    fn ready(&mut self) -> Result<(), Failure> {
+        let watchdog = self
+            .watchdog
+            .get_or_insert_with(|| Watchdog::start(self.limits.time));
+        if self.vm.is_none() {
+            self.vm = Some(Vm::new(watchdog.flag(), self.limits.memory_bytes).map_err(engine)?);
+        }
+        Ok(())
+    }
+
+    /// Runs something within the limits, and leaves a virtual machine behind that the next run can take.
+    fn guarded<R>(
+        &mut self,
+        seed: u64,
+        run: impl FnOnce(&mut Vm, &Limits) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.ready()?;
+        let (Some(vm), Some(watchdog)) = (&mut self.vm, &mut self.watchdog) else {
+            return Err(self.limits.failure(Stop::Engine));
+        };
+        let Some(number) = watchdog.begin() else {
+            let text = "ERR no script runs: the thread that would watch it could not be started";
+            return Err(Failure::Limit(String::from(text)));
+        };
+        let used = vm.lua.used_memory();
+        let limited = used + self.limits.memory_bytes;
+        vm.shared.begin(number, seed, used, limited);
+        let ran = match vm.lua.set_memory_limit(limited) {
+            Ok(_) => run(vm, &self.limits),
+            Err(error) => Err(engine(error)),
+        };
+        watchdog.end();
+        let stopped = vm.shared.stopped();
+        let ran = match ran {
+            // A run that was stopped has not ended well, whatever it says.
+            Ok(_) if stopped != Stop::No => Err(self.limits.failure(stopped)),
+            other => other,
+        };
+        let clean = matches!(ran, Ok(_) | Err(Failure::Script(_) | Failure::Halted));
+        let collects = clean && stopped != Stop::Memory;
+        let collected = || vm.extra_bytes() <= GARBAGE_BYTES_MAX || vm.lua.gc_collect().is_ok();
+        if !collects || !collected() {
+            self.vm = None;
+        }
+        ran
+    }
+}
+
+/// What runs, for the text of an error that it does not catch.
+struct Called<'a> {
+    name: &'a str,
+    source: &'a str,
+}
+
+/// Calls a function with KEYS and ARGV and appends its reply.
+fn call(
+    vm: &Vm,
+    limits: &Limits,
+    function: &Function,
+    (keys, args): (Table, Table),
+    what: &Called<'_>,
+    (client_resp3, host, out): (bool, &mut dyn Host, &mut Vec<u8>),
+) -> Result<(), Failure> {
+    let given = MultiValue::from_iter([Value::Table(keys), Value::Table(args)]);
+    let ran = with_host(vm, host, || invoke(vm, function, given, what.source));
+    stopped(vm, limits)?;
+    match ran? {
+        Ok(value) => {
+            let start = out.len();
+            let protocol = Protocol {
+                client_resp3,
+                script_resp3: vm.shared.resp3.get(),
+            };
+            let mut encoder = Encoder::new(out, protocol, limits.reply_bytes);
+            let encoded = encoder.push(&value);
+            if encoded.is_err() {
+                out.truncate(start);
+                stopped(vm, limits)?;
+                return Err(limits.long_reply());
+            }
+            Ok(())
+        }
+        Err((text, line)) => {
+            let at = line.map_or(String::new(), |line| {
+                format!(", on @{}:{line}.", what.source)
+            });
+            Err(Failure::Script(format!("{text} script: {}{at}", what.name)))
+        }
+    }
+}
+
+/// Fails if the run was stopped.
+fn stopped(vm: &Vm, limits: &Limits) -> Result<(), Failure> {
+    match vm.shared.stopped() {
+        Stop::No => Ok(()),
+        why => Err(limits.failure(why)),
+    }
+}
+
+/// A fault of the engine, or of its memory, outside of any script.
+fn engine(error: mlua::Error) -> Failure {
+    match error {
+        mlua::Error::MemoryError(_) => Limits::default().failure(Stop::Memory),
+        other => Failure::Limit(format!("ERR the script engine has failed: {other}")),
+    }
+}
+
+/// The table of KEYS or ARGV.
+fn sequence(lua: &Lua, words: &[&[u8]]) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(words.len(), 0)?;
+    for word in words {
+        table.raw_push(lua.create_string(word)?)?;
+    }
+    Ok(table)
+}
+
+/// What a function ends with: a value, or the text of an error and the line.
+type Ended = Result<Value, (String, Option<u64>)>;
+
+/// Calls a function through the prelude, which says where it fails.
+fn invoke(
+    vm: &Vm,
+    function: &Function,
+    mut given: MultiValue,
+    source: &str,
+) -> Result<Ended, Failure> {
+    given.push_front(Value::Function(function.clone()));
+    given.push_front(Value::String(vm.lua.create_string(source).map_err(engine)?));
+    let ended: mlua::Result<(Value, Value)> = vm.run.call(given);
+    match ended {
+        Ok((Value::Nil, result)) => Ok(Ok(result)),
+        Ok((Value::String(text), line)) => {
+            let text = String::from_utf8_lossy(&text.as_bytes()).into_owned();
+            Ok(Err((text, line.as_u64())))
+        }
+        Ok((Value::Error(error), _)) => Err(engine(*error)),
+        Ok(_) => Ok(Err((String::from("ERR the script has failed"), None))),
+        Err(error) => Err(engine(error)),
+    }
+}
+
+/// Runs something during which `redis.call` and its kin reach the host.
+fn with_host<R>(
+    vm: &Vm,
+    host: &mut dyn Host,
+    run: impl FnOnce() -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let host = RefCell::new(host);
+    let mut result = None;
+    let scoped = vm.lua.scope(|scope| {
+        let host = &host;
+        let ask =
+            scope.create_function(move |lua, words: MultiValue| ask_host(lua, vm, host, words))?;
+        vm.host.raw_set("ask", ask)?;
+        result = Some(run());
+        vm.host.raw_set("ask", Value::Nil)?;
+        Ok(())
+    });
+    match result {
+        Some(result) => scoped.map_err(engine).and(result),
+        None => Err(scoped.map_or_else(engine, |()| Failure::Halted)),
+    }
+}
+
+/// Asks the host: what the prelude's `host.ask` does. The first word says what is asked. Returns whether the answer is
+/// an error, and the answer.
+fn ask_host(
+    lua: &Lua,
+    vm: &Vm,
+    host: &RefCell<&mut dyn Host>,
+    mut words: MultiValue,
+) -> mlua::Result<(bool, Value)> {
+    vm.shared.check()?;
+    let ask = match words.pop_front().and_then(|kind| kind.as_u32()) {
+        Some(0) => Ask::Command {
+            resp3: vm.shared.resp3.get(),
+        },
+        Some(1) => Ask::MayRun,
+        _ => Ask::Log,
+    };
+    let fail = |text: &str| Ok((true, to_lua::error_table(lua, text.as_bytes())?));
+    if words.is_empty() {
+        return fail("ERR Please specify at least one argument for this redis lib call");
+    }
+    let (Ok(mut buffers), Ok(mut host)) = (vm.buffers.try_borrow_mut(), host.try_borrow_mut())
+    else {
+        return Err(vm.shared.stop(Stop::Engine));
+    };
+    let (asked, reply) = &mut *buffers;
+    asked.clear();
+    reply.clear();
+    for word in &words {
+        match word {
+            Value::String(text) => {
+                let text = text.as_bytes();
+                if asked.bytes() + text.len() > vm.shared.build_bytes_max {
+                    return Err(vm.shared.stop(Stop::Memory));
+                }
+                asked.push(&text);
+            }
+            Value::Integer(n) => asked.push_with(|to| number::push_integer(to, *n)),
+            Value::Number(n) => asked.push_with(|to| number::push_general(to, *n, 17)),
+            _ => return fail("ERR Lua redis lib command arguments must be strings or integers"),
+        }
+    }
+    if host.call(ask, asked, reply).is_err() {
+        return Err(vm.shared.stop(Stop::Host));
+    }
+    let failed = reply.first() == Some(&b'-');
+    let value = to_lua::convert(lua, reply, vm.shared.resp3.get());
+    if reply.capacity() > KEPT_BYTES_MAX {
+        *reply = Vec::new();
+    }
+    match value? {
+        Some(value) => Ok((failed, value)),
+        None => Err(vm.shared.stop(Stop::Engine)),
+    }
+}

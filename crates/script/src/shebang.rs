@@ -1,0 +1,189 @@
+//! The first line of a script or a library: `#!lua name=mylib flags=no-writes,allow-oom`.
+
+use std::fmt;
+
+/// What a script or a function says of itself.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Flags {
+    /// It changes nothing.
+    pub no_writes: bool,
+    /// It may run when memory is used up.
+    pub allow_oom: bool,
+    /// It may run on a replica that has lost its master.
+    pub allow_stale: bool,
+    /// It does not run in a cluster.
+    pub no_cluster: bool,
+    /// Its keys may lie in several slots.
+    pub allow_cross_slot_keys: bool,
+}
+
+/// The flags by name, in the order that FUNCTION LIST shows them.
+const NAMES: [&str; 5] = [
+    "no-writes",
+    "allow-oom",
+    "allow-stale",
+    "no-cluster",
+    "allow-cross-slot-keys",
+];
+
+impl Flags {
+    fn place(&mut self, name: &[u8]) -> Option<&mut bool> {
+        match NAMES.iter().position(|known| known.as_bytes() == name)? {
+            0 => Some(&mut self.no_writes),
+            1 => Some(&mut self.allow_oom),
+            2 => Some(&mut self.allow_stale),
+            3 => Some(&mut self.no_cluster),
+            _ => Some(&mut self.allow_cross_slot_keys),
+        }
+    }
+
+    /// Sets the flag of that name. Whether there is one.
+    pub fn set(&mut self, name: &[u8]) -> bool {
+        self.place(name).map(|flag| *flag = true).is_some()
+    }
+
+    /// The names of those that are set.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let mut flags = *self;
+        NAMES
+            .into_iter()
+            .filter(move |name| flags.place(name.as_bytes()).is_some_and(|set| *set))
+    }
+}
+
+/// A header that cannot be used, in the words of an error reply without its code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderError(pub String);
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A first line, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// The engine that it names.
+    pub engine: &'a [u8],
+    /// The name that it gives.
+    pub name: Option<&'a [u8]>,
+    /// Its flags; `None` if it names none.
+    pub flags: Option<Flags>,
+    /// Where the code begins: at the end of the first line, so that the lines keep their numbers.
+    pub code: usize,
+}
+
+impl<'a> Header<'a> {
+    /// Reads the first line of a script. `None`: it has no header.
+    ///
+    /// # Errors
+    /// The line names another engine, an option that scripts do not have, or an unknown flag.
+    pub fn of_script(source: &'a [u8]) -> Result<Option<Header<'a>>, HeaderError> {
+        if !source.starts_with(b"#!") {
+            return Ok(None);
+        }
+        if !source.contains(&b'\n') {
+            return Err(HeaderError(String::from("Invalid script shebang")));
+        }
+        let header = Header::read(source, |word| {
+            HeaderError(format!("Unknown lua shebang option: {}", shown(word)))
+        })?;
+        if header.engine != b"lua" {
+            let engine = shown(header.engine);
+            let text = format!("Unexpected engine in script shebang: #!{engine}");
+            return Err(HeaderError(text));
+        }
+        match header.name {
+            Some(name) => Err(HeaderError(format!(
+                "Unknown lua shebang option: name={}",
+                shown(name)
+            ))),
+            None => Ok(Some(header)),
+        }
+    }
+
+    /// Reads the first line of a library.
+    ///
+    /// # Errors
+    /// The line is missing, or names no library, or has an option that libraries do not have.
+    pub fn of_library(source: &'a [u8]) -> Result<Header<'a>, HeaderError> {
+        let wrong = |text: &str| HeaderError(String::from(text));
+        if !source.starts_with(b"#!") {
+            return Err(wrong("Missing library metadata"));
+        }
+        if !source.contains(&b'\n') {
+            return Err(wrong("Invalid library metadata"));
+        }
+        let invalid =
+            |word: &[u8]| HeaderError(format!("Invalid metadata value given: {}", shown(word)));
+        let header = Header::read(source, invalid)?;
+        if !header.engine.eq_ignore_ascii_case(b"lua") {
+            return Err(HeaderError(format!(
+                "Engine '{}' not found",
+                shown(header.engine)
+            )));
+        }
+        if header.flags.is_some() {
+            let line = &source[..header.code];
+            let words = line.split(u8::is_ascii_whitespace);
+            let mut flags = words.filter(|word| word.starts_with(b"flags="));
+            return Err(invalid(flags.next().unwrap_or(b"flags")));
+        }
+        match header.name {
+            None => Err(wrong("Library name was not given")),
+            Some(name) if !is_name(name) => Err(wrong(BAD_NAME)),
+            Some(_) => Ok(header),
+        }
+    }
+
+    fn read(
+        source: &'a [u8],
+        unknown: impl Fn(&[u8]) -> HeaderError,
+    ) -> Result<Header<'a>, HeaderError> {
+        let code = memchr::memchr(b'\n', source).unwrap_or(source.len());
+        let mut words = source[2..code.max(2)]
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        let mut header = Header {
+            engine: words.next().unwrap_or(b""),
+            name: None,
+            flags: None,
+            code,
+        };
+        for word in words {
+            if let Some(name) = word.strip_prefix(b"name=") {
+                if header.name.replace(name).is_some() {
+                    return Err(HeaderError(String::from(
+                        "Invalid metadata value, name argument was given multiple times",
+                    )));
+                }
+            } else if let Some(list) = word.strip_prefix(b"flags=") {
+                let mut flags = Flags::default();
+                for flag in list.split(|b| *b == b',').filter(|flag| !flag.is_empty()) {
+                    if !flags.set(flag) {
+                        let text = format!("Unexpected flag in script shebang: {}", shown(flag));
+                        return Err(HeaderError(text));
+                    }
+                }
+                header.flags = Some(flags);
+            } else {
+                return Err(unknown(word));
+            }
+        }
+        Ok(header)
+    }
+}
+
+/// What names may hold, as Redis says it, of functions too.
+pub(crate) const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at \
+                                   least one character long";
+
+/// Whether a library or a function may be called so.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+}

@@ -1,0 +1,117 @@
+//! Counts the time of runs beside them: a thread that sets a flag when a run has taken too long.
+//!
+//! A run costs two stores. The thread looks every few milliseconds while scripts run, and parks when none has run for a
+//! while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often the thread looks.
+const TICK: Duration = Duration::from_millis(5);
+/// After so many looks at nothing it parks.
+const IDLE_TICKS: u32 = 200;
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The number of the run that is on, 0 for none.
+    running: AtomicU64,
+    /// The number of the run that must end.
+    stopped: AtomicU64,
+    parked: AtomicBool,
+    ended: AtomicBool,
+}
+
+/// The flag of a watchdog.
+#[derive(Debug, Clone)]
+pub(crate) struct Flag(Arc<Shared>);
+
+impl Flag {
+    /// Whether a run must end.
+    pub(crate) fn is_up(&self, run: u64) -> bool {
+        self.0.stopped.load(SeqCst) == run
+    }
+}
+
+/// The thread and what it shares with the runs.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    runs: u64,
+}
+
+impl Watchdog {
+    /// Starts one that allows each run so much time.
+    pub(crate) fn start(time: Duration) -> Self {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name(String::from("script-watchdog"))
+            .spawn(move || watch(&theirs, time));
+        Watchdog {
+            shared,
+            // Without a thread no script runs: see `begin`.
+            thread: thread.ok(),
+            runs: 0,
+        }
+    }
+
+    /// Its flag.
+    pub(crate) fn flag(&self) -> Flag {
+        Flag(Arc::clone(&self.shared))
+    }
+
+    /// A run begins. Returns its number, never 0; nothing if there is no thread to watch it.
+    pub(crate) fn begin(&mut self) -> Option<u64> {
+        let thread = self.thread.as_ref()?;
+        self.runs += 1;
+        self.shared.running.store(self.runs, SeqCst);
+        if self.shared.parked.load(SeqCst) {
+            thread.thread().unpark();
+        }
+        Some(self.runs)
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&mut self) {
+        self.shared.running.store(0, SeqCst);
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic of the thread would be a fault of this module; nothing is left to be done about it here.
+            drop(thread.join());
+        }
+    }
+}
+
+fn watch(shared: &Shared, time: Duration) {
+    let (mut seen, mut since, mut idle) = (0, Instant::now(), 0);
+    while !shared.ended.load(SeqCst) {
+        let running = shared.running.load(SeqCst);
+        if running == 0 {
+            idle += 1;
+        } else if running != seen {
+            (seen, since, idle) = (running, Instant::now(), 0);
+        } else if since.elapsed() >= time {
+            shared.stopped.store(running, SeqCst);
+        }
+        if idle < IDLE_TICKS {
+            thread::sleep(TICK);
+            continue;
+        }
+        idle = 0;
+        shared.parked.store(true, SeqCst);
+        // A run that begins after this look finds `parked` set and unparks.
+        if shared.running.load(SeqCst) == 0 && !shared.ended.load(SeqCst) {
+            thread::park();
+        }
+        shared.parked.store(false, SeqCst);
+    }
+}

@@ -1,0 +1,102 @@
+//! Scripts without a server: a host that knows a few commands.
+
+mod hostile;
+mod libraries;
+mod runs;
+
+use perdura_script::{
+    Ask, Code, Failure, Halt, Header, Host, Input, Limits, Runtime, Words, sha1_hex,
+};
+use std::time::Duration;
+
+/// A host that echoes, fails and halts.
+#[derive(Default)]
+struct Echo {
+    /// The commands that it was asked to run.
+    seen: Vec<String>,
+}
+
+impl Host for Echo {
+    fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt> {
+        let text: Vec<_> = words.iter().map(String::from_utf8_lossy).collect();
+        self.seen.push(format!("{ask:?} {}", text.join(" ")));
+        match words.get(0).unwrap_or(b"") {
+            b"ECHO" => {
+                let word = words.get(1).unwrap_or(b"");
+                reply.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+                reply.extend_from_slice(word);
+                reply.extend_from_slice(b"\r\n");
+            }
+            b"RAW" => reply.extend_from_slice(words.get(1).unwrap_or(b"")),
+            b"HALT" => return Err(Halt),
+            _ => reply.extend_from_slice(b"-ERR unknown\r\n"),
+        }
+        Ok(())
+    }
+}
+
+/// Limits that make tests short.
+fn limits() -> Limits {
+    Limits {
+        time: Duration::from_millis(150),
+        ..Limits::default()
+    }
+}
+
+/// A runtime with its host.
+struct Bench {
+    runtime: Runtime,
+    host: Echo,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Bench::with(limits())
+    }
+
+    fn with(limits: Limits) -> Self {
+        Bench {
+            runtime: Runtime::new(limits),
+            host: Echo::default(),
+        }
+    }
+
+    fn run_with(
+        &mut self,
+        source: &str,
+        keys: &[&str],
+        args: &[&str],
+        resp3: bool,
+    ) -> Result<String, Failure> {
+        let sha = sha1_hex(source.as_bytes());
+        let header = Header::of_script(source.as_bytes()).expect("a header");
+        let text = &source.as_bytes()[header.map_or(0, |header| header.code)..];
+        let input = Input {
+            keys: &keys.iter().map(|key| key.as_bytes()).collect::<Vec<_>>(),
+            args: &args.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>(),
+            seed: 7,
+            resp3,
+        };
+        let mut out = Vec::new();
+        self.runtime
+            .run_script(&Code { sha: &sha, text }, input, &mut self.host, &mut out)?;
+        Ok(String::from_utf8_lossy(&out).into_owned())
+    }
+
+    fn run(&mut self, source: &str) -> Result<String, Failure> {
+        self.run_with(source, &[], &[], false)
+    }
+
+    /// The text of the error, without the name of the script.
+    fn error(&mut self, source: &str) -> String {
+        match self.run(source) {
+            Err(Failure::Script(text)) => text.replace(&sha1_hex(source.as_bytes()), "SHA"),
+            other => panic!("{source} ends with {other:?}"),
+        }
+    }
+}
+
+/// A string of RESP.
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
