@@ -25,6 +25,7 @@ random=__rand_int__
 others=(
     "GEOADD places ${random}e-5 ${random}e-5 $random"
     "GEOSEARCH places FROMLONLAT ${random}e-5 ${random}e-5 BYRADIUS 5 km ASC COUNT 10"
+    "PFADD visitors $random"
 )
 declare -A port target
 
@@ -49,7 +50,7 @@ for ((round = 1; round <= rounds; round++)); do
     done
 done
 
-for name in SET INCR LPUSH RPOP SADD HSET ZADD MSET GEOADD GEOSEARCH; do target[$name]=0.8; done
+for name in SET INCR LPUSH RPOP SADD HSET ZADD MSET GEOADD GEOSEARCH PFADD; do target[$name]=0.8; done
 target[GET]=1
 
 printf 'P%s, %s clients, %s requests of each, %s rounds, medians\n' \

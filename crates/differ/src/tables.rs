@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// The families in the order of their files' importance; `base` is first.
-const FAMILIES: [&str; 21] = [
+const FAMILIES: [&str; 22] = [
     "base",
     "strings",
     "bits",
@@ -24,6 +24,7 @@ const FAMILIES: [&str; 21] = [
     "zset",
     "zstore",
     "geo",
+    "hll",
     "errors",
     "client",
     "blocking",

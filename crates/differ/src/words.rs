@@ -20,6 +20,10 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
         "lkey" => key(rng, 'l'),
         "tkey" => key(rng, 't'),
         "zkey" => key(rng, 'z'),
+        // Sketches of estimated counts, their elements, and damaged ones.
+        "pkey" => key(rng, 'p'),
+        "any" => rng.u32(..).to_string().into_bytes(),
+        "sketch" => sketch(rng),
         // Sorted sets of places.
         "gkey" => key(rng, 'g'),
         "lon" => degrees(rng, 180),
@@ -134,7 +138,7 @@ const JUNK: [&str; 40] = [
 ];
 
 fn any_key(rng: &mut Rng) -> Vec<u8> {
-    let family = ['s', 'h', 'l', 't', 'z', 'g'][rng.usize(..6)];
+    let family = ['s', 'h', 'l', 't', 'z', 'g', 'p'][rng.usize(..7)];
     key(rng, family)
 }
 
@@ -243,6 +247,32 @@ fn score(rng: &mut Rng) -> Vec<u8> {
         50..100 => quarter(rng),
         _ => rng.i32(-3..10).to_string().into_bytes(),
     }
+}
+
+/// A string that begins as a sparse sketch does, with runs of registers that seldom are all of them.
+fn sketch(rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
+    bytes[4] = if rng.u8(..) < 20 { rng.u8(..) } else { 1 };
+    bytes[15] = if rng.u8(..) < 20 { 0 } else { 0x80 };
+    let mut registers = 1usize << 14;
+    for _ in 0..rng.usize(..12) {
+        let value = 0x80 | rng.u8(..);
+        registers -= usize::from(value & 3) + 1;
+        bytes.push(value);
+    }
+    match rng.u8(..) {
+        0..200 => {
+            let rest = registers - 1;
+            bytes.extend([0x40 | (rest >> 8).to_le_bytes()[0], rest.to_le_bytes()[0]]);
+        }
+        _ => bytes.extend((0..rng.usize(..6)).map(|_| rng.u8(..))),
+    }
+    match rng.u8(..) {
+        0..20 => bytes.truncate(bytes.len() - 1),
+        20..40 => bytes.push(rng.u8(..)),
+        _ => {}
+    }
+    bytes
 }
 
 /// A coordinate: on a coarse grid, anywhere, on the edge, and now and then none.
@@ -379,7 +409,7 @@ fn integer_limit(rng: &mut Rng) -> Vec<u8> {
 /// Every key that a script can write without [`spoil`](crate::grammar::spoil), for comparisons.
 pub fn all_keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    for family in ["s", "h", "l", "t", "z", "g", "x", "n", "f", "w_"] {
+    for family in ["s", "h", "l", "t", "z", "g", "p", "x", "n", "f", "w_"] {
         keys.extend((0..9).map(|n| format!("{family}{n}").into_bytes()));
     }
     keys.extend([

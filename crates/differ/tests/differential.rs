@@ -7,6 +7,7 @@
 
 mod differential {
     mod idle;
+    mod sketches;
 }
 
 use perdura_differ::hunt::{Settings, hunt};

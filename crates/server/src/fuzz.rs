@@ -50,7 +50,8 @@ const WORDS: &str = "\
     PUBSUB on off nopass >secret <secret ~* %R~k* &* +@all -@all +get -set (+set ~k1) reset resetpass \
     maxmemory timeout notify-keyspace-events KEA slowlog-log-slower-than maxclients w_* w_*->f \
     RESET FILTERBY ACLCAT PATTERN MODULE __keyspace@0__:k \
-    FROMMEMBER FROMLONLAT BYRADIUS BYBOX ANY WITHDIST WITHHASH WITHCOORD STOREDIST km 180 -85.05 13.36";
+    FROMMEMBER FROMLONLAT BYRADIUS BYBOX ANY WITHDIST WITHHASH WITHCOORD STOREDIST km 180 -85.05 13.36 \
+    GETREG DECODE ENCODING TODENSE HYLL";
 
 struct Fuzz {
     rng: Rng,

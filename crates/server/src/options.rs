@@ -51,6 +51,8 @@ pub struct ServerOptions {
     pub slowlog_slower_than_us: i64,
     /// Entries that SLOWLOG keeps.
     pub slowlog_len_max: usize,
+    /// Bytes of an estimated count that is kept as runs of registers.
+    pub hll_sparse_bytes_max: u64,
     /// Whether the times of commands are counted.
     pub latency_tracking: bool,
     /// Whether the second in which a key was last used is kept.
@@ -132,6 +134,7 @@ impl Default for ServerOptions {
             notify_keyspace_events: String::new(),
             slowlog_slower_than_us: 10_000,
             slowlog_len_max: 128,
+            hll_sparse_bytes_max: 3000,
             latency_tracking: true,
             key_idle_times: true,
             latency_threshold_ms: 0,

@@ -13,6 +13,7 @@ mod redis {
     pub mod connections;
     pub mod digest;
     pub mod durability;
+    pub mod estimates;
     pub mod limits;
     pub mod lists;
     pub mod passwords;

@@ -13,6 +13,7 @@
 //! | [`change`] | a collection that is being changed, in whichever form it has |
 //! | [`hash`], [`list`], [`set`], [`zset`] | the types |
 //! | [`geo`] | places on a map, as members of a sorted set |
+//! | [`hll`] | estimates of how many different elements were added, as strings |
 //! | [`whole`] | what is asked of a key whatever its type |
 //! | [`sample`] | random elements, each once |
 //! | [`texts`] | many texts in one piece of memory |
@@ -22,6 +23,7 @@ pub mod change;
 pub mod decimal;
 pub mod geo;
 pub mod hash;
+pub mod hll;
 pub mod list;
 pub mod number;
 pub mod open;

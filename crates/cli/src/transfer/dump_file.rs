@@ -71,7 +71,6 @@ fn key(entry: &Entry, databases: &Databases, sink: &mut dyn Sink, read: &mut Rea
         return Ok(());
     }
     read.key(entry.value.type_name(), entry.expires_at_ms.is_some());
-    read.look(entry.db, &entry.key, &entry.value);
     read.elements(&entry.value);
     read.fields_with_deadline += entry.fields_with_deadline;
     sink.part(&Part {

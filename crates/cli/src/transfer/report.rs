@@ -12,9 +12,6 @@ const NAMED_MAX: usize = 20;
 /// How much of a key is shown.
 const KEY_SHOWN: usize = 100;
 
-/// The shortest string that is an estimated count.
-const HYPERLOGLOG_HEAD: usize = 16;
-
 /// Keys by type.
 pub type ByType = BTreeMap<String, u64>;
 
@@ -83,8 +80,6 @@ pub struct Read {
     pub vanished: u64,
     /// What no command here can make: streams, modules' values, functions.
     pub unsupported: Lefts,
-    /// What came along and no command here reads yet: estimated counts.
-    pub unreadable: Lefts,
     /// Fields of hashes whose own deadlines were left behind.
     pub fields_with_deadline: u64,
 }
@@ -97,18 +92,6 @@ impl Read {
             None => drop(self.keys.insert(kind.to_owned(), 1)),
         }
         self.with_expiry += u64::from(expires);
-    }
-
-    /// Notes a value that comes along although no command here reads it: PFCOUNT and its relatives
-    /// are refused.
-    pub fn look(&mut self, db: u64, key: &[u8], value: &perdura_rdb::Value) {
-        if let perdura_rdb::Value::String(bytes) = value
-            && bytes.starts_with(b"HYLL")
-            && bytes.len() >= HYPERLOGLOG_HEAD
-        {
-            let why = "an estimated count (HyperLogLog), brought as a string";
-            self.unreadable.add(db, key, why);
-        }
     }
 
     /// Notes elements of a key.
@@ -138,7 +121,6 @@ impl Read {
                 self.fields_with_deadline
             );
         }
-        self.unreadable.put(out, "there, but not readable yet");
         self.unsupported.put(out, "not supported, left behind");
     }
 }

@@ -343,7 +343,6 @@ impl Step<'_> {
             }
             self.read
                 .key(value.type_name(), head.expires_at_ms.is_some());
-            self.read.look(self.target, &head.key, value);
         }
         self.read.elements(value);
         self.sink.part(&Part {

@@ -194,6 +194,11 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.db.partition_of(key)
     }
 
+    /// The most bytes of a sketch that is kept as runs.
+    pub(crate) fn sparse_sketch_bytes_max(&self) -> u64 {
+        self.state.options.hll_sparse_bytes_max
+    }
+
     /// Whether to go through so many elements in steps.
     pub(crate) fn is_long(&self, elements: u64) -> bool {
         elements > self.state.steps.long

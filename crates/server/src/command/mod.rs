@@ -13,6 +13,7 @@ pub(crate) mod dispatch;
 pub(crate) mod event;
 pub(crate) mod geo;
 pub(crate) mod hashes;
+pub(crate) mod hyperloglog;
 pub(crate) mod keys;
 pub(crate) mod lists;
 pub(crate) mod lookup;

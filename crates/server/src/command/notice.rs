@@ -15,7 +15,7 @@ use std::collections::HashSet;
 /// Commands that Redis has look at keys without telling.
 const SILENT: [&str; 3] = ["object", "memory", "watch"];
 /// Commands that write, and look the key up as one that reads does.
-const READ_FIRST: [&str; 3] = ["getdel", "getex", "getset"];
+const READ_FIRST: [&str; 5] = ["getdel", "getex", "getset", "pfcount", "pfmerge"];
 
 /// Keys of a request that were not there before it ran.
 pub(crate) struct Absent {

@@ -1,7 +1,7 @@
 //! Commands of Redis that are not here. They are known by name, so that a client reads why and
 //! not that it has mistyped something, and so that rules of access may name them.
 
-use super::spec::{Command, EACH, ONE, SECOND, plain};
+use super::spec::{Command, ONE, SECOND, plain};
 use super::{Cx, Group, Keys, PlainFn};
 use crate::resp::parse::Args;
 
@@ -29,11 +29,6 @@ pub(crate) static COMMANDS: &[Command] = &[
     row("evalsha_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
     row("fcall", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
     row("fcall_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
-    row("pfadd", -2, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(ONE),
-    row("pfcount", -2, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(EACH),
-    row("pfdebug", 3, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(SECOND),
-    row("pfmerge", -2, hyperloglog, Group::HyperLogLog, "2.8.9").keyed(EACH),
-    row("pfselftest", 1, hyperloglog, Group::HyperLogLog, "2.8.9"),
     row("xack", -4, streams, Group::Stream, "5.0.0").keyed(ONE),
     row("xadd", -5, streams, Group::Stream, "5.0.0").keyed(ONE),
     row("xautoclaim", -6, streams, Group::Stream, "6.2.0").keyed(ONE),
@@ -76,14 +71,6 @@ pub(crate) fn scripting(cx: &mut Cx<'_>, args: &Args<'_>) {
     let why = "scripts and functions are not there yet; MULTI, EXEC and WATCH make several \
                commands one transaction";
     refuse(cx, args, why);
-}
-
-fn hyperloglog(cx: &mut Cx<'_>, args: &Args<'_>) {
-    refuse(
-        cx,
-        args,
-        "estimated counts are not there yet; SADD and SCARD count exactly",
-    );
 }
 
 fn streams(cx: &mut Cx<'_>, args: &Args<'_>) {

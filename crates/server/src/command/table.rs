@@ -22,6 +22,7 @@ static FAMILIES: &[&[Command]] = &[
     super::geo::COMMANDS,
     super::hashes::COMMANDS,
     super::connection::hello::COMMANDS,
+    super::hyperloglog::COMMANDS,
     super::server::info::COMMANDS,
     super::keys::COMMANDS,
     super::strings::lcs::COMMANDS,

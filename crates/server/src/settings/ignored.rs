@@ -99,7 +99,6 @@ pub const IGNORED: &[Ignored] = &[
     free("dynamic-hz", "yes", BOOL),
     fixed("enable-module-command", "no", BOOL),
     fixed("enable-protected-configs", "no", BOOL),
-    free("hll-sparse-max-bytes", "3000", BYTES),
     free("hz", "10", ANY),
     free("ignore-warnings", "", TEXT),
     fixed("io-threads", "1", ANY),

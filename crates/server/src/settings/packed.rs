@@ -142,6 +142,16 @@ pub(super) const ZSET_BYTES: Setting = limit(
     field!(zset_bytes),
 );
 
+pub(super) const SPARSE_SKETCH_BYTES: Setting = limit(
+    "hll-sparse-max-bytes",
+    BYTES,
+    "Bytes of an estimated count (PFADD) that is kept as runs of registers; a longer one takes 12 KB.",
+    Field::Server {
+        get: |o| vec![o.hll_sparse_bytes_max.to_string()],
+        set: |o, v| put(&mut o.hll_sparse_bytes_max, v),
+    },
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;

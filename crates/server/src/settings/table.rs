@@ -590,4 +590,5 @@ pub static SETTINGS: &[Setting] = &[
     packed::SET_BYTES,
     packed::ZSET_ENTRIES,
     packed::ZSET_BYTES,
+    packed::SPARSE_SKETCH_BYTES,
 ];

@@ -1,0 +1,307 @@
+//! Estimated counts: PFADD, PFCOUNT, PFMERGE, and what looks inside.
+//!
+//! A sketch is a string, which every command on strings may read and write; so each command here
+//! checks what it finds. The arithmetic is in [`crate::engine::types::hll`].
+
+use super::event::Class;
+use super::flag::{ADMIN, DENY_OOM, FAST, READ, WRITE};
+use super::spec::{Command, EACH, ONE, SECOND, data, plain};
+use super::{Cx, Data, Done, Group, Stop};
+use crate::engine::types::hll::{self, Damaged, Form, Union};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("pfadd", -2, WRITE | DENY_OOM | FAST, ONE, pfadd).doc(
+        Group::HyperLogLog,
+        "2.8.9",
+        "Adds elements to an estimated count.",
+    ),
+    data("pfcount", -2, READ, EACH, pfcount).doc(
+        Group::HyperLogLog,
+        "2.8.9",
+        "Estimates how many different elements were added.",
+    ),
+    data("pfdebug", 3, WRITE | DENY_OOM | ADMIN, SECOND, pfdebug).doc(
+        Group::HyperLogLog,
+        "2.8.9",
+        "Shows the inside of an estimated count.",
+    ),
+    data("pfmerge", -2, WRITE | DENY_OOM, EACH, pfmerge).doc(
+        Group::HyperLogLog,
+        "2.8.9",
+        "Puts estimated counts together.",
+    ),
+    plain("pfselftest", 1, ADMIN, pfselftest).doc(
+        Group::HyperLogLog,
+        "2.8.9",
+        "Tests the estimates.",
+    ),
+];
+
+const NO_SKETCH: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
+const DAMAGED: &str = "INVALIDOBJ Corrupted HLL object detected";
+
+impl From<Damaged> for Stop {
+    fn from(_: Damaged) -> Self {
+        DAMAGED.into()
+    }
+}
+
+/// A sketch that was read, to be written back.
+struct Old {
+    bytes: Vec<u8>,
+    expiry: Option<u64>,
+}
+
+/// The sketch of a key with its form.
+fn sketch<'d>(data: &'d mut Data<'_, '_>, key: &[u8]) -> Result<Option<Sketch<'d>>, Stop> {
+    let Some(row) = data.string(key)? else {
+        return Ok(None);
+    };
+    let bytes = row.value();
+    Ok(Some(Sketch {
+        form: hll::form(&bytes).ok_or(NO_SKETCH)?,
+        bytes,
+        expiry: row.expiry_ms(),
+    }))
+}
+
+struct Sketch<'d> {
+    bytes: Cow<'d, [u8]>,
+    form: Form,
+    expiry: Option<u64>,
+}
+
+impl Sketch<'_> {
+    fn old(&self) -> Old {
+        Old {
+            bytes: self.bytes.to_vec(),
+            expiry: self.expiry,
+        }
+    }
+}
+
+/// Unchanged bytes between two changes that are written along with them.
+const GAP: usize = 32;
+
+/// Where two strings of one length differ: few pieces, in their order.
+fn differences(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
+    let mut pieces: Vec<Range<usize>> = Vec::new();
+    for (at, (old, new)) in old.iter().zip(new).enumerate() {
+        if old == new {
+            continue;
+        }
+        match pieces.last_mut() {
+            Some(piece) if at - piece.end < GAP => piece.end = at + 1,
+            _ => pieces.push(at..at + 1),
+        }
+    }
+    pieces
+}
+
+/// Writes a sketch: what differs from the old one, if the length is the same.
+fn write(data: &mut Data<'_, '_>, key: &[u8], old: Option<&Old>, new: &[u8]) -> Done {
+    match old {
+        Some(old) if old.bytes.len() == new.len() => {
+            for piece in differences(&old.bytes, new) {
+                let at = piece.start;
+                data.tx.write_at(data.table, key, at, &new[piece])?;
+            }
+        }
+        _ => {
+            let expiry = old.and_then(|old| old.expiry);
+            data.tx.put(data.table, key, new, expiry)?;
+        }
+    }
+    Ok(())
+}
+
+/// `PFADD key [element …]`
+fn pfadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (key, sparse_max) = (args.at(1), data.sparse_sketch_bytes_max());
+    let sketch = sketch(data, key)?;
+    let mut changed = sketch.is_none();
+    let mut new = match &sketch {
+        Some(sketch) => Cow::Borrowed(&*sketch.bytes),
+        None => Cow::Owned(hll::empty()),
+    };
+    for element in args.from(2) {
+        changed |= hll::add(&mut new, element, sparse_max)?;
+    }
+    if changed {
+        hll::outdate(&mut new);
+        let (old, new) = (sketch.as_ref().map(Sketch::old), new.into_owned());
+        write(data, key, old.as_ref(), &new)?;
+        data.changed(Class::String, "pfadd", key);
+    }
+    out.integer(i64::from(changed));
+    Ok(())
+}
+
+/// `PFCOUNT key [key …]`
+fn pfcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    if args.len() == 2 {
+        return count_one(data, args.at(1), out);
+    }
+    let union = union(data, args)?.0;
+    out.integer(union.count().cast_signed());
+    Ok(())
+}
+
+/// Counts one sketch, which remembers its count. That is a write like any other, but one that is left
+/// out at the limit of memory.
+fn count_one(data: &mut Data<'_, '_>, key: &[u8], out: &mut Out<'_>) -> Done {
+    let Some(sketch) = sketch(data, key)? else {
+        data.looked_up(false);
+        out.integer(0);
+        return Ok(());
+    };
+    let known = hll::known(&sketch.bytes);
+    let count = match known {
+        Some(count) => count,
+        None => hll::count(&sketch.bytes)?,
+    };
+    let old = known.is_none().then(|| sketch.old());
+    data.looked_up(true);
+    if let Some(old) = old
+        && data.tx.may_grow()
+    {
+        let mut new = Cow::Borrowed(&*old.bytes);
+        hll::remember(&mut new, count);
+        write(data, key, Some(&old), &new)?;
+        data.changed(Class::Quiet, "", key);
+    }
+    out.integer(count.cast_signed());
+    Ok(())
+}
+
+/// All keys of a request put together, and whether one of them is dense.
+fn union(data: &mut Data<'_, '_>, args: &Args<'_>) -> Result<(Union, bool), Stop> {
+    let (mut union, mut dense) = (Union::default(), false);
+    for key in args.from(1) {
+        let sketch = sketch(data, key)?;
+        let found = sketch.is_some();
+        if let Some(sketch) = sketch {
+            dense |= sketch.form == Form::Dense;
+            union.add(&sketch.bytes)?;
+        }
+        data.looked_up(found);
+    }
+    Ok((union, dense))
+}
+
+/// `PFMERGE destination [source …]`
+fn pfmerge(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (key, sparse_max) = (args.at(1), data.sparse_sketch_bytes_max());
+    let (union, dense) = union(data, args)?;
+    let old = sketch(data, key)?.map(|sketch| sketch.old());
+    let mut new = match &old {
+        Some(old) => Cow::Borrowed(&*old.bytes),
+        None => Cow::Owned(hll::empty()),
+    };
+    if dense && hll::form(&new) == Some(Form::Sparse) {
+        hll::to_dense(&mut new)?;
+    }
+    for (register, value) in union.values() {
+        hll::raise(&mut new, register, value, sparse_max)?;
+    }
+    hll::outdate(&mut new);
+    write(data, key, old.as_ref(), &new)?;
+    data.changed(Class::String, "pfadd", key);
+    out.ok();
+    Ok(())
+}
+
+/// `PFDEBUG GETREG|DECODE|ENCODING|TODENSE key`
+fn pfdebug(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let (word, key) = (args.at(1), args.at(2));
+    let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let sketch = sketch(data, key)?.ok_or("ERR The specified key does not exist")?;
+    if is("DECODE") {
+        return decode(&sketch, out);
+    }
+    if is("ENCODING") {
+        out.simple(match sketch.form {
+            Form::Dense => "dense",
+            Form::Sparse => "sparse",
+        });
+        return Ok(());
+    }
+    let shows = is("GETREG");
+    if !shows && !is("TODENSE") {
+        let word = String::from_utf8_lossy(word);
+        return Err(format!("ERR Unknown PFDEBUG subcommand '{word}'").into());
+    }
+    let registers = hll::registers(&sketch.bytes);
+    let old = (sketch.form == Form::Sparse).then(|| sketch.old());
+    if let Some(old) = &old {
+        let mut new = Cow::Borrowed(&*old.bytes);
+        hll::to_dense(&mut new)?;
+        write(data, key, Some(old), &new)?;
+        data.changed(Class::Quiet, "", key);
+    }
+    if !shows {
+        out.integer(i64::from(old.is_some()));
+        return Ok(());
+    }
+    let registers = registers?;
+    out.array(registers.len());
+    for value in registers {
+        out.integer(i64::from(value));
+    }
+    Ok(())
+}
+
+/// The runs of a sparse sketch as text.
+fn decode(sketch: &Sketch<'_>, out: &mut Out<'_>) -> Done {
+    if sketch.form == Form::Dense {
+        return Err("ERR HLL encoding is not sparse".into());
+    }
+    let runs = hll::sparse::runs(&sketch.bytes).map(|run| match (run.value, run.wide) {
+        (0, false) => format!("z:{}", run.len),
+        (0, true) => format!("Z:{}", run.len),
+        (value, _) => format!("v:{value},{}", run.len),
+    });
+    out.bulk(runs.collect::<Vec<_>>().join(" ").as_bytes());
+    Ok(())
+}
+
+/// `PFSELFTEST`
+fn pfselftest(cx: &mut Cx<'_>, _: &Args<'_>) {
+    let sparse_max = cx.state.options.hll_sparse_bytes_max;
+    match hll::self_test(fastrand::u64(..), sparse_max) {
+        Ok(()) => cx.out.ok(),
+        Err(wrong) => cx.out.error(&format!("ERR TESTFAILED {wrong}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_all_that_differs() {
+        let mut rng = fastrand::Rng::with_seed(6);
+        for _ in 0..500 {
+            let old: Vec<u8> = (0..300).map(|_| rng.u8(..)).collect();
+            let mut new = old.clone();
+            for _ in 0..rng.usize(..6) {
+                new[rng.usize(..300)] = rng.u8(..);
+            }
+            let pieces = differences(&old, &new);
+            let mut made = old;
+            for piece in &pieces {
+                made[piece.clone()].copy_from_slice(&new[piece.clone()]);
+            }
+            assert_eq!(made, new);
+            let apart = pieces
+                .windows(2)
+                .all(|pair| pair[0].end + GAP <= pair[1].start);
+            assert!(apart && pieces.len() <= 6, "{pieces:?}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Estimates of how many different elements were added: HyperLogLogs, as strings.
+//!
+//! An element's hash chooses one of 16,384 *registers*, and the register keeps the longest run of zeros
+//! that the rest of such a hash began with. How the registers are filled says how many different
+//! elements there were, within about 0.81 %, whatever their number. A sketch is a plain string:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | `HYLL` |
+//! | 4 | 1 | form: 0 dense, 1 sparse |
+//! | 5 | 3 | zero |
+//! | 8 | 8 | the estimate, little endian; the highest bit says that registers have changed since |
+//! | 16 | | registers |
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `hash` | an element's register and its run of zeros |
+//! | `dense` | six bits for each register |
+//! | [`sparse`] | runs of registers, while most are empty |
+//! | `estimate` | from registers to a count |
+//!
+//! # Source
+//! Strings, and the moments at which they change their form, are those of Redis 7.0, byte by byte, so
+//! that sketches move between the two. The estimate is the one of O. Ertl, "New cardinality estimation
+//! algorithms for HyperLogLog sketches" (arXiv:1702.01284).
+
+mod dense;
+mod estimate;
+mod hash;
+pub mod sparse;
+
+use std::borrow::Cow;
+
+pub use dense::BYTES as DENSE_BYTES;
+
+/// Registers of a sketch.
+pub const REGISTERS: usize = 1 << 14;
+/// Bytes before the registers.
+const HEAD_BYTES: usize = 16;
+const MAGIC: &[u8; 4] = b"HYLL";
+/// The byte and the bit that say that the estimate is an old one.
+const STALE: (usize, u8) = (15, 0x80);
+
+/// How registers are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Six bits each.
+    Dense,
+    /// As runs.
+    Sparse,
+}
+
+/// The string calls itself a sketch, but its registers are not 16,384.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the sketch does not have {REGISTERS} registers")]
+pub struct Damaged;
+
+/// The form of a sketch; `None` if the string is none.
+#[must_use]
+pub fn form(bytes: &[u8]) -> Option<Form> {
+    if bytes.len() < HEAD_BYTES || !bytes.starts_with(MAGIC) {
+        return None;
+    }
+    match bytes[4] {
+        0 if bytes.len() == DENSE_BYTES => Some(Form::Dense),
+        1 => Some(Form::Sparse),
+        _ => None,
+    }
+}
+
+/// A sketch of nothing.
+#[must_use]
+pub fn empty() -> Vec<u8> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    bytes[..4].copy_from_slice(MAGIC);
+    bytes[4] = 1;
+    sparse::push_zeros(&mut bytes, REGISTERS);
+    bytes
+}
+
+/// Adds an element; returns whether a register has changed. A sparse sketch that would become longer
+/// than `sparse_max` bytes becomes dense.
+///
+/// # Errors
+/// [`Damaged`]: nothing was changed.
+pub fn add(bytes: &mut Cow<'_, [u8]>, element: &[u8], sparse_max: u64) -> Result<bool, Damaged> {
+    let (register, run) = hash::register(element);
+    raise(bytes, register, run, sparse_max)
+}
+
+/// Raises a register to a value; returns whether it was less. Otherwise as [`add`].
+///
+/// # Errors
+/// As [`add`].
+pub fn raise(
+    bytes: &mut Cow<'_, [u8]>,
+    register: usize,
+    value: u8,
+    sparse_max: u64,
+) -> Result<bool, Damaged> {
+    debug_assert!(register < REGISTERS && value > 0 && value < 64);
+    if form(bytes) == Some(Form::Sparse) {
+        match sparse::raise(bytes, register, value, sparse_max)? {
+            sparse::Raised::Done(raised) => return Ok(raised),
+            sparse::Raised::TooLong => to_dense(bytes)?,
+        }
+    }
+    let raised = dense::raise(bytes, register, value);
+    debug_assert!(form(bytes) == Some(Form::Dense));
+    Ok(raised)
+}
+
+/// Makes a sparse sketch dense; its estimate stays.
+///
+/// # Errors
+/// As [`add`].
+pub fn to_dense(bytes: &mut Cow<'_, [u8]>) -> Result<(), Damaged> {
+    let mut head = vec![0; DENSE_BYTES];
+    head[..HEAD_BYTES].copy_from_slice(&bytes[..HEAD_BYTES]);
+    head[4] = 0;
+    let mut dense = Cow::Owned(head);
+    sparse::visit(bytes, |register, value| {
+        dense::raise(&mut dense, register, value);
+    })?;
+    *bytes = dense;
+    Ok(())
+}
+
+/// Marks the estimate that a sketch carries as an old one.
+pub fn outdate(bytes: &mut Cow<'_, [u8]>) {
+    let (at, bit) = STALE;
+    if bytes[at] & bit == 0 {
+        bytes.to_mut()[at] |= bit;
+    }
+}
+
+/// The estimate that a sketch carries, unless it is an old one.
+#[must_use]
+pub fn known(bytes: &[u8]) -> Option<u64> {
+    let (at, bit) = STALE;
+    let estimate = bytes.get(8..HEAD_BYTES)?.first_chunk()?;
+    (bytes[at] & bit == 0).then(|| u64::from_le_bytes(*estimate))
+}
+
+/// Has a sketch carry an estimate.
+pub fn remember(bytes: &mut Cow<'_, [u8]>, estimate: u64) {
+    bytes.to_mut()[8..HEAD_BYTES].copy_from_slice(&estimate.to_le_bytes());
+}
+
+/// Counts the elements of a sketch from its registers. A count that no number of elements leads to is
+/// `1 << 63`, as in Redis.
+///
+/// # Errors
+/// [`Damaged`].
+pub fn count(bytes: &[u8]) -> Result<u64, Damaged> {
+    let histogram = match form(bytes) {
+        Some(Form::Sparse) => sparse::histogram(bytes)?,
+        Some(Form::Dense) | None => dense::histogram(bytes),
+    };
+    Ok(estimate::count(&histogram))
+}
+
+/// The registers of several sketches put together: of each the greatest.
+#[derive(Debug, Clone)]
+pub struct Union(Box<[u8; REGISTERS]>);
+
+impl Default for Union {
+    fn default() -> Self {
+        Union(Box::new([0; REGISTERS]))
+    }
+}
+
+impl Union {
+    /// Adds a sketch.
+    ///
+    /// # Errors
+    /// [`Damaged`]: some of its registers may have been added.
+    pub fn add(&mut self, bytes: &[u8]) -> Result<(), Damaged> {
+        let mut raise = |register: usize, value: u8| {
+            let kept = &mut self.0[register];
+            *kept = value.max(*kept);
+        };
+        match form(bytes) {
+            Some(Form::Sparse) => sparse::visit(bytes, raise),
+            Some(Form::Dense) | None => {
+                dense::values(bytes)
+                    .enumerate()
+                    .for_each(|(at, value)| raise(at, value));
+                Ok(())
+            }
+        }
+    }
+
+    /// The registers that are not empty, with their values.
+    pub fn values(&self) -> impl Iterator<Item = (usize, u8)> + '_ {
+        let values = self.0.iter().copied().enumerate();
+        values.filter(|(_, value)| *value > 0)
+    }
+
+    /// Counts the elements.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let mut histogram = [0; 64];
+        for value in self.0.iter() {
+            histogram[usize::from(value & 63)] += 1;
+        }
+        estimate::count(&histogram)
+    }
+}
+
+/// All registers of a sketch.
+///
+/// # Errors
+/// [`Damaged`].
+pub fn registers(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
+    let mut union = Union::default();
+    union.add(bytes)?;
+    Ok(union.0.to_vec())
+}
+
+/// What [`self_test`] found wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// A register does not hold what was put there.
+    #[error("Register {0} should be {1} but is {2}")]
+    Register(usize, u8, u8),
+    /// Few elements, and yet dense.
+    #[error("sparse encoding not used")]
+    NotSparse,
+    /// Two forms of one sketch have different counts.
+    #[error("dense/sparse disagree")]
+    Disagree,
+    /// A count is too far from the truth.
+    #[error("Too big error. card:{0} abserr:{1}")]
+    Error(u64, u64),
+}
+
+/// Adds up to 100,000 elements to a dense and to a sparse sketch, and compares registers, counts and
+/// errors. `seed` chooses the elements.
+///
+/// # Errors
+/// What is wrong.
+pub fn self_test(seed: u64, sparse_max: u64) -> Result<(), Wrong> {
+    let (mut dense, mut sparse) = (Cow::Owned(empty()), Cow::Owned(empty()));
+    to_dense(&mut dense).map_err(|_| Wrong::Disagree)?;
+    let mut kept = vec![0u8; REGISTERS];
+    let mut checkpoint = 1;
+    for n in 1..=100_000u64 {
+        let element = (n ^ seed).to_le_bytes();
+        let (register, run) = hash::register(&element);
+        kept[register] = kept[register].max(run);
+        for sketch in [&mut dense, &mut sparse] {
+            raise(sketch, register, run, sparse_max).map_err(|_| Wrong::Disagree)?;
+        }
+        if n != checkpoint {
+            continue;
+        }
+        checkpoint *= 10;
+        if n < sparse_max / 2 && form(&sparse) != Some(Form::Sparse) {
+            return Err(Wrong::NotSparse);
+        }
+        for (at, (value, kept)) in dense::values(&dense).zip(&kept).enumerate() {
+            if value != *kept {
+                return Err(Wrong::Register(at, *kept, value));
+            }
+        }
+        let counted = count(&dense).map_err(|_| Wrong::Disagree)?;
+        if count(&sparse) != Ok(counted) {
+            return Err(Wrong::Disagree);
+        }
+        // Six times the standard error of 1.04 / 128; of ten elements two may share a register.
+        let most = if n == 10 { 1 } else { n * 6 * 104 / 12_800 + 1 };
+        if counted.abs_diff(n) > most {
+            return Err(Wrong::Error(n, counted.abs_diff(n)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

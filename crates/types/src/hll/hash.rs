@@ -1,0 +1,37 @@
+//! An element's register and its run of zeros: MurmurHash64A by Austin Appleby, read little endian.
+
+use super::REGISTERS;
+
+const SEED: u64 = 0xadc8_3b19;
+const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
+const SHIFT: u32 = 47;
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = SEED ^ perdura_base::num::to_u64(bytes.len()).wrapping_mul(FACTOR);
+    let (words, rest) = bytes.as_chunks();
+    for word in words {
+        let mut word = u64::from_le_bytes(*word).wrapping_mul(FACTOR);
+        word ^= word >> SHIFT;
+        hash = (hash ^ word.wrapping_mul(FACTOR)).wrapping_mul(FACTOR);
+    }
+    if !rest.is_empty() {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR);
+    }
+    hash ^= hash >> SHIFT;
+    hash = hash.wrapping_mul(FACTOR);
+    hash ^ (hash >> SHIFT)
+}
+
+/// The register that an element belongs to, and where the first one is among the other 50 bits of its
+/// hash, counted from 1; 51 if there is none.
+pub(super) fn register(element: &[u8]) -> (usize, u8) {
+    let hash = hash(element);
+    let index_bits = REGISTERS.trailing_zeros();
+    let register = perdura_base::num::to_usize(hash) % REGISTERS;
+    let rest = (hash >> index_bits) | (1 << (64 - index_bits));
+    let run = u8::try_from(rest.trailing_zeros() + 1).unwrap_or(u8::MAX);
+    debug_assert!((1..=51).contains(&run));
+    (register, run)
+}
