@@ -322,6 +322,7 @@ fn call(
             let encoded = encoder.push(&value);
             if encoded.is_err() {
                 out.truncate(start);
+                out.shrink_to(start + KEPT_BYTES_MAX);
                 stopped(vm, limits)?;
                 return Err(limits.long_reply());
             }

@@ -120,7 +120,10 @@ impl State {
 
 fn may_write(session: &Session, command: &Command) -> bool {
     let writes = |command: &Command| {
-        command.has(flag::WRITE) || matches!(command.name, "publish" | "spublish" | "pfcount")
+        let scripts = command.has(flag::SCRIPTS) && !command.has(flag::READ);
+        scripts
+            || command.has(flag::WRITE)
+            || matches!(command.name, "publish" | "spublish" | "pfcount")
     };
     let block = session.block.as_ref();
     let queued = || block.is_some_and(|b| b.queue.iter().any(|(command, _)| writes(command)));

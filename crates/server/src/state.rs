@@ -5,6 +5,7 @@ use crate::acl::prove::Prover;
 use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::command::lookup::Lookup;
+use crate::command::scripts::Scripts;
 use crate::command::steps::Steps;
 use crate::connection::Connections;
 use crate::control::Control;
@@ -177,6 +178,8 @@ pub(crate) struct State {
     pub steps: Steps,
     /// Which clients listen to which channels.
     pub topics: Topics,
+    /// Scripts.
+    pub scripts: Scripts,
     /// The newest slow commands.
     pub slowlog: SlowLog,
     /// Latency spikes.
@@ -267,6 +270,7 @@ impl State {
             jobs: Jobs::default(),
             steps: Steps::default(),
             topics: Topics::default(),
+            scripts: Scripts::default(),
             slowlog: SlowLog::default(),
             spikes: Spikes::default(),
             clock: now,
@@ -327,6 +331,11 @@ impl State {
     /// The time at which the next command begins, milliseconds since 1970.
     pub(crate) fn wall_ms(&self) -> u64 {
         self.wall_ns / 1_000_000
+    }
+
+    /// The same in microseconds.
+    pub(crate) fn wall_us(&self) -> u64 {
+        self.wall_ns / 1000
     }
 
     /// Whether `mem` replies may leave now: nothing that is not durable is older than the bound,

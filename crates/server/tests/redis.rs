@@ -19,6 +19,7 @@ mod redis {
     pub mod passwords;
     pub mod places;
     pub mod pubsub;
+    pub mod scripts;
     pub mod slow;
     pub mod slow_disk;
     pub mod sorted_sets;

@@ -197,6 +197,8 @@ fn pack_one(
                 _ => text.len(),
             };
             let Some(taken) = text.get(..len) else {
+                // The library counts this argument one too high.
+                let at = at + 1;
                 return Err(Fault::Text(format!(
                     "bad argument #{at} to 'pack' (string too short)"
                 )));

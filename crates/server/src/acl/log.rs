@@ -20,6 +20,8 @@ pub(crate) enum Context {
     TopLevel,
     /// In a block.
     Multi,
+    /// In a script.
+    Script,
 }
 
 /// A denial, and its repeats.
@@ -55,6 +57,7 @@ impl Entry {
         match self.context {
             Context::TopLevel => "toplevel",
             Context::Multi => "multi",
+            Context::Script => "lua",
         }
     }
 }

@@ -252,6 +252,16 @@ pub(crate) fn login(
     false
 }
 
+/// Notes what the caller of a script was denied in it.
+pub(crate) fn note_of_script(state: &mut State, denied: Denied) {
+    let Some((user, client)) = state.scripts.caller() else {
+        return;
+    };
+    let (max, now) = (state.options.acllog_len_max, state.now);
+    let log = &mut state.acl.log;
+    log.add(denied, Context::Script, &user.name, client, now, max);
+}
+
 fn note(
     state: &mut State,
     session: &Session,

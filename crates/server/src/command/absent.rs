@@ -1,4 +1,4 @@
-//! FUNCTION, SCRIPT and MODULE: what can be asked of them while there are none.
+//! FUNCTION and MODULE: what can be asked of them while there are none.
 //!
 //! Test suites flush scripts and functions when they tear down, tools list them, and libraries ask
 //! which scripts exist before they load one. These commands are true of a server without scripts,
@@ -23,16 +23,6 @@ const FUNCTION_WORDS: &[(&str, i8)] = &[
     ("stats", 2),
 ];
 
-/// The second words of SCRIPT.
-const SCRIPT_WORDS: &[(&str, i8)] = &[
-    ("debug", 3),
-    ("exists", -3),
-    ("flush", -2),
-    ("help", 2),
-    ("kill", 2),
-    ("load", 3),
-];
-
 /// The second words of MODULE.
 const MODULE_WORDS: &[(&str, i8)] = &[
     ("help", 2),
@@ -48,11 +38,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         Group::Scripting,
         "7.0.0",
         "Answers that there are no functions.",
-    ),
-    family("script", -2, 0, SCRIPT_WORDS, script).doc(
-        Group::Scripting,
-        "2.6.0",
-        "Answers that there are no scripts.",
     ),
     family("module", -2, 0, MODULE_WORDS, module).doc(
         Group::Server,
@@ -80,31 +65,6 @@ fn function(cx: &mut Cx<'_>, args: &Args<'_>) {
                 "FLUSH [ASYNC|SYNC], LIST [LIBRARYNAME <pattern>] [WITHCODE], STATS, KILL, \
                  DELETE <name>: answer that there are none.",
                 "LOAD, RESTORE, DUMP: refused.",
-            ],
-        ),
-        _ => scripting(cx, args),
-    }
-}
-
-/// `SCRIPT word …`
-fn script(cx: &mut Cx<'_>, args: &Args<'_>) {
-    match args.at(1).to_ascii_lowercase().as_slice() {
-        b"exists" => {
-            cx.out.array(args.len() - 2);
-            args.from(2).for_each(|_| cx.out.integer(0));
-        }
-        b"flush" if args.len() == 2 || (args.len() == 3 && is_mode(args.at(2))) => cx.out.ok(),
-        b"flush" => cx
-            .out
-            .error("ERR SCRIPT FLUSH only support SYNC|ASYNC option"),
-        b"kill" => cx.out.error(NOT_BUSY),
-        b"help" => help(
-            cx,
-            &[
-                "SCRIPT <subcommand> [<arg> [value] [opt] ...]. There are no scripts. \
-                 Subcommands are:",
-                "EXISTS <sha1> [<sha1> ...], FLUSH [ASYNC|SYNC], KILL: answer that there are none.",
-                "LOAD, DEBUG: refused.",
             ],
         ),
         _ => scripting(cx, args),

@@ -2,8 +2,9 @@
 //! when the transaction has committed.
 
 use super::event::{Class, Event};
+use super::scripts::ran::Ran;
 use super::steps::{self, Progress, Step, Work};
-use super::{Command, DataFn, Run, notice};
+use super::{Command, DataFn, Run, flag, notice};
 #[cfg(doc)]
 use crate::ahead::AHEAD_KEYS;
 use crate::blocking::{Nothing, Wait};
@@ -124,6 +125,8 @@ pub(crate) struct Data<'a, 'tx> {
     /// The command that runs, and the string that it is about to write, if that is written.
     running: Option<DataFn>,
     prepared: Option<Prepared>,
+    /// What scripts leave to be done.
+    ran: Option<Box<Ran>>,
 }
 
 /// What a transaction leaves to be done when it has committed.
@@ -136,6 +139,7 @@ pub(crate) struct Outcome {
     changes: u64,
     flushed: Option<Flushed>,
     swapped: u16,
+    ran: Option<Box<Ran>>,
     /// What the client waits for, instead of a reply.
     pub later: Option<Later>,
 }
@@ -150,6 +154,9 @@ impl Outcome {
         state.changes.add(self.changes);
         state.tell(&self.events, epoch);
         state.jobs.swapped(self.swapped);
+        if let Some(ran) = self.ran {
+            ran.settle(state, epoch);
+        }
         if let (Some(flushed), Some(db)) = (self.flushed, state.db()) {
             db.reclaim_flushed(flushed);
         }
@@ -181,12 +188,33 @@ impl<'a, 'tx> Data<'a, 'tx> {
             later: None,
             running: None,
             prepared: None,
+            ran: None,
         }
     }
 
     /// The client may not be kept waiting, as within MULTI.
     pub(crate) fn hurry(&mut self) {
         self.may_wait = false;
+    }
+
+    /// The same, or not, as within a script. Returns whether it might be.
+    pub(crate) fn set_may_wait(&mut self, may: bool) -> bool {
+        std::mem::replace(&mut self.may_wait, may)
+    }
+
+    /// The server.
+    pub(crate) fn state(&self) -> &'a State {
+        self.state
+    }
+
+    /// What scripts leave to be done when the transaction has committed.
+    pub(crate) fn ran(&mut self) -> &mut Ran {
+        self.ran.get_or_insert_default()
+    }
+
+    /// How many scripts it has run.
+    pub(crate) fn scripts_run(&self) -> u32 {
+        self.ran.as_ref().map_or(0, |ran| ran.scripts)
     }
 
     /// The partition of a key.
@@ -219,7 +247,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let Run::Data(run) = command.run else {
             return Ok(());
         };
-        if self.notices == 0 {
+        // The commands of a script tell of its keys.
+        if self.notices == 0 || command.has(flag::SCRIPTS) {
             return self.run_plainly(run, args, out);
         }
         let absent = notice::before(self, self.notices, command, args)?;
@@ -485,6 +514,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             changes: self.changes,
             flushed,
             swapped: self.swapped,
+            ran: self.ran,
             later: self.later,
         })
     }

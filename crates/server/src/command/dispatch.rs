@@ -108,6 +108,9 @@ fn carry_out(
     }
     match command.run {
         Run::Data(_) => {
+            if command.has(flag::SCRIPTS) {
+                state.scripts.enter(session, state.now);
+            }
             let begun = Begun { command, vainly: 0 };
             let (epoch, after) = run_data(state, session, replies, begun, args);
             Effects::of(epoch, after)

@@ -19,6 +19,7 @@ pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod notice;
 pub(crate) mod refused;
+pub(crate) mod scripts;
 pub(crate) mod server;
 pub(crate) mod sets;
 pub(crate) mod spec;

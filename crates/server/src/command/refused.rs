@@ -23,10 +23,6 @@ const COUNTED: Keys = Keys::Counted { at: 2, dest: false };
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    row("eval", -3, scripting, Group::Scripting, "2.6.0").keyed(COUNTED),
-    row("eval_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
-    row("evalsha", -3, scripting, Group::Scripting, "2.6.0").keyed(COUNTED),
-    row("evalsha_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
     row("fcall", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
     row("fcall_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
     row("xack", -4, streams, Group::Stream, "5.0.0").keyed(ONE),
@@ -66,10 +62,9 @@ fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {
     cx.out.error(&format!("ERR {name} is not supported: {why}"));
 }
 
-/// Refuses a command that brings or runs a script or a function.
+/// Refuses a command that brings or runs a function.
 pub(crate) fn scripting(cx: &mut Cx<'_>, args: &Args<'_>) {
-    let why = "scripts and functions are not there yet; MULTI, EXEC and WATCH make several \
-               commands one transaction";
+    let why = "functions are not there yet; EVAL and EVALSHA run scripts";
     refuse(cx, args, why);
 }
 

@@ -36,6 +36,8 @@ pub(crate) mod flag {
     pub(crate) const DANGEROUS: u32 = 2048;
     /// May have to wait for a password to be tried or hashed.
     pub(crate) const PROVES: u32 = 4096;
+    /// Runs scripts.
+    pub(crate) const SCRIPTS: u32 = 8192;
 }
 
 /// Which arguments are keys, and so which partitions a command needs.

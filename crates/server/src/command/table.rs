@@ -35,6 +35,7 @@ static FAMILIES: &[&[Command]] = &[
     super::server::replication::COMMANDS,
     super::refused::COMMANDS,
     super::keys::scan::COMMANDS,
+    super::scripts::COMMANDS,
     super::server::COMMANDS,
     super::sets::joins::COMMANDS,
     super::sets::COMMANDS,

@@ -4,7 +4,7 @@ use super::client::{Client, start};
 use std::net::TcpStream;
 
 #[test]
-fn there_are_no_scripts_functions_or_modules_and_a_client_that_asks_is_told_so() {
+fn there_are_no_functions_or_modules_and_a_client_that_asks_is_told_so() {
     let running = start();
     let mut client = running.connect();
     client.expect(&[
@@ -53,9 +53,6 @@ fn there_are_no_scripts_functions_or_modules_and_a_client_that_asks_is_told_so()
         ("EXEC", "[+OK]"),
     ]);
     for brings in [
-        "SCRIPT LOAD x",
-        "EVAL x 0",
-        "EVALSHA x 0",
         "FCALL f 0",
         "FUNCTION LOAD x",
         "FUNCTION RESTORE x",

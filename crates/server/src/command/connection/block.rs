@@ -178,6 +178,13 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
             reply,
         });
     }
+    if block
+        .queue
+        .iter()
+        .any(|(command, _)| command.has(flag::SCRIPTS))
+    {
+        cx.state.scripts.enter(cx.session, cx.state.now);
+    }
     let start = cx.out.buf.len();
     if let Err(error) = run_steps(cx, &block, &steps, &aside, &partitions) {
         cx.out.buf.truncate(start);

@@ -37,6 +37,9 @@ fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
 pub(crate) fn feed(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
     if !state.monitors.is_empty() {
         show(state, session, command, args);
+        if command.has(flag::SCRIPTS) {
+            show_inside(state);
+        }
     }
 }
 
@@ -67,6 +70,19 @@ fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>
     let seats: Vec<Seat> = state.monitors.clone();
     for seat in seats {
         state.append(seat, |out| out.simple(&line), Epoch(0));
+    }
+}
+
+/// Shows the commands that the script has run which was shown last.
+fn show_inside(state: &mut State) {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    for shown in state.scripts.take_shown() {
+        let line = format!("{}.{:06} {shown}", now.as_secs(), now.subsec_micros());
+        for seat in state.monitors.clone() {
+            state.append(seat, |out| out.simple(&line), Epoch(0));
+        }
     }
 }
 

@@ -1,0 +1,169 @@
+//! EVAL, EVALSHA, EVAL_RO and EVALSHA_RO.
+
+use super::host::Inner;
+use super::with_runtime;
+use crate::command::{Data, Done, NOT_INTEGER, Stop};
+use crate::engine::Error;
+use crate::number::parse_i64;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use perdura_script::{Code, Failure, Flags, Header, Input, Runtime, sha1_hex};
+use std::sync::Arc;
+
+/// Redis's text for a SHA-1 that is none of a script.
+const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+/// Redis's text for a script that says it writes, or says nothing, where only reading is allowed.
+pub(super) const WRITES: &str = "ERR Can not execute a script with write flag using *_ro command.";
+
+/// `EVAL script numkeys [key …] [arg …]`
+pub(super) fn eval(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    by_source(data, args, out, false)
+}
+
+/// `EVAL_RO script numkeys [key …] [arg …]`
+pub(super) fn eval_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    by_source(data, args, out, true)
+}
+
+/// `EVALSHA sha1 numkeys [key …] [arg …]`
+pub(super) fn evalsha(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    by_name(data, args, out, false)
+}
+
+/// `EVALSHA_RO sha1 numkeys [key …] [arg …]`
+pub(super) fn evalsha_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    by_name(data, args, out, true)
+}
+
+fn by_source(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool) -> Done {
+    let keys = count_keys(args)?;
+    let source = args.at(1);
+    let sha = sha1_hex(source);
+    run(data, args, out, (&sha, source, keys), (reads, true))
+}
+
+fn by_name(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool) -> Done {
+    let keys = count_keys(args)?;
+    let (sha, source) = find(data, args.at(1)).ok_or(NO_SCRIPT)?;
+    run(data, args, out, (&sha, &source, keys), (reads, false))
+}
+
+fn find(data: &Data<'_, '_>, sha: &[u8]) -> Option<(String, Arc<[u8]>)> {
+    let sha = std::str::from_utf8(sha)
+        .ok()
+        .filter(|sha| sha.len() == 40)?;
+    let sha = sha.to_ascii_lowercase();
+    let source = data.state().scripts.cache.borrow().get(&sha)?;
+    Some((sha, source))
+}
+
+/// How many of the arguments behind the third are keys.
+pub(super) fn count_keys(args: &Args<'_>) -> Result<usize, Stop> {
+    let count = parse_i64(args.at(2)).ok_or(NOT_INTEGER)?;
+    let most = args.len() - 3;
+    match usize::try_from(count) {
+        Err(_) => Err(Stop::from("ERR Number of keys can't be negative")),
+        Ok(count) if count > most => Err(Stop::from(
+            "ERR Number of keys can't be greater than number of args",
+        )),
+        Ok(count) => Ok(count),
+    }
+}
+
+fn run(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    (sha, source, keys): (&str, &[u8], usize),
+    (reads, brought): (bool, bool),
+) -> Done {
+    let header = Header::of_script(source).map_err(|error| format!("ERR {error}"))?;
+    let flags = header.and_then(|header| header.flags);
+    if reads && header.is_some() && !flags.unwrap_or_default().no_writes {
+        return Err(Stop::from(WRITES));
+    }
+    let code = Code {
+        sha,
+        text: &source[header.map_or(0, |header| header.code)..],
+    };
+    let may = May::of(flags, reads);
+    carry_out(
+        data,
+        args,
+        out,
+        (keys, may),
+        &|runtime, input, host, out| {
+            let ran = runtime.run_script(&code, input, host, out);
+            // One that compiles is kept for EVALSHA, although it may have failed.
+            let compiles = ran.is_ok() || matches!(ran, Err(Failure::Script(_)));
+            if brought && compiles && runtime.check_script(&code).is_ok() {
+                host.keep(sha, source);
+            }
+            ran
+        },
+    )
+}
+
+/// What a script may do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct May {
+    /// Whether it may write.
+    pub write: bool,
+}
+
+impl May {
+    /// What it may do by its flags and its command.
+    pub(super) fn of(flags: Option<Flags>, reads: bool) -> Self {
+        May {
+            write: !reads && !flags.unwrap_or_default().no_writes,
+        }
+    }
+}
+
+/// What runs a script or a function.
+pub(super) type Running<'r> = dyn Fn(&mut Runtime, Input<'_>, &mut Inner<'_, '_, '_>, &mut Vec<u8>) -> Result<(), Failure>
+    + 'r;
+
+/// Runs something in the transaction of `data`.
+pub(super) fn carry_out(
+    data: &mut Data<'_, '_>,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    (keys, may): (usize, May),
+    run: &Running<'_>,
+) -> Done {
+    let state = data.state();
+    let words: Vec<&[u8]> = args.from(3).collect();
+    let (keys, args) = words.split_at(keys);
+    let input = Input {
+        keys,
+        args,
+        seed: state.seed_of(data.scripts_run()),
+        resp3: out.resp3,
+    };
+    let before = data.database;
+    let may_wait = data.set_may_wait(false);
+    let start = out.buf.len();
+    let mut host = Inner::new(data, may);
+    let ran = with_runtime(|runtime| run(runtime, input, &mut host, out.buf));
+    let ran =
+        ran.unwrap_or_else(|| Err(Failure::Script(String::from("ERR a script runs already"))));
+    let halted = host.end();
+    data.set_may_wait(may_wait);
+    data.select(before);
+    match ran {
+        Ok(()) => {
+            data.check_reply(out.buf.len() - start)?;
+            Ok(())
+        }
+        Err(Failure::Script(text)) => Err(Stop::from(text)),
+        Err(Failure::Limit(text)) => {
+            let text = text.strip_prefix("ERR ").unwrap_or(&text);
+            Err(Stop::Abort(Error::Usage(String::from(text))))
+        }
+        Err(Failure::Halted) => {
+            let unknown = || Error::Usage(String::from("the script was ended"));
+            Err(Stop::Abort(halted.unwrap_or_else(unknown)))
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A command inside of a script: the checks of Redis, in its order and with its texts, and then the command itself, in the
+//! transaction of the script.
+
+use super::eval::May;
+use super::plain;
+use super::ran::Ran;
+use crate::acl::{Denied, Reason, User};
+use crate::command::{Command, Data, Run, flag};
+use crate::engine::Error;
+use crate::resp::parse::{Args, OwnedArgs};
+use crate::resp::reply::Out;
+use crate::stats::Counted;
+use perdura_base::limits::KEY_BYTES_MAX;
+use perdura_script::{Ask, Halt, Host, Words};
+use std::sync::Arc;
+use std::time::Instant;
+
+const UNKNOWN: &str = "ERR Unknown Redis command called from script";
+const WRONG_ARITY: &str = "ERR Wrong number of args calling Redis command from script";
+const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
+const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
+const NOT_TO_CHECK: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
+
+/// The commands on data that Redis does not allow in scripts: those that wait, but for the youngest.
+const WAITING: [&str; 6] = [
+    "blmove",
+    "blpop",
+    "brpop",
+    "brpoplpush",
+    "bzpopmax",
+    "bzpopmin",
+];
+
+/// The lowest level that `redis.log` writes: a notice.
+const LOGGED_FROM: u8 = b'2';
+
+/// What a script runs in.
+pub(super) struct Inner<'h, 'a, 'tx> {
+    data: &'h mut Data<'a, 'tx>,
+    may: May,
+    user: Option<Arc<User>>,
+    monitored: bool,
+    /// Why the transaction ends.
+    halted: Option<Error>,
+}
+
+impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
+    /// The inside of a transaction in which a script begins.
+    pub(super) fn new(data: &'h mut Data<'a, 'tx>, may: May) -> Self {
+        data.ran().begin();
+        let state = data.state();
+        let caller = state.scripts.caller.as_ref();
+        Inner {
+            user: caller.filter(|user| !user.unlimited()).map(Arc::clone),
+            monitored: !state.monitors.is_empty(),
+            data,
+            may,
+            halted: None,
+        }
+    }
+
+    /// Why the transaction ends, if it does.
+    pub(super) fn end(self) -> Option<Error> {
+        self.halted
+    }
+
+    /// Keeps a script that has been compiled.
+    pub(super) fn keep(&self, sha: &str, source: &[u8]) {
+        let scripts = &self.data.state().scripts;
+        scripts.cache.borrow_mut().keep(sha, source, false);
+    }
+
+    /// The command, if a script of this caller may run it. The error is a reply.
+    fn check(&mut self, args: &Args<'_>) -> Result<(usize, &'static Command), String> {
+        let Some((slot, command)) = self.data.state().lookup.find_slot(args.at(0)) else {
+            return Err(String::from(UNKNOWN));
+        };
+        let known = command.words.is_empty() || args.len() < 2 || command.has_word(args.at(1));
+        if !known {
+            return Err(String::from(UNKNOWN));
+        }
+        if command.check_shape(args).is_err() {
+            return Err(String::from(WRONG_ARITY));
+        }
+        if command.has(flag::SCRIPTS) || WAITING.contains(&command.name) {
+            return Err(String::from(NOT_ALLOWED));
+        }
+        let writes =
+            command.has(flag::WRITE) || matches!(command.name, "publish" | "spublish" | "pfcount");
+        if writes && !self.may.write {
+            return Err(String::from(READ_ONLY));
+        }
+        self.check_user(command, args)?;
+        for key in command.key_args(args) {
+            if key.len() > KEY_BYTES_MAX {
+                let bytes = key.len();
+                return Err(format!(
+                    "ERR a key has {bytes} bytes; the most is {KEY_BYTES_MAX}"
+                ));
+            }
+        }
+        Ok((slot, command))
+    }
+
+    fn check_user(&mut self, command: &Command, args: &Args<'_>) -> Result<(), String> {
+        let Some(user) = &self.user else {
+            return Ok(());
+        };
+        if let Err(denied) = user.check(command, args) {
+            let why = match denied.reason {
+                Reason::Command => "run this command or subcommand",
+                Reason::Key => "access at least one of the keys mentioned in the command arguments",
+                Reason::Channel | Reason::Auth => "publish to the channel mentioned in the command",
+            };
+            self.note_denied(denied);
+            return Err(format!("ERR The user executing the script can't {why}"));
+        }
+        user.check_sort(command, args).map_err(|option| {
+            format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
+        })
+    }
+
+    fn note_denied(&mut self, denied: Denied) {
+        self.data.ran().denied.push(denied);
+    }
+
+    fn command(&mut self, args: &Args<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let (slot, command) = match self.check(args) {
+            Ok(found) => found,
+            Err(error) => {
+                out.error(&error);
+                return Ok(());
+            }
+        };
+        let (begin, database) = (Instant::now(), self.data.database);
+        match command.run {
+            Run::Data(_) => {
+                self.data.run(command, args, out)?;
+                self.data.check_reply(out.buf.len())?;
+            }
+            Run::Plain(_) if plain::run(self.data, command, args, out) => {}
+            Run::Plain(_) => {
+                out.error(NOT_ALLOWED);
+                return Ok(());
+            }
+        }
+        let counted = Counted::new(slot, command, args);
+        let ran: &mut Ran = self.data.ran();
+        ran.note(counted, begin.elapsed(), out.buf);
+        if self.monitored {
+            ran.show(database, command, args);
+        }
+        Ok(())
+    }
+
+    fn may_run(&self, args: &Args<'_>, out: &mut Out<'_>) {
+        let found = self.data.state().lookup.find_slot(args.at(0));
+        let known = found.filter(|(_, command)| command.check_shape(args).is_ok());
+        let Some((_, command)) = known else {
+            return out.error(NOT_TO_CHECK);
+        };
+        let allowed = self
+            .user
+            .as_ref()
+            .is_none_or(|user| user.check(command, args).is_ok());
+        out.integer(i64::from(allowed));
+    }
+}
+
+impl Host for Inner<'_, '_, '_> {
+    fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt> {
+        let owned = OwnedArgs::of(words.iter());
+        let args = owned.args();
+        match ask {
+            Ask::Command { resp3 } => {
+                let ran = self.command(&args, &mut Out::new(reply, resp3));
+                ran.map_err(|error| {
+                    self.halted = Some(error);
+                    Halt
+                })
+            }
+            Ask::MayRun => {
+                self.may_run(&args, &mut Out::new(reply, false));
+                Ok(())
+            }
+            Ask::Log => {
+                if args.len() == 2 && args.at(0).first() >= Some(&LOGGED_FROM) {
+                    let line = String::from_utf8_lossy(args.at(1)).into_owned();
+                    self.data.ran().lines.push(format!("A script says: {line}"));
+                }
+                Out::new(reply, false).ok();
+                Ok(())
+            }
+        }
+    }
+}

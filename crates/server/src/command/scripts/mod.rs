@@ -1,0 +1,147 @@
+//! Scripts: EVAL and its kin, as one transaction each.
+//!
+//! A script is like an EXEC whose commands are not known beforehand. It runs as a data command, so that the engine runs it
+//! again from its start with more partitions when it uses a key that it did not declare; time and seed are then the same.
+//! What its commands do beside the data, from counting to messages, is noted ([`ran`]) and done when the
+//! transaction has committed, once.
+//!
+//! # Parts
+//! * `eval`: EVAL, EVALSHA and those that only read. `host`: a command inside of a script. `plain`: those that touch no
+//!   data and are allowed there. `cache`: the scripts by their SHA-1. `script`: SCRIPT. `ran`: what is done at the
+//!   commit.
+//!
+//! # Deviations
+//! * There is no BUSY state: a script that runs too long is ended and undone, so SCRIPT KILL never finds one.
+//! * A script that passes a limit, that the log has no room for or that needs more memory than there is does not happen at
+//!   all, and neither does the MULTI block around it. One that ends with an error keeps what it has written, as in Redis.
+
+mod cache;
+mod eval;
+mod host;
+mod plain;
+pub(crate) mod ran;
+mod script;
+
+use super::spec::{Command, data, family, flag};
+use super::{Group, Keys};
+use crate::acl::User;
+use crate::session::Session;
+use crate::state::State;
+use cache::Cache;
+use perdura_script::{Limits, Runtime};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The keys of scripts and functions.
+const COUNTED: Keys = Keys::Counted { at: 2, dest: false };
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data("eval", -3, flag::SCRIPTS, COUNTED, eval::eval).doc(
+        Group::Scripting,
+        "2.6.0",
+        "Runs a script.",
+    ),
+    data(
+        "eval_ro",
+        -3,
+        flag::SCRIPTS | flag::READ,
+        COUNTED,
+        eval::eval_ro,
+    )
+    .doc(
+        Group::Scripting,
+        "7.0.0",
+        "Runs a script that changes nothing.",
+    ),
+    data("evalsha", -3, flag::SCRIPTS, COUNTED, eval::evalsha).doc(
+        Group::Scripting,
+        "2.6.0",
+        "Runs a script that the server knows.",
+    ),
+    data(
+        "evalsha_ro",
+        -3,
+        flag::SCRIPTS | flag::READ,
+        COUNTED,
+        eval::evalsha_ro,
+    )
+    .doc(
+        Group::Scripting,
+        "7.0.0",
+        "Runs a script that the server knows and that changes nothing.",
+    ),
+    family("script", -2, 0, script::WORDS, script::script).doc(
+        Group::Scripting,
+        "2.6.0",
+        "Keeps scripts, and says which are kept.",
+    ),
+];
+
+thread_local! {
+    /// What runs scripts, in use while one runs. It belongs to the loop's thread, on which it is made: the state, which is
+    /// made before that thread, cannot hold it.
+    static RUNTIME: RefCell<Runtime> = RefCell::new(Runtime::new(Limits::default()));
+}
+
+/// Does something with what runs scripts. `None`: a script runs already.
+fn with_runtime<R>(f: impl FnOnce(&mut Runtime) -> R) -> Option<R> {
+    RUNTIME.with(|runtime| Some(f(&mut *runtime.try_borrow_mut().ok()?)))
+}
+
+/// Memory of what runs scripts, bytes.
+pub(crate) fn runtime_bytes() -> usize {
+    with_runtime(|runtime| runtime.memory_bytes()).unwrap_or(0)
+}
+
+/// What the server has of scripts.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts {
+    cache: RefCell<Cache>,
+    /// Who runs one.
+    caller: Option<Arc<User>>,
+    /// The client as CLIENT LIST shows it, if something may be denied to it.
+    client: String,
+    /// How many have run; the seed of the next comes from it.
+    runs: u64,
+    /// What a monitor is shown of the scripts that have run, until it has been shown them.
+    shown: VecDeque<Vec<String>>,
+}
+
+impl Scripts {
+    /// A client is about to run scripts.
+    pub(crate) fn enter(&mut self, session: &Session, now: Instant) {
+        if !session.user.unlimited() {
+            self.client = super::connection::client::line(session, now);
+        }
+        self.caller = Some(Arc::clone(&session.user));
+        self.runs += 1;
+        self.shown.clear();
+    }
+
+    /// Who runs a script, and the client as CLIENT LIST shows it.
+    pub(crate) fn caller(&self) -> Option<(Arc<User>, String)> {
+        Some((Arc::clone(self.caller.as_ref()?), self.client.clone()))
+    }
+
+    /// What the commands of the next script are shown as.
+    pub(crate) fn take_shown(&mut self) -> Vec<String> {
+        self.shown.pop_front().unwrap_or_default()
+    }
+
+    /// Scripts that are kept, and their bytes.
+    pub(crate) fn cached(&self) -> (usize, usize) {
+        let cache = self.cache.borrow();
+        (cache.len(), cache.bytes())
+    }
+}
+
+impl State {
+    /// A seed that no other script of this life of the server has.
+    fn seed_of(&self, nth: u32) -> u64 {
+        let nth = self.scripts.runs << 16 ^ u64::from(nth);
+        perdura_base::checksum::hash64(nth, self.run_id.as_bytes())
+    }
+}

@@ -1,0 +1,97 @@
+//! What scripts leave to be done when their transaction has committed: commands that are counted and shown to monitors,
+//! denials, messages, lines of the log. A transaction that runs again or is undone leaves nothing.
+
+use crate::acl::Denied;
+use crate::command::Command;
+use crate::command::server::monitor::quote;
+use crate::engine::Epoch;
+use crate::resp::parse::Args;
+use crate::state::State;
+use crate::stats::Counted;
+use crate::tell::Message;
+use std::time::Duration;
+
+/// A command that a script has run.
+#[derive(Debug)]
+struct Counting {
+    counted: Counted,
+    took: Duration,
+    /// The reply, if it was an error.
+    failed: Vec<u8>,
+}
+
+/// What the scripts of one transaction leave.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    /// How many scripts have run.
+    pub scripts: u32,
+    counting: Vec<Counting>,
+    /// What monitors are shown, one list for each script.
+    shown: Vec<Vec<String>>,
+    /// Messages to channels.
+    pub messages: Vec<Message>,
+    /// What the caller was denied.
+    pub denied: Vec<Denied>,
+    /// Lines of the log.
+    pub lines: Vec<String>,
+}
+
+impl Ran {
+    /// A script begins.
+    pub(super) fn begin(&mut self) {
+        self.scripts += 1;
+        self.shown.push(Vec::new());
+    }
+
+    /// Notes a command that has run.
+    pub(super) fn note(&mut self, counted: Counted, took: Duration, reply: &[u8]) {
+        let failed = if reply.first() == Some(&b'-') {
+            reply
+        } else {
+            b""
+        };
+        self.counting.push(Counting {
+            counted,
+            took,
+            failed: failed.to_vec(),
+        });
+    }
+
+    /// Notes what a monitor is shown of a command.
+    pub(super) fn show(&mut self, database: u8, command: &Command, args: &Args<'_>) {
+        debug_assert!(!command.name.is_empty());
+        let mut line = format!("[{database} lua]");
+        for arg in args.from(0) {
+            line.push(' ');
+            quote(arg, &mut line);
+        }
+        if let Some(lines) = self.shown.last_mut() {
+            lines.push(line);
+        }
+    }
+
+    /// Does what was left.
+    pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
+        let times = state.options.latency_tracking;
+        for one in self.counting {
+            state.stats.commands += 1;
+            let reply = if one.failed.is_empty() {
+                b"+"
+            } else {
+                &*one.failed
+            };
+            state
+                .stats
+                .by_command
+                .ran(one.counted, one.took, reply, times);
+        }
+        state.scripts.shown.extend(self.shown);
+        for denied in self.denied {
+            crate::acl::note_of_script(state, denied);
+        }
+        for line in self.lines {
+            (state.log)(&line);
+        }
+        state.send_held_back(self.messages, epoch.max(state.newest));
+    }
+}
