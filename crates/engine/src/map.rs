@@ -163,12 +163,28 @@ impl Db {
     /// # Errors
     /// As [`Db::write`]; [`Error::Usage`] for an empty name.
     pub fn map(&self, name: &str) -> Result<Map> {
-        let (table, ticket) = self.shared.core.map_table(name)?;
+        let (map, ticket) = self.map_later(name)?;
         self.wait(ticket)?;
-        Ok(Map {
-            db: self.clone(),
-            table,
-        })
+        Ok(map)
+    }
+
+    /// The same without waiting: a map that was made now is durable when the ticket's epoch is, and what is written to it
+    /// is not durable before.
+    ///
+    /// # Errors
+    /// As [`Db::write_later`]; [`Error::Usage`] for an empty name.
+    pub fn map_later(&self, name: &str) -> Result<(Map, Ticket)> {
+        let (table, ticket) = self.shared.core.map_table(name)?;
+        let db = self.clone();
+        Ok((Map { db, table }, ticket))
+    }
+
+    /// The ordered map of a name, if there is one.
+    #[must_use]
+    pub fn find_map(&self, name: &str) -> Option<Map> {
+        let table = *self.shared.core.maps().lock().get(&table_name(name))?;
+        let db = self.clone();
+        Some(Map { db, table })
     }
 }
 

@@ -28,10 +28,12 @@
 //! | `value` | a value from its type byte |
 //! | `skip` | streams and modules' values, stepped over |
 //! | `file` | header, opcodes, keys, the checksum at the end |
+//! | `functions` | FUNCTION DUMP and RESTORE |
 //! | `payload`, `parts` | DUMP and RESTORE, at once and some elements at a time |
 
 mod error;
 mod file;
+mod functions;
 mod lzf;
 mod packed;
 mod parts;
@@ -42,6 +44,7 @@ mod value;
 
 pub use error::{Error, Result};
 pub use file::{Entry, File, Item, What};
+pub use functions::{dump_functions, parse_functions};
 pub use parts::{CollectionType, Parts};
 pub use payload::{StringPayload, dump, parse_dump};
 pub use value::Value;

@@ -103,7 +103,8 @@ fn put_strings(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>]) {
     strings.iter().for_each(|string| put_string(out, string));
 }
 
-fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends a string behind its length.
+pub fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
     put_length(out, bytes.len());
     out.extend_from_slice(bytes);
 }

@@ -14,6 +14,7 @@ mod redis {
     pub mod digest;
     pub mod durability;
     pub mod estimates;
+    pub mod functions;
     pub mod limits;
     pub mod lists;
     pub mod passwords;

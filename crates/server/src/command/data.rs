@@ -145,6 +145,13 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// The epoch that the replies rest on, of a transaction that has committed in `epoch`.
+    pub(crate) fn rests_on(&self, epoch: Epoch) -> Epoch {
+        self.ran
+            .as_ref()
+            .map_or(epoch, |ran| epoch.max(ran.rests_on))
+    }
+
     /// Counts the lookups, tells of the changes, which are durable with `epoch`, and gives back
     /// what a flush has emptied.
     pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {

@@ -414,8 +414,9 @@ pub(crate) fn run_data(
             let (seat, database) = (session.seat, session.database);
             match outcome.later.take() {
                 None => {
+                    let rests_on = outcome.rests_on(ticket.epoch);
                     outcome.settle(state, ticket.epoch);
-                    (ticket.epoch, After::Continue)
+                    (rests_on, After::Continue)
                 }
                 Some(Later::Wait(wait)) => {
                     outcome.settle(state, ticket.epoch);

@@ -18,13 +18,8 @@ const GROUP_WORDS: &[(&str, i8)] = &[
 /// The second words of XINFO.
 const INFO_WORDS: &[(&str, i8)] = &[("consumers", 4), ("groups", 3), ("help", 2), ("stream", -3)];
 
-/// The keys of scripts and functions.
-const COUNTED: Keys = Keys::Counted { at: 2, dest: false };
-
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    row("fcall", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
-    row("fcall_ro", -3, scripting, Group::Scripting, "7.0.0").keyed(COUNTED),
     row("xack", -4, streams, Group::Stream, "5.0.0").keyed(ONE),
     row("xadd", -5, streams, Group::Stream, "5.0.0").keyed(ONE),
     row("xautoclaim", -6, streams, Group::Stream, "6.2.0").keyed(ONE),
@@ -60,12 +55,6 @@ const fn row(
 fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {
     let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();
     cx.out.error(&format!("ERR {name} is not supported: {why}"));
-}
-
-/// Refuses a command that brings or runs a function.
-pub(crate) fn scripting(cx: &mut Cx<'_>, args: &Args<'_>) {
-    let why = "functions are not there yet; EVAL and EVALSHA run scripts";
-    refuse(cx, args, why);
 }
 
 fn streams(cx: &mut Cx<'_>, args: &Args<'_>) {

@@ -38,6 +38,7 @@ impl EventLoop {
                 self.state.stage = Stage::Ready(db);
                 self.state.share_memory();
                 self.state.note_accesses();
+                self.state.load_functions()?;
                 self.state.tell_supervisor();
             }
             Message::Opened(Err(error)) => return Err(error.into()),

@@ -292,12 +292,13 @@ fn run_steps(
         }
         data.finish()
     })?;
+    let rests_on = outcome.rests_on(ticket.epoch);
     outcome.settle(cx.state, ticket.epoch);
     let held_back = std::mem::take(&mut cx.effects.held_back);
     cx.state
         .send_held_back(held_back, ticket.epoch.max(cx.state.newest));
     count_steps(cx.state, block, &ran, &failed);
     show_steps(cx, block);
-    cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);
+    cx.effects.epoch = cx.effects.epoch.max(rests_on);
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! transaction has committed, once.
 //!
 //! # Parts
+//! * `functions`: the libraries; `library`: FUNCTION; `fcall`: FCALL and FCALL_RO.
 //! * `eval`: EVAL, EVALSHA and those that only read. `host`: a command inside of a script. `plain`: those that touch no
 //!   data and are allowed there. `cache`: the scripts by their SHA-1. `script`: SCRIPT. `ran`: what is done at the
 //!   commit.
@@ -17,7 +18,10 @@
 
 mod cache;
 mod eval;
+mod fcall;
+mod functions;
 mod host;
+mod library;
 mod plain;
 pub(crate) mod ran;
 mod script;
@@ -25,9 +29,11 @@ mod script;
 use super::spec::{Command, data, family, flag};
 use super::{Group, Keys};
 use crate::acl::User;
+use crate::engine::Error;
 use crate::session::Session;
 use crate::state::State;
 use cache::Cache;
+use functions::Functions;
 use perdura_script::{Limits, Runtime};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -73,6 +79,28 @@ pub(crate) static COMMANDS: &[Command] = &[
         "7.0.0",
         "Runs a script that the server knows and that changes nothing.",
     ),
+    data("fcall", -3, flag::SCRIPTS, COUNTED, fcall::fcall).doc(
+        Group::Scripting,
+        "7.0.0",
+        "Runs a function.",
+    ),
+    data(
+        "fcall_ro",
+        -3,
+        flag::SCRIPTS | flag::READ,
+        COUNTED,
+        fcall::fcall_ro,
+    )
+    .doc(
+        Group::Scripting,
+        "7.0.0",
+        "Runs a function that changes nothing.",
+    ),
+    family("function", -2, 0, library::WORDS, library::function).doc(
+        Group::Scripting,
+        "7.0.0",
+        "Keeps libraries of functions, and says what they are.",
+    ),
     family("script", -2, 0, script::WORDS, script::script).doc(
         Group::Scripting,
         "2.6.0",
@@ -100,6 +128,7 @@ pub(crate) fn runtime_bytes() -> usize {
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     cache: RefCell<Cache>,
+    functions: Functions,
     /// Who runs one.
     caller: Option<Arc<User>>,
     /// The client as CLIENT LIST shows it, if something may be denied to it.
@@ -131,6 +160,11 @@ impl Scripts {
         self.shown.pop_front().unwrap_or_default()
     }
 
+    /// Libraries that are kept, and their functions.
+    pub(crate) fn libraries(&self) -> (usize, usize) {
+        (self.functions.libraries().len(), self.functions.count())
+    }
+
     /// Scripts that are kept, and their bytes.
     pub(crate) fn cached(&self) -> (usize, usize) {
         let cache = self.cache.borrow();
@@ -139,6 +173,17 @@ impl Scripts {
 }
 
 impl State {
+    /// Reads the libraries of functions of the database, which has just been opened.
+    pub(crate) fn load_functions(&mut self) -> Result<(), Error> {
+        let Some(db) = self.db() else { return Ok(()) };
+        let log = &*self.log;
+        let read = with_runtime(|runtime| Functions::read(db, runtime, log));
+        if let Some(read) = read {
+            self.scripts.functions = read?;
+        }
+        Ok(())
+    }
+
     /// A seed that no other script of this life of the server has.
     fn seed_of(&self, nth: u32) -> u64 {
         let nth = self.scripts.runs << 16 ^ u64::from(nth);

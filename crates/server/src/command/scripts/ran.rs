@@ -21,10 +21,12 @@ struct Counting {
 }
 
 /// What the scripts of one transaction leave.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ran {
     /// How many scripts have run.
     pub scripts: u32,
+    /// The replies rest on this epoch, too.
+    pub rests_on: Epoch,
     counting: Vec<Counting>,
     /// What monitors are shown, one list for each script.
     shown: Vec<Vec<String>>,
@@ -34,6 +36,20 @@ pub(crate) struct Ran {
     pub denied: Vec<Denied>,
     /// Lines of the log.
     pub lines: Vec<String>,
+}
+
+impl Default for Ran {
+    fn default() -> Self {
+        Ran {
+            scripts: 0,
+            rests_on: Epoch(0),
+            counting: Vec::new(),
+            shown: Vec::new(),
+            messages: Vec::new(),
+            denied: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
 }
 
 impl Ran {

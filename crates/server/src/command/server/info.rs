@@ -265,6 +265,9 @@ fn memory(state: &mut State, to: &mut Fields, stats: &Value) {
     to.put("used_memory_vm_eval", machine_bytes);
     to.put("used_memory_scripts_eval", script_bytes);
     to.put("number_of_cached_scripts", scripts);
+    let (libraries, functions) = state.scripts.libraries();
+    to.put("number_of_functions", functions);
+    to.put("number_of_libraries", libraries);
     to.put("used_memory_peak_perc", percent(used, peak));
     to.put("used_memory_overhead", used - dataset);
     to.put("used_memory_startup", 0);

@@ -1,0 +1,71 @@
+//! FUNCTION DUMP and RESTORE: the texts of libraries, each behind the opcode that dump files have for them, with version and
+//! checksum behind all.
+
+use crate::Result;
+use crate::payload::{body_of, put_string, sealed};
+use crate::source::Source;
+
+/// The opcode before a library.
+const FUNCTION: u8 = 245;
+
+/// The payload of libraries.
+pub fn dump_functions<'a>(libraries: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut body = Vec::new();
+    for text in libraries {
+        body.push(FUNCTION);
+        put_string(&mut body, text);
+    }
+    sealed(body)
+}
+
+/// The texts of the libraries in a payload.
+///
+/// # Errors
+/// [`Error::Version`] and [`Error::Checksum`] if the tail is wrong, [`Error::Corrupt`] and [`Error::Truncated`] if
+/// what is before it is.
+pub fn parse_functions(payload: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let body = body_of(payload)?;
+    let len = u64::try_from(body.len()).unwrap_or(u64::MAX);
+    let mut source = Source::new(body, body.len());
+    let mut libraries = Vec::new();
+    while source.position() < len {
+        if source.byte()? != FUNCTION {
+            return Err(source.corrupt("no library of functions"));
+        }
+        libraries.push(source.string()?);
+    }
+    Ok(libraries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    /// What Redis 7.0.15 answers to FUNCTION DUMP with a library `a`, not compressed.
+    const DUMPED: &[u8] = b"\xf5\x08#!lua na";
+
+    #[test]
+    fn what_is_dumped_is_read() {
+        let texts = [&b"#!lua na"[..], b"x"];
+        let payload = dump_functions(texts.into_iter());
+        assert!(payload.starts_with(DUMPED));
+        assert_eq!(parse_functions(&payload).expect("libraries"), texts);
+        let none = parse_functions(&dump_functions(std::iter::empty()));
+        assert!(none.expect("a payload").is_empty());
+        for at in 0..payload.len() {
+            let mut damaged = payload.clone();
+            damaged[at] ^= 1;
+            assert!(parse_functions(&damaged).is_err(), "byte {at}");
+            assert!(parse_functions(&payload[..at]).is_err(), "cut at {at}");
+        }
+        assert!(matches!(
+            parse_functions(&sealed(vec![FUNCTION])),
+            Err(Error::Truncated { .. })
+        ));
+        assert!(matches!(
+            parse_functions(&sealed(vec![0])),
+            Err(Error::Corrupt { .. })
+        ));
+    }
+}

@@ -1,0 +1,44 @@
+//! FCALL and FCALL_RO.
+
+use super::eval::{May, WRITES, carry_out, count_keys};
+use crate::command::{Data, Done, Stop};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+
+/// `FCALL function numkeys [key …] [arg …]`
+pub(super) fn fcall(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    call(data, args, out, false)
+}
+
+/// `FCALL_RO function numkeys [key …] [arg …]`
+pub(super) fn fcall_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    call(data, args, out, true)
+}
+
+fn call(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool) -> Done {
+    let functions = &data.state().scripts.functions;
+    let name = String::from_utf8_lossy(args.at(1));
+    let (library, function) = functions.find(&name).ok_or("ERR Function not found")?;
+    let keys = count_keys(args).map_err(|stop| match stop {
+        // Redis has another text here than for EVAL.
+        Stop::Error(text) if text == crate::command::NOT_INTEGER => {
+            Stop::from("ERR Bad number of keys provided")
+        }
+        other => other,
+    })?;
+    if reads && !function.flags.no_writes {
+        return Err(Stop::from(WRITES));
+    }
+    let may = May::of(Some(function.flags), reads);
+    // The reply tells of the library, too.
+    data.ran().rests_on = functions.changed;
+    carry_out(
+        data,
+        args,
+        out,
+        (keys, may),
+        &|runtime, input, host, out| {
+            runtime.run_function(&library.code(), &function.name, input, host, out)
+        },
+    )
+}

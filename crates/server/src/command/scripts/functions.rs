@@ -1,0 +1,233 @@
+//! The libraries of functions, as they are in the database: the map `redis/functions` has the text of each under its name
+//! (docs/formats/catalog.md). The server keeps them in memory too, from the start on.
+
+use crate::engine::{Db, Epoch, Error, PartitionSet};
+use perdura_script::{
+    Ask, Code, Failure, Halt, Header, Host, Registered, Runtime, Words, sha1_hex,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The map that has the libraries.
+const MAP: &str = "redis/functions";
+
+/// A library.
+#[derive(Debug)]
+pub(super) struct Library {
+    /// Its whole text.
+    pub text: Arc<[u8]>,
+    /// The SHA-1 of that.
+    pub sha: String,
+    /// Where its code begins.
+    pub code: usize,
+    /// What it has registered, by name.
+    pub functions: Vec<Registered>,
+}
+
+impl Library {
+    /// Its code, as it is run.
+    pub(super) fn code(&self) -> Code<'_> {
+        Code {
+            sha: &self.sha,
+            text: &self.text[self.code..],
+        }
+    }
+
+    /// The library of a text, whose code has run, and its name. The error is a reply.
+    pub(super) fn load(
+        runtime: &mut Runtime,
+        text: &[u8],
+        host: &mut Quiet,
+    ) -> Result<(String, Library), String> {
+        let header = Header::of_library(text).map_err(|error| format!("ERR {error}"))?;
+        let name = String::from_utf8_lossy(header.name.unwrap_or_default()).into_owned();
+        let mut library = Library {
+            text: Arc::from(text),
+            sha: sha1_hex(text),
+            code: header.code,
+            functions: Vec::new(),
+        };
+        let mut functions = runtime
+            .load_library(&library.code(), host)
+            .map_err(|failure| match failure {
+                Failure::Script(text) | Failure::Limit(text) => text,
+                Failure::Halted => String::from("ERR the library was ended"),
+            })?;
+        functions.sort_by(|a, b| a.name.cmp(&b.name));
+        library.functions = functions;
+        Ok((name, library))
+    }
+}
+
+/// What a library that loads may ask of the server: nothing but lines of its log.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    /// These lines.
+    pub lines: Vec<String>,
+}
+
+impl Host for Quiet {
+    fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt> {
+        match ask {
+            Ask::Log => {
+                let text = String::from_utf8_lossy(words.get(1).unwrap_or_default());
+                self.lines.push(format!("A library says: {text}"));
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            Ask::Command { .. } | Ask::MayRun => {
+                reply.extend_from_slice(b"-ERR no command runs while a library is loaded\r\n");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All libraries.
+#[derive(Debug)]
+pub(super) struct Functions {
+    libraries: BTreeMap<String, Library>,
+    /// The library of each function.
+    owners: HashMap<String, String>,
+    /// What the replies of functions rest on: the newest change of a library.
+    pub changed: Epoch,
+}
+
+impl Default for Functions {
+    fn default() -> Self {
+        Functions {
+            libraries: BTreeMap::new(),
+            owners: HashMap::new(),
+            changed: Epoch(0),
+        }
+    }
+}
+
+/// A change of libraries: the ones that go, and then the ones that come.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    /// Names.
+    pub gone: Vec<String>,
+    /// Libraries by their names.
+    pub come: Vec<(String, Library)>,
+}
+
+impl Functions {
+    /// The libraries by name.
+    pub(super) fn libraries(&self) -> impl ExactSizeIterator<Item = (&String, &Library)> {
+        self.libraries.iter()
+    }
+
+    /// Whether there is a library of a name.
+    pub(super) fn has(&self, library: &str) -> bool {
+        self.libraries.contains_key(library)
+    }
+
+    /// How many functions there are.
+    pub(super) fn count(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// A function, and its library.
+    pub(super) fn find(&self, name: &str) -> Option<(&Library, &Registered)> {
+        let library = self.libraries.get(self.owners.get(name)?)?;
+        let function = library
+            .functions
+            .iter()
+            .find(|function| function.name == name)?;
+        Some((library, function))
+    }
+
+    /// Whether a change would give a name to two libraries or to two functions. The error is a reply.
+    pub(super) fn check(&self, change: &Change) -> Result<(), String> {
+        let mut owners: HashMap<&str, &str> = HashMap::new();
+        for (name, library) in &change.come {
+            let goes = change.gone.contains(name);
+            let twice = change
+                .come
+                .iter()
+                .filter(|(other, _)| other == name)
+                .count()
+                > 1;
+            if twice || (self.has(name) && !goes) {
+                return Err(format!("ERR Library {name} already exists"));
+            }
+            for function in &library.functions {
+                let owner = self.owners.get(&function.name);
+                let taken = owner.is_some_and(|owner| !change.gone.contains(owner));
+                if taken || owners.insert(&function.name, name).is_some() {
+                    return Err(format!("ERR Function {} already exists", function.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a change into the database, in one transaction.
+    pub(super) fn write(db: &Db, change: &Change, now_ms: u64) -> Result<Epoch, Error> {
+        let (map, made) = db.map_later(MAP)?;
+        let mut partitions = PartitionSet::empty();
+        let coming = change.come.iter().map(|(name, _)| name);
+        for name in change.gone.iter().chain(coming) {
+            partitions.insert(db.partition_of(name.as_bytes()));
+        }
+        let table = map.table();
+        let ((), ticket) = db.transact_at(&partitions, now_ms, |tx| {
+            for name in &change.gone {
+                tx.delete(table, name.as_bytes())?;
+            }
+            for (name, library) in &change.come {
+                tx.put(table, name.as_bytes(), &library.text, None)?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        Ok(ticket.epoch.max(made.epoch))
+    }
+
+    /// Takes over a change that has been written. Returns the SHA-1s of the libraries that are gone.
+    pub(super) fn apply(&mut self, change: Change, epoch: Epoch) -> Vec<String> {
+        let mut gone = Vec::new();
+        for name in change.gone {
+            if let Some(library) = self.libraries.remove(&name) {
+                gone.push(library.sha);
+            }
+        }
+        for (name, library) in change.come {
+            self.libraries.insert(name, library);
+        }
+        self.owners = HashMap::new();
+        for (name, library) in &self.libraries {
+            let names = library
+                .functions
+                .iter()
+                .map(|function| function.name.clone());
+            self.owners
+                .extend(names.map(|function| (function, name.clone())));
+        }
+        self.changed = self.changed.max(epoch);
+        gone.retain(|sha| !self.libraries.values().any(|library| library.sha == *sha));
+        gone
+    }
+
+    /// Reads all libraries of a database that was opened. Those that do not load are left where they are, and named.
+    pub(super) fn read(db: &Db, runtime: &mut Runtime, log: &dyn Fn(&str)) -> Result<Self, Error> {
+        let mut functions = Functions::default();
+        let Some(map) = db.find_map(MAP) else {
+            return Ok(functions);
+        };
+        let mut change = Change::default();
+        for entry in map.prefix(b"") {
+            let (name, text) = entry?;
+            let mut quiet = Quiet::default();
+            match Library::load(runtime, &text, &mut quiet) {
+                Ok((name, library)) => change.come.push((name, library)),
+                Err(error) => log(&format!(
+                    "The library of functions {} cannot be loaded and is left where it is: {error}",
+                    String::from_utf8_lossy(&name)
+                )),
+            }
+            quiet.lines.iter().for_each(|line| log(line));
+        }
+        let _none_gone = functions.apply(change, Epoch(0));
+        Ok(functions)
+    }
+}
