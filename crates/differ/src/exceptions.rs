@@ -26,6 +26,21 @@ const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "EVAL*",
+        told: "and those of the compiler",
+        is: compilers,
+    },
+    Exception {
+        name: "FUNCTION",
+        told: "and those of the compiler",
+        is: compilers,
+    },
+    Exception {
+        name: "SCRIPT",
+        told: "and those of the compiler",
+        is: compilers,
+    },
+    Exception {
         name: "INCRBYFLOAT",
         told: "sums are decimal and exact",
         is: nearly,
@@ -89,6 +104,19 @@ pub fn allowed(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
             None => exception.name == name,
         })
         .any(|exception| (exception.is)(argv, ours, theirs))
+}
+
+/// Texts of two compilers about the same line.
+fn compilers(_: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let line = |reply: &Reply| {
+        let text = String::from_utf8_lossy(reply.text()?).into_owned();
+        let behind = text
+            .strip_prefix("ERR Error compiling ")?
+            .split_once(": user_")?
+            .1;
+        Some(behind.split(':').nth(1)?.to_owned())
+    };
+    ours.is_error() && theirs.is_error() && line(ours).is_some() && line(theirs).is_some()
 }
 
 /// Sums that differ in noise, and addends that only a `long double` or a C parser knows.

@@ -23,6 +23,7 @@
 //! | [`wire`] | one connection |
 //! | [`pair`] | both servers, started and restarted |
 //! | [`grammar`], [`words`], [`tables`] | the language of commands, its words, and its sentences |
+//! | `lua` | random scripts and libraries |
 //! | [`step`] | a step of a script |
 //! | [`script`], [`scenes`] | a seed's script; scenes of several connections |
 //! | [`play`] | runs a script over the connections in `wires`; `dataset` compares what is stored, `crowd` blocked and listening clients, `whole` iterations and dumps |
@@ -42,6 +43,7 @@ pub mod divergence;
 pub mod exceptions;
 pub mod grammar;
 pub mod hunt;
+mod lua;
 pub mod pair;
 pub mod play;
 pub mod reply;

@@ -58,9 +58,15 @@ impl<'a> Player<'a> {
             pair,
         };
         for side in [Side::Ours, Side::Theirs] {
-            let reply = player.wires.control(side).call(&["FLUSHALL"])?;
-            if reply != Reply::line(b'+', "OK") {
-                bail!("FLUSHALL answers {reply}");
+            for empties in [
+                &["FLUSHALL"][..],
+                &["FUNCTION", "FLUSH"],
+                &["SCRIPT", "FLUSH"],
+            ] {
+                let reply = player.wires.control(side).call(empties)?;
+                if reply != Reply::line(b'+', "OK") {
+                    bail!("{} answers {reply}", empties.join(" "));
+                }
             }
             if !is_missing("PSUBSCRIBE") {
                 let quiet = ["CONFIG", "SET", "notify-keyspace-events", ""];

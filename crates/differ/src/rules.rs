@@ -45,6 +45,8 @@ fn rule(argv: &[Vec<u8>]) -> Rule {
         String::from_utf8_lossy(word).to_ascii_uppercase()
     };
     match word(0).as_str() {
+        "FUNCTION" if word(1) == "LIST" => Rule::Sorted,
+        "FUNCTION" if word(1) == "DUMP" => Rule::Shape,
         "KEYS" | "SMEMBERS" | "SINTER" | "SUNION" | "SDIFF" | "HKEYS" | "HVALS" => Rule::Sorted,
         "PUBSUB" if word(1).ends_with("CHANNELS") => Rule::Sorted,
         "SORT" | "SORT_RO" if sorts_nothing(argv) && !has(argv, "LIMIT") => Rule::Sorted,

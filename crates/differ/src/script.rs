@@ -147,6 +147,8 @@ impl Writer<'_> {
             let number = |word: &[u8]| String::from_utf8_lossy(word).parse().unwrap_or(0);
             match argv[0].as_slice() {
                 b"@SLEEP" if open => return Vec::new(),
+                // In a block they come before its data commands.
+                b"FUNCTION" | b"SCRIPT" if open => return Vec::new(),
                 b"@SLEEP" => unit.push(Step::Sleep(number(&argv[1]))),
                 b"@SCAN" => {
                     argv.remove(0);

@@ -39,6 +39,10 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
         "xkey" => format!("x{}", rng.u8(1..4)).into_bytes(),
         "nkey" => number_key(rng),
         "fkey" => format!("f{}", rng.u8(1..4)).into_bytes(),
+        // Scripts, and libraries of functions.
+        "lua" => crate::lua::script(rng),
+        "lib" => crate::lua::library(rng),
+        "func" => format!("f{}", rng.u8(1..4)).into_bytes(),
         "val" => value(rng),
         "long" => vec![b'a' + rng.u8(..26); rng.usize(50..3000)],
         "int" => integer(rng),

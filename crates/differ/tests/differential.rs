@@ -7,6 +7,7 @@
 
 mod differential {
     mod idle;
+    mod scripts;
     mod sketches;
 }
 

@@ -11,6 +11,7 @@
 //! | anything else | nothing |
 
 use crate::libraries::number;
+use crate::to_lua::as_double;
 use mlua::{LuaString, Table, Value};
 
 /// Deeper tables are no reply.
@@ -130,8 +131,10 @@ impl<'a> Encoder<'a> {
         if let Value::String(text) = field("ok") {
             return self.line(b'+', &text);
         }
-        if let Some(n) = field("double").as_number() {
-            return self.double(n);
+        match field("double") {
+            Value::Integer(n) => return self.double(as_double(n)),
+            Value::Number(n) => return self.double(n),
+            _ => {}
         }
         if let Value::Table(map) = field("map") {
             return self.map(&map);

@@ -6,6 +6,7 @@ use crate::limits::Stop;
 use crate::random::Random;
 use crate::run::Registered;
 use crate::watchdog::Flag;
+use mlua::chunk::Compiler;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, VmState};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,6 +19,26 @@ const REDIS_VERSION: &str = "7.0.15";
 const REDIS_VERSION_NUMBER: u32 = 0x0007_000F;
 /// A virtual machine keeps so many compiled scripts; then it forgets all of them.
 const COMPILED_MAX: usize = 4096;
+/// Functions that the compiler knows and that scripts do not have, or have another one of.
+const REPLACED: [&str; 17] = [
+    "tostring",
+    "typeof",
+    "bit32.arshift",
+    "bit32.band",
+    "bit32.bnot",
+    "bit32.bor",
+    "bit32.btest",
+    "bit32.bxor",
+    "bit32.byteswap",
+    "bit32.countlz",
+    "bit32.countrz",
+    "bit32.extract",
+    "bit32.lrotate",
+    "bit32.lshift",
+    "bit32.replace",
+    "bit32.rrotate",
+    "vector.create",
+];
 /// With less memory left than this garbage is not collected any more, bytes.
 const COLLECTED_LEAST: usize = 2 << 20;
 
@@ -154,6 +175,9 @@ impl Vm {
         native.raw_set("null", Value::NULL)?;
         native.raw_set("version", REDIS_VERSION)?;
         native.raw_set("version_number", REDIS_VERSION_NUMBER)?;
+        // Calls of these would not reach what the prelude has in their place, or has not.
+        let compiler = Compiler::new().set_disabled_builtins(REPLACED);
+        lua.set_compiler(compiler);
         let host = lua.create_table()?;
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let (run, script_environment, library_environment): (Function, Table, Table) =
@@ -189,7 +213,7 @@ impl Vm {
             return Ok(known.clone());
         }
         // In front of the first line, so that no line changes its number.
-        let text = [b"local KEYS, ARGV = ... ", code].concat();
+        let text = [b"local KEYS, ARGV = ...; ", code].concat();
         let compiled = self.compile(&text, "=user_script", &self.script_environment)?;
         if self.scripts.len() >= COMPILED_MAX {
             self.scripts.clear();

@@ -26,6 +26,9 @@ fn json_goes_both_ways() {
             "é😀",
         ),
         ("return tostring(cjson.null)", "userdata: (nil)"),
+        ("return tostring(92 / 3)", "30.666666666667"),
+        ("return tostring(1e14)", "1e+14"),
+        ("return tostring(99999999999999)", "99999999999999"),
         (
             "return tostring(cjson.decode('[null]')[1] == cjson.null)",
             "true",

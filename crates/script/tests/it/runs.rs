@@ -57,6 +57,7 @@ fn resp3_has_its_own_types() {
         ("redis.setresp(3) return true", "#t\r\n"),
         ("redis.setresp(3) return false", "#f\r\n"),
         ("return {double=3.5}", ",3.5\r\n"),
+        ("return {double=-2}", ",-2\r\n"),
         ("return {big_number='12\\n3'}", "(12 3\r\n"),
         ("return {map={a=1}}", "%1\r\n$1\r\na\r\n:1\r\n"),
         ("return {set={a=true}}", "~1\r\n$1\r\na\r\n"),
@@ -189,6 +190,10 @@ fn errors_have_the_texts_of_redis() {
     for (source, text) in cases {
         assert_eq!(bench.error(source), text, "{source}");
     }
+    assert!(
+        bench.error("-1").starts_with("ERR Error compiling script"),
+        "it does not go on our line"
+    );
     let compiled = bench.error("return 1 +");
     assert!(
         compiled.starts_with("ERR Error compiling script (new function): user_script:1:"),
@@ -228,6 +233,9 @@ fn nothing_leaves_the_sandbox_or_stays_in_it() {
         );
     }
     for source in [
+        "return bit32.band(1, 1)",
+        "return typeof(1)",
+        "return vector.create(1, 2, 3)",
         "rawset(_G, 'x', 1)",
         "_G.x = 1",
         "string.x = 1",

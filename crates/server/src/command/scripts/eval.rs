@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// Redis's text for a SHA-1 that is none of a script.
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+/// Digits of a SHA-1.
+const SHA_DIGITS: usize = 40;
 /// Redis's text for a script that says it writes, or says nothing, where only reading is allowed.
 pub(super) const WRITES: &str = "ERR Can not execute a script with write flag using *_ro command.";
 
@@ -43,16 +45,16 @@ fn by_source(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads:
 }
 
 fn by_name(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool) -> Done {
+    if args.at(1).len() != SHA_DIGITS {
+        return Err(Stop::from(NO_SCRIPT));
+    }
     let keys = count_keys(args)?;
     let (sha, source) = find(data, args.at(1)).ok_or(NO_SCRIPT)?;
     run(data, args, out, (&sha, &source, keys), (reads, false))
 }
 
 fn find(data: &Data<'_, '_>, sha: &[u8]) -> Option<(String, Arc<[u8]>)> {
-    let sha = std::str::from_utf8(sha)
-        .ok()
-        .filter(|sha| sha.len() == 40)?;
-    let sha = sha.to_ascii_lowercase();
+    let sha = std::str::from_utf8(sha).ok()?.to_ascii_lowercase();
     let source = data.state().scripts.cache.borrow().get(&sha)?;
     Some((sha, source))
 }

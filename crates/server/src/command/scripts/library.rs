@@ -13,7 +13,7 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::state::Stage;
 use perdura_rdb::{Error, dump_functions, parse_functions};
-use perdura_script::Registered;
+use perdura_script::{Header, Registered};
 
 /// Its second words.
 pub(super) const WORDS: &[(&str, i8)] = &[
@@ -107,7 +107,19 @@ fn load(cx: &mut Cx<'_>, args: &Args<'_>) {
         }
         replaces = true;
     }
-    let loaded = match load_all(cx, std::iter::once(args.at(args.len() - 1))) {
+    let text = args.at(args.len() - 1);
+    // A name that is taken is told before the code is looked at.
+    if let Ok(Header {
+        name: Some(name), ..
+    }) = Header::of_library(text)
+    {
+        let name = String::from_utf8_lossy(name);
+        if !replaces && cx.state.scripts.functions.has(&name) {
+            let text = format!("ERR Library '{name}' already exists");
+            return cx.out.error(&text);
+        }
+    }
+    let loaded = match load_all(cx, std::iter::once(text)) {
         Ok(loaded) => loaded,
         Err(error) => return cx.out.error(&error),
     };
@@ -116,12 +128,7 @@ fn load(cx: &mut Cx<'_>, args: &Args<'_>) {
     };
     let name = name.clone();
     let mut change = Change::default();
-    if cx.state.scripts.functions.has(&name) {
-        if !replaces {
-            return cx
-                .out
-                .error(&format!("ERR Library '{name}' already exists"));
-        }
+    if replaces && cx.state.scripts.functions.has(&name) {
         change.gone.push(name.clone());
     }
     change.come = loaded;
